@@ -1,0 +1,229 @@
+"""What travels (Row, Batch, Hidden, Outcome) and what it meets (Backbone, Objective, Model)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from meristem.settings import Settings
+
+Array = NDArray[Any]
+State = dict[str, Tensor]
+"""Memory, key-value cache, recurrent state: tensors whose first dimension is the row."""
+
+WAYS = ("causal", "bidirectional", "two_stream", "both_directions", "encoder_decoder")
+"""How a backbone may look at its input; with `memory`, `image` and `characters` the abilities there are."""
+
+
+@dataclass(kw_only=True)
+class Row:
+    """One row on its way to a batch: what the backbone will read, and what each loss term will want."""
+
+    inputs: dict[str, Array]
+    """The backbone's keyword arguments, one row of each; the first dimension is time."""
+    goals: dict[str, dict[str, Array]] = field(default_factory=dict)
+    """Per loss term `at` (positions on the row's prediction axis) and arrays of the same length (`values`, …)."""
+    notes: dict[str, Any] = field(default_factory=dict)
+    """Plain data that never goes to the device: offsets, original text, which tokens are special."""
+    sample: int = 0
+
+
+@dataclass(kw_only=True)
+class Batch:
+    """Rows made one: tensors for the backbone, flat targets for the losses, counts known before the forward pass."""
+
+    inputs: dict[str, Any]
+    goals: dict[str, dict[str, Tensor]]
+    counts: dict[str, int]
+    owner: Tensor
+    """Row → place of its sample in `ids`: a sample may become several rows."""
+    ids: list[int]
+    notes: list[dict[str, Any]]
+    tokens: int
+    """Positions of the prediction axis, padding left out: what throughput counts."""
+
+    def to(self, device: torch.device) -> Batch:
+        """The same batch on a device."""
+        if device.type == "cpu":
+            return self
+        move = {k: v.to(device, non_blocking=True) if isinstance(v, Tensor) else v for k, v in self.inputs.items()}
+        goals = {t: {k: v.to(device, non_blocking=True) for k, v in g.items()} for t, g in self.goals.items()}
+        return Batch(inputs=move, goals=goals, counts=self.counts, owner=self.owner.to(device), ids=self.ids,
+                     notes=self.notes, tokens=self.tokens)
+
+
+@dataclass(kw_only=True)
+class Hidden:
+    """What a backbone made of its inputs."""
+
+    last: Tensor
+    """[rows, time, width] where predictions are read."""
+    layers: Sequence[Tensor] = ()
+    """Every layer's output, embeddings first; filled only when asked for."""
+    source: Tensor | None = None
+    """The encoder's side of an encoder-decoder."""
+    state: State = field(default_factory=dict)
+    attention: Sequence[Tensor] = ()
+    """Per layer [rows, heads, queries, keys]; filled only when asked for."""
+    extra: dict[str, Any] = field(default_factory=dict)
+    """Private between one objective's `encode` and `loss`."""
+
+    def at(self, positions: Tensor) -> Tensor:
+        """The states at flat positions [n] → [n, width]."""
+        return self.last.reshape(-1, self.last.shape[-1]).index_select(0, positions)
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """What a forward pass said: sums per term, never means."""
+
+    sums: dict[str, Tensor]
+    metrics: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    """Name → (sum, count)."""
+    state: State = field(default_factory=dict)
+    loss: Tensor | None = None
+    """Σ weight · sum / total, filled by the learner."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """A head an objective asks for: same name and same declaration = shared; a differing one is refused."""
+
+    kind: str
+    sizes: tuple[tuple[str, int], ...] = ()
+
+
+class Backbone(nn.Module, ABC):
+    """Inputs → Hidden. It never computes a loss."""
+
+    Settings: ClassVar[type[Settings]]
+    can: ClassVar[frozenset[str]]
+    width: int
+    length: int
+    """The longest input it takes."""
+
+    @abstractmethod
+    def forward(self, *, state: State | None = None, **inputs: Any) -> Hidden:
+        """Read the inputs; `state` goes on from an earlier call."""
+
+    @abstractmethod
+    def makes(self, kind: str, **sizes: int) -> nn.Module:
+        """The family's own shape of a head (BERT's transform, GPT's bare tie)."""
+
+    @abstractmethod
+    def embedding(self) -> nn.Embedding:
+        """The token embedding: what other tokenizers and word vectors are copied into."""
+
+
+class Model(nn.Module):
+    """A backbone and its heads by name: the only thing that is saved."""
+
+    def __init__(self, backbone: Backbone, heads: Mapping[str, Head]) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.declared = dict(heads)
+        self.heads = nn.ModuleDict({name: backbone.makes(head.kind, **dict(head.sizes)) for name, head in heads.items()})
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return next(self.parameters()).device
+
+
+@dataclass(frozen=True)
+class View:
+    """How an objective wants the store cut: a file in store/views and its options."""
+
+    kind: str
+    options: tuple[tuple[str, Any], ...] = ()
+
+
+Draws = Callable[[str], np.random.Generator]
+
+
+class Objective(ABC):
+    """One idea of what to predict. It has no parameters, so that it can travel to workers."""
+
+    Settings: ClassVar[type[Settings]]
+    name: str
+    needs: ClassVar[frozenset[str]]
+    """Abilities a backbone must have."""
+    axis: str = "tokens"
+    """The input whose time dimension is the prediction axis that `at` counts along."""
+    view: View = View("windows")
+    rows_per_sample: int = 1
+    """Rows that `prepare` makes of one sample, at the most."""
+    heads: Mapping[str, Head]
+    weights: Mapping[str, float]
+    """Per loss term its share of the loss; its keys are the terms."""
+
+    @abstractmethod
+    def __init__(self, settings: Any, tokenizer: Any) -> None:
+        """Settings, and the tokenizer whose special tokens it must know."""
+
+    @abstractmethod
+    def prepare(self, row: Row, draw: Draws) -> Row | list[Row]:
+        """Hide what is to be predicted; in workers, numpy, one sample at a time."""
+
+    def count(self, batch: Batch) -> dict[str, int]:
+        """How many predictions each term makes here, known before the forward pass."""
+        return {term: len(goal["at"]) for term, goal in batch.goals.items() if term in self.weights}
+
+    def explore(self, model: Model, batch: Batch) -> Batch:
+        """On the device, without gradient: rollouts, reference log-probabilities."""
+        return batch
+
+    def encode(self, model: Model, batch: Batch, state: State | None = None) -> Hidden:
+        """Call the backbone."""
+        return model.backbone(state=state, **batch.inputs)  # type: ignore[no-any-return]  # nn.Module.__call__ is untyped
+
+    @abstractmethod
+    def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
+        """The SUM of each term's losses over its predictions."""
+
+
+def collate(rows: Sequence[Row], objective: Objective, fill: Mapping[str, int]) -> Batch:
+    """Stack rows into a batch; ragged rows are padded and `present` says which positions exist."""
+    keys = list(rows[0].inputs)
+    longest = {key: max(len(row.inputs[key]) for row in rows) for key in keys}
+    lengths = np.array([len(row.inputs[objective.axis]) for row in rows])
+    inputs: dict[str, Any] = {key: _stack([row.inputs[key] for row in rows], longest[key], fill.get(key, 0)) for key in keys}
+    if len(set(lengths.tolist())) > 1:
+        present = np.arange(longest[objective.axis])[None, :] < lengths[:, None]
+        inputs["present"] = torch.from_numpy(present)
+    samples = list(dict.fromkeys(row.sample for row in rows))
+    place = {sample: number for number, sample in enumerate(samples)}
+    batch = Batch(inputs=inputs, goals=_goals(rows, longest[objective.axis]), counts={},
+                  owner=torch.tensor([place[row.sample] for row in rows]), ids=samples,
+                  notes=[row.notes for row in rows], tokens=int(lengths.sum()))
+    batch.counts = objective.count(batch)
+    return batch
+
+
+def _stack(arrays: Sequence[Array], length: int, fill: int) -> Tensor:
+    if all(len(array) == length for array in arrays):
+        return torch.from_numpy(np.stack(arrays))
+    out = np.full((len(arrays), length, *arrays[0].shape[1:]), fill, dtype=arrays[0].dtype)
+    for number, array in enumerate(arrays):
+        out[number, : len(array)] = array
+    return torch.from_numpy(out)
+
+
+def _goals(rows: Sequence[Row], length: int) -> dict[str, dict[str, Tensor]]:
+    """Row positions become flat ones: each row's `at` is moved by its offset."""
+    terms = list(dict.fromkeys(term for row in rows for term in row.goals))
+    out: dict[str, dict[str, Tensor]] = {}
+    for term in terms:
+        having = [(number, row.goals[term]) for number, row in enumerate(rows) if term in row.goals]
+        out[term] = {"at": torch.from_numpy(np.concatenate([np.asarray(g["at"], np.int64) + n * length for n, g in having]))}
+        for key in having[0][1]:
+            if key != "at":
+                out[term][key] = torch.from_numpy(np.concatenate([g[key] for _, g in having]))
+    return out

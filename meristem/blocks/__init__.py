@@ -1,0 +1,1 @@
+"""The parts every family is made of: they know shapes and nothing else."""

@@ -1,0 +1,96 @@
+"""Multi-head attention: one fused projection, grouped heads, rotary positions, a key-value cache."""
+
+# B batch, T queries, S keys, D width, H heads, G key-value heads, C channels of one head
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from meristem.blocks.positions import Rotary
+from meristem.blocks.sight import Sight
+
+
+@dataclass(frozen=True, kw_only=True)
+class Past:
+    """One layer's slots of a cache: slot p holds position p of its row."""
+
+    keys: Tensor
+    """[B, G, slots, C]"""
+    values: Tensor
+    at: Tensor
+    """[B, T] positions of the new tokens."""
+    uniform: int | None
+    """The first new position where all rows agree on it."""
+    filled: int
+    """Slots in use after this call."""
+
+    def push(self, k_BGTC: Tensor, v_BGTC: Tensor) -> tuple[Tensor, Tensor]:
+        """Write the new keys and values, and return everything so far."""
+        if self.uniform is not None:
+            span = slice(self.uniform, self.uniform + k_BGTC.shape[2])
+            self.keys[:, :, span] = k_BGTC
+            self.values[:, :, span] = v_BGTC
+        else:
+            index = self.at[:, None, :, None].expand_as(k_BGTC)
+            self.keys.scatter_(2, index, k_BGTC)
+            self.values.scatter_(2, index, v_BGTC)
+        return self.keys[:, :, : self.filled], self.values[:, :, : self.filled]
+
+
+class Attention(nn.Module):
+    """softmax(QKᵀ/√C)V with H heads, of which keys and values may have fewer."""
+
+    def __init__(
+        self, width: int, heads: int, *, groups: int | None = None, rotary: Rotary | None = None,
+        dropout: float = 0.0, bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.heads, self.groups, self.channels = heads, groups or heads, width // heads
+        self.rotary, self.dropout = rotary, dropout
+        self.project = nn.Linear(width, (heads + 2 * self.groups) * self.channels, bias=bias)
+        self.output = nn.Linear(width, width, bias=bias)
+        self.keep_weights = False
+        self.weights: Tensor | None = None
+
+    def forward(self, x_BTD: Tensor, sight: Sight, past: Past | None = None) -> Tensor:
+        """[B, T, D] → [B, T, D]."""
+        rows, time, _ = x_BTD.shape
+        q_BHTC, k_BGTC, v_BGTC = self._split(self.project(x_BTD), None if past is None else past.at)
+        if past is not None:
+            k_BGTC, v_BGTC = past.push(k_BGTC, v_BGTC)
+        if self.keep_weights:
+            mixed = self._explicit(q_BHTC, k_BGTC, v_BGTC, sight)
+        else:
+            mixed = F.scaled_dot_product_attention(
+                q_BHTC, k_BGTC, v_BGTC, attn_mask=sight.mask, is_causal=sight.causal,
+                dropout_p=self.dropout if self.training else 0.0, enable_gqa=self.groups != self.heads,
+            )
+        return self.output(mixed.transpose(1, 2).reshape(rows, time, -1))  # type: ignore[no-any-return]  # nn.Module.__call__
+
+    def _split(self, projected: Tensor, positions: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        rows, time, _ = projected.shape
+        both = self.heads + self.groups
+        split = projected.view(rows, time, both + self.groups, self.channels)
+        v = split[:, :, both:].transpose(1, 2)
+        if self.rotary is None:
+            return split[:, :, : self.heads].transpose(1, 2), split[:, :, self.heads : both].transpose(1, 2), v
+        turned = self.rotary(split[:, :, :both], positions)
+        return turned[:, :, : self.heads].transpose(1, 2), turned[:, :, self.heads :].transpose(1, 2), v
+
+    def _explicit(self, q: Tensor, k: Tensor, v: Tensor, sight: Sight) -> Tensor:
+        """The same by hand, keeping the weights [B, H, T, S] for whoever wants to look at them."""
+        if self.groups != self.heads:
+            k, v = (t.repeat_interleave(self.heads // self.groups, 1) for t in (k, v))
+        scores = q @ k.transpose(-1, -2) / math.sqrt(self.channels)
+        if sight.causal:
+            later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
+            scores = scores.masked_fill(later, -torch.inf)
+        if sight.mask is not None:
+            scores = scores + sight.mask
+        self.weights = scores.softmax(-1)
+        return F.dropout(self.weights, self.dropout, self.training) @ v

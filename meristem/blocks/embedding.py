@@ -1,0 +1,44 @@
+"""Tokens, positions and segments made vectors."""
+
+# B batch, T tokens, D width
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from meristem.blocks.positions import PositionName, added_positions
+
+
+class Embedding(nn.Module):
+    """The sum of what is known of each token before any layer looked at it."""
+
+    def __init__(
+        self, vocabulary: int, width: int, length: int, *, positions: PositionName, segments: int = 0,
+        norm: nn.Module | None = None, dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary, width)
+        self.positions = added_positions(positions, length, width)
+        self.segments = nn.Embedding(segments, width) if segments else None
+        self.norm = norm
+        self.dropout = dropout
+
+    def initialise(self, deviation: float) -> None:
+        """Normal tables."""
+        for module in self.modules():
+            if isinstance(module, nn.Embedding):
+                nn.init.normal_(module.weight, std=deviation)
+
+    def forward(self, tokens: Tensor, segments: Tensor | None = None, first: Tensor | None = None) -> Tensor:
+        """[B, T] → [B, T, D]; `first` [B] is where each row's first token stands, 0 unless given."""
+        x = self.tokens(tokens)
+        if self.positions is not None:
+            at = torch.arange(tokens.shape[1], device=tokens.device)
+            x = x + self.positions(at if first is None else first[:, None] + at)
+        if self.segments is not None:
+            x = x + (self.segments.weight[0] if segments is None else self.segments(segments))
+        if self.norm is not None:
+            x = self.norm(x)
+        return F.dropout(x, self.dropout, self.training) if self.dropout else x

@@ -1,0 +1,161 @@
+"""From hidden states to words: the tied output layer, and its loss in chunks with the gradient in the same pass."""
+
+# N predictions, D width, V vocabulary
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.amp.autocast_mode import is_autocast_available
+
+CHUNK = 256  # rows of logits alive at once: 256 × 30,522 floats are 31 MB
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """What a vocabulary loss found."""
+
+    total: Tensor
+    """The sum of losses, with gradient."""
+    each_N: Tensor
+    """Cross-entropy of each prediction, detached."""
+    rank_N: Tensor | None
+    """How many words scored higher than the right one; only without gradient."""
+
+
+class VocabularyHead(nn.Module):
+    """States → logits over the vocabulary, through an optional transform, tied to the embedding."""
+
+    def __init__(self, embedding: nn.Embedding, *, transform: nn.Module | None = None, bias: bool = False) -> None:
+        super().__init__()
+        self.transform = transform
+        self.weight = embedding.weight
+        self.bias = nn.Parameter(torch.zeros(embedding.num_embeddings)) if bias else None
+
+    def forward(self, states: Tensor) -> Tensor:
+        """[..., D] → [..., V]."""
+        return nn.functional.linear(self._ready(states), self.weight, self.bias)
+
+    def judge(self, states_ND: Tensor, targets_N: Tensor, *, smoothing: float = 0.0, l1: float = 0.0) -> Judged:
+        """The summed loss of these predictions; logits never exist for more than a chunk of them."""
+        ready = self._ready(states_ND)
+        learning = torch.is_grad_enabled() and (ready.requires_grad or self.weight.requires_grad)
+        if not learning:
+            each, rank = _measure(ready, self.weight, self.bias, targets_N)
+            return Judged(total=each.sum(), each_N=each, rank_N=rank)
+        each, total = _Chunked.apply(ready, self.weight, self.bias, targets_N, smoothing, l1)
+        return Judged(total=total, each_N=each, rank_N=None)
+
+    def _ready(self, states: Tensor) -> Tensor:
+        return self.transform(states) if self.transform is not None else states
+
+
+def _logits(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    if bias is None:
+        return states @ weight.t()
+    return torch.addmm(bias, states, weight.t())
+
+
+def _measure(states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Cross-entropy and rank of each prediction, without gradient."""
+    each, ranks = [], []
+    for part, wanted in zip(states.split(CHUNK), targets.split(CHUNK), strict=True):
+        logits = _logits(part, weight.to(part.dtype), None if bias is None else bias.to(part.dtype))
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        right = logits.gather(1, wanted[:, None])
+        each.append(logits.logsumexp(1) - right[:, 0])
+        ranks.append((logits > right).sum(1))
+    if not each:
+        return states.new_zeros(0, dtype=torch.float32), targets.new_zeros(0)
+    return torch.cat(each), torch.cat(ranks)
+
+
+class _Chunked(torch.autograd.Function):
+    """Σ cross-entropy (smoothed, and with λ·mean|logit| where asked), and its gradient while the logits are there."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, states_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, targets_N: Tensor, smoothing: float, l1: float
+    ) -> tuple[Tensor, Tensor]:
+        device = states_ND.device.type
+        with torch.autocast(device, enabled=False) if is_autocast_available(device) else nullcontext():
+            work = _Pass(states_ND, weight_VD, bias_V, ctx.needs_input_grad, smoothing, l1)
+            for start in range(0, len(targets_N), CHUNK):
+                work.chunk(slice(start, start + CHUNK), targets_N[start : start + CHUNK])
+        ctx.work = work
+        ctx.mark_non_differentiable(work.each)
+        return work.each, work.total
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        return (*ctx.work.gradients(grads[1]), None, None, None)
+
+
+class _Pass:
+    """One pass over the chunks.
+
+    With E = exp(z − max z) and s = ΣE the gradient of one row is E/s − onehot: E is used as it is, and the division
+    is done on the narrow side of both products.
+    """
+
+    def __init__(self, states: Tensor, weight: Tensor, bias: Tensor | None, needs: tuple[bool, ...], smoothing: float, l1: float) -> None:
+        self.states, self.smoothing, self.l1 = states, smoothing, l1
+        self.types = (states.dtype, weight.dtype, weight.dtype if bias is None else bias.dtype)
+        self.weight = weight.to(states.dtype)
+        self.bias = None if bias is None else bias.to(states.dtype)
+        self.wide = torch.promote_types(states.dtype, torch.float32)  # sums never in half precision
+        self.each = states.new_empty(len(states), dtype=self.wide)
+        self.total = states.new_zeros((), dtype=self.wide)
+        self.grads = (
+            torch.empty_like(states) if needs[0] else None,
+            torch.zeros_like(self.weight) if needs[1] else None,
+            torch.zeros_like(self.weight[:, 0]) if needs[2] else None,
+        )
+
+    def chunk(self, part: slice, wanted: Tensor) -> None:
+        """Judge these rows and add what they say to the gradients."""
+        z = _logits(self.states[part], self.weight, self.bias)
+        right = z.gather(1, wanted[:, None])[:, 0].to(self.wide)
+        extra, slope = _penalties(z, self.smoothing, self.l1)
+        top = z.amax(1, keepdim=True)
+        e = z.sub_(top).exp_()
+        s = e.sum(1, keepdim=True, dtype=self.wide)
+        each = s.log()[:, 0] + top[:, 0].to(self.wide) - right
+        self.each[part] = each
+        self.total += each.sum() if extra is None else (each + extra + self.smoothing * right).sum()
+        narrow = s.reciprocal().to(e.dtype)
+        if slope is not None:  # penalties touch every logit, and pay for passes over the full width
+            e = e.mul_(narrow).add_(slope)
+            narrow = torch.ones_like(narrow)
+        self._collect(part, wanted, e, narrow)
+
+    def _collect(self, part: slice, wanted: Tensor, e: Tensor, narrow: Tensor) -> None:
+        states, weight, bias = self.grads
+        hit = 1 - self.smoothing
+        if states is not None:
+            torch.mm(e, self.weight, out=states[part])
+            states[part].mul_(narrow).sub_(self.weight[wanted], alpha=hit)
+        if weight is not None:
+            h = self.states[part]
+            weight.addmm_(e.t(), h * narrow).index_add_(0, wanted, h, alpha=-hit)
+        if bias is not None:
+            bias.addmv_(e.t(), narrow[:, 0]).index_add_(0, wanted, torch.ones_like(narrow[:, 0]), alpha=-hit)
+
+    def gradients(self, scale: Tensor) -> tuple[Tensor | None, ...]:
+        """The gradients times what the sum was multiplied with; they are used up by this."""
+        return tuple(None if grad is None else grad.mul_(scale).to(kind)
+                     for grad, kind in zip(self.grads, self.types, strict=True))
+
+
+def _penalties(z: Tensor, smoothing: float, l1: float) -> tuple[Tensor | None, Tensor | None]:
+    """Per row what smoothing and L1 add to the cross-entropy (less smoothing·right), and their slope in every logit."""
+    if not smoothing and not l1:
+        return None, None
+    words, wide = z.shape[1], torch.promote_types(z.dtype, torch.float32)
+    extra = l1 * z.abs().mean(1, dtype=wide) - smoothing * z.mean(1, dtype=wide)
+    slope = z.sign().mul_(l1 / words).sub_(smoothing / words)
+    return extra, slope

@@ -1,0 +1,63 @@
+"""What an optimizer remembers of each parameter, by the parameter's name instead of its position."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from meristem.settings import MeristemError
+
+NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64}  # exact for every Python number an optimizer keeps
+
+
+def flatten(optimizer: Optimizer, names: dict[nn.Parameter, str]) -> dict[str, Tensor]:
+    """`encoder.weight/exp_avg` and so on; plain numbers as `name/key:int`; nothing for a parameter never used."""
+    out = {}
+    for parameter, memory in optimizer.state.items():
+        name = _name(parameter, names)
+        for key, value in memory.items():
+            if isinstance(value, Tensor):
+                out[f"{name}/{key}"] = value.detach()
+            elif type(value) in NUMBERS:
+                out[f"{name}/{key}:{type(value).__name__}"] = torch.tensor(value, dtype=NUMBERS[type(value)])
+            elif value is not None:  # SGD without momentum keeps None, and reads a missing entry as None
+                raise MeristemError(f"{type(optimizer).__name__} keeps a {type(value).__name__} as {key!r} of {name}: "
+                                    "only tensors and numbers can be saved; choose another optimizer")
+    return out
+
+
+def restore(optimizer: Optimizer, names: dict[nn.Parameter, str], tensors: dict[str, Tensor]) -> None:
+    """Give an optimizer back what it remembered, in the same types; another's parameters are passed over."""
+    remembered: dict[str, dict[str, Tensor]] = {}
+    for place, tensor in tensors.items():
+        name, _, key = place.rpartition("/")
+        remembered.setdefault(name, {})[key] = tensor
+    if unknown := sorted(remembered.keys() - set(names.values())):
+        raise MeristemError("the checkpoint's optimizer knows parameters that the model does not have: "
+                            + ", ".join(unknown[:6]))
+    optimizer.state.clear()
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if memory := remembered.get(_name(parameter, names)):
+                optimizer.state[parameter] = dict(_entry(key, value, parameter, group) for key, value in memory.items())
+
+
+def _entry(key: str, value: Tensor, parameter: nn.Parameter, group: dict[str, Any]) -> tuple[str, Any]:
+    key, _, number = key.partition(":")
+    if number:
+        return key, value.item()
+    if value.shape == parameter.shape and value.dim():
+        # Laid out like the parameter: fused kernels walk both along memory.
+        return key, torch.empty_like(parameter, dtype=value.dtype, requires_grad=False).copy_(value)
+    # Unless the kernel itself counts the steps, torch keeps the count on the CPU.
+    there = key != "step" or group.get("fused") or group.get("capturable")
+    return key, value.to(parameter.device if there else "cpu", copy=True)
+
+
+def _name(parameter: Tensor, names: dict[nn.Parameter, str]) -> str:
+    if isinstance(parameter, nn.Parameter) and parameter in names:
+        return names[parameter]
+    raise MeristemError(f"the optimizer has a parameter of shape {tuple(parameter.shape)} without a name")

@@ -1,0 +1,137 @@
+"""A run is a folder: its recipe, what it measured, what it said, its checkpoints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from meristem.checkpoint import disk, lock
+from meristem.settings import MeristemError, did_you_mean
+
+
+class Run:
+    """A folder that training writes and everything else reads: `Run.create` or `Run.open`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.recipe_path = path / "recipe.yaml"
+        self.tokenizer_path = path / "tokenizer.json"
+        self.metrics_path = path / "metrics.jsonl"
+        self.log_path = path / "log.txt"
+        self.finished_path = path / "finished.json"
+        self.lock_path = path / ".lock"
+        self.checkpoints = path / "checkpoints"
+
+    @classmethod
+    def create(cls, path: Path, recipe_text: str, tokenizer: Path | None) -> Run:
+        """Begin a run; the recipe is written last, so that no half-made folder looks like a run."""
+        run = cls(path)
+        if run.recipe_path.exists():
+            what = "is a run already: go on with it, start --fresh" if run.exists() else "has a recipe.yaml of its own"
+            raise MeristemError(f"{path} {what}, or choose another --out")
+        with _telling(path, "created"):
+            run.checkpoints.mkdir(parents=True, exist_ok=True)
+            if tokenizer is not None:
+                disk.replace(run.tokenizer_path, disk.read(tokenizer.resolve()))
+            disk.replace(run.recipe_path, [recipe_text.encode()])
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> Run:
+        """A run that exists; a clear word where there is none."""
+        run = cls(path)
+        if run.exists():
+            return run
+        if not path.exists():
+            raise MeristemError(f"{path}: there is no such run{_nearby(path)}")
+        if whole := next((parent for parent in path.absolute().parents if cls(parent).exists()), None):
+            raise MeristemError(f"{path} is a part of a run, did you mean {whole}?")
+        raise MeristemError(f"{path} is no run: it has no recipe.yaml with checkpoints beside it{_nearby(path)}")
+
+    def exists(self) -> bool:
+        """Whether the folder holds a run."""
+        return self.recipe_path.is_file() and self.checkpoints.is_dir()
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody else trains in this run meanwhile; a killed process leaves no lock behind."""
+        with ExitStack() as stack:
+            with _telling(self.path, "locked"):
+                mine = stack.enter_context(lock.hold(self.lock_path, wait=False))
+            if not mine:
+                raise MeristemError(f"{self.path} is in use by {lock.holder(self.lock_path)}, which is training there: "
+                                    "wait for it, stop it, or choose another --out")
+            yield
+
+    @property
+    def finished(self) -> dict[str, Any] | None:
+        """What was said when the budget was used up; None while there is more to do."""
+        try:
+            facts = json.loads(self.finished_path.read_bytes())
+        except (OSError, ValueError):
+            return None
+        return facts if isinstance(facts, dict) else None
+
+    def finish(self, facts: dict[str, Any]) -> None:
+        """Say that the budget is used up, with whatever there is to tell."""
+        with _telling(self.path, "finished"):
+            disk.replace(self.finished_path, [json.dumps(facts, indent=1).encode()])
+
+    def reopen(self) -> None:
+        """There is more to do after all: a budget has grown."""
+        with _telling(self.path, "reopened"):
+            self.finished_path.unlink(missing_ok=True)
+
+    def trim_metrics(self, step: int) -> int:
+        """Cut from metrics.jsonl what was measured after a step, and torn lines; the number of lines cut."""
+        if not self.metrics_path.exists():
+            return 0
+        with _telling(self.path, "trimmed"), self.metrics_path.open("rb") as lines:
+            cut = sum(not _stays(line, step) for line in lines)
+            if cut:
+                lines.seek(0)
+                disk.replace(self.metrics_path, (line for line in lines if _stays(line, step)))
+        return cut
+
+
+def aside(path: Path) -> Path:
+    """Move an old run to `<name>.old-1` or the next number that is free; nothing is deleted."""
+    names = (path.with_name(f"{path.name}.old-{number}") for number in count(1))
+    with Run(path).locked(), _telling(path, "moved aside"):
+        free = next(name for name in names if not name.exists())
+        disk.rename(path, free)
+    return free
+
+
+@contextmanager
+def _telling(path: Path, done: str) -> Iterator[None]:
+    """What the system refuses, said to a person."""
+    try:
+        yield
+    except OSError as error:
+        raise MeristemError(f"{path} could not be {done}: {error.strerror} ({error.filename})") from error
+
+
+def _stays(line: bytes, step: int) -> bool:
+    """Whether a line of metrics is whole and not of a later step."""
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    if not line.endswith(b"\n") or not isinstance(entry, dict):
+        return False
+    measured = entry.get("step", step)
+    return isinstance(measured, int) and measured <= step
+
+
+def _nearby(path: Path) -> str:
+    """The end of a message: runs inside the path, or else beside it."""
+    for folder in (path, path.parent):
+        runs = sorted(entry.name for entry in folder.iterdir() if Run(entry).exists()) if folder.is_dir() else []
+        if runs:
+            return did_you_mean(path.name, runs)
+    return ""

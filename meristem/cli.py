@@ -1,0 +1,283 @@
+"""The command line: verbs only. Everything heavy is imported inside the verb that needs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+app = typer.Typer(
+    name="meristem", no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False, rich_markup_mode="rich",
+    help="Raw text in, a pretrained language model out.\n\n"
+         "First steps: [bold]meristem pretrain[/bold] trains a small BERT on built-in text in three minutes; "
+         "[bold]meristem pretrain gpt2-mini my-texts/[/bold] a small GPT-2 on yours.",
+)
+
+Run = Annotated[Path, typer.Argument(help="A run: the folder that `meristem pretrain` wrote.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Which = Annotated[str | None, typer.Option("--which", help="latest or best; the best where the run stopped early.")]
+
+
+def console() -> Console:
+    """Progress and messages go to the error stream, answers to the output."""
+    from rich.console import Console
+
+    return Console(stderr=True)
+
+
+@app.command()
+def pretrain(
+    words: Annotated[list[str] | None, typer.Argument(
+        metavar="[RECIPE] [SOURCE] [KEY=VALUE]…", show_default=False,
+        help="A recipe's name or YAML file; a file, folder, glob or builtin:NAME to train on; settings such as train.rate=3e-4.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder; runs/RECIPE unless given.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew; the old run is moved aside, never deleted.")] = False,
+) -> None:
+    """Train a model on text; running it again goes on where it stopped.
+
+    meristem pretrain                                 a small BERT on built-in text, three minutes
+    meristem pretrain gpt2-mini my-texts/             a small GPT-2 on a folder of yours
+    meristem pretrain bert-mini novel.txt train.minutes=10 model.layers=6 --out runs/novel
+    """
+    recipe, source, overrides = sort_words(words or [])
+    from meristem import api
+
+    screen = console()
+    resolved = api.recipe_for(recipe, overrides, source)
+    folder = out or Path("runs") / resolved.name
+    if not words:
+        kind, value = resolved.train.budget
+        screen.print(f"No recipe given: {resolved.name} on {resolved.corpus.source}, {value:g} {kind}, into {folder}", highlight=False)
+    api.pretrain(recipe, overrides, source=source, out=folder, fresh=fresh, console=screen)
+    screen.print(_next_steps(folder, resolved), highlight=False, markup=False)
+
+
+def sort_words(words: Sequence[str]) -> tuple[str, str | None, list[str]]:
+    """Which word is the recipe, which the source, which are settings."""
+    from meristem.recipe import shipped
+    from meristem.settings import RecipeError, did_you_mean
+
+    overrides = [word for word in words if "=" in word and not os.path.exists(word)]
+    plain = [word for word in words if word not in overrides]
+    if len(plain) > 2:
+        raise RecipeError(f"{' '.join(plain)}: expected at most a recipe and a source; settings are given as key=value")
+    known = shipped()
+    is_recipe = [word in known or word.endswith((".yaml", ".yml")) for word in plain]
+    if len(plain) == 2:
+        if not is_recipe[0]:
+            raise RecipeError(f"no recipe {plain[0]!r}{did_you_mean(plain[0], list(known))}")
+        return plain[0], plain[1], overrides
+    if not plain or is_recipe[0]:
+        return plain[0] if plain else "bert-mini", None, overrides
+    if os.path.exists(plain[0]) or any(mark in plain[0] for mark in ":/*?."):
+        return "bert-mini", plain[0], overrides
+    raise RecipeError(f"{plain[0]!r} is neither a recipe nor a file{did_you_mean(plain[0], list(known))}")
+
+
+def _next_steps(folder: Path, recipe: Any) -> str:
+    masked = any(part.name == "mlm" for source in recipe.sources() for part in source.objective)
+    first = f'  meristem fill {folder} "The [MASK] of the list is returned."' if masked else f'  meristem generate {folder} --prompt "The"'
+    return f"Try it:\n{first}\n  meristem evaluate {folder}"
+
+
+@app.command()
+def corpus(
+    source: Annotated[str, typer.Argument(help="A file, folder, glob, builtin:NAME or hub:OWNER/NAME.", show_default=False)],
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]…", help="Settings such as corpus.document=line.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the cleaned text here, one JSON line per document.")] = None,
+    json_: Json = False,
+) -> None:
+    """Read, clean and deduplicate text, and account for every document."""
+    from meristem.corpus.command import report
+
+    account = report(source, overrides or [], out, console())
+    if json_:
+        print(json.dumps(asdict(account), ensure_ascii=False))
+    else:
+        from rich.console import Console
+
+        Console().print(account.table())
+
+
+@app.command()
+def evaluate(
+    run: Run,
+    data: Annotated[str | None, typer.Option(help="Text to evaluate on; the run's own test split unless given.")] = None,
+    pairs: Annotated[Path | None, typer.Option(help="Minimal pairs in BLiMP's form: a .jsonl file, a folder, a .zip.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Samples, or pairs of each phenomenon, at the most.")] = None,
+    pll: Annotated[bool, typer.Option("--pll", help="Pseudo-log-likelihood of a masked model, each token hidden once.")] = False,
+    which: Which = None, json_: Json = False,
+) -> None:
+    """Loss, perplexity, bits per byte, accuracies; minimal pairs."""
+    from meristem import api
+
+    found = api.load(run, which=which).evaluate(data=data, pairs=str(pairs) if pairs else None, limit=limit, pll=pll)  # type: ignore[arg-type]  # checked there
+    if json_:
+        print(json.dumps(found, ensure_ascii=False))
+    else:
+        for name, value in found["metrics"].items():
+            print(f"{name:<24} {value:.6g}")
+
+
+@app.command()
+def generate(
+    run: Run,
+    prompt: Annotated[str, typer.Option(help="What the text begins with; nothing at all is fine.")] = "",
+    file: Annotated[Path | None, typer.Option(help="A file of prompts, one a line.")] = None,
+    count: Annotated[int, typer.Option(min=1, help="Texts per prompt.")] = 1,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Tokens to write at the most.")] = 100,
+    temperature: Annotated[float, typer.Option(min=0.0, help="Above 1 bolder, below 1 safer, 0 greedy.")] = 0.8,
+    top_k: Annotated[int | None, typer.Option(min=1, help="Choose among the k likeliest tokens.")] = None,
+    top_p: Annotated[float | None, typer.Option(min=0.0, max=1.0, help="Choose among the likeliest tokens that hold p of the probability.")] = None,
+    repetition_penalty: Annotated[float, typer.Option(min=1.0, help="Above 1 makes tokens that were already used less likely.")] = 1.0,
+    beams: Annotated[int, typer.Option(min=1, help="Beam search with this many beams.")] = 1,
+    stop: Annotated[list[str] | None, typer.Option(help="End before this text; may be given several times.")] = None,
+    seed: Annotated[int, typer.Option(help="The same seed writes the same text.")] = 0,
+    which: Which = None, json_: Json = False,
+) -> None:
+    """Write text: causal models token by token, masked models by filling masks over several rounds."""
+    from meristem import api
+
+    loaded = api.load(run, which=which)  # type: ignore[arg-type]  # checked there
+    prompts = _lines(file) if file else [prompt]
+    streaming = not json_ and len(prompts) == 1 and count == 1 and beams == 1 and loaded.way == "causal"
+    if streaming:
+        print(prompts[0], end="", flush=True)
+    written = loaded.generate(
+        prompts, count=count, on_text=(lambda _, text: print(text, end="", flush=True)) if streaming else None,
+        max_tokens=max_tokens, temperature=temperature or 1.0, greedy=temperature == 0, top_k=top_k, top_p=top_p,
+        repetition_penalty=repetition_penalty, beams=beams, stop=tuple(stop or ()), seed=seed,
+    )
+    if json_:
+        print(json.dumps([{"prompt": p, "text": w.text, "score": w.score, "finished": w.finished}
+                          for p, some in zip(prompts, written, strict=True) for w in some], ensure_ascii=False))
+    elif streaming:
+        print()
+    else:
+        for first, some in zip(prompts, written, strict=True):
+            for one in some:
+                print(first + one.text)
+
+
+@app.command()
+def fill(
+    run: Run,
+    text: Annotated[str, typer.Argument(help='A text with [MASK] where a word is missing.', show_default=False)],
+    top: Annotated[int, typer.Option(min=1, help="Candidates for each mask.")] = 5,
+    which: Which = None, json_: Json = False,
+) -> None:
+    """Rank the words that could stand in place of [MASK]."""
+    from meristem import api
+
+    found = api.load(run, which=which).fill(text, top=top)  # type: ignore[arg-type]  # checked there
+    if json_:
+        print(json.dumps([{"mask": f.mask, "candidates": [{"token": c.token, "score": c.probability, "sequence": c.text}
+                                                          for c in f.candidates]} for f in found], ensure_ascii=False))
+        return
+    for one in found:
+        if len(found) > 1:
+            print(f"mask {one.mask + 1}")
+        for candidate in one.candidates:
+            print(f"{candidate.probability:7.2%}  {candidate.token:<16} {candidate.text}")
+
+
+@app.command()
+def score(
+    run: Run,
+    text: Annotated[str | None, typer.Argument(help="A text to judge.", show_default=False)] = None,
+    file: Annotated[Path | None, typer.Option(help="A file of texts, one a line.")] = None,
+    which: Which = None, json_: Json = False,
+) -> None:
+    """The log-probability of texts: exact for causal models, pseudo for masked ones."""
+    from meristem import api
+    from meristem.settings import RecipeError
+
+    texts = _lines(file) if file else [text] if text is not None else []
+    if not texts:
+        raise RecipeError("score: give a text, or --file with one text a line")
+    scored = api.load(run, which=which).score(texts)  # type: ignore[arg-type]  # checked there
+    if json_:
+        print(json.dumps([{"text": s.text, "logprob": s.logprob, "tokens": s.tokens, "per_token": s.per_token} for s in scored], ensure_ascii=False))
+    else:
+        for one in scored:
+            print(f"{one.logprob:10.3f}  {one.logprob / max(1, one.tokens):8.4f} per token  {one.text}")
+
+
+@app.command()
+def recipes(
+    schema: Annotated[Path | None, typer.Option(help="Write a JSON schema for editors to this file.")] = None,
+) -> None:
+    """List the recipes, one line each."""
+    from meristem.recipe import schema as schema_of
+    from meristem.recipe import shipped, summary
+
+    if schema is not None:
+        schema.write_text(json.dumps(schema_of(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        print(f"wrote {schema}; begin a recipe with  # yaml-language-server: $schema={schema}")
+        return
+    for name, path in shipped().items():
+        print(f"{name:<20} {summary(path)}")
+
+
+@app.command()
+def describe(
+    what: Annotated[str, typer.Argument(metavar="RECIPE|RUN", help="A recipe's name or file, or a run.", show_default=False)],
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]…", help="Settings such as model.layers=6.")] = None,
+    hours: Annotated[float | None, typer.Option(min=0.001, help="Which recipe and how much text fit this many hours here.")] = None,
+    json_: Json = False,
+) -> None:
+    """Parameters, operations, memory, and the time it would take on this machine (measured now)."""
+    from meristem.training.describe_screen import show
+
+    show(what, overrides or [], hours, as_json=json_)
+
+
+def _lines(path: Path) -> list[str]:
+    from meristem.settings import MeristemError
+
+    try:
+        return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise MeristemError(f"{path}: {error}") from None
+
+
+def main() -> NoReturn:
+    """Run the command; people get sentences, `--debug` gets tracebacks."""
+    debug = "--debug" in sys.argv
+    sys.argv = [word for word in sys.argv if word != "--debug"]
+    try:
+        app(standalone_mode=True)
+        sys.exit(0)
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        os._exit(0)
+    except Exception as error:
+        if debug:
+            raise
+        sys.exit(_told(error))
+
+
+def _told(error: Exception) -> int:
+    """Print what a person can act on, and choose the exit code."""
+    from meristem.settings import MeristemError, RecipeError
+
+    if not isinstance(error, MeristemError):
+        print(f"meristem: an unexpected {type(error).__name__}: {error}\n"
+              "This is a fault in meristem; the same command with --debug shows where.", file=sys.stderr)
+        return 1
+    print(f"meristem: {error}", file=sys.stderr)
+    number = getattr(error, "number", None)
+    if number is not None:
+        return 128 + int(number)
+    return 2 if isinstance(error, RecipeError) else 1

@@ -1,0 +1,1 @@
+"""Raw text becomes documents: read, cleaned, deduplicated, split, and every one accounted for."""

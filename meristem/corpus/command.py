@@ -1,0 +1,69 @@
+"""What `meristem corpus` does: a whole pass, told and, where asked, written down."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from meristem.corpus.account import Account
+from meristem.corpus.reading import Progress as Read
+from meristem.corpus.reading import Reading
+from meristem.corpus.settings import CorpusSettings
+from meristem.recipe import override
+from meristem.settings import RecipeError, build
+
+
+def report(source: str, overrides: Sequence[str], out: Path | None, console: Console) -> Account:
+    """Read everything once; with `out`, one JSON line per kept document in its split's file."""
+    plain = override({"corpus": {"source": source}}, overrides)
+    if set(plain) != {"corpus"}:
+        raise RecipeError(f"corpus takes only corpus.… settings, not {', '.join(sorted(set(plain) - {'corpus'}))}")
+    settings = build(CorpusSettings, plain["corpus"], "corpus")
+    assert isinstance(settings, CorpusSettings)
+    with Bar(console, "reading") as bar:
+        reading = Reading(settings, progress=bar.show)
+        if out is None:
+            for _ in reading:
+                pass
+        else:
+            _write(reading, out)
+    for warning in reading.account.warnings:
+        console.print(f"  {warning}", highlight=False, markup=False, soft_wrap=True)
+    return reading.account
+
+
+def _write(reading: Reading, out: Path) -> None:
+    """Files appear under their names only when they are whole."""
+    out.mkdir(parents=True, exist_ok=True)
+    names = ("train", "validation", "test")
+    files = {name: (out / f".{name}.jsonl.partial").open("w", encoding="utf-8") for name in names}
+    try:
+        for document in reading:
+            line = json.dumps({"text": document.text, "place": document.place}, ensure_ascii=False)
+            files[document.split].write(line + "\n")
+    finally:
+        for file in files.values():
+            file.close()
+    for name in names:
+        os.replace(out / f".{name}.jsonl.partial", out / f"{name}.jsonl")
+
+
+class Bar(Progress):
+    """A bar over the bytes of a pass; nothing where there is no terminal."""
+
+    def __init__(self, console: Console, what: str) -> None:
+        super().__init__(
+            TextColumn(f"{what} " + "{task.fields[documents]:,} documents"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
+            TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), console=console, transient=True,
+            disable=not console.is_terminal,
+        )
+        self.task = self.add_task(what, total=None, documents=0)
+
+    def show(self, read: Read) -> None:
+        """Move the bar."""
+        self.update(self.task, completed=read.bytes, total=read.total or None, documents=read.documents)

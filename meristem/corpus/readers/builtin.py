@@ -1,0 +1,20 @@
+"""The samples that exist on every machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+from meristem import samples
+from meristem.corpus.account import Account
+from meristem.corpus.document import Document, Drop, cut
+from meristem.corpus.pieces import Piece
+from meristem.corpus.settings import CorpusSettings
+from meristem.corpus.sources import Builtin
+
+
+def read(piece: Piece, settings: CorpusSettings, account: Account) -> Iterator[Document | Drop]:
+    """The documents of a sample, by number."""
+    builtin = cast(Builtin, piece.source)
+    for number, text in enumerate(samples.documents(builtin.sample), start=1):
+        yield from cut(text, f"{builtin.name}#{number}")

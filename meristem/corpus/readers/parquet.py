@@ -1,0 +1,80 @@
+"""Parquet: one column, read batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from tempfile import TemporaryFile
+from typing import IO, Any, cast
+
+from meristem.corpus.account import Account
+from meristem.corpus.compression import CutShort
+from meristem.corpus.document import Document, Drop, cut
+from meristem.corpus.opening import Stream, Unreadable
+from meristem.corpus.pieces import Piece
+from meristem.corpus.readers.columns import text_column
+from meristem.corpus.settings import CorpusSettings
+from meristem.corpus.sources import File
+from meristem.settings import MeristemError
+
+ROWS = 256
+
+
+def read(piece: Piece, settings: CorpusSettings, account: Account) -> Iterator[Document | Drop]:
+    """The documents of a file, by row."""
+    arrow = _pyarrow()
+    file = cast(File, piece.source)
+    with _seekable(file, account) as handle:
+        try:
+            table = arrow.parquet.ParquetFile(handle)
+        except (arrow.ArrowException, OSError):
+            raise Unreadable("damaged parquet file") from None
+        strings = [field.name for field in table.schema_arrow if _is_text(arrow, field.type)]
+        column = text_column(file.name, table.schema_arrow.names, strings, settings.text)
+        row = 0
+        for batch in _batches(arrow, table, column):
+            for value in batch.column(0).to_pylist():
+                row += 1
+                if isinstance(value, str):
+                    yield from cut(value, f"{file.name}#{row}")
+                else:
+                    yield Drop("no text in the column")
+
+
+def _batches(arrow: Any, table: Any, column: str) -> Iterator[Any]:
+    try:
+        yield from table.iter_batches(batch_size=ROWS, columns=[column], use_threads=False)
+    except (arrow.ArrowException, OSError, UnicodeDecodeError):
+        raise CutShort("damaged file") from None
+
+
+@contextmanager
+def _seekable(file: File, account: Account) -> Iterator[IO[bytes]]:
+    """The file itself, or what it unpacks to: parquet is read from its end."""
+    stream = Stream(file, account)
+    if not stream.head.startswith(b"PAR1"):
+        raise Unreadable("ends in .parquet, but is not parquet")
+    if not file.compression:
+        account.bytes += file.size - len(stream.head)
+        with file.path.open("rb") as handle:
+            yield handle
+        return
+    with TemporaryFile() as unpacked:
+        for chunk in stream.chunks():
+            unpacked.write(chunk)
+        unpacked.seek(0)
+        yield unpacked
+
+
+def _is_text(arrow: Any, kind: Any) -> bool:
+    kind = kind.value_type if arrow.types.is_dictionary(kind) else kind
+    return bool(arrow.types.is_string(kind) or arrow.types.is_large_string(kind) or arrow.types.is_string_view(kind))
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise MeristemError('reading .parquet needs pyarrow: pip install "meristem[data]"') from None
+    return pyarrow

@@ -1,0 +1,1 @@
+"""Writing, filling and scoring with a finished model."""

@@ -1,0 +1,1 @@
+"""Backbone, heads and objectives made one, and samples made batches."""

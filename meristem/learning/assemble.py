@@ -1,0 +1,69 @@
+"""A recipe made real: its objectives, its model, and the feeds that bring it text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from meristem.batch import Model, Objective
+from meristem.learning.combined import Combined
+from meristem.learning.feed import Feed
+from meristem.learning.learner import Learner, agree, heads_of
+from meristem.randomness import key
+from meristem.recipe import Recipe
+from meristem.settings import RecipeError, find
+from meristem.store.store import Store
+from meristem.tokenizers.tokenizer import Tokenizer
+
+
+def check(recipe: Recipe) -> None:
+    """Refuse what cannot work, before any text is read."""
+    family = find("models", recipe.model.family)
+    for source in recipe.sources():
+        for part in source.objective:
+            agree(find("objectives", part.name), family, recipe.model.family)
+    train = recipe.train
+    for name in ("batch_tokens", "micro_tokens"):
+        tokens = getattr(train, name)
+        if tokens is not None and tokens < recipe.model.length:
+            raise RecipeError(f"train.{name}: {tokens} is less than one row of model.length={recipe.model.length} tokens")
+
+
+def objectives_of(recipe: Recipe, tokenizer: Tokenizer) -> dict[str, Objective]:
+    """Per source what it predicts; several on one encoding are combined."""
+    made: dict[str, Objective] = {}
+    for source in recipe.sources():
+        parts = [find("objectives", part.name)(part, tokenizer) for part in source.objective]
+        made[source.name] = parts[0] if len(parts) == 1 else Combined(parts)
+    return made
+
+
+def learner_of(recipe: Recipe, tokenizer: Tokenizer) -> Learner:
+    """The model with fresh weights that follow from the seed, and its objectives."""
+    objectives = objectives_of(recipe, tokenizer)
+    torch.default_generator.manual_seed(key(recipe.train.seed, "weights") & 0x7FFF_FFFF_FFFF_FFFF)
+    backbone = find("models", recipe.model.family)(recipe.model, tokenizer.size)
+    return Learner(Model(backbone, heads_of(objectives)), objectives)
+
+
+def feeds_of(
+    recipe: Recipe, objectives: Mapping[str, Objective], tokenizer: Tokenizer, stores: Mapping[str, Store], *,
+    split: str, seed: int,
+) -> dict[str, Feed]:
+    """Per source the batches of one split; sources without that split are left out."""
+    length, train = recipe.model.length, recipe.train
+    rows = max(1, train.batch_tokens // length)
+    feeds = {}
+    for name, objective in objectives.items():
+        if split not in stores[name].splits:
+            continue
+        options: dict[str, Any] = dict(objective.view.options)
+        if objective.view.kind == "lanes":
+            options["lanes"] = rows
+        view = find("store.views", objective.view.kind)(
+            stores[name].split(split), tokenizer, length, isolate=recipe.store.isolate, **options)
+        micro = max(1, min(rows, (train.micro_tokens or train.batch_tokens) // length // objective.rows_per_sample))
+        feeds[name] = Feed(view=view, objective=objective, seed=seed, rows=rows, micro=micro, fill={"tokens": tokenizer.pad or 0})
+    return feeds

@@ -1,0 +1,58 @@
+"""The one module a distributed wrapper sees: a model, its objectives, and the loss made of their sums."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import nn
+
+from meristem.batch import Backbone, Batch, Head, Model, Objective, Outcome, State
+from meristem.settings import RecipeError, find, names
+
+
+class Learner(nn.Module):
+    """`learner(name, batch, totals, state)`: loss = Σ weight · sum / total per term."""
+
+    def __init__(self, model: Model, objectives: Mapping[str, Objective]) -> None:
+        super().__init__()
+        self.model = model
+        self.objectives = dict(objectives)
+
+    def forward(self, name: str, batch: Batch, totals: Mapping[str, int], state: State | None = None) -> Outcome:
+        """Encode and judge; every term is divided by its total over the whole step, never by its own count."""
+        objective = self.objectives[name]
+        hidden = objective.encode(self.model, batch, state)
+        outcome = objective.loss(self.model, hidden, batch)
+        parts = [objective.weights[term] / totals[term] * total for term, total in outcome.sums.items()]
+        outcome.loss = torch.stack([part.float() for part in parts]).sum()
+        return outcome
+
+    def explore(self, name: str, batch: Batch) -> Batch:
+        """What an objective finds out with the model before it learns."""
+        with torch.no_grad():
+            return self.objectives[name].explore(self.model, batch)
+
+
+def heads_of(objectives: Mapping[str, Objective]) -> dict[str, Head]:
+    """Every head the objectives declare; one name with two meanings is refused."""
+    heads: dict[str, Head] = {}
+    for objective in objectives.values():
+        for name, head in objective.heads.items():
+            if heads.setdefault(name, head) != head:
+                raise RecipeError(f"head {name!r} is declared in two ways: {heads[name]} and {head}")
+    return heads
+
+
+def agree(objective: Objective, backbone: type[Backbone], family: str) -> None:
+    """Refuse what a family cannot carry, before anything starts, naming the families that would do."""
+    missing = objective.needs - backbone.can
+    if not missing:
+        return
+    would = [name for name in names("models") if objective.needs <= find("models", name).can]
+    carry = [name for name in names("objectives") if find("objectives", name).needs <= backbone.can]
+    raise RecipeError(
+        f"objective {objective.name} needs a backbone that can {', '.join(sorted(missing))}; {family} can "
+        f"{', '.join(sorted(backbone.can))}. Families that would do: {', '.join(would) or 'none yet'} "
+        f"(model.family=…); objectives {family} can carry: {', '.join(carry)} (objective=…)"
+    )

@@ -1,0 +1,1 @@
+"""One family per file: settings, class, named sizes, its own heads."""

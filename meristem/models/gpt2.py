@@ -1,0 +1,68 @@
+"""GPT-2 (Radford et al. 2019): a causal decoder, norm before each part; with `window`, GPT-3's alternation."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from meristem.batch import Backbone, Hidden, State
+from meristem.blocks.embedding import Embedding
+from meristem.blocks.feed_forward import ActivationName
+from meristem.blocks.heads import PooledHead, no_such_head
+from meristem.blocks.stack import Stack, StackSettings
+from meristem.blocks.vocabulary import VocabularyHead
+
+
+class GPT2Settings(StackSettings):
+    """GPT-2 small unless set otherwise."""
+
+    family: Literal["gpt2"] = "gpt2"
+    """The family this model belongs to."""
+    length: int = Field(1024, ge=4)
+    """The longest input, in tokens."""
+    activation: ActivationName = "gelu_tanh"
+    """gelu, gelu_tanh, relu, relu6 or swiglu."""
+    output_initial: Literal["normal", "scaled", "zero"] = "scaled"
+    """Projections into the residual stream: like the rest, scaled by 1/√(2·layers) (GPT-2), or zero."""
+
+
+class GPT2(Backbone):
+    """No position sees a later one."""
+
+    Settings = GPT2Settings
+    can = frozenset({"causal"})
+
+    def __init__(self, settings: GPT2Settings, vocabulary: int) -> None:
+        super().__init__()
+        self.settings, self.width, self.length = settings, settings.width, settings.length
+        self.embed = Embedding(vocabulary, settings.width, settings.length, positions=settings.positions, dropout=settings.dropout)
+        self.stack = Stack(settings)
+        self.embed.initialise(settings.initial)
+        self.stack.initialise()
+
+    def forward(  # type: ignore[override]  # the inputs are named
+        self, *, tokens: Tensor, causal: bool = True, present: Tensor | None = None,
+        documents: Tensor | None = None, state: State | None = None, want: tuple[str, ...] = (),
+    ) -> Hidden:
+        """[B, T] → Hidden; with a state the tokens go on where it ended."""
+        x = self.embed(tokens, first=state["next"] if state else None)
+        return self.stack(x, causal=causal, present=present, documents=documents, state=state, want=want)  # type: ignore[no-any-return]  # nn.Module.__call__
+
+    def cache(self, rows: int, slots: int) -> State:
+        """Room for a session."""
+        return self.stack.cache(rows, slots, self.embed.tokens.weight)
+
+    def makes(self, kind: str, **sizes: int) -> nn.Module:
+        """The vocabulary as a bare tie, classes behind a pooler."""
+        match kind:
+            case "vocabulary":
+                return VocabularyHead(self.embed.tokens)
+            case "pooled":
+                return PooledHead(self.width, sizes["classes"], self.settings.initial)
+        raise no_such_head(self.settings.family, kind, ("vocabulary", "pooled"))
+
+    def embedding(self) -> nn.Embedding:
+        """The token embedding."""
+        return self.embed.tokens

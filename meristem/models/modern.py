@@ -1,0 +1,56 @@
+"""What the family looks like today: rotary positions, RMS norm, SwiGLU, no biases; causal or bidirectional."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+from torch import nn
+
+from meristem.batch import Hidden
+from meristem.blocks.feed_forward import ActivationName
+from meristem.blocks.heads import Transform
+from meristem.blocks.norms import NormName
+from meristem.blocks.positions import PositionName
+from meristem.blocks.vocabulary import VocabularyHead
+from meristem.models.gpt2 import GPT2, GPT2Settings
+
+
+class ModernSettings(GPT2Settings):
+    """A small Llama-like stack unless set otherwise."""
+
+    family: Literal["modern"] = "modern"  # type: ignore[assignment]  # a family of its own
+    """The family this model belongs to."""
+    activation: ActivationName = "swiglu"
+    """gelu, gelu_tanh, relu, relu6 or swiglu."""
+    norm: NormName = "rms"
+    """layer or rms."""
+    norm_epsilon: float = Field(1e-6, gt=0)
+    """What keeps a norm from dividing by zero."""
+    positions: PositionName = "rotary"
+    """learned, sinusoidal, rotary or none."""
+    bias: bool = False
+    """Biases in projections."""
+    output_initial: Literal["normal", "scaled", "zero"] = "zero"
+    """Projections into the residual stream: like the rest, scaled by 1/√(2·layers) (GPT-2), or zero."""
+    transform: bool = False
+    """A dense layer and a norm before the vocabulary, as BERT has."""
+
+
+class Modern(GPT2):
+    """GPT-2's body with today's parts; the objective says which way it looks."""
+
+    Settings = ModernSettings
+    can = frozenset({"causal", "bidirectional"})
+    settings: ModernSettings
+
+    def forward(self, *, causal: bool = False, **inputs: Any) -> Hidden:  # type: ignore[override]  # the inputs are named
+        """[B, T] → Hidden."""
+        return super().forward(causal=causal, **inputs)
+
+    def makes(self, kind: str, **sizes: int) -> nn.Module:
+        """GPT-2's heads, and BERT's transform where it is asked for."""
+        s = self.settings
+        if kind == "vocabulary" and s.transform:
+            return VocabularyHead(self.embed.tokens, transform=Transform(s.width, s.activation, s.norm, s.norm_epsilon, s.initial))
+        return super().makes(kind, **sizes)

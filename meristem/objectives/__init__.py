@@ -1,0 +1,1 @@
+"""One idea of what to predict per file, and nothing else."""

@@ -1,0 +1,53 @@
+"""Predicting words: the settings and the loss that every objective over the vocabulary shares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from pydantic import Field
+
+from meristem.batch import Batch, Hidden, Model, Outcome
+from meristem.blocks.vocabulary import VocabularyHead
+from meristem.settings import Settings
+
+
+class WordsSettings(Settings):
+    """How predicted words are judged."""
+
+    weight: float = Field(1.0, gt=0)
+    """This objective's share where losses are summed."""
+    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    """Share of probability spread over the whole vocabulary (ε in Szegedy et al. 2016)."""
+    l1_outputs: float = Field(0.0, ge=0)
+    """Weight of the mean absolute logit."""
+    l1_states: float = Field(0.0, ge=0)
+    """Weight of the mean absolute hidden state."""
+
+
+def weights(settings: WordsSettings, term: str) -> Mapping[str, float]:
+    """The terms of such a loss: the words, and the states where they are held small."""
+    held = {f"{term}.states": settings.l1_states} if settings.l1_states else {}
+    return {term: settings.weight, **held}
+
+
+def count(settings: WordsSettings, term: str, axis: str, batch: Batch) -> dict[str, int]:
+    """Predictions made, and positions whose states are held small."""
+    held = {f"{term}.states": batch.inputs[axis].numel()} if settings.l1_states else {}
+    return {term: len(batch.goals[term]["at"]) if term in batch.goals else 0, **held}
+
+
+def judge(settings: WordsSettings, term: str, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
+    """Logits only where there is a loss; accuracies where there is no gradient to pay for."""
+    head = model.heads[term]
+    assert isinstance(head, VocabularyHead)
+    goal = batch.goals[term]
+    judged = head.judge(hidden.at(goal["at"]), goal["values"], smoothing=settings.label_smoothing, l1=settings.l1_outputs)
+    outcome = Outcome(sums={term: judged.total}, state=hidden.state)
+    if settings.l1_states:
+        outcome.sums[f"{term}.states"] = hidden.last.abs().mean(-1).sum()
+    number = torch.tensor(float(len(goal["at"])), device=judged.total.device)
+    if judged.rank_N is not None:
+        outcome.metrics[f"{term}.top1"] = ((judged.rank_N < 1).sum().float(), number)
+        outcome.metrics[f"{term}.top5"] = ((judged.rank_N < 5).sum().float(), number)
+    return outcome

@@ -1,0 +1,52 @@
+"""Causal language modelling: every position predicts the next token and sees no later one (SPEC B1)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from meristem.batch import Batch, Draws, Head, Hidden, Model, Objective, Outcome, Row, State, View
+from meristem.objectives import _words
+from meristem.tokenizers.tokenizer import Tokenizer
+
+
+class CLMSettings(_words.WordsSettings):
+    """What a causal objective can be told."""
+
+    name: Literal["clm"] = "clm"
+    """The objective's name."""
+
+
+class CLM(Objective):
+    """p(x) = Π p(x_t | x_<t)."""
+
+    Settings = CLMSettings
+    name = "clm"
+    needs = frozenset({"causal"})
+    view = View("windows", (("frame", False), ("ahead", 1)))
+    heads = {"clm": Head("vocabulary")}
+
+    def __init__(self, settings: CLMSettings, tokenizer: Tokenizer) -> None:
+        self.settings = settings
+        self.weights = _words.weights(settings, self.name)
+
+    def prepare(self, row: Row, draw: Draws) -> Row:
+        """The row holds one token more than is read: inputs are all but the last, targets all but the first."""
+        tokens = row.inputs["tokens"]
+        inputs = {key: value[:-1] if len(value) == len(tokens) else value for key, value in row.inputs.items()}
+        goal = {"at": np.arange(len(tokens) - 1), "values": tokens[1:]}
+        notes = {key: value[:-1] if key == "special" else value for key, value in row.notes.items()}
+        return Row(inputs=inputs, goals={**row.goals, "clm": goal}, notes=notes, sample=row.sample)
+
+    def count(self, batch: Batch) -> dict[str, int]:
+        """Every position predicts."""
+        return _words.count(self.settings, self.name, self.axis, batch)
+
+    def encode(self, model: Model, batch: Batch, state: State | None = None) -> Hidden:
+        """Ask for the causal way, for backbones that know several."""
+        return model.backbone(state=state, causal=True, **batch.inputs)  # type: ignore[no-any-return]  # nn.Module.__call__
+
+    def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
+        """Cross-entropy of the next token."""
+        return _words.judge(self.settings, self.name, model, hidden, batch)

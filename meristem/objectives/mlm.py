@@ -1,0 +1,150 @@
+"""Masked language modelling: some tokens are hidden and predicted from both sides (SPEC B2, B3)."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from meristem.batch import Array, Batch, Draws, Head, Hidden, Model, Objective, Outcome, Row, View
+from meristem.objectives import _words
+from meristem.settings import MeristemError
+from meristem.tokenizers.tokenizer import Tokenizer
+
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+
+
+class MLMSettings(_words.WordsSettings):
+    """What a masked objective can be told."""
+
+    name: Literal["mlm"] = "mlm"
+    """The objective's name."""
+    mask_rate: float = Field(0.15, gt=0, lt=1)
+    """Share of tokens that are chosen (Devlin et al. §3.1)."""
+    mask_share: float = Field(0.8, ge=0, le=1)
+    """Of the chosen, the share replaced by the mask token."""
+    random_share: float = Field(0.1, ge=0, le=1)
+    """Of the chosen, the share replaced by a random token; the rest are kept."""
+    unit: Literal["token", "word", "span"] = "token"
+    """What is chosen together: single tokens, whole words, or spans of whole words (SpanBERT)."""
+    span_stop: float = Field(0.2, gt=0, lt=1)
+    """Spans end after each word with this probability (p of the geometric distribution)."""
+    span_longest: int = Field(10, ge=1)
+    """Words in the longest span."""
+    exhaustive: bool = False
+    """Every text is masked ⌈1/mask_rate⌉ times, so that every token is hidden exactly once."""
+
+    @model_validator(mode="after")
+    def _shares(self) -> Self:
+        if self.mask_share + self.random_share > 1 + 1e-9:
+            raise ValueError("mask_share and random_share together exceed 1")
+        return self
+
+
+def units(tokens: Array, allowed: Bools, starts_word: Bools, whole: bool) -> list[Ints]:
+    """Positions that are hidden together: each allowed token, or each word with all its pieces."""
+    places = np.flatnonzero(allowed)
+    if not whole:
+        return list(places[:, None])
+    first = starts_word[tokens[places]].copy()
+    first[1:] |= np.diff(places) > 1  # a special token between two pieces ends the word
+    return np.split(places, np.flatnonzero(first)[first[:1].sum() :]) if len(places) else []
+
+
+def choose(groups: list[Ints], wanted: int, rng: Generator) -> Ints:
+    """Groups in random order until about `wanted` positions are chosen; the last that overshoots is left out."""
+    if groups and all(len(group) == 1 for group in groups):
+        picked = rng.permutation(len(groups))[:wanted]
+        return np.sort(np.concatenate([groups[i] for i in picked]))
+    chosen: list[Ints] = []
+    room = wanted
+    for i in rng.permutation(len(groups)):
+        if len(groups[i]) <= room or not chosen:
+            chosen.append(groups[i])
+            room -= len(groups[i])
+        if room <= 0:
+            break
+    return np.sort(np.concatenate(chosen))
+
+
+def choose_spans(words: list[Ints], wanted: int, settings: MLMSettings, rng: Generator) -> Ints:
+    """Spans of words with geometric lengths at random places, until about `wanted` positions are chosen."""
+    chosen: set[int] = set()
+    while len(chosen) < wanted:
+        length = min(int(rng.geometric(settings.span_stop)), settings.span_longest)
+        start = int(rng.integers(len(words)))
+        for word in words[start : start + length]:
+            if len(chosen) < wanted:
+                chosen.update(word.tolist())
+    return np.array(sorted(chosen), dtype=np.int64)
+
+
+class MLM(Objective):
+    """p(x_chosen | the rest), the chosen ones hidden behind a mask, a random token, or nothing."""
+
+    Settings = MLMSettings
+    name = "mlm"
+    needs = frozenset({"bidirectional"})
+    view = View("windows", (("frame", True),))
+    heads = {"mlm": Head("vocabulary")}
+
+    def __init__(self, settings: MLMSettings, tokenizer: Tokenizer) -> None:
+        if tokenizer.mask is None:
+            raise MeristemError("objective mlm: this tokenizer has no mask token; train one, or use objective=clm")
+        self.settings, self.mask = settings, tokenizer.mask
+        self.starts_word = tokenizer.starts_word
+        self.ordinary = np.flatnonzero(~tokenizer.specials)
+        self.weights = _words.weights(settings, self.name)
+        self.rows_per_sample = int(np.ceil(1 / settings.mask_rate)) if settings.exhaustive else 1
+
+    def prepare(self, row: Row, draw: Draws) -> Row | list[Row]:
+        """Choose tokens, hide them, and remember what they were."""
+        rng = draw("mlm")
+        tokens = row.inputs["tokens"]
+        groups = units(tokens, ~row.notes["special"], self.starts_word, self.settings.unit != "token")
+        if self.settings.exhaustive:
+            return self._every(row, groups, rng)
+        wanted = max(1, round(self.settings.mask_rate * sum(map(len, groups))))
+        if not groups:
+            at = np.zeros(0, np.int64)
+        elif self.settings.unit == "span":
+            at = choose_spans(groups, wanted, self.settings, rng)
+        else:
+            at = choose(groups, wanted, rng)
+        return self._hidden(row, at, self._replacements(tokens[at], rng))
+
+    def _replacements(self, originals: Array, rng: Generator) -> Array:
+        """80 % the mask, 10 % a random ordinary token, 10 % as it was."""
+        fate = rng.random(len(originals))
+        random = self.ordinary[rng.integers(len(self.ordinary), size=len(originals))]
+        s = self.settings
+        kept = np.where(fate < s.mask_share + s.random_share, random, originals)
+        return np.where(fate < s.mask_share, self.mask, kept)
+
+    def _every(self, row: Row, groups: list[Ints], rng: Generator) -> list[Row]:
+        """The groups dealt out to as many rows as it takes for each to be masked once."""
+        deal = rng.permutation(len(groups))
+        rows = []
+        for part in range(self.rows_per_sample):
+            mine = [groups[i] for i in deal[part :: self.rows_per_sample]]
+            at = np.sort(np.concatenate(mine)) if mine else np.zeros(0, np.int64)
+            rows.append(self._hidden(row, at, np.full(len(at), self.mask)))
+        return rows
+
+    def _hidden(self, row: Row, at: Ints, shown: Array) -> Row:
+        tokens = row.inputs["tokens"].copy()
+        goal = {"at": at, "values": tokens[at]}
+        tokens[at] = shown
+        return Row(inputs={**row.inputs, "tokens": tokens}, goals={**row.goals, "mlm": goal}, notes=row.notes, sample=row.sample)
+
+    def count(self, batch: Batch) -> dict[str, int]:
+        """Only the chosen are predicted."""
+        return _words.count(self.settings, self.name, self.axis, batch)
+
+    def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
+        """Cross-entropy of the hidden tokens."""
+        return _words.judge(self.settings, self.name, model, hidden, batch)

@@ -1,0 +1,45 @@
+"""A small simulated world told in English and Chinese: `story` says what happens, `tell` says it in a language."""
+
+from __future__ import annotations
+
+from meristem.randomness import generator
+from meristem.samples.microworld.chinese import Chinese
+from meristem.samples.microworld.dice import Dice
+from meristem.samples.microworld.english import English
+from meristem.samples.microworld.facts import (
+    Entity,
+    Fact,
+    Mention,
+    Person,
+    Place,
+    Story,
+    Term,
+    Thing,
+    Told,
+    Town,
+)
+from meristem.samples.microworld.story import story
+from meristem.samples.microworld.telling import Teller
+
+__all__ = [
+    "LANGUAGES", "VERSION", "Entity", "Fact", "Mention", "Person", "Place", "Story", "Term", "Thing", "Told", "Town",
+    "document", "story", "tell",
+]  # fmt: skip
+
+VERSION = 1  # raised whenever a seed would give other text
+TELLERS: dict[str, type[Teller]] = {"en": English, "zh": Chinese}
+LANGUAGES = tuple(TELLERS)
+
+
+def tell(told: Story, language: str, variant: int = 0) -> tuple[Told, ...]:
+    """A story sentence by sentence; another variant tells the same facts in other words."""
+    words, clock = (
+        Dice(generator(told.seed, f"microworld {purpose}", variant, told.number)) for purpose in (language, "clock")
+    )
+    teller = TELLERS[language](words, clock, told.weekday)
+    return tuple(teller.sentence(beat) for beat in told.beats)
+
+
+def document(seed: int, number: int, language: str) -> str:
+    """The text of one story."""
+    return (" " if language == "en" else "").join(told.text for told in tell(story(seed, number), language))

@@ -1,0 +1,16 @@
+"""What a recipe may say about the store."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from meristem.settings import Settings
+
+
+class StoreSettings(Settings):
+    """How token ids lie on disk and how rows are cut from them."""
+
+    isolate: bool = False
+    """Documents that share a window cannot see each other."""
+    shard_tokens: int = Field(32_000_000, ge=1, le=1 << 30)
+    """Tokens after which a shard is closed, at the end of a document."""

@@ -1,0 +1,1 @@
+"""Text to numbers and back: trained here or loaded, on the `tokenizers` library."""

@@ -1,0 +1,1 @@
+"""One kind of tokenizer per file: what is empty before training, and how it learns from texts."""

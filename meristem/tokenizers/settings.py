@@ -1,0 +1,37 @@
+"""What a person may say about a tokenizer."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from meristem.settings import Settings
+
+
+class TokenizerSettings(Settings):
+    """The tokenizer: which kind, how large, or an existing one."""
+
+    kind: Literal["wordpiece", "bpe", "unigram", "characters", "words"] = "wordpiece"
+    """How text is cut: wordpiece (BERT), bpe (GPT-2, byte-level), unigram, characters or whole words."""
+    size: int = Field(8192, ge=64, le=4_000_000)
+    """The most tokens the vocabulary may hold, special ones included; little text gives fewer."""
+    lowercase: bool = False
+    """Read capitals as small letters; wordpiece and words then drop accents too, as BERT does."""
+    sample_mb: float = Field(64, gt=0)
+    """Megabytes of text it learns from, taken evenly over the corpus."""
+    alphabet: int | None = Field(None, ge=16)
+    """The most distinct characters wordpiece and unigram begin with; unset means half the size."""
+    path: str | None = None
+    """An existing tokenizer to use instead: tokenizer.json, its folder, vocab.txt, or vocab.json beside merges.txt."""
+
+    @model_validator(mode="after")
+    def _holds_every_byte(self) -> TokenizerSettings:
+        if self.kind == "bpe" and self.size < 261:
+            raise ValueError("bpe needs a size of at least 261: every byte and five special tokens")
+        return self
+
+    @property
+    def characters(self) -> int:
+        """The limit of the alphabet."""
+        return self.alphabet or self.size // 2

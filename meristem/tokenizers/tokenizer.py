@@ -1,0 +1,184 @@
+"""The tokenizer everything above uses: text → ids with offsets, ids → text; read-only, and it travels to workers."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meristem.settings import MeristemError
+from meristem.tokenizers import reading
+from meristem.tokenizers.pieces import Ints, Memo, Places, cuts, groups, visible
+from meristem.tokenizers.roles import MASK, roles
+from meristem.tokenizers.spelling import Stream, spelling_of
+
+Flags = NDArray[np.bool_]
+
+MOST_TOKENS = 1 << 24
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """Ids, and where each token stands in the original text."""
+
+    ids: Ints
+    offsets: Ints
+    """[tokens, 2]: first character and the one after the last, leading white space left out."""
+
+
+class Tokenizer:
+    """A vocabulary and how text is cut by it; texts never give special ids unless `special` asks for the mask."""
+
+    def __init__(self, text: str, place: str = "tokenizer.json") -> None:
+        self.text, description = reading.canonical(text, place)
+        self._library = reading.library(self.text, place)
+        self._library.encode_special_tokens = True  # "[SEP]" written in a corpus is five characters, not a separator
+        self._spelling = spelling_of(description, place)
+        self._pattern = cuts(description)
+        vocabulary = self._library.get_vocab()
+        self.size = max(vocabulary.values(), default=-1) + 1
+        if self.size > MOST_TOKENS:
+            raise MeristemError(f"{place}: its ids reach {self.size - 1}; more than {MOST_TOKENS} tokens are refused")
+        self._tokens = [""] * self.size  # an id that a loaded vocabulary skips spells nothing
+        for token, number in vocabulary.items():
+            self._tokens[number] = token
+        special = [token["id"] for token in description["added_tokens"] if token["special"]]
+        found = roles(vocabulary.get)
+        self.pad, self.unknown, self.start, self.end, self.mask = (
+            found.pad, found.unknown, found.start, found.end, found.mask)
+        named = [self.pad, self.unknown, self.start, self.end, self.mask]
+        self._special = frozenset([*special, *(role for role in named if role is not None)])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Tokenizer, (self.text,)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the canonical tokenizer.json: what a store and a checkpoint are checked against."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    @cached_property
+    def specials(self) -> Flags:
+        """Id → whether the token is special."""
+        out = np.zeros(self.size, bool)
+        out[list(self._special)] = True
+        return out
+
+    @cached_property
+    def starts_word(self) -> Flags:
+        """Id → whether the token begins a word; what follows up to the next such token belongs to the same word.
+
+        WordPiece: not `##`. Whole words: always. The others: it begins with a space, with punctuation or with an
+        ideograph; a letter, digit or combining mark goes on with the word. Special tokens stand alone.
+        """
+        return np.array([self._spelling.begins(token) for token in self._tokens], bool) | self.specials
+
+    def encode(self, text: str, *, limit: int | None = None, special: bool = False) -> Encoding:
+        """Ids and offsets of a text; with `special` a written [MASK] is the mask token, whatever its own name."""
+        if special and self.mask is not None:
+            return self._encode_masks(text, limit)
+        found = self._library.encode(sound(text), add_special_tokens=False)
+        return Encoding(np.array(found.ids[:limit], np.int32), visible(text, found.offsets[:limit]))
+
+    def encode_many(self, texts: Iterable[str]) -> list[Encoding]:
+        """Ids and offsets of many texts."""
+        texts = list(texts)
+        return [Encoding(np.array(found.ids, np.int32), visible(text, found.offsets))
+                for group in groups(texts)
+                for text, found in zip(group, self._library.encode_batch(
+                    [sound(text) for text in group], add_special_tokens=False), strict=True)]
+
+    def ids_many(self, texts: Sequence[str]) -> list[Ints]:
+        """Ids of many texts, the fastest way there is."""
+        texts = [sound(text) for text in texts]
+        if self._pattern is not None:
+            return self._memo.ids(texts)
+        return [np.array(found.ids, np.int32) for group in groups(texts)
+                for found in self._library.encode_batch_fast(group, add_special_tokens=False)]
+
+    def ids_with_boundaries(self, texts: Sequence[str], boundaries: Sequence[Places]) -> list[tuple[Ints, Places]]:
+        """Ids of many texts, and for each increasing character position the first token starting there or later."""
+        texts = [sound(text) for text in texts]
+        if self._pattern is not None:
+            return self._placed.located(texts, boundaries)
+        return [(found.ids, np.searchsorted(found.offsets[:, 0], at).astype(np.int64))
+                for found, at in zip(self.encode_many(texts), boundaries, strict=True)]
+
+    @cached_property
+    def _memo(self) -> Memo:
+        assert self._pattern is not None
+        return Memo(self._library, self._pattern, positions=False)
+
+    @cached_property
+    def _placed(self) -> Memo:
+        assert self._pattern is not None
+        return Memo(self._library, self._pattern, positions=True)
+
+    def mark_masks(self, text: str) -> str:
+        """The text with each [MASK] under the tokenizer's own name."""
+        return text if self.mask is None else text.replace(MASK, self._tokens[self.mask])
+
+    def _encode_masks(self, text: str, limit: int | None) -> Encoding:
+        assert self.mask is not None
+        own = self._tokens[self.mask]
+        found = self._masking.encode(sound(self.mark_masks(text)), add_special_tokens=False)
+        origin: list[NDArray[Any]] = []  # marked position → original position
+        last = 0
+        for match in re.finditer(re.escape(MASK), text):
+            origin += [np.arange(last, match.start()), np.full(len(own), match.start())]
+            last = match.end()
+        origin.append(np.arange(last, len(text) + 1))
+        offsets = np.concatenate(origin)[np.array(found.offsets[:limit], np.int32).reshape(-1, 2)]
+        return Encoding(np.array(found.ids[:limit], np.int32), visible(text, offsets))
+
+    @cached_property
+    def _masking(self) -> Any:
+        """The same tokenizer, but one that knows the mask token in a text, and no other special token."""
+        assert self.mask is not None
+        return reading.only_special(self.text, self.mask, self._tokens[self.mask], lstrip=self._spelling.carries_space)
+
+    def decode(self, ids: Iterable[int], skip_special: bool = True) -> str:
+        """The text of ids: exact for bpe, with spaces as BERT sets them for wordpiece, none between ideographs."""
+        stream = self.stream(skip_special)
+        return "".join([stream.push(int(token)) for token in ids]) + stream.finish()
+
+    def stream(self, skip_special: bool = True) -> Stream:
+        """A decoder for one token at a time; what it gives, put together, is `decode` of all."""
+        return Stream(self._spelling, self._tokens, self._special if skip_special else frozenset())
+
+    def token(self, number: int) -> str:
+        """The token's name."""
+        return self._tokens[number]
+
+    def id(self, token: str) -> int | None:
+        """The id of a token's name."""
+        return self._library.token_to_id(token)
+
+    def save(self, path: Path) -> None:
+        """Write tokenizer.json, or into a folder under that name."""
+        path = path / "tokenizer.json" if path.is_dir() else path
+        unfinished = path.with_name(f"{path.name}.tmp")
+        unfinished.write_text(self.text, encoding="utf-8")
+        unfinished.replace(path)
+
+    @classmethod
+    def load(cls, path: Path | str, *, lowercase: bool | None = None) -> Tokenizer:
+        """From tokenizer.json, vocab.txt, vocab.json beside merges.txt, or a folder that holds one of these."""
+        text, place = reading.read(Path(path), lowercase)
+        return cls(text, place)
+
+
+def sound(text: str) -> str:
+    """The text with U+FFFD for half characters (lone surrogates), which no encoding can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return re.sub("[\ud800-\udfff]", "\ufffd", text)
+    return text

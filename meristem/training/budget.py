@@ -1,0 +1,114 @@
+"""Compute as a budget: operations counted exactly, speed measured here, and both turned into steps."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import resource
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from meristem.batch import Batch
+from meristem.learning.learner import Learner
+from meristem.training.optimizers import optimizers
+from meristem.training.settings import TrainSettings
+from meristem.training.step import Stepper
+
+PEAK_SIZE = 2048
+TRIAL_SECONDS = 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What one step costs."""
+
+    flops: float
+    seconds: float
+    bytes: int
+    """Memory above the process without the model."""
+    tokens: int
+
+
+def flops_of(learner: Learner, source: str, batches: Sequence[Batch]) -> float:
+    """Operations of one step, forward and backward, counted on the meta device; only logits that are needed count."""
+    ghost = copy.deepcopy(learner).to("meta").train()
+    counter = FlopCounterMode(display=False)
+    with counter:
+        for batch in batches:
+            far = batch.to(torch.device("meta"))
+            outcome = ghost(source, far, {term: max(1, n) for term, n in batch.counts.items()})
+            outcome.loss.backward()
+    return float(counter.get_total_flops())
+
+
+def peak_flops(device: torch.device, *, repeats: int = 3) -> float:
+    """Multiplications and additions a second in a 2048³ float32 product: what a step could do at best."""
+    a = torch.randn(PEAK_SIZE, PEAK_SIZE, device=device)
+    b = torch.randn(PEAK_SIZE, PEAK_SIZE, device=device)
+    a @ b
+    best = min(_timed(lambda: a @ b, device) for _ in range(repeats))
+    return 2 * PEAK_SIZE**3 / best
+
+
+def _timed(action: Callable[[], object], device: torch.device) -> float:
+    _wait(device)
+    start = time.perf_counter()
+    action()
+    _wait(device)
+    return time.perf_counter() - start
+
+
+def _wait(device: torch.device) -> None:
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
+
+
+def measure(learner: Learner, source: str, batches: Callable[[int], Sequence[Batch]], settings: TrainSettings,
+            device: torch.device) -> Cost:
+    """Real steps on a copy of the model, so that measuring leaves no trace."""
+    before = memory_now(device)
+    trial = copy.deepcopy(learner).to(device).train()
+    stepper = Stepper(learner=trial, optimizers=optimizers(trial.model, settings), settings=settings, device=device)
+    first = list(batches(0))
+    flops = flops_of(learner, source, first)
+    stepper.take(0, 1000, source, first)  # the first one allocates
+    took: list[float] = []
+    most = before
+    while len(took) < 2 or (sum(took) < TRIAL_SECONDS and len(took) < 20):
+        step = len(took) + 1
+        took.append(_timed(lambda step=step: stepper.take(step, 1000, source, batches(step)), device))  # type: ignore[misc]  # bound now
+        most = max(most, memory_now(device))
+    del stepper, trial
+    gc.collect()
+    return Cost(flops=flops, seconds=sorted(took)[len(took) // 2], bytes=max(0, most - before), tokens=sum(b.tokens for b in first))
+
+
+def memory_now(device: torch.device) -> int:
+    """Bytes in use: of the accelerator, or the highest the process ever had."""
+    if device.type != "cpu":
+        return int(torch.accelerator.max_memory_allocated(device))
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def planned_steps(settings: TrainSettings, *, tokens_per_step: float, steps_per_epoch: float,
+                  cost: Callable[[], Cost]) -> int:
+    """How many steps the budget buys; speed is measured only where the budget asks for it."""
+    kind, value = settings.budget
+    match kind:
+        case "steps":
+            number = value
+        case "epochs":
+            number = value * steps_per_epoch
+        case "tokens":
+            number = value / tokens_per_step
+        case "flops":
+            number = value / cost().flops
+        case _:
+            number = value * 60 / cost().seconds
+    return max(1, round(number))

@@ -1,0 +1,147 @@
+"""What a recipe is and what it would cost here: counted exactly, measured in a few steps, never guessed."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from meristem.corpus.document import Document
+from meristem.learning.assemble import check, feeds_of, learner_of
+from meristem.learning.feed import Feed
+from meristem.learning.learner import Learner
+from meristem.recipe import Recipe, read, resolve, shipped
+from meristem.store.build import build
+from meristem.store.store import Store
+from meristem.training.budget import Cost, flops_of, measure, peak_flops
+from meristem.training.step import device_of
+
+MOST_FLOPS = 4e11  # a measured step larger than this is measured on fewer rows and scaled
+BYTES_PER_TOKEN = 4.2  # English text under an 8k–50k vocabulary, for corpus sizes only
+TOKENS_PER_PARAMETER = 20  # Hoffmann et al. 2022
+
+
+@dataclass(frozen=True)
+class Blank:
+    """A tokenizer that has a size and special tokens and no words: costs depend on shapes alone."""
+
+    size: int
+    digest: str = "blank"
+    pad: int = 0
+    unknown: int = 1
+    start: int = 2
+    end: int = 3
+    mask: int = 4
+    specials: NDArray[np.bool_] = field(init=False)
+    starts_word: NDArray[np.bool_] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "specials", np.arange(self.size) < 5)
+        object.__setattr__(self, "starts_word", np.arange(self.size) % 3 != 0)
+
+    def ids_with_boundaries(self, texts: Sequence[str], boundaries: Sequence[Any]) -> list[tuple[NDArray[np.int32], NDArray[np.int64]]]:
+        """As many tokens as characters, drawn evenly from the vocabulary."""
+        return [((5 + np.arange(len(text)) * 7919 % (self.size - 5)).astype(np.int32), np.asarray(places, np.int64))
+                for text, places in zip(texts, boundaries, strict=True)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """The facts `meristem describe` prints."""
+
+    name: str
+    family: str
+    objective: str
+    parameters: int
+    backbone: int
+    vocabulary: int
+    tokens_per_step: int
+    flops_per_token: float
+    seconds_per_step: float
+    memory: int
+    steps: int | None
+    seconds: float
+    device: str
+    peak: float
+
+
+def describe(recipe: Recipe, *, vocabulary: int | None = None) -> Description:
+    """Build it, run it for a few seconds, and say what was found."""
+    check(recipe)
+    with tempfile.TemporaryDirectory() as folder:
+        learner, feeds = _trial(recipe, vocabulary or recipe.tokenizer.size, Path(folder))
+        name, feed = next(iter(feeds.items()))
+        device = device_of(recipe.train)
+        one = flops_of(learner, name, [feed.at(0, 1)])
+        rows = max(1, min(feed.micro, int(MOST_FLOPS / one)))
+        cost = measure(learner, name, lambda step: [feed.at(step * rows, rows)], recipe.train, device)
+    scale = feed.rows * recipe.model.length / cost.tokens
+    return _described(recipe, learner, cost, scale, device)
+
+
+def _described(recipe: Recipe, learner: Learner, cost: Cost, scale: float, device: torch.device) -> Description:
+    tokens = recipe.train.batch_tokens // recipe.model.length * recipe.model.length
+    per_step = cost.seconds * scale
+    kind, value = recipe.train.budget
+    known = {"steps": value, "tokens": value / tokens, "flops": value / (cost.flops * scale), "minutes": value * 60 / per_step}
+    steps = known.get(kind)
+    model = learner.model
+    return Description(
+        name=recipe.name, family=recipe.model.family, objective=", ".join(o.name for o in learner.objectives.values()),
+        parameters=sum(p.numel() for p in model.parameters()), backbone=sum(p.numel() for p in model.backbone.parameters()),
+        vocabulary=model.backbone.embedding().num_embeddings, tokens_per_step=tokens, flops_per_token=cost.flops / cost.tokens,
+        seconds_per_step=per_step, memory=cost.bytes, steps=None if steps is None else max(1, round(steps)),
+        seconds=0.0 if steps is None else steps * per_step, device=str(device), peak=peak_flops(device),
+    )
+
+
+def _trial(recipe: Recipe, vocabulary: int, folder: Path) -> tuple[Learner, dict[str, Feed]]:
+    """The recipe on blank text: two documents' worth of tokens, cut and corrupted as the real ones would be."""
+    blank: Any = Blank(vocabulary)
+    learner = learner_of(recipe, blank)
+    rows = max(4, recipe.train.batch_tokens // recipe.model.length)
+    text = ("a" * 19 + ". ") * (-(-rows * recipe.model.length // 40) + 8)
+    documents = [Document(text, "blank:1"), Document(text, "blank:2")]
+    store: Store = build(documents, blank, folder, recipe.store, processes=1)
+    stores = {source.name: store for source in recipe.sources()}
+    return learner, feeds_of(recipe, learner.objectives, blank, stores, split="train", seed=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """What a recipe could do in some hours."""
+
+    name: str
+    parameters: int
+    tokens: float
+    megabytes: float
+    enough: bool
+    """Whether the time pays for about 20 tokens a parameter."""
+
+
+def fits(hours: float, speed: float) -> list[Fit]:
+    """Every shipped recipe against a number of hours at `speed` operations a second."""
+    found = []
+    for name in shipped():
+        recipe = resolve(*read(name))
+        flops, parameters = _counted(recipe)
+        tokens = hours * 3600 * speed / flops
+        wanted = TOKENS_PER_PARAMETER * parameters
+        found.append(Fit(name=name, parameters=parameters, tokens=tokens, enough=tokens >= wanted,
+                         megabytes=min(tokens, wanted) * BYTES_PER_TOKEN / 1e6))
+    return sorted(found, key=lambda fit: fit.parameters)
+
+
+def _counted(recipe: Recipe) -> tuple[float, int]:
+    """Operations per token and parameters, without allocating the model."""
+    with tempfile.TemporaryDirectory() as folder, torch.device("meta"):
+        learner, feeds = _trial(recipe, recipe.tokenizer.size, Path(folder))
+    name, feed = next(iter(feeds.items()))
+    batch = feed.at(0, 1)
+    return flops_of(learner, name, [batch]) / batch.tokens, sum(p.numel() for p in learner.model.parameters())

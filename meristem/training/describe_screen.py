@@ -1,0 +1,96 @@
+"""What `meristem describe` shows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from meristem.checkpoint.revive import recipe_of, revive
+from meristem.checkpoint.run import Run
+from meristem.recipe import Recipe, override, parse, read, resolve
+from meristem.training.describe import Description, Fit, describe, fits
+from meristem.training.journal import duration
+
+
+def show(what: str, overrides: Sequence[str], hours: float | None, *, as_json: bool) -> None:
+    """A recipe or a run, described on the screen or as JSON."""
+    recipe, lines = _resolved(what, overrides)
+    found = describe(recipe)
+    fitting = fits(hours, found.flops_per_token * found.tokens_per_step / found.seconds_per_step) if hours else []
+    if as_json:
+        print(json.dumps({**asdict(found), **({"fits": [asdict(f) for f in fitting]} if hours else {})}))
+        return
+    console = Console()
+    for line in lines:
+        console.print(line, highlight=False, markup=False)
+    console.print(_table(found))
+    if hours:
+        console.print(_fits(fitting, hours))
+        console.print(_advice(fitting, hours), highlight=False)
+
+
+def _resolved(what: str, overrides: Sequence[str]) -> tuple[Recipe, list[str]]:
+    """The recipe meant, and what there is to say about a run or a start."""
+    run = Run(Path(what))
+    if not run.exists():
+        name, mapping = read(what)
+        recipe = resolve(name, mapping, overrides)
+        return recipe, [_start(recipe)] if recipe.start.path or recipe.start.vectors else []
+    recipe = resolve(run.path.name, override(parse(run.recipe_path), overrides))
+    done = run.finished or {}
+    lines = [f"{run.path}: {'finished' if done else 'not finished'}" + (f" at step {done['step']:,}" if done else "")]
+    return recipe, lines + ([_start(recipe_of(run))] if recipe.start.path or recipe.start.vectors else [])
+
+
+def _start(recipe: Recipe) -> str:
+    """What a start would take, before it is taken."""
+    start = recipe.start
+    if start.path is None:
+        return f"begins with word vectors from {start.vectors}"
+    other = revive(Path(start.path))
+    what = "the embeddings of tokens both know" if start.take == "embeddings" else "all weights that fit"
+    same = "the same tokenizer" if start.tokenizer == "keep" and start.take == "all" else "a tokenizer of its own"
+    return f"begins from {start.path} ({other.recipe.model.family}, step {other.step:,}): {what}, {same}"
+
+
+def _table(found: Description) -> Table:
+    table = Table(title=f"{found.name}: {found.family}, {found.objective}", title_justify="left", show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    rows = {
+        "parameters": f"{found.parameters / 1e6:.1f} M ({found.backbone / 1e6:.1f} M without heads)",
+        "vocabulary": f"{found.vocabulary:,} tokens",
+        "operations per token": f"{found.flops_per_token:.3g} FLOPs",
+        "tokens per step": f"{found.tokens_per_step:,}",
+        "memory while training": f"{found.memory / 2**20:,.0f} MiB above the idle process",
+        "one step here": f"{found.seconds_per_step:.3g} s on {found.device} ({found.tokens_per_step / found.seconds_per_step:,.0f} tokens/s)",
+        "used of this machine": f"{found.flops_per_token * found.tokens_per_step / found.seconds_per_step / found.peak:.0%} "
+                                f"of {found.peak / 1e9:,.0f} GFLOP/s",
+        "the whole run": f"{found.steps:,} steps, {duration(found.seconds)}" if found.steps else "depends on the size of the corpus",
+    }
+    for name, value in rows.items():
+        table.add_row(name, value)
+    return table
+
+
+def _fits(found: Sequence[Fit], hours: float) -> Table:
+    table = Table(title=f"In {hours:g} hours on this machine", title_justify="left")
+    for name in ("recipe", "parameters", "tokens it could read", "text worth giving", "enough?"):
+        table.add_column(name, justify="left" if name == "recipe" else "right")
+    for fit in found:
+        table.add_row(fit.name, f"{fit.parameters / 1e6:.1f} M", f"{fit.tokens / 1e6:,.1f} M", f"{fit.megabytes:,.0f} MB", "yes" if fit.enough else "no")
+    return table
+
+
+def _advice(found: Sequence[Fit], hours: float) -> str:
+    enough = [fit for fit in found if fit.enough]
+    if not enough:
+        small = found[0]
+        return f"{hours:g} hours are short for all of them; {small.name} with {small.megabytes:,.0f} MB of text makes the most of it"
+    best = enough[-1]
+    return f"The largest that {hours:g} hours can fill (20 tokens a parameter): {best.name}, with about {best.megabytes:,.0f} MB of text"

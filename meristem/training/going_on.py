@@ -1,0 +1,47 @@
+"""What may change when a run goes on, and what makes it another run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from meristem.recipe import Recipe
+from meristem.settings import RecipeError
+from meristem.training.settings import BUDGETS
+
+MAY_CHANGE = frozenset(
+    f"train.{name}" for name in (*BUDGETS, "device", "workers", "threads", "log_every", "save_every", "keep")
+) | {"corpus.processes"}
+
+
+def refuse_another_run(before: Recipe, now: Recipe, out: Path) -> None:
+    """Budgets may grow, places and intervals may change; anything else is refused with the difference."""
+    old, new = dict(_flat(before.plain())), dict(_flat(now.plain()))
+    differing = [key for key in dict.fromkeys([*old, *new])
+                 if old.get(key) != new.get(key) and key not in MAY_CHANGE and not key.endswith("corpus.processes")]
+    if not differing:
+        return
+    lines = [f"  {key}: {_shown(old, key)} in the run, {_shown(new, key)} now" for key in differing[:12]]
+    more = [f"  … and {len(differing) - 12} more"] if len(differing) > 12 else []
+    raise RecipeError("\n".join([
+        f"{out} was begun with other settings:", *lines, *more,
+        f"Give the run another place:        add --out {out}-2",
+        "Begin anew (the old one is kept):  add --fresh",
+    ]))
+
+
+def _flat(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _flat(inner, f"{place}.{key}" if place else str(key))
+    elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+        for number, inner in enumerate(value):
+            name = inner.get("name", number)
+            yield from _flat(inner, f"{place}.{name}")
+    else:
+        yield place, list(value) if isinstance(value, tuple) else value
+
+
+def _shown(values: Mapping[str, Any], key: str) -> str:
+    return repr(values[key]) if key in values else "not set"

@@ -1,0 +1,98 @@
+"""What a run tells: metrics.jsonl, log.txt, TensorBoard, and a progress bar for whoever watches."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+QUIET_SECONDS = 15.0  # between lines where there is no terminal to draw a bar on
+
+
+class Journal:
+    """One run's records; every line of metrics.jsonl carries its step."""
+
+    def __init__(self, folder: Path, console: Console, *, board: bool = True) -> None:
+        self.console = console
+        self._metrics: TextIO = (folder / "metrics.jsonl").open("a", encoding="utf-8")
+        self._log: TextIO = (folder / "log.txt").open("a", encoding="utf-8")
+        self._board = _board(folder) if board else None
+        if board and self._board is None:
+            self.say('TensorBoard is not installed; its events are not written (pip install "meristem[track]")', quiet=True)
+        self._bar: Progress | None = None
+        self._task = TaskID(0)
+        self._said = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+        if self._board is not None:
+            self._board.close()
+        self._metrics.close()
+        self._log.close()
+
+    def say(self, text: str, *, quiet: bool = False) -> None:
+        """A line for the person and the log file; a quiet one only for the file."""
+        self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+        self._log.flush()
+        if not quiet:
+            self.console.print(text, highlight=False, soft_wrap=True)
+
+    def record(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
+        """A line of metrics.jsonl, and the same numbers for TensorBoard."""
+        self._metrics.write(json.dumps({"step": step, "kind": kind, **values}, ensure_ascii=False) + "\n")
+        self._metrics.flush()
+        if self._board is not None:
+            for name, value in values.items():
+                if isinstance(value, int | float):
+                    self._board.add_scalar(f"{kind}/{name}", value, step)
+
+    def start(self, step: int, total: int) -> None:
+        """Begin the bar where the run begins or goes on."""
+        if not self.console.is_terminal:
+            return
+        self._bar = Progress(
+            TextColumn("[bold]{task.description}"), BarColumn(bar_width=None), MofNCompleteColumn(),
+            TextColumn("{task.fields[numbers]}"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=True),
+            console=self.console, expand=True,
+        )
+        self._task = self._bar.add_task("training", total=total, completed=step, numbers="")
+        self._bar.start()
+
+    def show(self, step: int, total: int, numbers: Mapping[str, str], left: float) -> None:
+        """Move the bar, or print a line now and then where there is none."""
+        text = "  ".join(f"{name} {value}" for name, value in numbers.items())
+        if self._bar is not None:
+            self._bar.update(self._task, completed=step, numbers=text)
+        elif time.monotonic() - self._said > QUIET_SECONDS or step == total:
+            self._said = time.monotonic()
+            self.say(f"step {step}/{total}  {text}  left {duration(left)}")
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person reads them."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    if seconds < 3600:
+        return f"{seconds / 60:.1f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
+
+
+def _board(folder: Path) -> Any:
+    """TensorBoard's writer, or nothing where it is not installed."""
+    import importlib.util
+
+    if importlib.util.find_spec("tensorboard") is None:
+        return None
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(str(folder / "tensorboard"))

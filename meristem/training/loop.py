@@ -1,0 +1,237 @@
+"""The loop: it knows steps, clocks and checkpoints, and nothing of what is being learned."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from meristem.batch import Batch, State
+from meristem.checkpoint import optimizer_state, transfer
+from meristem.checkpoint.run import Run
+from meristem.checkpoint.save import save
+from meristem.checkpoint.snapshot import Snapshot
+from meristem.learning.feed import Feed, stream
+from meristem.learning.mix import Mix
+from meristem.settings import MeristemError
+from meristem.training.journal import Journal
+from meristem.training.optimizers import names_of
+from meristem.training.settings import Interval, TrainSettings, seconds, steps
+from meristem.training.signals import Signals, Stopped
+from meristem.training.standing import Standing
+from meristem.training.step import Stepper, Taken
+
+Evaluate = Callable[[], dict[str, float]]
+
+
+@dataclass(kw_only=True)
+class Loop:
+    """A run from where it stands to the end of its budget."""
+
+    run: Run
+    recipe: str
+    settings: TrainSettings
+    stepper: Stepper
+    feeds: Mapping[str, Feed]
+    mix: Mix
+    journal: Journal
+    standing: Standing
+    flops: Mapping[str, float]
+    """Operations of one step of each source."""
+    peak: float
+    """Operations a second this machine could do."""
+    evaluate: Evaluate | None
+    describe_samples: Callable[[str, Sequence[int]], list[str]]
+    frozen: int = 0
+    """First steps in which only the embeddings learn."""
+
+    def __post_init__(self) -> None:
+        rows = next(iter(self.feeds.values()))
+        per_epoch = len(rows.view) / rows.rows
+        every = self.settings.evaluate_every
+        self._evaluations = _Due(every if every is not None else max(1, self.standing.total // 10), per_epoch)
+        self._saves = _Due(self.settings.save_every, per_epoch)
+        self._started = time.monotonic()
+        self._before = self.standing.seconds
+        self._shown = (self._started, self.standing.tokens, self.standing.flops)
+
+    def fit(self) -> dict[str, float]:
+        """Train to the end; the last evaluation's numbers."""
+        s, found = self.standing, dict[str, float]()
+        workers = self.settings.workers
+        workers = workers if workers is not None else (0 if self.stepper.device.type == "cpu" else 2)
+        batches = stream(self.feeds, self._keys(), workers)
+        self.stepper.learner.train()
+        self.journal.start(s.step, s.total)
+        with Signals() as signals:
+            while s.step < s.total:
+                self._thaw(s.step)
+                source, _ = self.mix(s.step)
+                taken = self.stepper.take(s.step, s.total, source, _next(batches, self.feeds[source].micro_steps))
+                self._note(taken)
+                last = s.step == s.total
+                stop = False
+                if self.evaluate is not None and (self._evaluations.now(s.step) or last):
+                    found = self._evaluation(self.evaluate)
+                    stop = self.settings.patience is not None and s.stale >= self.settings.patience
+                if last or stop or signals.received is not None or self._saves.now(s.step):
+                    self.save()
+                if stop:
+                    self.journal.say(f"stopped early at step {s.step}: no better validation loss in "
+                                     f"{self.settings.patience} evaluations (best {s.best:.4f} at step {s.best_step})")
+                    break
+                if signals.received is not None and not last:
+                    raise Stopped(signals.received, f"stopped at step {s.step} of {s.total}, saved in {self.run.path}; "
+                                                    "run the same command again to go on")
+        return found
+
+    def _keys(self) -> Iterator[tuple[str, int, int]]:
+        for step in range(self.standing.step, self.standing.total):
+            source, use = self.mix(step)
+            for micro in range(self.feeds[source].micro_steps):
+                yield source, use, micro
+
+    def _thaw(self, step: int) -> None:
+        """Only the embeddings learn until `frozen` steps are done."""
+        if self.frozen and (step == self.standing.step):
+            model = self.stepper.learner.model
+            embedding = model.backbone.embedding().weight
+            for parameter in model.parameters():
+                parameter.requires_grad_(step >= self.frozen or parameter is embedding)
+
+    # ------------------------------------------------------------ after each step
+
+    def _note(self, taken: Taken) -> None:
+        s = self.standing
+        s.step += 1
+        s.samples += taken.samples
+        s.tokens += taken.tokens
+        s.flops += self.flops[taken.source]
+        s.seconds = self._before + time.monotonic() - self._started
+        if taken.finite:
+            s.bad_in_row = 0
+            s.add(_numbers(taken))
+        else:
+            self._bad(taken)
+        if s.step % self.settings.log_every == 0 or s.step == s.total:
+            self._write(taken)
+
+    def _write(self, taken: Taken) -> None:
+        s, now = self.standing, time.monotonic()
+        then, tokens, flops = self._shown
+        speed, used = (s.tokens - tokens) / (now - then), (s.flops - flops) / (now - then) / self.peak
+        self._shown = (now, s.tokens, s.flops)
+        means = s.drain()
+        self.journal.record("train", s.step, {
+            **means, "rate": taken.rate, "tokens": s.tokens, "tokens_per_second": round(speed, 1), "mfu": round(used, 4),
+            "seconds": round(s.seconds, 2), "skipped": s.skipped,
+        })
+        done = s.step / max(1e-9, s.seconds)
+        self.journal.show(s.step, s.total, {
+            "loss": f"{means.get('loss', float('nan')):.3f}", "tok/s": f"{speed:,.0f}", "MFU": f"{used:.0%}",
+        }, left=(s.total - s.step) / done)
+
+    def _bad(self, taken: Taken) -> None:
+        s = self.standing
+        s.skipped += 1
+        s.bad_in_row += 1
+        texts = self.describe_samples(taken.source, taken.ids[:3])
+        self.journal.record("skipped", s.step, {"source": taken.source, "samples": taken.ids, "texts": texts})
+        self.journal.say(f"step {s.step}: the loss or its gradient is not finite; the step is skipped "
+                         f"(samples {_some(taken.ids)} of {taken.source}, for instance {texts[0]!r})")
+        if s.bad_in_row >= self.settings.bad_steps:
+            raise MeristemError(
+                f"{s.bad_in_row} steps in a row were not finite (the last on samples {_some(taken.ids)} of {taken.source}); "
+                f"the last good checkpoint is kept in {self.run.checkpoints}. A lower train.rate, a lower train.clip or "
+                "train.precision=float32 usually help; metrics.jsonl names the samples of each skipped step")
+
+    def _evaluation(self, evaluate: Evaluate) -> dict[str, float]:
+        s = self.standing
+        found = evaluate()
+        if s.best is None or found["loss"] < s.best:
+            s.best, s.best_step, s.stale = found["loss"], s.step, 0
+        else:
+            s.stale += 1
+        self.journal.record("evaluation", s.step, found)
+        self.journal.say(f"step {s.step}/{s.total}  validation  {told(found)}")
+        return found
+
+    # ------------------------------------------------------------ checkpoints
+
+    def save(self) -> Path:
+        """Write a checkpoint of this very moment."""
+        s, model = self.standing, self.stepper.learner.model
+        names = names_of(model)
+        optimizer: dict[str, Tensor] = {}
+        for one in self.stepper.optimizers:
+            optimizer.update(optimizer_state.flatten(one, names))
+        memory = {f"{source}/{micro}/{key}": value for (source, micro), state in self.stepper.memory.items()
+                  for key, value in state.items()}
+        self._saves.done()
+        return save(self.run.checkpoints, Snapshot(
+            step=s.step, model=model.state_dict(), optimizer=optimizer, memory=memory, state=s.plain(),
+            recipe=self.recipe, tokenizer=self.run.tokenizer_path,
+        ), keep=self.settings.keep, best=s.best_step == s.step)
+
+
+def restore(stepper: Stepper, snapshot: Snapshot) -> Standing:
+    """Everything back as it was when the snapshot was taken."""
+    model = stepper.learner.model
+    transfer.restore(model, snapshot.model)
+    names = names_of(model)
+    for one in stepper.optimizers:
+        mine = {names[p] for group in one.param_groups for p in group["params"]}
+        optimizer_state.restore(one, names, {key: value for key, value in snapshot.optimizer.items()
+                                             if key.rsplit("/", 1)[0] in mine})
+    memory: dict[tuple[str, int], State] = {}
+    for key, value in snapshot.memory.items():
+        source, micro, name = key.rsplit("/", 2)
+        memory.setdefault((source, int(micro)), {})[name] = value.to(stepper.device)
+    stepper.memory = memory
+    return Standing.of(snapshot.state)
+
+
+class _Due:
+    """An interval of steps, epochs or time, and whether it is over."""
+
+    def __init__(self, interval: Interval, per_epoch: float) -> None:
+        self.steps, self.seconds = steps(interval, per_epoch), seconds(interval)
+        self.last = time.monotonic()
+
+    def now(self, step: int) -> bool:
+        if self.steps is not None:
+            return step % self.steps == 0
+        over = time.monotonic() - self.last >= (self.seconds or 0)
+        if over:
+            self.done()
+        return over
+
+    def done(self) -> None:
+        self.last = time.monotonic()
+
+
+def _next(batches: Iterator[Batch], number: int) -> list[Batch]:
+    return [next(batches) for _ in range(number)]
+
+
+def _numbers(taken: Taken) -> dict[str, tuple[float, float]]:
+    """A step's numbers as (sum, count) pairs for the window."""
+    found = {"loss": (float(taken.loss), 1.0), "gradient_norm": (float(taken.norm), 1.0)}
+    if len(taken.terms) > 1:
+        found.update({term: (float(value), 1.0) for term, value in taken.terms.items()})
+    found.update({name: (float(total), float(number)) for name, (total, number) in taken.metrics.items()})
+    return found
+
+
+def _some(ids: Sequence[int]) -> str:
+    return ", ".join(map(str, ids[:8])) + (f" … ({len(ids)})" if len(ids) > 8 else "")
+
+
+def told(found: Mapping[str, float]) -> str:
+    """Numbers in one line."""
+    return "  ".join(f"{name} {value:.4g}" if abs(value) < 1e5 else f"{name} {value:.3e}" for name, value in found.items())
+
+

@@ -1,0 +1,54 @@
+"""Which optimizer moves which parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+
+from meristem.batch import Model
+from meristem.training.muon import Muon
+from meristem.training.settings import TrainSettings
+
+
+def names_of(model: nn.Module) -> dict[nn.Parameter, str]:
+    """Each parameter's first name; a tied one has one."""
+    return {parameter: name for name, parameter in model.named_parameters()}
+
+
+def optimizers(model: Model, settings: TrainSettings) -> list[torch.optim.Optimizer]:
+    """AdamW, fused, for everything; or Muon for the backbone's matrices and AdamW for the rest."""
+    free = [p for p in model.parameters() if p.requires_grad]
+    matrices = _matrices(model) if settings.optimizer == "muon" else []
+    taken = {id(p) for p in matrices}
+    rest = [p for p in free if id(p) not in taken]
+    made: list[torch.optim.Optimizer] = [_adamw(rest, settings)]
+    if matrices:
+        made.append(Muon(matrices, settings.rate, momentum=settings.momentum, weight_decay=settings.weight_decay))
+    for optimizer in made:
+        for group in optimizer.param_groups:
+            group["peak"] = group["lr"]
+    return made
+
+
+def _matrices(model: Model) -> list[nn.Parameter]:
+    """The weights of linear maps inside the backbone, which Muon's geometry is about."""
+    linear = [m.weight for m in model.backbone.modules() if isinstance(m, nn.Linear)]
+    return [weight for weight in linear if weight.requires_grad]
+
+
+def _adamw(parameters: Iterable[nn.Parameter], settings: TrainSettings) -> torch.optim.AdamW:
+    parameters = list(parameters)
+    groups = [
+        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": settings.weight_decay},
+        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW([g for g in groups if g["params"]], lr=settings.rate, betas=settings.betas, fused=True)
+
+
+def set_rate(made: Iterable[torch.optim.Optimizer], factor: float) -> None:
+    """Scale every group from its peak."""
+    for optimizer in made:
+        for group in optimizer.param_groups:
+            group["lr"] = group["peak"] * factor

@@ -1,0 +1,142 @@
+"""What the loop can be told."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from meristem.settings import Settings
+
+BUDGETS = ("steps", "epochs", "tokens", "flops", "minutes")
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def _interval(value: Any) -> Any:
+    if isinstance(value, str) and not re.fullmatch(r"\d+|\d+(\.\d+)?(s|m|h)|\d+(\.\d+)?epochs?", value):
+        raise ValueError("expected steps (500), time (30s, 10m, 2h) or epochs (1epoch)")
+    return int(value) if isinstance(value, str) and value.isdigit() else value
+
+
+Interval = Annotated[int | str, BeforeValidator(_interval)]
+
+
+class TrainSettings(Settings):
+    """One budget, one batch, one optimizer, and when to look and save."""
+
+    exclusive: ClassVar[tuple[str, ...]] = BUDGETS
+
+    steps: int | None = Field(None, ge=1)
+    """Budget: optimizer steps."""
+    epochs: float | None = Field(None, gt=0)
+    """Budget: passes over the training text."""
+    tokens: float | None = Field(None, gt=0)
+    """Budget: tokens read."""
+    flops: float | None = Field(None, gt=0)
+    """Budget: floating-point operations of the model."""
+    minutes: float | None = Field(None, gt=0)
+    """Budget: minutes of training on this machine; turned into steps once its speed was measured."""
+
+    batch_tokens: int = Field(4096, ge=1)
+    """Tokens in one optimizer step, over all processes."""
+    micro_tokens: int | None = Field(None, ge=1)
+    """Tokens in one forward pass at the most; gradients are accumulated over several."""
+    rate: float = Field(1e-3, gt=0)
+    """Peak learning rate."""
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """adamw, or muon for the matrices inside the backbone with adamw for the rest."""
+    schedule: Literal["cosine", "linear", "inverse_sqrt", "constant_then_decay", "constant"] = "cosine"
+    """How the rate falls after the warm-up."""
+    warmup: float = Field(0.05, ge=0)
+    """Warm-up: a share of the steps (below 1) or a number of steps."""
+    decay: float = Field(0.2, gt=0, le=1)
+    """constant_then_decay: the share of the steps in which the rate falls."""
+    floor: float = Field(0.0, ge=0, le=1)
+    """Where the rate ends, as a share of its peak."""
+    weight_decay: float = Field(0.01, ge=0)
+    """Decoupled weight decay; norms and biases have none."""
+    betas: tuple[float, float] = (0.9, 0.98)
+    """AdamW's averages."""
+    momentum: float = Field(0.95, ge=0, lt=1)
+    """Muon's momentum."""
+    clip: float | None = Field(1.0, gt=0)
+    """Gradient norm above which gradients are scaled down; none switches it off."""
+
+    seed: int = Field(0, ge=0)
+    """Everything random follows from it."""
+    device: str = "auto"
+    """cpu, cuda, mps, … or auto: the accelerator torch finds, else the cpu."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """bfloat16 uses autocast; auto takes it where the accelerator has it."""
+    threads: int | None = Field(None, ge=1)
+    """CPU threads; torch's choice unless set."""
+    workers: int | None = Field(None, ge=0)
+    """Processes that make batches ahead; on a cpu 0 is best, on an accelerator 2 unless set."""
+    compile: bool = False
+    """torch.compile the backbone: a minute of waiting, then faster steps."""
+    recompute: bool = False
+    """Gradient checkpointing: activations are computed again instead of kept."""
+    shard: bool = False
+    """Shard parameters over processes (FSDP2)."""
+
+    evaluate_every: Interval | None = None
+    """Steps (500), time (10m) or epochs (1epoch); a tenth of the run unless set."""
+    evaluate_tokens: int = Field(65_536, ge=1)
+    """Validation tokens read at each evaluation; always the same ones, hidden the same way."""
+    save_every: Interval = "5m"
+    """Steps, time or epochs between checkpoints."""
+    keep: int = Field(2, ge=1)
+    """Checkpoints kept, besides the best."""
+    patience: int | None = Field(None, ge=1)
+    """Early stopping: evaluations without a better validation loss."""
+    log_every: int = Field(10, ge=1)
+    """Steps between lines of metrics.jsonl."""
+    bad_steps: int = Field(5, ge=1)
+    """Non-finite steps in a row that stop the run."""
+
+    @model_validator(mode="after")
+    def _one_budget(self) -> Self:
+        given = [name for name in BUDGETS if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ValueError(f"a run has one budget, not {' and '.join(given)}")
+        return self
+
+    @property
+    def budget(self) -> tuple[str, float]:
+        """The one budget; three minutes unless a recipe says otherwise."""
+        for name in BUDGETS:
+            if (value := getattr(self, name)) is not None:
+                return name, float(value)
+        return "minutes", 3.0
+
+
+def seconds(interval: Interval) -> float | None:
+    """The interval as time, if it is one."""
+    if isinstance(interval, str) and interval[-1] in _UNITS and not interval.endswith("epochs"):
+        return float(interval[:-1]) * _UNITS[interval[-1]]
+    return None
+
+
+def steps(interval: Interval, steps_per_epoch: float) -> int | None:
+    """The interval as steps, if it is not a time."""
+    if isinstance(interval, int):
+        return max(1, interval)
+    if "epoch" in interval:
+        return max(1, round(float(interval.split("epoch")[0]) * steps_per_epoch))
+    return None
+
+
+class StartSettings(Settings):
+    """`from: RUN` is short for `from: {path: RUN}`."""
+
+    path: str | None = None
+    """A run whose weights are taken; none starts from nothing."""
+    take: Literal["all", "embeddings"] = "all"
+    """All weights, or only the embeddings of the tokens that both tokenizers know."""
+    tokenizer: Literal["keep", "own"] = "keep"
+    """Keep the tokenizer of the run that is gone on from, or make this recipe's own (shared tokens are copied)."""
+    frozen: int = Field(0, ge=0)
+    """For this many first steps only the embeddings learn."""
+    vectors: str | None = None
+    """Word vectors that initialise the embeddings: a word2vec file (text or binary) or a GloVe text file."""

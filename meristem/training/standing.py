@@ -1,0 +1,54 @@
+"""Where a run stands between two steps: the part of a checkpoint that is not tensors."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+
+@dataclass(kw_only=True)
+class Standing:
+    """Counters and windows; `state.json` holds exactly this."""
+
+    step: int = 0
+    total: int = 0
+    """Steps the budget bought; fixed at the start, so that the schedule never moves."""
+    budget: str = ""
+    samples: int = 0
+    tokens: int = 0
+    flops: float = 0.0
+    seconds: float = 0.0
+    """Time spent training, over all the times it was started."""
+    skipped: int = 0
+    bad_in_row: int = 0
+    best: float | None = None
+    best_step: int = 0
+    stale: int = 0
+    """Evaluations since the best one."""
+    window: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Name → (sum, count) since the last line of metrics."""
+    threads: int = 0
+
+    def add(self, values: dict[str, tuple[float, float]]) -> None:
+        """Add a step's numbers to the window."""
+        for name, (total, number) in values.items():
+            before = self.window.get(name, (0.0, 0.0))
+            self.window[name] = (before[0] + total, before[1] + number)
+
+    def drain(self) -> dict[str, float]:
+        """The window's means, and a fresh window."""
+        means = {name: total / number for name, (total, number) in self.window.items() if number}
+        self.window = {}
+        return means
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, plain: dict[str, Any]) -> Standing:
+        """From what JSON held; counters of a newer version are left alone."""
+        known = {f.name for f in fields(cls)}
+        kept = {key: value for key, value in plain.items() if key in known}
+        kept["window"] = {name: (pair[0], pair[1]) for name, pair in kept.get("window", {}).items()}
+        return cls(**kept)

@@ -1,0 +1,112 @@
+"""One optimizer step, the same for everything there is: explore, sum, divide, and take it only if it is finite."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from meristem.batch import Batch, State
+from meristem.learning.learner import Learner
+from meristem.randomness import torch_seed
+from meristem.training.optimizers import set_rate
+from meristem.training.schedules import factor
+from meristem.training.settings import TrainSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """What a step gave; tensors stay on the device until somebody logs them."""
+
+    source: str
+    terms: dict[str, Tensor]
+    metrics: dict[str, tuple[Tensor, Tensor]]
+    loss: Tensor
+    norm: Tensor
+    finite: bool
+    rate: float
+    tokens: int
+    samples: int
+    ids: list[int]
+
+
+def device_of(settings: TrainSettings) -> torch.device:
+    """The device a run uses."""
+    if settings.device != "auto":
+        return torch.device(settings.device)
+    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return found if found is not None else torch.device("cpu")
+
+
+def precision_of(settings: TrainSettings, device: torch.device) -> AbstractContextManager[object]:
+    """Autocast to bfloat16 where it helps, else nothing."""
+    wanted = settings.precision
+    if wanted == "auto":
+        wanted = "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
+    return torch.autocast(device.type, dtype=torch.bfloat16) if wanted == "bfloat16" else nullcontext()
+
+
+@dataclass(kw_only=True)
+class Stepper:
+    """The learner with its optimizers, and the memory that backbones keep between steps."""
+
+    learner: Learner
+    optimizers: list[torch.optim.Optimizer]
+    settings: TrainSettings
+    device: torch.device
+    memory: dict[tuple[str, int], State] = field(default_factory=dict)
+
+    def take(self, step: int, total: int, source: str, batches: Sequence[Batch]) -> Taken:
+        """Step number `step` of `total` on these micro-batches."""
+        share = factor(self.settings, step, total)
+        set_rate(self.optimizers, share)
+        ready = [self.learner.explore(source, batch.to(self.device)) for batch in batches]
+        totals = {term: max(1, sum(b.counts.get(term, 0) for b in ready)) for term in self.learner.objectives[source].weights}
+        terms: dict[str, Tensor] = {}
+        metrics: dict[str, tuple[Tensor, Tensor]] = {}
+        losses, states = [], {}
+        for micro, batch in enumerate(ready):
+            # dropout follows from the step alone; default_generator costs a microsecond, torch.manual_seed 150
+            torch.default_generator.manual_seed(torch_seed(self.settings.seed, step, micro))
+            with precision_of(self.settings, self.device):
+                outcome = self.learner(source, batch, totals, self.memory.get((source, micro)))
+            assert outcome.loss is not None
+            outcome.loss.backward()
+            losses.append(outcome.loss.detach())
+            states[source, micro] = {key: value.detach() for key, value in outcome.state.items()}
+            _add(terms, metrics, outcome.sums, outcome.metrics, totals)
+        loss, norm = torch.stack(losses).sum(), self._norm()
+        finite = bool(torch.isfinite(norm) & torch.isfinite(loss))
+        if finite:
+            for optimizer in self.optimizers:
+                optimizer.step()
+            self.memory.update({key: state for key, state in states.items() if state})
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        return Taken(
+            source=source, terms=terms, metrics=metrics, loss=loss, norm=norm, finite=finite, rate=self.settings.rate * share,
+            tokens=sum(b.tokens for b in ready), samples=sum(len(b.ids) for b in ready), ids=[i for b in ready for i in b.ids],
+        )
+
+    def _norm(self) -> Tensor:
+        """The norm of all gradients, which are scaled down where it exceeds the clip."""
+        parameters = [p for p in self.learner.parameters() if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        if self.settings.clip is not None:
+            torch.nn.utils.clip_grads_with_norm_(parameters, self.settings.clip, norm)
+        return norm
+
+
+def _add(
+    terms: dict[str, Tensor], metrics: dict[str, tuple[Tensor, Tensor]], sums: dict[str, Tensor],
+    more: dict[str, tuple[Tensor, Tensor]], totals: dict[str, int],
+) -> None:
+    for term, value in sums.items():
+        share = value.detach() / totals[term]
+        terms[term] = terms[term] + share if term in terms else share
+    for name, (total, number) in more.items():
+        before = metrics.get(name)
+        metrics[name] = (total.detach(), number) if before is None else (before[0] + total.detach(), before[1] + number)

@@ -1,0 +1,33 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meristem.corpus.account import Account
+from meristem.corpus.document import Document
+from meristem.corpus.reading import Reading
+from meristem.corpus.settings import CorpusSettings
+
+Read = Callable[..., tuple[list[Document], Account]]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MERISTEM_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def read() -> Read:
+    """Read a source to its end: its documents and its checked account."""
+
+    def run(source: Any, **settings: Any) -> tuple[list[Document], Account]:
+        source = str(source) if isinstance(source, Path) else source
+        reading = Reading(CorpusSettings(source=source, **{"processes": 1, **settings}))
+        documents = list(reading)
+        reading.account.check()
+        assert reading.account.kept == len(documents)
+        assert reading.account.characters == sum(len(document.text) for document in documents)
+        return documents, reading.account
+
+    return run

@@ -1,0 +1,60 @@
+import csv
+
+import pytest
+
+from meristem.corpus.readers import lines
+from meristem.settings import MeristemError
+
+
+def test_quotes_newlines_and_short_rows(tmp_path, read):
+    path = tmp_path / "a.csv"
+    path.write_text('id,text\n1,plain\n2,"with ""quotes"", comma\nand newline"\n\n3\n4,诗\n', encoding="utf-8-sig")
+    documents, account = read(path)
+    assert [d.text for d in documents] == ["plain", 'with "quotes", comma\nand newline', "诗"]
+    assert [d.place for d in documents] == [f"{path}:{line}" for line in (2, 4, 7)]
+    assert account.dropped == {"row too short": 1}
+    assert account.warnings == [f"{path}:6: row too short"]
+
+
+def test_tabs_take_quotes_as_they_are(tmp_path, read):
+    path = tmp_path / "a.tsv"
+    path.write_text('sentence\tlabel\n"open quote\t1\nnext\t0\n"he said ""no"""\t1\n')
+    assert [d.text for d in read(path)[0]] == ['"open quote', "next", 'he said "no"']
+
+
+def test_large_fields_and_one_column(tmp_path, read):
+    path = tmp_path / "a.csv"
+    with path.open("w", newline="") as handle:
+        csv.writer(handle).writerows([["review"], ["word " * 200_000], ["small"]])
+    assert [len(d.text) for d in read(path)[0]] == [999_999, 5]
+
+
+def test_an_unclosed_quote_is_a_broken_row_not_the_end(tmp_path, read, monkeypatch):
+    path = tmp_path / "a.csv"
+    rows = "".join(f"{n},row number {n}\n" for n in range(100))
+    path.write_text('id,text\n0,first\n1,"never closed\n' + rows)
+    monkeypatch.setattr("meristem.corpus.readers.table.LONGEST_LINE", 200)
+    before = csv.field_size_limit(200)
+    try:
+        documents, account = read(path)
+    finally:
+        csv.field_size_limit(before)
+    assert documents[0].text == "first"
+    assert documents[-1].text == "row number 99"
+    assert account.dropped == {"broken row": 1}
+
+
+def test_overlong_lines_are_counted_wherever_they_are(tmp_path, read, monkeypatch):
+    monkeypatch.setattr(lines, "LONGEST_LINE", 50)
+    path = tmp_path / "a.csv"
+    path.write_text("text\n" + "x" * 60 + "\ngood\n" + "y" * 60)
+    documents, account = read(path)
+    assert [d.text for d in documents] == ["good"]
+    assert account.dropped == {"line too long": 2}
+
+
+def test_unclear_column(tmp_path, read):
+    (tmp_path / "a.csv").write_text("title,review\na,b\n")
+    with pytest.raises(MeristemError, match=r"a\.csv:1: which column holds the text\? Columns: title, review"):
+        read(tmp_path / "a.csv")
+    assert [d.text for d in read(tmp_path / "a.csv", text="review")[0]] == ["b"]

@@ -1,0 +1,70 @@
+import codecs
+from pathlib import Path
+
+import pytest
+
+from meristem.corpus.account import Account
+from meristem.corpus.encoding import decoded, recognise
+from meristem.corpus.opening import Stream, Unreadable
+from meristem.corpus.sources import File
+
+CHINESE = "白日依山尽，黄河入海流。欲穷千里目，更上一层楼。"
+FRENCH = "L'été dernier, à côté de la forêt, où l'on a mangé des gâteaux très sucrés. "
+
+
+def text_of(path: Path, data: bytes) -> tuple[str, Account]:
+    path.write_bytes(data)
+    account = Account()
+    return "".join(decoded(Stream(File(path, ".txt", "", len(data)), account), account)), account
+
+
+@pytest.mark.parametrize(("codec", "mark"), [
+    ("utf-8", b""), ("utf-8", codecs.BOM_UTF8), ("utf-16-le", codecs.BOM_UTF16_LE), ("utf-16-be", codecs.BOM_UTF16_BE),
+    ("utf-32-le", codecs.BOM_UTF32_LE), ("gb18030", b""), ("gbk", b""), ("gb2312", b""),
+])
+def test_encodings_are_recognised(tmp_path, codec, mark):
+    text, account = text_of(tmp_path / "a.txt", mark + (CHINESE * 20).encode(codec))
+    assert text == CHINESE * 20
+    assert account.repaired == ({"file in GB18030": 1} if codec.startswith("gb") else {})
+
+
+def test_long_files_of_many_bytes_per_character(tmp_path):
+    long = CHINESE * 60_000  # over 4 MB: characters lie across chunks
+    for codec in ("utf-8", "gb18030", "utf-16"):
+        assert text_of(tmp_path / "a.txt", long.encode(codec))[0] == long
+
+
+@pytest.mark.parametrize("data", [
+    b"caf\xe9 and more", b"ok \xff\xfe\xfd ok", FRENCH.encode("latin-1"), CHINESE.encode()[:-1],
+])
+def test_invalid_bytes_are_replaced_and_counted(tmp_path, data):
+    text, account = text_of(tmp_path / "a.txt", data)
+    assert "\ufffd" in text
+    assert text == data.decode("utf-8", "replace")
+    assert account.repaired == {"file with invalid UTF-8": 1}
+    assert account.warnings == [f"{tmp_path / 'a.txt'}: file with invalid UTF-8"]
+
+
+def test_invalid_bytes_after_the_first_mebibyte_are_counted_too(tmp_path):
+    text, account = text_of(tmp_path / "a.txt", b"good text\n" * 300_000 + b"\xff" + b"good text\n" * 300_000)
+    assert text.count("\ufffd") == 1
+    assert account.repaired == {"file with invalid UTF-8": 1}
+
+
+def test_every_newline_becomes_one(tmp_path):
+    assert text_of(tmp_path / "a.txt", b"a\r\nb\rc\nd")[0] == "a\nb\nc\nd"
+    wide = b"x" * ((1 << 20) - 1) + b"\r\n" + b"y"  # the pair lies across two chunks
+    assert text_of(tmp_path / "a.txt", wide)[0].count("\n") == 1
+
+
+@pytest.mark.parametrize(("head", "says"), [
+    (b"\x1f\x8b\x08rest", "gzip"), (b"PAR1....", "parquet"), (b"%PDF-1.7", "PDF"), (b"PK\x03\x04", "zip"),
+    (bytes(range(256)) * 40, "binary"), (b"abc" + bytes(1000), "binary"), ("wide".encode("utf-16-le") * 9, "binary"),
+])
+def test_what_is_no_text_is_refused(head, says):
+    with pytest.raises(Unreadable, match=says):
+        recognise(head, ".txt", whole=True)
+
+
+def test_a_few_nul_bytes_are_no_reason_to_refuse():
+    assert recognise(b"some text with\0 a few\0 of them in it, as happens now and then", ".txt", True).codec == "utf-8"

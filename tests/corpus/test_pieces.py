@@ -1,0 +1,52 @@
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from meristem.corpus import pieces
+from meristem.corpus.encoding import Encoding
+from meristem.corpus.pieces import plan
+from meristem.corpus.settings import CorpusSettings
+from meristem.corpus.sources import Builtin, resolve
+
+
+def planned(path: Path, data: bytes, **settings) -> list[pieces.Piece]:
+    path.write_bytes(data)
+    chosen = CorpusSettings(source=str(path), **settings)
+    return list(plan(resolve(chosen), chosen))
+
+
+@pytest.mark.parametrize(("document", "separator"), [("line", b"\n"), ("block", b"\n \r\n"), ("auto", b"\n\n")])
+def test_large_files_are_cut_between_documents(tmp_path, document, separator):
+    data = separator.join(b"document %d of many" % number for number in range(800_000))
+    parts = planned(tmp_path / "a.txt", data, document=document)
+    assert len(parts) == len(data) // (pieces.PIECE + 100) + 1 > 3
+    assert parts[0].start == 0 and parts[-1].stop == len(data)
+    for before, after in pairwise(parts):
+        assert before.stop == after.start
+        assert data[: after.start].endswith(separator)
+
+
+def test_a_separator_across_two_windows_is_found(tmp_path):
+    window = pieces.PIECE + (1 << 20)
+    data = b"x" * (window - 1) + b"\n\n" + b"y" * 100
+    parts = planned(tmp_path / "a.txt", data, document="block")
+    assert [(part.start, part.stop) for part in parts] == [(0, window + 1), (window + 1, len(data))]
+
+
+def test_what_cannot_be_cut_is_one_piece(tmp_path):
+    size = 2 * pieces.PIECE
+    assert len(planned(tmp_path / "a.txt", b"x" * size)) == 1
+    assert len(planned(tmp_path / "a.txt", b"lines\n" * (size // 6), document="file")) == 1
+    assert len(planned(tmp_path / "a.txt", ("lines\n" * (size // 6)).encode("utf-16"))) == 1
+    assert len(planned(tmp_path / "a.txt", b"\x1f\x8b" + b"lines\n" * (size // 6))) == 1
+    assert list(plan([Builtin("pydocs")], CorpusSettings())) == [pieces.Piece(Builtin("pydocs"))]
+
+
+def test_the_encoding_is_decided_once_for_all_ranges(tmp_path):
+    parts = planned(tmp_path / "a.txt", ("白日依山尽\n" * 800_000).encode("gb18030"))
+    assert len(parts) > 1
+    assert {part.encoding.codec for part in parts if part.encoding} == {"gb18030"}
+    assert [part.encoding.repair for part in parts if part.encoding and part.encoding.repair] == ["file in GB18030"]
+    marked = planned(tmp_path / "a.txt", ("白日依山尽\n" * 800_000).encode("utf-8-sig"))
+    assert [part.encoding for part in marked][:2] == [Encoding("utf-8-sig"), Encoding("utf-8")]

@@ -1,0 +1,77 @@
+"""Built-in samples by name: options, errors, digests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from meristem import samples
+from meristem.samples import pydocs
+from meristem.settings import MeristemError
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    def short() -> Iterator[str]:
+        yield from pydocs.read(list(pydocs.files(pydocs.installed()))[:40])
+
+    monkeypatch.setattr(pydocs, "documents", short)
+
+
+def test_known_names_have_one_line_each() -> None:
+    known = samples.known()
+    assert set(known) == {"pydocs", "microworld", "microworld-en", "microworld-zh"}
+    assert all(line and "\n" not in line for line in known.values())
+
+
+def test_size_and_seed_choose_the_documents() -> None:
+    first = list(samples.documents("microworld-en?size=20&seed=3"))
+    assert len(first) == 20
+    assert first == list(samples.documents("microworld-en?seed=3&size=20"))
+    assert first[:5] == list(samples.documents("microworld-en?size=5&seed=3"))
+    assert not set(first) & set(samples.documents("microworld-en?size=20&seed=4"))
+
+
+def test_microworld_takes_languages_by_turns() -> None:
+    documents = list(samples.documents("microworld?size=6"))
+    assert [text.isascii() or "é" in text for text in documents] == [True, False] * 3
+    assert documents[1] == list(samples.documents("microworld-zh?size=2"))[1]
+
+
+@pytest.mark.usefixtures("few")
+def test_pydocs_takes_a_size() -> None:
+    assert len(list(samples.documents("pydocs?size=3"))) == 3
+    assert len(list(samples.documents("pydocs"))) > 3
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("pydoc", "did you mean pydocs?"),
+        ("microwold-en", "did you mean microworld-en?"),
+        ("zzz", "known: microworld, microworld-en, microworld-zh, pydocs"),
+        ("microworld?sizes=3", "did you mean size?"),
+        ("pydocs?seed=3", "unknown option 'seed'; known: size"),
+        ("microworld?size=many", "microworld?size=500"),
+        ("microworld?size=0", "size is a whole number"),
+        ("microworld?seed=", "seed is a whole number"),
+        ("microworld?size=-3", "size is a whole number"),
+    ],
+)
+def test_wrong_names_say_what_would_do(name: str, hint: str) -> None:
+    for ask in (samples.documents, samples.digest):
+        with pytest.raises(MeristemError, match="builtin:") as caught:
+            ask(name)
+        assert hint in str(caught.value)
+
+
+def test_digest_follows_what_would_be_read() -> None:
+    digests = [
+        samples.digest(name)
+        for name in ("microworld", "microworld-en", "microworld?seed=1", "microworld?size=5", "pydocs", "pydocs?size=5")
+    ]
+    assert len(set(digests)) == len(digests)
+    assert samples.digest("microworld") == samples.digest("microworld?size=10000&seed=0")
+    assert samples.digest("microworld?seed=1&size=7") == samples.digest("microworld?size=7&seed=1")
+    assert samples.digest("pydocs") == samples.digest("pydocs")

@@ -1,0 +1,191 @@
+import json
+
+import numpy as np
+import pytest
+import tokenizers as library
+
+from meristem.settings import MeristemError
+from meristem.tokenizers import reading
+from meristem.tokenizers.settings import TokenizerSettings
+from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.tokenizers.train import train
+
+KINDS = ["wordpiece", "bpe", "unigram", "characters", "words"]
+
+
+def write_vocabulary(one, folder):
+    path = folder / "vocab.txt"
+    path.write_text("".join(f"{one.token(number)}\n" for number in range(one.size)), encoding="utf-8")
+    return path
+
+
+def write_pair(one, folder):
+    model = json.loads(one.text)["model"]
+    (folder / "vocab.json").write_text(json.dumps(model["vocab"]), encoding="utf-8")
+    merges = "".join(f"{' '.join(pair)}\n" for pair in model["merges"])
+    (folder / "merges.txt").write_text(f"#version: 0.2\n{merges}", encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_saved_and_loaded_is_the_same(kind, trained, tmp_path, odd, corpus):
+    one = trained[kind]
+    one.save(tmp_path / "tokenizer.json")
+    for path in (tmp_path / "tokenizer.json", tmp_path, str(tmp_path)):
+        again = Tokenizer.load(path)
+        assert again.digest == one.digest
+    again.save(tmp_path)
+    assert (tmp_path / "tokenizer.json").read_text(encoding="utf-8") == one.text
+    texts = [*odd, *corpus[:3]]
+    assert all(map(np.array_equal, again.ids_many(texts), one.ids_many(texts)))
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_vocabulary_against_transformers(lowercase, corpus, odd, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    one = train(TokenizerSettings(size=500, lowercase=lowercase), corpus)
+    path = write_vocabulary(one, tmp_path)
+    mine = Tokenizer.load(path)
+    theirs = transformers.BertTokenizerFast(vocab=str(path), do_lower_case=lowercase, split_special_tokens=True)
+    for text in [*odd, *corpus]:
+        want = theirs(text, add_special_tokens=False, return_offsets_mapping=True)
+        found = mine.encode(text)
+        assert found.ids.tolist() == want["input_ids"]
+        assert found.offsets.tolist() == [list(pair) for pair in want["offset_mapping"]]
+        assert found.ids.tolist() == mine.ids_many([text])[0].tolist() == one.encode(text).ids.tolist()
+
+
+def test_pair_against_transformers(trained, corpus, odd, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    write_pair(trained["bpe"], tmp_path)
+    mine = Tokenizer.load(tmp_path)
+    theirs = transformers.GPT2TokenizerFast(vocab=str(tmp_path / "vocab.json"), merges=str(tmp_path / "merges.txt"),
+                                            unk_token="<unk>", bos_token="<s>", eos_token="</s>",
+                                            split_special_tokens=True)
+    for text in [*odd, *corpus]:
+        ids = mine.encode(text).ids.tolist()
+        assert ids == theirs(text)["input_ids"] == mine.ids_many([text])[0].tolist()
+        assert mine.decode(ids) == theirs.decode(ids, clean_up_tokenization_spaces=False) == text
+    assert (mine.pad, mine.start, mine.end, mine.mask) == (1, 0, 2, 4)
+    for name in ("vocab.json", "merges.txt"):
+        assert Tokenizer.load(tmp_path / name).digest == mine.digest
+
+
+def test_gpt2_begins_and_ends_with_one_token(trained, tmp_path):
+    write_pair(trained["bpe"], tmp_path)
+    words = json.loads((tmp_path / "vocab.json").read_text(encoding="utf-8"))
+    kept = {token: number for token, number in words.items() if number > 4} | {"<|endoftext|>": 0}
+    (tmp_path / "vocab.json").write_text(json.dumps(kept), encoding="utf-8")
+    one = Tokenizer.load(tmp_path)
+    assert (one.pad, one.unknown, one.start, one.end, one.mask) == (None, None, 0, 0, None)
+    assert 0 not in one.ids_many(["the <|endoftext|> end"])[0]
+    assert one.decode(one.encode("a [MASK]", special=True).ids) == "a [MASK]"
+    assert one.token(3) == ""  # numbers the vocabulary skips
+    assert one.decode([3, 2]) == ""
+
+
+@pytest.mark.parametrize(("config", "lower"), [(None, True), ({"do_lower_case": False}, False), ({}, True), ([], True)])
+def test_case_of_a_vocabulary(config, lower, tmp_path):
+    (tmp_path / "vocab.txt").write_text("[UNK]\n[MASK]\nold\n##er\n", encoding="utf-8")
+    if config is not None:
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    assert Tokenizer.load(tmp_path).encode("OLD").ids.tolist() == [2 if lower else 0]
+    assert Tokenizer.load(tmp_path, lowercase=False).encode("OLD").ids[0] == 0
+
+
+def test_windows_line_ends_and_byte_order_mark(tmp_path):
+    (tmp_path / "vocab.txt").write_bytes("\ufeff[UNK]\r\nold\r\n##er\r\n".encode())
+    assert Tokenizer.load(tmp_path).encode("older").ids.tolist() == [1, 2]
+
+
+def test_truncation_padding_and_templates_are_switched_off(trained, tmp_path):
+    loud = library.Tokenizer.from_str(trained["wordpiece"].text)
+    loud.enable_truncation(4)
+    loud.enable_padding(length=50)
+    loud.post_processor = library.processors.TemplateProcessing("[CLS] $A [SEP]", None, [("[CLS]", 2), ("[SEP]", 3)])
+    loud.save(str(tmp_path / "tokenizer.json"))
+    assert Tokenizer.load(tmp_path).digest == trained["wordpiece"].digest
+
+
+def test_an_added_word_is_found_across_spaces(trained, corpus):
+    plain = library.Tokenizer.from_str(trained["wordpiece"].text)
+    plain.add_tokens(["old gardener"])
+    one = Tokenizer(plain.to_str())
+    assert one.size == trained["wordpiece"].size + 1
+    assert one._pattern is None  # cutting at spaces would miss it
+    text = "The old gardener sold it."
+    ids = one.ids_many([text])[0]
+    assert ids[1] == one.size - 1
+    (located, tokens), = one.ids_with_boundaries([text], [np.array([0, 4, 17])])
+    assert (located == ids).all()
+    assert tokens.tolist() == [0, 1, 2]
+
+
+def test_a_foreign_unigram_does_not_find_special_names():
+    vocabulary = [("<unk>", 0.0), ("</s>", 0.0), *((character, -5.0) for character in "▁</s>abc")]
+    foreign = library.Tokenizer(library.models.Unigram(vocabulary, unk_id=0))
+    foreign.pre_tokenizer = library.pre_tokenizers.Metaspace()
+    foreign.decoder = library.decoders.Metaspace()
+    foreign.add_special_tokens(["</s>"])
+    one = Tokenizer(foreign.to_str())
+    assert one.end == 1
+    assert 1 not in one.encode("ab</s>c").ids
+    assert one.decode(one.encode("ab</s> c").ids) == "ab</s> c"
+
+
+@pytest.mark.parametrize(("name", "content", "says"), [
+    ("tokenizer.json", b"", "tokenizer.json:1: not JSON"),
+    ("tokenizer.json", b"{\n\"model\": ", "tokenizer.json:2: not JSON"),
+    ("tokenizer.json", b"[" * 100_000, "not JSON"),
+    ("tokenizer.json", b"[]", "no model"),
+    ("tokenizer.json", b"{}", "no model"),
+    ("tokenizer.json", b'{"model": {"type": "Unigram", "vocab": 3}}', "tokenizer.json"),
+    ("tokenizer.json", b'{"model": {"type": "WordPiece", "vocab": {"a": -1}}}', "tokenizers` library"),
+    ("tokenizer.json", b'{"model": {"type": "WordPiece", "vocab": {"a": 0, "b": 4000000000}, "unk_token": "a", '
+                       b'"continuing_subword_prefix": "##", "max_input_chars_per_word": 9}}', "ids reach 4000000000"),
+    ("tokenizer.json", b"\xff\xfe\x00", "not UTF-8"),
+    ("tokenizer.json", b"\x80\x04\x95cposix\nsystem\n", "not UTF-8"),
+    ("vocab.txt", b"", "vocab.txt:1: an empty line"),
+    ("vocab.txt", b"[UNK]\nold\n\nnew\n", "vocab.txt:3: an empty line"),
+    ("vocab.txt", b"[UNK]\nold\nold\n", "vocab.txt:3: 'old' stands on line 2"),
+    ("vocab.txt", b"old\nnew\n", "no \\[UNK\\]"),
+    ("vocab.json", b'{"a": 0}', "merges.txt: missing"),
+    ("vocab.json", b'{"a": "b"}', "expected tokens with their numbers"),
+])
+def test_damaged_files_are_named(name, content, says, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(MeristemError, match=says):
+        Tokenizer.load(tmp_path)
+    with pytest.raises(MeristemError, match=name.split(".")[0]):
+        Tokenizer.load(tmp_path / name)
+
+
+@pytest.mark.parametrize(("merges", "says"), [("a b c\n", "merges.txt:1: expected two"), ("a z\n", "does not fit")])
+def test_damaged_merges_are_named(merges, says, tmp_path):
+    (tmp_path / "vocab.json").write_text('{"a": 0, "b": 1, "ab": 2}')
+    (tmp_path / "merges.txt").write_text(merges)
+    with pytest.raises(MeristemError, match=says):
+        Tokenizer.load(tmp_path)
+
+
+def test_nothing_there(tmp_path):
+    with pytest.raises(MeristemError, match="no tokenizer there"):
+        Tokenizer.load(tmp_path / "missing.json")
+    with pytest.raises(MeristemError, match=r"holds no tokenizer\.json"):
+        Tokenizer.load(tmp_path)
+
+
+def test_a_file_too_large_is_refused_unread(tmp_path):
+    with (tmp_path / "tokenizer.json").open("wb") as file:
+        file.truncate(reading.LARGEST + 1)
+    with pytest.raises(MeristemError, match="too large"):
+        Tokenizer.load(tmp_path)
+
+
+def test_an_unknown_way_of_writing_out_is_refused(trained):
+    description = json.loads(trained["wordpiece"].text)
+    description["model"]["type"], description["decoder"] = "WordLevel", {"type": "CTC", "pad_token": "_",
+                                                                         "word_delimiter_token": "|", "cleanup": True}
+    del description["model"]["continuing_subword_prefix"], description["model"]["max_input_chars_per_word"]
+    with pytest.raises(MeristemError, match="CTC"):
+        Tokenizer(json.dumps(description), "odd.json")
