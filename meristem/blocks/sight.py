@@ -58,4 +58,5 @@ class Scene:
             visible = visible & self.present[:, None, :]
         if self.documents is not None:
             visible = visible & (self.documents[:, -self.queries :, None] == self.documents[:, None, :])
+        visible = visible | (distance == 0)  # padding out of every key's reach still needs a finite softmax
         return visible[:, None]

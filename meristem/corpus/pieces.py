@@ -19,6 +19,9 @@ PIECE = 4 << 20
 WHOLE_FILE = 64 << 10
 """Text files below this many bytes are one document, unless the settings say otherwise."""
 
+LARGE_BLOCK = 16 << 10
+"""Characters between blank lines, on average, beyond which they divide chapters or books, and lines are documents."""
+
 BLANK_LINE = re.compile(r"\n[ \t]*\n")
 CUTS = {"line": re.compile(rb"\n"), "block": re.compile(rb"\n[ \t\r]*\n")}
 
@@ -49,7 +52,7 @@ def decide_cut(head: str, size: int, settings: CorpusSettings) -> str:
         return settings.document
     if size < WHOLE_FILE:
         return "file"
-    return "block" if BLANK_LINE.search(head) else "line"
+    return "block" if len(BLANK_LINE.findall(head)) * LARGE_BLOCK >= len(head) else "line"
 
 
 def _ranges(file: File, settings: CorpusSettings) -> Iterator[Piece]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from meristem.batch import Batch, Draws, Hidden, Model, Objective, Outcome, Row, State, View
+from meristem.learning.learner import heads_of
 from meristem.settings import RecipeError, Settings
 
 
@@ -20,8 +22,8 @@ class Combined(Objective):
         self.needs = frozenset().union(*(part.needs for part in parts))  # type: ignore[misc]  # of this very sum
         self.view = _view(self.parts)
         self.axis = self._one("axis")
-        self.rows_per_sample = max(part.rows_per_sample for part in parts)
-        self.heads = {name: head for part in parts for name, head in part.heads.items()}
+        self.rows_per_sample = math.prod(part.rows_per_sample for part in parts)
+        self.heads = heads_of({part.name: part for part in parts})
         self.weights = {term: weight for part in parts for term, weight in part.weights.items()}
 
     def _one(self, what: str) -> Any:

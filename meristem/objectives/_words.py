@@ -31,9 +31,9 @@ def weights(settings: WordsSettings, term: str) -> Mapping[str, float]:
     return {term: settings.weight, **held}
 
 
-def count(settings: WordsSettings, term: str, axis: str, batch: Batch) -> dict[str, int]:
+def count(settings: WordsSettings, term: str, batch: Batch) -> dict[str, int]:
     """Predictions made, and positions whose states are held small."""
-    held = {f"{term}.states": batch.inputs[axis].numel()} if settings.l1_states else {}
+    held = {f"{term}.states": batch.tokens} if settings.l1_states else {}
     return {term: len(batch.goals[term]["at"]) if term in batch.goals else 0, **held}
 
 
@@ -45,7 +45,9 @@ def judge(settings: WordsSettings, term: str, model: Model, hidden: Hidden, batc
     judged = head.judge(hidden.at(goal["at"]), goal["values"], smoothing=settings.label_smoothing, l1=settings.l1_outputs)
     outcome = Outcome(sums={term: judged.total}, state=hidden.state)
     if settings.l1_states:
-        outcome.sums[f"{term}.states"] = hidden.last.abs().mean(-1).sum()
+        size_BT = hidden.last.abs().mean(-1)
+        present = batch.inputs.get("present")
+        outcome.sums[f"{term}.states"] = size_BT.sum() if present is None else size_BT[present].sum()
     number = torch.tensor(float(len(goal["at"])), device=judged.total.device)
     if judged.rank_N is not None:
         outcome.metrics[f"{term}.top1"] = ((judged.rank_N < 1).sum().float(), number)

@@ -41,7 +41,7 @@ class CLM(Objective):
 
     def count(self, batch: Batch) -> dict[str, int]:
         """Every position predicts."""
-        return _words.count(self.settings, self.name, self.axis, batch)
+        return _words.count(self.settings, self.name, batch)
 
     def encode(self, model: Model, batch: Batch, state: State | None = None) -> Hidden:
         """Ask for the causal way, for backbones that know several."""

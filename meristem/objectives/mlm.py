@@ -143,7 +143,7 @@ class MLM(Objective):
 
     def count(self, batch: Batch) -> dict[str, int]:
         """Only the chosen are predicted."""
-        return _words.count(self.settings, self.name, self.axis, batch)
+        return _words.count(self.settings, self.name, batch)
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
         """Cross-entropy of the hidden tokens."""

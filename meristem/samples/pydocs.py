@@ -12,18 +12,19 @@ import sysconfig
 import warnings
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from itertools import chain
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 from meristem.samples.prose import paragraphs
+from meristem.settings import MeristemError
 
 VERSION = 1  # raised whenever the same installation would give other text
 CAP = 8_000_000  # characters: what an installation with torch gives, so that bigger ones give the same
 LARGEST = 400_000  # bytes: files beyond this are generated tables, slow to parse and poor in prose
 PREFERRED = ("torch", "numpy")  # after the standard library, before the other packages by name
 SKIPPED = frozenset(
-    {"__pycache__", "site-packages", "test", "tests", "testing", "idlelib", "lib2to3", "turtledemo", "_vendor",
-     "_generated", "pip", "meristem"}
+    {"__pycache__", "site-packages", "dist-packages", "test", "tests", "testing", "idlelib", "lib2to3", "turtledemo",
+     "_vendor", "_generated", "pip", "meristem"}
 )
 DOCUMENTED = 0.1  # share of a file in long strings: below it, parsing costs more than the prose is worth
 LONG_STRING = re.compile(r"(\"{3}|'{3})(.*?)\1", re.DOTALL)
@@ -40,7 +41,7 @@ def digest() -> str:
     state = hashlib.blake2b(f"pydocs {VERSION} {CAP}".encode(), digest_size=16)
     for root in installed():
         for path in files([root]):
-            facts = path.stat()
+            facts = path.lstat()
             state.update(f"{path.relative_to(root)}\0{facts.st_size}\0{facts.st_mtime_ns}\n".encode())
     return state.hexdigest()
 
@@ -54,23 +55,25 @@ def installed() -> tuple[Path, ...]:
 def files(roots: Iterable[Path]) -> Iterator[Path]:
     """Every module worth reading below the roots, in an order that depends on names alone."""
     for root in roots:
-        entries = {entry.name: entry for entry in root.iterdir()}
-        order = sorted(entries, key=lambda name: (_rank(name), name))
-        yield from chain.from_iterable(_below(entries[name]) for name in order)
+        yield from map(Path, _below(str(root), PREFERRED))
 
 
-def _rank(name: str) -> int:
-    return PREFERRED.index(name) if name in PREFERRED else len(PREFERRED)
+def _below(folder: str, preferred: tuple[str, ...] = ()) -> Iterator[str]:
+    def rank(entry: os.DirEntry[str]) -> tuple[int, str]:
+        return preferred.index(entry.name) if entry.name in preferred else len(preferred), entry.name
 
-
-def _below(path: Path) -> Iterator[Path]:
-    if path.name in SKIPPED or path.name.startswith(("test_", ".")):
+    try:
+        with os.scandir(folder) as found:
+            entries = sorted(found, key=rank)
+    except OSError:  # a folder that may not be listed has nothing for us
         return
-    if path.is_dir():
-        for entry in sorted(path.iterdir()):
-            yield from _below(entry)
-    elif path.suffix == ".py" and 0 < path.stat().st_size <= LARGEST:
-        yield path
+    for entry in entries:
+        if entry.name in SKIPPED or entry.name.startswith(("test_", ".")):
+            continue
+        if entry.is_dir(follow_symlinks=False):  # a link may lead round in a circle
+            yield from _below(entry.path)
+        elif entry.name.endswith(".py") and 0 < entry.stat(follow_symlinks=False).st_size <= LARGEST:
+            yield entry.path
 
 
 def read(paths: Iterable[Path], cap: int = CAP) -> Iterator[str]:
@@ -99,6 +102,9 @@ def _in_processes(paths: list[Path]) -> Iterator[list[str]]:
     with ProcessPoolExecutor(workers, fork, initializer=gc.disable) as pool:  # trees are freed by reference alone
         try:
             yield from pool.map(prose_of, paths, chunksize=16)
+        except BrokenProcessPool:
+            advice = "free some memory and run it again; what is installed was only read"
+            raise MeristemError(f"builtin:pydocs: a process that reads docstrings was killed; {advice}") from None
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 

@@ -76,8 +76,9 @@ def store_for(corpus: CorpusSettings, tokenizer: Tokenizer, settings: StoreSetti
     if not (folder / made / FINISHED).is_file():
         with Bar(console, "tokenising") as bar:
             reading = Reading(corpus, progress=bar.show)
-            build(reading, tokenizer, folder / made, settings, processes=corpus.processes, keep_words=words)
+            store = build(reading, tokenizer, folder / made, settings, processes=corpus.processes, keep_words=words)
         console.print(reading.account.summary(), highlight=False, soft_wrap=True)
         for warning in reading.account.warnings:
             console.print(f"  {warning}", highlight=False, soft_wrap=True)
+        return Prepared(store=store, key=made)
     return Prepared(store=Store.open(folder / made), key=made)

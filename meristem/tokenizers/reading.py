@@ -12,6 +12,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 from meristem.settings import MeristemError
 from meristem.tokenizers.roles import ANGLED, BRACKETED, ENDOFTEXT
 
+HIGHEST = 1 << 24  # id; the library walks through every number up to the highest
 LARGEST = 200_000_000  # bytes; the largest published vocabularies stay under 40 MB
 
 
@@ -72,6 +73,7 @@ def canonical(text: str, place: str) -> tuple[str, dict[str, Any]]:
     description = _json(text, place)
     if not isinstance(description, dict) or not isinstance(description.get("model"), dict):
         raise MeristemError(f"{place}: not a tokenizer.json: it describes no model")
+    _refuse_huge_ids(description, place)
     description |= {"truncation": None, "padding": None, "post_processor": None}
     if "dropout" in description["model"]:
         description["model"]["dropout"] = None
@@ -79,6 +81,15 @@ def canonical(text: str, place: str) -> tuple[str, dict[str, Any]]:
     if plain["model"]["type"] == "Unigram":
         _hide_specials(plain)
     return json.dumps(plain, ensure_ascii=False, indent=1) + "\n", plain
+
+
+def _refuse_huge_ids(description: dict[str, Any], place: str) -> None:
+    vocabulary, added = description["model"].get("vocab"), description.get("added_tokens")
+    ids = list(vocabulary.values()) if isinstance(vocabulary, dict) else []
+    ids += [token.get("id") for token in added if isinstance(token, dict)] if isinstance(added, list) else []
+    highest = max((number for number in ids if isinstance(number, int)), default=0)
+    if highest > HIGHEST:
+        raise MeristemError(f"{place}: its ids reach {highest}; a tokenizer's ids end at {HIGHEST}")
 
 
 def _hide_specials(description: dict[str, Any]) -> None:
@@ -134,6 +145,7 @@ def _pair(folder: Path) -> str:
     vocabulary = _json(_text(folder / "vocab.json"), str(folder / "vocab.json"))
     if not isinstance(vocabulary, dict) or not all(isinstance(number, int) for number in vocabulary.values()):
         raise MeristemError(f"{folder / 'vocab.json'}: expected tokens with their numbers")
+    _refuse_huge_ids({"model": {"vocab": vocabulary}}, str(folder / "vocab.json"))
     merges: list[tuple[str, str]] = []
     for number, line in enumerate(_text(folder / "merges.txt").split("\n"), 1):
         if not line.strip() or (number == 1 and line.startswith("#version")):

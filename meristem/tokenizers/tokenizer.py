@@ -13,15 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meristem.settings import MeristemError
 from meristem.tokenizers import reading
 from meristem.tokenizers.pieces import Ints, Memo, Places, cuts, groups, visible
 from meristem.tokenizers.roles import MASK, roles
 from meristem.tokenizers.spelling import Stream, spelling_of
 
 Flags = NDArray[np.bool_]
-
-MOST_TOKENS = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -44,8 +41,6 @@ class Tokenizer:
         self._pattern = cuts(description)
         vocabulary = self._library.get_vocab()
         self.size = max(vocabulary.values(), default=-1) + 1
-        if self.size > MOST_TOKENS:
-            raise MeristemError(f"{place}: its ids reach {self.size - 1}; more than {MOST_TOKENS} tokens are refused")
         self._tokens = [""] * self.size  # an id that a loaded vocabulary skips spells nothing
         for token, number in vocabulary.items():
             self._tokens[number] = token

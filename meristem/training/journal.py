@@ -18,12 +18,12 @@ QUIET_SECONDS = 15.0  # between lines where there is no terminal to draw a bar o
 class Journal:
     """One run's records; every line of metrics.jsonl carries its step."""
 
-    def __init__(self, folder: Path, console: Console, *, board: bool = True) -> None:
+    def __init__(self, folder: Path, console: Console, *, after: int = 0) -> None:
         self.console = console
         self._metrics: TextIO = (folder / "metrics.jsonl").open("a", encoding="utf-8")
         self._log: TextIO = (folder / "log.txt").open("a", encoding="utf-8")
-        self._board = _board(folder) if board else None
-        if board and self._board is None:
+        self._board = _board(folder, after)
+        if self._board is None:
             self.say('TensorBoard is not installed; its events are not written (pip install "meristem[track]")', quiet=True)
         self._bar: Progress | None = None
         self._task = TaskID(0)
@@ -87,12 +87,12 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
 
 
-def _board(folder: Path) -> Any:
-    """TensorBoard's writer, or nothing where it is not installed."""
+def _board(folder: Path, after: int) -> Any:
+    """TensorBoard's writer, which forgets what an earlier start wrote after that step; nothing where it is not installed."""
     import importlib.util
 
     if importlib.util.find_spec("tensorboard") is None:
         return None
     from torch.utils.tensorboard import SummaryWriter
 
-    return SummaryWriter(str(folder / "tensorboard"))
+    return SummaryWriter(str(folder / "tensorboard"), purge_step=after + 1)

@@ -77,8 +77,12 @@ def pretrain(recipe: Recipe, out: Path, *, fresh: bool, console: Console) -> End
         torch.set_num_threads(recipe.train.threads)
     material = gather(recipe, before, console)
     run = before or _create(out, recipe, material)
-    with run.locked(), Journal(run.path, console) as journal:
-        return _train(recipe, run, material, journal)
+    with run.locked():
+        loaded = load.load(run.checkpoints)
+        step = loaded.snapshot.step if loaded is not None else 0
+        run.trim_metrics(step)  # what was measured after the checkpoint will be measured again
+        with Journal(run.path, console, after=step) as journal:
+            return _train(recipe, run, material, loaded, journal)
 
 
 def gather(recipe: Recipe, before: Run | None, console: Console) -> Material:
@@ -110,10 +114,9 @@ def recipe_text(recipe: Recipe) -> str:
     return f"# {recipe.name} — resolved: every default written out\n" + yaml.safe_dump(recipe.plain(), sort_keys=False, allow_unicode=True)
 
 
-def _train(recipe: Recipe, run: Run, material: Material, journal: Journal) -> Ended:
+def _train(recipe: Recipe, run: Run, material: Material, loaded: load.Loaded | None, journal: Journal) -> Ended:
     settings, device = recipe.train, device_of(recipe.train)
     learner = learner_of(recipe, material.tokenizer)
-    loaded = load.load(run.checkpoints)
     if loaded is None:
         _begin(recipe, learner, material.tokenizer, journal)
     learner.to(device)
@@ -124,7 +127,6 @@ def _train(recipe: Recipe, run: Run, material: Material, journal: Journal) -> En
         for notice in loaded.notices:
             journal.say(notice)
         standing = restore(stepper, loaded.snapshot)
-    run.trim_metrics(standing.step)
     _plan(recipe, learner, feeds, standing, journal, device)
     _settle(learner, recipe)
     validation = _evaluator(recipe, learner, material, "validation")

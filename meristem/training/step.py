@@ -63,14 +63,13 @@ class Stepper:
         """Step number `step` of `total` on these micro-batches."""
         share = factor(self.settings, step, total)
         set_rate(self.optimizers, share)
-        ready = [self.learner.explore(source, batch.to(self.device)) for batch in batches]
+        ready = [self._explored(step, micro, source, batch) for micro, batch in enumerate(batches)]
         totals = {term: max(1, sum(b.counts.get(term, 0) for b in ready)) for term in self.learner.objectives[source].weights}
         terms: dict[str, Tensor] = {}
         metrics: dict[str, tuple[Tensor, Tensor]] = {}
         losses, states = [], {}
         for micro, batch in enumerate(ready):
-            # dropout follows from the step alone; default_generator costs a microsecond, torch.manual_seed 150
-            torch.default_generator.manual_seed(torch_seed(self.settings.seed, step, micro))
+            self._seed(step, micro)
             with precision_of(self.settings, self.device):
                 outcome = self.learner(source, batch, totals, self.memory.get((source, micro)))
             assert outcome.loss is not None
@@ -90,6 +89,15 @@ class Stepper:
             source=source, terms=terms, metrics=metrics, loss=loss, norm=norm, finite=finite, rate=self.settings.rate * share,
             tokens=sum(b.tokens for b in ready), samples=sum(len(b.ids) for b in ready), ids=[i for b in ready for i in b.ids],
         )
+
+    def _seed(self, step: int, micro: int) -> None:
+        """What torch draws (dropout, rollouts) follows from the step alone."""
+        # default_generator costs a microsecond, torch.manual_seed 150
+        torch.default_generator.manual_seed(torch_seed(self.settings.seed, step, micro))
+
+    def _explored(self, step: int, micro: int, source: str, batch: Batch) -> Batch:
+        self._seed(step, micro)
+        return self.learner.explore(source, batch.to(self.device))
 
     def _norm(self) -> Tensor:
         """The norm of all gradients, which are scaled down where it exceeds the clip."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from meristem.checkpoint.save import save
 from meristem.checkpoint.snapshot import Snapshot
 
 Make = Callable[..., Snapshot]
@@ -39,6 +40,14 @@ def make(tokenizer: Path) -> Make:
         )
 
     return build
+
+
+@pytest.fixture
+def two(tmp_path: Path, make: Make) -> Path:
+    """Checkpoints of step 10 and 20."""
+    for step in (10, 20):
+        save(tmp_path / "c", make(step))
+    return tmp_path / "c"
 
 
 @pytest.fixture

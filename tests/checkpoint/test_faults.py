@@ -98,7 +98,7 @@ SITUATIONS = {
 
 
 @pytest.mark.parametrize("situation", SITUATIONS)
-@pytest.mark.parametrize("kind", ["ENOSPC", "EIO", "EIO from then on", "kill"])
+@pytest.mark.parametrize("kind", ["ENOSPC from then on", "EIO", "kill"])
 def test_every_operation_may_fail(
     situation: str, kind: str, quick: Path, faults: Faults, make: Any, same: Any
 ) -> None:
@@ -125,7 +125,8 @@ def test_every_operation_may_fail(
             assert not old, where
         else:
             assert any(same(loaded.snapshot, good) for good in (*old, new)), where
-            assert all("lies beyond" in notice for notice in loaded.notices), where
+            expected = "lies beyond" if old else "`latest` names no checkpoint"
+            assert all(expected in notice for notice in loaded.notices), where
         assert all(verify(whole) == [] for whole in folder.glob("step-*")), where  # never a half one under its name
         if reported == "done":
             assert loaded is not None and same(loaded.snapshot, new), where

@@ -58,7 +58,7 @@ def test_damage_is_told_apart_from_truncation():
 
 @pytest.mark.parametrize("compression", [".gz", ".zst"])
 def test_enormous_expansion_stays_bounded(compression):
-    size = 100 << 20
+    size = 30 << 20
     packed = pack(bytes(size), compression)
     seen = 0
     for chunk in decompressed(iter([packed]), compression):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +16,7 @@ from meristem.settings import MeristemError
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     def short() -> Iterator[str]:
-        yield from pydocs.read(list(pydocs.files(pydocs.installed()))[:40])
+        yield from pydocs.read(islice(pydocs.files(pydocs.installed()), 40))
 
     monkeypatch.setattr(pydocs, "documents", short)
 
@@ -66,7 +68,9 @@ def test_wrong_names_say_what_would_do(name: str, hint: str) -> None:
         assert hint in str(caught.value)
 
 
-def test_digest_follows_what_would_be_read() -> None:
+def test_digest_follows_what_would_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "module.py").write_text('"""The only module there is."""')
+    monkeypatch.setattr(pydocs, "installed", lambda: (tmp_path,))
     digests = [
         samples.digest(name)
         for name in ("microworld", "microworld-en", "microworld?seed=1", "microworld?size=5", "pydocs", "pydocs?size=5")

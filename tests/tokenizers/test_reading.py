@@ -150,6 +150,7 @@ def test_a_foreign_unigram_does_not_find_special_names():
     ("vocab.txt", b"[UNK]\nold\nold\n", "vocab.txt:3: 'old' stands on line 2"),
     ("vocab.txt", b"old\nnew\n", "no \\[UNK\\]"),
     ("vocab.json", b'{"a": 0}', "merges.txt: missing"),
+    ("vocab.json", b'{"a": 4000000000}', "ids reach 4000000000"),
     ("vocab.json", b'{"a": "b"}', "expected tokens with their numbers"),
 ])
 def test_damaged_files_are_named(name, content, says, tmp_path):

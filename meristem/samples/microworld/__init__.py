@@ -33,11 +33,9 @@ LANGUAGES = tuple(TELLERS)
 
 def tell(told: Story, language: str, variant: int = 0) -> tuple[Told, ...]:
     """A story sentence by sentence; another variant tells the same facts in other words."""
-    words, clock = (
-        Dice(generator(told.seed, f"microworld {purpose}", variant, told.number)) for purpose in (language, "clock")
-    )
-    teller = TELLERS[language](words, clock, told.weekday)
-    return tuple(teller.sentence(beat) for beat in told.beats)
+    dice = Dice(generator(told.seed, f"microworld {language}", variant, told.number))
+    teller = TELLERS[language](dice, told.weekday)
+    return tuple(map(teller.sentence, told.beats, told.pace))
 
 
 def document(seed: int, number: int, language: str) -> str:

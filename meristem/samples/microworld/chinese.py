@@ -35,7 +35,7 @@ def description(thing: Thing) -> str:
     quality = thing.quality.chinese if thing.quality else ""
     colour = thing.colour.chinese if thing.colour else ""
     material = thing.material.chinese if thing.material else ""
-    if thing.noun.chinese.startswith(quality) and not colour + material:
+    if thing.noun.chinese.startswith(quality) and not material:
         quality = ""  # never 小小提琴
     if len(quality) > 1:
         return f"{quality}的{colour}{material}"
@@ -114,8 +114,8 @@ class Chinese(Teller):
         noun = thing.noun
         if thing.id not in self.known:
             self.write(f"一{noun.measure}{description(thing)}{noun.chinese}")
-        elif fact.whose is not None and self.dice.chance(0.35):
-            self._owner(fact.whose, fact)
+        elif (owner := self._owner(fact.whose)) and fact.whose and self.dice.chance(0.35):
+            self.name(owner, fact.whose)
             self.write(f"的{noun.chinese}")
         else:
             self.write(f"那{noun.measure}{self._detail(thing)}{noun.chinese}")
@@ -128,10 +128,12 @@ class Chinese(Teller):
             return description(thing)
         return f"{thing.colour.chinese}的"
 
-    def _owner(self, owner: Person, fact: Fact) -> None:
-        first = next((entity for entity in self.said.values() if isinstance(entity, Person)), None)
-        own = first is not None and first.id == owner.id  # 自己 is whoever the sentence began with
-        self.name("自己" if own else owner.name.chinese, owner)
+    def _owner(self, owner: Person | None) -> str:
+        """自己 for whoever the sentence began with, a name for whom it has not named, otherwise nothing."""
+        if owner is None or owner.id not in self.said:
+            return owner.name.chinese if owner else ""
+        first = next(entity for entity in self.said.values() if isinstance(entity, Person))
+        return "自己" if first.id == owner.id else ""
 
     def place(self, fact: Fact) -> None:
         """The place, with its town now and then when it is new."""

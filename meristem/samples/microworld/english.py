@@ -29,8 +29,9 @@ def number(value: int) -> str:
 
 def with_article(phrase: str) -> str:
     """The phrase after `a` or `an`, by its sound."""
-    vowel = phrase[0] in "aeiouAEIOU" and not phrase.startswith(SOUNDS_CONSONANT)
-    return f"an {phrase}" if vowel or phrase.startswith(SOUNDS_VOWEL) else f"a {phrase}"
+    sound = phrase.lower()
+    vowel = sound[0] in "aeiou" and not sound.startswith(SOUNDS_CONSONANT)
+    return f"an {phrase}" if vowel or sound.startswith(SOUNDS_VOWEL) else f"a {phrase}"
 
 
 class English(Teller):
@@ -79,7 +80,7 @@ class English(Teller):
     def who_object(self, fact: Fact) -> None:
         """The person a fact is about, where a clause makes them an object."""
         assert fact.who is not None
-        by_pronoun = self.clear(fact.who) and self.dice.chance(0.5)
+        by_pronoun = self.clear(fact.who) and (fact.who.id in self.said or self.dice.chance(0.5))
         self._person(fact.who, OBJECT[fact.who.pronoun] if by_pronoun else None)
 
     def whom(self, fact: Fact) -> None:
@@ -123,14 +124,16 @@ class English(Teller):
 
     def _determiner(self, fact: Fact) -> None:
         owner = fact.whose
+        said = owner is not None and owner.id in self.said
         if owner is None or not self.dice.chance(0.4):
-            self.write("the ")
-        elif owner.id in self.said and (owner is fact.who or self.clear(owner)):
-            self._person(owner, POSSESSIVE[owner.pronoun])
-            self.write(" ")
-        else:
+            self.write("the")
+        elif not said:
             self._person(owner, f"{owner.name.english}'s")
-            self.write(" ")
+        elif owner is fact.who or self.clear(owner):
+            self._person(owner, POSSESSIVE[owner.pronoun])
+        else:
+            self.write("the")  # the name again would be clumsy, and a pronoun unclear
+        self.write(" ")
 
     def place(self, fact: Fact) -> None:
         """The place, with its town now and then when it is new."""

@@ -47,12 +47,12 @@ def cook(world: World, who: Person) -> Fact | None:
 
 def work(world: World, who: Person) -> Fact | None:
     """Somebody does a piece of the day's work."""
-    return world.fact("work", who, reason=REASON, term=who.job.act)
+    return world.fact("work", who, reason=REASON, term=who.job.act) if world.once(who, "work") else None
 
 
 def practise(world: World, who: Person) -> Fact | None:
     """Somebody spends time on a hobby."""
-    return world.fact("practise", who, term=who.hobby)
+    return world.fact("practise", who, term=who.hobby) if world.once(who, "practise") else None
 
 
 def scene(world: World, who: Person) -> Fact | None:

@@ -124,6 +124,8 @@ class Story:
     number: int
     weekday: int
     beats: tuple[Beat, ...]
+    pace: tuple[float, ...]
+    """One number per beat that chooses its time words, alike in every language."""
 
     @property
     def facts(self) -> Beat:

@@ -32,7 +32,8 @@ def story(seed: int, number: int) -> Story:
     while len(plot.beats) < length - ending:
         plot.advance()
     plot.close(ending)
-    return Story(seed, number, dice.between(0, 6), tuple(plot.beats))
+    pace = tuple(dice.roll() for _ in plot.beats)
+    return Story(seed, number, dice.between(0, 6), tuple(plot.beats), pace)
 
 
 class Plot:
@@ -149,7 +150,7 @@ class Plot:
         holder, owner = self.world.held[thing.id], self.world.owner[thing.id]
         if isinstance(holder, Place):
             return self.world.fact("located", owner, what=thing, where=holder)
-        kind = "owned" if holder is owner and self.dice.chance(0.5) else "held"
+        kind = "owned" if holder is owner and thing.id in self.world.traded else "held"
         return replace(self.world.fact(kind, holder, what=thing), whose=None)  # not "Tom's hat stayed with Tom"
 
     def _add(self, *beat: Fact) -> None:

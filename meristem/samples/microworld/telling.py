@@ -21,6 +21,7 @@ TIMELESS = frozenset(
      "dislikes", "distance", "happy", "sad", "plan", "located", "owned", "held", "is_at", "judge_what", "judge_where",
      "judge_whom", "judge_dish"}
 )
+JOINED = 0.3  # share of events of the same hour that open with "then" or the like
 SLOT = re.compile(r"([^{]*)(?:\{([^}]+)\})?")
 
 
@@ -58,9 +59,9 @@ class Teller(ABC):
     language: ClassVar[str]
     slots: ClassVar[dict[str, Slot]]
 
-    def __init__(self, dice: Dice, clock: Dice, weekday: int) -> None:
+    def __init__(self, dice: Dice, weekday: int) -> None:
         self.dice, self.weekday = dice, weekday
-        self.clock = clock  # draws the time words, alike in every language
+        self.pace = 0.0  # in [0, 1): chooses the time words of this sentence
         self.clauses = clauses(self.language)
         self.known: set[int] = set()
         self.subject: Person | None = None
@@ -72,9 +73,9 @@ class Teller(ABC):
         self.text = ""
         self.mentions: list[Mention] = []
 
-    def sentence(self, beat: Beat) -> Told:
+    def sentence(self, beat: Beat, pace: float) -> Told:
         """One sentence that tells the beat."""
-        self.text, self.mentions = "", []
+        self.text, self.mentions, self.pace = "", [], pace
         self.compose(beat)
         self.recent, self.said = self.said, {}
         self.subject = beat[-1].who
@@ -143,15 +144,20 @@ class Teller(ABC):
         if fact.kind in TIMELESS:
             return None
         before, self.moment = self.moment, fact.moment
-        times, part = lexicon().times, str(fact.moment.part)
+        self.days = fact.moment.day - before.day if before else 0
+        part, pace = str(fact.moment.part), self.pace
         if before is None:
-            return self.clock.pick(times["opening", part])
-        self.days = fact.moment.day - before.day
-        if self.days:
-            return self.clock.pick(times["next" if self.days == 1 else "later", part])
-        if fact.moment.part != before.part:
-            return self.clock.pick(times["same", part])
-        return self.clock.pick(times["then", "-"]) if self.clock.chance(0.3) else None
+            key = ("opening", part)
+        elif self.days:
+            key = ("next" if self.days == 1 else "later", part)
+        elif fact.moment.part != before.part:
+            key = ("same", part)
+        elif pace < JOINED:
+            key, pace = ("then", "-"), pace / JOINED
+        else:
+            return None
+        choices = lexicon().times[key]
+        return choices[int(pace * len(choices))]
 
     def weekday_of(self, fact: Fact) -> Term:
         """The day of the week a fact falls on."""

@@ -33,6 +33,8 @@ class World:
         self.season = dice.pick(("cold", "warm"))
         self.arrived: Person | None = None  # who has just come somewhere and should do something there
         self.lost: set[int] = set()
+        self.traded: set[int] = set()  # things that came to their owner within the story
+        self.busy: set[tuple[int, str]] = set()  # who has worked or relaxed already: once is enough to tell
         self.broken: set[int] = set()
 
     def _id(self) -> int:
@@ -41,7 +43,7 @@ class World:
 
     def _person(self, name: Name) -> Person:
         pick, words = self.dice.pick, self.words
-        age, hobby = self.dice.between(17, 79), pick(words.phrases["hobby"])
+        age, hobby = self.dice.between(22, 79), pick(words.phrases["hobby"])
         return Person(self._id(), name.term, name.pronoun, age, pick(words.jobs), hobby)
 
     def _places(self) -> list[Place]:
@@ -75,6 +77,8 @@ class World:
 
     def own(self, person: Person, thing: Thing) -> None:
         """The person has the thing, in hand and by right."""
+        if thing.id in self.owner:
+            self.traded.add(thing.id)
         self.things[thing.id] = thing
         self.owner[thing.id] = person
         self.hand(thing, person)
@@ -136,6 +140,12 @@ class World:
             self.moment = Moment(day + 1, self.dice.pick((0, 0, 1, 2)))
         elif roll < 0.43:
             self.moment = Moment(day + self.dice.between(2, 9), self.dice.between(0, EVENING))
+
+    def once(self, person: Person, kind: str) -> bool:
+        """Whether the person does this for the first time."""
+        first = (person.id, kind) not in self.busy
+        self.busy.add((person.id, kind))
+        return first
 
     def fact(self, kind: str, who: Person, *, reason: float = 0.0, **roles: Any) -> Fact:
         """A fact of now, with a reason by chance where the lexicon has one for its kind."""

@@ -1,0 +1,1 @@
+"""Side-by-side measurements against what a user would use instead."""

@@ -1,0 +1,50 @@
+"""Two ways of doing the same thing, timed in turns in one process: ratios hold where machines are noisy."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+RESULTS = Path(__file__).parent.parent / "docs" / "results"
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of each repeat of one side."""
+
+    seconds: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """The middle one."""
+        return statistics.median(self.seconds)
+
+
+def alternate(sides: Mapping[str, Callable[[], object]], *, repeats: int, warmup: int = 1) -> dict[str, Timing]:
+    """Each side in turn, `repeats` times over, after a warm-up."""
+    for _ in range(warmup):
+        for run in sides.values():
+            run()
+    took: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(repeats):
+        for name, run in sides.items():
+            start = time.perf_counter()
+            run()
+            took[name].append(time.perf_counter() - start)
+    return {name: Timing(tuple(seconds)) for name, seconds in took.items()}
+
+
+def ratio(timings: Mapping[str, Timing], ours: str, theirs: str) -> tuple[float, float, float]:
+    """How many times faster ours is: the median of paired ratios, and their quartiles."""
+    pairs = sorted(b / a for a, b in zip(timings[ours].seconds, timings[theirs].seconds, strict=True))
+    quarter = len(pairs) // 4
+    return statistics.median(pairs), pairs[quarter], pairs[-1 - quarter]
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -1,0 +1,140 @@
+"""Training steps beside transformers': tokens per second, share of the machine's peak, peak memory.
+
+    python -m benchmarks.steps [--repeats 9] [--only mlm-30522] [--no-memory]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.side_by_side import alternate, ratio, table
+from meristem.batch import Batch, Model, Row, collate
+from meristem.learning.learner import Learner, heads_of
+from meristem.objectives.clm import CLM
+from meristem.objectives.mlm import MLM
+from meristem.randomness import Draw
+from meristem.settings import find
+from meristem.training.budget import flops_of, peak_flops
+from meristem.training.describe import Blank
+from meristem.training.optimizers import optimizers
+from meristem.training.settings import TrainSettings
+from meristem.training.step import Stepper
+
+CASES = {
+    "mlm": {"family": "bert", "length": 128, "rows": 32},
+    "clm": {"family": "gpt2", "length": 256, "rows": 16},
+}
+SHAPE = {"layers": 4, "width": 256, "heads": 4}
+
+
+def batch_for(kind: str, vocabulary: int) -> tuple[Any, Batch]:
+    """An objective and one batch of random tokens for it."""
+    blank: Any = Blank(vocabulary)
+    objective = MLM(MLM.Settings(), blank) if kind == "mlm" else CLM(CLM.Settings(), blank)
+    length, rng = CASES[kind]["length"] + (kind == "clm"), np.random.default_rng(0)
+    rows = []
+    for number in range(CASES[kind]["rows"]):
+        tokens = rng.integers(5, vocabulary, length)
+        row = Row(inputs={"tokens": tokens}, notes={"special": np.zeros(length, bool)}, sample=number)
+        rows.append(objective.prepare(row, Draw(0, 0, number)))
+    return objective, collate(rows, objective, {"tokens": 0})
+
+
+def ours(kind: str, vocabulary: int, dropout: float) -> tuple[Callable[[], object], Learner, Batch]:
+    """One step of ours, the optimizer included."""
+    family = find("models", CASES[kind]["family"])
+    objective, batch = batch_for(kind, vocabulary)
+    settings = family.Settings(**SHAPE, length=CASES[kind]["length"], dropout=dropout)
+    objectives = {"main": objective}
+    learner = Learner(Model(family(settings, vocabulary), heads_of(objectives)), objectives).train()
+    train = TrainSettings(steps=1000, clip=None)
+    stepper = Stepper(learner=learner, optimizers=optimizers(learner.model, train), settings=train, device=torch.device("cpu"))
+    return lambda: stepper.take(0, 1000, "main", [batch]), learner, batch
+
+
+def theirs(kind: str, vocabulary: int, dropout: float) -> Callable[[], object]:
+    """The same step with transformers' model, SDPA, and torch's fused AdamW."""
+    from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
+
+    _, batch = batch_for(kind, vocabulary)
+    length = CASES[kind]["length"]
+    tokens = batch.inputs["tokens"]
+    labels = torch.full_like(tokens, -100)
+    if kind == "mlm":
+        labels.view(-1)[batch.goals["mlm"]["at"]] = batch.goals["mlm"]["values"]
+        config = BertConfig(vocab_size=vocabulary, hidden_size=256, num_hidden_layers=4, num_attention_heads=4,
+                            intermediate_size=1024, max_position_embeddings=length, hidden_dropout_prob=dropout,
+                            attention_probs_dropout_prob=dropout, attn_implementation="sdpa")
+        model: Any = BertForMaskedLM(config)
+    else:
+        labels = tokens
+        config = GPT2Config(vocab_size=vocabulary, n_embd=256, n_layer=4, n_head=4, n_positions=length, resid_pdrop=dropout,
+                            embd_pdrop=dropout, attn_pdrop=dropout, attn_implementation="sdpa", use_cache=False)
+        model = GPT2LMHeadModel(config)
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+
+    def step() -> None:
+        model(input_ids=tokens, labels=labels).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    return step
+
+
+def memory(kind: str, vocabulary: int, side: str) -> int:
+    """Peak memory of three steps above the idle process, in a process of its own."""
+    code = (f"import benchmarks.steps as s; s.report_memory({kind!r}, {vocabulary}, {side!r})")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return int(json.loads(done.stdout.strip().splitlines()[-1]))
+
+
+def report_memory(kind: str, vocabulary: int, side: str) -> None:
+    """Print how much the steps added to this process's peak."""
+    import transformers  # noqa: F401  # both sides pay for the same imports
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    step = ours(kind, vocabulary, 0.0)[0] if side == "ours" else theirs(kind, vocabulary, 0.0)
+    for _ in range(3):
+        step()
+    print(json.dumps((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024))
+
+
+def main() -> None:
+    """Every case, printed as a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--only")
+    parser.add_argument("--no-memory", action="store_true")
+    options = parser.parse_args()
+    rows = []
+    for kind in CASES:
+        for vocabulary in (30_522, 8_192):
+            for dropout in (0.0, 0.1):
+                if options.only and options.only != f"{kind}-{vocabulary}":
+                    continue
+                step, learner, batch = ours(kind, vocabulary, dropout)
+                timings = alternate({"ours": step, "theirs": theirs(kind, vocabulary, dropout)}, repeats=options.repeats, warmup=2)
+                faster, low, high = ratio(timings, "ours", "theirs")
+                flops, peak = flops_of(learner, "main", [batch]), peak_flops(torch.device("cpu"), repeats=7)
+                used = flops / timings["ours"].median / peak
+                less = "–"
+                if not options.no_memory and vocabulary == 30_522 and not dropout:
+                    less = f"{memory(kind, vocabulary, 'ours') / memory(kind, vocabulary, 'theirs'):.2f}×"
+                rows.append([kind, f"{vocabulary:,}", f"{dropout:g}", f"{batch.tokens / timings['ours'].median:,.0f}",
+                             f"{batch.tokens / timings['theirs'].median:,.0f}", f"{faster:.2f}× ({low:.2f}–{high:.2f})", f"{used:.2f}", less])
+                print(rows[-1], flush=True)
+    print(table(["step", "vocabulary", "dropout", "ours tok/s", "transformers tok/s", "ratio (quartiles)", "of peak", "memory"], rows))
+
+
+if __name__ == "__main__":
+    main()

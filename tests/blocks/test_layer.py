@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from meristem.blocks.attention import Attention
+from meristem.blocks.feed_forward import FeedForward
+from meristem.blocks.layer import Layer, NormPlace
+from meristem.blocks.sight import Sight
+
+
+def made(place: NormPlace, dropout: float = 0.0) -> Layer:
+    torch.manual_seed(0)
+    norms = (nn.LayerNorm(8), nn.LayerNorm(8))
+    return Layer(Attention(8, 2), FeedForward(8, 16, "gelu"), norms, place=place, dropout=dropout)
+
+
+def test_norm_before_and_norm_after() -> None:
+    x, sight = torch.randn(2, 5, 8), Sight()
+    pre, post = made("pre"), made("post")
+    middle = x + pre.attention(pre.attention_norm(x), sight)
+    torch.testing.assert_close(pre(x, sight), middle + pre.feed_forward(pre.feed_forward_norm(middle)))
+    middle = post.attention_norm(x + post.attention(x, sight))
+    torch.testing.assert_close(post(x, sight), post.feed_forward_norm(middle + post.feed_forward(middle)))
+
+
+def test_dropout_is_on_both_residuals_and_only_in_training() -> None:
+    layer, x = made("pre", dropout=0.999), torch.randn(1, 4, 8)
+    torch.manual_seed(0)
+    assert (layer(x, Sight()) == x).float().mean() > 0.9
+    torch.testing.assert_close(layer.eval()(x, Sight()), made("pre").eval()(x, Sight()))

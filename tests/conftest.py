@@ -1,0 +1,66 @@
+"""What every room's tests share: one thread, a cache of their own, and a small store of fixed text."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+
+os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported: sums have one order, and two cores carry two workers
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+import pytest
+
+from meristem.corpus.document import Document
+from meristem.store.build import build
+from meristem.store.settings import StoreSettings
+from meristem.store.store import Store
+from meristem.tokenizers.tokenizer import Tokenizer
+
+WHO = ["the old gardener", "a careful sailor", "my youngest sister", "nobody else", "the painter"]
+DID = ["planted", "watered", "remembered", "painted", "carried", "sold"]
+WHAT = ["the apple tree", "seventeen boats", "a small garden", "her letters", "the winter harvest", "the harbour"]
+CUTS = {"gardener": ["garden", "##er"], "watered": ["water", "##ed"], "remembered": ["remember", "##ed"],
+        "painted": ["paint", "##ed"], "planted": ["plant", "##ed"], "painter": ["paint", "##er"],
+        "youngest": ["young", "##est"], "seventeen": ["seven", "##te", "##en"], "harbour": ["har", "##bo", "##ur"]}
+
+
+def _texts() -> list[str]:
+    """Ninety documents of six sentences; neighbours differ in every word."""
+    told = [f"{who} {did} {what}." for who, did, what in itertools.product(WHO, DID, WHAT)]
+    mixed = [told[(number * 77) % len(told)] for number in range(len(told) * 3)]
+    return [" ".join(mixed[start : start + 6]) for start in range(0, len(mixed), 6)]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    os.environ["MERISTEM_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="session")
+def texts() -> list[str]:
+    """The documents of the small store."""
+    return _texts()
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> Tokenizer:
+    """A WordPiece vocabulary written out, so that golden numbers do not follow how one is learned."""
+    words = sorted({word for text in texts for word in text.replace(".", " .").split()} - set(CUTS))
+    pieces = list(dict.fromkeys(piece for cut in CUTS.values() for piece in cut if piece not in words))
+    path = tmp_path_factory.mktemp("tokenizer") / "vocab.txt"
+    path.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words, *pieces]) + "\n", encoding="utf-8")
+    return Tokenizer.load(path)
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer, texts: list[str]) -> Store:
+    """All documents, for training, in several shards."""
+    documents = [Document(text, f"test:{number}") for number, text in enumerate(texts)]
+    return build(documents, tokenizer, tmp_path_factory.mktemp("store"), StoreSettings(shard_tokens=1500), processes=1)
+
+
+@pytest.fixture(scope="session")
+def golden() -> Path:
+    """Where reference numbers are kept."""
+    return Path(__file__).parent / "golden"

@@ -1,0 +1,83 @@
+"""Stories as a corpus: deterministic, pure, diverse, fast."""
+
+from __future__ import annotations
+
+import random
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from meristem.samples import microworld
+
+SENTENCES = {
+    language: [
+        told.text for number in range(1500) for told in microworld.tell(microworld.story(1, number), language)
+    ]
+    for language in microworld.LANGUAGES
+}
+
+
+def test_a_document_depends_on_seed_and_number_alone() -> None:
+    numbers = list(range(40))
+    forwards = {number: microworld.document(5, number, "en") for number in numbers}
+    random.Random(0).shuffle(numbers)
+    assert {number: microworld.document(5, number, "en") for number in numbers} == forwards
+    assert len(set(forwards.values())) == 40
+    assert microworld.story(5, 7) == microworld.story(5, 7)
+    assert microworld.story(5, 7) != microworld.story(6, 7)
+
+
+def test_another_process_tells_the_same() -> None:
+    code = "from meristem.samples.microworld import document as d; print(d(2, 9, 'zh'), d(2, 9, 'en'), sep='|')"
+    root = Path(microworld.__file__).parents[3]
+    run = subprocess.run([sys.executable, "-X", "utf8", "-c", code], cwd=root, capture_output=True, check=True)
+    expected = f"{microworld.document(2, 9, 'zh')}|{microworld.document(2, 9, 'en')}"
+    assert run.stdout.decode().strip() == expected
+
+
+def test_a_variant_tells_the_same_facts_in_other_words() -> None:
+    story = microworld.story(0, 4)
+    first, second = (microworld.tell(story, "en", variant) for variant in (0, 1))
+    assert [told.facts for told in first] == [told.facts for told in second]
+    assert [told.text for told in first] != [told.text for told in second]
+
+
+def test_both_languages_tell_the_same_facts_sentence_by_sentence() -> None:
+    for number in range(200):
+        story = microworld.story(3, number)
+        english, chinese = (microworld.tell(story, language) for language in microworld.LANGUAGES)
+        assert [told.facts for told in english] == [told.facts for told in chinese] == list(story.beats)
+
+
+def test_stories_are_neither_short_nor_endless() -> None:
+    lengths = [len(microworld.story(0, number).beats) for number in range(500)]
+    assert min(lengths) >= 5
+    assert max(lengths) <= 25
+
+
+def test_vocabulary_is_worth_learning() -> None:
+    english = Counter(word for text in SENTENCES["en"] for word in re.findall(r"[a-zé'-]+", text.lower()))
+    chinese = Counter(sign for text in SENTENCES["zh"] for sign in text if "一" <= sign <= "鿿")
+    assert len(english) >= 1_500
+    assert len(chinese) >= 800
+    assert sum(count >= 5 for count in english.values()) >= 1_200
+
+
+@pytest.mark.parametrize("language", microworld.LANGUAGES)
+def test_sentences_rarely_repeat(language: str) -> None:
+    counts = Counter(SENTENCES[language])
+    repeated = sum(count for count in counts.values() if count > 1)
+    assert repeated / len(SENTENCES[language]) < 0.05
+
+
+@pytest.mark.parametrize("language", microworld.LANGUAGES)
+def test_telling_is_fast(language: str) -> None:
+    began = time.process_time()
+    for number in range(500):
+        microworld.document(8, number, language)
+    assert time.process_time() - began < 2.5  # a fifth of a quiet core's speed

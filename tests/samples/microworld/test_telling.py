@@ -1,0 +1,147 @@
+"""Sentences in both languages: spans, grammar, templates."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from meristem.samples.microworld import Person, Place, Thing, Told, Town, story, tell
+from meristem.samples.microworld.chinese import Chinese
+from meristem.samples.microworld.english import English
+from meristem.samples.microworld.lexicon import WORDS, lexicon, templates
+from meristem.samples.microworld.telling import pieces
+
+PRONOUNS = {"en": {"she": {"she", "her", "herself"}, "he": {"he", "him", "his", "himself"}},
+            "zh": {"she": {"她", "自己"}, "he": {"他", "自己"}}}  # fmt: skip
+FOR_THINGS, FOR_PLACES = {"it", "它"}, {"there", "那里"}
+
+
+@pytest.fixture(scope="module")
+def told() -> dict[str, list[Told]]:
+    stories = [story(4, number) for number in range(1000)]
+    return {language: [s for one in stories for s in tell(one, language)] for language in ("en", "zh")}
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_mentions_stand_exactly_where_they_say(told: dict[str, list[Told]], language: str) -> None:
+    for sentence in told[language]:
+        for mention in sentence.mentions:
+            text = sentence.text[mention.start : mention.end]
+            entity = mention.entity
+            word = (entity.name if isinstance(entity, Person | Town) else entity.noun)
+            name = word.english if language == "en" else word.chinese
+            if isinstance(entity, Person):
+                assert text in {name, f"{name}'s"} or text.lower() in PRONOUNS[language][entity.pronoun]
+            elif isinstance(entity, Thing):
+                assert text.endswith(name) or text.lower() in FOR_THINGS
+            elif isinstance(entity, Place):
+                assert text in {f"the {name}", f"The {name}", name} or text.lower() in FOR_PLACES
+            else:
+                assert text == name
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_every_entity_of_a_fact_is_mentioned_or_understood(told: dict[str, list[Told]], language: str) -> None:
+    for sentence in told[language]:
+        mentioned = {mention.entity.id for mention in sentence.mentions}
+        for fact in sentence.facts:
+            for entity in (fact.what, fact.whom):
+                assert entity is None or entity.id in mentioned, sentence.text
+
+
+def test_english_is_well_formed(told: dict[str, list[Told]]) -> None:
+    wrong = re.compile(
+        r"  | [.,]|\.\.|,,|[{}|]"
+        r"|\b[Aa] (?!uni|use|eu|one)[aeiou]|\b[Aa]n (?!hour|honest|heir)[^aeiou\W]"
+        r"|\b(to|from|with|for|about|told|gave|met|helped|than) (she|he)\b"
+        r"|\b(him|her) (was|were|argued|discussed|paid|had)\b|\band (him|her) \w+ed\b"
+        r"|\b(?P<word>\w+) (?P=word)\b|[一-鿿，。]"
+    )
+    for sentence in told["en"]:
+        text = sentence.text
+        assert not wrong.search(text), text
+        assert text[0].isupper() and text.endswith(".") and not text.endswith(",.")
+
+
+def test_chinese_is_well_formed(told: dict[str, list[Told]]) -> None:
+    wrong = re.compile(r"[A-Za-z0-9,.!?;:{}| ]|，，|，。|。。|的的|在在|了了|自己的自己|一一|小小提琴")
+    for sentence in told["zh"]:
+        assert not wrong.search(sentence.text), sentence.text
+        assert sentence.text.endswith("。") and sentence.text[0] not in "，。的了"
+
+
+def test_nobody_is_a_pronoun_before_being_named() -> None:
+    for language in ("en", "zh"):
+        for number in range(300):
+            named: set[int] = set()
+            for sentence in tell(story(6, number), language):
+                for mention in sentence.mentions:
+                    text = sentence.text[mention.start : mention.end]
+                    entity = mention.entity
+                    if isinstance(entity, Person) and text.startswith((entity.name.english, entity.name.chinese)):
+                        named.add(entity.id)
+                people = {m.entity.id for m in sentence.mentions if isinstance(m.entity, Person)}
+                assert people <= named, sentence.text
+
+
+def test_a_subject_pronoun_has_one_reading() -> None:
+    for number in range(400):
+        before: set[tuple[int, str]] = set()
+        for sentence in tell(story(7, number), "en"):
+            people = [m for m in sentence.mentions if isinstance(m.entity, Person)]
+            if people and sentence.text[people[0].start : people[0].end].lower() in {"she", "he"}:
+                first = people[0].entity
+                assert isinstance(first, Person)
+                assert {i for i, pronoun in before if pronoun == first.pronoun} == {first.id}, sentence.text
+            before = {(m.entity.id, m.entity.pronoun) for m in people if isinstance(m.entity, Person)}
+
+
+def test_things_are_new_once_and_known_after() -> None:
+    for number in range(300):
+        known: set[int] = set()
+        for sentence in tell(story(9, number), "en"):
+            for mention in sentence.mentions:
+                if isinstance(mention.entity, Thing):
+                    text = sentence.text[mention.start : mention.end].lower()
+                    assert text.startswith(("a ", "an ")) == (mention.entity.id not in known), sentence.text
+                    known.add(mention.entity.id)
+
+
+def test_a_scene_uses_the_word_whose_sense_it_records(told: dict[str, list[Told]]) -> None:
+    for sentence in told["en"]:
+        for fact in sentence.facts:
+            if fact.term is not None and fact.term.sense:
+                assert re.search(rf"\b{fact.term.sense.split('/')[0]}\b", sentence.text.lower()), sentence.text
+
+
+def test_both_languages_know_the_same_kinds_and_all_are_told(told: dict[str, list[Told]]) -> None:
+    assert set(templates("en")) == set(templates("zh"))
+    assert {fact.kind for sentence in told["en"] for fact in sentence.facts} == set(templates("en"))
+
+
+@pytest.mark.parametrize("teller", [English, Chinese])
+def test_every_slot_of_every_table_can_be_filled(teller: type[English] | type[Chinese]) -> None:
+    side = "english" if teller is English else "chinese"
+    texts = [text for group in templates(teller.language).values() for text in group]
+    words = lexicon()
+    for group in (words.phrases, words.reasons):
+        texts += [getattr(term, side) for terms in group.values() for term in terms]
+    texts += [getattr(cause.term, side) for causes in words.causes.values() for cause in causes]
+    used = {slot for text in texts for _, slot in pieces(text) if slot}
+    assert used <= set(teller.slots)
+    assert {"who", "whom", "what", "where", "his"} <= used
+
+
+def test_tables_are_complete_and_free_of_doubles() -> None:
+    for path in sorted(WORDS.glob("*.txt")):
+        if path.stem.startswith("clauses"):
+            continue
+        rows = [line for line in path.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
+        assert len(rows) == len(set(rows)), path.name
+        assert all(cell.strip() for row in rows for cell in row.split("|")), path.name
+
+
+def test_pieces_put_together_are_the_template() -> None:
+    assert pieces("a {who} b {what!}.") == (("a ", "who"), (" b ", "what!"), (".", ""))
+    assert pieces("{who}") == (("", "who"),)

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from meristem.batch import Batch, Hidden, Objective, Outcome, Row, collate
+
+
+class Words(Objective):
+    """Predicts what rows say it should."""
+
+    name, needs, heads, weights = "words", frozenset(), {}, {"words": 1.0, "pairs": 2.0}
+
+    def __init__(self, settings: Any = None, tokenizer: Any = None) -> None:
+        pass
+
+    def prepare(self, row: Row, draw: Any) -> Row:
+        return row
+
+    def loss(self, model: Any, hidden: Hidden, batch: Batch) -> Outcome:
+        raise NotImplementedError
+
+
+def row(tokens: list[int], at: list[int], sample: int = 0, **goals: Any) -> Row:
+    ids = np.array(tokens)
+    places = np.array(at, np.int64)
+    return Row(inputs={"tokens": ids, "segments": ids * 0 + 1},
+               goals={"words": {"at": places, "values": ids[places]}, **goals}, notes={"first": tokens[0]}, sample=sample)
+
+
+def test_rows_of_one_length_are_stacked_without_a_mask() -> None:
+    batch = collate([row([1, 2, 3], [0]), row([4, 5, 6], [1, 2], sample=1)], Words(), {})
+    assert batch.inputs["tokens"].tolist() == [[1, 2, 3], [4, 5, 6]]
+    assert "present" not in batch.inputs
+    assert batch.tokens == 6
+
+
+def test_ragged_rows_are_filled_and_present_says_where() -> None:
+    batch = collate([row([1, 2, 3], [2]), row([4], [0], sample=1)], Words(), {"tokens": 9})
+    assert batch.inputs["tokens"].tolist() == [[1, 2, 3], [4, 9, 9]]
+    assert batch.inputs["segments"].tolist() == [[1, 1, 1], [1, 0, 0]]
+    assert batch.inputs["present"].tolist() == [[True] * 3, [True, False, False]]
+    assert batch.tokens == 4
+
+
+def test_positions_are_moved_by_their_rows_offset() -> None:
+    batch = collate([row([1, 2, 3], [0, 2]), row([4, 5], [1], sample=1), row([6, 7, 8], [], sample=2)], Words(), {})
+    goal = batch.goals["words"]
+    assert goal["at"].tolist() == [0, 2, 4]
+    assert batch.inputs["tokens"].flatten()[goal["at"]].tolist() == goal["values"].tolist() == [1, 3, 5]
+    hidden = Hidden(last=torch.arange(18.0).view(3, 3, 2))
+    assert hidden.at(goal["at"]).tolist() == [[0, 1], [4, 5], [8, 9]]
+
+
+def test_a_term_that_only_some_rows_have() -> None:
+    pair = {"at": np.array([0]), "values": np.array([1])}
+    batch = collate([row([1, 2], [0]), row([3, 4], [], sample=1, pairs=pair)], Words(), {})
+    assert batch.goals["pairs"]["at"].tolist() == [2]
+    assert batch.counts == {"words": 1, "pairs": 1}
+
+
+def test_counts_are_of_this_objectives_terms_only() -> None:
+    other = {"at": np.array([0]), "values": np.array([1])}
+    batch = collate([row([1, 2], [0, 1], elsewhere=other)], Words(), {})
+    assert batch.counts == {"words": 2}
+    assert "elsewhere" in batch.goals
+
+
+def test_several_rows_of_one_sample_share_their_owner() -> None:
+    batch = collate([row([1, 2], [0], sample=40), row([1, 2], [1], sample=40), row([3, 4], [0], sample=7)], Words(), {})
+    assert batch.owner.tolist() == [0, 0, 1]
+    assert batch.ids == [40, 7]
+    assert [note["first"] for note in batch.notes] == [1, 1, 3]
+
+
+def test_the_prediction_axis_may_be_another_input() -> None:
+    class Slots(Words):
+        axis = "slots"
+
+    rows = [Row(inputs={"tokens": np.arange(5), "slots": np.arange(2)}, goals={"words": {"at": np.array([1])}}, sample=n)
+            for n in range(2)]
+    batch = collate(rows, Slots(), {})
+    assert batch.goals["words"]["at"].tolist() == [1, 3]
+    assert batch.tokens == 4
+
+
+def test_vectors_per_position_keep_their_shape_when_filled() -> None:
+    rows = [Row(inputs={"tokens": np.arange(n), "letters": np.ones((n, 4), np.int64)}, sample=n) for n in (1, 3)]
+    batch = collate(rows, Words(), {"letters": 5})
+    assert batch.inputs["letters"].shape == (2, 3, 4)
+    assert batch.inputs["letters"][0, 1:].unique().tolist() == [5]
+
+
+def test_a_batch_moves_everything_the_device_needs() -> None:
+    batch = collate([row([1, 2], [0])], Words(), {})
+    assert batch.to(torch.device("cpu")) is batch
+    far = batch.to(torch.device("meta"))
+    tensors = [*far.inputs.values(), *far.goals["words"].values(), far.owner]
+    assert {tensor.device.type for tensor in tensors} == {"meta"}
+    assert (far.counts, far.ids, far.tokens) == (batch.counts, batch.ids, batch.tokens)
+
+
+def test_a_row_needs_the_prediction_axis() -> None:
+    with pytest.raises(KeyError, match="tokens"):
+        collate([Row(inputs={"other": np.arange(2)})], Words(), {})
