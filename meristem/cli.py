@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from meristem.api import Loaded
 
 app = typer.Typer(
     name="meristem", no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False, rich_markup_mode="rich",
@@ -24,7 +27,8 @@ app = typer.Typer(
 
 Run = Annotated[Path, typer.Argument(help="A run: the folder that `meristem pretrain` wrote.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-Which = Annotated[str | None, typer.Option("--which", help="latest or best; the best where the run stopped early.")]
+Which = Annotated[Literal["latest", "best"] | None, typer.Option(
+    "--which", help="Which checkpoint; the best where the run stops early, else the latest.", show_default=False)]
 
 
 def console() -> Console:
@@ -66,7 +70,7 @@ def sort_words(words: Sequence[str]) -> tuple[str, str | None, list[str]]:
     from meristem.recipe import shipped
     from meristem.settings import RecipeError, did_you_mean
 
-    overrides = [word for word in words if "=" in word and not os.path.exists(word)]
+    overrides = [word for word in words if re.match(r"[\w.-]+=", word) and not os.path.exists(word)]
     plain = [word for word in words if word not in overrides]
     if len(plain) > 2:
         raise RecipeError(f"{' '.join(plain)}: expected at most a recipe and a source; settings are given as key=value")
@@ -118,9 +122,7 @@ def evaluate(
     which: Which = None, json_: Json = False,
 ) -> None:
     """Loss, perplexity, bits per byte, accuracies; minimal pairs."""
-    from meristem import api
-
-    found = api.load(run, which=which).evaluate(data=data, pairs=str(pairs) if pairs else None, limit=limit, pll=pll)  # type: ignore[arg-type]  # checked there
+    found = _loaded(run, which).evaluate(data=data, pairs=str(pairs) if pairs else None, limit=limit, pll=pll)
     if json_:
         print(json.dumps(found, ensure_ascii=False))
     else:
@@ -145,9 +147,7 @@ def generate(
     which: Which = None, json_: Json = False,
 ) -> None:
     """Write text: causal models token by token, masked models by filling masks over several rounds."""
-    from meristem import api
-
-    loaded = api.load(run, which=which)  # type: ignore[arg-type]  # checked there
+    loaded = _loaded(run, which)
     prompts = _lines(file) if file else [prompt]
     streaming = not json_ and len(prompts) == 1 and count == 1 and beams == 1 and loaded.way == "causal"
     if streaming:
@@ -176,9 +176,7 @@ def fill(
     which: Which = None, json_: Json = False,
 ) -> None:
     """Rank the words that could stand in place of [MASK]."""
-    from meristem import api
-
-    found = api.load(run, which=which).fill(text, top=top)  # type: ignore[arg-type]  # checked there
+    found = _loaded(run, which).fill(text, top=top)
     if json_:
         print(json.dumps([{"mask": f.mask, "candidates": [{"token": c.token, "score": c.probability, "sequence": c.text}
                                                           for c in f.candidates]} for f in found], ensure_ascii=False))
@@ -198,13 +196,12 @@ def score(
     which: Which = None, json_: Json = False,
 ) -> None:
     """The log-probability of texts: exact for causal models, pseudo for masked ones."""
-    from meristem import api
     from meristem.settings import RecipeError
 
     texts = _lines(file) if file else [text] if text is not None else []
     if not texts:
         raise RecipeError("score: give a text, or --file with one text a line")
-    scored = api.load(run, which=which).score(texts)  # type: ignore[arg-type]  # checked there
+    scored = _loaded(run, which).score(texts)
     if json_:
         print(json.dumps([{"text": s.text, "logprob": s.logprob, "tokens": s.tokens, "per_token": s.per_token} for s in scored], ensure_ascii=False))
     else:
@@ -239,6 +236,16 @@ def describe(
     from meristem.training.describe_screen import show
 
     show(what, overrides or [], hours, as_json=json_)
+
+
+def _loaded(run: Path, which: Literal["latest", "best"] | None) -> Loaded:
+    """The run, after saying what had to be passed over to open it."""
+    from meristem import api
+
+    loaded = api.load(run, which=which)
+    for notice in loaded.revived.notices:
+        console().print(notice, highlight=False, markup=False, soft_wrap=True)
+    return loaded
 
 
 def _lines(path: Path) -> list[str]:

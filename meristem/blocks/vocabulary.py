@@ -38,11 +38,11 @@ class VocabularyHead(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         """[..., D] → [..., V]."""
-        return nn.functional.linear(self._ready(states), self.weight, self.bias)
+        return nn.functional.linear(self.ready(states), self.weight, self.bias)
 
     def judge(self, states_ND: Tensor, targets_N: Tensor, *, smoothing: float = 0.0, l1: float = 0.0) -> Judged:
         """The summed loss of these predictions; logits never exist for more than a chunk of them."""
-        ready = self._ready(states_ND)
+        ready = self.ready(states_ND)
         learning = torch.is_grad_enabled() and (ready.requires_grad or self.weight.requires_grad)
         if not learning:
             each, rank = _measure(ready, self.weight, self.bias, targets_N)
@@ -50,7 +50,8 @@ class VocabularyHead(nn.Module):
         each, total = _Chunked.apply(ready, self.weight, self.bias, targets_N, smoothing, l1)
         return Judged(total=total, each_N=each, rank_N=None)
 
-    def _ready(self, states: Tensor) -> Tensor:
+    def ready(self, states: Tensor) -> Tensor:
+        """What stands right before the vocabulary."""
         return self.transform(states) if self.transform is not None else states
 
 
@@ -96,10 +97,11 @@ class _Chunked(torch.autograd.Function):
 
 
 class _Pass:
-    """One pass over the chunks.
+    """One pass over the chunks, one buffer of logits for all of them.
 
-    With E = exp(z − max z) and s = ΣE the gradient of one row is E/s − onehot: E is used as it is, and the division
-    is done on the narrow side of both products.
+    Logits lie with the vocabulary down and the rows across (z = W hᵀ): on CPUs that product runs up to twice as fast
+    as h Wᵀ. With E = exp(z − max z) and s = ΣE the gradient of one row is E/s − onehot: E is used as it is, and the
+    division is done on the narrow side of both products.
     """
 
     def __init__(self, states: Tensor, weight: Tensor, bias: Tensor | None, needs: tuple[bool, ...], smoothing: float, l1: float) -> None:
@@ -110,6 +112,7 @@ class _Pass:
         self.wide = torch.promote_types(states.dtype, torch.float32)  # sums never in half precision
         self.each = states.new_empty(len(states), dtype=self.wide)
         self.total = states.new_zeros((), dtype=self.wide)
+        self.buffer = states.new_empty(len(weight), min(CHUNK, len(states)))
         self.grads = (
             torch.empty_like(states) if needs[0] else None,
             torch.zeros_like(self.weight) if needs[1] else None,
@@ -118,13 +121,17 @@ class _Pass:
 
     def chunk(self, part: slice, wanted: Tensor) -> None:
         """Judge these rows and add what they say to the gradients."""
-        z = _logits(self.states[part], self.weight, self.bias)
-        right = z.gather(1, wanted[:, None])[:, 0].to(self.wide)
+        h = self.states[part]
+        z = self.buffer if len(h) == self.buffer.shape[1] else self.buffer.new_empty(len(self.weight), len(h))
+        torch.mm(self.weight, h.t(), out=z)
+        if self.bias is not None:
+            z.add_(self.bias[:, None])
+        right = z.gather(0, wanted[None])[0].to(self.wide)
         extra, slope = _penalties(z, self.smoothing, self.l1)
-        top = z.amax(1, keepdim=True)
+        top = z.amax(0)
         e = z.sub_(top).exp_()
-        s = e.sum(1, keepdim=True, dtype=self.wide)
-        each = s.log()[:, 0] + top[:, 0].to(self.wide) - right
+        s = e.sum(0, dtype=self.wide)
+        each = s.log() + top.to(self.wide) - right
         self.each[part] = each
         self.total += each.sum() if extra is None else (each + extra + self.smoothing * right).sum()
         narrow = s.reciprocal().to(e.dtype)
@@ -137,13 +144,13 @@ class _Pass:
         states, weight, bias = self.grads
         hit = 1 - self.smoothing
         if states is not None:
-            torch.mm(e, self.weight, out=states[part])
-            states[part].mul_(narrow).sub_(self.weight[wanted], alpha=hit)
+            torch.mm(e.t(), self.weight, out=states[part])
+            states[part].mul_(narrow[:, None]).sub_(self.weight[wanted], alpha=hit)
         if weight is not None:
             h = self.states[part]
-            weight.addmm_(e.t(), h * narrow).index_add_(0, wanted, h, alpha=-hit)
+            weight.addmm_(e, h * narrow[:, None]).index_add_(0, wanted, h, alpha=-hit)
         if bias is not None:
-            bias.addmv_(e.t(), narrow[:, 0]).index_add_(0, wanted, torch.ones_like(narrow[:, 0]), alpha=-hit)
+            bias.addmv_(e, narrow).index_add_(0, wanted, torch.ones_like(narrow), alpha=-hit)
 
     def gradients(self, scale: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients times what the sum was multiplied with; they are used up by this."""
@@ -155,7 +162,7 @@ def _penalties(z: Tensor, smoothing: float, l1: float) -> tuple[Tensor | None, T
     """Per row what smoothing and L1 add to the cross-entropy (less smoothing·right), and their slope in every logit."""
     if not smoothing and not l1:
         return None, None
-    words, wide = z.shape[1], torch.promote_types(z.dtype, torch.float32)
-    extra = l1 * z.abs().mean(1, dtype=wide) - smoothing * z.mean(1, dtype=wide)
+    words, wide = z.shape[0], torch.promote_types(z.dtype, torch.float32)
+    extra = l1 * z.abs().mean(0, dtype=wide) - smoothing * z.mean(0, dtype=wide)
     slope = z.sign().mul_(l1 / words).sub_(smoothing / words)
     return extra, slope

@@ -75,7 +75,9 @@ def choose_spans(words: list[Ints], wanted: int, settings: MLMSettings, rng: Gen
     """Spans of words with geometric lengths at random places, until about `wanted` positions are chosen."""
     chosen: set[int] = set()
     while len(chosen) < wanted:
-        length = min(int(rng.geometric(settings.span_stop)), settings.span_longest)
+        length = int(rng.geometric(settings.span_stop))
+        if length > settings.span_longest:
+            continue  # drawn again, not cut off: only so is the mean 3.8 words (SpanBERT §3.1)
         start = int(rng.integers(len(words)))
         for word in words[start : start + length]:
             if len(chosen) < wanted:

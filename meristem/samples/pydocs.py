@@ -106,7 +106,7 @@ def _in_processes(paths: list[Path]) -> Iterator[list[str]]:
             advice = "free some memory and run it again; what is installed was only read"
             raise MeristemError(f"builtin:pydocs: a process that reads docstrings was killed; {advice}") from None
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(cancel_futures=True)  # a reader that stops early waits for a few files, not for all
 
 
 def _starts() -> list[str]:

@@ -37,9 +37,10 @@ class Cost:
 def flops_of(learner: Learner, source: str, batches: Sequence[Batch]) -> float:
     """Operations of one step, forward and backward, counted on the meta device; only logits that are needed count."""
     ghost = copy.deepcopy(learner).to("meta").train()
+    explored = [learner.explore(source, batch.to(learner.model.device)) for batch in batches]
     counter = FlopCounterMode(display=False)
     with counter:
-        for batch in batches:
+        for batch in explored:
             far = batch.to(torch.device("meta"))
             outcome = ghost(source, far, {term: max(1, n) for term, n in batch.counts.items()})
             outcome.loss.backward()

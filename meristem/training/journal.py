@@ -56,6 +56,11 @@ class Journal:
                 if isinstance(value, int | float):
                     self._board.add_scalar(f"{kind}/{name}", value, step)
 
+    def holds(self, kind: str, step: int) -> bool:
+        """Whether such a line is there already, from a start that was killed after it."""
+        with Path(self._metrics.name).open(encoding="utf-8") as lines:
+            return any((line["kind"], line["step"]) == (kind, step) for line in map(json.loads, lines))
+
     def start(self, step: int, total: int) -> None:
         """Begin the bar where the run begins or goes on."""
         if not self.console.is_terminal:

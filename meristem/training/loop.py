@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from meristem.batch import Batch, State
 from meristem.checkpoint import optimizer_state, transfer
+from meristem.checkpoint.layout import steps as steps_in
 from meristem.checkpoint.run import Run
 from meristem.checkpoint.save import save
 from meristem.checkpoint.snapshot import Snapshot
@@ -77,7 +79,8 @@ class Loop:
                 if self.evaluate is not None and (self._evaluations.now(s.step) or last):
                     found = self._evaluation(self.evaluate)
                     stop = self.settings.patience is not None and s.stale >= self.settings.patience
-                if last or stop or signals.received is not None or self._saves.now(s.step):
+                better = s.best_step == s.step  # the best is kept, wherever the interval of saves falls
+                if last or stop or better or signals.received is not None or self._saves.now(s.step):
                     self.save()
                 if stop:
                     self.journal.say(f"stopped early at step {s.step}: no better validation loss in "
@@ -96,7 +99,7 @@ class Loop:
 
     def _thaw(self, step: int) -> None:
         """Only the embeddings learn until `frozen` steps are done."""
-        if self.frozen and (step == self.standing.step):
+        if self.frozen and step <= self.frozen:
             model = self.stepper.learner.model
             embedding = model.backbone.embedding().weight
             for parameter in model.parameters():
@@ -143,15 +146,17 @@ class Loop:
         self.journal.say(f"step {s.step}: the loss or its gradient is not finite; the step is skipped "
                          f"(samples {_some(taken.ids)} of {taken.source}, for instance {texts[0]!r})")
         if s.bad_in_row >= self.settings.bad_steps:
+            kept = f"the last good checkpoint is kept in {self.run.checkpoints}"
+            kept = kept if steps_in(self.run.checkpoints) else "no checkpoint had been saved yet"
             raise MeristemError(
                 f"{s.bad_in_row} steps in a row were not finite (the last on samples {_some(taken.ids)} of {taken.source}); "
-                f"the last good checkpoint is kept in {self.run.checkpoints}. A lower train.rate, a lower train.clip or "
+                f"{kept}. A lower train.rate, a lower train.clip or "
                 "train.precision=float32 usually help; metrics.jsonl names the samples of each skipped step")
 
     def _evaluation(self, evaluate: Evaluate) -> dict[str, float]:
         s = self.standing
         found = evaluate()
-        if s.best is None or found["loss"] < s.best:
+        if math.isfinite(found["loss"]) and (s.best is None or found["loss"] < s.best):
             s.best, s.best_step, s.stale = found["loss"], s.step, 0
         else:
             s.stale += 1

@@ -44,7 +44,8 @@ def _adamw(parameters: Iterable[nn.Parameter], settings: TrainSettings) -> torch
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": settings.weight_decay},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW([g for g in groups if g["params"]], lr=settings.rate, betas=settings.betas, fused=True)
+    used = [group for group in groups if group["params"]]
+    return torch.optim.AdamW(used, lr=settings.rate, betas=settings.betas, eps=settings.epsilon, fused=True)
 
 
 def set_rate(made: Iterable[torch.optim.Optimizer], factor: float) -> None:

@@ -31,7 +31,7 @@ from meristem.training import card
 from meristem.training.budget import Cost, flops_of, measure, peak_flops, planned_steps
 from meristem.training.going_on import refuse_another_run
 from meristem.training.journal import Journal, duration
-from meristem.training.loop import Loop, restore, told
+from meristem.training.loop import Evaluate, Loop, restore, told
 from meristem.training.optimizers import optimizers
 from meristem.training.standing import Standing
 from meristem.training.start import from_run
@@ -39,6 +39,8 @@ from meristem.training.step import Stepper, device_of
 from meristem.training.vectors import from_vectors
 
 DATA = "data.json"
+BEGUN = ".begun"
+"""Without a recipe beside it, it tells a start that was killed from a folder of something else."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +60,7 @@ class Ended:
     run: Path
     step: int
     metrics: dict[str, float]
-    """The last evaluation on validation text."""
+    """The numbers on validation text of the weights the run ends with: the best where it stops early."""
     test: dict[str, float]
     used: dict[str, float]
 
@@ -71,8 +73,9 @@ def pretrain(recipe: Recipe, out: Path, *, fresh: bool, console: Console) -> End
     before = Run(out) if Run(out).exists() else None
     if before is not None:
         refuse_another_run(recipe_of(before), recipe, out)
-    elif out.exists() and any(out.iterdir()):
-        raise MeristemError(f"{out} is a folder of something else: choose another place with --out")
+    elif out.is_file() or (out.exists() and any(out.iterdir()) and not (out / BEGUN).exists()):
+        what = "a file" if out.is_file() else "a folder of something else"
+        raise MeristemError(f"{out} is {what}: choose another place with --out")
     if recipe.train.threads is not None:
         torch.set_num_threads(recipe.train.threads)
     material = gather(recipe, before, console)
@@ -103,10 +106,13 @@ def gather(recipe: Recipe, before: Run | None, console: Console) -> Material:
 
 def _create(out: Path, recipe: Recipe, material: Material) -> Run:
     out.mkdir(parents=True, exist_ok=True)
+    (out / BEGUN).touch()
     words = out / "tokenizer.json"
     material.tokenizer.save(words)
     disk.replace(out / DATA, [json.dumps(dict(material.keys), indent=1).encode()])
-    return Run.create(out, recipe_text(recipe), words)
+    run = Run.create(out, recipe_text(recipe), words)
+    (out / BEGUN).unlink(missing_ok=True)
+    return run
 
 
 def recipe_text(recipe: Recipe) -> str:
@@ -128,6 +134,10 @@ def _train(recipe: Recipe, run: Run, material: Material, loaded: load.Loaded | N
             journal.say(notice)
         standing = restore(stepper, loaded.snapshot)
     _plan(recipe, learner, feeds, standing, journal, device)
+    if standing.ended(settings.patience):
+        if (facts := run.finished) is not None:
+            return _nothing_to_do(run, standing, facts, journal)
+        return _finish(recipe, run, learner, material, standing, journal, {})  # it was killed after its last step
     _settle(learner, recipe)
     validation = _evaluator(recipe, learner, material, "validation")
     flops = {name: flops_of(learner, name, step_batches(feed, 0)) for name, feed in feeds.items()}
@@ -136,15 +146,20 @@ def _train(recipe: Recipe, run: Run, material: Material, loaded: load.Loaded | N
         mix=Mix({s.name: s.weight for s in recipe.sources()}, settings.seed), flops=flops, peak=peak_flops(device), evaluate=validation,
         describe_samples=lambda name, ids: texts_of(feeds[name], material.tokenizer, ids), frozen=recipe.start.frozen,
     )
-    if standing.step >= standing.total:
-        journal.say(f"{run.path} has used its budget ({standing.budget}): nothing to do. A larger one goes on, "
-                    f"for instance train.steps={standing.total * 2}")
-        facts = run.finished or {}
-        return Ended(run=run.path, step=standing.step, metrics=facts.get("validation", {}), test=facts.get("test", {}), used=_used(standing))
     _announce(recipe, run, learner, material, standing, journal)
     run.reopen()
     found = loop.fit()
     return _finish(recipe, run, learner, material, standing, journal, found)
+
+
+def _nothing_to_do(run: Run, standing: Standing, facts: Mapping[str, Any], journal: Journal) -> Ended:
+    if standing.step >= standing.total:
+        journal.say(f"{run.path} has used its budget ({standing.budget}): nothing to do. A larger one goes on, "
+                    f"for instance train.steps={standing.total * 2}")
+    else:
+        journal.say(f"{run.path} stopped early at step {standing.step}, the best was at {standing.best_step}: nothing to do")
+    return Ended(run=run.path, step=standing.step, metrics=facts.get("validation", {}), test=facts.get("test", {}),
+                 used=_used(standing))
 
 
 def _begin(recipe: Recipe, learner: Learner, tokenizer: Tokenizer, journal: Journal) -> None:
@@ -190,7 +205,7 @@ def _plan(recipe: Recipe, learner: Learner, feeds: Mapping[str, Feed], standing:
     standing.total, standing.budget, standing.threads = total, budget, torch.get_num_threads()
 
 
-def _evaluator(recipe: Recipe, learner: Learner, material: Material, split: str) -> Any:
+def _evaluator(recipe: Recipe, learner: Learner, material: Material, split: str) -> Evaluate | None:
     """A function that evaluates every source that has held-out text of that split; none where there is none."""
     feeds = feeds_of(recipe, learner.objectives, material.tokenizer, material.stores, split=split, seed=SEED)
     if not feeds:
@@ -209,6 +224,11 @@ def _evaluator(recipe: Recipe, learner: Learner, material: Material, split: str)
         return found
 
     return evaluate
+
+
+def _evaluated(recipe: Recipe, learner: Learner, material: Material, split: str) -> dict[str, float]:
+    evaluate = _evaluator(recipe, learner, material, split)
+    return {} if evaluate is None else evaluate()
 
 
 def texts_of(feed: Feed, tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
@@ -236,19 +256,21 @@ def _used(standing: Standing) -> dict[str, float]:
 
 def _finish(recipe: Recipe, run: Run, learner: Learner, material: Material, standing: Standing, journal: Journal,
             found: dict[str, float]) -> Ended:
-    """The test split, once; the model card; and how to go on from here."""
+    """The test split, once; the model card; and last the word that the run is finished."""
     if recipe.train.patience is not None and standing.best_step != standing.step:
         best = load.load(run.checkpoints, which="best")
         if best is not None:
             learner.model.load_state_dict(best.snapshot.model)
-    evaluate = _evaluator(recipe, learner, material, "test")
-    test = evaluate() if evaluate is not None else {}
+            found = {}
+    if not found:
+        found = _evaluated(recipe, learner, material, "validation")
+    test = _evaluated(recipe, learner, material, "test")
     used = _used(standing)
-    if test:
+    disk.replace(run.path / "README.md", [card.text(recipe, learner, material.stores, standing, found, test).encode()])
+    if test and not journal.holds("test", standing.step):
         journal.record("test", standing.step, test)
         journal.say(f"test  {told(test)}")
     run.finish({"step": standing.step, "validation": found, "test": test, "used": used, "finished": time.strftime("%Y-%m-%d %H:%M:%S")})
-    disk.replace(run.path / "README.md", [card.text(recipe, learner, material.stores, standing, found, test).encode()])
     journal.say(f"Done: {standing.step:,} steps, {standing.tokens:,} tokens, {standing.flops:.2e} FLOPs in "
                 f"{duration(standing.seconds)}; {run.path} holds the model")
     return Ended(run=run.path, step=standing.step, metrics=found, test=test, used=used)

@@ -58,6 +58,8 @@ class TrainSettings(Settings):
     """Decoupled weight decay; norms and biases have none."""
     betas: tuple[float, float] = (0.9, 0.98)
     """AdamW's averages."""
+    epsilon: float = Field(1e-8, gt=0)
+    """What keeps AdamW from dividing by zero."""
     momentum: float = Field(0.95, ge=0, lt=1)
     """Muon's momentum."""
     clip: float | None = Field(1.0, gt=0)

@@ -41,6 +41,10 @@ class Standing:
         self.window = {}
         return means
 
+    def ended(self, patience: int | None) -> bool:
+        """Whether there is nothing left to do: the budget is used up, or the run stopped early."""
+        return self.step >= self.total or (patience is not None and self.stale >= patience)
+
     def plain(self) -> dict[str, Any]:
         """As JSON holds it."""
         return asdict(self)

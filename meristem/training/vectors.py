@@ -43,7 +43,7 @@ def from_vectors(model: Model, tokenizer: Tokenizer, path: Path) -> str:
         raise MeristemError(f"from.vectors: none of the {words:,} words in {path} is made of this tokenizer's tokens")
     means = _project(sums[met] / shares[met, None], table.shape[1])
     with torch.no_grad():  # as spread as the fresh embeddings they join
-        table[met.to(table.device)] = ((means - means.mean()) / means.std() * table.std().cpu()).to(table)
+        table[met.to(table.device)] = ((means - means.mean()) / means.std().clamp_min(1e-12) * table.std().cpu()).to(table)
     return (f"word vectors: {words:,} words of {sums.shape[1]} dimensions in {path.name} gave {int(met.sum()):,} of "
             f"{len(met):,} tokens their embedding")
 
@@ -54,7 +54,7 @@ def _project(vectors: Tensor, width: int) -> Tensor:
     if theirs == width:
         return vectors
     square = torch.from_numpy(generator(0, "vectors", theirs, width).standard_normal((max(theirs, width),) * 2))
-    turn = torch.linalg.qr(square)[0][:theirs, :width]
+    turn: Tensor = torch.linalg.qr(square)[0][:theirs, :width]
     return vectors @ turn.to(vectors.dtype)
 
 
@@ -107,7 +107,10 @@ def _binary(path: Path, start: int, number: int, width: int) -> Iterator[tuple[s
             raw = file.read(size)
             if len(raw) < size:
                 raise MeristemError(f"{path}: ends inside word {count + 1} of {number:,}; the file is cut off")
-            yield word.decode("utf-8", "replace").lstrip("\n"), np.frombuffer(raw, "<f4").astype(np.float32)
+            vector = np.frombuffer(raw, "<f4").astype(np.float32)
+            if not np.isfinite(vector).all():
+                raise MeristemError(f"{path}: word {count + 1} of {number:,} has a number that is not finite")
+            yield word.decode("utf-8", "replace").lstrip("\n"), vector
 
 
 def _text(path: Path, *, skip: bool) -> Iterator[tuple[str, Vector]]:
@@ -120,9 +123,12 @@ def _text(path: Path, *, skip: bool) -> Iterator[tuple[str, Vector]]:
             width = width or len(parts) - 1
             word, numbers = " ".join(parts[:-width]), parts[-width:]
             try:
-                vector = np.array(numbers, dtype=np.float32)
+                with np.errstate(over="ignore"):  # what overflows is told below
+                    vector = np.array(numbers, dtype=np.float32)
             except ValueError:
                 raise MeristemError(f"{path}:{number}: expected a word and {width} numbers") from None
             if not word or len(vector) != width:
                 raise MeristemError(f"{path}:{number}: expected a word and {width} numbers, found {len(parts) - 1}")
+            if not np.isfinite(vector).all():
+                raise MeristemError(f"{path}:{number}: {word!r} has a number that is not finite")
             yield word, vector

@@ -28,8 +28,8 @@ def close(dtype: torch.dtype) -> Callable[[Tensor, Tensor], None]:
 
     def check(found: Tensor, expected: Tensor) -> None:
         assert found.shape == expected.shape
-        worst = float((found - expected).abs().max())
-        assert worst <= TOLERANCE[dtype] * max(1.0, float(expected.abs().max())), worst
+        worst = float((found - expected).detach().abs().max())
+        assert worst <= TOLERANCE[dtype] * max(1.0, float(expected.detach().abs().max())), worst
 
     return check
 

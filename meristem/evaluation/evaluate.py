@@ -1,0 +1,131 @@
+"""A finished run measured: on its own test split, on other text, on minimal pairs."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from meristem.checkpoint.revive import Revived
+from meristem.corpus.settings import CorpusSettings
+from meristem.evaluation.held_out import SEED, held_out
+from meristem.evaluation.pairs import Answers, judge, read_pairs
+from meristem.generation.score import logprobs
+from meristem.generation.way import require
+from meristem.learning.assemble import feeds_of
+from meristem.randomness import Order
+from meristem.settings import MeristemError
+from meristem.store.manifest import FINISHED
+from meristem.store.prepare import cache, store_for
+from meristem.store.store import Store, Stream
+
+DATA = "data.json"  # which shards each source of a run reads
+PLL_DOCUMENTS, PLL_TOKENS = 64, 128  # a token costs a pass over its text, so only beginnings of some documents are read
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """Metrics, and how many samples and bytes stand behind them."""
+
+    metrics: dict[str, float]
+    samples: dict[str, int]
+
+
+def evaluate(
+    revived: Revived, *, data: str | None = None, pairs: str | None = None, console: Console, limit: int | None = None,
+    pll: bool = False,
+) -> dict[str, Any]:
+    """Everything asked for in one plain mapping; with pairs alone no other text is read."""
+    found: dict[str, Any] = {"metrics": {}, "run": str(revived.run.path), "step": revived.step, "data": None,
+                             "samples": {}}
+    if data is not None or pairs is None:
+        stores, split = (_given(revived, data, console), "train") if data else (_own(revived, console), "test")
+        measured = measure(revived, stores, split, limit)
+        found["metrics"].update(measured.metrics)
+        found["samples"].update(measured.samples)
+        found["data"] = data or "the run's own test split"
+        if pll:
+            measured = pseudo(revived, next(iter(stores.values())).split(split), limit)
+            found["metrics"].update(measured.metrics)
+            found["samples"].update(measured.samples)
+    if pairs is not None:
+        judgement = judge(revived.learner.model, revived.tokenizer, read_pairs(Path(pairs))[:limit])
+        found["metrics"]["pairs.accuracy"] = judgement.overall.accuracy
+        found["samples"]["pairs"] = judgement.overall.pairs
+        found["pairs"] = {"file": pairs, "ties": judgement.overall.ties, "phenomena": _plain(judgement.phenomena),
+                          "paradigms": _plain(judgement.paradigms)}
+    return found
+
+
+def measure(revived: Revived, stores: Mapping[str, Store], split: str, limit: int | None) -> Measured:
+    """Loss, perplexity, bits per byte and accuracies of every source; several are named apart and weighed together."""
+    recipe, learner = revived.recipe, revived.learner
+    feeds = feeds_of(recipe, learner.objectives, revived.tokenizer, stores, split=split, seed=SEED)
+    if not feeds:
+        raise MeristemError(f"{revived.run.path} held out no text for a {split}: its corpus was too small, or "
+                            "corpus.test is 0. Give text with --data FILE")
+    metrics: dict[str, float] = {}
+    samples: dict[str, int] = {}
+    for name, feed in feeds.items():
+        stream = stores[name].split(split)
+        each = held_out(learner, name, feed, rows=limit, bytes_per_token=stream.bytes / max(1, len(stream))).metrics()
+        prefix = "" if len(feeds) == 1 else f"{name}."
+        metrics.update({prefix + key: value for key, value in each.items()})
+        samples[f"{prefix}rows"] = len(feed.view) if limit is None else min(limit, len(feed.view))
+    if len(feeds) > 1:
+        weights = {source.name: source.weight for source in recipe.sources() if source.name in feeds}
+        loss = sum(weight * metrics[f"{name}.loss"] for name, weight in weights.items()) / sum(weights.values())
+        metrics = {"loss": loss, **metrics}
+    return Measured(metrics=metrics, samples=samples)
+
+
+def pseudo(revived: Revived, stream: Stream, limit: int | None = None) -> Measured:
+    """Pseudo-perplexity: every token of some documents' beginnings hidden once and predicted from all the others."""
+    model = revived.learner.model
+    require(model, "masked", "pseudo-log-likelihood")
+    order = Order(stream.documents, SEED, 0)
+    chosen = order(np.arange(min(stream.documents, limit or PLL_DOCUMENTS)))
+    spans = [stream.document(int(number)) for number in chosen]
+    texts = [stream.tokens(span.start, min(span.text_stop, span.start + PLL_TOKENS)) for span in spans]
+    each = np.concatenate(logprobs(model, revived.tokenizer, texts, way="masked"))
+    mean = float(-each.mean()) if len(each) else 0.0
+    return Measured(metrics={"pll": -mean, "pll_perplexity": math.exp(min(mean, 700.0))},
+                    samples={"pll_documents": len(texts), "pll_tokens": len(each)})
+
+
+def _given(revived: Revived, data: str, console: Console) -> dict[str, Store]:
+    """Other text, all of it read whichever split it would fall into, cut by the run's own tokenizer."""
+    corpus = CorpusSettings.model_validate({"source": data, "validation": 0, "test": 0, "deduplicate": False})
+    recipe = revived.recipe
+    words = recipe.tokenizer.kind == "words"
+    store = store_for(corpus, revived.tokenizer, recipe.store, words=words, console=console).store
+    return {source.name: store for source in recipe.sources()}
+
+
+def _own(revived: Revived, console: Console) -> dict[str, Store]:
+    """The shards the run was trained on: from the cache, or made again from text that has not changed."""
+    recipe, run = revived.recipe, revived.run
+    keys = json.loads((run.path / DATA).read_text()) if (run.path / DATA).is_file() else {}
+    stores: dict[str, Store] = {}
+    for source in recipe.sources():
+        key = keys.get(source.name)
+        if key is not None and (cache() / "stores" / key / FINISHED).is_file():
+            stores[source.name] = Store.open(cache() / "stores" / key)
+            continue
+        try:
+            stores[source.name] = store_for(source.corpus, revived.tokenizer, recipe.store, console=console, key=key,
+                                            words=recipe.tokenizer.kind == "words").store
+        except MeristemError as error:
+            raise MeristemError(f"the shards {run.path} was trained on are not in the cache ({cache()}) and cannot be "
+                                f"made again ({error}). Give text with --data FILE") from None
+    return stores
+
+
+def _plain(answers: Mapping[str, Answers]) -> dict[str, dict[str, float]]:
+    return {name: {"accuracy": one.accuracy, "pairs": one.pairs, "ties": one.ties} for name, one in answers.items()}

@@ -1,0 +1,135 @@
+"""Minimal pairs in BLiMP's form: of two sentences that differ in one thing, is the right one likelier?
+
+As in BLiMP (Warstadt et al. 2020) whole sentences are compared by summed log-probability, and only strictly likelier
+counts as right: a tie is a wrong answer. Ties are counted so that they can be seen.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from meristem.batch import Model
+from meristem.generation.score import score
+from meristem.settings import MeristemError
+from meristem.tokenizers.tokenizer import Tokenizer
+
+SHOWN = 5  # broken lines in one message
+FORM = '{"sentence_good": "The cats sleep.", "sentence_bad": "The cats sleeps."}'
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """A right sentence, a wrong one, and what they differ in."""
+
+    good: str
+    bad: str
+    phenomenon: str
+    paradigm: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answers:
+    """How many pairs were answered, and how many of them right."""
+
+    pairs: int
+    right: int
+    ties: int
+
+    @property
+    def accuracy(self) -> float:
+        """Share of pairs whose right sentence was strictly likelier."""
+        return self.right / self.pairs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """All answers, and those of each phenomenon."""
+
+    overall: Answers
+    phenomena: dict[str, Answers]
+    paradigms: dict[str, Answers]
+
+
+def read_pairs(path: Path) -> list[Pair]:
+    """The pairs of a .jsonl file, of every such file in a folder, or in a .zip."""
+    pairs: list[Pair] = []
+    broken: list[str] = []
+    for place, content in _files(path):
+        for number, line in enumerate(content.split("\n"), 1):
+            if not line.strip():
+                continue
+            try:
+                pairs.append(_pair(line, Path(place).stem))
+            except ValueError as problem:
+                broken.append(f"  {place}:{number}: {problem}")
+    if broken:
+        more = f"\n  and {len(broken) - SHOWN} more" if len(broken) > SHOWN else ""
+        raise MeristemError(f"{path}: {len(broken)} lines are no pairs; each line must look like {FORM}\n"
+                            + "\n".join(broken[:SHOWN]) + more)
+    if not pairs:
+        raise MeristemError(f"{path}: no pairs in it; each line of a .jsonl file must look like {FORM}")
+    return pairs
+
+
+def judge(model: Model, tokenizer: Tokenizer, pairs: Sequence[Pair]) -> Judgement:
+    """Score both sentences of every pair and count."""
+    scored = score(model, tokenizer, [text for pair in pairs for text in (pair.good, pair.bad)])
+    differences = [good.logprob - bad.logprob for good, bad in zip(scored[::2], scored[1::2], strict=True)]
+    return Judgement(
+        overall=_answers(["all"] * len(pairs), differences)["all"],
+        phenomena=_answers([pair.phenomenon for pair in pairs], differences),
+        paradigms=_answers([pair.paradigm for pair in pairs], differences),
+    )
+
+
+def _answers(names: Sequence[str], differences: Sequence[float]) -> dict[str, Answers]:
+    total = Counter(names)
+    right = Counter(name for name, difference in zip(names, differences, strict=True) if difference > 0)
+    ties = Counter(name for name, difference in zip(names, differences, strict=True) if difference == 0)
+    return {name: Answers(pairs=total[name], right=right[name], ties=ties[name]) for name in sorted(total)}
+
+
+def _pair(line: str, file: str) -> Pair:
+    """A line's pair; BLiMP has the phenomenon in `linguistics_term`, the paradigm in `UID`; else the file's name serves."""
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        raise ValueError("not JSON") from None
+    if not isinstance(entry, dict):
+        raise ValueError("not an object")
+    for key in ("sentence_good", "sentence_bad"):
+        if not isinstance(entry.get(key), str) or not entry[key].strip():
+            raise ValueError(f"no {key}")
+    paradigm = entry.get("UID") or file
+    return Pair(good=entry["sentence_good"], bad=entry["sentence_bad"], paradigm=str(paradigm),
+                phenomenon=str(entry.get("linguistics_term") or entry.get("field") or paradigm))
+
+
+def _files(path: Path) -> Iterator[tuple[str, str]]:
+    """(place, content) of every .jsonl there is."""
+    if path.is_dir():
+        for file in sorted(path.rglob("*.jsonl")):
+            yield str(file), _text(file.read_bytes(), str(file))
+    elif path.suffix == ".zip" and path.is_file():
+        try:
+            with zipfile.ZipFile(path) as archive:
+                for name in sorted(name for name in archive.namelist() if name.endswith(".jsonl")):
+                    yield f"{path}/{name}", _text(archive.read(name), f"{path}/{name}")
+        except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+            raise MeristemError(f"{path}: not readable as a zip archive: {error}") from None
+    elif path.is_file():
+        yield str(path), _text(path.read_bytes(), str(path))
+    else:
+        raise MeristemError(f"{path}: no such file or folder; give a .jsonl file, a folder or a .zip of them")
+
+
+def _text(data: bytes, place: str) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise MeristemError(f"{place}: not UTF-8 (byte {error.start}); save it as UTF-8") from None

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from meristem.checkpoint.revive import Revived
+from meristem.evaluation.evaluate import evaluate, pseudo
+from meristem.evaluation.held_out import SEED, held_out
+from meristem.generation.score import score
+from meristem.learning.assemble import feeds_of
+from meristem.settings import MeristemError
+from meristem.store.store import Store
+
+MakeRun = Callable[..., Revived]
+
+
+def own(run: Revived, tmp_path: Path) -> Store:
+    key = json.loads((run.run.path / "data.json").read_text())["main"]
+    return Store.open(tmp_path / "cache" / "stores" / key)
+
+
+def test_the_test_split_is_measured_as_training_would(make_run: MakeRun, console: Console, tmp_path: Path) -> None:
+    run = make_run("gpt2", "clm")
+    found = evaluate(run, console=console)
+    store = own(run, tmp_path)
+    (feed,) = feeds_of(run.recipe, run.learner.objectives, run.tokenizer, {"main": store}, split="test", seed=SEED).values()
+    stream = store.split("test")
+    expected = held_out(run.learner, "main", feed, bytes_per_token=stream.bytes / len(stream)).metrics()
+    assert found["metrics"] == expected
+    assert found["metrics"]["perplexity"] == pytest.approx(math.exp(found["metrics"]["loss"]))
+    assert {"loss", "perplexity", "bits_per_byte"} <= set(found["metrics"])
+    assert found["samples"] == {"rows": len(feed.view)}
+    assert found["run"] == str(run.run.path)
+    json.dumps(found)
+
+
+def test_bits_per_byte_count_every_byte_of_the_text(make_run: MakeRun, console: Console, tmp_path: Path) -> None:
+    run = make_run("gpt2", "clm")
+    text = "水手回家了。The sailor went home."
+    file = tmp_path / "other.txt"
+    file.write_text(text, encoding="utf-8")
+    found = evaluate(run, data=str(file), console=console)["metrics"]
+    # one document, read without its separator before it: all but the first token, and the separator after them
+    tokens = len(run.tokenizer.encode(text).ids)
+    assert found["bits_per_byte"] == pytest.approx(found["loss"] / math.log(2) * (tokens + 1) / len(text.encode()))
+
+
+def test_masked_and_pair_accuracies(make_run: MakeRun, console: Console) -> None:
+    metrics = evaluate(make_run("bert", "mlm", "nsp"), console=console)["metrics"]
+    assert {"loss", "mlm", "nsp", "perplexity", "mlm.top1", "mlm.top5", "nsp.accuracy"} <= set(metrics)
+    assert 0 <= metrics["mlm.top1"] <= metrics["mlm.top5"] <= 1
+    assert metrics["loss"] == pytest.approx(metrics["mlm"] + metrics["nsp"])
+
+
+def test_pseudo_perplexity_is_the_mean_over_hidden_tokens(make_run: MakeRun, console: Console, tmp_path: Path) -> None:
+    run = make_run("roberta", "mlm")
+    text = "The gardener planted trees."
+    file = tmp_path / "one.txt"
+    file.write_text(text)
+    found = evaluate(run, data=str(file), console=console, pll=True)
+    (scored,) = score(run.learner.model, run.tokenizer, [text])
+    assert found["metrics"]["pll"] == pytest.approx(scored.logprob / scored.tokens, abs=1e-5)
+    assert found["metrics"]["pll_perplexity"] == pytest.approx(math.exp(-scored.logprob / scored.tokens), rel=1e-4)
+    assert found["samples"]["pll_tokens"] == scored.tokens
+
+
+def test_a_limit_is_kept_and_told(make_run: MakeRun, console: Console, tmp_path: Path) -> None:
+    run = make_run("roberta", "mlm")
+    assert evaluate(run, console=console, limit=2)["samples"] == {"rows": 2}
+    assert pseudo(run, own(run, tmp_path).split("test"), limit=3).samples["pll_documents"] == 3
+
+
+def test_pairs_alone_need_no_text(make_run: MakeRun, console: Console, tmp_path: Path) -> None:
+    run = make_run("gpt2", "clm")
+    shutil.rmtree(tmp_path / "cache")
+    (tmp_path / "corpus.txt").unlink()
+    file = tmp_path / "pairs.jsonl"
+    pair = {"sentence_good": "水手回家了。", "sentence_bad": "家水手了回。", "linguistics_term": "word order"}
+    file.write_text(json.dumps(pair), encoding="utf-8")
+    found = evaluate(run, pairs=str(file), console=console)
+    good, bad = score(run.learner.model, run.tokenizer, [pair["sentence_good"], pair["sentence_bad"]])
+    assert found["metrics"] == {"pairs.accuracy": float(good.logprob > bad.logprob)}
+    assert found["pairs"]["phenomena"]["word order"]["pairs"] == 1
+    json.dumps(found)
+
+
+def test_shards_that_are_gone_are_made_again_or_asked_for(make_run: MakeRun, console: Console, tmp_path: Path) -> None:
+    run = make_run("gpt2", "clm")
+    before = evaluate(run, console=console)
+    shutil.rmtree(tmp_path / "cache")
+    assert evaluate(run, console=console) == before
+    shutil.rmtree(tmp_path / "cache")
+    (tmp_path / "corpus.txt").write_text("something else entirely")
+    with pytest.raises(MeristemError, match=r"not in the cache.*--data FILE"):
+        evaluate(run, console=console)
+
+
+def test_a_run_without_a_test_split_asks_for_text(make_run: MakeRun, console: Console) -> None:
+    with pytest.raises(MeristemError, match="--data FILE"):
+        evaluate(make_run("gpt2", "clm", test=0.0), console=console)
+
+
+def test_pseudo_likelihood_needs_a_masked_model(make_run: MakeRun, console: Console) -> None:
+    with pytest.raises(MeristemError, match="masked model"):
+        evaluate(make_run("gpt2", "clm"), console=console, pll=True)

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+
+from meristem.batch import Head, Model
+from meristem.evaluation.pairs import Pair, judge, read_pairs
+from meristem.generation.score import score
+from meristem.models.gpt2 import GPT2, GPT2Settings
+from meristem.settings import MeristemError
+from meristem.tokenizers.settings import TokenizerSettings
+from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.tokenizers.train import train
+
+BLIMP = {"sentence_good": "The cats sleep.", "sentence_bad": "The cats sleeps.", "field": "morphology",
+         "linguistics_term": "agreement", "UID": "regular_plural"}
+BARE = {"sentence_good": "猫睡了。", "sentence_bad": "睡猫了。"}
+
+
+def lines(*entries: dict[str, str]) -> str:
+    return "\n".join(json.dumps(entry, ensure_ascii=False) for entry in entries) + "\n"
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    text = "The cats sleep. A dog sleeps here. 猫睡了。狗在这里睡。"
+    return train(TokenizerSettings.model_validate({"kind": "wordpiece", "size": 120}), [text] * 4)
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer: Tokenizer) -> Model:
+    torch.manual_seed(1)
+    settings = GPT2Settings.model_validate({"layers": 2, "width": 32, "heads": 4, "length": 24, "initial": 0.3})
+    return Model(GPT2(settings, tokenizer.size), {"clm": Head("vocabulary")}).eval()
+
+
+def test_a_file_a_folder_and_an_archive_hold_the_same_pairs(tmp_path: Path) -> None:
+    folder = tmp_path / "pairs" / "inner"
+    folder.mkdir(parents=True)
+    (folder / "agreement.jsonl").write_text("\ufeff" + lines(BLIMP) + "\n\n", encoding="utf-8")
+    (folder / "order.jsonl").write_text(lines(BARE), encoding="utf-8")
+    (folder / "notes.txt").write_text("not a pair")
+    with zipfile.ZipFile(tmp_path / "pairs.zip", "w") as archive:
+        for file in folder.iterdir():
+            archive.write(file, f"data/{file.name}")
+    expected = [Pair(good="The cats sleep.", bad="The cats sleeps.", phenomenon="agreement", paradigm="regular_plural"),
+                Pair(good="猫睡了。", bad="睡猫了。", phenomenon="order", paradigm="order")]
+    assert read_pairs(tmp_path / "pairs") == expected
+    assert read_pairs(tmp_path / "pairs.zip") == expected
+    assert read_pairs(folder / "order.jsonl") == expected[1:]
+
+
+def test_broken_lines_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "p.jsonl"
+    file.write_text(lines(BLIMP) + "{broken\n" + lines({"sentence_good": "a"}) + "[1]\n" + "nope\n" * 5, encoding="utf-8")
+    with pytest.raises(MeristemError) as error:
+        read_pairs(file)
+    message = str(error.value)
+    assert "8 lines are no pairs" in message
+    assert f"{file}:2: not JSON" in message
+    assert f"{file}:3: no sentence_bad" in message
+    assert f"{file}:4: not an object" in message
+    assert "and 3 more" in message
+
+
+@pytest.mark.parametrize(("name", "content", "said"), [
+    ("empty.jsonl", b"", "no pairs in it"), ("latin.jsonl", b"\xe9\n", "not UTF-8"), ("fake.zip", b"PK no", "not readable as a zip"),
+])
+def test_what_cannot_be_read_is_said(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(MeristemError, match=said):
+        read_pairs(tmp_path / name)
+    with pytest.raises(MeristemError, match="no such file"):
+        read_pairs(tmp_path / "nowhere.jsonl")
+
+
+def test_judgement_counts_what_the_scores_say(model: Model, tokenizer: Tokenizer) -> None:
+    sentences = ["The cats sleep.", "cats The sleep.", "A dog here.", "猫睡了。", "狗在这里睡。", "这里狗睡。"]
+    pairs = [Pair(good=a, bad=b, phenomenon="same" if a == b else ("中文" if ord(a[0]) > 999 else "English"), paradigm="x")
+             for a in sentences for b in sentences]
+    logprob = {one.text: one.logprob for one in score(model, tokenizer, sentences)}
+    judgement = judge(model, tokenizer, pairs)
+    for name in ("same", "中文", "English"):
+        mine = [pair for pair in pairs if pair.phenomenon == name]
+        right = sum(logprob[pair.good] > logprob[pair.bad] for pair in mine)
+        assert judgement.phenomena[name].pairs == len(mine)
+        assert judgement.phenomena[name].accuracy == right / len(mine)
+    assert judgement.phenomena["same"].right == 0
+    assert judgement.phenomena["same"].ties == judgement.overall.ties == 6
+    assert judgement.overall.right == 15
+    assert judgement.paradigms["x"] == judgement.overall

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+
+from meristem.batch import Model
+from meristem.generation.beam import Beam
+from meristem.generation.session import Session
+
+WORDS, END, MOST = 5, 0, 4
+PROMPT = [3, 1]
+
+
+@pytest.fixture(scope="module")
+def model(make: Any) -> Model:
+    return make("gpt2", ("clm",), WORDS)  # type: ignore[no-any-return]
+
+
+def every_text(model: Model) -> dict[tuple[int, ...], float]:
+    """The log-probability of every text that ends, or reaches the full length."""
+    out = {}
+    for size in range(1, MOST + 1):
+        for text in itertools.product(range(WORDS), repeat=size):
+            whole = END not in text[:-1] and (text[-1] == END or size == MOST)
+            if whole:
+                with torch.inference_mode():
+                    states = model.backbone(tokens=torch.tensor([[*PROMPT, *text]]), causal=True).last[0]
+                    logprobs = model.heads["clm"](states).log_softmax(-1)
+                out[text] = sum(float(logprobs[len(PROMPT) - 1 + n, token]) for n, token in enumerate(text))
+    return out
+
+
+@pytest.mark.parametrize("penalty", [0.0, 1.0, 2.0])
+def test_wide_beams_are_exhaustive_search(model: Model, penalty: float) -> None:
+    texts = every_text(model)
+    ranked = sorted(texts, key=lambda text: -texts[text] / len(text) ** penalty)[:6]
+    beam = Beam(beams=WORDS**MOST, most=MOST, end=END, length_penalty=penalty)
+    found = beam.search(Session(model, torch.tensor([PROMPT]), capacity=8), best=6)
+    assert [one.tokens for one in found] == [tuple(token for token in text if token != END) for text in ranked]
+    assert [one.logprob for one in found] == pytest.approx([texts[text] for text in ranked], abs=1e-3)
+    assert [one.ended for one in found] == [text[-1] == END for text in ranked]
+
+
+def test_narrow_beams_stop_early_only_when_nothing_can_overtake(model: Model) -> None:
+    texts = every_text(model)
+    for beams in (2, 3, 8):
+        (found,) = Beam(beams=beams, most=MOST, end=END).search(Session(model, torch.tensor([PROMPT]), capacity=8))
+        text = (*found.tokens, END) if found.ended else found.tokens
+        assert texts[text] == pytest.approx(found.logprob, abs=1e-3)
+        greedy = Beam(beams=1, most=MOST, end=END).search(Session(model, torch.tensor([PROMPT]), capacity=8))[0]
+        assert found.score >= greedy.score - 1e-6
+
+
+def test_what_is_adjusted_away_is_not_found(model: Model) -> None:
+    def even_only(logprobs: torch.Tensor, texts: Any) -> torch.Tensor:
+        return logprobs.index_fill(1, torch.tensor([1, 3]), -torch.inf)
+
+    beam = Beam(beams=WORDS**MOST, most=MOST, end=END, adjust=even_only)
+    found = beam.search(Session(model, torch.tensor([PROMPT]), capacity=8), best=50)
+    assert len(found) == 1 + 2 + 4 + 8 + 16  # texts of 2 and 4 that end after 0 to 3 tokens, or fill the length
+    assert all(token in {2, 4} for one in found for token in one.tokens)
+
+
+def test_a_text_that_ends_goes_no_further(model: Model) -> None:
+    beam = Beam(beams=WORDS**MOST, most=MOST, end=END, ends=lambda tokens: tokens[-1] == 2)
+    found = beam.search(Session(model, torch.tensor([PROMPT]), capacity=8), best=1000)
+    assert all(2 not in one.tokens[:-1] for one in found)
+    assert any(one.tokens[-1:] == (2,) and one.ended for one in found)

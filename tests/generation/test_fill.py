@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from meristem.batch import Model
+from meristem.generation.fill import fill
+from meristem.settings import MeristemError
+from meristem.tokenizers.tokenizer import Tokenizer
+
+
+def direct(model: Model, tokenizer: Tokenizer, ids: list[int], place: int) -> torch.Tensor:
+    """Probabilities at one place of a framed row, the plain way."""
+    row = torch.tensor([[tokenizer.start, *ids, tokenizer.end]])
+    with torch.no_grad():
+        return model.heads["mlm"](model.backbone(tokens=row).last)[0, place + 1].softmax(-1)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("text", ["The old [MASK] planted the [MASK] tree.", "老[MASK]丁种下了苹果[MASK]。", "[MASK]"])
+def test_ranks_are_those_of_the_models_own_probabilities(masked: Model, tokenizer: Tokenizer, text: str) -> None:
+    ids = tokenizer.encode(text, special=True).ids.tolist()
+    places = [place for place, token in enumerate(ids) if token == tokenizer.mask]
+    found = fill(masked, tokenizer, text, top=7)
+    assert [one.mask for one in found] == list(range(len(places))) == list(range(text.count("[MASK]")))
+    for one, place in zip(found, places, strict=True):
+        expected = direct(masked, tokenizer, ids, place)
+        ranked = [n for n in expected.argsort(descending=True).tolist() if not tokenizer.specials[n]][:7]
+        assert [candidate.token for candidate in one.candidates] == [tokenizer.token(n) for n in ranked]
+        assert [c.probability for c in one.candidates] == pytest.approx([float(expected[n]) for n in ranked], abs=1e-6)
+
+
+def test_the_text_with_a_candidate_is_written_as_the_tokenizer_would(masked: Model, tokenizer: Tokenizer) -> None:
+    for candidate in fill(masked, tokenizer, "The old [MASK] planted  the [MASK]  tree.", top=80)[0].candidates:
+        piece = candidate.token.removeprefix("##")
+        joined = candidate.token.startswith("##") or candidate.token in {".", ","} or ord(candidate.token[0]) > 0x2E7F
+        assert candidate.text == f"The old{'' if joined else ' '}{piece} planted  the [MASK]  tree."
+    for candidate in fill(masked, tokenizer, "老[MASK]丁", top=5)[0].candidates:
+        assert candidate.text == f"老{candidate.token.removeprefix('##')}丁"
+
+
+def test_a_mask_is_understood_whatever_the_tokenizer_calls_it(bytes_tokenizer: Tokenizer, make: Any) -> None:
+    assert bytes_tokenizer.token(bytes_tokenizer.mask or 0) != "[MASK]"
+    model = make("roberta", ("mlm",), bytes_tokenizer.size)
+    (found,) = fill(model, bytes_tokenizer, "The old [MASK] planted.", top=3)
+    assert len(found.candidates) == 3
+    for candidate in found.candidates:
+        assert candidate.text.startswith("The old") and candidate.text.endswith(" planted.")
+
+
+def test_a_long_text_is_read_in_a_window_round_each_mask(masked: Model, tokenizer: Tokenizer) -> None:
+    before, after = "my sister sold seventeen boats " * 6, " the apple tree" * 12
+    text = before + "[MASK]" + after + " [MASK]"
+    ids = tokenizer.encode(text, special=True).ids.tolist()
+    first, last = (place for place, token in enumerate(ids) if token == tokenizer.mask)
+    room = masked.backbone.length - 2
+    found = fill(masked, tokenizer, text, top=1)
+    for one, place, start in zip(found, (first, last), (first - room // 2, len(ids) - room), strict=True):
+        expected = direct(masked, tokenizer, ids[start : start + room], place - start)
+        expected[torch.from_numpy(tokenizer.specials)] = 0
+        assert one.candidates[0].probability == pytest.approx(float(expected.max()), abs=1e-6)
+
+
+def test_what_cannot_be_done_is_said(masked: Model, causal: Model, tokenizer: Tokenizer) -> None:
+    with pytest.raises(MeristemError, match=r"write \[MASK\]"):
+        fill(masked, tokenizer, "nothing hidden")
+    with pytest.raises(MeristemError, match="it can generate and score"):
+        fill(causal, tokenizer, "The [MASK]")
+    with pytest.raises(MeristemError, match="at least 1"):
+        fill(masked, tokenizer, "The [MASK]", top=0)

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from meristem.generation.sampling import (
+    SamplingSettings,
+    choose,
+    draw,
+    uniforms,
+    with_repetition_penalty,
+    with_temperature,
+    with_top_k,
+    with_top_p,
+    without,
+)
+
+LOGITS = torch.tensor([[0.5, 2.0, -1.0, 1.0, 0.0]])
+CRITICAL = 23.5  # chi-square with 4 degrees of freedom: 1 in 10,000
+
+
+def allowed(logits: torch.Tensor) -> list[int]:
+    return torch.nonzero(logits[0] > -torch.inf)[:, 0].tolist()
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5, 2.0])
+def test_draws_follow_the_distribution(temperature: float) -> None:
+    number = 5_000
+    settings = SamplingSettings(temperature=temperature, seed=3)
+    drawn = choose(LOGITS.expand(number, -1), settings, range(number), 0).numpy()
+    expected = (LOGITS[0].double() / temperature).softmax(-1).numpy() * number
+    observed = np.bincount(drawn, minlength=5)
+    assert ((observed - expected) ** 2 / expected).sum() < CRITICAL
+
+
+def test_draws_of_successive_positions_are_independent() -> None:
+    at = [torch.cat([uniforms(1, [row], position) for row in range(2_000)]) for position in (0, 1)]
+    assert abs(float(torch.corrcoef(torch.stack(at))[0, 1])) < 0.09
+
+
+def test_top_k_keeps_exactly_the_highest() -> None:
+    assert allowed(with_top_k(LOGITS, 2)) == [1, 3]
+    assert allowed(with_top_k(LOGITS, None)) == allowed(with_top_k(LOGITS, 99)) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("p", [0.05, 0.3, 0.56, 0.6, 0.8, 0.9, 0.97, 1.0])
+def test_top_p_keeps_the_fewest_that_reach_it(p: float) -> None:
+    probabilities = LOGITS[0].softmax(-1)
+    order = probabilities.argsort(descending=True).tolist()
+    wanted: list[int] = []
+    while sum(float(probabilities[token]) for token in wanted) < p and len(wanted) < 5:
+        wanted.append(order[len(wanted)])
+    assert allowed(with_top_p(LOGITS, p)) == sorted(wanted)
+
+
+def test_nothing_outside_the_allowed_is_drawn_even_at_the_edges() -> None:
+    logits = with_top_k(LOGITS, 2).expand(3, -1)
+    edges = torch.tensor([0.0, 0.5, 1 - 2**-53], dtype=torch.float64)
+    assert draw(logits, edges).tolist() == [1, 1, 3]
+    first_only = without(LOGITS, [1, 2, 3, 4]).expand(3, -1)
+    assert draw(first_only, edges).tolist() == [0, 0, 0]
+
+
+def test_repetition_penalty_lowers_seen_tokens_on_either_side_of_zero() -> None:
+    changed = with_repetition_penalty(LOGITS, [[1, 2, 2]], 2.0)
+    assert changed.tolist() == [[0.5, 1.0, -2.0, 1.0, 0.0]]
+    assert LOGITS[0, 1] == 2.0
+
+
+def test_temperature_one_changes_nothing() -> None:
+    assert with_temperature(LOGITS, 1.0) is LOGITS
+
+
+def test_greedy_takes_the_best() -> None:
+    assert choose(LOGITS, SamplingSettings(greedy=True), [0], 0).tolist() == [1]

@@ -1,0 +1,182 @@
+"""A learner and its feed for every objective there is, real or toy, small enough to run in a moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from toys import BACKBONES, OBJECTIVES, BothWays, TwoStream
+
+from meristem.batch import Batch, Model, Row
+from meristem.checkpoint import load
+from meristem.checkpoint.optimizer_state import flatten
+from meristem.checkpoint.run import Run
+from meristem.learning.assemble import feeds_of, learner_of
+from meristem.learning.feed import Feed
+from meristem.learning.learner import Learner
+from meristem.learning.mix import Mix
+from meristem.randomness import Draw
+from meristem.recipe import Recipe, resolve
+from meristem.settings import find, names
+from meristem.store.store import Store
+from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.training.journal import Journal
+from meristem.training.loop import Loop, restore
+from meristem.training.optimizers import names_of, optimizers
+from meristem.training.settings import TrainSettings
+from meristem.training.standing import Standing
+from meristem.training.step import Stepper, Taken
+
+LENGTH, ROWS = 24, 8
+SOURCE = "main"
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is learned on which family."""
+
+    objective: Any
+    family: str
+
+    def __str__(self) -> str:
+        parts = self.objective if isinstance(self.objective, list) else [self.objective]
+        return f"{'+'.join(p if isinstance(p, str) else p['name'] for p in parts)}@{self.family}"
+
+
+def suitable(objective: str) -> str:
+    """The first family that can carry an objective."""
+    return next(f for f in names("models") if find("objectives", objective).needs <= find("models", f).can)
+
+
+def carried(family: str) -> str:
+    """The first objective a family can carry."""
+    return next(o for o in names("objectives") if find("objectives", o).needs <= find("models", family).can)
+
+
+REAL = list(dict.fromkeys([
+    *(Case(name, suitable(name)) for name in names("objectives")),
+    *(Case(carried(family), family) for family in names("models")),
+    Case(("mlm", "nsp"), "bert"),
+]))
+REAL = [Case(list(c.objective) if isinstance(c.objective, tuple) else c.objective, c.family) for c in REAL]
+TOYS = list(OBJECTIVES)
+
+
+class Ragged:
+    """A view whose rows are cut to differing lengths, so that every batch has uneven counts."""
+
+    def __init__(self, view: Any) -> None:
+        self.view, self.shuffled = view, view.shuffled
+
+    def __len__(self) -> int:
+        return len(self.view)
+
+    def row(self, index: int, draw: Draw) -> Row:
+        """The row, less up to ten tokens."""
+        row = self.view.row(index, draw)
+        keep = len(row.inputs["tokens"]) - index % 11
+        inputs = {key: value[:keep] for key, value in row.inputs.items()}
+        return Row(inputs=inputs, notes={**row.notes, "special": row.notes["special"][:keep]}, sample=row.sample)
+
+
+def recipe_of(case: Case, *, micro: int = ROWS, dropout: float = 0.0, **train: Any) -> Recipe:
+    """A recipe of two narrow layers."""
+    model = {"family": case.family, "layers": 2, "width": 32, "heads": 4, "length": LENGTH, "dropout": dropout}
+    settings = {"steps": 6, "batch_tokens": ROWS * LENGTH, "micro_tokens": micro * LENGTH, "rate": 1e-3, "seed": 3, **train}
+    return resolve("test", {"model": model, "objective": case.objective, "train": settings})
+
+
+def real(case: Case, tokenizer: Tokenizer, store: Store, *, micro: int = ROWS, dropout: float = 0.0, ragged: bool = False,
+         **train: Any) -> tuple[Learner, Feed, TrainSettings]:
+    """A learner with fresh weights, its feed, and the settings of its training."""
+    recipe = recipe_of(case, micro=micro, dropout=dropout, **train)
+    learner = learner_of(recipe, tokenizer)
+    (feed,) = feeds_of(recipe, learner.objectives, tokenizer, {SOURCE: store}, split="train", seed=3).values()
+    view = Ragged(feed.view) if ragged else feed.view
+    whole = Feed(view=view, objective=feed.objective, seed=3, rows=ROWS, micro=micro, fill=feed.fill)
+    return learner, whole, recipe.train
+
+
+def toy(name: str, tokenizer: Tokenizer, store: Store, *, micro: int = ROWS, dropout: float = 0.0, ragged: bool = False,
+        **train: Any) -> tuple[Learner, Feed, TrainSettings]:
+    """The same for a toy; lanes stay even, because memory belongs to rows."""
+    kind = BACKBONES[name]
+    torch.manual_seed(0)
+    if kind in (TwoStream, BothWays):
+        backbone = kind(tokenizer.size, LENGTH, dropout)
+    else:
+        backbone = kind(kind.Settings(layers=1, width=16, heads=2, length=LENGTH, dropout=dropout), tokenizer.size)
+    objective = OBJECTIVES[name](None, tokenizer)
+    stream, lanes = store.split("train"), objective.view.kind == "lanes"
+    options = {"lanes": ROWS} if lanes else {"frame": True}
+    view = find("store.views", objective.view.kind)(stream, tokenizer, LENGTH, **options)
+    view = Ragged(view) if ragged and not lanes else view
+    feed = Feed(view=view, objective=objective, seed=3, rows=ROWS, micro=micro, fill={"tokens": tokenizer.pad or 0})
+    settings = TrainSettings(**{"steps": 6, "rate": 1e-3, "seed": 3, **train})
+    return Learner(Model(backbone, objective.heads), {SOURCE: objective}), feed, settings
+
+
+def stepper_of(learner: Learner, settings: TrainSettings, *, plain: bool = False) -> Stepper:
+    """A stepper on the cpu; a plain one descends without an adaptive optimizer, which would amplify round-off."""
+    made = [torch.optim.SGD(learner.parameters(), lr=settings.rate)] if plain else optimizers(learner.model, settings)
+    for group in made[0].param_groups:
+        group.setdefault("peak", group["lr"])
+    return Stepper(learner=learner.train(), optimizers=made, settings=settings, device=torch.device("cpu"))
+
+
+def batches(feed: Feed, use: int) -> list[Batch]:
+    """All micro-batches of one step."""
+    return [feed.batch(use, micro) for micro in range(feed.micro_steps)]
+
+
+def steps(stepper: Stepper, feed: Feed, span: range, total: int = 6) -> list[Taken]:
+    """Real steps."""
+    return [stepper.take(step, total, SOURCE, batches(feed, step)) for step in span]
+
+
+def gradients(learner: Learner, feed: Feed, use: int = 0) -> dict[str, torch.Tensor]:
+    """The gradients of one step, whatever the number of its passes."""
+    ready = [learner.explore(SOURCE, batch) for batch in batches(feed, use)]
+    totals = {term: max(1, sum(b.counts.get(term, 0) for b in ready)) for term in learner.objectives[SOURCE].weights}
+    learner.zero_grad()
+    for batch in ready:
+        outcome = learner(SOURCE, batch, totals)
+        assert outcome.loss is not None
+        outcome.loss.backward()
+    return {name: p.grad.clone() for name, p in learner.named_parameters() if p.grad is not None}
+
+
+def loop_of(folder: Path, stepper: Stepper, feed: Feed, settings: TrainSettings, standing: Standing, **more: Any) -> Loop:
+    """A loop in a run folder, which says nothing aloud."""
+    run = Run(folder) if Run(folder).exists() else Run.create(folder, "model: {}\n", None)
+    if not run.tokenizer_path.exists():
+        run.tokenizer_path.write_text("{}")
+    kind = {"evaluate": None, "describe_samples": lambda name, ids: [f"sample {number}" for number in ids], **more}
+    return Loop(run=run, recipe="model: {}\n", settings=settings, stepper=stepper, feeds={SOURCE: feed}, mix=Mix({SOURCE: 1.0}, 3),
+                journal=Journal(folder, Console(quiet=True)), standing=standing, flops={SOURCE: 1.0}, peak=1e9, **kind)
+
+
+def save(folder: Path, stepper: Stepper, feed: Feed, settings: TrainSettings, step: int) -> None:
+    """A checkpoint of this stepper, as the loop would write it."""
+    loop_of(folder, stepper, feed, settings, Standing(step=step, total=6)).save()
+
+
+def resume(folder: Path, stepper: Stepper) -> Standing:
+    """Everything back from the latest checkpoint."""
+    found = load.load(folder / "checkpoints")
+    assert found is not None
+    return restore(stepper, found.snapshot)
+
+
+def bits(stepper: Stepper) -> dict[str, torch.Tensor]:
+    """Weights, what optimizers remember, and memory."""
+    found = dict(stepper.learner.model.state_dict())
+    names = names_of(stepper.learner.model)
+    for number, optimizer in enumerate(stepper.optimizers):
+        found.update({f"optimizer/{number}/{key}": value for key, value in flatten(optimizer, names).items()})
+    for place, state in stepper.memory.items():
+        found.update({f"memory/{place}/{key}": value for key, value in state.items()})
+    return found

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from cases import LENGTH, Case, real, toy
+
+from meristem.batch import Batch
+from meristem.learning.feed import Feed, stream
+from meristem.store.store import Store
+from meristem.tokenizers.tokenizer import Tokenizer
+
+BERT = Case(["mlm", "nsp"], "bert")
+
+
+def alike(one: Batch, other: Batch) -> bool:
+    tensors = [(one.inputs, other.inputs), *((one.goals[t], other.goals[t]) for t in one.goals)]
+    return (one.counts, one.ids, one.tokens, one.goals.keys()) == (other.counts, other.ids, other.tokens, other.goals.keys()) and all(
+        a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a) for a, b in tensors)
+
+
+def feed_of(tokenizer: Tokenizer, store: Store, rows: int = 8, micro: int = 8, case: Any = BERT) -> Feed:
+    _, feed, _ = toy(case, tokenizer, store) if isinstance(case, str) else real(case, tokenizer, store)
+    return Feed(view=feed.view, objective=feed.objective, seed=feed.seed, rows=rows, micro=micro, fill=feed.fill)
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_workers_change_nothing(tokenizer: Tokenizer, store: Store, workers: int) -> None:
+    feeds = {"one": feed_of(tokenizer, store, micro=3), "two": feed_of(tokenizer, store, case="plm")}
+    epoch = len(feeds["one"].view) // 8
+    keys = [(name, use, micro) for use in (0, 1, epoch, epoch + 1) for name in feeds for micro in range(feeds[name].micro_steps)]
+    alone, together = (list(stream(feeds, keys, number)) for number in (0, workers))
+    assert len(alone) == len(together) == len(keys)
+    assert all(alike(a, b) for a, b in zip(alone, together, strict=True))
+
+
+@pytest.mark.parametrize("rows", [8, 7, 50])
+def test_an_epoch_reads_each_sample_exactly_once(tokenizer: Tokenizer, store: Store, rows: int) -> None:
+    """Also where batches do not divide it, and one batch holds the end of an epoch and the beginning of the next."""
+    feed = feed_of(tokenizer, store, rows=rows, micro=rows, case=Case("clm", "gpt2"))
+    size = len(feed.view)
+    assert size % rows
+    expected = sorted(bytes(feed.view.row(index, None).inputs["tokens"][:-1]) for index in range(size))  # type: ignore[arg-type]
+    seen: list[bytes] = []
+    numbers: list[int] = []
+    use = 0
+    while len(seen) < 3 * size:
+        batch = feed.batch(use, 0)
+        numbers += batch.ids
+        present = batch.inputs.get("present", torch.ones_like(batch.inputs["tokens"], dtype=torch.bool))
+        seen += [bytes(row[here].numpy()) for row, here in zip(batch.inputs["tokens"], present, strict=True)]
+        use += 1
+    assert numbers == list(range(len(numbers)))
+    epochs = [seen[start : start + size] for start in (0, size, 2 * size)]
+    assert all(sorted(epoch) == expected for epoch in epochs)
+    assert epochs[0] != epochs[1] != epochs[2]
+
+
+def test_micro_steps_cut_a_step_and_nothing_more(tokenizer: Tokenizer, store: Store) -> None:
+    whole, cut = feed_of(tokenizer, store), feed_of(tokenizer, store, micro=3)
+    assert cut.micro_steps == 3
+    parts = [cut.batch(4, micro) for micro in range(3)]
+    assert [len(part.ids) for part in parts] == [3, 3, 2]
+    assert [i for part in parts for i in part.ids] == whole.batch(4, 0).ids
+    assert {t: sum(part.counts[t] for part in parts) for t in ("mlm", "nsp")} == whole.batch(4, 0).counts
+
+
+def test_any_sample_can_be_asked_for_alone(tokenizer: Tokenizer, store: Store) -> None:
+    feed = feed_of(tokenizer, store)
+    batch = feed.batch(2, 0)
+    for place, number in enumerate(batch.ids):
+        alone = feed.at(number, 1)
+        length = alone.inputs["tokens"].shape[1]
+        assert torch.equal(alone.inputs["tokens"][0], batch.inputs["tokens"][place, :length])
+
+
+def test_lanes_are_read_in_order_and_begin_fresh_at_each_epoch(tokenizer: Tokenizer, store: Store) -> None:
+    feed = feed_of(tokenizer, store, case="plm")
+    segments = len(feed.view) // 8
+    fresh = [bool(feed.batch(use, 0).inputs["fresh"].all()) for use in range(2 * segments + 1)]
+    assert [use for use, is_fresh in enumerate(fresh) if is_fresh] == [0, segments, 2 * segments]
+    whole = store.split("train")
+    size = (len(whole) - 1) // 8
+    first = torch.cat([feed.batch(use, 0).inputs["tokens"][2] for use in range(segments)])
+    assert first.tolist() == whole.tokens(2 * size, 3 * size).tolist()
+
+
+def test_a_corpus_smaller_than_a_batch_is_repeated(tokenizer: Tokenizer, store: Store) -> None:
+    feed = feed_of(tokenizer, store, case=Case("mlm", "bert"))
+    size = len(feed.view)
+    large = Feed(view=feed.view, objective=feed.objective, seed=0, rows=3 * size + 1, micro=3 * size + 1, fill=feed.fill)
+    batch = large.batch(0, 0)
+    assert batch.inputs["tokens"].shape == (3 * size + 1, LENGTH)
+    assert batch.ids == list(range(3 * size + 1))

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from meristem.objectives.mlm import MLM, MLMSettings, choose_spans, units
+from meristem.settings import MeristemError
+from meristem.tokenizers.tokenizer import Tokenizer
+
+Make, Run = Callable[..., Any], Callable[..., Any]
+
+
+def test_fifteen_of_a_hundred_and_eighty_ten_ten(make: Make, prepared: Run, tokenizer: Tokenizer) -> None:
+    objective = make("mlm")
+    ordinary = chosen = masked = kept = other = 0
+    for before, (after,) in prepared(objective, epochs=8):
+        at, values = after.goals["mlm"]["at"], after.goals["mlm"]["values"]
+        original, shown = before.inputs["tokens"], after.inputs["tokens"]
+        assert np.array_equal(original[at], values)
+        assert np.array_equal(np.delete(original, at), np.delete(shown, at))
+        assert not before.notes["special"][at].any()
+        assert not tokenizer.specials[values].any()
+        ordinary, chosen = ordinary + int((~before.notes["special"]).sum()), chosen + len(at)
+        masked += int((shown[at] == tokenizer.mask).sum())
+        kept += int((shown[at] == values).sum())
+        other += int(((shown[at] != tokenizer.mask) & (shown[at] != values)).sum())
+        assert not tokenizer.specials[shown[at][shown[at] != tokenizer.mask]].any()
+    assert chosen > 5000
+    lucky = 0.1 / (~tokenizer.specials).sum()  # a random token is now and then the right one
+    assert chosen / ordinary == pytest.approx(0.15, abs=0.005)
+    assert masked / chosen == pytest.approx(0.8, abs=0.017)  # three standard deviations of 5,000 draws
+    assert other / chosen == pytest.approx(0.1 - lucky, abs=0.0125)
+    assert kept / chosen == pytest.approx(0.1 + lucky, abs=0.0125)
+
+
+def test_every_place_is_chosen_as_often(make: Make, prepared: Run) -> None:
+    hits = np.zeros(48)
+    for _, (after,) in prepared(make("mlm"), epochs=8):
+        hits[after.goals["mlm"]["at"]] += 1
+    assert hits[0] == hits[47] == 0  # the frame
+    expected = hits.sum() / 46
+    assert ((hits[1:47] - expected) ** 2 / expected).sum() < 90  # chi-square with 45 degrees: the 99.99th percentile
+
+
+def test_random_tokens_are_any_ordinary_token(make: Make, prepared: Run, tokenizer: Tokenizer) -> None:
+    seen = np.zeros(tokenizer.size)
+    for _, (after,) in prepared(make("mlm", mask_share=0, random_share=1), epochs=8):
+        seen += np.bincount(after.inputs["tokens"][after.goals["mlm"]["at"]], minlength=tokenizer.size)
+    assert seen[tokenizer.specials].sum() == 0
+    usual = seen[~tokenizer.specials]
+    expected = usual.sum() / len(usual)
+    assert ((usual - expected) ** 2 / expected).sum() < len(usual) + 5 * (2 * len(usual)) ** 0.5
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.4, 0.9])
+def test_the_rate_is_a_setting(make: Make, prepared: Run, rate: float) -> None:
+    for before, (after,) in prepared(make("mlm", mask_rate=rate)):
+        assert len(after.goals["mlm"]["at"]) == max(1, round(rate * (~before.notes["special"]).sum()))
+
+
+def test_whole_words_are_hidden_whole(make: Make, prepared: Run, tokenizer: Tokenizer) -> None:
+    ordinary = chosen = pieces = 0
+    for before, (after,) in prepared(make("mlm", unit="word"), epochs=3):
+        tokens, at = before.inputs["tokens"], set(after.goals["mlm"]["at"].tolist())
+        special = before.notes["special"]
+        word = np.cumsum(tokenizer.starts_word[tokens] | special)
+        for place in at:
+            same = [p for p in np.flatnonzero(word == word[place]) if not special[p]]
+            assert at.issuperset(same)
+            pieces += len(same) > 1
+        ordinary, chosen = ordinary + int((~special).sum()), chosen + len(at)
+    assert pieces > 100
+    assert chosen / ordinary == pytest.approx(0.15, abs=0.01)
+
+
+def test_single_tokens_do_split_words(make: Make, prepared: Run, tokenizer: Tokenizer) -> None:
+    """What the test above forbids does happen where words are not kept whole."""
+    split = 0
+    for before, (after,) in prepared(make("mlm")):
+        tokens, at = before.inputs["tokens"], set(after.goals["mlm"]["at"].tolist())
+        split += sum(not tokenizer.starts_word[tokens[p]] and p - 1 not in at for p in at)
+    assert split > 20
+
+
+def test_units_end_where_a_special_token_stands() -> None:
+    tokens = np.array([9, 0, 0, 9, 0])
+    allowed = np.array([True, True, False, True, True])
+    starts = np.zeros(10, bool)
+    starts[9] = True
+    assert [u.tolist() for u in units(tokens, allowed, starts, True)] == [[0, 1], [3, 4]]
+    assert [u.tolist() for u in units(tokens, allowed, starts, False)] == [[0], [1], [3], [4]]
+    assert [u.tolist() for u in units(np.array([0, 0, 9]), np.array([False, True, True]), starts, True)] == [[1], [2]]
+    assert units(tokens, np.zeros(5, bool), starts, True) == []
+
+
+def test_spans_are_as_long_as_the_paper_says() -> None:
+    """SpanBERT: geometric lengths with p = 0.2, at most 10, a mean of 3.8 words."""
+    words = [np.array([place]) for place in range(40_000)]
+    lengths = []
+    for seed in range(30):
+        at = choose_spans(words, 400, MLMSettings(unit="span"), np.random.default_rng(seed))
+        assert len(at) == 400
+        lengths += [len(run) for run in np.split(at, np.flatnonzero(np.diff(at) > 1) + 1)]
+    assert np.mean(lengths) == pytest.approx(3.8, abs=0.2)
+    ones = np.mean([length == 1 for length in lengths])
+    assert ones == pytest.approx(0.2 / (1 - 0.8**10), abs=0.03)
+
+
+def test_spans_hide_whole_words_and_about_the_rate(make: Make, prepared: Run, tokenizer: Tokenizer) -> None:
+    ordinary = chosen = neighbours = 0
+    for before, (after,) in prepared(make("mlm", unit="span"), epochs=3):
+        at = after.goals["mlm"]["at"]
+        ordinary, chosen = ordinary + int((~before.notes["special"]).sum()), chosen + len(at)
+        neighbours += int((np.diff(at) == 1).sum())
+        following = [p for p in at + 1 if p < len(before.inputs["tokens"]) and p not in at]
+        assert tokenizer.starts_word[before.inputs["tokens"][following]].all()
+    assert chosen / ordinary == pytest.approx(0.16, abs=0.02)  # the last word may overshoot
+    assert neighbours / chosen > 0.5
+
+
+@pytest.mark.parametrize("settings", [{}, {"mask_rate": 0.4}, {"unit": "word"}])
+def test_exhaustive_masking_hides_every_token_exactly_once(make: Make, prepared: Run, tokenizer: Tokenizer,
+                                                           settings: dict[str, Any]) -> None:
+    objective = make("mlm", exhaustive=True, **settings)
+    assert objective.rows_per_sample == int(np.ceil(1 / settings.get("mask_rate", 0.15)))
+    for before, rows in prepared(objective):
+        assert len(rows) == objective.rows_per_sample
+        hidden = np.concatenate([row.goals["mlm"]["at"] for row in rows])
+        assert sorted(hidden.tolist()) == np.flatnonzero(~before.notes["special"]).tolist()
+        for row in rows:
+            at = row.goals["mlm"]["at"]
+            assert (row.inputs["tokens"][at] == tokenizer.mask).all()
+            assert np.array_equal(row.goals["mlm"]["values"], before.inputs["tokens"][at])
+
+
+def test_masking_is_new_each_epoch_and_the_same_each_time(make: Make, prepared: Run) -> None:
+    objective = make("mlm")
+
+    def chosen(**options: Any) -> list[bytes]:
+        return [after.inputs["tokens"].tobytes() for _, (after,) in prepared(objective, **options)]
+
+    first, second = np.array_split(np.array(chosen(epochs=2), dtype=object), 2)
+    assert (first != second).mean() > 0.95
+    assert list(first) == chosen()
+    assert (first != np.array(chosen(seed=1), dtype=object)).mean() > 0.95
+
+
+def test_a_row_without_ordinary_tokens_predicts_nothing(make: Make) -> None:
+    from meristem.batch import Row
+    from meristem.randomness import Draw
+
+    for settings in ({}, {"unit": "word"}, {"unit": "span"}):
+        row = Row(inputs={"tokens": np.array([2, 3])}, notes={"special": np.array([True, True])})
+        assert len(make("mlm", **settings).prepare(row, Draw(0, 0, 0)).goals["mlm"]["at"]) == 0
+
+
+def test_what_cannot_be_is_refused(tokenizer: Tokenizer) -> None:
+    with pytest.raises(ValidationError, match="mask_share and random_share together exceed 1"):
+        MLMSettings(mask_share=0.95)
+
+    class Maskless:
+        mask = None
+
+    with pytest.raises(MeristemError, match="no mask token"):
+        MLM(MLMSettings(), Maskless())  # type: ignore[arg-type]  # that is the point

@@ -1,0 +1,319 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from meristem.learning.assemble import check
+from meristem.recipe import Recipe, parse, read, resolve, schema, shipped, summary
+from meristem.settings import RecipeError, names
+
+BERT: dict[str, Any] = {"model": {"family": "bert", "layers": 2, "width": 32, "heads": 2, "length": 16},
+                        "objective": ["mlm", "nsp"], "train": {"minutes": 3}}
+
+
+def made(*overrides: str, **sections: Any) -> Recipe:
+    return resolve("test", {**BERT, **sections}, list(overrides))
+
+
+def refused(*overrides: str, **sections: Any) -> str:
+    with pytest.raises(RecipeError) as found:
+        made(*overrides, **sections)
+    return str(found.value)
+
+
+# ---------------------------------------------------------------- overrides
+
+
+def test_dotted_settings_replace_what_the_recipe_says() -> None:
+    recipe = made("train.rate=3e-4", "model.layers=5", "tokenizer.kind=bpe", "corpus.source=builtin:microworld", "train.seed=7")
+    assert recipe.train.rate == 3e-4
+    assert recipe.model.layers == 5
+    assert recipe.tokenizer.kind == "bpe"
+    assert recipe.corpus.source == "builtin:microworld"
+    assert recipe.train.seed == 7
+
+
+def test_a_mapping_of_overrides_is_the_same() -> None:
+    one = resolve("test", BERT, {"train.rate": 3e-4, "from": "runs/x"})
+    assert one == made("train.rate=3e-4", "from=runs/x")
+
+
+def test_yaml_reads_3e_4_as_a_string_and_settings_as_a_number() -> None:
+    assert yaml.safe_load("3e-4") == "3e-4"
+    assert made(train={"rate": "3e-4", "steps": 5}).train.rate == 3e-4
+
+
+def test_the_recipe_given_is_left_as_it_was() -> None:
+    before = yaml.safe_dump(BERT)
+    made("train.steps=5", "objective.mask_rate=0.3", "model.width=64")
+    assert yaml.safe_dump(BERT) == before
+
+
+@pytest.mark.parametrize("override", ["train.steps=9", "train.epochs=2", "train.tokens=1e6", "train.flops=1e12", "train.minutes=1"])
+def test_a_budget_given_replaces_the_recipes(override: str) -> None:
+    kind, _, value = override.removeprefix("train.").partition("=")
+    assert made(override).train.budget == (kind, float(value))
+
+
+def test_two_budgets_in_one_recipe_are_refused() -> None:
+    assert refused(train={"steps": 5, "minutes": 3}) == "train: a run has one budget, not steps and minutes"
+
+
+def test_a_run_without_a_budget_has_three_minutes() -> None:
+    assert made(train={}).train.budget == ("minutes", 3.0)
+
+
+@pytest.mark.parametrize(("override", "said"), [
+    ("train.rat=1", "train.rat: unknown setting, did you mean rate?"),
+    ("model.layer=1", "model.layer: unknown setting, did you mean layers?"),
+    ("model.family=brt", "model.family: no 'brt', did you mean bert?"),
+    ("objective.mask_rat=0.2", "objective.mask_rat: unknown setting, did you mean mask_rate?"),
+    ("objective=mml", "objective.name: no 'mml', did you mean mlm?"),
+    ("trian.rate=1", "trian.rate: unknown setting, did you mean train?"),
+    ("rate=1", "rate: unknown setting, did you mean train.rate?"),
+    ("source=x", "source: unknown setting, did you mean corpus.source?"),
+    ("tokenizer.kind=wordpeace", "tokenizer.kind: Input should be 'wordpiece', 'bpe', 'unigram', 'characters' or 'words' (got 'wordpeace')"),
+    ("train.rate", "'train.rate': settings are given as key=value, for instance train.rate=3e-4"),
+    ("=3", "'=3': settings are given as key=value, for instance train.rate=3e-4"),
+    ("train.save_every=soon", "train.save_every: expected steps (500), time (30s, 10m, 2h) or epochs (1epoch) (got 'soon')"),
+    ("model.heads=3", "model: heads: 3 do not divide a width of 32; 2 would"),
+])
+def test_mistakes_are_answered_with_what_is_right(override: str, said: str) -> None:
+    assert refused(override) == said
+
+
+def test_an_unknown_section_is_named() -> None:
+    assert refused(trains={"steps": 1}) == "trains: unknown section, did you mean train?"
+    assert refused(form="x") == "form: unknown section, did you mean from?"
+
+
+# ---------------------------------------------------------------- objectives
+
+
+def test_a_setting_finds_the_part_that_has_it() -> None:
+    recipe = made("objective.mask_rate=0.3", "objective.negatives=swap")
+    assert [part.name for part in recipe.objective] == ["mlm", "nsp"]
+    assert recipe.objective[0].mask_rate == 0.3
+    assert recipe.objective[1].negatives == "swap"
+
+
+def test_a_setting_that_several_parts_have_must_say_which() -> None:
+    said = refused("objective.weight=2")
+    assert said == "objective.weight: several parts have it; say objective.mlm.weight or objective.nsp.weight"
+    recipe = made("objective.mlm.weight=2", "objective.1.weight=3")
+    assert [part.weight for part in recipe.objective] == [2.0, 3.0]
+
+
+def test_an_objective_may_be_a_word_a_mapping_or_a_list() -> None:
+    forms = ["mlm", ["mlm"], {"name": "mlm"}, [{"name": "mlm"}]]
+    assert len({made(objective=form).objective for form in forms}) == 1
+    assert made("objective=mlm").objective == made(objective="mlm").objective
+    assert [part.name for part in made("objective=[mlm, nsp]").objective] == ["mlm", "nsp"]
+
+
+def test_objectives_that_make_no_sense_are_refused() -> None:
+    assert "each objective may stand once" in refused(objective=["mlm", "mlm"])
+    assert refused(objective=[]) == f"objective: empty; known: {', '.join(names('objectives'))}"
+    assert refused("objective.mlm.mask_rate.deeper=1") == ("objective.mlm.mask_rate.deeper: expected objective.SETTING or "
+                                                           "objective.NAME.SETTING")
+    with pytest.raises(RecipeError, match="objective: missing"):
+        resolve("test", {"model": {"family": "bert"}})
+
+
+def test_a_family_that_cannot_carry_an_objective_names_those_that_can() -> None:
+    with pytest.raises(RecipeError) as found:
+        check(made("objective=clm"))
+    said = str(found.value)
+    assert "objective clm needs a backbone that can causal; bert can bidirectional" in said
+    assert "Families that would do: gpt2, modern (model.family=…)" in said
+    assert "objectives bert can carry: mlm, nsp (objective=…)" in said
+    check(made("objective=clm", "model.family=modern"))
+    with pytest.raises(RecipeError, match="Families that would do: bert, modern, roberta"):
+        check(made("model.family=gpt2"))
+
+
+def test_a_batch_smaller_than_a_row_is_refused() -> None:
+    with pytest.raises(RecipeError, match=r"train.batch_tokens: 8 is less than one row of model.length=16 tokens"):
+        check(made("train.batch_tokens=8"))
+    with pytest.raises(RecipeError, match=r"train.micro_tokens: 8 is less"):
+        check(made("train.micro_tokens=8"))
+
+
+# ---------------------------------------------------------------- mix and from
+
+MIX: dict[str, Any] = {"model": {**BERT["model"], "family": "modern"}, "corpus": {"source": "builtin:pydocs", "test": 0.1}, "mix": [
+    {"weight": 3, "objective": "mlm", "corpus": "builtin:microworld"}, {"objective": ["mlm"]}, {"objective": "clm", "name": "writing"}]}
+
+
+def test_a_mix_has_named_sources_with_their_own_text() -> None:
+    recipe = resolve("test", MIX)
+    assert [(s.name, s.weight) for s in recipe.sources()] == [("mlm", 3.0), ("mlm-1", 1.0), ("writing", 1.0)]
+    assert [s.corpus.source for s in recipe.mix] == ["builtin:microworld", "builtin:pydocs", "builtin:pydocs"]
+    assert [s.corpus.test for s in recipe.mix] == [0.1] * 3
+    assert recipe.objective == ()
+
+
+def test_mix_entries_are_addressed_by_number() -> None:
+    recipe = resolve("test", MIX, ["mix.0.weight=5", "mix.1.corpus.source=texts", "mix.2.objective=mlm"])
+    assert recipe.mix[0].weight == 5
+    assert recipe.mix[1].corpus.source == "texts"
+    assert recipe.mix[2].objective[0].name == "mlm"
+
+
+@pytest.mark.parametrize(("override", "said"), [
+    ("mix.0.weight=0", "mix.0.weight: 0 is not a positive number"),
+    ("mix.0.weight=true", "mix.0.weight: True is not a positive number"),
+    ("mix.7.weight=1", "mix.7.weight: expected a number from 0 to 2 in place of '7'"),
+    ("mix.0.wieght=1", "mix.0.wieght: unknown setting, did you mean weight?"),
+    ("mix.1.corpus.sauce=x", "mix.1.corpus.sauce: unknown setting, did you mean source?"),
+    ("mix=[]", "mix: expected a list of {weight, objective, corpus}"),
+    ("objective=mlm", "objective and mix: a recipe has one or the other; in a mix each entry has its objective"),
+])
+def test_a_wrong_mix_is_refused(override: str, said: str) -> None:
+    with pytest.raises(RecipeError) as found:
+        resolve("test", MIX, [override])
+    assert str(found.value) == said
+
+
+def test_a_recipe_without_a_mix_has_one_source() -> None:
+    (source,) = made().sources()
+    assert (source.name, source.weight, source.objective) == ("main", 1.0, made().objective)
+
+
+def test_from_is_short_for_its_path() -> None:
+    long = made(**{"from": {"path": "runs/x", "frozen": 5}})
+    assert long.start.path == "runs/x"
+    assert made("from=runs/x", "from.frozen=5") == long == made("from.frozen=5", **{"from": "runs/x"})
+    assert refused("from.pth=x") == "from.pth: unknown setting, did you mean path?"
+
+
+# ---------------------------------------------------------------- reading and writing
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_shipped_recipes_resolve_say_what_they_are_and_fit_together(name: str) -> None:
+    found, mapping = read(name)
+    assert found == name
+    assert 10 < len(summary(shipped()[name])) < 120
+    check(resolve(name, mapping))
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_a_resolved_recipe_read_again_is_itself(name: str) -> None:
+    recipe = resolve(*read(name))
+    written = yaml.safe_dump(recipe.plain(), sort_keys=False, allow_unicode=True)
+    again = resolve(name, yaml.safe_load(written))
+    assert again == recipe
+    assert again.plain() == recipe.plain()
+
+
+def test_a_resolved_mix_read_again_is_itself() -> None:
+    recipe = resolve("test", MIX, ["from=runs/x"])
+    assert resolve("test", yaml.safe_load(yaml.safe_dump(recipe.plain()))) == recipe
+
+
+OVERRIDES = st.fixed_dictionaries({}, optional={
+    "train.rate": st.floats(1e-6, 1, exclude_min=True), "train.steps": st.integers(1, 10**9), "train.seed": st.integers(0, 2**31),
+    "train.schedule": st.sampled_from(["cosine", "linear", "inverse_sqrt", "constant_then_decay", "constant"]),
+    "train.clip": st.none() | st.floats(0.1, 10), "train.save_every": st.sampled_from([5, "10m", "1epoch", "2.5h"]),
+    "train.betas": st.tuples(st.floats(0, 0.99), st.floats(0, 0.999)).map(list), "model.layers": st.integers(1, 100),
+    "model.inner": st.none() | st.integers(8, 5000), "model.dropout": st.floats(0, 0.9), "model.bias": st.booleans(),
+    "model.positions": st.sampled_from(["learned", "sinusoidal", "rotary", "none"]), "model.window": st.none() | st.integers(1, 99),
+    "tokenizer.size": st.integers(300, 10**6), "store.isolate": st.booleans(), "from.frozen": st.integers(0, 100),
+    "corpus.source": st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=20).filter(lambda s: s.strip() == s),
+})
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(name=st.sampled_from(sorted(shipped())), overrides=OVERRIDES)
+def test_any_valid_recipe_survives_being_written_down(name: str, overrides: dict[str, Any]) -> None:
+    recipe = resolve(*read(name), overrides)
+    for key, value in overrides.items():
+        section, field = key.split(".")
+        kept = getattr(recipe, "start" if section == "from" else section)
+        found = getattr(kept, field)
+        assert (list(found) if isinstance(found, tuple) else found) == value
+    assert resolve(recipe.name, yaml.safe_load(yaml.safe_dump(recipe.plain(), allow_unicode=True))) == recipe
+
+
+def test_an_unknown_recipe_and_a_missing_file_are_named() -> None:
+    with pytest.raises(RecipeError, match="no recipe 'bert-mni', did you mean bert-mini?"):
+        read("bert-mni")
+    with pytest.raises(RecipeError, match=r"no recipe file nowhere/x\.yaml"):
+        read("nowhere/x.yaml")
+
+
+@pytest.mark.parametrize("content", [b"a: [1", b"- 1\n- 2", b"\xff\xfe\x00", b"a: !!python/object/apply:os.system ['true']", b"[" * 5000])
+def test_a_file_that_is_no_recipe_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_bytes(content)
+    with pytest.raises(RecipeError, match=r"x\.yaml: (not readable as YAML|a recipe is a mapping)"):
+        parse(path)
+
+
+def test_an_own_file_is_read_and_named_after_itself(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("model: {family: gpt2}\nobjective: clm\n", encoding="utf-8")
+    recipe = resolve(*read(path))
+    assert (recipe.name, recipe.model.family) == ("mine", "gpt2")
+    assert recipe.with_name("yours").name == "yours"
+
+
+# ---------------------------------------------------------------- the schema for editors
+
+
+def fits(value: Any, rule: dict[str, Any], root: dict[str, Any]) -> bool:
+    """As much of JSON schema as ours uses; strings may stand for numbers, as settings read them."""
+    if "$ref" in rule:
+        return fits(value, root["$defs"][rule["$ref"].rsplit("/", 1)[1]], root)
+    if "anyOf" in rule:
+        return any(fits(value, one, root) for one in rule["anyOf"])
+    if "enum" in rule or "const" in rule:
+        return value in rule.get("enum", [rule.get("const")])
+    match rule.get("type"):
+        case "object":
+            known = rule.get("properties", {})
+            closed = rule.get("additionalProperties", True) is False
+            return (isinstance(value, dict) and all(key in value for key in rule.get("required", []))
+                    and not (closed and value.keys() - known.keys())
+                    and all(fits(inner, known[key], root) for key, inner in value.items() if key in known))
+        case "array":
+            return (isinstance(value, list) and len(value) >= rule.get("minItems", 0)
+                    and all(fits(inner, rule["items"], root) for inner in value if "items" in rule))
+        case "number" | "integer":
+            try:
+                number = float(value)
+            except (TypeError, ValueError):
+                return False
+            return number > rule.get("exclusiveMinimum", -1e300) and number >= rule.get("minimum", -1e300)
+        case "string":
+            return isinstance(value, str)
+        case "boolean":
+            return isinstance(value, bool)
+        case "null":
+            return value is None
+    return True
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_the_schema_knows_every_shipped_recipe(name: str) -> None:
+    rules = schema()
+    _, mapping = read(name)
+    assert fits(mapping, rules, rules)
+    plain = resolve(name, mapping).plain()
+    assert fits(plain, rules, rules)
+
+
+@pytest.mark.parametrize("wrong", [
+    {"trian": {}}, {"train": {"rat": 1}}, {"model": {"family": "brt"}}, {"objective": "mml"}, {"objective": []},
+    {"objective": [{"name": "mlm", "mask_rate": "much"}]}, {"mix": [{"weight": 1}]}, {"train": {"steps": 0}},
+])
+def test_the_schema_refuses_mistakes(wrong: dict[str, Any]) -> None:
+    rules = schema()
+    assert fits(BERT, rules, rules)
+    assert not fits({**BERT, **wrong}, rules, rules)

@@ -1,0 +1,72 @@
+"""A place where tiny runs are trained in this very process, each in about a second."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+
+from meristem.recipe import Recipe, resolve
+from meristem.training import budget
+from meristem.training.pretraining import Ended, pretrain
+
+PARTS: dict[str, dict[str, Any]] = {
+    "bert": {"tokenizer": {"kind": "wordpiece", "size": 300}, "objective": ["mlm", "nsp"]},
+    "gpt2": {"tokenizer": {"kind": "bpe", "size": 300}, "objective": ["clm"]},
+}
+
+
+@dataclass
+class Place:
+    """Where runs are trained, and what they said."""
+
+    root: Path
+    said: io.StringIO = field(default_factory=io.StringIO)
+
+    def recipe(self, family: str, *overrides: str) -> Recipe:
+        """A tiny recipe of a family; settings given replace its own."""
+        return resolve("tiny", {
+            **PARTS[family],
+            "corpus": {"source": "builtin:microworld-en?size=40", "processes": 1, "validation": 0.1, "test": 0.1},
+            "model": {"family": family, "layers": 1, "width": 32, "heads": 2, "length": 32},
+            "train": {"steps": 6, "batch_tokens": 128, "log_every": 1, "threads": 1, "evaluate_tokens": 512},
+        }, overrides)
+
+    def train(self, *overrides: str, run: str = "run", family: str = "gpt2", fresh: bool = False) -> Ended:
+        """Train, or go on training."""
+        console = Console(file=self.said, width=400)
+        return pretrain(self.recipe(family, *overrides), self.root / run, fresh=fresh, console=console)
+
+    def lines(self, kind: str, run: str = "run") -> list[dict[str, Any]]:
+        """The lines of one kind in a run's metrics."""
+        text = (self.root / run / "metrics.jsonl").read_text(encoding="utf-8")
+        return [line for line in map(json.loads, text.splitlines()) if line["kind"] == kind]
+
+    def losses(self, run: str = "run") -> list[float]:
+        """The training loss of every step."""
+        return [line["loss"] for line in self.lines("train", run)]
+
+    def facts(self, run: str = "run") -> dict[str, Any]:
+        """What a finished run says of itself."""
+        return json.loads((self.root / run / "finished.json").read_bytes())  # type: ignore[no-any-return]
+
+    def steps(self, run: str = "run") -> list[int]:
+        """The steps of the checkpoints there are."""
+        return sorted(int(path.name.removeprefix("step-")) for path in (self.root / run / "checkpoints").glob("step-*"))
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    """One thread, so that runs can be compared bit for bit; the machine's peak is measured on a small product."""
+    before = torch.get_num_threads()
+    monkeypatch.setattr(budget, "PEAK_SIZE", 64)
+    monkeypatch.chdir(tmp_path)
+    yield Place(tmp_path)
+    torch.set_num_threads(before)

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meristem.recipe import Recipe, resolve
+from meristem.settings import RecipeError
+from meristem.training.going_on import refuse_another_run
+
+BERT: dict[str, Any] = {"model": {"family": "modern", "layers": 2, "width": 32, "heads": 2, "length": 16}, "objective": ["mlm", "nsp"],
+                        "train": {"steps": 10}}
+MIX: dict[str, Any] = {"model": BERT["model"], "mix": [{"objective": "mlm", "weight": 2}, {"objective": "clm"}]}
+OUT = Path("runs/here")
+
+
+def made(*overrides: str, base: dict[str, Any] = BERT) -> Recipe:
+    return resolve("test", base, list(overrides))
+
+
+@pytest.mark.parametrize("override", [
+    "train.steps=20", "train.minutes=5", "train.epochs=3", "train.device=cuda", "train.workers=2", "train.threads=1",
+    "train.log_every=3", "train.save_every=1m", "train.keep=9", "corpus.processes=7",
+])
+def test_budgets_places_and_intervals_may_change(override: str) -> None:
+    refuse_another_run(made(), made(override), OUT)
+
+
+def test_another_name_is_the_same_run() -> None:
+    refuse_another_run(made(), made().with_name("other"), OUT)
+
+
+@pytest.mark.parametrize(("override", "line"), [
+    ("train.rate=0.5", "train.rate: 0.001 in the run, 0.5 now"),
+    ("train.seed=4", "train.seed: 0 in the run, 4 now"),
+    ("train.batch_tokens=64", "train.batch_tokens: 4096 in the run, 64 now"),
+    ("model.layers=3", "model.layers: 2 in the run, 3 now"),
+    ("objective.mask_rate=0.3", "objective.mlm.mask_rate: 0.15 in the run, 0.3 now"),
+    ("corpus.source=other", "corpus.source: 'builtin:pydocs' in the run, 'other' now"),
+    ("tokenizer.size=500", "tokenizer.size: 8192 in the run, 500 now"),
+    ("from=runs/x", "from.path: None in the run, 'runs/x' now"),
+    ("train.betas=[0.9, 0.99]", "train.betas: [0.9, 0.98] in the run, [0.9, 0.99] now"),
+])
+def test_anything_else_is_refused_with_the_difference(override: str, line: str) -> None:
+    with pytest.raises(RecipeError) as found:
+        refuse_another_run(made(), made(override), OUT)
+    said = str(found.value).splitlines()
+    assert said[0] == "runs/here was begun with other settings:"
+    assert said[1:-2] == [f"  {line}"]
+    assert "--out runs/here-2" in said[-2]
+    assert "--fresh" in said[-1]
+
+
+def test_a_part_that_came_or_went_is_named() -> None:
+    with pytest.raises(RecipeError, match=r"objective\.nsp\.weight: 1\.0 in the run, not set now"):
+        refuse_another_run(made(), made("objective=mlm"), OUT)
+
+
+def test_each_source_of_a_mix_may_change_its_processes_and_nothing_else() -> None:
+    refuse_another_run(made(base=MIX), made("mix.0.corpus.processes=3", base=MIX), OUT)
+    with pytest.raises(RecipeError, match=r"mix\.mlm\.weight: 2\.0 in the run, 5\.0 now"):
+        refuse_another_run(made(base=MIX), made("mix.0.weight=5", base=MIX), OUT)
+
+
+def test_many_differences_are_counted() -> None:
+    with pytest.raises(RecipeError, match=r"… and \d+ more"):
+        refuse_another_run(made(), made("model.family=gpt2", "model.width=64", "model.length=32", base=MIX), OUT)

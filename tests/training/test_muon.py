@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from meristem.training.muon import Muon, orthogonal
+
+
+def spectrum(matrix: Tensor) -> Tensor:
+    return torch.linalg.svdvals(matrix)
+
+
+@pytest.mark.parametrize("shape", [(16, 16), (8, 40), (40, 8), (64, 16)])
+def test_every_singular_value_is_brought_near_one(shape: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    values = spectrum(orthogonal(torch.randn(3, *shape)))
+    assert values.min() > 0.4
+    assert values.max() < 1.3
+
+
+def test_singular_vectors_stay_and_the_scale_goes() -> None:
+    torch.manual_seed(0)
+    m = torch.randn(1, 12, 12, dtype=torch.float64)
+    u, _, v = torch.linalg.svd(m[0])
+    turned = u.mT @ orthogonal(m)[0] @ v.mT
+    assert (turned - torch.diag(turned.diagonal())).abs().max() < 1e-9
+    torch.testing.assert_close(orthogonal(m * 1000), orthogonal(m), atol=1e-6, rtol=0)
+
+
+def test_a_gradient_of_nothing_moves_nothing() -> None:
+    assert torch.equal(orthogonal(torch.zeros(1, 4, 6)), torch.zeros(1, 4, 6))
+
+
+def test_single_precision_stays_single() -> None:
+    assert orthogonal(torch.randn(2, 4, 4)).dtype == torch.float32
+    weight = nn.Parameter(torch.randn(6, 6))
+    optimizer = Muon([weight], 0.1, momentum=0.9, weight_decay=0.0)
+    weight.grad = torch.randn(6, 6)
+    optimizer.step()
+    assert optimizer.state[weight]["momentum"].dtype == weight.dtype == torch.float32
+
+
+def step(shape: tuple[int, int], **settings: float) -> tuple[Tensor, Tensor, Tensor]:
+    torch.manual_seed(0)
+    weight = nn.Parameter(torch.randn(shape))
+    before = weight.detach().clone()
+    optimizer = Muon([weight], 0.1, **{"momentum": 0.9, "weight_decay": 0.0, **settings})
+    weight.grad = torch.randn(shape)
+    optimizer.step()
+    return before, weight.detach(), weight.grad
+
+
+@pytest.mark.parametrize("shape", [(32, 32), (16, 64)])
+def test_a_step_is_as_large_as_adamws_would_be(shape: tuple[int, int]) -> None:
+    """AdamW's updates have a root mean square of about 0.2 of the rate, whatever the shape (Liu et al. 2025)."""
+    before, after, grad = step(shape)
+    change = (after - before) / 0.1
+    assert float(change.pow(2).mean().sqrt()) == pytest.approx(0.2, rel=0.15)
+    expected = -orthogonal(grad[None])[0] * 0.2 * max(shape) ** 0.5
+    torch.testing.assert_close(change, expected, atol=1e-4, rtol=1e-4)
+
+
+def test_queries_keys_and_values_are_three_matrices() -> None:
+    before, after, grad = step((24, 8))
+    parts = [orthogonal(part[None])[0] for part in grad.split(8)]
+    torch.testing.assert_close((after - before) / 0.1, -torch.cat(parts) * 0.2 * 8**0.5, atol=1e-4, rtol=1e-4)
+
+
+def test_weights_decay_by_the_rate() -> None:
+    _, plain, _ = step((8, 8))
+    before, decayed, _ = step((8, 8), weight_decay=0.5)
+    torch.testing.assert_close(decayed, plain - 0.1 * 0.5 * before, atol=1e-6, rtol=0)
+
+
+def test_momentum_is_nesterovs() -> None:
+    weight = nn.Parameter(torch.zeros(5, 5))
+    optimizer = Muon([weight], 1.0, momentum=0.8, weight_decay=0.0)
+    first, second = torch.randn(2, 5, 5).unbind()
+    for grad in (first, second):
+        before, weight.grad = weight.detach().clone(), grad
+        optimizer.step()
+    momentum = 0.8 * 0.2 * first + 0.2 * second
+    torch.testing.assert_close(optimizer.state[weight]["momentum"], momentum)
+    update = 0.2 * second + 0.8 * momentum
+    torch.testing.assert_close(weight.detach() - before, -orthogonal(update[None])[0] * 0.2 * 5**0.5, atol=1e-5, rtol=1e-5)
+
+
+def test_what_has_no_gradient_is_left_alone() -> None:
+    used, unused = nn.Parameter(torch.ones(4, 4)), nn.Parameter(torch.ones(4, 4))
+    optimizer = Muon([used, unused], 0.1, momentum=0.9, weight_decay=0.5)
+    used.grad = torch.randn(4, 4)
+    optimizer.step()
+    assert torch.equal(unused, torch.ones(4, 4))
+    assert unused not in optimizer.state

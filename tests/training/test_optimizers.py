@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import torch
+from cases import Case, real
+
+from meristem.batch import Model
+from meristem.store.store import Store
+from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.training.muon import Muon
+from meristem.training.optimizers import names_of, optimizers, set_rate
+from meristem.training.settings import TrainSettings
+
+
+def model_of(tokenizer: Tokenizer, store: Store) -> Model:
+    return real(Case(["mlm", "nsp"], "bert"), tokenizer, store)[0].model
+
+
+def test_norms_and_biases_do_not_decay(tokenizer: Tokenizer, store: Store) -> None:
+    model = model_of(tokenizer, store)
+    names = names_of(model)
+    (adamw,) = optimizers(model, TrainSettings(weight_decay=0.3))
+    decay = {names[p]: group["weight_decay"] for group in adamw.param_groups for p in group["params"]}
+    assert set(decay) == set(names.values())
+    assert all(value == (0.0 if name.endswith("bias") or "norm" in name else 0.3) for name, value in decay.items())
+    assert adamw.param_groups[0]["fused"]
+
+
+def test_muon_moves_the_backbones_matrices_and_adamw_the_rest(tokenizer: Tokenizer, store: Store) -> None:
+    model = model_of(tokenizer, store)
+    names = names_of(model)
+    adamw, muon = optimizers(model, TrainSettings(optimizer="muon"))
+    assert isinstance(muon, Muon)
+    theirs = [{names[p] for group in one.param_groups for p in group["params"]} for one in (adamw, muon)]
+    assert theirs[0] | theirs[1] == set(names.values())
+    assert not theirs[0] & theirs[1]
+    assert theirs[1] == {n for n in names.values() if "stack.layers" in n and n.endswith("weight") and "norm" not in n}
+
+
+def test_what_is_frozen_is_not_moved(tokenizer: Tokenizer, store: Store) -> None:
+    model = model_of(tokenizer, store)
+    model.backbone.requires_grad_(False)
+    made = optimizers(model, TrainSettings(optimizer="muon"))
+    assert {id(p) for one in made for g in one.param_groups for p in g["params"]} == {
+        id(p) for p in model.parameters() if p.requires_grad}
+
+
+def test_rates_are_set_from_their_peak(tokenizer: Tokenizer, store: Store) -> None:
+    made = optimizers(model_of(tokenizer, store), TrainSettings(optimizer="muon", rate=0.02))
+    for share in (0.5, 0.1, 1.0):
+        set_rate(made, share)
+        assert {group["lr"] for one in made for group in one.param_groups} == {0.02 * share}
+
+
+def test_a_tied_parameter_has_one_name() -> None:
+    tied = torch.nn.Linear(3, 3, bias=False)
+    both = torch.nn.ModuleList([tied, tied])
+    assert list(names_of(both).values()) == ["0.weight"]

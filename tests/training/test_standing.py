@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import json
+
+from meristem.training.standing import Standing
+
+
+def test_a_standing_survives_json() -> None:
+    standing = Standing(step=7, total=9, budget="9 steps", tokens=10**15, flops=1.5e18, seconds=2.25, best=0.1 + 0.2, best_step=5)
+    standing.add({"loss": (1 / 3, 1.0), "top1": (3.0, 7.0)})
+    again = Standing.of(json.loads(json.dumps(standing.plain())))
+    assert again == standing
+    assert again.window["loss"] == (1 / 3, 1.0)
+
+
+def test_windows_are_means_of_everything_since_the_last_line() -> None:
+    standing = Standing()
+    standing.add({"loss": (2.0, 1.0), "top1": (1.0, 10.0)})
+    standing.add({"loss": (4.0, 1.0), "top1": (5.0, 30.0), "empty": (0.0, 0.0)})
+    assert standing.drain() == {"loss": 3.0, "top1": 0.15}
+    assert standing.drain() == {}
+
+
+def test_counters_of_another_version_are_left_alone() -> None:
+    assert Standing.of({"step": 3, "moons": 2}) == Standing(step=3)

@@ -1,0 +1,164 @@
+"""Word vectors as initial embeddings, from every kind of file, and from files that are broken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from place import Place
+
+from meristem.learning.assemble import learner_of
+from meristem.settings import MeristemError
+from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.training.vectors import from_vectors, read_vectors
+
+Words = Mapping[str, np.ndarray]
+WORDS = ("the", "harbour", "garden", "boats", "letters", "painter", "garden gate", "naïve", "苹果")
+
+
+@pytest.fixture
+def words() -> Words:
+    rng = np.random.default_rng(0)
+    return {word: rng.standard_normal(32).astype(np.float32) for word in WORDS}
+
+
+def glove(path: Path, words: Words) -> Path:
+    path.write_text("".join(f"{word} {' '.join(map(str, vector))}\n" for word, vector in words.items()), encoding="utf-8")
+    return path
+
+
+def word2vec_text(path: Path, words: Words) -> Path:
+    glove(path, words)
+    path.write_text(f"{len(words)} 32\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
+    return path
+
+
+def word2vec_binary(path: Path, words: Words, *, newline: bytes = b"\n") -> Path:
+    """A space ends a word in this format, so that none can be inside one."""
+    parts = [word.replace(" ", "_").encode() + b" " + vector.astype("<f4").tobytes() + newline for word, vector in words.items()]
+    path.write_bytes(f"{len(words)} 32\n".encode() + b"".join(parts))
+    return path
+
+
+def word2vec_binary_without_newlines(path: Path, words: Words) -> Path:
+    return word2vec_binary(path, words, newline=b"")
+
+
+@pytest.mark.parametrize("write", [glove, word2vec_text, word2vec_binary, word2vec_binary_without_newlines])
+def test_every_kind_of_file_gives_the_same_words(write: object, words: Words, tmp_path: Path) -> None:
+    found = dict(read_vectors(write(tmp_path / "vectors", words)))  # type: ignore[operator]  # one of the writers above
+    assert [word.replace("_", " ") for word in found] == list(WORDS)
+    np.testing.assert_allclose(np.stack(list(found.values())), np.stack(list(words.values())), rtol=1e-6)
+
+
+def test_tokens_take_the_vectors_of_their_words(place: Place, words: Words, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    model = learner_of(place.recipe("bert"), tokenizer).model
+    table = model.backbone.embedding().weight
+    before = table.detach().clone()
+    told = from_vectors(model, tokenizer, glove(tmp_path / "glove.txt", words))
+    whole = [(tokenizer.id(word), torch.from_numpy(words[word])) for word in ("garden", "boats", "letters")]
+    rows = torch.stack([table[number] for number, _ in whole if number is not None])
+    wanted = torch.stack([vector for _, vector in whole])
+    like = torch.nn.functional.cosine_similarity(rows, wanted)
+    assert len(rows) == 3 and bool((like[1:] > 0.99).all())
+    untouched = [tokenizer.id(token) for token in ("winter", "[MASK]", "sold")]
+    assert all(number is not None and torch.equal(table[number], before[number]) for number in untouched)
+    assert table.std().item() == pytest.approx(before.std().item(), rel=0.1)
+    assert "9 words of 32 dimensions in glove.txt" in told
+
+
+def test_vectors_of_another_width_keep_who_is_near_whom(place: Place, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    near = rng.standard_normal(300).astype(np.float32)
+    words = {"boats": near, "letters": near + 0.1 * rng.standard_normal(300).astype(np.float32),
+             "winter": rng.standard_normal(300).astype(np.float32)}
+    model = learner_of(place.recipe("bert"), tokenizer).model
+    from_vectors(model, tokenizer, glove(tmp_path / "wide.txt", words))
+    numbers = [tokenizer.id(word) for word in words]
+    boats, letters, winter = (model.backbone.embedding().weight[number] for number in numbers)
+    assert torch.dist(boats, letters) < 0.3 * torch.dist(boats, winter)
+
+
+def test_a_run_begins_from_vectors(place: Place, words: Words) -> None:
+    glove(place.root / "glove.txt", words)
+    ended = place.train("from.vectors=glove.txt", "tokenizer.kind=wordpiece", family="bert")
+    assert ended.step == 6
+    assert "word vectors: 9 words of 32 dimensions in glove.txt gave" in place.said.getvalue()
+
+
+# ------------------------------------------------------------ broken files
+
+
+def _refusal(path: Path) -> str:
+    with pytest.raises(MeristemError) as caught:
+        list(read_vectors(path))
+    return str(caught.value)
+
+
+def test_no_such_file(tmp_path: Path) -> None:
+    assert "no file" in _refusal(tmp_path / "absent.txt")
+
+
+def test_a_line_with_too_few_numbers_is_named(tmp_path: Path, words: Words) -> None:
+    path = glove(tmp_path / "glove.txt", words)
+    path.write_text(path.read_text(encoding="utf-8") + "short 0.1 0.2\n", encoding="utf-8")
+    assert _refusal(path).startswith(f"{path}:10: expected a word and 32 numbers")
+
+
+def test_a_line_that_is_no_numbers_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "prose.txt"
+    path.write_text("this is only a story about boats\n", encoding="utf-8")
+    assert f"{path}:1: expected a word and" in _refusal(path)
+
+
+def test_a_binary_file_that_is_cut_off(tmp_path: Path, words: Words) -> None:
+    path = word2vec_binary(tmp_path / "cut.bin", words)
+    path.write_bytes(path.read_bytes()[:-70])
+    assert "ends inside word 9 of 9; the file is cut off" in _refusal(path)
+
+
+def test_a_header_that_promises_more_words_than_there_are(tmp_path: Path, words: Words) -> None:
+    path = word2vec_binary(tmp_path / "more.bin", words)
+    path.write_bytes(path.read_bytes().replace(b"9 32\n", b"12 32\n", 1))
+    assert "ends inside word 10 of 12" in _refusal(path)
+
+
+def test_noise_after_a_header_is_not_a_word(tmp_path: Path) -> None:
+    path = tmp_path / "noise.bin"
+    path.write_bytes(b"10 32\n" + bytes([255]) * 5000)
+    assert "has no end; is it a word2vec file?" in _refusal(path)
+
+
+@pytest.mark.parametrize("content", ["", "0 32\n"])
+def test_no_word_at_all(place: Place, tokenizer: Tokenizer, content: str) -> None:
+    path = place.root / "empty.txt"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(MeristemError, match=r"empty\.txt holds no word"):
+        from_vectors(learner_of(place.recipe("bert"), tokenizer).model, tokenizer, path)
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "1e39"])
+def test_numbers_that_are_not_finite_are_named(tmp_path: Path, words: Words, number: str) -> None:
+    path = glove(tmp_path / "glove.txt", words)
+    path.write_text(path.read_text(encoding="utf-8") + f"bad {number}{' 0.5' * 31}\n", encoding="utf-8")
+    assert f"{path}:10:" in _refusal(path)
+
+
+def test_a_binary_number_that_is_not_finite_is_named(tmp_path: Path, words: Words) -> None:
+    path = word2vec_binary(tmp_path / "bad.bin", {**words, "boats": np.full(32, np.nan, np.float32)})
+    assert "word 4 of 9 has a number that is not finite" in _refusal(path)
+
+
+def test_vectors_that_are_all_the_same_poison_nothing(place: Place, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    model = learner_of(place.recipe("bert"), tokenizer).model
+    from_vectors(model, tokenizer, glove(tmp_path / "same.txt", {"boats": np.ones(32), "letters": np.ones(32)}))
+    assert bool(model.backbone.embedding().weight.isfinite().all())
+
+
+def test_words_nobody_knows(place: Place, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    path = glove(tmp_path / "other.txt", {"苹果": np.ones(32, np.float32), "梨": np.zeros(32, np.float32)})
+    with pytest.raises(MeristemError, match="none of the 2 words in .*other.txt"):
+        from_vectors(learner_of(place.recipe("bert"), tokenizer).model, tokenizer, path)
