@@ -1,6 +1,6 @@
 """What `make bench` runs: the measurements that take minutes; benchmarks.wikitext takes half an hour and is run by name.
 
-    python -m benchmarks.all [DATA]     DATA: the folder with english_novels and wikitext-2, for tokenising
+python -m benchmarks.all [DATA]     DATA: the folder with english_novels and wikitext-2, for tokenising
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What `make demo` runs: a small BERT on built-in text, judged on text it never saw, and three sentences filled in.
 
-    python -m benchmarks.demo [--minutes 2] [--out runs/demo]
+python -m benchmarks.demo [--minutes 2] [--out runs/demo]
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ from meristem.api import recipe_for
 from meristem.checkpoint.run import Run
 from meristem.training.pretraining import gather
 
-SENTENCES = ("Return the [MASK] of the given array.", "This method is called when the [MASK] is closed.", "If the file does not [MASK], an error is raised.")
+SENTENCES = (
+    "Return the [MASK] of the given array.",
+    "This method is called when the [MASK] is closed.",
+    "If the file does not [MASK], an error is raised.",
+)
 
 
 def commonest_share(out: Path) -> float:
@@ -40,15 +44,27 @@ def main() -> None:
     options = parser.parse_args()
     began = time.monotonic()
     console = Console()
-    ended = meristem.pretrain("bert-mini", {"objective": "mlm", "train.minutes": options.minutes}, out=options.out, console=console)
+    ended = meristem.pretrain(
+        "bert-mini", {"objective": "mlm", "train.minutes": options.minutes}, out=options.out, console=console
+    )
     guess, right = commonest_share(options.out), ended.test["mlm.top1"]
-    console.print(f"\nOn text it never saw it finds {right:.1%} of hidden words; always guessing the commonest token finds "
-                  f"{guess:.1%} ({right / guess:.1f} times as many)\n", highlight=False)
+    console.print(
+        f"\nOn text it never saw it finds {right:.1%} of hidden words; always guessing the commonest token finds "
+        f"{guess:.1%} ({right / guess:.1f} times as many)\n",
+        highlight=False,
+    )
     model = meristem.load(options.out)
     for sentence in SENTENCES:
         best = model.fill(sentence, top=3)[0].candidates
-        console.print(f"{sentence}\n    " + ", ".join(f"{c.token} {c.probability:.0%}" for c in best), highlight=False, markup=False)
-    console.print(f"\nAll of it took {time.monotonic() - began:.0f} s. Your own text:  meristem pretrain bert-mini my-texts/", highlight=False)
+        console.print(
+            f"{sentence}\n    " + ", ".join(f"{c.token} {c.probability:.0%}" for c in best),
+            highlight=False,
+            markup=False,
+        )
+    console.print(
+        f"\nAll of it took {time.monotonic() - began:.0f} s. Your own text:  meristem pretrain bert-mini my-texts/",
+        highlight=False,
+    )
 
 
 if __name__ == "__main__":

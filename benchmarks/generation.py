@@ -89,7 +89,8 @@ def line(vocabulary: int, rows: int, given: argparse.Namespace) -> str:
     seeded = torch.Generator().manual_seed(rows)
     prompts = torch.randint(vocabulary, (rows, given.prompt_tokens), generator=seeded)
     same = torch.equal(mine(prompts, given.tokens), other(prompts, given.tokens))  # and both are warm
-    pairs = [(seconds(other, prompts, given.tokens), seconds(mine, prompts, given.tokens)) for _ in range(given.repeats)]
+    pairs = [(seconds(other, prompts, given.tokens), seconds(mine, prompts, given.tokens))
+             for _ in range(given.repeats)]
     slow, fast = (rows * given.tokens / statistics.median(side) for side in zip(*pairs, strict=True))
     each = " ".join(f"{a / b:.2f}" for a, b in pairs)
     return (f"| {vocabulary:,} | {rows} | {slow:,.0f} | {fast:,.0f} | {fast / slow:.2f}× | {each} "

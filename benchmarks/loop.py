@@ -1,6 +1,6 @@
 """The loop's own cost: the same steps through the whole loop and bare, in turns.
 
-    python -m benchmarks.loop [--steps 30] [--repeats 5]
+python -m benchmarks.loop [--steps 30] [--repeats 5]
 """
 
 from __future__ import annotations
@@ -29,7 +29,12 @@ def bare(material: pretraining.Material, steps: int) -> float:
     learner = learner_of(resolved, material.tokenizer).train()
     feed = feeds_of(resolved, learner.objectives, material.tokenizer, material.stores, split="train", seed=0)["main"]
     batches = [pretraining.step_batches(feed, number) for number in range(steps)]
-    stepper = Stepper(learner=learner, optimizers=optimizers(learner.model, resolved.train), settings=resolved.train, device=torch.device("cpu"))
+    stepper = Stepper(
+        learner=learner,
+        optimizers=optimizers(learner.model, resolved.train),
+        settings=resolved.train,
+        device=torch.device("cpu"),
+    )
     start = time.perf_counter()
     for number in range(steps):
         stepper.take(number, steps, "main", batches[number])
@@ -39,8 +44,14 @@ def bare(material: pretraining.Material, steps: int) -> float:
 def whole(steps: int, folder: Path) -> float:
     """The same steps through `pretrain`, as metrics.jsonl tells them; neither evaluation nor the last save counts."""
     ended = pretraining.pretrain(
-        recipe_for("bert-mini", ["objective=mlm", f"train.steps={steps}", "train.save_every=1h", "train.evaluate_every=1000000"]),
-        folder, fresh=False, console=Console(quiet=True))
+        recipe_for(
+            "bert-mini",
+            ["objective=mlm", f"train.steps={steps}", "train.save_every=1h", "train.evaluate_every=1000000"],
+        ),
+        folder,
+        fresh=False,
+        console=Console(quiet=True),
+    )
     return ended.used["minutes"] * 60
 
 
@@ -59,7 +70,12 @@ def main() -> None:
             full = whole(options.steps, Path(folder) / str(repeat))
             shares.append(full / plain - 1)
             print(f"bare {plain:.2f} s, whole {full:.2f} s, {shares[-1]:+.1%}", flush=True)
-    print(table(["steps", "repeats", "the loop's own cost (median)"], [[str(options.steps), str(options.repeats), f"{statistics.median(shares):+.1%}"]]))
+    print(
+        table(
+            ["steps", "repeats", "the loop's own cost (median)"],
+            [[str(options.steps), str(options.repeats), f"{statistics.median(shares):+.1%}"]],
+        )
+    )
 
 
 if __name__ == "__main__":

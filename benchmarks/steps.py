@@ -1,6 +1,6 @@
 """Training steps beside transformers': tokens per second, share of the machine's peak, peak memory.
 
-    python -m benchmarks.steps [--repeats 9] [--only mlm-30522] [--no-memory]
+python -m benchmarks.steps [--repeats 9] [--only mlm-30522] [--no-memory]
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ def ours(kind: str, vocabulary: int, dropout: float) -> tuple[Callable[[], objec
     objectives = {"main": objective}
     learner = Learner(Model(family(settings, vocabulary), heads_of(objectives)), objectives).train()
     train = TrainSettings(steps=1000, clip=None)
-    stepper = Stepper(learner=learner, optimizers=optimizers(learner.model, train), settings=train, device=torch.device("cpu"))
+    stepper = Stepper(
+        learner=learner, optimizers=optimizers(learner.model, train), settings=train, device=torch.device("cpu")
+    )
     return lambda: stepper.take(0, 1000, "main", [batch]), learner, batch
 
 
@@ -71,14 +73,32 @@ def theirs(kind: str, vocabulary: int, dropout: float) -> Callable[[], object]:
     labels = torch.full_like(tokens, -100)
     if kind == "mlm":
         labels.view(-1)[batch.goals["mlm"]["at"]] = batch.goals["mlm"]["values"]
-        config = BertConfig(vocab_size=vocabulary, hidden_size=256, num_hidden_layers=4, num_attention_heads=4,
-                            intermediate_size=1024, max_position_embeddings=length, hidden_dropout_prob=dropout,
-                            attention_probs_dropout_prob=dropout, attn_implementation="sdpa")
+        config = BertConfig(
+            vocab_size=vocabulary,
+            hidden_size=256,
+            num_hidden_layers=4,
+            num_attention_heads=4,
+            intermediate_size=1024,
+            max_position_embeddings=length,
+            hidden_dropout_prob=dropout,
+            attention_probs_dropout_prob=dropout,
+            attn_implementation="sdpa",
+        )
         model: Any = BertForMaskedLM(config)
     else:
         labels = tokens
-        config = GPT2Config(vocab_size=vocabulary, n_embd=256, n_layer=4, n_head=4, n_positions=length, resid_pdrop=dropout,
-                            embd_pdrop=dropout, attn_pdrop=dropout, attn_implementation="sdpa", use_cache=False)
+        config = GPT2Config(
+            vocab_size=vocabulary,
+            n_embd=256,
+            n_layer=4,
+            n_head=4,
+            n_positions=length,
+            resid_pdrop=dropout,
+            embd_pdrop=dropout,
+            attn_pdrop=dropout,
+            attn_implementation="sdpa",
+            use_cache=False,
+        )
         model = GPT2LMHeadModel(config)
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
@@ -93,7 +113,7 @@ def theirs(kind: str, vocabulary: int, dropout: float) -> Callable[[], object]:
 
 def memory(kind: str, vocabulary: int, side: str) -> int:
     """Peak memory of three steps above the idle process, in a process of its own."""
-    code = (f"import benchmarks.steps as s; s.report_memory({kind!r}, {vocabulary}, {side!r})")
+    code = f"import benchmarks.steps as s; s.report_memory({kind!r}, {vocabulary}, {side!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return int(json.loads(done.stdout.strip().splitlines()[-1]))
 
@@ -123,17 +143,43 @@ def main() -> None:
                 if options.only and options.only != f"{kind}-{vocabulary}":
                     continue
                 step, learner, batch = ours(kind, vocabulary, dropout)
-                timings = alternate({"ours": step, "theirs": theirs(kind, vocabulary, dropout)}, repeats=options.repeats, warmup=2)
+                timings = alternate(
+                    {"ours": step, "theirs": theirs(kind, vocabulary, dropout)}, repeats=options.repeats, warmup=2
+                )
                 faster, low, high = ratio(timings, "ours", "theirs")
                 flops, peak = flops_of(learner, "main", [batch]), peak_flops(torch.device("cpu"), repeats=7)
                 used = flops / timings["ours"].median / peak
                 less = "–"
                 if not options.no_memory and vocabulary == 30_522 and not dropout:
                     less = f"{memory(kind, vocabulary, 'ours') / memory(kind, vocabulary, 'theirs'):.2f}×"
-                rows.append([kind, f"{vocabulary:,}", f"{dropout:g}", f"{batch.tokens / timings['ours'].median:,.0f}",
-                             f"{batch.tokens / timings['theirs'].median:,.0f}", f"{faster:.2f}× ({low:.2f}–{high:.2f})", f"{used:.2f}", less])
+                rows.append(
+                    [
+                        kind,
+                        f"{vocabulary:,}",
+                        f"{dropout:g}",
+                        f"{batch.tokens / timings['ours'].median:,.0f}",
+                        f"{batch.tokens / timings['theirs'].median:,.0f}",
+                        f"{faster:.2f}× ({low:.2f}–{high:.2f})",
+                        f"{used:.2f}",
+                        less,
+                    ]
+                )
                 print(rows[-1], flush=True)
-    print(table(["step", "vocabulary", "dropout", "ours tok/s", "transformers tok/s", "ratio (quartiles)", "of peak", "memory"], rows))
+    print(
+        table(
+            [
+                "step",
+                "vocabulary",
+                "dropout",
+                "ours tok/s",
+                "transformers tok/s",
+                "ratio (quartiles)",
+                "of peak",
+                "memory",
+            ],
+            rows,
+        )
+    )
 
 
 if __name__ == "__main__":

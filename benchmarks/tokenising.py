@@ -26,7 +26,9 @@ LINES = 40  # sentences in a document
 def make_text(data: Path, out: Path, megabytes: float, seed: int = 0) -> None:
     """Documents of shuffled sentences, a blank line between them."""
     rng = np.random.default_rng(seed)
-    raw = "".join((data / name).read_text(encoding="utf-8") for name in ("english_novels/train.txt", "wikitext-2/train.txt"))
+    raw = "".join(
+        (data / name).read_text(encoding="utf-8") for name in ("english_novels/train.txt", "wikitext-2/train.txt")
+    )
     sentences = np.array([s.strip() for s in raw.replace("\n", " ").split(". ") if 20 < len(s) < 600], dtype=object)
     written, wanted = 0, int(megabytes * 1e6)
     with out.open("w", encoding="utf-8") as file:
@@ -53,16 +55,24 @@ def theirs(text: Path, tokenizer: Path, out: Path) -> None:
     from transformers import PreTrainedTokenizerFast
 
     fast = PreTrainedTokenizerFast(tokenizer_file=str(tokenizer))
-    loaded = datasets.load_dataset("text", data_files=str(text), sample_by="paragraph", split="train", cache_dir=str(out / "cache"))
-    mapped = loaded.map(lambda rows: {"ids": fast(rows["text"], add_special_tokens=False)["input_ids"]}, batched=True, num_proc=2,
-                        remove_columns=["text"])
+    loaded = datasets.load_dataset(
+        "text", data_files=str(text), sample_by="paragraph", split="train", cache_dir=str(out / "cache")
+    )
+    mapped = loaded.map(
+        lambda rows: {"ids": fast(rows["text"], add_special_tokens=False)["input_ids"]},
+        batched=True,
+        num_proc=2,
+        remove_columns=["text"],
+    )
     mapped.save_to_disk(str(out / "mapped"))
 
 
 def in_own_process(side: str, text: Path, tokenizer: Path, out: Path) -> dict[str, float]:
     """Seconds of the work itself and peak memory above the imports, over the process and its children."""
-    code = (f"import benchmarks.tokenising as t; from pathlib import Path; "
-            f"t.measured({side!r}, Path({str(text)!r}), Path({str(tokenizer)!r}), Path({str(out)!r}))")
+    code = (
+        f"import benchmarks.tokenising as t; from pathlib import Path; "
+        f"t.measured({side!r}, Path({str(text)!r}), Path({str(tokenizer)!r}), Path({str(out)!r}))"
+    )
     env = {**os.environ, "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
     if done.returncode:
@@ -134,7 +144,9 @@ def main() -> None:
         work = Path(folder)
         text, tokenizer = work / "text.txt", work / "tokenizer.json"
         make_text(options.data, text, options.megabytes)
-        train(TokenizerSettings(size=8192), iter((options.data / "english_novels/train.txt").open(encoding="utf-8"))).save(tokenizer)
+        train(
+            TokenizerSettings(size=8192), iter((options.data / "english_novels/train.txt").open(encoding="utf-8"))
+        ).save(tokenizer)
         took: dict[str, list[dict[str, float]]] = {"ours": [], "theirs": []}
         for repeat in range(options.repeats):
             for side, runs in took.items():
@@ -143,13 +155,27 @@ def main() -> None:
                 runs.append(in_own_process(side, text, tokenizer, out))
                 print(side, runs[-1], flush=True)
         same = same_ids(work / "ours-0", work / "theirs-0")
-        rows = [[side, f"{options.megabytes:g} MB", f"{options.megabytes / min(r['seconds'] for r in runs):.1f} MB/s",
-                 f"{max(r['above'] for r in runs) / 1e6:.0f} MB"] for side, runs in took.items()]
+        rows = [
+            [
+                side,
+                f"{options.megabytes:g} MB",
+                f"{options.megabytes / min(r['seconds'] for r in runs):.1f} MB/s",
+                f"{max(r['above'] for r in runs) / 1e6:.0f} MB",
+            ]
+            for side, runs in took.items()
+        ]
         if options.grown:
             make_text(options.data, text, options.grown)
             (work / "grown").mkdir()
             grown = in_own_process("ours", text, tokenizer, work / "grown")
-            rows.append(["ours", f"{options.grown:g} MB", f"{options.grown / grown['seconds']:.1f} MB/s", f"{grown['above'] / 1e6:.0f} MB"])
+            rows.append(
+                [
+                    "ours",
+                    f"{options.grown:g} MB",
+                    f"{options.grown / grown['seconds']:.1f} MB/s",
+                    f"{grown['above'] / 1e6:.0f} MB",
+                ]
+            )
     print(table(["side", "text", "speed", "memory above the interpreter with torch"], rows))
     print(f"ids identical: {same}")
 

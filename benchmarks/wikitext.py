@@ -50,7 +50,13 @@ class Side:
 
 def material(folder: Path, overrides: list[str], recipe: str) -> tuple[Any, Any, Feed, Feed]:
     """The recipe on WikiText-2: its training feed, and the validation feed both sides are judged on."""
-    plain = ["corpus.validation=0", "corpus.test=0", "corpus.deduplicate=false", "objective=mlm", "corpus.document=line"]
+    plain = [
+        "corpus.validation=0",
+        "corpus.test=0",
+        "corpus.deduplicate=false",
+        "objective=mlm",
+        "corpus.document=line",
+    ]
     resolved = resolve(*read(recipe), [*plain, f"corpus.source={folder / 'train.txt'}", *overrides])
     console = Console(stderr=True)
     tokenizer = tokenizer_for(resolved.tokenizer, [resolved.corpus], console)
@@ -59,11 +65,15 @@ def material(folder: Path, overrides: list[str], recipe: str) -> tuple[Any, Any,
         corpus = CorpusSettings(source=str(folder / name), validation=0, test=0, deduplicate=False, document="line")
         store = store_for(corpus, tokenizer, resolved.store, words=False, console=console).store
         learner = learner_of(resolved, tokenizer)
-        feeds.append(feeds_of(resolved, learner.objectives, tokenizer, {"main": store}, split="train", seed=seed)["main"])
+        feeds.append(
+            feeds_of(resolved, learner.objectives, tokenizer, {"main": store}, split="train", seed=seed)["main"]
+        )
     return resolved, tokenizer, feeds[0], feeds[1]
 
 
-def train(minutes: float, step: Callable[[int, int], None], judge: Callable[[int | None], float]) -> tuple[int, float, list[tuple[float, float]]]:
+def train(
+    minutes: float, step: Callable[[int, int], None], judge: Callable[[int | None], float]
+) -> tuple[int, float, list[tuple[float, float]]]:
     """Steps until the minutes are over, looking along the way; only training counts as time."""
     spent, looked, number, curve = 0.0, 0.0, 0, list[tuple[float, float]]()
     while spent < minutes * 60:
@@ -83,7 +93,12 @@ def ours(folder: Path, minutes: float, seed: int, overrides: list[str], recipe: 
     """The recipe, stepped as the loop steps it."""
     resolved, tokenizer, feed, held = material(folder, [f"train.seed={seed}", *overrides], recipe)
     learner = learner_of(resolved, tokenizer).train()
-    stepper = Stepper(learner=learner, optimizers=optimizers(learner.model, resolved.train), settings=resolved.train, device=torch.device("cpu"))
+    stepper = Stepper(
+        learner=learner,
+        optimizers=optimizers(learner.model, resolved.train),
+        settings=resolved.train,
+        device=torch.device("cpu"),
+    )
 
     def judge(rows: int | None) -> float:
         from meristem.evaluation.held_out import held_out
@@ -105,9 +120,19 @@ def theirs(folder: Path, minutes: float, rate: float) -> Side:
     resolved, tokenizer, feed, held = material(folder, [], "bert-mini")
     torch.manual_seed(0)
     s = resolved.model
-    model: Any = BertForMaskedLM(BertConfig(
-        vocab_size=tokenizer.size, hidden_size=s.width, num_hidden_layers=s.layers, num_attention_heads=s.heads, intermediate_size=4 * s.width,
-        max_position_embeddings=s.length, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, attn_implementation="sdpa"))
+    model: Any = BertForMaskedLM(
+        BertConfig(
+            vocab_size=tokenizer.size,
+            hidden_size=s.width,
+            num_hidden_layers=s.layers,
+            num_attention_heads=s.heads,
+            intermediate_size=4 * s.width,
+            max_position_embeddings=s.length,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+            attn_implementation="sdpa",
+        )
+    )
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.01, fused=True)
 
     def loss_of(batch: Batch) -> torch.Tensor:
@@ -117,7 +142,11 @@ def theirs(folder: Path, minutes: float, rate: float) -> Side:
 
     def step(number: int, total: int) -> None:
         warm = max(1, round(0.05 * total))
-        share = min(1.0, (number + 1) / warm) if number < warm else 0.5 * (1 + math.cos(math.pi * (number - warm) / max(1, total - warm)))
+        share = (
+            min(1.0, (number + 1) / warm)
+            if number < warm
+            else 0.5 * (1 + math.cos(math.pi * (number - warm) / max(1, total - warm)))
+        )
         for group in optimizer.param_groups:
             group["lr"] = rate * share
         loss_of(feed.batch(number, 0)).backward()
@@ -149,7 +178,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--sides", nargs="+", default=["theirs", "ours"])
     parser.add_argument("--recipe", default="bert-mini")
-    parser.add_argument("--set", nargs="*", default=[], help="overrides of the recipe, for trying things; results are not kept")
+    parser.add_argument(
+        "--set", nargs="*", default=[], help="overrides of the recipe, for trying things; results are not kept"
+    )
     parser.add_argument("--rate", type=float, default=5e-4, help="AdamW's rate on their side")
     options = parser.parse_args()
     kept: dict[str, Any] = json.loads(OUT.read_text()) if OUT.is_file() and not options.set else {}
@@ -159,8 +190,11 @@ def main() -> None:
             if name in kept:
                 continue
             print(name, flush=True)
-            made = ours(options.folder, options.minutes, seed, options.set, options.recipe) if side == "ours" \
+            made = (
+                ours(options.folder, options.minutes, seed, options.set, options.recipe)
+                if side == "ours"
                 else theirs(options.folder, options.minutes, options.rate)
+            )
             kept[name] = asdict(made)
             if not options.set:
                 OUT.parent.mkdir(parents=True, exist_ok=True)
@@ -176,7 +210,9 @@ def summary(kept: dict[str, Any], minutes: float) -> str:
     rows = []
     for run in runs:
         reached = next((f"{seconds:.0f} s" for seconds, loss in run.curve if goal is not None and loss <= goal), "–")
-        rows.append([run.side, str(run.seed), str(run.steps), f"{run.loss:.3f}", reached if run.side == "ours" else "–"])
+        rows.append(
+            [run.side, str(run.seed), str(run.steps), f"{run.loss:.3f}", reached if run.side == "ours" else "–"]
+        )
     return table(["side", "seed", "steps", f"validation loss at {minutes:g} min", "theirs reached after"], rows)
 
 

@@ -17,7 +17,8 @@ from meristem.generation.sampling import SamplingSettings
 from meristem.generation.score import Scored, score
 from meristem.generation.unmask import unmask
 from meristem.generation.way import way_of
-from meristem.generation.write import Written, write
+from meristem.generation.write import write
+from meristem.generation.written import Written
 from meristem.recipe import Recipe, read, resolve
 from meristem.settings import build
 from meristem.training import describe as describing
@@ -36,8 +37,13 @@ def recipe_for(recipe: str | Path, overrides: Overrides = (), source: str | None
 
 
 def pretrain(
-    recipe: str | Path = "bert-mini", overrides: Overrides = (), *, source: str | None = None, out: str | Path | None = None,
-    fresh: bool = False, console: Console | None = None,
+    recipe: str | Path = "bert-mini",
+    overrides: Overrides = (),
+    *,
+    source: str | None = None,
+    out: str | Path | None = None,
+    fresh: bool = False,
+    console: Console | None = None,
 ) -> Ended:
     """Train a recipe on text; running it again goes on where it stopped."""
     resolved = recipe_for(recipe, overrides, source)
@@ -50,8 +56,13 @@ def describe(recipe: str | Path, overrides: Overrides = ()) -> describing.Descri
     return describing.describe(recipe_for(recipe, overrides))
 
 
-def load(run: str | Path, *, which: Literal["latest", "best"] | None = None, step: int | None = None,
-         device: str | None = None) -> Loaded:
+def load(
+    run: str | Path,
+    *,
+    which: Literal["latest", "best"] | None = None,
+    step: int | None = None,
+    device: str | None = None,
+) -> Loaded:
     """A finished or half-finished run, ready for use."""
     revived = revive(Path(run), which=which, step=step)
     if device is not None:
@@ -65,14 +76,19 @@ class Loaded:
     def __init__(self, revived: Revived) -> None:
         self.revived = revived
         self.model, self.tokenizer, self.recipe = revived.learner.model, revived.tokenizer, revived.recipe
-        self.way = way_of(revived.learner)
+        self.way = way_of(self.model)
 
     def fill(self, text: str, *, top: int = 5) -> list[Filled]:
         """Ranked words for every [MASK]."""
         return fill(self.model, self.tokenizer, text, top=top)
 
     def generate(
-        self, prompt: str | Sequence[str] = "", *, count: int = 1, on_text: Callable[[int, str], None] | None = None, **settings: Any,
+        self,
+        prompt: str | Sequence[str] = "",
+        *,
+        count: int = 1,
+        on_text: Callable[[int, str], None] | None = None,
+        **settings: Any,
     ) -> list[list[Written]]:
         """Texts that go on from each prompt; a masked model writes by filling masks over several rounds."""
         prompts = [prompt] if isinstance(prompt, str) else list(prompt)
@@ -104,7 +120,11 @@ class Loaded:
     def _states(self, text: str, want: tuple[str, ...] = ()) -> tuple[Any, list[str]]:
         ids = self.tokenizer.encode(text, special=True).ids.tolist()
         start, end = self.tokenizer.start, self.tokenizer.end
-        framed = [start, *ids, end] if self.way != "causal" and start is not None and end is not None else (ids or [end or 0])
+        framed = (
+            [start, *ids, end]
+            if self.way != "causal" and start is not None and end is not None
+            else (ids or [end or 0])
+        )
         framed = framed[: self.recipe.model.length]
         tokens = torch.tensor([framed], device=self.model.device)
         ways = {"causal": True} if self.way == "causal" else {}

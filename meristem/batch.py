@@ -55,8 +55,15 @@ class Batch:
             return self
         move = {k: v.to(device, non_blocking=True) if isinstance(v, Tensor) else v for k, v in self.inputs.items()}
         goals = {t: {k: v.to(device, non_blocking=True) for k, v in g.items()} for t, g in self.goals.items()}
-        return Batch(inputs=move, goals=goals, counts=self.counts, owner=self.owner.to(device), ids=self.ids,
-                     notes=self.notes, tokens=self.tokens)
+        return Batch(
+            inputs=move,
+            goals=goals,
+            counts=self.counts,
+            owner=self.owner.to(device),
+            ids=self.ids,
+            notes=self.notes,
+            tokens=self.tokens,
+        )
 
 
 @dataclass(kw_only=True)
@@ -129,7 +136,9 @@ class Model(nn.Module):
         super().__init__()
         self.backbone = backbone
         self.declared = dict(heads)
-        self.heads = nn.ModuleDict({name: backbone.makes(head.kind, **dict(head.sizes)) for name, head in heads.items()})
+        self.heads = nn.ModuleDict(
+            {name: backbone.makes(head.kind, **dict(head.sizes)) for name, head in heads.items()}
+        )
 
     @property
     def device(self) -> torch.device:
@@ -194,15 +203,23 @@ def collate(rows: Sequence[Row], objective: Objective, fill: Mapping[str, int]) 
     keys = list(rows[0].inputs)
     longest = {key: max(len(row.inputs[key]) for row in rows) for key in keys}
     lengths = np.array([len(row.inputs[objective.axis]) for row in rows])
-    inputs: dict[str, Any] = {key: _stack([row.inputs[key] for row in rows], longest[key], fill.get(key, 0)) for key in keys}
+    inputs: dict[str, Any] = {
+        key: _stack([row.inputs[key] for row in rows], longest[key], fill.get(key, 0)) for key in keys
+    }
     if len(set(lengths.tolist())) > 1:
         present = np.arange(longest[objective.axis])[None, :] < lengths[:, None]
         inputs["present"] = torch.from_numpy(present)
     samples = list(dict.fromkeys(row.sample for row in rows))
     place = {sample: number for number, sample in enumerate(samples)}
-    batch = Batch(inputs=inputs, goals=_goals(rows, longest[objective.axis]), counts={},
-                  owner=torch.tensor([place[row.sample] for row in rows]), ids=samples,
-                  notes=[row.notes for row in rows], tokens=int(lengths.sum()))
+    batch = Batch(
+        inputs=inputs,
+        goals=_goals(rows, longest[objective.axis]),
+        counts={},
+        owner=torch.tensor([place[row.sample] for row in rows]),
+        ids=samples,
+        notes=[row.notes for row in rows],
+        tokens=int(lengths.sum()),
+    )
     batch.counts = objective.count(batch)
     return batch
 
@@ -222,7 +239,9 @@ def _goals(rows: Sequence[Row], length: int) -> dict[str, dict[str, Tensor]]:
     out: dict[str, dict[str, Tensor]] = {}
     for term in terms:
         having = [(number, row.goals[term]) for number, row in enumerate(rows) if term in row.goals]
-        out[term] = {"at": torch.from_numpy(np.concatenate([np.asarray(g["at"], np.int64) + n * length for n, g in having]))}
+        out[term] = {
+            "at": torch.from_numpy(np.concatenate([np.asarray(g["at"], np.int64) + n * length for n, g in having]))
+        }
         for key in having[0][1]:
             if key != "at":
                 out[term][key] = torch.from_numpy(np.concatenate([g[key] for _, g in having]))

@@ -7,7 +7,6 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
@@ -70,7 +69,7 @@ def sort_words(words: Sequence[str]) -> tuple[str, str | None, list[str]]:
     from meristem.recipe import shipped
     from meristem.settings import RecipeError, did_you_mean
 
-    overrides = [word for word in words if re.match(r"[\w.-]+=", word) and not os.path.exists(word)]
+    overrides = [word for word in words if re.match(r"[\w.-]+=", word) and not Path(word).exists()]
     plain = [word for word in words if word not in overrides]
     if len(plain) > 2:
         raise RecipeError(f"{' '.join(plain)}: expected at most a recipe and a source; settings are given as key=value")
@@ -82,7 +81,7 @@ def sort_words(words: Sequence[str]) -> tuple[str, str | None, list[str]]:
         return plain[0], plain[1], overrides
     if not plain or is_recipe[0]:
         return plain[0] if plain else "bert-mini", None, overrides
-    if os.path.exists(plain[0]) or any(mark in plain[0] for mark in ":/*?."):
+    if Path(plain[0]).exists() or any(mark in plain[0] for mark in ":/*?."):
         return "bert-mini", plain[0], overrides
     raise RecipeError(f"{plain[0]!r} is neither a recipe nor a file{did_you_mean(plain[0], list(known))}")
 
@@ -105,7 +104,7 @@ def corpus(
 
     account = report(source, overrides or [], out, console())
     if json_:
-        print(json.dumps(asdict(account), ensure_ascii=False))
+        print(json.dumps(vars(account), ensure_ascii=False))
     else:
         from rich.console import Console
 

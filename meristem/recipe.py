@@ -58,8 +58,12 @@ class Recipe:
             out[section] = getattr(self, section).model_dump(mode="json")
         if self.mix:
             out["mix"] = [
-                {"name": s.name, "weight": s.weight, "objective": [o.model_dump(mode="json") for o in s.objective],
-                 "corpus": s.corpus.model_dump(mode="json")}
+                {
+                    "name": s.name,
+                    "weight": s.weight,
+                    "objective": [o.model_dump(mode="json") for o in s.objective],
+                    "corpus": s.corpus.model_dump(mode="json"),
+                }
                 for s in self.mix
             ]
         else:
@@ -174,8 +178,11 @@ def _override(plain: dict[str, Any], key: str, value: Any) -> None:
     path = key.split(".")
     known = ["corpus", "tokenizer", "store", "model", "objective", "mix", "train", "from"]
     if path[0] not in known:
-        inside = [f"{s}.{path[0]}" for s in ("train", "corpus", "tokenizer", "store")
-                  if path[0] in section_class(s).model_fields]
+        inside = [
+            f"{s}.{path[0]}"
+            for s in ("train", "corpus", "tokenizer", "store")
+            if path[0] in section_class(s).model_fields
+        ]
         hint = f", did you mean {inside[0]}?" if inside else did_you_mean(path[0], known)
         raise RecipeError(f"{key}: unknown setting{hint}")
     if path[0] == "from":
@@ -226,9 +233,18 @@ def _override_objective(plain: dict[str, Any], key: str, path: list[str], value:
         return
     if len(path) != 1:
         raise RecipeError(f"{key}: expected objective.SETTING or objective.NAME.SETTING")
-    having = [p for p in parts if isinstance(p, dict) and path[0] in find("objectives", str(p.get("name"))).Settings.model_fields]
+    having = [
+        p
+        for p in parts
+        if isinstance(p, dict) and path[0] in find("objectives", str(p.get("name"))).Settings.model_fields
+    ]
     if not having:
-        known = [f for p in parts if isinstance(p, dict) for f in find("objectives", str(p.get("name"))).Settings.model_fields]
+        known = [
+            f
+            for p in parts
+            if isinstance(p, dict)
+            for f in find("objectives", str(p.get("name"))).Settings.model_fields
+        ]
         raise RecipeError(f"{key}: unknown setting{did_you_mean(path[0], known)}")
     if len(having) > 1:
         places = " or ".join(f"objective.{p['name']}.{path[0]}" for p in having)
@@ -240,7 +256,9 @@ def _validate(name: str, plain: dict[str, Any]) -> Recipe:
     allowed = [*SECTIONS, "model", "objective", "mix"]
     for key in plain:
         if key not in allowed:
-            raise RecipeError(f"{key}: unknown section{did_you_mean(key, [a if a != 'start' else 'from' for a in allowed])}")
+            raise RecipeError(
+                f"{key}: unknown section{did_you_mean(key, [a if a != 'start' else 'from' for a in allowed])}"
+            )
     sections = {s: build(section_class(s), plain.get(s) or {}, "from" if s == "start" else s) for s in SECTIONS}
     model = _named(plain.get("model") or {}, "models", "family", "model")
     if "objective" not in plain and "mix" not in plain:
@@ -284,8 +302,12 @@ def _sources(entries: Any, corpus: Mapping[str, Any]) -> Iterator[Source]:
         own = entry.get("corpus")
         own = {"source": own} if isinstance(own, str) else own
         merged = {**corpus, **own} if own else corpus
-        yield Source(name=name, objective=parts, weight=float(weight),
-                     corpus=build(section_class("corpus"), merged, f"{place}.corpus"))
+        yield Source(
+            name=name,
+            objective=parts,
+            weight=float(weight),
+            corpus=build(section_class("corpus"), merged, f"{place}.corpus"),
+        )
 
 
 def _named(value: Any, room: str, key: str, place: str) -> Settings:
@@ -317,15 +339,28 @@ def schema() -> dict[str, Any]:
     objective = {"anyOf": [part, {"type": "array", "items": part, "minItems": 1}]}
     sections: dict[str, Any] = {name: add(section_class(name)) for name in SECTIONS}
     start = sections.pop("start")
-    entry = {"type": "object", "required": ["objective"], "additionalProperties": False, "properties": {
-        "name": {"type": "string"}, "weight": {"type": "number", "exclusiveMinimum": 0}, "objective": objective,
-        "corpus": {"anyOf": [{"type": "string"}, sections["corpus"]]}}}
+    entry = {
+        "type": "object",
+        "required": ["objective"],
+        "additionalProperties": False,
+        "properties": {
+            "name": {"type": "string"},
+            "weight": {"type": "number", "exclusiveMinimum": 0},
+            "objective": objective,
+            "corpus": {"anyOf": [{"type": "string"}, sections["corpus"]]},
+        },
+    }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Meristem recipe",
         "type": "object",
         "additionalProperties": False,
-        "properties": {**sections, "model": {"anyOf": families}, "objective": objective,
-                       "mix": {"type": "array", "items": entry}, "from": {"anyOf": [{"type": "string"}, start]}},
+        "properties": {
+            **sections,
+            "model": {"anyOf": families},
+            "objective": objective,
+            "mix": {"type": "array", "items": entry},
+            "from": {"anyOf": [{"type": "string"}, start]},
+        },
         "$defs": definitions,
     }

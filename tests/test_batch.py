@@ -27,8 +27,12 @@ class Words(Objective):
 def row(tokens: list[int], at: list[int], sample: int = 0, **goals: Any) -> Row:
     ids = np.array(tokens)
     places = np.array(at, np.int64)
-    return Row(inputs={"tokens": ids, "segments": ids * 0 + 1},
-               goals={"words": {"at": places, "values": ids[places]}, **goals}, notes={"first": tokens[0]}, sample=sample)
+    return Row(
+        inputs={"tokens": ids, "segments": ids * 0 + 1},
+        goals={"words": {"at": places, "values": ids[places]}, **goals},
+        notes={"first": tokens[0]},
+        sample=sample,
+    )
 
 
 def test_rows_of_one_length_are_stacked_without_a_mask() -> None:
@@ -80,8 +84,10 @@ def test_the_prediction_axis_may_be_another_input() -> None:
     class Slots(Words):
         axis = "slots"
 
-    rows = [Row(inputs={"tokens": np.arange(5), "slots": np.arange(2)}, goals={"words": {"at": np.array([1])}}, sample=n)
-            for n in range(2)]
+    rows = [
+        Row(inputs={"tokens": np.arange(5), "slots": np.arange(2)}, goals={"words": {"at": np.array([1])}}, sample=n)
+        for n in range(2)
+    ]
     batch = collate(rows, Slots(), {})
     assert batch.goals["words"]["at"].tolist() == [1, 3]
     assert batch.tokens == 4

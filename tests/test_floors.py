@@ -15,9 +15,29 @@ from meristem.settings import Settings, find, names
 
 PACKAGE = Path(meristem.__file__).parent
 FLOORS = [
-    ["settings", "recipes", "recipe", "randomness"], ["batch"], ["metrics"], ["drawing"], ["samples"], ["corpus"], ["tokenizers"],
-    ["store"], ["blocks"], ["models"], ["objectives"], ["learning"], ["checkpoint"], ["generation"], ["tasks"], ["reinforce"],
-    ["evaluation"], ["training"], ["compare", "trust"], ["interop"], ["serving"], ["api"], ["cli"],
+    ["settings", "recipes", "recipe", "randomness"],
+    ["batch"],
+    ["metrics"],
+    ["drawing"],
+    ["samples"],
+    ["corpus"],
+    ["tokenizers"],
+    ["store"],
+    ["blocks"],
+    ["models"],
+    ["objectives"],
+    ["learning"],
+    ["checkpoint"],
+    ["generation"],
+    ["tasks"],
+    ["reinforce"],
+    ["evaluation"],
+    ["training"],
+    ["compare", "trust"],
+    ["interop"],
+    ["serving"],
+    ["api"],
+    ["cli"],
 ]
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 WITHOUT_TORCH = {"settings", "recipe", "randomness", "samples", "corpus", "tokenizers"}
@@ -42,7 +62,9 @@ def imports(tree: ast.AST, package: str) -> Iterator[tuple[str, int]]:
         elif isinstance(node, ast.ImportFrom):
             up = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
             module = ".".join([*up, *([node.module] if node.module else [])])
-            yield from ((f"{module}.{alias.name}" if module == "meristem" else module, node.lineno) for alias in node.names)
+            yield from (
+                (f"{module}.{alias.name}" if module == "meristem" else module, node.lineno) for alias in node.names
+            )
 
 
 def place(path: Path) -> tuple[str, str]:
@@ -77,16 +99,24 @@ def dangers(source: str) -> list[str]:
         match node:
             case ast.Call(func=ast.Name(id=("eval" | "exec") as name)):
                 found.append(name)
-            case ast.Attribute(value=ast.Name(id=("torch" | "yaml") as owner), attr=("load" | "unsafe_load" | "full_load") as name):
+            case ast.Attribute(
+                value=ast.Name(id=("torch" | "yaml") as owner), attr=("load" | "unsafe_load" | "full_load") as name
+            ):
                 found.append(f"{owner}.{name}")
             case ast.keyword(arg="trust_remote_code"):
                 found.append("trust_remote_code")
             case ast.Import(names=aliases):
-                found += [a.name for a in aliases if a.name.split(".")[0] in ("pickle", "cPickle", "dill", "marshal", "shelve")]
+                found += [
+                    a.name
+                    for a in aliases
+                    if a.name.split(".")[0] in ("pickle", "cPickle", "dill", "marshal", "shelve")
+                ]
             case ast.ImportFrom(module=str() as module, names=aliases):
                 if module.split(".")[0] in ("pickle", "cPickle", "dill", "marshal", "shelve"):
                     found.append(module)
-                found += [f"{module}.{a.name}" for a in aliases if (module, a.name) in (("torch", "load"), ("yaml", "load"))]
+                found += [
+                    f"{module}.{a.name}" for a in aliases if (module, a.name) in (("torch", "load"), ("yaml", "load"))
+                ]
     return found
 
 
@@ -125,7 +155,9 @@ def test_a_danger_would_be_found(source: str) -> None:
 
 
 def test_what_only_looks_dangerous_is_let_through() -> None:
-    assert dangers("model.eval(); yaml.safe_load(t); safetensors.torch.load_file(p); load.load(x)  # eval( pickle") == []
+    assert (
+        dangers("model.eval(); yaml.safe_load(t); safetensors.torch.load_file(p); load.load(x)  # eval( pickle") == []
+    )
 
 
 def test_every_setting_has_its_help_text() -> None:
@@ -150,4 +182,7 @@ def test_the_folder_is_the_registry(room: str) -> None:
 def test_long_files_are_pointed_out() -> None:
     for path in FILES:
         if (lines := len(path.read_text(encoding="utf-8").splitlines())) > LONGEST:
-            warnings.warn(f"{path.relative_to(PACKAGE)} has {lines} lines; above {LONGEST} the design asks for a part", stacklevel=1)
+            warnings.warn(
+                f"{path.relative_to(PACKAGE)} has {lines} lines; above {LONGEST} the design asks for a part",
+                stacklevel=1,
+            )

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from meristem.learning.assemble import check
-from meristem.recipe import Recipe, parse, read, resolve, schema, shipped, summary
+from meristem.recipe import Recipe, parse, read, resolve, shipped, summary
 from meristem.settings import RecipeError, names
 
 BERT: dict[str, Any] = {"model": {"family": "bert", "layers": 2, "width": 32, "heads": 2, "length": 16},
@@ -30,7 +30,9 @@ def refused(*overrides: str, **sections: Any) -> str:
 
 
 def test_dotted_settings_replace_what_the_recipe_says() -> None:
-    recipe = made("train.rate=3e-4", "model.layers=5", "tokenizer.kind=bpe", "corpus.source=builtin:microworld", "train.seed=7")
+    recipe = made(
+        "train.rate=3e-4", "model.layers=5", "tokenizer.kind=bpe", "corpus.source=builtin:microworld", "train.seed=7"
+    )
     assert recipe.train.rate == 3e-4
     assert recipe.model.layers == 5
     assert recipe.tokenizer.kind == "bpe"
@@ -54,7 +56,9 @@ def test_the_recipe_given_is_left_as_it_was() -> None:
     assert yaml.safe_dump(BERT) == before
 
 
-@pytest.mark.parametrize("override", ["train.steps=9", "train.epochs=2", "train.tokens=1e6", "train.flops=1e12", "train.minutes=1"])
+@pytest.mark.parametrize(
+    "override", ["train.steps=9", "train.epochs=2", "train.tokens=1e6", "train.flops=1e12", "train.minutes=1"]
+)
 def test_a_budget_given_replaces_the_recipes(override: str) -> None:
     kind, _, value = override.removeprefix("train.").partition("=")
     assert made(override).train.budget == (kind, float(value))
@@ -68,21 +72,30 @@ def test_a_run_without_a_budget_has_three_minutes() -> None:
     assert made(train={}).train.budget == ("minutes", 3.0)
 
 
-@pytest.mark.parametrize(("override", "said"), [
-    ("train.rat=1", "train.rat: unknown setting, did you mean rate?"),
-    ("model.layer=1", "model.layer: unknown setting, did you mean layers?"),
-    ("model.family=brt", "model.family: no 'brt', did you mean bert?"),
-    ("objective.mask_rat=0.2", "objective.mask_rat: unknown setting, did you mean mask_rate?"),
-    ("objective=mml", "objective.name: no 'mml', did you mean mlm?"),
-    ("trian.rate=1", "trian.rate: unknown setting, did you mean train?"),
-    ("rate=1", "rate: unknown setting, did you mean train.rate?"),
-    ("source=x", "source: unknown setting, did you mean corpus.source?"),
-    ("tokenizer.kind=wordpeace", "tokenizer.kind: Input should be 'wordpiece', 'bpe', 'unigram', 'characters' or 'words' (got 'wordpeace')"),
-    ("train.rate", "'train.rate': settings are given as key=value, for instance train.rate=3e-4"),
-    ("=3", "'=3': settings are given as key=value, for instance train.rate=3e-4"),
-    ("train.save_every=soon", "train.save_every: expected steps (500), time (30s, 10m, 2h) or epochs (1epoch) (got 'soon')"),
-    ("model.heads=3", "model: heads: 3 do not divide a width of 32; 2 would"),
-])
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("train.rat=1", "train.rat: unknown setting, did you mean rate?"),
+        ("model.layer=1", "model.layer: unknown setting, did you mean layers?"),
+        ("model.family=brt", "model.family: no 'brt', did you mean bert?"),
+        ("objective.mask_rat=0.2", "objective.mask_rat: unknown setting, did you mean mask_rate?"),
+        ("objective=mml", "objective.name: no 'mml', did you mean mlm?"),
+        ("trian.rate=1", "trian.rate: unknown setting, did you mean train?"),
+        ("rate=1", "rate: unknown setting, did you mean train.rate?"),
+        ("source=x", "source: unknown setting, did you mean corpus.source?"),
+        (
+            "tokenizer.kind=wordpeace",
+            "tokenizer.kind: Input should be 'wordpiece', 'bpe', 'unigram', 'characters' or 'words' (got 'wordpeace')",
+        ),
+        ("train.rate", "'train.rate': settings are given as key=value, for instance train.rate=3e-4"),
+        ("=3", "'=3': settings are given as key=value, for instance train.rate=3e-4"),
+        (
+            "train.save_every=soon",
+            "train.save_every: expected steps (500), time (30s, 10m, 2h) or epochs (1epoch) (got 'soon')",
+        ),
+        ("model.heads=3", "model: heads: 3 do not divide a width of 32; 2 would"),
+    ],
+)
 def test_mistakes_are_answered_with_what_is_right(override: str, said: str) -> None:
     assert refused(override) == said
 
@@ -119,8 +132,9 @@ def test_an_objective_may_be_a_word_a_mapping_or_a_list() -> None:
 def test_objectives_that_make_no_sense_are_refused() -> None:
     assert "each objective may stand once" in refused(objective=["mlm", "mlm"])
     assert refused(objective=[]) == f"objective: empty; known: {', '.join(names('objectives'))}"
-    assert refused("objective.mlm.mask_rate.deeper=1") == ("objective.mlm.mask_rate.deeper: expected objective.SETTING or "
-                                                           "objective.NAME.SETTING")
+    assert refused("objective.mlm.mask_rate.deeper=1") == (
+        "objective.mlm.mask_rate.deeper: expected objective.SETTING or objective.NAME.SETTING"
+    )
     with pytest.raises(RecipeError, match="objective: missing"):
         resolve("test", {"model": {"family": "bert"}})
 
@@ -146,8 +160,15 @@ def test_a_batch_smaller_than_a_row_is_refused() -> None:
 
 # ---------------------------------------------------------------- mix and from
 
-MIX: dict[str, Any] = {"model": {**BERT["model"], "family": "modern"}, "corpus": {"source": "builtin:pydocs", "test": 0.1}, "mix": [
-    {"weight": 3, "objective": "mlm", "corpus": "builtin:microworld"}, {"objective": ["mlm"]}, {"objective": "clm", "name": "writing"}]}
+MIX: dict[str, Any] = {
+    "model": {**BERT["model"], "family": "modern"},
+    "corpus": {"source": "builtin:pydocs", "test": 0.1},
+    "mix": [
+        {"weight": 3, "objective": "mlm", "corpus": "builtin:microworld"},
+        {"objective": ["mlm"]},
+        {"objective": "clm", "name": "writing"},
+    ],
+}
 
 
 def test_a_mix_has_named_sources_with_their_own_text() -> None:
@@ -217,16 +238,30 @@ def test_a_resolved_mix_read_again_is_itself() -> None:
     assert resolve("test", yaml.safe_load(yaml.safe_dump(recipe.plain()))) == recipe
 
 
-OVERRIDES = st.fixed_dictionaries({}, optional={
-    "train.rate": st.floats(1e-6, 1, exclude_min=True), "train.steps": st.integers(1, 10**9), "train.seed": st.integers(0, 2**31),
-    "train.schedule": st.sampled_from(["cosine", "linear", "inverse_sqrt", "constant_then_decay", "constant"]),
-    "train.clip": st.none() | st.floats(0.1, 10), "train.save_every": st.sampled_from([5, "10m", "1epoch", "2.5h"]),
-    "train.betas": st.tuples(st.floats(0, 0.99), st.floats(0, 0.999)).map(list), "model.layers": st.integers(1, 100),
-    "model.inner": st.none() | st.integers(8, 5000), "model.dropout": st.floats(0, 0.9), "model.bias": st.booleans(),
-    "model.positions": st.sampled_from(["learned", "sinusoidal", "rotary", "none"]), "model.window": st.none() | st.integers(1, 99),
-    "tokenizer.size": st.integers(300, 10**6), "store.isolate": st.booleans(), "from.frozen": st.integers(0, 100),
-    "corpus.source": st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=20).filter(lambda s: s.strip() == s),
-})
+OVERRIDES = st.fixed_dictionaries(
+    {},
+    optional={
+        "train.rate": st.floats(1e-6, 1, exclude_min=True),
+        "train.steps": st.integers(1, 10**9),
+        "train.seed": st.integers(0, 2**31),
+        "train.schedule": st.sampled_from(["cosine", "linear", "inverse_sqrt", "constant_then_decay", "constant"]),
+        "train.clip": st.none() | st.floats(0.1, 10),
+        "train.save_every": st.sampled_from([5, "10m", "1epoch", "2.5h"]),
+        "train.betas": st.tuples(st.floats(0, 0.99), st.floats(0, 0.999)).map(list),
+        "model.layers": st.integers(1, 100),
+        "model.inner": st.none() | st.integers(8, 5000),
+        "model.dropout": st.floats(0, 0.9),
+        "model.bias": st.booleans(),
+        "model.positions": st.sampled_from(["learned", "sinusoidal", "rotary", "none"]),
+        "model.window": st.none() | st.integers(1, 99),
+        "tokenizer.size": st.integers(300, 10**6),
+        "store.isolate": st.booleans(),
+        "from.frozen": st.integers(0, 100),
+        "corpus.source": st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=20).filter(
+            lambda s: s.strip() == s
+        ),
+    },
+)
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
@@ -242,13 +277,15 @@ def test_any_valid_recipe_survives_being_written_down(name: str, overrides: dict
 
 
 def test_an_unknown_recipe_and_a_missing_file_are_named() -> None:
-    with pytest.raises(RecipeError, match="no recipe 'bert-mni', did you mean bert-mini?"):
+    with pytest.raises(RecipeError, match=r"no recipe 'bert-mni', did you mean bert-mini\?"):
         read("bert-mni")
     with pytest.raises(RecipeError, match=r"no recipe file nowhere/x\.yaml"):
         read("nowhere/x.yaml")
 
 
-@pytest.mark.parametrize("content", [b"a: [1", b"- 1\n- 2", b"\xff\xfe\x00", b"a: !!python/object/apply:os.system ['true']", b"[" * 5000])
+@pytest.mark.parametrize(
+    "content", [b"a: [1", b"- 1\n- 2", b"\xff\xfe\x00", b"a: !!python/object/apply:os.system ['true']", b"[" * 5000]
+)
 def test_a_file_that_is_no_recipe_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.yaml"
     path.write_bytes(content)
@@ -262,58 +299,3 @@ def test_an_own_file_is_read_and_named_after_itself(tmp_path: Path) -> None:
     recipe = resolve(*read(path))
     assert (recipe.name, recipe.model.family) == ("mine", "gpt2")
     assert recipe.with_name("yours").name == "yours"
-
-
-# ---------------------------------------------------------------- the schema for editors
-
-
-def fits(value: Any, rule: dict[str, Any], root: dict[str, Any]) -> bool:
-    """As much of JSON schema as ours uses; strings may stand for numbers, as settings read them."""
-    if "$ref" in rule:
-        return fits(value, root["$defs"][rule["$ref"].rsplit("/", 1)[1]], root)
-    if "anyOf" in rule:
-        return any(fits(value, one, root) for one in rule["anyOf"])
-    if "enum" in rule or "const" in rule:
-        return value in rule.get("enum", [rule.get("const")])
-    match rule.get("type"):
-        case "object":
-            known = rule.get("properties", {})
-            closed = rule.get("additionalProperties", True) is False
-            return (isinstance(value, dict) and all(key in value for key in rule.get("required", []))
-                    and not (closed and value.keys() - known.keys())
-                    and all(fits(inner, known[key], root) for key, inner in value.items() if key in known))
-        case "array":
-            return (isinstance(value, list) and len(value) >= rule.get("minItems", 0)
-                    and all(fits(inner, rule["items"], root) for inner in value if "items" in rule))
-        case "number" | "integer":
-            try:
-                number = float(value)
-            except (TypeError, ValueError):
-                return False
-            return number > rule.get("exclusiveMinimum", -1e300) and number >= rule.get("minimum", -1e300)
-        case "string":
-            return isinstance(value, str)
-        case "boolean":
-            return isinstance(value, bool)
-        case "null":
-            return value is None
-    return True
-
-
-@pytest.mark.parametrize("name", shipped())
-def test_the_schema_knows_every_shipped_recipe(name: str) -> None:
-    rules = schema()
-    _, mapping = read(name)
-    assert fits(mapping, rules, rules)
-    plain = resolve(name, mapping).plain()
-    assert fits(plain, rules, rules)
-
-
-@pytest.mark.parametrize("wrong", [
-    {"trian": {}}, {"train": {"rat": 1}}, {"model": {"family": "brt"}}, {"objective": "mml"}, {"objective": []},
-    {"objective": [{"name": "mlm", "mask_rate": "much"}]}, {"mix": [{"weight": 1}]}, {"train": {"steps": 0}},
-])
-def test_the_schema_refuses_mistakes(wrong: dict[str, Any]) -> None:
-    rules = schema()
-    assert fits(BERT, rules, rules)
-    assert not fits({**BERT, **wrong}, rules, rules)

@@ -62,7 +62,7 @@ def test_what_a_file_is_named_after_is_found_in_it() -> None:
 
 
 def test_what_is_not_there_is_refused_with_a_hint() -> None:
-    with pytest.raises(MeristemError, match="'mml' is not in objectives/, did you mean mlm?"):
+    with pytest.raises(MeristemError, match=r"'mml' is not in objectives/, did you mean mlm\?"):
         find("objectives", "mml")
     with pytest.raises(RecipeError, match="not in objectives"):
         find("objectives", "_words")

@@ -19,8 +19,9 @@ from meristem.blocks.sight import Sight
 class Past:
     """One layer's slots of a cache: slot p holds position p of its row."""
 
-    slots: Tensor
-    """[B, 2, G, slots, C]: keys, then values."""
+    keys: Tensor
+    """[B, G, slots, C]"""
+    values: Tensor
     at: Tensor
     """[B, T] positions of the new tokens."""
     uniform: int | None
@@ -32,25 +33,13 @@ class Past:
         """Write the new keys and values, and return everything so far."""
         if self.uniform is not None:
             span = slice(self.uniform, self.uniform + k_BGTC.shape[2])
-            self.slots[:, 0, :, span] = k_BGTC
-            self.slots[:, 1, :, span] = v_BGTC
+            self.keys[:, :, span] = k_BGTC
+            self.values[:, :, span] = v_BGTC
         else:
             index = self.at[:, None, :, None].expand_as(k_BGTC)
-            self.slots[:, 0].scatter_(2, index, k_BGTC)
-            self.slots[:, 1].scatter_(2, index, v_BGTC)
-        return self._so_far()
-
-    def push_one(self, both_B2GC: Tensor) -> tuple[Tensor, Tensor]:
-        """The same for one new token per row, keys and values in one write."""
-        if self.uniform is not None:
-            self.slots[:, :, :, self.uniform] = both_B2GC
-        else:
-            self.slots[torch.arange(len(both_B2GC), device=both_B2GC.device), :, :, self.at[:, 0]] = both_B2GC
-        return self._so_far()
-
-    def _so_far(self) -> tuple[Tensor, Tensor]:
-        keys, values = self.slots[:, :, :, : self.filled].unbind(1)
-        return keys, values
+            self.keys.scatter_(2, index, k_BGTC)
+            self.values.scatter_(2, index, v_BGTC)
+        return self.keys[:, :, : self.filled], self.values[:, :, : self.filled]
 
 
 class Attention(nn.Module):
@@ -71,12 +60,9 @@ class Attention(nn.Module):
     def forward(self, x_BTD: Tensor, sight: Sight, past: Past | None = None) -> Tensor:
         """[B, T, D] → [B, T, D]."""
         rows, time, _ = x_BTD.shape
-        if past is not None and time == 1:
-            q_BHTC, k_BGTC, v_BGTC = self._one(self.project(x_BTD), past)
-        else:
-            q_BHTC, k_BGTC, v_BGTC = self._split(self.project(x_BTD), None if past is None else past.at)
-            if past is not None:
-                k_BGTC, v_BGTC = past.push(k_BGTC, v_BGTC)
+        q_BHTC, k_BGTC, v_BGTC = self._split(self.project(x_BTD), None if past is None else past.at)
+        if past is not None:
+            k_BGTC, v_BGTC = past.push(k_BGTC, v_BGTC)
         if self.keep_weights:
             mixed = self._explicit(q_BHTC, k_BGTC, v_BGTC, sight)
         else:
@@ -85,16 +71,6 @@ class Attention(nn.Module):
                 dropout_p=self.dropout if self.training else 0.0, enable_gqa=self.groups != self.heads,
             )
         return self.output(mixed.transpose(1, 2).reshape(rows, time, -1))  # type: ignore[no-any-return]  # nn.Module.__call__
-
-    def _one(self, projected: Tensor, past: Past) -> tuple[Tensor, Tensor, Tensor]:
-        """One new token per row: what decoding repeats, in as few operations as there can be."""
-        rows = projected.shape[0]
-        split = projected.view(rows, -1, self.channels)
-        if self.rotary is not None:
-            both = self.heads + self.groups
-            split = torch.cat([self.rotary(split[:, None, :both], past.at)[:, 0], split[:, both:]], 1)
-        keys, values = past.push_one(split[:, self.heads :].view(rows, 2, self.groups, self.channels))
-        return split[:, : self.heads, None], keys, values
 
     def _split(self, projected: Tensor, positions: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         rows, time, _ = projected.shape

@@ -161,7 +161,8 @@ class _Cache:
         self.ragged = self.uniform is None or (self.time > 1 and low > 0)
 
     def layer(self, number: int) -> Past:
-        return Past(slots=self.tensor[:, number], at=self.at, uniform=self.uniform, filled=self.filled)
+        return Past(keys=self.tensor[:, number, 0], values=self.tensor[:, number, 1], at=self.at,
+                    uniform=self.uniform, filled=self.filled)
 
     def advanced(self) -> State:
         return {"cache": self.tensor, "next": self.next + self.time}

@@ -58,8 +58,14 @@ class Bar(Progress):
 
     def __init__(self, console: Console, what: str) -> None:
         super().__init__(
-            TextColumn(f"{what} " + "{task.fields[documents]:,} documents"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
-            TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), console=console, transient=True,
+            TextColumn(f"{what} " + "{task.fields[documents]:,} documents"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
             disable=not console.is_terminal,
         )
         self.task = self.add_task(what, total=None, documents=0)

@@ -95,7 +95,7 @@ def _answers(names: Sequence[str], differences: Sequence[float]) -> dict[str, An
 
 
 def _pair(line: str, file: str) -> Pair:
-    """A line's pair; BLiMP has the phenomenon in `linguistics_term`, the paradigm in `UID`; else the file's name serves."""
+    """A line's pair: `linguistics_term` is BLiMP's phenomenon, `UID` its paradigm, a file's name the default."""
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError):

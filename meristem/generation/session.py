@@ -31,7 +31,7 @@ class Session:
         head = model.heads["clm"]
         assert isinstance(head, VocabularyHead)
         self._backbone = cast(Any, model.backbone)  # every family that can be causal has a cache
-        self._read = Logits(head)
+        self._step, self._read = self._backbone.steps(), Logits(head)
         self._length = model.backbone.length
         self._half = self._length // 2
         self._sizes = [tokens.shape[1]] * len(tokens) if lengths is None else [int(size) for size in lengths]
@@ -58,10 +58,10 @@ class Session:
             self._fill(torch.tensor(full, device=tokens.device), [self._text[row, -self._half :] for row in full])
         self._make_room()
         self._text.scatter_(1, self._state["next"][:, None], tokens[:, None])
-        hidden = self._backbone(tokens=tokens[:, None], causal=True, state=self._state)
-        self._state = hidden.state
+        uniform = self._sizes[0] if len(set(self._sizes)) == 1 else None
+        states, self._state = self._step(tokens, self._state, uniform)
         self._sizes = [size + 1 for size in self._sizes]
-        self._logits = self._read(hidden.last[:, 0])
+        self._logits = self._read(states)
 
     @torch.inference_mode()
     def keep(self, rows: Tensor) -> None:

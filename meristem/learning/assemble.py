@@ -28,7 +28,9 @@ def check(recipe: Recipe) -> None:
     for name in ("batch_tokens", "micro_tokens"):
         tokens = getattr(train, name)
         if tokens is not None and tokens < recipe.model.length:
-            raise RecipeError(f"train.{name}: {tokens} is less than one row of model.length={recipe.model.length} tokens")
+            raise RecipeError(
+                f"train.{name}: {tokens} is less than one row of model.length={recipe.model.length} tokens"
+            )
 
 
 def objectives_of(recipe: Recipe, tokenizer: Tokenizer) -> dict[str, Objective]:
@@ -49,8 +51,13 @@ def learner_of(recipe: Recipe, tokenizer: Tokenizer) -> Learner:
 
 
 def feeds_of(
-    recipe: Recipe, objectives: Mapping[str, Objective], tokenizer: Tokenizer, stores: Mapping[str, Store], *,
-    split: str, seed: int,
+    recipe: Recipe,
+    objectives: Mapping[str, Objective],
+    tokenizer: Tokenizer,
+    stores: Mapping[str, Store],
+    *,
+    split: str,
+    seed: int,
 ) -> dict[str, Feed]:
     """Per source the batches of one split; sources without that split are left out."""
     length, train = recipe.model.length, recipe.train
@@ -63,7 +70,10 @@ def feeds_of(
         if objective.view.kind == "lanes":
             options["lanes"] = rows
         view = find("store.views", objective.view.kind)(
-            stores[name].split(split), tokenizer, length, isolate=recipe.store.isolate, **options)
+            stores[name].split(split), tokenizer, length, isolate=recipe.store.isolate, **options
+        )
         micro = max(1, min(rows, (train.micro_tokens or train.batch_tokens) // length // objective.rows_per_sample))
-        feeds[name] = Feed(view=view, objective=objective, seed=seed, rows=rows, micro=micro, fill={"tokens": tokenizer.pad or 0})
+        feeds[name] = Feed(
+            view=view, objective=objective, seed=seed, rows=rows, micro=micro, fill={"tokens": tokenizer.pad or 0}
+        )
     return feeds

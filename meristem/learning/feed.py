@@ -88,8 +88,13 @@ def stream(feeds: Mapping[str, Feed], keys: Iterable[tuple[str, int, int]], work
         yield from (feeds[name].batch(use, micro) for name, use, micro in keys)
         return
     loader: Any = DataLoader(
-        _Batches(feeds), batch_size=None, sampler=keys, num_workers=workers,  # type: ignore[arg-type]  # keys are tuples
-        multiprocessing_context="fork", prefetch_factor=4, worker_init_fn=_quiet,
+        _Batches(feeds),
+        batch_size=None,
+        sampler=keys,
+        num_workers=workers,  # type: ignore[arg-type]  # keys are tuples
+        multiprocessing_context="fork",
+        prefetch_factor=4,
+        worker_init_fn=_quiet,
     )
     yield from loader
 

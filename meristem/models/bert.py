@@ -41,16 +41,27 @@ class Bert(Backbone):
         # a pre-norm stack normalises what it reads, so only post-norm ones normalise the embeddings
         first = norm(settings.norm, settings.width, settings.norm_epsilon) if settings.norm_place == "post" else None
         self.embed = Embedding(
-            vocabulary, settings.width, settings.length, positions=settings.positions,
-            segments=settings.segments, norm=first, dropout=settings.dropout,
+            vocabulary,
+            settings.width,
+            settings.length,
+            positions=settings.positions,
+            segments=settings.segments,
+            norm=first,
+            dropout=settings.dropout,
         )
         self.stack = Stack(settings)
         self.embed.initialise(settings.initial)
         self.stack.initialise()
 
     def forward(  # type: ignore[override]  # the inputs are named
-        self, *, tokens: Tensor, segments: Tensor | None = None, present: Tensor | None = None,
-        documents: Tensor | None = None, state: State | None = None, want: tuple[str, ...] = (),
+        self,
+        *,
+        tokens: Tensor,
+        segments: Tensor | None = None,
+        present: Tensor | None = None,
+        documents: Tensor | None = None,
+        state: State | None = None,
+        want: tuple[str, ...] = (),
     ) -> Hidden:
         """[B, T] → Hidden."""
         x = self.embed(tokens, segments)

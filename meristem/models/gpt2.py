@@ -12,6 +12,7 @@ from meristem.blocks.embedding import Embedding
 from meristem.blocks.feed_forward import ActivationName
 from meristem.blocks.heads import PooledHead, no_such_head
 from meristem.blocks.stack import Stack, StackSettings
+from meristem.blocks.steps import Steps
 from meristem.blocks.vocabulary import VocabularyHead
 
 
@@ -37,14 +38,22 @@ class GPT2(Backbone):
     def __init__(self, settings: GPT2Settings, vocabulary: int) -> None:
         super().__init__()
         self.settings, self.width, self.length = settings, settings.width, settings.length
-        self.embed = Embedding(vocabulary, settings.width, settings.length, positions=settings.positions, dropout=settings.dropout)
+        self.embed = Embedding(
+            vocabulary, settings.width, settings.length, positions=settings.positions, dropout=settings.dropout
+        )
         self.stack = Stack(settings)
         self.embed.initialise(settings.initial)
         self.stack.initialise()
 
     def forward(  # type: ignore[override]  # the inputs are named
-        self, *, tokens: Tensor, causal: bool = True, present: Tensor | None = None,
-        documents: Tensor | None = None, state: State | None = None, want: tuple[str, ...] = (),
+        self,
+        *,
+        tokens: Tensor,
+        causal: bool = True,
+        present: Tensor | None = None,
+        documents: Tensor | None = None,
+        state: State | None = None,
+        want: tuple[str, ...] = (),
     ) -> Hidden:
         """[B, T] → Hidden; with a state the tokens go on where it ended."""
         x = self.embed(tokens, first=state["next"] if state else None)
@@ -53,6 +62,10 @@ class GPT2(Backbone):
     def cache(self, rows: int, slots: int) -> State:
         """Room for a session."""
         return self.stack.cache(rows, slots, self.embed.tokens.weight)
+
+    def steps(self) -> Steps:
+        """The way a session takes from token to token."""
+        return Steps(self.embed, self.stack)
 
     def makes(self, kind: str, **sizes: int) -> nn.Module:
         """The vocabulary as a bare tie, classes behind a pooler."""

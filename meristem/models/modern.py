@@ -52,5 +52,7 @@ class Modern(GPT2):
         """GPT-2's heads, and BERT's transform where it is asked for."""
         s = self.settings
         if kind == "vocabulary" and s.transform:
-            return VocabularyHead(self.embed.tokens, transform=Transform(s.width, s.activation, s.norm, s.norm_epsilon, s.initial))
+            return VocabularyHead(
+                self.embed.tokens, transform=Transform(s.width, s.activation, s.norm, s.norm_epsilon, s.initial)
+            )
         return super().makes(kind, **sizes)

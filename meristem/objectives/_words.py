@@ -42,7 +42,9 @@ def judge(settings: WordsSettings, term: str, model: Model, hidden: Hidden, batc
     head = model.heads[term]
     assert isinstance(head, VocabularyHead)
     goal = batch.goals[term]
-    judged = head.judge(hidden.at(goal["at"]), goal["values"], smoothing=settings.label_smoothing, l1=settings.l1_outputs)
+    judged = head.judge(
+        hidden.at(goal["at"]), goal["values"], smoothing=settings.label_smoothing, l1=settings.l1_outputs
+    )
     outcome = Outcome(sums={term: judged.total}, state=hidden.state)
     if settings.l1_states:
         size_BT = hidden.last.abs().mean(-1)

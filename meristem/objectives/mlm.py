@@ -141,7 +141,12 @@ class MLM(Objective):
         tokens = row.inputs["tokens"].copy()
         goal = {"at": at, "values": tokens[at]}
         tokens[at] = shown
-        return Row(inputs={**row.inputs, "tokens": tokens}, goals={**row.goals, "mlm": goal}, notes=row.notes, sample=row.sample)
+        return Row(
+            inputs={**row.inputs, "tokens": tokens},
+            goals={**row.goals, "mlm": goal},
+            notes=row.notes,
+            sample=row.sample,
+        )
 
     def count(self, batch: Batch) -> dict[str, int]:
         """Only the chosen are predicted."""

@@ -53,5 +53,8 @@ class NSP(Objective):
         logits = model.heads["nsp"](hidden.at(goal["at"])).float()
         right = (logits.argmax(1) == goal["values"]).sum().float()
         number = torch.tensor(float(len(goal["at"])), device=right.device)
-        return Outcome(sums={"nsp": F.cross_entropy(logits, goal["values"], reduction="sum")},
-                       metrics={"nsp.accuracy": (right, number)}, state=hidden.state)
+        return Outcome(
+            sums={"nsp": F.cross_entropy(logits, goal["values"], reduction="sum")},
+            metrics={"nsp.accuracy": (right, number)},
+            state=hidden.state,
+        )

@@ -53,26 +53,40 @@ def tokenizer_for(settings: TokenizerSettings, corpora: Sequence[CorpusSettings]
     file = cache() / "tokenizers" / key / "tokenizer.json"
     if file.is_file():
         return Tokenizer.load(file)
-    console.print(f"Training a {settings.kind} tokenizer of {settings.size:,} tokens on up to {settings.sample_mb:g} MB of the text")
+    console.print(
+        f"Training a {settings.kind} tokenizer of {settings.size:,} tokens on up to {settings.sample_mb:g} MB of the text"
+    )
     with Bar(console, "reading") as bar:
-        texts = (document.text for document in chain.from_iterable(Reading(corpus, progress=bar.show) for corpus in corpora)
-                 if document.split == "train")
+        texts = (
+            document.text
+            for document in chain.from_iterable(Reading(corpus, progress=bar.show) for corpus in corpora)
+            if document.split == "train"
+        )
         tokenizer = train(settings, texts)
     file.parent.mkdir(parents=True, exist_ok=True)
     tokenizer.save(file)
     return tokenizer
 
 
-def store_for(corpus: CorpusSettings, tokenizer: Tokenizer, settings: StoreSettings, *, words: bool, console: Console,
-              key: str | None = None) -> Prepared:
+def store_for(
+    corpus: CorpusSettings,
+    tokenizer: Tokenizer,
+    settings: StoreSettings,
+    *,
+    words: bool,
+    console: Console,
+    key: str | None = None,
+) -> Prepared:
     """The shards of a corpus: found in the cache (a run asks for the very ones it began with), or made now."""
     folder = cache() / "stores"
     if key is not None and (folder / key / FINISHED).is_file():
         return Prepared(store=Store.open(folder / key), key=key)
     made = _key("store", digest(corpus), tokenizer.digest, settings.shard_tokens, words)
     if key is not None and key != made:
-        raise MeristemError("the text has changed since this run began, and its shards are no longer in the cache: "
-                            "going on would not be the same run. Use --out for a new run, or --fresh")
+        raise MeristemError(
+            "the text has changed since this run began, and its shards are no longer in the cache: "
+            "going on would not be the same run. Use --out for a new run, or --fresh"
+        )
     if not (folder / made / FINISHED).is_file():
         with Bar(console, "tokenising") as bar:
             reading = Reading(corpus, progress=bar.show)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -139,9 +139,12 @@ def fits(hours: float, speed: float) -> list[Fit]:
 
 
 def _counted(recipe: Recipe) -> tuple[float, int]:
-    """Operations per token and parameters, without allocating the model."""
-    with tempfile.TemporaryDirectory() as folder, torch.device("meta"):
-        learner, feeds = _trial(recipe, recipe.tokenizer.size, Path(folder))
-    name, feed = next(iter(feeds.items()))
-    batch = feed.at(0, 1)
+    """Operations per token and parameters, from one row and without allocating the model."""
+    one_row = recipe.train.model_copy(update={"batch_tokens": recipe.model.length, "micro_tokens": None})
+    recipe = replace(recipe, train=one_row)
+    with tempfile.TemporaryDirectory() as folder:
+        with torch.device("meta"):
+            learner, feeds = _trial(recipe, recipe.tokenizer.size, Path(folder))
+        name, feed = next(iter(feeds.items()))
+        batch = feed.at(0, 1)
     return flops_of(learner, name, [batch]) / batch.tokens, sum(p.numel() for p in learner.model.parameters())

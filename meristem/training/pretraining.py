@@ -17,6 +17,7 @@ from meristem.batch import Batch
 from meristem.checkpoint import disk, load
 from meristem.checkpoint.revive import recipe_of, revive
 from meristem.checkpoint.run import Run, aside
+from meristem.drawing.curves import can_draw, draw
 from meristem.evaluation.held_out import SEED, held_out
 from meristem.learning.assemble import check, feeds_of, learner_of
 from meristem.learning.feed import Feed
@@ -137,9 +138,9 @@ def _train(recipe: Recipe, run: Run, material: Material, loaded: load.Loaded | N
     if standing.ended(settings.patience):
         if (facts := run.finished) is not None:
             return _nothing_to_do(run, standing, facts, journal)
-        return _finish(recipe, run, learner, material, standing, journal, {})  # it was killed after its last step
+        return _finish(recipe, run, learner, material, standing, journal, None)  # it was killed after its last step
     _settle(learner, recipe)
-    validation = _evaluator(recipe, learner, material, "validation")
+    validation = _evaluator(recipe, learner, material, "validation", journal)
     flops = {name: flops_of(learner, name, step_batches(feed, 0)) for name, feed in feeds.items()}
     loop = Loop(
         run=run, recipe=recipe_text(recipe), settings=settings, stepper=stepper, feeds=feeds, journal=journal, standing=standing,
@@ -205,9 +206,13 @@ def _plan(recipe: Recipe, learner: Learner, feeds: Mapping[str, Feed], standing:
     standing.total, standing.budget, standing.threads = total, budget, torch.get_num_threads()
 
 
-def _evaluator(recipe: Recipe, learner: Learner, material: Material, split: str) -> Evaluate | None:
-    """A function that evaluates every source that has held-out text of that split; none where there is none."""
-    feeds = feeds_of(recipe, learner.objectives, material.tokenizer, material.stores, split=split, seed=SEED)
+def _evaluator(recipe: Recipe, learner: Learner, material: Material, split: str, journal: Journal) -> Evaluate | None:
+    """A function that evaluates every source that has held-out text of that split; none where there is too little."""
+    try:
+        feeds = feeds_of(recipe, learner.objectives, material.tokenizer, material.stores, split=split, seed=SEED)
+    except MeristemError as error:  # what trains well may be too little to evaluate on
+        journal.say(f"nothing will be measured on {split} text: {error}")
+        return None
     if not feeds:
         return None
     rows = max(1, recipe.train.evaluate_tokens // recipe.model.length) if split == "validation" else None
@@ -226,8 +231,8 @@ def _evaluator(recipe: Recipe, learner: Learner, material: Material, split: str)
     return evaluate
 
 
-def _evaluated(recipe: Recipe, learner: Learner, material: Material, split: str) -> dict[str, float]:
-    evaluate = _evaluator(recipe, learner, material, split)
+def _evaluated(recipe: Recipe, learner: Learner, material: Material, split: str, journal: Journal) -> dict[str, float]:
+    evaluate = _evaluator(recipe, learner, material, split, journal)
     return {} if evaluate is None else evaluate()
 
 
@@ -255,22 +260,24 @@ def _used(standing: Standing) -> dict[str, float]:
 
 
 def _finish(recipe: Recipe, run: Run, learner: Learner, material: Material, standing: Standing, journal: Journal,
-            found: dict[str, float]) -> Ended:
+            found: dict[str, float] | None) -> Ended:
     """The test split, once; the model card; and last the word that the run is finished."""
     if recipe.train.patience is not None and standing.best_step != standing.step:
         best = load.load(run.checkpoints, which="best")
         if best is not None:
             learner.model.load_state_dict(best.snapshot.model)
-            found = {}
-    if not found:
-        found = _evaluated(recipe, learner, material, "validation")
-    test = _evaluated(recipe, learner, material, "test")
+            found = None
+    if found is None:
+        found = _evaluated(recipe, learner, material, "validation", journal)
+    test = _evaluated(recipe, learner, material, "test", journal)
     used = _used(standing)
     disk.replace(run.path / "README.md", [card.text(recipe, learner, material.stores, standing, found, test).encode()])
     if test and not journal.holds("test", standing.step):
         journal.record("test", standing.step, test)
         journal.say(f"test  {told(test)}")
     run.finish({"step": standing.step, "validation": found, "test": test, "used": used, "finished": time.strftime("%Y-%m-%d %H:%M:%S")})
+    if can_draw():
+        draw(run.metrics_path, run.path / "curves.png", title=f"{recipe.name}: {standing.step:,} steps, {standing.tokens:,} tokens")
     journal.say(f"Done: {standing.step:,} steps, {standing.tokens:,} tokens, {standing.flops:.2e} FLOPs in "
                 f"{duration(standing.seconds)}; {run.path} holds the model")
     return Ended(run=run.path, step=standing.step, metrics=found, test=test, used=used)

@@ -115,7 +115,7 @@ class TrainSettings(Settings):
 
 def seconds(interval: Interval) -> float | None:
     """The interval as time, if it is one."""
-    if isinstance(interval, str) and interval[-1] in _UNITS and not interval.endswith("epochs"):
+    if isinstance(interval, str) and interval[-1] in _UNITS and "epoch" not in interval:
         return float(interval[:-1]) * _UNITS[interval[-1]]
     return None
 

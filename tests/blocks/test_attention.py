@@ -44,7 +44,9 @@ def test_attention_is_its_definition(groups: int | None, causal: bool) -> None:
     attention, x = made(groups), torch.randn(2, 7, 32, dtype=torch.float64)
     visible = torch.ones(2, 7, 7, dtype=torch.bool)
     visible = visible.tril() if causal else visible
-    torch.testing.assert_close(attention(x, scene(7, causal=causal)), by_hand(attention, x, visible), atol=1e-12, rtol=0)
+    torch.testing.assert_close(
+        attention(x, scene(7, causal=causal)), by_hand(attention, x, visible), atol=1e-12, rtol=0
+    )
 
 
 def test_masks_of_every_kind_are_obeyed() -> None:

@@ -13,7 +13,9 @@ FORMULAS = {
     "gelu_tanh": lambda x: 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
     "relu": lambda x: x.clamp(min=0),
     "relu6": lambda x: x.clamp(0, 6),
-    "swiglu": lambda x: x[..., : x.shape[-1] // 2] * torch.sigmoid(x[..., : x.shape[-1] // 2]) * x[..., x.shape[-1] // 2 :],
+    "swiglu": lambda x: (
+        x[..., : x.shape[-1] // 2] * torch.sigmoid(x[..., : x.shape[-1] // 2]) * x[..., x.shape[-1] // 2 :]
+    ),
 }
 
 

@@ -37,9 +37,13 @@ def test_loss_and_gradients_are_cross_entropys(number: int, smoothing: float, l1
     parts = [states, made.weight, *([made.bias] if made.bias is not None else [])]
     judged = made.judge(states, targets, smoothing=smoothing, l1=l1)
     logits = F.linear(states, made.weight, made.bias)
-    plain = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing) + l1 * logits.abs().mean(1).sum()
+    plain = (
+        F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing) + l1 * logits.abs().mean(1).sum()
+    )
     torch.testing.assert_close(judged.total, plain, atol=0, rtol=1e-12)
-    torch.testing.assert_close(judged.each_N, F.cross_entropy(logits, targets, reduction="none"), atol=1e-12, rtol=1e-12)
+    torch.testing.assert_close(
+        judged.each_N, F.cross_entropy(logits, targets, reduction="none"), atol=1e-12, rtol=1e-12
+    )
     for fast, slow in zip(gradients(3 * judged.total, *parts), gradients(3 * plain, *parts), strict=True):
         torch.testing.assert_close(fast, slow, atol=1e-12, rtol=1e-12)
 
@@ -50,7 +54,9 @@ def test_single_precision_stays_within_its_rounding() -> None:
     plain = F.cross_entropy(logits, targets, reduction="sum")
     judged = made.judge(states, targets)
     torch.testing.assert_close(judged.total, plain, rtol=1e-6, atol=0)
-    for fast, slow in zip(gradients(judged.total, states, made.weight), gradients(plain, states, made.weight), strict=True):
+    for fast, slow in zip(
+        gradients(judged.total, states, made.weight), gradients(plain, states, made.weight), strict=True
+    ):
         torch.testing.assert_close(fast, slow, atol=1e-5, rtol=1e-5)
 
 

@@ -25,7 +25,7 @@ MakeRun = Callable[..., Revived]
 def corpus(tmp_path: Path) -> Path:
     """Sixty short documents in two languages."""
     file = tmp_path / "corpus.txt"
-    english = [f"The gardener number {n} planted {n * 7} trees. Then the sailor went home. It rained a lot." for n in range(30)]
+    english = [f"The gardener number {n} planted {n * 7} trees. The sailor went home. It rained." for n in range(30)]
     chinese = [f"第{n}个园丁种下了{n * 3}棵树。水手回家了。下了很多雨。" for n in range(30)]
     file.write_text("\n".join(english + chinese), encoding="utf-8")
     return file

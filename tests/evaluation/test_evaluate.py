@@ -29,7 +29,8 @@ def test_the_test_split_is_measured_as_training_would(make_run: MakeRun, console
     run = make_run("gpt2", "clm")
     found = evaluate(run, console=console)
     store = own(run, tmp_path)
-    (feed,) = feeds_of(run.recipe, run.learner.objectives, run.tokenizer, {"main": store}, split="test", seed=SEED).values()
+    feeds = feeds_of(run.recipe, run.learner.objectives, run.tokenizer, {"main": store}, split="test", seed=SEED)
+    feed = feeds["main"]
     stream = store.split("test")
     expected = held_out(run.learner, "main", feed, bytes_per_token=stream.bytes / len(stream)).metrics()
     assert found["metrics"] == expected

@@ -56,7 +56,7 @@ def test_a_file_a_folder_and_an_archive_hold_the_same_pairs(tmp_path: Path) -> N
 
 def test_broken_lines_are_named(tmp_path: Path) -> None:
     file = tmp_path / "p.jsonl"
-    file.write_text(lines(BLIMP) + "{broken\n" + lines({"sentence_good": "a"}) + "[1]\n" + "nope\n" * 5, encoding="utf-8")
+    file.write_text(lines(BLIMP) + "{broken\n" + lines({"sentence_good": "a"}) + "[1]\n" + "nope\n" * 5)
     with pytest.raises(MeristemError) as error:
         read_pairs(file)
     message = str(error.value)
@@ -68,7 +68,8 @@ def test_broken_lines_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "content", "said"), [
-    ("empty.jsonl", b"", "no pairs in it"), ("latin.jsonl", b"\xe9\n", "not UTF-8"), ("fake.zip", b"PK no", "not readable as a zip"),
+    ("empty.jsonl", b"", "no pairs in it"), ("latin.jsonl", b"\xe9\n", "not UTF-8"),
+    ("fake.zip", b"PK no", "not readable as a zip"),
 ])
 def test_what_cannot_be_read_is_said(tmp_path: Path, name: str, content: bytes, said: str) -> None:
     (tmp_path / name).write_bytes(content)
@@ -80,7 +81,8 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, name: str, content: bytes, 
 
 def test_judgement_counts_what_the_scores_say(model: Model, tokenizer: Tokenizer) -> None:
     sentences = ["The cats sleep.", "cats The sleep.", "A dog here.", "猫睡了。", "狗在这里睡。", "这里狗睡。"]
-    pairs = [Pair(good=a, bad=b, phenomenon="same" if a == b else ("中文" if ord(a[0]) > 999 else "English"), paradigm="x")
+    language = {sentence: "English" if sentence.isascii() else "中文" for sentence in sentences}
+    pairs = [Pair(good=a, bad=b, phenomenon="same" if a == b else language[a], paradigm="x")
              for a in sentences for b in sentences]
     logprob = {one.text: one.logprob for one in score(model, tokenizer, sentences)}
     judgement = judge(model, tokenizer, pairs)

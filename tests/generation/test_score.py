@@ -11,7 +11,7 @@ from meristem.generation.score import score
 from meristem.settings import MeristemError
 from meristem.tokenizers.tokenizer import Tokenizer
 
-TEXTS = ["The old gardener planted the apple tree.", "老园丁种下了苹果树。", "", "boats", "My sister sold a small garden."]
+TEXTS = ["The old gardener planted the apple tree.", "老园丁种下了苹果树。", "", "boats", "My sister sold boats."]
 
 
 def exact(model: Model, tokenizer: Tokenizer, ids: list[int]) -> torch.Tensor:

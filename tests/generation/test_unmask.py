@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from meristem.batch import Model
@@ -40,7 +42,7 @@ def test_every_round_uncovers_something_and_the_last_one_all(rounds: int, masks:
     left = [left_after(number, rounds, masks) for number in range(rounds + 1)]
     assert left[0] == masks
     assert left[-1] == 0
-    assert all(after < before for before, after in zip(left, left[1:], strict=False))
+    assert all(after < before for before, after in itertools.pairwise(left))
     if masks == 200:
         assert left[12] > 130  # the cosine: most tokens are settled late
 

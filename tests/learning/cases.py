@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from toys import BACKBONES, OBJECTIVES, BothWays, TwoStream
+from toy_backbones import BothWays, TwoStream
+from toys import BACKBONES, OBJECTIVES
 
 from meristem.batch import Batch, Model, Row
 from meristem.checkpoint import load
@@ -85,12 +86,27 @@ class Ragged:
 def recipe_of(case: Case, *, micro: int = ROWS, dropout: float = 0.0, **train: Any) -> Recipe:
     """A recipe of two narrow layers."""
     model = {"family": case.family, "layers": 2, "width": 32, "heads": 4, "length": LENGTH, "dropout": dropout}
-    settings = {"steps": 6, "batch_tokens": ROWS * LENGTH, "micro_tokens": micro * LENGTH, "rate": 1e-3, "seed": 3, **train}
+    settings = {
+        "steps": 6,
+        "batch_tokens": ROWS * LENGTH,
+        "micro_tokens": micro * LENGTH,
+        "rate": 1e-3,
+        "seed": 3,
+        **train,
+    }
     return resolve("test", {"model": model, "objective": case.objective, "train": settings})
 
 
-def real(case: Case, tokenizer: Tokenizer, store: Store, *, micro: int = ROWS, dropout: float = 0.0, ragged: bool = False,
-         **train: Any) -> tuple[Learner, Feed, TrainSettings]:
+def real(
+    case: Case,
+    tokenizer: Tokenizer,
+    store: Store,
+    *,
+    micro: int = ROWS,
+    dropout: float = 0.0,
+    ragged: bool = False,
+    **train: Any,
+) -> tuple[Learner, Feed, TrainSettings]:
     """A learner with fresh weights, its feed, and the settings of its training."""
     recipe = recipe_of(case, micro=micro, dropout=dropout, **train)
     learner = learner_of(recipe, tokenizer)
@@ -149,14 +165,27 @@ def gradients(learner: Learner, feed: Feed, use: int = 0) -> dict[str, torch.Ten
     return {name: p.grad.clone() for name, p in learner.named_parameters() if p.grad is not None}
 
 
-def loop_of(folder: Path, stepper: Stepper, feed: Feed, settings: TrainSettings, standing: Standing, **more: Any) -> Loop:
+def loop_of(
+    folder: Path, stepper: Stepper, feed: Feed, settings: TrainSettings, standing: Standing, **more: Any
+) -> Loop:
     """A loop in a run folder, which says nothing aloud."""
     run = Run(folder) if Run(folder).exists() else Run.create(folder, "model: {}\n", None)
     if not run.tokenizer_path.exists():
         run.tokenizer_path.write_text("{}")
     kind = {"evaluate": None, "describe_samples": lambda name, ids: [f"sample {number}" for number in ids], **more}
-    return Loop(run=run, recipe="model: {}\n", settings=settings, stepper=stepper, feeds={SOURCE: feed}, mix=Mix({SOURCE: 1.0}, 3),
-                journal=Journal(folder, Console(quiet=True)), standing=standing, flops={SOURCE: 1.0}, peak=1e9, **kind)
+    return Loop(
+        run=run,
+        recipe="model: {}\n",
+        settings=settings,
+        stepper=stepper,
+        feeds={SOURCE: feed},
+        mix=Mix({SOURCE: 1.0}, 3),
+        journal=Journal(folder, Console(quiet=True)),
+        standing=standing,
+        flops={SOURCE: 1.0},
+        peak=1e9,
+        **kind,
+    )
 
 
 def save(folder: Path, stepper: Stepper, feed: Feed, settings: TrainSettings, step: int) -> None:

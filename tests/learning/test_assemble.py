@@ -21,8 +21,13 @@ def test_weights_follow_from_the_seed_alone(tokenizer: Tokenizer) -> None:
 
 
 def test_several_objectives_of_one_source_are_combined(tokenizer: Tokenizer) -> None:
-    mix = resolve("test", {"model": {"family": "modern", "layers": 1, "width": 16, "heads": 2, "length": LENGTH}, "mix": [
-        {"objective": ["mlm", "nsp"], "name": "both"}, {"objective": "clm"}]})
+    mix = resolve(
+        "test",
+        {
+            "model": {"family": "modern", "layers": 1, "width": 16, "heads": 2, "length": LENGTH},
+            "mix": [{"objective": ["mlm", "nsp"], "name": "both"}, {"objective": "clm"}],
+        },
+    )
     made = objectives_of(mix, tokenizer)
     assert isinstance(made["both"], Combined)
     assert made["clm"].name == "clm"
@@ -32,7 +37,9 @@ def test_several_objectives_of_one_source_are_combined(tokenizer: Tokenizer) -> 
 def test_feeds_cut_batches_as_told(tokenizer: Tokenizer, store: Store) -> None:
     def feed(case: Case, **train: int) -> tuple[int, int]:
         recipe = recipe_of(case, **train)  # type: ignore[arg-type]
-        (found,) = feeds_of(recipe, objectives_of(recipe, tokenizer), tokenizer, {"main": store}, split="train", seed=0).values()
+        (found,) = feeds_of(
+            recipe, objectives_of(recipe, tokenizer), tokenizer, {"main": store}, split="train", seed=0
+        ).values()
         return found.rows, found.micro
 
     assert feed(Case("mlm", "bert")) == (8, 8)
@@ -43,4 +50,6 @@ def test_feeds_cut_batches_as_told(tokenizer: Tokenizer, store: Store) -> None:
 
 def test_a_split_that_is_not_there_has_no_feed(tokenizer: Tokenizer, store: Store) -> None:
     recipe = recipe_of(Case("mlm", "bert"))
-    assert feeds_of(recipe, objectives_of(recipe, tokenizer), tokenizer, {"main": store}, split="validation", seed=0) == {}
+    assert (
+        feeds_of(recipe, objectives_of(recipe, tokenizer), tokenizer, {"main": store}, split="validation", seed=0) == {}
+    )

@@ -56,7 +56,9 @@ def test_each_part_keeps_its_own_denominator_and_the_backbone_runs_once(tokenize
 
 
 def test_rows_multiply(tokenizer: Tokenizer) -> None:
-    both = Combined([part(MLM, tokenizer, exhaustive=True), with_view(SpanQA(None, tokenizer), part(MLM, tokenizer).view)])
+    both = Combined(
+        [part(MLM, tokenizer, exhaustive=True), with_view(SpanQA(None, tokenizer), part(MLM, tokenizer).view)]
+    )
     assert both.rows_per_sample == 7 * 3
 
 

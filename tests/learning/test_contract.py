@@ -21,7 +21,11 @@ from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.settings import TrainSettings
 
 EVERYTHING = [*REAL, *TOYS]
-HELD = Case([{"name": "mlm", "label_smoothing": 0.1, "l1_outputs": 0.2, "l1_states": 0.3}, {"name": "nsp", "weight": 0.5}], "bert")
+FIXED = {"nsp@bert", "plm", "span", "rloo"}  # every sample makes the same number of predictions, by their nature
+HELD = Case(
+    [{"name": "mlm", "label_smoothing": 0.1, "l1_outputs": 0.2, "l1_states": 0.3}, {"name": "nsp", "weight": 0.5}],
+    "bert",
+)
 EXHAUSTIVE = Case([{"name": "mlm", "exhaustive": True, "mask_rate": 0.3}], "modern")
 
 
@@ -37,7 +41,11 @@ def test_one_batch_is_learned_by_heart(case: Case | str, tokenizer: Tokenizer, s
     stepper = stepper_of(learner, settings)
     batch = [feed.batch(0, 0)]
     losses = [float(stepper.take(step, 80, SOURCE, batch).loss) for step in range(80)]
-    shares = {"plm": 0.5, "bilm": 0.5, "rtd": 0.5}  # theirs have a floor: generators guess, memory moves, nets are narrow
+    shares = {
+        "plm": 0.5,
+        "bilm": 0.5,
+        "rtd": 0.5,
+    }  # theirs have a floor: generators guess, memory moves, nets are narrow
     assert losses[-1] < shares.get(str(case), 0.1) * losses[0]
 
 
@@ -55,7 +63,7 @@ def test_golden_first_losses(case: Case | str, tokenizer: Tokenizer, store: Stor
     expected = json.loads((golden / "losses.json").read_text())[str(case)]
     learner, feed, settings = made(case, tokenizer, store)
     found = [float(taken.loss) for taken in steps(stepper_of(learner, settings), feed, range(3))]
-    assert found == pytest.approx(expected, rel=1e-5)
+    assert found == pytest.approx(expected, rel=1e-5, abs=1e-6)  # praise and blame cancel: a policy's loss is near zero
 
 
 @pytest.mark.parametrize("case", [*EVERYTHING, HELD, EXHAUSTIVE], ids=str)
@@ -66,8 +74,8 @@ def test_one_pass_of_eight_rows_or_eight_of_one(case: Case | str, tokenizer: Tok
     together, apart = (gradients(learner, feed) for feed in (whole, single))
     assert len(together) == len(list(learner.parameters()))
     assert single.micro_steps == ROWS
-    if case not in ("plm", "rloo") and str(case) != "nsp@bert":  # a fixed number of predictions is their nature
-        assert len({tuple(single.batch(0, micro).counts.values()) for micro in range(ROWS)}) > 1 or str(case) == "span"
+    counts = {tuple(single.batch(0, micro).counts.values()) for micro in range(ROWS)}
+    assert len(counts) > 1 or str(case) in FIXED
     for name, gradient in together.items():
         torch.testing.assert_close(apart[name], gradient, atol=1e-10, rtol=1e-9, msg=name)
 
@@ -178,7 +186,9 @@ def test_no_later_token_is_seen(family: str, tokenizer: Tokenizer, store: Store)
             parameter.add_(torch.randn_like(parameter) * 0.05)
     batch = feed.batch(0, 0)
     tokens, goal = batch.inputs["tokens"], batch.goals["clm"]
-    assert torch.equal(tokens.flatten()[goal["at"]][1:23], goal["values"][:22])  # what is predicted is read one step later
+    assert torch.equal(
+        tokens.flatten()[goal["at"]][1:23], goal["values"][:22]
+    )  # what is predicted is read one step later
     logits, vectors = looked_up(learner, {"tokens": tokens}, causal=True)
     for at in (0, 7, 22):
         (grad,) = torch.autograd.grad(logits[:, at].logsumexp(-1).sum(), vectors, retain_graph=True)

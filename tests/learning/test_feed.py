@@ -16,8 +16,12 @@ BERT = Case(["mlm", "nsp"], "bert")
 
 def alike(one: Batch, other: Batch) -> bool:
     tensors = [(one.inputs, other.inputs), *((one.goals[t], other.goals[t]) for t in one.goals)]
-    return (one.counts, one.ids, one.tokens, one.goals.keys()) == (other.counts, other.ids, other.tokens, other.goals.keys()) and all(
-        a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a) for a, b in tensors)
+    return (one.counts, one.ids, one.tokens, one.goals.keys()) == (
+        other.counts,
+        other.ids,
+        other.tokens,
+        other.goals.keys(),
+    ) and all(a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a) for a, b in tensors)
 
 
 def feed_of(tokenizer: Tokenizer, store: Store, rows: int = 8, micro: int = 8, case: Any = BERT) -> Feed:
@@ -29,7 +33,12 @@ def feed_of(tokenizer: Tokenizer, store: Store, rows: int = 8, micro: int = 8, c
 def test_workers_change_nothing(tokenizer: Tokenizer, store: Store, workers: int) -> None:
     feeds = {"one": feed_of(tokenizer, store, micro=3), "two": feed_of(tokenizer, store, case="plm")}
     epoch = len(feeds["one"].view) // 8
-    keys = [(name, use, micro) for use in (0, 1, epoch, epoch + 1) for name in feeds for micro in range(feeds[name].micro_steps)]
+    keys = [
+        (name, use, micro)
+        for use in (0, 1, epoch, epoch + 1)
+        for name in feeds
+        for micro in range(feeds[name].micro_steps)
+    ]
     alone, together = (list(stream(feeds, keys, number)) for number in (0, workers))
     assert len(alone) == len(together) == len(keys)
     assert all(alike(a, b) for a, b in zip(alone, together, strict=True))
@@ -89,7 +98,9 @@ def test_lanes_are_read_in_order_and_begin_fresh_at_each_epoch(tokenizer: Tokeni
 def test_a_corpus_smaller_than_a_batch_is_repeated(tokenizer: Tokenizer, store: Store) -> None:
     feed = feed_of(tokenizer, store, case=Case("mlm", "bert"))
     size = len(feed.view)
-    large = Feed(view=feed.view, objective=feed.objective, seed=0, rows=3 * size + 1, micro=3 * size + 1, fill=feed.fill)
+    large = Feed(
+        view=feed.view, objective=feed.objective, seed=0, rows=3 * size + 1, micro=3 * size + 1, fill=feed.fill
+    )
     batch = large.batch(0, 0)
     assert batch.inputs["tokens"].shape == (3 * size + 1, LENGTH)
     assert batch.ids == list(range(3 * size + 1))

@@ -26,12 +26,17 @@ def test_exploring_has_no_gradient(tokenizer: Tokenizer, store: Store) -> None:
     assert not explored.goals["rloo"]["advantage"].requires_grad
     assert batch.goals["rloo"].keys() == {"at", "uniform"}
     assert torch.equal(explored.inputs["tokens"][:, :5], batch.inputs["tokens"][:, :5])
-    sums = torch.zeros(8, dtype=torch.float64).index_add_(0, batch.owner, explored.goals["rloo"]["advantage"].view(-1, 4)[:, 0])
+    sums = torch.zeros(8, dtype=torch.float64).index_add_(
+        0, batch.owner, explored.goals["rloo"]["advantage"].view(-1, 4)[:, 0]
+    )
     torch.testing.assert_close(sums, torch.zeros(8, dtype=torch.float64), atol=1e-12, rtol=0)
 
 
 def test_equal_heads_are_shared_and_differing_ones_refused(tokenizer: Tokenizer, store: Store) -> None:
-    one, other = toy("rloo", tokenizer, store)[0].objectives[SOURCE], real(Case("clm", "gpt2"), tokenizer, store)[0].objectives[SOURCE]
+    one, other = (
+        toy("rloo", tokenizer, store)[0].objectives[SOURCE],
+        real(Case("clm", "gpt2"), tokenizer, store)[0].objectives[SOURCE],
+    )
     assert heads_of({"a": one, "b": other}) == {"clm": Head("vocabulary")}
 
     class Other(type(one)):  # type: ignore[misc]  # a class made here

@@ -9,10 +9,16 @@ from hypothesis import strategies as st
 from meristem.learning.mix import BLOCK, Mix
 
 
-@pytest.mark.parametrize(("weights", "block"), [
-    ({"a": 3, "b": 1}, {"a": 3, "b": 1}), ({"a": 0.5, "b": 0.5}, {"a": 1, "b": 1}), ({"a": 70, "b": 20, "c": 10}, {"a": 7, "b": 2, "c": 1}),
-    ({"a": 1 / 3, "b": 2 / 3}, {"a": 1, "b": 2}), ({"a": 99, "b": 1}, {"a": 99, "b": 1}),
-])
+@pytest.mark.parametrize(
+    ("weights", "block"),
+    [
+        ({"a": 3, "b": 1}, {"a": 3, "b": 1}),
+        ({"a": 0.5, "b": 0.5}, {"a": 1, "b": 1}),
+        ({"a": 70, "b": 20, "c": 10}, {"a": 7, "b": 2, "c": 1}),
+        ({"a": 1 / 3, "b": 2 / 3}, {"a": 1, "b": 2}),
+        ({"a": 99, "b": 1}, {"a": 99, "b": 1}),
+    ],
+)
 def test_quotas_are_exact_in_every_block(weights: dict[str, float], block: dict[str, int]) -> None:
     mix, size = Mix(weights, 0), sum(block.values())
     for number in range(5):

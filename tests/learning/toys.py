@@ -11,19 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
+from toy_backbones import WIDTH, BothWays, Discriminator, Reader, ToySettings, TwoStream
 
-from meristem.batch import Backbone, Batch, Draws, Head, Hidden, Model, Objective, Outcome, Row, State, View
-from meristem.blocks.vocabulary import VocabularyHead
-from meristem.models.bert import Bert, BertSettings
+from meristem.batch import Batch, Draws, Head, Hidden, Model, Objective, Outcome, Row, State, View
 from meristem.models.gpt2 import GPT2
-from meristem.settings import Settings
-
-WIDTH = 16
-
-
-class ToySettings(Settings):
-    """Nothing to choose."""
 
 
 class Toy(Objective):
@@ -36,28 +28,6 @@ class Toy(Objective):
 
 
 # ---------------------------------------------------------------- replaced token detection (ELECTRA)
-
-
-class Generator(nn.Module):
-    """A smaller self that guesses masked words; its embeddings are the discriminator's."""
-
-    def __init__(self, embedding: nn.Embedding, length: int) -> None:
-        super().__init__()
-        self.body = Bert(BertSettings(layers=1, width=8, heads=2, length=length), embedding.num_embeddings)
-        self.words = VocabularyHead(embedding, transform=nn.Linear(8, embedding.embedding_dim))
-
-
-class Discriminator(Bert):
-    """BERT that can also make a generator and a score per token."""
-
-    def makes(self, kind: str, **sizes: int) -> nn.Module:
-        """ELECTRA's generator is a head."""
-        match kind:
-            case "generator":
-                return Generator(self.embedding(), self.length)
-            case "score":
-                return nn.Linear(self.width, 1)
-        return super().makes(kind, **sizes)
 
 
 class RTD(Toy):
@@ -84,7 +54,9 @@ class RTD(Toy):
         guessed = generator.body(**batch.inputs).at(goal["at"])
         with torch.no_grad():
             shares = generator.words(guessed).double().softmax(-1).cumsum(-1)
-            drawn = torch.searchsorted(shares, goal["uniform"][:, None].to(shares.dtype))[:, 0].clamp(max=shares.shape[1] - 1)
+            drawn = torch.searchsorted(shares, goal["uniform"][:, None].to(shares.dtype))[:, 0].clamp(
+                max=shares.shape[1] - 1
+            )
         tokens = batch.inputs["tokens"].flatten().index_copy(0, goal["at"], drawn).view_as(batch.inputs["tokens"])
         hidden: Hidden = model.backbone(state=state, **{**batch.inputs, "tokens": tokens})
         hidden.extra = {"guessed": guessed, "tokens": tokens}
@@ -101,39 +73,6 @@ class RTD(Toy):
 
 
 # ---------------------------------------------------------------- permutation language modelling with memory (XLNet)
-
-
-class TwoStream(Backbone):
-    """Query slots read the content of tokens earlier in the order, and what the segment before left behind."""
-
-    Settings = ToySettings
-    can = frozenset({"two_stream", "memory"})
-
-    def __init__(self, vocabulary: int, length: int, dropout: float = 0.0) -> None:
-        super().__init__()
-        self.width, self.length, self.dropout = WIDTH, length, dropout
-        self.words, self.places = nn.Embedding(vocabulary, WIDTH), nn.Embedding(length, WIDTH)
-        self.read, self.mix = nn.Linear(WIDTH, WIDTH), nn.Linear(3 * WIDTH, WIDTH)
-
-    def forward(self, *, state: State | None = None, **inputs: Any) -> Hidden:
-        """`slots` are the positions to predict, `rank` is each token's place in the order."""
-        tokens, rank, slots, fresh = (inputs[key] for key in ("tokens", "rank", "slots", "fresh"))
-        before = state["memory"] if state else self.words.weight.new_zeros(len(tokens), WIDTH)
-        memory = before * ~fresh
-        content = self.read(self.words(tokens) + self.places.weight[: tokens.shape[1]])
-        earlier = rank[:, None, :] < rank.gather(1, slots)[:, :, None]
-        context = (earlier.to(content.dtype) / earlier.sum(-1, keepdim=True).clamp(min=1)) @ content
-        query = torch.cat([self.places(slots), context, memory[:, None].expand_as(context)], -1)
-        last = F.dropout(torch.tanh(self.mix(query)), self.dropout, self.training)
-        return Hidden(last=last, state={"memory": torch.tanh(memory / 2 + content.mean(1)).detach()})
-
-    def makes(self, kind: str, **sizes: int) -> nn.Module:
-        """Words, tied."""
-        return VocabularyHead(self.words)
-
-    def embedding(self) -> nn.Embedding:
-        """The token embedding."""
-        return self.words
 
 
 class PLM(Toy):
@@ -156,47 +95,12 @@ class PLM(Toy):
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
         """Cross-entropy at the slots; the state goes on."""
         goal = batch.goals["plm"]
-        return Outcome(sums={"plm": model.heads["plm"].judge(hidden.at(goal["at"]), goal["values"]).total}, state=hidden.state)
+        return Outcome(
+            sums={"plm": model.heads["plm"].judge(hidden.at(goal["at"]), goal["values"]).total}, state=hidden.state
+        )
 
 
 # ---------------------------------------------------------------- both directions (ELMo)
-
-
-class BothWays(Backbone):
-    """A recurrent net from each side; what they know of a position stands side by side."""
-
-    Settings = ToySettings
-    can = frozenset({"both_directions"})
-
-    def __init__(self, vocabulary: int, length: int, dropout: float = 0.0) -> None:
-        super().__init__()
-        self.width, self.length, self.dropout = 2 * WIDTH, length, dropout
-        self.words = nn.Embedding(vocabulary, WIDTH)
-        self.cells = nn.ModuleList(nn.GRUCell(WIDTH, WIDTH) for _ in range(2))
-
-    def forward(self, *, state: State | None = None, **inputs: Any) -> Hidden:
-        """Padding leaves a state as it is, so that a short row reads the same from its end."""
-        tokens = inputs["tokens"]
-        present = inputs.get("present", torch.ones_like(tokens, dtype=torch.bool))
-        x = F.dropout(self.words(tokens), self.dropout, self.training)
-        ways = [self._run(cell, x, present, order) for cell, order in zip(
-            self.cells, (range(x.shape[1]), range(x.shape[1] - 1, -1, -1)), strict=True)]
-        return Hidden(last=torch.cat(ways, -1), layers=(x,))
-
-    def _run(self, cell: nn.Module, x: Tensor, present: Tensor, order: range) -> Tensor:
-        state, out = x.new_zeros(len(x), WIDTH), {}
-        for at in order:
-            state = torch.where(present[:, at, None], cell(x[:, at], state), state)
-            out[at] = state
-        return torch.stack([out[at] for at in range(x.shape[1])], 1)
-
-    def makes(self, kind: str, **sizes: int) -> nn.Module:
-        """Words, tied, for either half."""
-        return VocabularyHead(self.words)
-
-    def embedding(self) -> nn.Embedding:
-        """The token embedding."""
-        return self.words
 
 
 class BiLM(Toy):
@@ -225,14 +129,6 @@ class BiLM(Toy):
 # ---------------------------------------------------------------- span questions over several windows
 
 
-class Reader(Bert):
-    """BERT that can also score places."""
-
-    def makes(self, kind: str, **sizes: int) -> nn.Module:
-        """A score per place."""
-        return nn.Linear(self.width, 1) if kind == "place" else super().makes(kind, **sizes)
-
-
 class SpanQA(Toy):
     """A passage in overlapping windows; the answer's place competes with every place of every window of its sample."""
 
@@ -242,7 +138,7 @@ class SpanQA(Toy):
     rows_per_sample = 3
 
     def prepare(self, row: Row, draw: Draws) -> list[Row]:
-        """The place to find is where the first token of the row comes again, or else the end."""
+        """Overlapping windows; the place to find is drawn, and stands in one or two of them."""
         tokens = row.inputs["tokens"]
         answer = int(draw("span").integers(2, len(tokens)))
         rows = []
@@ -262,7 +158,11 @@ class SpanQA(Toy):
         scores = model.heads["span"](hidden.last)[..., 0]
         if "present" in batch.inputs:
             scores = scores.masked_fill(~batch.inputs["present"], -1e9)
-        right = torch.full_like(scores, -1e9).flatten().index_copy(0, batch.goals["span"]["at"], scores.flatten()[batch.goals["span"]["at"]])
+        right = (
+            torch.full_like(scores, -1e9)
+            .flatten()
+            .index_copy(0, batch.goals["span"]["at"], scores.flatten()[batch.goals["span"]["at"]])
+        )
         whole, gold = (_by_owner(s, batch.owner, len(batch.ids)) for s in (scores, right.view_as(scores)))
         return Outcome(sums={"span": (whole - gold).clamp(max=50).sum()}, state=hidden.state)
 
@@ -289,8 +189,14 @@ class RLOO(Toy):
         rng, prompt = draw("rloo"), row.inputs["tokens"][: self.prompt]
         tokens = np.concatenate([prompt, np.zeros(self.answer, np.int64)])
         at = np.arange(len(prompt) - 1, len(prompt) + self.answer - 1)
-        return [Row(inputs={"tokens": tokens}, goals={"rloo": {"at": at, "uniform": rng.random(self.answer)}}, sample=row.sample)
-                for _ in range(self.rows_per_sample)]
+        return [
+            Row(
+                inputs={"tokens": tokens},
+                goals={"rloo": {"at": at, "uniform": rng.random(self.answer)}},
+                sample=row.sample,
+            )
+            for _ in range(self.rows_per_sample)
+        ]
 
     def explore(self, model: Model, batch: Batch) -> Batch:
         """Write the continuations, reward them, and subtract what the sample's others got."""
@@ -306,8 +212,12 @@ class RLOO(Toy):
         reward = (tokens[:, -number:] % 2 == 0).to(goal["uniform"].dtype).sum(1)
         same = (batch.owner[:, None] == batch.owner[None]).to(reward.dtype)
         others = (same @ reward - reward) / (same.sum(1) - 1)
-        made = {**goal, "values": tokens[:, -number:].flatten(), "advantage": (reward - others).repeat_interleave(number),
-                "reward": reward}
+        made = {
+            **goal,
+            "values": tokens[:, -number:].flatten(),
+            "advantage": (reward - others).repeat_interleave(number),
+            "reward": reward,
+        }
         return replace(batch, inputs={**batch.inputs, "tokens": tokens}, goals={"rloo": made})
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:

@@ -48,7 +48,9 @@ def scatter(module: nn.Module, seed: int = 0) -> None:
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in module.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.2 + (0.5 if parameter.ndim == 1 else 0))
+            parameter.copy_(
+                torch.randn(parameter.shape, generator=generator) * 0.2 + (0.5 if parameter.ndim == 1 else 0)
+            )
 
 
 @pytest.fixture

@@ -16,8 +16,16 @@ Close = Callable[[Tensor, Tensor], None]
 
 
 def theirs(kind: type[nn.Module], dtype: torch.dtype) -> nn.Module:
-    config = BertConfig(vocab_size=WORDS, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, intermediate_size=80,
-                        max_position_embeddings=20, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    config = BertConfig(
+        vocab_size=WORDS,
+        hidden_size=32,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        intermediate_size=80,
+        max_position_embeddings=20,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
     return kind(config).to(dtype)
 
 
@@ -34,18 +42,25 @@ def same_name(name: str) -> list[str]:
         place, rest = f"bert.encoder.layer.{layer[0]}.", layer[1]
         if rest.startswith("attention.project"):
             return [f"{place}attention.self.{part}.{rest.rsplit('.', 1)[1]}" for part in ("query", "key", "value")]
-        for here, there in (("attention.output", "attention.output.dense"), ("attention_norm", "attention.output.LayerNorm"),
-                            ("feed_forward.widen", "intermediate.dense"), ("feed_forward.narrow", "output.dense"),
-                            ("feed_forward_norm", "output.LayerNorm")):
+        for here, there in (
+            ("attention.output", "attention.output.dense"),
+            ("attention_norm", "attention.output.LayerNorm"),
+            ("feed_forward.widen", "intermediate.dense"),
+            ("feed_forward.narrow", "output.dense"),
+            ("feed_forward_norm", "output.LayerNorm"),
+        ):
             if rest.startswith(here + "."):
                 return [place + there + rest.removeprefix(here)]
     fixed = {
         "backbone.embed.tokens.": "bert.embeddings.word_embeddings.",
         "backbone.embed.positions.": "bert.embeddings.position_embeddings.",
-        "backbone.embed.segments.": "bert.embeddings.token_type_embeddings.", "backbone.embed.norm.": "bert.embeddings.LayerNorm.",
+        "backbone.embed.segments.": "bert.embeddings.token_type_embeddings.",
+        "backbone.embed.norm.": "bert.embeddings.LayerNorm.",
         "heads.mlm.transform.dense.": "cls.predictions.transform.dense.",
-        "heads.mlm.transform.norm.": "cls.predictions.transform.LayerNorm.", "heads.mlm.": "cls.predictions.",
-        "heads.nsp.dense.": "bert.pooler.dense.", "heads.nsp.score.": "cls.seq_relationship.",
+        "heads.mlm.transform.norm.": "cls.predictions.transform.LayerNorm.",
+        "heads.mlm.": "cls.predictions.",
+        "heads.nsp.dense.": "bert.pooler.dense.",
+        "heads.nsp.score.": "cls.seq_relationship.",
     }
     return next([there + name.removeprefix(here)] for here, there in fixed.items() if name.startswith(here))
 
@@ -109,7 +124,9 @@ def test_the_same_masked_loss_and_gradients(dtype: torch.dtype, close: Close, le
 def test_bert_base_has_the_papers_parameters() -> None:
     """110 M: the published checkpoint holds 109,482,240 in body and pooler."""
     with torch.device("meta"):
-        model = Model(Bert(BertSettings(), 30_522), {"mlm": Head("vocabulary"), "nsp": Head("pooled", (("classes", 2),))})
+        model = Model(
+            Bert(BertSettings(), 30_522), {"mlm": Head("vocabulary"), "nsp": Head("pooled", (("classes", 2),))}
+        )
     body = sum(p.numel() for p in model.backbone.parameters())
     pooler = sum(p.numel() for p in model.heads["nsp"].dense.parameters())
     assert body + pooler == 109_482_240
@@ -123,7 +140,9 @@ def test_segments_can_be_left_out() -> None:
 
 
 def test_pre_norm_stacks_normalise_at_the_end_instead() -> None:
-    settings = BertSettings(layers=1, width=8, heads=2, length=8, norm_place="pre", positions="rotary", output_initial="zero")
+    settings = BertSettings(
+        layers=1, width=8, heads=2, length=8, norm_place="pre", positions="rotary", output_initial="zero"
+    )
     model = Bert(settings, WORDS)
     assert model.embed.norm is None
     last = model(tokens=torch.tensor([[1, 2, 3]])).last

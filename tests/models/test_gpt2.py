@@ -21,8 +21,12 @@ def both(dtype: torch.dtype) -> tuple[Model, nn.Module, dict[str, str]]:
                         embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0)
     settings = GPT2Settings(layers=3, width=32, heads=4, inner=80, length=20)
     mine = Model(GPT2(settings, WORDS), {"clm": Head("vocabulary")}).to(dtype)
-    pairs = {"backbone.embed.tokens.weight": "transformer.wte.weight", "backbone.embed.positions.weight": "transformer.wpe.weight",
-             "backbone.stack.final_norm.weight": "transformer.ln_f.weight", "backbone.stack.final_norm.bias": "transformer.ln_f.bias"}
+    pairs = {
+        "backbone.embed.tokens.weight": "transformer.wte.weight",
+        "backbone.embed.positions.weight": "transformer.wpe.weight",
+        "backbone.stack.final_norm.weight": "transformer.ln_f.weight",
+        "backbone.stack.final_norm.bias": "transformer.ln_f.bias",
+    }
     for number in range(3):
         for here, there in NAMES.items():
             for kind in ("weight", "bias"):

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from torch import Tensor
@@ -14,7 +12,16 @@ WORDS = 61
 
 def made(**settings: object) -> Modern:
     torch.manual_seed(0)
-    kind = {"layers": 2, "width": 32, "heads": 4, "groups": 2, "inner": 48, "length": 20, "output_initial": "normal", "initial": 0.2}
+    kind = {
+        "layers": 2,
+        "width": 32,
+        "heads": 4,
+        "groups": 2,
+        "inner": 48,
+        "length": 20,
+        "output_initial": "normal",
+        "initial": 0.2,
+    }
     return Modern(ModernSettings(**{**kind, **settings}), WORDS).double()  # type: ignore[arg-type]
 
 
@@ -67,8 +74,11 @@ def test_it_looks_both_ways_unless_told() -> None:
     model, tokens = made(), torch.randint(WORDS, (1, 6))
     changed = tokens.clone()
     changed[0, -1] = (tokens[0, -1] + 1) % WORDS
-    reaches: Callable[[bool], float] = lambda causal: float(
-        (model(tokens=tokens, causal=causal).last[0, 0] - model(tokens=changed, causal=causal).last[0, 0]).detach().abs().max())
+
+    def reaches(causal: bool) -> float:
+        one, other = (model(tokens=t, causal=causal).last[0, 0].detach() for t in (tokens, changed))
+        return float((one - other).abs().max())
+
     assert reaches(True) == 0
     assert reaches(False) > 0
 

@@ -11,15 +11,28 @@ from meristem.models.roberta import Roberta, RobertaSettings
 
 WORDS, OFFSET = 61, 2  # transformers counts positions from pad + 1 = 2
 NAMES = {
-    "attention.output": "attention.output.dense", "attention_norm": "attention.output.LayerNorm",
-    "feed_forward.widen": "intermediate.dense", "feed_forward.narrow": "output.dense", "feed_forward_norm": "output.LayerNorm",
+    "attention.output": "attention.output.dense",
+    "attention_norm": "attention.output.LayerNorm",
+    "feed_forward.widen": "intermediate.dense",
+    "feed_forward.narrow": "output.dense",
+    "feed_forward_norm": "output.LayerNorm",
 }
 
 
 def both(dtype: torch.dtype) -> tuple[Model, nn.Module]:
-    config = RobertaConfig(vocab_size=WORDS, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=80,
-                           max_position_embeddings=20 + OFFSET, type_vocab_size=1, layer_norm_eps=1e-5,
-                           hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, pad_token_id=1)
+    config = RobertaConfig(
+        vocab_size=WORDS,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=80,
+        max_position_embeddings=20 + OFFSET,
+        type_vocab_size=1,
+        layer_norm_eps=1e-5,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        pad_token_id=1,
+    )
     settings = RobertaSettings(layers=2, width=32, heads=4, inner=80, length=20)
     return Model(Roberta(settings, WORDS), {"mlm": Head("vocabulary")}).to(dtype), RobertaForMaskedLM(config).to(dtype)
 
@@ -43,8 +56,12 @@ def paired(mine: nn.Module, other: nn.Module) -> dict[str, Callable[[Callable[[s
     return made
 
 
-def test_the_same_as_transformers(dtype: torch.dtype, close: Callable[[Tensor, Tensor], None], ragged: tuple[Tensor, Tensor],
-                                  randomised: Callable[[nn.Module], None]) -> None:
+def test_the_same_as_transformers(
+    dtype: torch.dtype,
+    close: Callable[[Tensor, Tensor], None],
+    ragged: tuple[Tensor, Tensor],
+    randomised: Callable[[nn.Module], None],
+) -> None:
     tokens, present = ragged
     mine, other = both(dtype)
     randomised(other)
@@ -70,7 +87,10 @@ def test_the_same_as_transformers(dtype: torch.dtype, close: Callable[[Tensor, T
             found = found[2:]
             expected = expected[2:]
         close(found, expected)
-    close(here["backbone.embed.positions.weight"].grad, named["roberta.embeddings.position_embeddings.weight"].grad[OFFSET:])
+    close(
+        here["backbone.embed.positions.weight"].grad,
+        named["roberta.embeddings.position_embeddings.weight"].grad[OFFSET:],
+    )
 
 
 def test_roberta_base_has_its_parameters() -> None:

@@ -32,7 +32,9 @@ def prepared(tokenizer: Tokenizer, store: Store) -> Callable[..., Prepared]:
     """Every row of some epochs, before and after it was prepared."""
 
     def run(objective: Objective, *, epochs: int = 1, length: int = 48, seed: int = 0) -> Prepared:
-        view = find("store.views", objective.view.kind)(store.split("train"), tokenizer, length, **dict(objective.view.options))
+        view = find("store.views", objective.view.kind)(
+            store.split("train"), tokenizer, length, **dict(objective.view.options)
+        )
         for epoch in range(epochs):
             for index in range(len(view)):
                 draw = Draw(seed, epoch, index)

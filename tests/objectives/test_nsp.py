@@ -11,7 +11,9 @@ from meristem.settings import MeristemError
 
 
 @pytest.mark.parametrize(("rate", "negatives"), [(0.5, "other"), (0.5, "swap"), (0.2, "other")])
-def test_half_of_the_pairs_are_wrong(make: Callable[..., Any], prepared: Callable[..., Any], rate: float, negatives: str) -> None:
+def test_half_of_the_pairs_are_wrong(
+    make: Callable[..., Any], prepared: Callable[..., Any], rate: float, negatives: str
+) -> None:
     rows = [after for _, (after,) in prepared(make("nsp", rate=rate, negatives=negatives), epochs=25, length=32)]
     labels = np.concatenate([row.goals["nsp"]["values"] for row in rows])
     assert len(labels) > 2500

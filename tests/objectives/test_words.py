@@ -14,7 +14,9 @@ from meristem.tokenizers.tokenizer import Tokenizer
 def ready(tokenizer: Tokenizer, **settings: float) -> tuple[CLM, Model, object]:
     objective = CLM(CLMSettings(**settings), tokenizer)
     torch.manual_seed(0)
-    model = Model(GPT2(GPT2Settings(layers=1, width=16, heads=2, length=16), tokenizer.size), {"clm": Head("vocabulary")})
+    model = Model(
+        GPT2(GPT2Settings(layers=1, width=16, heads=2, length=16), tokenizer.size), {"clm": Head("vocabulary")}
+    )
     rows = [Row(inputs={"tokens": np.arange(5, 5 + n)}, notes={"special": np.zeros(n, bool)}, sample=n) for n in (4, 9)]
     made = [objective.prepare(row, Draw(0, 0, 0)) for row in rows]
     return objective, model, collate(made, objective, {})

@@ -43,11 +43,13 @@ def test_operations_are_those_of_the_formula(tokenizer: Tokenizer, store: Store)
 
 
 def test_only_logits_that_are_needed_count(tokenizer: Tokenizer, store: Store) -> None:
-    def cost(rate: float) -> float:
+    def cost(rate: float) -> tuple[float, int]:
         learner, feed, _ = real(Case([{"name": "mlm", "mask_rate": rate}], "bert"), tokenizer, store)
-        return flops_of(learner, SOURCE, [feed.batch(0, 0)])
+        return flops_of(learner, SOURCE, [feed.batch(0, 0)]), feed.batch(0, 0).counts["mlm"]
 
-    assert cost(0.6) > 1.05 * cost(0.15)
+    (many, more), (few, less) = cost(0.6), cost(0.15)
+    assert more > 3 * less
+    assert many - few == pytest.approx(6 * (more - less) * 32 * (32 + tokenizer.size), rel=1e-6)
 
 
 def test_counting_leaves_no_trace_and_micro_steps_cost_the_same(tokenizer: Tokenizer, store: Store) -> None:

@@ -9,8 +9,11 @@ from meristem.recipe import Recipe, resolve
 from meristem.settings import RecipeError
 from meristem.training.going_on import refuse_another_run
 
-BERT: dict[str, Any] = {"model": {"family": "modern", "layers": 2, "width": 32, "heads": 2, "length": 16}, "objective": ["mlm", "nsp"],
-                        "train": {"steps": 10}}
+BERT: dict[str, Any] = {
+    "model": {"family": "modern", "layers": 2, "width": 32, "heads": 2, "length": 16},
+    "objective": ["mlm", "nsp"],
+    "train": {"steps": 10},
+}
 MIX: dict[str, Any] = {"model": BERT["model"], "mix": [{"objective": "mlm", "weight": 2}, {"objective": "clm"}]}
 OUT = Path("runs/here")
 

@@ -21,9 +21,20 @@ from meristem.training.standing import Standing
 CASE = Case("mlm", "bert")
 
 
-def begun(folder: Path, tokenizer: Tokenizer, store: Store, *, total: int = 6, standing: Standing | None = None, resumed: bool = False,
-          train: dict[str, Any] | None = None, **more: Any) -> Loop:
-    learner, feed, settings = real(CASE, tokenizer, store, dropout=0.1, **{"log_every": 1, "steps": total, **(train or {})})
+def begun(
+    folder: Path,
+    tokenizer: Tokenizer,
+    store: Store,
+    *,
+    total: int = 6,
+    standing: Standing | None = None,
+    resumed: bool = False,
+    train: dict[str, Any] | None = None,
+    **more: Any,
+) -> Loop:
+    learner, feed, settings = real(
+        CASE, tokenizer, store, dropout=0.1, **{"log_every": 1, "steps": total, **(train or {})}
+    )
     stepper = stepper_of(learner, settings)
     standing = resume(folder, stepper) if resumed else standing or Standing(total=total, budget=f"{total} steps")
     return loop_of(folder, stepper, feed, settings, standing, **more)
@@ -43,20 +54,26 @@ def spoil(loop: Loop, bad: set[int]) -> None:
     loop.stepper.learner.model.backbone.register_forward_hook(hook)
 
 
-def test_a_run_goes_to_the_end_of_its_budget_and_writes_it_down(tmp_path: Path, tokenizer: Tokenizer, store: Store) -> None:
+def test_a_run_goes_to_the_end_of_its_budget_and_writes_it_down(
+    tmp_path: Path, tokenizer: Tokenizer, store: Store
+) -> None:
     loop = begun(tmp_path, tokenizer, store)
     loop.fit()
     assert loop.standing.step == 6
     assert loop.standing.samples == 48
     assert loop.standing.tokens == 48 * 24
     assert [line["step"] for line in lines(tmp_path, "train")] == [1, 2, 3, 4, 5, 6]
-    assert {"loss", "gradient_norm", "rate", "tokens_per_second", "mfu", "skipped"} <= lines(tmp_path, "train")[0].keys()
+    assert {"loss", "gradient_norm", "rate", "tokens_per_second", "mfu", "skipped"} <= lines(tmp_path, "train")[
+        0
+    ].keys()
     found = load.load(tmp_path / "checkpoints")
     assert found is not None
     assert found.snapshot.step == 6
     plain = real(CASE, tokenizer, store, dropout=0.1, steps=6)
     stepper = stepper_of(plain[0], plain[2])
-    assert [float(t.loss) for t in steps(stepper, plain[1], range(6))] == [line["loss"] for line in lines(tmp_path, "train")]
+    assert [float(t.loss) for t in steps(stepper, plain[1], range(6))] == [
+        line["loss"] for line in lines(tmp_path, "train")
+    ]
 
 
 def test_a_stopped_loop_goes_on_as_if_it_had_not(tmp_path: Path, tokenizer: Tokenizer, store: Store) -> None:
@@ -65,7 +82,7 @@ def test_a_stopped_loop_goes_on_as_if_it_had_not(tmp_path: Path, tokenizer: Toke
     first = begun(tmp_path / "run", tokenizer, store)
     first.stepper.learner.model.backbone.register_forward_hook(
         lambda *_: os.kill(os.getpid(), signal.SIGTERM) if first.standing.step == 3 else None)
-    with pytest.raises(Stopped, match="stopped at step 4 of 6, saved in .*run; run the same command again") as found:
+    with pytest.raises(Stopped, match=r"stopped at step 4 of 6, saved in .*run; run the same command again") as found:
         first.fit()
     assert found.value.number == signal.SIGTERM
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
@@ -74,10 +91,14 @@ def test_a_stopped_loop_goes_on_as_if_it_had_not(tmp_path: Path, tokenizer: Toke
     second.fit()
     one, other = bits(whole.stepper), bits(second.stepper)
     assert all(torch.equal(one[name], other[name]) for name in one)
-    assert [line["loss"] for line in lines(tmp_path / "run", "train")] == [line["loss"] for line in lines(tmp_path / "whole", "train")]
+    assert [line["loss"] for line in lines(tmp_path / "run", "train")] == [
+        line["loss"] for line in lines(tmp_path / "whole", "train")
+    ]
 
 
-def test_a_bad_step_is_skipped_counted_and_its_samples_named(tmp_path: Path, tokenizer: Tokenizer, store: Store) -> None:
+def test_a_bad_step_is_skipped_counted_and_its_samples_named(
+    tmp_path: Path, tokenizer: Tokenizer, store: Store
+) -> None:
     loop = begun(tmp_path, tokenizer, store)
     spoil(loop, {2, 4})
     loop.fit()
@@ -118,7 +139,7 @@ def test_only_the_embeddings_learn_while_the_rest_is_frozen(tmp_path: Path, toke
         return {name for name in names if not torch.equal(found.snapshot.model[name], fresh[name])}
 
     assert moved(1) == moved(3) == {"backbone.embed.tokens.weight"}
-    assert moved(4) == set(names) - {"backbone.embed.segments.weight"} or moved(4) == set(names)
+    assert moved(4) == set(names)
 
 
 def test_a_frozen_start_can_be_interrupted(tmp_path: Path, tokenizer: Tokenizer, store: Store) -> None:
@@ -128,7 +149,10 @@ def test_a_frozen_start_can_be_interrupted(tmp_path: Path, tokenizer: Tokenizer,
         folder = tmp_path / str(stop)
         first = begun(folder, tokenizer, store, frozen=3)
         first.stepper.learner.model.backbone.register_forward_hook(
-            lambda *_, first=first, stop=stop: os.kill(os.getpid(), signal.SIGINT) if first.standing.step == stop - 1 else None)
+            lambda *_, first=first, stop=stop: (
+                os.kill(os.getpid(), signal.SIGINT) if first.standing.step == stop - 1 else None
+            )
+        )
         with pytest.raises(Stopped):
             first.fit()
         second = begun(folder, tokenizer, store, frozen=3, resumed=True)

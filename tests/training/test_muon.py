@@ -83,7 +83,9 @@ def test_momentum_is_nesterovs() -> None:
     momentum = 0.8 * 0.2 * first + 0.2 * second
     torch.testing.assert_close(optimizer.state[weight]["momentum"], momentum)
     update = 0.2 * second + 0.8 * momentum
-    torch.testing.assert_close(weight.detach() - before, -orthogonal(update[None])[0] * 0.2 * 5**0.5, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        weight.detach() - before, -orthogonal(update[None])[0] * 0.2 * 5**0.5, atol=1e-5, rtol=1e-5
+    )
 
 
 def test_what_has_no_gradient_is_left_alone() -> None:

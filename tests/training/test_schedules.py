@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ def test_the_rate_rises_evenly_and_never_starts_at_zero(schedule: str) -> None:
     assert rates[:10] == pytest.approx([(step + 1) / 11 for step in range(10)])
     assert max(rates) <= 1
     assert rates[10] == pytest.approx(1, abs=0.05)
-    assert all(a >= b for a, b in zip(rates[10:], rates[11:], strict=False))
+    assert all(a >= b for a, b in pairwise(rates[10:]))
 
 
 def test_each_shape_is_its_own() -> None:
@@ -54,8 +55,15 @@ def test_a_warm_up_is_a_share_or_a_number() -> None:
     assert curve(warmup=0)[0] == 1
 
 
-@given(schedule=st.sampled_from(NAMES), warmup=st.floats(0, 0.99) | st.integers(1, 200).map(float), total=st.integers(1, 300),
-       floor=st.floats(0, 1), step=st.integers(0, 400))
-def test_a_rate_is_always_between_nothing_and_its_peak(schedule: str, warmup: float, total: int, floor: float, step: int) -> None:
+@given(
+    schedule=st.sampled_from(NAMES),
+    warmup=st.floats(0, 0.99) | st.integers(1, 200).map(float),
+    total=st.integers(1, 300),
+    floor=st.floats(0, 1),
+    step=st.integers(0, 400),
+)
+def test_a_rate_is_always_between_nothing_and_its_peak(
+    schedule: str, warmup: float, total: int, floor: float, step: int
+) -> None:
     found = factor(TrainSettings(schedule=schedule, warmup=warmup, floor=floor), step, total)  # type: ignore[arg-type]
     assert 0 <= found <= 1 + 1e-12

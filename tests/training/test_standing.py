@@ -6,7 +6,9 @@ from meristem.training.standing import Standing
 
 
 def test_a_standing_survives_json() -> None:
-    standing = Standing(step=7, total=9, budget="9 steps", tokens=10**15, flops=1.5e18, seconds=2.25, best=0.1 + 0.2, best_step=5)
+    standing = Standing(
+        step=7, total=9, budget="9 steps", tokens=10**15, flops=1.5e18, seconds=2.25, best=0.1 + 0.2, best_step=5
+    )
     standing.add({"loss": (1 / 3, 1.0), "top1": (3.0, 7.0)})
     again = Standing.of(json.loads(json.dumps(standing.plain())))
     assert again == standing

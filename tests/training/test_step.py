@@ -24,8 +24,12 @@ def snapshot(stepper: Stepper) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("case", [BERT, "plm"], ids=str)
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 @pytest.mark.parametrize("where", ["loss", "gradient"])
-def test_a_step_that_is_not_finite_touches_nothing(case: Any, optimizer: str, where: str, tokenizer: Tokenizer, store: Store) -> None:
-    learner, feed, settings = (toy if isinstance(case, str) else real)(case, tokenizer, store, optimizer=optimizer, micro=4)
+def test_a_step_that_is_not_finite_touches_nothing(
+    case: Any, optimizer: str, where: str, tokenizer: Tokenizer, store: Store
+) -> None:
+    learner, feed, settings = (toy if isinstance(case, str) else real)(
+        case, tokenizer, store, optimizer=optimizer, micro=4
+    )
     stepper = stepper_of(learner, settings)
     steps(stepper, feed, range(2))
     before = snapshot(stepper)
@@ -33,7 +37,9 @@ def test_a_step_that_is_not_finite_touches_nothing(case: Any, optimizer: str, wh
     if where == "gradient":
         handle = weight.register_hook(lambda grad: grad * torch.nan)
     else:
-        handle = learner.model.backbone.register_forward_hook(lambda m, i, hidden: setattr(hidden, "last", hidden.last * torch.inf))
+        handle = learner.model.backbone.register_forward_hook(
+            lambda m, i, hidden: setattr(hidden, "last", hidden.last * torch.inf)
+        )
     taken = stepper.take(2, 6, SOURCE, batches(feed, 2))
     handle.remove()
     assert not taken.finite

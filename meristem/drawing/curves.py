@@ -1,0 +1,98 @@
+"""A run's curves as a picture: training and validation loss, accuracy where there is one, and the rate."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from meristem.settings import MeristemError
+
+INK, SOFT, MARK = "#22313f", "#9fb3c8", "#c0392b"
+Lines = Sequence[dict[str, Any]]
+
+
+def can_draw() -> bool:
+    """Whether the library that draws is installed."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The lines of a metrics.jsonl; one that is still being written is left out."""
+    lines = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            lines.append(json.loads(line))
+        except ValueError:
+            continue
+    return lines
+
+
+def draw(metrics: Path, out: Path, *, title: str) -> None:
+    """Write the picture; its ending says whether it is a PNG or an SVG."""
+    if not can_draw():
+        raise MeristemError('drawing needs matplotlib: pip install "meristem[draw]"')
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    lines = read_metrics(metrics)
+    trained = [line for line in lines if line["kind"] == "train"]
+    judged = [line for line in lines if line["kind"] == "evaluation"]
+    accuracies = sorted({key for line in judged for key in line if key.endswith((".top1", ".accuracy"))})
+    figure, axes = pyplot.subplots(1, 2 if accuracies else 1, figsize=(9.6 if accuracies else 5.6, 3.6), squeeze=False)
+    _loss(axes[0][0], trained, judged)
+    if accuracies:
+        _accuracy(axes[0][1], judged, accuracies)
+    figure.suptitle(title, color=INK, fontsize=11)
+    figure.tight_layout()
+    figure.savefig(out, dpi=144)
+    pyplot.close(figure)
+
+
+def _loss(axis: Any, trained: Lines, judged: Lines) -> None:
+    axis.plot(
+        [line["step"] for line in trained],
+        [line.get("loss") for line in trained],
+        color=SOFT,
+        linewidth=1,
+        label="training",
+    )
+    if judged:
+        axis.plot(
+            [line["step"] for line in judged],
+            [line["loss"] for line in judged],
+            color=INK,
+            linewidth=1.8,
+            marker="o",
+            markersize=3,
+            label="validation",
+        )
+        last = judged[-1]
+        axis.annotate(
+            f"{last['loss']:.2f}",
+            (last["step"], last["loss"]),
+            textcoords="offset points",
+            xytext=(-4, 8),
+            color=INK,
+            ha="right",
+        )
+    _dress(axis, "loss")
+
+
+def _accuracy(axis: Any, judged: Lines, names: Sequence[str]) -> None:
+    for name, style in zip(names, ("-", "--", ":", "-."), strict=False):
+        points = [(line["step"], 100 * line[name]) for line in judged if name in line]
+        axis.plot(*zip(*points, strict=True), linestyle=style, color=MARK, linewidth=1.6, label=name)
+    _dress(axis, "% right on validation")
+
+
+def _dress(axis: Any, label: str) -> None:
+    axis.set_xlabel("step")
+    axis.set_ylabel(label)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.grid(axis="y", color="#e6ecf2", linewidth=0.8)
+    axis.legend(frameon=False)

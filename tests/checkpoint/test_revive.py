@@ -1,0 +1,158 @@
+"""A run folder becomes a model again, and nothing that lies in it is ever executed."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+
+from meristem.checkpoint.load import load
+from meristem.checkpoint.manifest import MANIFEST
+from meristem.checkpoint.revive import recipe_of, revive
+from meristem.checkpoint.run import Run
+from meristem.recipe import resolve
+from meristem.settings import MeristemError
+from meristem.training import budget
+from meristem.training.pretraining import pretrain
+
+PLAIN = {
+    "corpus": {"source": "builtin:microworld-en?size=30", "processes": 1, "validation": 0.1, "test": 0.1},
+    "tokenizer": {"kind": "wordpiece", "size": 200}, "objective": ["mlm", "nsp"],
+    "model": {"family": "bert", "layers": 1, "width": 32, "heads": 2, "length": 32, "dropout": 0.1},
+    "train": {"steps": 6, "batch_tokens": 64, "save_every": 2, "keep": 3, "evaluate_every": 100, "threads": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run with checkpoints of steps 2, 4 and 6."""
+    path = tmp_path_factory.mktemp("runs") / "bert"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(budget, "PEAK_SIZE", 64)
+        pretrain(resolve("bert", PLAIN), path, fresh=False, console=Console(quiet=True))
+    return path
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    """A copy to do harm to."""
+    return Path(shutil.copytree(trained, tmp_path / "bert"))
+
+
+def checkpoint(run: Path, step: int) -> Path:
+    return run / f"checkpoints/step-{step:08d}"
+
+
+class Trap:
+    """Unpickled, it makes a folder."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return os.mkdir, (str(self.mark),)
+
+
+def test_a_revived_model_is_the_saved_one(trained: Path) -> None:
+    one = revive(trained)
+    loaded = load(trained / "checkpoints")
+    assert loaded is not None and one.step == loaded.snapshot.step == 6
+    mine = one.learner.model.state_dict()
+    assert mine.keys() == loaded.snapshot.model.keys()
+    assert all(torch.equal(mine[name], tensor) for name, tensor in loaded.snapshot.model.items())
+    assert not one.learner.training, "dropout would make every answer another one"
+    assert one.notices == ()
+    assert one.state["tokens"] == 6 * 64
+
+
+def test_an_older_step(trained: Path) -> None:
+    assert revive(trained, step=2).step == 2
+    with pytest.raises(MeristemError, match="no checkpoint of step 3; there are: 6, 4, 2"):
+        revive(trained, step=3)
+
+
+def test_the_recipe_a_run_keeps_is_the_one_it_was_made_with(trained: Path) -> None:
+    assert recipe_of(Run(trained)).plain() == resolve("bert", PLAIN).plain()
+
+
+def test_a_moved_run_still_opens(run: Path, tmp_path: Path) -> None:
+    there = run.rename(tmp_path / "elsewhere")
+    (there / "tokenizer.json").unlink()  # each checkpoint has its own
+    assert revive(there).step == 6
+
+
+def test_a_run_without_a_checkpoint_says_what_to_do(run: Path) -> None:
+    shutil.rmtree(run / "checkpoints")
+    (run / "checkpoints").mkdir()
+    with pytest.raises(MeristemError, match="has no checkpoint yet: let it train until its first save"):
+        revive(run)
+
+
+def test_a_pickle_under_the_name_of_weights_is_refused_and_an_older_checkpoint_used(run: Path, tmp_path: Path) -> None:
+    mark = tmp_path / "executed"
+    (checkpoint(run, 6) / "model.safetensors").write_bytes(pickle.dumps(Trap(mark)))
+    one = revive(run)
+    assert one.step == 4
+    assert any("step-00000006 is damaged" in notice and "pickle" in notice for notice in one.notices)
+    assert not mark.exists()
+    with pytest.raises(MeristemError, match="pickle"):
+        revive(run, step=6)
+    assert not mark.exists()
+
+
+def test_a_pickle_whose_manifest_was_forged_too(run: Path, tmp_path: Path) -> None:
+    """Even where size and digest agree, what is inside is no table of tensors."""
+    mark, weights = tmp_path / "executed", checkpoint(run, 6) / "model.safetensors"
+    before = weights.read_bytes()
+    weights.write_bytes(pickle.dumps(Trap(mark)))
+    from meristem.checkpoint import disk
+
+    old, new = len(before), disk.digest(weights)
+    manifest = checkpoint(run, 6) / MANIFEST
+    import hashlib
+
+    text = manifest.read_text(encoding="utf-8").replace(hashlib.sha256(before).hexdigest(), new.sha256)
+    manifest.write_text(text.replace(f'"size": {old}', f'"size": {new.size}'), encoding="utf-8")
+    one = revive(run)
+    assert one.step == 4
+    assert one.notices and not mark.exists()
+
+
+def test_torch_files_beside_are_never_opened(run: Path, tmp_path: Path) -> None:
+    mark = tmp_path / "executed"
+    for name in ("pytorch_model.bin", "model.pt", "training_args.bin"):
+        (run / name).write_bytes(pickle.dumps(Trap(mark)))
+        (checkpoint(run, 6) / name).write_bytes(pickle.dumps(Trap(mark)))
+    revive(run)
+    assert not mark.exists()
+
+
+def test_only_pickles_are_no_run(run: Path, tmp_path: Path) -> None:
+    mark = tmp_path / "executed"
+    for folder in (run / "checkpoints").glob("step-*"):
+        for file in folder.iterdir():
+            file.write_bytes(pickle.dumps(Trap(mark)))
+    with pytest.raises(MeristemError, match=r"no checkpoint in .* is good"):
+        revive(run)
+    assert not mark.exists()
+
+
+def test_weights_of_another_model_are_refused(run: Path) -> None:
+    text = (run / "recipe.yaml").read_text(encoding="utf-8")
+    (run / "recipe.yaml").write_text(text.replace("width: 32", "width: 64"), encoding="utf-8")
+    with pytest.raises(MeristemError, match="the checkpoint is of another model"):
+        revive(run)
+
+
+def test_a_recipe_that_is_code_is_not_run(run: Path, tmp_path: Path) -> None:
+    mark = tmp_path / "executed"
+    (run / "recipe.yaml").write_text(f"model: !!python/object/apply:os.mkdir ['{mark}']\n", encoding="utf-8")
+    with pytest.raises(MeristemError, match="not readable as YAML"):
+        revive(run)
+    assert not mark.exists()

@@ -1,0 +1,159 @@
+"""Tokenizers and shards are made once, and found again by what they were made from."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from meristem.corpus.settings import CorpusSettings
+from meristem.settings import MeristemError
+from meristem.store.prepare import Prepared, cache, store_for, tokenizer_for
+from meristem.store.settings import StoreSettings
+from meristem.tokenizers.settings import TokenizerSettings
+from meristem.tokenizers.tokenizer import Tokenizer
+
+LINES = [f"On day {number} the sailor sold {number % 7} boats." for number in range(100)]
+WORDS = TokenizerSettings(kind="wordpiece", size=200)
+
+
+@dataclass
+class Shop:
+    """A text, a cache of its own, and what was said."""
+
+    text: Path
+    said: io.StringIO = field(default_factory=io.StringIO)
+
+    @property
+    def corpus(self) -> CorpusSettings:
+        return CorpusSettings(source=str(self.text), document="line", processes=1, validation=0.1, test=0.1)
+
+    @property
+    def console(self) -> Console:
+        return Console(file=self.said, width=500)
+
+    def tokenizer(self, settings: TokenizerSettings = WORDS) -> Tokenizer:
+        return tokenizer_for(settings, [self.corpus], self.console)
+
+    def store(self, *, words: bool = False, shard_tokens: int = 10_000, key: str | None = None) -> Prepared:
+        return store_for(self.corpus, self.tokenizer(), StoreSettings(shard_tokens=shard_tokens), words=words,
+                         console=self.console, key=key)
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    monkeypatch.setenv("MERISTEM_CACHE", str(tmp_path / "cache"))
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(LINES), encoding="utf-8")
+    return Shop(text)
+
+
+def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MERISTEM_CACHE", "/somewhere")
+    assert cache() == Path("/somewhere")
+    monkeypatch.delenv("MERISTEM_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
+    assert cache() == Path("/xdg/meristem")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache() == Path.home() / ".cache/meristem"
+
+
+def test_a_tokenizer_is_trained_once(shop: Shop) -> None:
+    first, second = shop.tokenizer(), shop.tokenizer()
+    assert first.digest == second.digest
+    assert shop.said.getvalue().count("Training a wordpiece tokenizer of 200 tokens") == 1
+
+
+def test_other_text_or_settings_train_another_tokenizer(shop: Shop) -> None:
+    first = shop.tokenizer()
+    assert shop.tokenizer(TokenizerSettings(kind="wordpiece", size=100)).digest != first.digest
+    shop.text.write_text("\n".join(LINES).replace("sailor", "gardener"), encoding="utf-8")
+    assert shop.tokenizer().digest != first.digest
+    assert shop.said.getvalue().count("Training a") == 3
+
+
+def test_words_of_held_out_text_are_not_learned(shop: Shop) -> None:
+    """Every line has a letter of its own; a tokenizer that read the held-out lines would know them all."""
+    letters = [chr(0x4E00 + number) for number in range(200)]
+    shop.text.write_text("\n".join(f"{letter} is here, and so is all the rest of it." for letter in letters), encoding="utf-8")
+    tokenizer = shop.tokenizer(TokenizerSettings(kind="characters", size=1000))
+    known = sum(tokenizer.id(letter) is not None for letter in letters)
+    store = shop.store().store
+    assert known == store.split("train").documents == 200 - store.split("validation").documents - store.split("test").documents
+
+
+def test_a_tokenizer_of_ones_own_is_used_as_it_is(shop: Shop, tmp_path: Path) -> None:
+    mine = tmp_path / "vocab.txt"
+    mine.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "sailor"]), encoding="utf-8")
+    tokenizer = shop.tokenizer(TokenizerSettings(path=str(mine)))
+    assert (tokenizer.size, tokenizer.id("sailor")) == (7, 6)
+    assert shop.said.getvalue() == ""
+
+
+def test_a_half_written_tokenizer_is_not_taken_for_one(shop: Shop) -> None:
+    digest = shop.tokenizer().digest
+    (file,) = cache().glob("tokenizers/*/tokenizer.json")
+    file.rename(file.with_name("tokenizer.json.tmp"))
+    assert shop.tokenizer().digest == digest
+    assert shop.said.getvalue().count("Training a") == 2
+
+
+def test_shards_are_made_once_and_accounted_for(shop: Shop) -> None:
+    first, second = shop.store(), shop.store()
+    assert first.key == second.key
+    assert shop.said.getvalue().count("100 documents read; 100 kept") == 1
+    assert {"train", "validation", "test"} == set(first.store.splits)
+
+
+def test_what_was_wrong_with_the_text_is_said(shop: Shop) -> None:
+    shop.text.write_bytes("\n".join(LINES).encode() + b"\n\xff\xfe broken \xe9\n")
+    shop.store()
+    assert str(shop.text) in shop.said.getvalue()
+
+
+@pytest.mark.parametrize("what", ["text", "shard_tokens", "words"])
+def test_anything_else_makes_other_shards(shop: Shop, what: str) -> None:
+    first = shop.store()
+    if what == "text":
+        shop.text.write_text("\n".join(LINES[:90]), encoding="utf-8")
+    other = shop.store(words=what == "words", shard_tokens=500 if what == "shard_tokens" else 10_000)
+    assert other.key != first.key
+
+
+def test_a_run_keeps_the_shards_it_began_with(shop: Shop) -> None:
+    tokenizer, first = shop.tokenizer(), shop.store()
+    before = len(first.store.split("train"))
+    shop.text.write_text("something else\n" * 3, encoding="utf-8")
+    again = store_for(shop.corpus, tokenizer, StoreSettings(shard_tokens=10_000), words=False, console=shop.console, key=first.key)
+    assert again.key == first.key and len(again.store.split("train")) == before
+    shop.text.unlink()
+    again = store_for(shop.corpus, tokenizer, StoreSettings(shard_tokens=10_000), words=False, console=shop.console, key=first.key)
+    assert len(again.store.split("train")) == before
+
+
+def test_shards_that_are_gone_are_made_again_only_from_the_same_text(shop: Shop) -> None:
+    first = shop.store()
+    shutil.rmtree(cache() / "stores")
+    assert shop.store(key=first.key).key == first.key
+    shutil.rmtree(cache() / "stores")
+    stamp = shop.text.stat().st_mtime_ns
+    shop.text.write_text("\n".join(reversed(LINES)), encoding="utf-8")
+    os.utime(shop.text, ns=(stamp + 10**9, stamp + 10**9))
+    with pytest.raises(MeristemError, match="the text has changed since this run began"):
+        shop.store(key=first.key)
+
+
+def test_an_interrupted_pass_is_gone_on_with(shop: Shop) -> None:
+    first = shop.store(shard_tokens=200)
+    whole = [first.store.split("train").tokens(0, 50).tolist()] if hasattr(first.store.split("train"), "tokens") else []
+    size = len(first.store.split("train"))
+    for name in ("finished", "finished.json", ".finished"):
+        (cache() / "stores" / first.key / name).unlink(missing_ok=True)
+    again = shop.store(shard_tokens=200)
+    assert (again.key, len(again.store.split("train"))) == (first.key, size)
+    assert not whole or whole == [again.store.split("train").tokens(0, 50).tolist()]

@@ -1,0 +1,148 @@
+"""Meristem from Python: the calls that others script against."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+import meristem
+from meristem.settings import MeristemError, RecipeError
+from meristem.training import budget
+
+TINY = {"model.layers": 2, "model.width": 32, "model.heads": 2, "model.length": 32, "tokenizer.size": 300,
+        "train.batch_tokens": 128, "train.steps": 12, "train.threads": 1, "train.save_every": 4, "train.keep": 9, "train.evaluate_every": 4,
+        "corpus.processes": 1, "corpus.validation": 0.1, "corpus.test": 0.1}
+SOURCE = "builtin:microworld-en?size=40"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small_peak() -> Iterator[None]:
+    """The machine's peak is measured on a small product: it is nobody's question here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(budget, "PEAK_SIZE", 64)
+        yield
+
+
+def trained(recipe: str, folder: Path) -> Path:
+    return meristem.pretrain(recipe, TINY, source=SOURCE, out=folder / recipe, console=Console(quiet=True)).run
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return trained("bert-mini", tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return trained("gpt2-mini", tmp_path_factory.mktemp("runs"))
+
+
+def test_importing_meristem_does_not_import_torch() -> None:
+    script = "import sys, meristem; assert 'torch' not in sys.modules; meristem.load; assert 'torch' in sys.modules"
+    subprocess.run([sys.executable, "-c", script], check=True)
+    with pytest.raises(AttributeError, match="pretrian"):
+        _ = meristem.pretrian  # type: ignore[attr-defined]
+
+
+def test_settings_may_be_a_mapping_or_words(tmp_path: Path) -> None:
+    words = [f"{key}={value}" for key, value in TINY.items()]
+    one = meristem.pretrain("bert-mini", TINY, source=SOURCE, out=tmp_path / "one", console=Console(quiet=True))
+    two = meristem.pretrain("bert-mini", words, source=SOURCE, out=tmp_path / "two", console=Console(quiet=True))
+    assert (one.step, one.metrics, one.test) == (two.step, two.metrics, two.test)
+    assert one.used["tokens"] == 12 * 128
+
+
+def test_a_recipe_file_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.yaml").write_text("model: {family: gpt2, layers: 1, width: 32, heads: 2, length: 32}\nobjective: clm\n"
+                                 f"corpus: {{source: '{SOURCE}', processes: 1}}\ntokenizer: {{kind: bpe, size: 300}}\n"
+                                 "train: {steps: 2, batch_tokens: 64, rate: 3e-4}\n", encoding="utf-8")
+    ended = meristem.pretrain("mine.yaml", console=Console(quiet=True))
+    assert ended.run == Path("runs/mine")
+    assert meristem.load(ended.run).recipe.train.rate == 3e-4
+
+
+def test_an_unknown_setting_is_refused_before_anything_begins(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"train\.steeps: unknown setting, did you mean steps\?"):
+        meristem.pretrain("bert-mini", {"train.steeps": 5}, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_describe() -> None:
+    found = meristem.describe("gpt2-mini", TINY)
+    assert (found.family, found.objective, found.steps, found.tokens_per_step) == ("gpt2", "clm", 12, 128)
+    assert found.parameters == found.backbone, "GPT-2's head is its embedding"
+
+
+def test_fill_ranks_words(bert: Path) -> None:
+    (found,) = meristem.load(bert).fill("The [MASK] was here.", top=4)
+    assert len(found.candidates) == 4
+    assert all("[MASK]" not in candidate.text for candidate in found.candidates)
+
+
+def test_generate_follows_its_seed(gpt2: Path) -> None:
+    model = meristem.load(gpt2)
+    (one,) = model.generate("The", max_tokens=8, seed=1)
+    (two,) = model.generate("The", max_tokens=8, seed=1)
+    (other,) = model.generate("The", max_tokens=8, seed=2)
+    assert one[0].text == two[0].text != other[0].text
+    assert len(model.generate(["A", ""], count=2, max_tokens=3)) == 2
+    with pytest.raises(RecipeError, match=r"generate\.temprature: unknown setting, did you mean temperature\?"):
+        model.generate("The", temprature=2)
+
+
+def test_a_masked_model_writes_too(bert: Path) -> None:
+    ((written,),) = meristem.load(bert).generate("The", max_tokens=5)
+    assert len(written.tokens) == 5
+
+
+def test_score_takes_one_text_or_many(gpt2: Path) -> None:
+    model = meristem.load(gpt2)
+    (one,) = model.score("The garden.")
+    many = model.score(["A boat.", "The garden."])
+    assert many[1].logprob == pytest.approx(one.logprob, abs=1e-4)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "first", "last"])
+def test_embed_gives_a_vector_a_text(bert: Path, pooling: str) -> None:
+    vectors = meristem.load(bert).embed(["The garden.", "A boat in the harbour.", "The garden."], pooling=pooling)  # type: ignore[arg-type]
+    assert vectors.shape == (3, 32)
+    assert torch.equal(vectors[0], vectors[2]) and not torch.equal(vectors[0], vectors[1])
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2"])
+def test_attention_says_where_each_token_looks(family: str, request: pytest.FixtureRequest) -> None:
+    tokens, layers = meristem.load(request.getfixturevalue(family)).attention("The garden was here.")
+    assert len(layers) == 2 and layers[0].shape == (2, len(tokens), len(tokens))
+    torch.testing.assert_close(layers[1].sum(-1), torch.ones(2, len(tokens)))
+    later = torch.triu(torch.ones(len(tokens), len(tokens), dtype=torch.bool), 1)
+    assert (float(layers[0][:, later].max()) == 0.0) is (family == "gpt2")
+
+
+def test_evaluate_gives_what_the_run_found(gpt2: Path) -> None:
+    found = meristem.load(gpt2).evaluate()
+    assert {"loss", "perplexity", "bits_per_byte"} <= found["metrics"].keys()
+
+
+def test_a_step_and_the_best_can_be_named(bert: Path) -> None:
+    assert meristem.load(bert).revived.step == 12
+    assert meristem.load(bert, step=4).revived.step == 4
+    lines = map(json.loads, (bert / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+    measured = {line["step"]: line["loss"] for line in lines if line["kind"] == "evaluation"}
+    assert meristem.load(bert, which="best").revived.step == min(measured, key=lambda step: measured[step])
+    with pytest.raises(MeristemError, match="has no checkpoint of step 5; there are: 12, 8, 4"):
+        meristem.load(bert, step=5)
+
+
+def test_what_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(MeristemError, match="there is no such run"):
+        meristem.load(tmp_path / "nothing")
+    with pytest.raises(MeristemError, match="is no run"):
+        meristem.load(tmp_path)

@@ -1,0 +1,427 @@
+"""The command line as a person meets it: what it prints, what it refuses and how, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from meristem import api, cli
+from meristem.recipe import shipped
+from meristem.settings import RecipeError
+from meristem.training import budget
+
+COMMAND = [sys.executable, "-c", "from meristem.cli import main; main()"]
+TINY = ("model.layers=1", "model.width=32", "model.heads=2", "model.length=32", "tokenizer.size=300",
+        "train.batch_tokens=128", "train.steps=20", "train.threads=1", "train.log_every=1", "corpus.processes=1",
+        "corpus.validation=0.1", "corpus.test=0.1")
+SOURCE = "builtin:microworld-en?size=40"
+QUIET_LOAD = 3.0  # above this average the machine has other things to do than to be quick
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command said, and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+Meristem = Callable[..., Said]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small_peak() -> Iterator[None]:
+    """The machine's peak is measured on a small product: it is nobody's question here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(budget, "PEAK_SIZE", 64)
+        yield
+
+
+@pytest.fixture
+def meristem(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Meristem:
+    """The command in this very process, inside an empty folder; it may never show a traceback."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    def run(*words: object) -> Said:
+        monkeypatch.setattr(sys, "argv", ["meristem", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        said = capsys.readouterr()
+        assert "Traceback" not in said.out + said.err
+        assert "an unexpected" not in said.err, said.err
+        return Said(int(ended.value.code or 0), said.out, said.err)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trained BERT."""
+    return api.pretrain("bert-mini", TINY, source=SOURCE, out=tmp_path_factory.mktemp("runs") / "bert").run
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trained GPT-2."""
+    return api.pretrain("gpt2-mini", TINY, source=SOURCE, out=tmp_path_factory.mktemp("runs") / "gpt2").run
+
+
+def process(*words: object, folder: Path) -> subprocess.Popen[str]:
+    """The command in a process of its own."""
+    return subprocess.Popen([*COMMAND, *map(str, words)], cwd=folder, text=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE,
+                            env={**os.environ, "COLUMNS": "300", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"})
+
+
+# ------------------------------------------------------------ help
+
+
+def test_help_is_quick_and_does_not_import_torch(tmp_path: Path) -> None:
+    script = ("import sys, time; begin = time.perf_counter(); sys.argv = ['meristem', '--help']\n"
+              "from meristem.cli import main\n"
+              "try: main()\n"
+              "except SystemExit as end: assert end.code == 0\n"
+              "print('torch' in sys.modules, file=sys.stderr)")
+    took = []
+    for _ in range(5):
+        begin = time.perf_counter()
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
+        took.append(time.perf_counter() - begin)
+        assert done.stderr == "False\n"
+        assert "pretrain" in done.stdout and "Raw text in" in done.stdout
+    if os.getloadavg()[0] < QUIET_LOAD:
+        assert min(took) < 0.4
+
+
+@pytest.mark.parametrize("verb", ["pretrain", "corpus", "evaluate", "generate", "fill", "score", "recipes", "describe"])
+def test_every_command_explains_itself(meristem: Meristem, verb: str) -> None:
+    said = meristem(verb, "--help")
+    assert said.code == 0
+    assert f"meristem {verb}" in said.out
+
+
+def test_nothing_at_all_is_answered_with_help(meristem: Meristem) -> None:
+    said = meristem()
+    assert "Usage: meristem" in said.out + said.err
+    assert said.code == 2
+
+
+def test_recipes_are_listed_one_a_line(meristem: Meristem) -> None:
+    said = meristem("recipes")
+    lines = said.out.splitlines()
+    assert [line.split()[0] for line in lines] == list(shipped())
+    assert all(len(line.split()) > 3 for line in lines)
+
+
+def test_the_schema_is_written_for_editors(meristem: Meristem) -> None:
+    said = meristem("recipes", "--schema", "recipe.json")
+    schema = json.loads(Path("recipe.json").read_text(encoding="utf-8"))
+    assert said.code == 0
+    assert {"corpus", "model", "train", "objective", "from"} <= schema["properties"].keys()
+    assert schema["$defs"]["TrainSettings"]["properties"]["rate"]["description"] == "Peak learning rate."
+
+
+# ------------------------------------------------------------ wrong words
+
+
+@pytest.mark.parametrize(("words", "code", "told"), [
+    (["pretrian"], 2, "Did you mean 'pretrain'"),
+    (["pretrain", "bert-mnii"], 2, "'bert-mnii' is neither a recipe nor a file, did you mean bert-mini?"),
+    (["pretrain", "bert-mnii", "novel.txt"], 2, "no recipe 'bert-mnii', did you mean bert-mini?"),
+    (["pretrain", "bert-mini", "train.ratee=1"], 2, "train.ratee: unknown setting, did you mean rate?"),
+    (["pretrain", "bert-mini", "objective.mask_rat=0.2"], 2, "objective.mask_rat: unknown setting, did you mean mask_rate?"),
+    (["pretrain", "bert-mini", "rate=1"], 2, "rate: unknown setting, did you mean train.rate?"),
+    (["pretrain", "bert-mini", "train.rate=fast"], 2, "train.rate: "),
+    (["pretrain", "bert-mini", "train.steps=0"], 2, "train.steps: "),
+    (["pretrain", "bert-mini", "train.save_every=often"], 2, "expected steps (500), time (30s, 10m, 2h) or epochs (1epoch)"),
+    (["pretrain", "bert-mini", "train.optimizer=mion"], 2, "train.optimizer: "),
+    (["pretrain", "bert-mini", "model.family=brt"], 2, "model.family: no 'brt', did you mean bert?"),
+    (["pretrain", "bert-mini", "model.heads=3"], 2, "heads"),
+    (["pretrain", "bert-mini", "objective=clm"], 2, "gpt2"),
+    (["pretrain", "gpt2-mini", "objective=mlm"], 2, "bert"),
+    (["pretrain", "bert-mini", "train.batch_tokens=10"], 2, "train.batch_tokens: 10 is less than one row of model.length=128"),
+    (["pretrain", "bert-mini", "one", "two"], 2, "expected at most a recipe and a source"),
+    (["pretrain", "bert-mini", "novl.txt"], 1, "did you mean novel.txt?"),
+    (["pretrain", "novl.txt"], 1, "did you mean novel.txt?"),
+    (["pretrain", "bert-mini", "builtin:pydcs"], 1, "did you mean pydocs?"),
+    (["pretrain", "mine.yaml"], 2, "no recipe file mine.yaml"),
+    (["pretrain", "broken.yaml"], 2, "broken.yaml: not readable as YAML"),
+    (["pretrain", "bert-mini", "novel.txt", "from=nowhere"], 1, "nowhere: there is no such run"),
+    (["pretrain", "bert-mini", "novel.txt", "tokenizer.path=absent.json"], 1, "absent.json"),
+    (["pretrain", "bert-mini", "novel.txt", "--out", "novel.txt"], 1, "novel.txt is a file: choose another place with --out"),
+    (["describe", "bert-mnii"], 2, "did you mean bert-mini?"),
+    (["describe", "bert-mini", "--hours", "soon"], 2, "'--hours'"),
+    (["corpus", "novl.txt"], 1, "did you mean novel.txt?"),
+    (["corpus", "novel.txt", "train.rate=1"], 2, "corpus takes only corpus.… settings, not train"),
+    (["fill", "nowhere", "The [MASK]."], 1, "nowhere: there is no such run"),
+    (["fill", "nowhere"], 2, "TEXT"),
+    (["generate", "nowhere", "--temperature", "-1"], 2, "--temperature"),
+    (["score", "nowhere"], 2, "score: give a text, or --file with one text a line"),
+    (["score", "nowhere", "--file", "absent.txt"], 1, "absent.txt"),
+    (["evaluate", "nowhere", "--which", "worst"], 2, "'latest', 'best'"),
+    (["recipes", "--shema", "x"], 2, "--shema"),
+])
+def test_what_is_wrong_is_named_with_the_way_out(meristem: Meristem, words: list[str], code: int, told: str) -> None:
+    Path("novel.txt").write_text("It was a dark and stormy night.\n" * 5, encoding="utf-8")
+    Path("broken.yaml").write_text("model: {family: bert\n", encoding="utf-8")
+    said = meristem(*words)
+    assert told.lower() in said.err.lower()
+    assert said.code == code
+    assert not Path("runs").exists(), "something was begun though it could not work"
+
+
+def test_the_traceback_is_there_for_whoever_asks(tmp_path: Path) -> None:
+    plain, debug = (process("pretrain", "bert-mnii", *more, folder=tmp_path) for more in ([], ["--debug"]))
+    assert "Traceback" not in plain.communicate()[1]
+    assert plain.returncode == 2
+    told = debug.communicate()[1]
+    assert "Traceback (most recent call last)" in told and "RecipeError" in told
+    assert debug.returncode == 1
+
+
+def test_a_fault_of_ours_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("nothing")
+
+    monkeypatch.setattr(cli, "sort_words", broken)
+    monkeypatch.setattr(sys, "argv", ["meristem", "pretrain"])
+    with pytest.raises(SystemExit, match="1"):
+        cli.main()
+    assert "an unexpected ZeroDivisionError: nothing\nThis is a fault in meristem" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------ which word is what
+
+
+@pytest.mark.parametrize(("words", "sorted_"), [
+    ([], ("bert-mini", None, [])),
+    (["gpt2-mini"], ("gpt2-mini", None, [])),
+    (["gpt2-mini", "texts/"], ("gpt2-mini", "texts/", [])),
+    (["novel.txt", "train.steps=5"], ("bert-mini", "novel.txt", ["train.steps=5"])),
+    (["train.rate=3e-4", "gpt2-mini", "a/*.txt", "model.layers=2"], ("gpt2-mini", "a/*.txt", ["train.rate=3e-4", "model.layers=2"])),
+    (["bert-mini", "builtin:microworld?size=50&seed=2"], ("bert-mini", "builtin:microworld?size=50&seed=2", [])),
+    (["hub:owner/name?split=train"], ("bert-mini", "hub:owner/name?split=train", [])),
+    (["mine.yaml", "hub:owner/name"], ("mine.yaml", "hub:owner/name", [])),
+])
+def test_words_find_their_places(words: list[str], sorted_: tuple[str, str | None, list[str]]) -> None:
+    assert cli.sort_words(words) == sorted_
+
+
+def test_a_file_with_an_equals_sign_is_still_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a=b.txt").touch()
+    assert cli.sort_words(["a=b.txt"]) == ("bert-mini", "a=b.txt", [])
+    with pytest.raises(RecipeError):
+        cli.sort_words(["one", "two", "three"])
+
+
+# ------------------------------------------------------------ training
+
+
+def test_pretrain_from_a_file_of_ones_own_and_going_on(meristem: Meristem) -> None:
+    Path("novel.txt").write_text("\n".join(f"On day {n} the sailor sold {n % 7} boats to the painter." for n in range(300)),
+                                 encoding="utf-8")
+    words = ("pretrain", "gpt2-mini", "novel.txt", *TINY, "corpus.document=line", "--out", "runs/novel")
+    first = meristem(*words)
+    assert first.code == 0
+    assert "300 documents read; 300 kept" in first.err
+    assert "Try it:\n  meristem generate runs/novel" in first.err
+    assert {"recipe.yaml", "metrics.jsonl", "log.txt", "checkpoints", "tokenizer.json", "README.md", "finished.json"} <= {
+        path.name for path in Path("runs/novel").iterdir()}
+    again = meristem(*words)
+    assert again.code == 0 and "has used its budget (20 steps): nothing to do" in again.err
+    grown = meristem(*words, "train.steps=25")
+    assert grown.code == 0 and "Going on at step 20" in grown.err
+    refused = meristem(*words, "train.steps=30", "train.rate=5e-4")
+    assert refused.code == 2
+    assert "train.rate: 0.001 in the run, 0.0005 now" in refused.err
+    assert "add --out runs/novel-2" in refused.err and "add --fresh" in refused.err
+    fresh = meristem(*words, "train.steps=3", "train.rate=5e-4", "--fresh")
+    assert fresh.code == 0 and "The old run is kept as runs/novel.old-1" in fresh.err
+    assert Path("runs/novel.old-1/finished.json").is_file()
+
+
+def test_without_a_recipe_it_says_what_where_and_how_long(meristem: Meristem) -> None:
+    """Only the settings that keep it short are given; the place is the one a newcomer gets."""
+    said = meristem("pretrain", SOURCE, *TINY)
+    assert said.code == 0
+    assert Path("runs/bert-mini/finished.json").is_file()
+    assert "Try it:\n  meristem fill runs/bert-mini" in said.err
+
+
+LONG = ("gpt2-mini", SOURCE, *TINY, "train.steps=120", "train.save_every=1h", "train.evaluate_every=1000", "model.dropout=0.1")
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run that the interrupted ones must end as; made first, so that their text is ready when they start."""
+    return api.pretrain("gpt2-mini", LONG[2:], source=SOURCE, out=tmp_path_factory.mktemp("runs") / "unbroken").run
+
+
+def _interrupted(folder: Path, *signals: signal.Signals) -> tuple[int, str]:
+    """Start the command, let it take a few steps, and send it signals."""
+    child = process("pretrain", *LONG, "--out", "run", folder=folder)
+    metrics, end = folder / "run/metrics.jsonl", time.monotonic() + 120
+    while not (metrics.exists() and metrics.read_bytes().count(b"\n") > 5):
+        assert child.poll() is None and time.monotonic() < end, child.communicate()[1]
+        time.sleep(0.005)
+    for number in signals:
+        child.send_signal(number)
+    told = child.communicate(timeout=60)[1]
+    assert "Traceback" not in told
+    return child.returncode, told
+
+
+def _losses(run: Path) -> list[float]:
+    lines = map(json.loads, (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+    return [line["loss"] for line in lines if line["kind"] == "train"]
+
+
+def _weights(run: Path) -> bytes:
+    return (run / "checkpoints/step-00000120/model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_lets_it_save_and_the_same_command_goes_on(
+    number: signal.Signals, code: int, unbroken: Path, tmp_path: Path, meristem: Meristem,
+) -> None:
+    returned, told = _interrupted(tmp_path, number)
+    assert returned == code
+    stopped = re.search(r"stopped at step (\d+) of 120, saved in run; run the same command again to go on", told)
+    assert stopped is not None, told
+    assert [path.name for path in (tmp_path / "run/checkpoints").glob("step-*")] == [f"step-{int(stopped[1]):08d}"]
+    said = meristem("pretrain", *LONG, "--out", "run")
+    assert said.code == 0
+    assert f"Going on at step {stopped[1]} of gpt2-mini" in said.err
+    assert _losses(tmp_path / "run") == _losses(unbroken)
+    assert _weights(tmp_path / "run") == _weights(unbroken)
+
+
+def test_a_second_signal_leaves_at_once_and_does_no_harm(unbroken: Path, tmp_path: Path, meristem: Meristem) -> None:
+    returned, _ = _interrupted(tmp_path, signal.SIGINT, signal.SIGTERM)
+    assert returned == 143
+    assert meristem("pretrain", *LONG, "--out", "run").code == 0
+    assert _losses(tmp_path / "run") == _losses(unbroken)
+    assert _weights(tmp_path / "run") == _weights(unbroken)
+
+
+def test_interrupted_before_the_first_step(tmp_path: Path) -> None:
+    child = process("pretrain", "bert-mini", "builtin:microworld-en?size=9999&seed=7", *TINY, folder=tmp_path)
+    assert child.stderr is not None
+    assert "Training a wordpiece tokenizer" in child.stderr.readline()
+    child.send_signal(signal.SIGINT)
+    told = child.communicate(timeout=60)[1]
+    assert "Traceback" not in told
+    assert child.returncode == 130
+    assert not (tmp_path / "runs").exists()
+
+
+# ------------------------------------------------------------ describing and reading
+
+
+def test_describe_counts_and_measures(meristem: Meristem) -> None:
+    said = meristem("describe", "bert-mini", *TINY, "--json")
+    found = json.loads(said.out)
+    assert found["family"] == "bert" and found["objective"] == "mlm+nsp"
+    assert found["steps"] == 20 and found["tokens_per_step"] == 128 and found["vocabulary"] == 300
+    assert found["seconds_per_step"] > 0 and found["flops_per_token"] > 2 * found["backbone"]
+    assert "parameters" in meristem("describe", "bert-mini", *TINY).out
+
+
+def test_describe_says_what_fits_some_hours(meristem: Meristem) -> None:
+    found = json.loads(meristem("describe", "gpt2-mini", *TINY, "--hours", 2, "--json").out)
+    assert sorted(fit["name"] for fit in found["fits"]) == sorted(shipped())
+    parameters = {fit["name"]: fit["parameters"] for fit in found["fits"]}
+    assert parameters["bert-mini"] < 10e6 < 100e6 < parameters["bert-base"]
+
+
+def test_describe_a_run(meristem: Meristem, bert: Path) -> None:
+    assert f"{bert}: finished at step 20" in meristem("describe", bert).out
+
+
+def test_corpus_accounts_for_every_document(meristem: Meristem) -> None:
+    Path("a.txt").write_text("one\ntwo\ntwo\n\nthree\n", encoding="utf-8")
+    found = json.loads(meristem("corpus", "a.txt", "corpus.document=line", "--json").out)
+    assert found["read"] == found["kept"] + sum(found["dropped"].values())
+    assert found["kept"] == 3
+    table = meristem("corpus", "a.txt", "corpus.document=line", "--out", "clean")
+    assert "documents kept" in table.out
+    written = [json.loads(line)["text"] for path in sorted(Path("clean").glob("*.jsonl"))
+               for line in path.read_text(encoding="utf-8").splitlines()]
+    assert sorted(written) == ["one", "three", "two"]
+
+
+# ------------------------------------------------------------ using a run
+
+
+def test_fill(meristem: Meristem, bert: Path) -> None:
+    (found,) = json.loads(meristem("fill", bert, "The [MASK] was here.", "--top", 3, "--json").out)
+    scores = [candidate["score"] for candidate in found["candidates"]]
+    assert len(scores) == 3 and scores == sorted(scores, reverse=True)
+    shown = meristem("fill", bert, "The [MASK] and the [MASK].").out
+    assert "mask 1" in shown and "mask 2" in shown
+    assert "[MASK]" in meristem("fill", bert, "no gap").err
+    assert meristem("fill", bert, "no gap").code == 1
+
+
+def test_generate(meristem: Meristem, gpt2: Path, bert: Path) -> None:
+    words = ("generate", gpt2, "--prompt", "The", "--max-tokens", 12, "--seed", 3)
+    streamed = meristem(*words)
+    assert streamed.code == 0 and streamed.out.startswith("The")
+    assert meristem(*words).out == streamed.out
+    (whole,) = json.loads(meristem(*words, "--json").out)
+    assert whole["prompt"] + whole["text"] + "\n" == streamed.out
+    several = json.loads(meristem(*words, "--count", 3, "--json").out)
+    assert len(several) == 3
+    assert meristem("generate", gpt2, "--beams", 2, "--max-tokens", 4).code == 0
+    assert meristem("generate", bert, "--prompt", "The", "--max-tokens", 5).out.startswith("The")
+
+
+def test_a_causal_model_cannot_fill_and_says_what_it_can(meristem: Meristem, gpt2: Path) -> None:
+    said = meristem("fill", gpt2, "The [MASK].")
+    assert said.code == 1 and "generate" in said.err
+
+
+def test_score_a_text_and_a_file(meristem: Meristem, gpt2: Path) -> None:
+    Path("texts.txt").write_text("The garden.\n\nA boat.\n", encoding="utf-8")
+    found = json.loads(meristem("score", gpt2, "--file", "texts.txt", "--json").out)
+    assert [one["text"] for one in found] == ["The garden.", "A boat."]
+    assert all(one["logprob"] < 0 and len(one["per_token"]) == one["tokens"] for one in found)
+    assert "per token" in meristem("score", gpt2, "The garden.").out
+
+
+def test_evaluate(meristem: Meristem, bert: Path, gpt2: Path) -> None:
+    masked = json.loads(meristem("evaluate", bert, "--json").out)["metrics"]
+    assert masked["loss"] == pytest.approx(json.loads((bert / "finished.json").read_bytes())["test"]["loss"])
+    assert {"mlm.top1", "mlm.top5", "nsp.accuracy"} <= masked.keys()
+    Path("other.txt").write_text("The sailor went to the harbour.\n" * 3 + "A garden grew.\n", encoding="utf-8")
+    causal = json.loads(meristem("evaluate", gpt2, "--data", "other.txt", "--json").out)["metrics"]
+    assert causal["bits_per_byte"] > 0 and causal["perplexity"] > 1
+    assert "perplexity" in meristem("evaluate", gpt2).out
+
+
+def test_evaluate_minimal_pairs(meristem: Meristem, gpt2: Path) -> None:
+    pair = {"sentence_good": "The garden is here.", "sentence_bad": "The garden are here.", "UID": "agreement"}
+    Path("pairs.jsonl").write_text(json.dumps(pair) + "\n", encoding="utf-8")
+    found = json.loads(meristem("evaluate", gpt2, "--pairs", "pairs.jsonl", "--json").out)
+    assert any(name.endswith("accuracy") or "accuracy" in name for name in found["metrics"])
+
+
+def test_a_damaged_checkpoint_is_named_and_an_older_one_used(meristem: Meristem) -> None:
+    assert meristem("pretrain", "bert-mini", SOURCE, *TINY, "train.save_every=10", "--out", "run").code == 0
+    Path("run/checkpoints/step-00000020/model.safetensors").write_bytes(b"\x80\x04cos\nsystem\n.")
+    said = meristem("fill", "run", "The [MASK].")
+    assert said.code == 0
+    assert "step-00000020 is damaged" in said.err and "pickle" in said.err

@@ -1,0 +1,82 @@
+"""The READMEs' commands, run as they stand there, only smaller."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SMALL = [
+    "model.layers=1",
+    "model.width=32",
+    "model.heads=2",
+    "model.length=32",
+    "tokenizer.size=600",
+    "train.batch_tokens=256",
+    "train.steps=6",
+    "train.evaluate_tokens=512",
+    "corpus.limit=150",
+]
+BLOCK = re.compile(r"```(bash|python)\n(.*?)```", re.DOTALL)
+
+
+def blocks(readme: str, language: str) -> list[str]:
+    """The code blocks of one language."""
+    return [code for kind, code in BLOCK.findall((ROOT / readme).read_text(encoding="utf-8")) if kind == language]
+
+
+def smaller(command: str) -> list[str]:
+    """The command's words, with a smaller model where it trains or measures one."""
+    words = shlex.split(command, comments=True)
+    if words[:2] == ["meristem", "pretrain"]:
+        at = words.index("--out") if "--out" in words else len(words)
+        words[at:at] = SMALL
+    if words[:2] == ["meristem", "describe"]:
+        words += [word for word in SMALL if not word.startswith(("train.steps", "corpus"))]
+    return words
+
+
+@pytest.mark.parametrize("readme", ["README.md", "README.zh.md"])
+def test_the_commands_work_in_their_order(readme: str, tmp_path: Path) -> None:
+    # 14 commands in processes of their own, each of which imports torch
+    env = {
+        **os.environ,
+        "MERISTEM_CACHE": str(tmp_path / "cache"),
+        "NO_COLOR": "1",
+        "OMP_NUM_THREADS": "1",
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }
+    commands = [line for block in blocks(readme, "bash") for line in block.splitlines() if line.startswith("meristem")]
+    assert len(commands) >= 10
+    for command in commands:
+        done = subprocess.run(smaller(command), cwd=tmp_path, env=env, capture_output=True, text=True, timeout=240)
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        assert done.stdout.strip() or done.stderr.strip(), f"{command} said nothing"
+
+
+@pytest.mark.parametrize("readme", ["README.md", "README.zh.md"])
+def test_the_python_works(readme: str, tmp_path: Path) -> None:
+    (code,) = blocks(readme, "python")
+    settings = ", ".join(repr(key) + ": " + repr(value) for key, value in (word.split("=") for word in SMALL))
+    code = code.replace('{"train.minutes": 3}', "{" + settings + "}")
+    assert "train.minutes" not in code
+    env = {**os.environ, "MERISTEM_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+def test_both_readmes_show_the_same_commands() -> None:
+    english, chinese = (
+        [line.split()[:2] for block in blocks(name, "bash") for line in block.splitlines()]
+        for name in ("README.md", "README.zh.md")
+    )
+    assert english == chinese
