@@ -6,7 +6,6 @@ what it sets, found through `SECTIONS` or, for models and objectives, through th
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -14,17 +13,10 @@ from typing import Any
 
 import yaml
 
-from meristem.settings import RecipeError, Settings, build, did_you_mean, find, names
+from meristem.overrides import override, written_out
+from meristem.settings import SECTIONS, RecipeError, Settings, build, did_you_mean, find, names, section_class
 
 RECIPES = Path(__file__).parent / "recipes"
-
-SECTIONS = {
-    "corpus": "corpus.settings:CorpusSettings",
-    "tokenizer": "tokenizers.settings:TokenizerSettings",
-    "store": "store.settings:StoreSettings",
-    "train": "training.settings:TrainSettings",
-    "start": "training.settings:StartSettings",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,12 +73,6 @@ class Recipe:
         return replace(self, name=name)
 
 
-def section_class(section: str) -> type[Settings]:
-    """The settings class of a fixed section."""
-    module, _, name = SECTIONS[section].partition(":")
-    return getattr(importlib.import_module(f"meristem.{module}"), name)  # type: ignore[no-any-return]  # found by name
-
-
 def shipped() -> dict[str, Path]:
     """Every recipe in the package, by name."""
     return {path.stem: path for path in sorted(RECIPES.glob("*.yaml"))}
@@ -127,138 +113,15 @@ def parse(path: Path) -> dict[str, Any]:
 
 def resolve(name: str, mapping: Mapping[str, Any], overrides: Mapping[str, Any] | Sequence[str] = ()) -> Recipe:
     """Apply overrides and validate every section; the first thing wrong is named with its place."""
-    return _validate(name, _normal(override(mapping, overrides)))
-
-
-def override(mapping: Mapping[str, Any], overrides: Mapping[str, Any] | Sequence[str]) -> dict[str, Any]:
-    """The mapping with dotted settings put in: `train.rate=3e-4`."""
-    plain = _normal(mapping)
-    pairs = overrides.items() if isinstance(overrides, Mapping) else [_split(item) for item in overrides]
-    for key, value in pairs:
-        _override(plain, key, value)
-    return plain
-
-
-def _normal(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """Shorthands written out: `objective: mlm`, `from: RUN`, lists of one."""
-    plain = {key: _copy(value) for key, value in mapping.items()}
-    if "from" in plain:
-        start = plain.pop("from")
-        plain["start"] = {"path": start} if isinstance(start, str) else start
-    if "objective" in plain:
-        plain["objective"] = _objectives(plain["objective"])
-    for entry in plain.get("mix") or []:
-        if isinstance(entry, dict) and "objective" in entry:
-            entry["objective"] = _objectives(entry["objective"])
-    return plain
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {k: _copy(v) for k, v in value.items()}
-    return [_copy(v) for v in value] if isinstance(value, list | tuple) else value
-
-
-def _objectives(value: Any) -> list[Any]:
-    parts = value if isinstance(value, list) else [value]
-    return [{"name": part} if isinstance(part, str) else part for part in parts]
-
-
-def _split(item: str) -> tuple[str, Any]:
-    key, equals, text = item.partition("=")
-    if not equals or not key:
-        raise RecipeError(f"{item!r}: settings are given as key=value, for instance train.rate=3e-4")
-    try:
-        return key, yaml.safe_load(text) if text else None
-    except yaml.YAMLError:
-        return key, text
-
-
-def _override(plain: dict[str, Any], key: str, value: Any) -> None:
-    path = key.split(".")
-    known = ["corpus", "tokenizer", "store", "model", "objective", "mix", "train", "from"]
-    if path[0] not in known:
-        inside = [
-            f"{s}.{path[0]}"
-            for s in ("train", "corpus", "tokenizer", "store")
-            if path[0] in section_class(s).model_fields
-        ]
-        hint = f", did you mean {inside[0]}?" if inside else did_you_mean(path[0], known)
-        raise RecipeError(f"{key}: unknown setting{hint}")
-    if path[0] == "from":
-        path[0] = "start"
-        if len(path) == 1:
-            path.append("path")
-    if len(path) == 1:
-        plain[path[0]] = _objectives(value) if path[0] == "objective" else value
-        return
-    if path[0] == "objective":
-        _override_objective(plain, key, path[1:], value)
-        return
-    node: Any = plain.setdefault(path[0], {})
-    for step in path[1:-1]:
-        node = _descend(node, step, key)
-    last = path[-1]
-    if isinstance(node, list):
-        node[_index(node, last, key)] = value
-        return
-    exclusive = section_class(path[0]).exclusive if path[0] in SECTIONS else ()
-    if last in exclusive:
-        for other in exclusive:
-            node.pop(other, None)
-    node[last] = value
-
-
-def _descend(node: Any, step: str, key: str) -> Any:
-    if isinstance(node, list):
-        return node[_index(node, step, key)]
-    if not isinstance(node, dict):
-        raise RecipeError(f"{key}: there is nothing to set inside {step!r}")
-    return node.setdefault(step, {})
-
-
-def _index(node: list[Any], step: str, key: str) -> int:
-    if not step.isdigit() or int(step) >= len(node):
-        raise RecipeError(f"{key}: expected a number from 0 to {len(node) - 1} in place of {step!r}")
-    return int(step)
-
-
-def _override_objective(plain: dict[str, Any], key: str, path: list[str], value: Any) -> None:
-    """`objective.mask_rate` addresses the part that has it; `objective.mlm.mask_rate` says which."""
-    parts = plain.get("objective") or []
-    named = [p for p in parts if isinstance(p, dict) and p.get("name") == path[0]]
-    if len(path) == 2 and (named or path[0].isdigit()):
-        target = named[0] if named else parts[_index(parts, path[0], key)]
-        target[path[1]] = value
-        return
-    if len(path) != 1:
-        raise RecipeError(f"{key}: expected objective.SETTING or objective.NAME.SETTING")
-    having = [
-        p
-        for p in parts
-        if isinstance(p, dict) and path[0] in find("objectives", str(p.get("name"))).Settings.model_fields
-    ]
-    if not having:
-        known = [
-            f
-            for p in parts
-            if isinstance(p, dict)
-            for f in find("objectives", str(p.get("name"))).Settings.model_fields
-        ]
-        raise RecipeError(f"{key}: unknown setting{did_you_mean(path[0], known)}")
-    if len(having) > 1:
-        places = " or ".join(f"objective.{p['name']}.{path[0]}" for p in having)
-        raise RecipeError(f"{key}: several parts have it; say {places}")
-    having[0][path[0]] = value
+    return _validate(name, written_out(override(mapping, overrides)))
 
 
 def _validate(name: str, plain: dict[str, Any]) -> Recipe:
     allowed = [*SECTIONS, "model", "objective", "mix"]
     for key in plain:
         if key not in allowed:
-            raise RecipeError(
-                f"{key}: unknown section{did_you_mean(key, [a if a != 'start' else 'from' for a in allowed])}"
-            )
+            shown = [name if name != "start" else "from" for name in allowed]
+            raise RecipeError(f"{key}: unknown section{did_you_mean(str(key), shown)}")
     sections = {s: build(section_class(s), plain.get(s) or {}, "from" if s == "start" else s) for s in SECTIONS}
     model = _named(plain.get("model") or {}, "models", "family", "model")
     if "objective" not in plain and "mix" not in plain:
@@ -274,7 +137,7 @@ def _parts(value: Any, place: str) -> tuple[Any, ...]:
     if not value:
         raise RecipeError(f"{place}: empty; known: {', '.join(names('objectives'))}")
     parts = tuple(_named(part, "objectives", "name", place) for part in value)
-    seen = [part.name for part in parts]
+    seen = [str(part["name"]) for part in value]
     if len(set(seen)) < len(seen):
         raise RecipeError(f"{place}: {', '.join(seen)}: each objective may stand once in a sum")
     return parts

@@ -13,6 +13,15 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 
+SECTIONS = {
+    "corpus": "corpus.settings:CorpusSettings",
+    "tokenizer": "tokenizers.settings:TokenizerSettings",
+    "store": "store.settings:StoreSettings",
+    "train": "training.settings:TrainSettings",
+    "start": "training.settings:StartSettings",
+}
+
+
 class MeristemError(Exception):
     """Something a person can mend: what, where, and what to do about it."""
 
@@ -50,11 +59,16 @@ def find(room: str, name: str) -> Any:
     raise RecipeError(f"meristem/{room}/{stem}.py holds no class named like the file")
 
 
+def section_class(section: str) -> type[Settings]:
+    """The settings class of a fixed section."""
+    module, _, name = SECTIONS[section].partition(":")
+    return getattr(importlib.import_module(f"meristem.{module}"), name)  # type: ignore[no-any-return]  # found by name
+
+
 def did_you_mean(word: str, known: Sequence[str]) -> str:
     """The end of an error message: the nearest right name, or all of them."""
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     return f", did you mean {near[0]}?" if near else f"; known: {', '.join(sorted(known))}"
-
 
 
 def build(cls: type[Settings], value: Any, place: str) -> Settings:

@@ -15,7 +15,7 @@ from meristem.settings import Settings, find, names
 
 PACKAGE = Path(meristem.__file__).parent
 FLOORS = [
-    ["settings", "recipes", "recipe", "randomness"],
+    ["settings", "recipes", "overrides", "recipe", "randomness"],
     ["batch"],
     ["metrics"],
     ["drawing"],
@@ -40,7 +40,7 @@ FLOORS = [
     ["cli"],
 ]
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
-WITHOUT_TORCH = {"settings", "recipe", "randomness", "samples", "corpus", "tokenizers"}
+WITHOUT_TORCH = {"settings", "overrides", "recipe", "randomness", "samples", "corpus", "tokenizers"}
 ONLY_FOUND = {"tasks", "reinforce"}
 LONGEST = 300
 FILES = sorted(PACKAGE.rglob("*.py"))

@@ -14,7 +14,7 @@ from meristem.corpus.account import Account
 from meristem.corpus.reading import Progress as Read
 from meristem.corpus.reading import Reading
 from meristem.corpus.settings import CorpusSettings
-from meristem.recipe import override
+from meristem.overrides import override
 from meristem.settings import RecipeError, build
 
 

@@ -12,7 +12,8 @@ from rich.table import Table
 
 from meristem.checkpoint.revive import recipe_of, revive
 from meristem.checkpoint.run import Run
-from meristem.recipe import Recipe, override, parse, read, resolve
+from meristem.overrides import override
+from meristem.recipe import Recipe, parse, read, resolve
 from meristem.training.describe import Description, Fit, describe, fits
 from meristem.training.journal import duration
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).parent
-sys.path += [str(HERE), str(HERE.parent / "learning")]
+sys.path.append(str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parent.parent / "learning"))
 
 from place import place
 
