@@ -261,7 +261,7 @@ def main() -> NoReturn:
     debug = "--debug" in sys.argv
     sys.argv = [word for word in sys.argv if word != "--debug"]
     try:
-        app(standalone_mode=True)
+        app(prog_name="meristem", standalone_mode=True)
         sys.exit(0)
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)

@@ -17,8 +17,8 @@ from meristem.settings import MeristemError, RecipeError
 from meristem.training import budget
 
 TINY = {"model.layers": 2, "model.width": 32, "model.heads": 2, "model.length": 32, "tokenizer.size": 300,
-        "train.batch_tokens": 128, "train.steps": 12, "train.threads": 1, "train.save_every": 4, "train.keep": 9, "train.evaluate_every": 4,
-        "corpus.processes": 1, "corpus.validation": 0.1, "corpus.test": 0.1}
+        "train.batch_tokens": 128, "train.steps": 12, "train.threads": 1, "train.save_every": 4, "train.keep": 9,
+        "train.evaluate_every": 4, "corpus.processes": 1, "corpus.validation": 0.1, "corpus.test": 0.1}
 SOURCE = "builtin:microworld-en?size=40"
 
 

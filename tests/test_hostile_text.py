@@ -1,4 +1,4 @@
-"""Text as it comes: whatever is offered, a run trains on it or says clearly why not; it never hangs and never is silent."""
+"""Text as it comes: a run trains on it or says clearly why not; it never hangs and never is silent."""
 
 from __future__ import annotations
 
@@ -184,6 +184,8 @@ def test_chinese(train: Train, tmp_path: Path, recipe: str) -> None:
 
 
 def test_emoji_control_characters_and_right_to_left(train: Train, tmp_path: Path) -> None:
-    odd = ["👩‍👩‍👧‍👦 family \u200d\u200e", "\x07\x1b[31mred\x1b[0m", "שלום עולם", "مرحبا بالعالم", "e\u0301\u0301\u0301", "\ud7ff\U0010ffff"]
-    (tmp_path / "odd.txt").write_text("\n".join(f"{line} {number}" for number in range(40) for line in odd), encoding="utf-8")
+    odd = ["👩‍👩‍👧‍👦 family \u200d\u200e", "\x07\x1b[31mred\x1b[0m", "שלום עולם",
+           "مرحبا بالعالم", "e\u0301\u0301\u0301", "\ud7ff\U0010ffff"]
+    lines = [f"{line} {number}" for number in range(40) for line in odd]
+    (tmp_path / "odd.txt").write_text("\n".join(lines), encoding="utf-8")
     assert "kept" in train("odd.txt", recipe="gpt2-mini")

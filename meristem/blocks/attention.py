@@ -46,8 +46,14 @@ class Attention(nn.Module):
     """softmax(QKᵀ/√C)V with H heads, of which keys and values may have fewer."""
 
     def __init__(
-        self, width: int, heads: int, *, groups: int | None = None, rotary: Rotary | None = None,
-        dropout: float = 0.0, bias: bool = True,
+        self,
+        width: int,
+        heads: int,
+        *,
+        groups: int | None = None,
+        rotary: Rotary | None = None,
+        dropout: float = 0.0,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.heads, self.groups, self.channels = heads, groups or heads, width // heads
@@ -67,8 +73,13 @@ class Attention(nn.Module):
             mixed = self._explicit(q_BHTC, k_BGTC, v_BGTC, sight)
         else:
             mixed = F.scaled_dot_product_attention(
-                q_BHTC, k_BGTC, v_BGTC, attn_mask=sight.mask, is_causal=sight.causal,
-                dropout_p=self.dropout if self.training else 0.0, enable_gqa=self.groups != self.heads,
+                q_BHTC,
+                k_BGTC,
+                v_BGTC,
+                attn_mask=sight.mask,
+                is_causal=sight.causal,
+                dropout_p=self.dropout if self.training else 0.0,
+                enable_gqa=self.groups != self.heads,
             )
         return self.output(mixed.transpose(1, 2).reshape(rows, time, -1))  # type: ignore[no-any-return]  # nn.Module.__call__
 

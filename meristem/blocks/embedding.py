@@ -15,8 +15,15 @@ class Embedding(nn.Module):
     """The sum of what is known of each token before any layer looked at it."""
 
     def __init__(
-        self, vocabulary: int, width: int, length: int, *, positions: PositionName, segments: int = 0,
-        norm: nn.Module | None = None, dropout: float = 0.0,
+        self,
+        vocabulary: int,
+        width: int,
+        length: int,
+        *,
+        positions: PositionName,
+        segments: int = 0,
+        norm: nn.Module | None = None,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.tokens = nn.Embedding(vocabulary, width)

@@ -13,7 +13,9 @@ from meristem.settings import MeristemError
 class Transform(nn.Module):
     """Dense, activation, norm: what BERT puts between the last layer and the vocabulary."""
 
-    def __init__(self, width: int, activation: ActivationName, norm_name: NormName, epsilon: float, deviation: float) -> None:
+    def __init__(
+        self, width: int, activation: ActivationName, norm_name: NormName, epsilon: float, deviation: float
+    ) -> None:
         super().__init__()
         self.activation: ActivationName = "gelu" if activation == "swiglu" else activation
         self.dense = nn.Linear(width, width)

@@ -18,8 +18,13 @@ class Layer(nn.Module):
     """x + f(norm(x)) where the norm comes before, norm(x + f(x)) where it comes after."""
 
     def __init__(
-        self, attention: Attention, feed_forward: FeedForward, norms: tuple[nn.Module, nn.Module], *,
-        place: NormPlace, dropout: float,
+        self,
+        attention: Attention,
+        feed_forward: FeedForward,
+        norms: tuple[nn.Module, nn.Module],
+        *,
+        place: NormPlace,
+        dropout: float,
     ) -> None:
         super().__init__()
         self.attention, self.feed_forward = attention, feed_forward

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from collections.abc import Iterator
+from typing import Literal, Self, cast
 
 import torch
 from pydantic import Field, model_validator
@@ -69,7 +70,9 @@ class StackSettings(Settings):
         if self.groups is not None and self.heads % self.groups:
             raise ValueError(f"groups: {self.groups} key-value heads do not divide {self.heads} heads")
         if self.positions == "rotary" and (self.width // self.heads) % 2:
-            raise ValueError(f"positions: rotary needs an even number of channels per head, not {self.width // self.heads}")
+            raise ValueError(
+                f"positions: rotary needs an even number of channels per head, not {self.width // self.heads}"
+            )
         return self
 
 
@@ -94,7 +97,9 @@ class Stack(nn.Module):
         return Layer(
             Attention(s.width, s.heads, groups=s.groups, rotary=rotary, dropout=s.dropout, bias=s.bias),
             FeedForward(s.width, s.inner or 4 * s.width, s.activation, bias=s.bias),
-            (self._norm(), self._norm()), place=s.norm_place, dropout=s.dropout,
+            (self._norm(), self._norm()),
+            place=s.norm_place,
+            dropout=s.dropout,
         )
 
     def initialise(self) -> None:
@@ -107,37 +112,55 @@ class Stack(nn.Module):
                     nn.init.zeros_(module.bias)
         factor = {"normal": 1.0, "scaled": (2 * s.layers) ** -0.5, "zero": 0.0}[s.output_initial]
         with torch.no_grad():
-            for layer in self.layers:
-                layer.attention.output.weight.mul_(factor)  # type: ignore[union-attr, operator]  # ModuleList forgets types
-                layer.feed_forward.narrow.weight.mul_(factor)  # type: ignore[union-attr, operator]  # ModuleList forgets types
+            for layer in self._each():
+                layer.attention.output.weight.mul_(factor)
+                layer.feed_forward.narrow.weight.mul_(factor)
 
     def forward(
-        self, x: Tensor, *, causal: bool, present: Tensor | None = None, documents: Tensor | None = None,
-        state: State | None = None, want: tuple[str, ...] = (),
+        self,
+        x: Tensor,
+        *,
+        causal: bool,
+        present: Tensor | None = None,
+        documents: Tensor | None = None,
+        state: State | None = None,
+        want: tuple[str, ...] = (),
     ) -> Hidden:
         """[B, T, D] → Hidden; `want` may name "layers" and "attention"."""
         cache = _Cache(state, x) if state else None
         scene = Scene(
-            queries=x.shape[1], keys=cache.filled if cache else x.shape[1], causal=causal, dtype=x.dtype, device=x.device,
-            positions=cache.at if cache and cache.ragged else None, present=present, documents=documents,
+            queries=x.shape[1],
+            keys=cache.filled if cache else x.shape[1],
+            causal=causal,
+            dtype=x.dtype,
+            device=x.device,
+            positions=cache.at if cache and cache.ragged else None,
+            present=present,
+            documents=documents,
         )
         dense, banded = scene.sight(), scene.sight(self.settings.window) if self.settings.window else None
         kept, weights = [x], []
-        for number, layer in enumerate(self.layers):
+        for number, layer in enumerate(self._each()):
             sight = banded if banded is not None and (number + 1) % self.settings.window_every == 0 else dense
             past = cache.layer(number) if cache else None
-            layer.attention.keep_weights = "attention" in want  # type: ignore[union-attr, assignment]  # ModuleList forgets types
+            layer.attention.keep_weights = "attention" in want
             x = self._through(layer, x, sight, past)
             if "layers" in want:
                 kept.append(x)
-            if "attention" in want:
-                weights.append(layer.attention.weights)  # type: ignore[union-attr]  # ModuleList forgets types
+            if layer.attention.weights is not None and "attention" in want:
+                weights.append(layer.attention.weights)
         return Hidden(
-            last=self.final_norm(x), layers=tuple(kept) if "layers" in want else (),
-            attention=tuple(weights), state=cache.advanced() if cache else {},  # type: ignore[arg-type]  # filled above
+            last=self.final_norm(x),
+            layers=tuple(kept) if "layers" in want else (),
+            attention=tuple(weights),
+            state=cache.advanced() if cache else {},
         )
 
-    def _through(self, layer: nn.Module, x: Tensor, sight: Sight, past: Past | None) -> Tensor:
+    def _each(self) -> Iterator[Layer]:
+        """The layers with their type, which a ModuleList forgets."""
+        return (cast(Layer, layer) for layer in self.layers)
+
+    def _through(self, layer: Layer, x: Tensor, sight: Sight, past: Past | None) -> Tensor:
         if self.recompute and self.training and past is None:
             return checkpoint(layer, x, sight, use_reentrant=False)  # type: ignore[no-any-return]  # torch's is untyped
         return layer(x, sight, past)  # type: ignore[no-any-return]  # nn.Module.__call__
@@ -161,8 +184,13 @@ class _Cache:
         self.ragged = self.uniform is None or (self.time > 1 and low > 0)
 
     def layer(self, number: int) -> Past:
-        return Past(keys=self.tensor[:, number, 0], values=self.tensor[:, number, 1], at=self.at,
-                    uniform=self.uniform, filled=self.filled)
+        return Past(
+            keys=self.tensor[:, number, 0],
+            values=self.tensor[:, number, 1],
+            at=self.at,
+            uniform=self.uniform,
+            filled=self.filled,
+        )
 
     def advanced(self) -> State:
         return {"cache": self.tensor, "next": self.next + self.time}

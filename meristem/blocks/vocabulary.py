@@ -47,7 +47,9 @@ class VocabularyHead(nn.Module):
         if not learning:
             each, rank = _measure(ready, self.weight, self.bias, targets_N)
             return Judged(total=each.sum(), each_N=each, rank_N=rank)
-        each, total = _Chunked.apply(ready, self.weight, self.bias, targets_N, smoothing, l1)
+        each, total = _Chunked.apply(  # type: ignore[no-untyped-call]  # autograd is untyped
+            ready, self.weight, self.bias, targets_N, smoothing, l1
+        )
         return Judged(total=total, each_N=each, rank_N=None)
 
     def ready(self, states: Tensor) -> Tensor:
@@ -64,7 +66,7 @@ def _logits(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 def _measure(states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Cross-entropy and rank of each prediction, without gradient."""
     each, ranks = [], []
-    for part, wanted in zip(states.split(CHUNK), targets.split(CHUNK), strict=True):
+    for part, wanted in zip(torch.split(states, CHUNK), torch.split(targets, CHUNK), strict=True):
         logits = _logits(part, weight.to(part.dtype), None if bias is None else bias.to(part.dtype))
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         right = logits.gather(1, wanted[:, None])
@@ -80,7 +82,13 @@ class _Chunked(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, states_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, targets_N: Tensor, smoothing: float, l1: float
+        ctx: Any,
+        states_ND: Tensor,
+        weight_VD: Tensor,
+        bias_V: Tensor | None,
+        targets_N: Tensor,
+        smoothing: float,
+        l1: float,
     ) -> tuple[Tensor, Tensor]:
         device = states_ND.device.type
         with torch.autocast(device, enabled=False) if is_autocast_available(device) else nullcontext():
@@ -104,7 +112,9 @@ class _Pass:
     division is done on the narrow side of both products.
     """
 
-    def __init__(self, states: Tensor, weight: Tensor, bias: Tensor | None, needs: tuple[bool, ...], smoothing: float, l1: float) -> None:
+    def __init__(
+        self, states: Tensor, weight: Tensor, bias: Tensor | None, needs: tuple[bool, ...], smoothing: float, l1: float
+    ) -> None:
         self.states, self.smoothing, self.l1 = states, smoothing, l1
         self.types = (states.dtype, weight.dtype, weight.dtype if bias is None else bias.dtype)
         self.weight = weight.to(states.dtype)
@@ -154,8 +164,10 @@ class _Pass:
 
     def gradients(self, scale: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients times what the sum was multiplied with; they are used up by this."""
-        return tuple(None if grad is None else grad.mul_(scale).to(kind)
-                     for grad, kind in zip(self.grads, self.types, strict=True))
+        return tuple(
+            None if grad is None else grad.mul_(scale).to(kind)
+            for grad, kind in zip(self.grads, self.types, strict=True)
+        )
 
 
 def _penalties(z: Tensor, smoothing: float, l1: float) -> tuple[Tensor | None, Tensor | None]:

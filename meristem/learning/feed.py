@@ -91,7 +91,7 @@ def stream(feeds: Mapping[str, Feed], keys: Iterable[tuple[str, int, int]], work
         _Batches(feeds),
         batch_size=None,
         sampler=keys,
-        num_workers=workers,  # type: ignore[arg-type]  # keys are tuples
+        num_workers=workers,
         multiprocessing_context="fork",
         prefetch_factor=4,
         worker_init_fn=_quiet,

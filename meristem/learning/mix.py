@@ -7,6 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.random import Generator, Philox
+from numpy.typing import NDArray
 
 from meristem.randomness import key
 
@@ -33,14 +34,14 @@ class Mix:
         return self.names[source], number * int(self.quotas[source]) + before
 
 
-def _quotas(weights: np.ndarray[tuple[int], np.dtype[np.float64]]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _quotas(weights: NDArray[np.float64]) -> NDArray[np.int64]:
     """Whole steps per block: the smallest block that gives the weights exactly, else the nearest of BLOCK steps."""
     shares = weights / weights.sum()
     for block in range(len(weights), BLOCK + 1):
-        exact = shares * block
-        if np.allclose(exact, np.round(exact), atol=1e-9) and (np.round(exact) >= 1).all():
-            return np.round(exact).astype(np.int64)
-    quotas = np.maximum(1, np.floor(shares * BLOCK)).astype(np.int64)
+        whole: NDArray[np.int64] = np.round(shares * block).astype(np.int64)
+        if np.allclose(shares * block, whole, atol=1e-9) and (whole >= 1).all():
+            return whole
+    quotas: NDArray[np.int64] = np.maximum(1, np.floor(shares * BLOCK)).astype(np.int64)
     while quotas.sum() < BLOCK:  # the largest remainders get what is left
         quotas[np.argmax(shares * BLOCK - quotas)] += 1
     return quotas

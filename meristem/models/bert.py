@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor, nn
@@ -32,7 +32,7 @@ class BertSettings(StackSettings):
 class Bert(Backbone):
     """Every position sees every other."""
 
-    Settings = BertSettings
+    Settings: ClassVar[type[BertSettings]] = BertSettings
     can = frozenset({"bidirectional"})
 
     def __init__(self, settings: BertSettings, vocabulary: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor, nn
@@ -32,7 +32,7 @@ class GPT2Settings(StackSettings):
 class GPT2(Backbone):
     """No position sees a later one."""
 
-    Settings = GPT2Settings
+    Settings: ClassVar[type[GPT2Settings]] = GPT2Settings
     can = frozenset({"causal"})
 
     def __init__(self, settings: GPT2Settings, vocabulary: int) -> None:

@@ -44,7 +44,7 @@ class Modern(GPT2):
     can = frozenset({"causal", "bidirectional"})
     settings: ModernSettings
 
-    def forward(self, *, causal: bool = False, **inputs: Any) -> Hidden:  # type: ignore[override]  # the inputs are named
+    def forward(self, *, causal: bool = False, **inputs: Any) -> Hidden:
         """[B, T] → Hidden."""
         return super().forward(causal=causal, **inputs)
 

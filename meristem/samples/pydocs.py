@@ -31,9 +31,20 @@ LONG_STRING = re.compile(r"(\"{3}|'{3})(.*?)\1", re.DOTALL)
 DEFINITIONS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
+_parsed: dict[str, tuple[str, ...]] = {}  # 8 MB, so that the pass for shards need not parse again
+
+
 def documents() -> Iterator[str]:
     """One document per module: its docstrings' prose, in order, up to the cap."""
-    return read(files(installed()))
+    key = digest()
+    if key in _parsed:
+        yield from _parsed[key]
+        return
+    found = []
+    for document in read(files(installed())):
+        found.append(document)
+        yield document
+    _parsed[key] = tuple(found)
 
 
 def digest() -> str:

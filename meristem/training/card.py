@@ -11,26 +11,52 @@ from meristem.training.journal import duration
 from meristem.training.standing import Standing
 
 
-def text(recipe: Recipe, learner: Learner, stores: Mapping[str, Store], standing: Standing,
-         validation: Mapping[str, float], test: Mapping[str, float]) -> str:
+def text(
+    recipe: Recipe,
+    learner: Learner,
+    stores: Mapping[str, Store],
+    standing: Standing,
+    validation: Mapping[str, float],
+    test: Mapping[str, float],
+) -> str:
     """The card in Markdown."""
     parameters = sum(p.numel() for p in learner.model.parameters())
     model = recipe.model
     lines = [
-        f"# {recipe.name}", "",
+        f"# {recipe.name}",
+        "",
         f"A {model.family} language model with {parameters / 1e6:.1f} M parameters "
         f"({model.layers} layers × {model.width}, {model.heads} heads, up to {model.length} tokens), "
         f"trained with Meristem for {standing.step:,} steps on {standing.tokens:,} tokens "
-        f"({standing.flops:.2e} FLOPs, {duration(standing.seconds)}).", "",
-        "## Text", "",
-        *(f"- {source.name}: `{source.corpus.source}`, {len(stores[source.name].split('train')):,} tokens in "
-          f"{stores[source.name].split('train').documents:,} documents; objective {' + '.join(o.name for o in source.objective)}"
-          for source in recipe.sources()), "",
-        "## Numbers", "", "| measure | validation | test |", "| --- | --- | --- |",
-        *(f"| {name} | {_cell(validation, name)} | {_cell(test, name)} |" for name in dict.fromkeys([*validation, *test])), "",
-        "## Use", "", "```bash", *_commands(learner), "```", "",
-        "The whole recipe is in `recipe.yaml`; the same command goes on with the run where the budget grows.", "",
-        "Trained on the text named above and nothing else: it repeats what that text says, and its mistakes.", "",
+        f"({standing.flops:.2e} FLOPs, {duration(standing.seconds)}).",
+        "",
+        "## Text",
+        "",
+        *(
+            f"- {source.name}: `{source.corpus.source}`, {len(stores[source.name].split('train')):,} tokens in "
+            f"{stores[source.name].split('train').documents:,} documents; objective {' + '.join(o.name for o in source.objective)}"
+            for source in recipe.sources()
+        ),
+        "",
+        "## Numbers",
+        "",
+        "| measure | validation | test |",
+        "| --- | --- | --- |",
+        *(
+            f"| {name} | {_cell(validation, name)} | {_cell(test, name)} |"
+            for name in dict.fromkeys([*validation, *test])
+        ),
+        "",
+        "## Use",
+        "",
+        "```bash",
+        *_commands(learner),
+        "```",
+        "",
+        "The whole recipe is in `recipe.yaml`; the same command goes on with the run where the budget grows.",
+        "",
+        "Trained on the text named above and nothing else: it repeats what that text says, and its mistakes.",
+        "",
     ]
     return "\n".join(lines)
 

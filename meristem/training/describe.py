@@ -45,10 +45,14 @@ class Blank:
         object.__setattr__(self, "specials", np.arange(self.size) < 5)
         object.__setattr__(self, "starts_word", np.arange(self.size) % 3 != 0)
 
-    def ids_with_boundaries(self, texts: Sequence[str], boundaries: Sequence[Any]) -> list[tuple[NDArray[np.int32], NDArray[np.int64]]]:
+    def ids_with_boundaries(
+        self, texts: Sequence[str], boundaries: Sequence[Any]
+    ) -> list[tuple[NDArray[np.int32], NDArray[np.int64]]]:
         """As many tokens as characters, drawn evenly from the vocabulary."""
-        return [((5 + np.arange(len(text)) * 7919 % (self.size - 5)).astype(np.int32), np.asarray(places, np.int64))
-                for text, places in zip(texts, boundaries, strict=True)]
+        return [
+            ((5 + np.arange(len(text)) * 7919 % (self.size - 5)).astype(np.int32), np.asarray(places, np.int64))
+            for text, places in zip(texts, boundaries, strict=True)
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,15 +93,29 @@ def _described(recipe: Recipe, learner: Learner, cost: Cost, scale: float, devic
     tokens = recipe.train.batch_tokens // recipe.model.length * recipe.model.length
     per_step = cost.seconds * scale
     kind, value = recipe.train.budget
-    known = {"steps": value, "tokens": value / tokens, "flops": value / (cost.flops * scale), "minutes": value * 60 / per_step}
+    known = {
+        "steps": value,
+        "tokens": value / tokens,
+        "flops": value / (cost.flops * scale),
+        "minutes": value * 60 / per_step,
+    }
     steps = known.get(kind)
     model = learner.model
     return Description(
-        name=recipe.name, family=recipe.model.family, objective=", ".join(o.name for o in learner.objectives.values()),
-        parameters=sum(p.numel() for p in model.parameters()), backbone=sum(p.numel() for p in model.backbone.parameters()),
-        vocabulary=model.backbone.embedding().num_embeddings, tokens_per_step=tokens, flops_per_token=cost.flops / cost.tokens,
-        seconds_per_step=per_step, memory=cost.bytes, steps=None if steps is None else max(1, round(steps)),
-        seconds=0.0 if steps is None else steps * per_step, device=str(device), peak=peak_flops(device),
+        name=recipe.name,
+        family=recipe.model.family,
+        objective=", ".join(o.name for o in learner.objectives.values()),
+        parameters=sum(p.numel() for p in model.parameters()),
+        backbone=sum(p.numel() for p in model.backbone.parameters()),
+        vocabulary=model.backbone.embedding().num_embeddings,
+        tokens_per_step=tokens,
+        flops_per_token=cost.flops / cost.tokens,
+        seconds_per_step=per_step,
+        memory=cost.bytes,
+        steps=None if steps is None else max(1, round(steps)),
+        seconds=0.0 if steps is None else steps * per_step,
+        device=str(device),
+        peak=peak_flops(device),
     )
 
 
@@ -133,8 +151,15 @@ def fits(hours: float, speed: float) -> list[Fit]:
         flops, parameters = _counted(recipe)
         tokens = hours * 3600 * speed / flops
         wanted = TOKENS_PER_PARAMETER * parameters
-        found.append(Fit(name=name, parameters=parameters, tokens=tokens, enough=tokens >= wanted,
-                         megabytes=min(tokens, wanted) * BYTES_PER_TOKEN / 1e6))
+        found.append(
+            Fit(
+                name=name,
+                parameters=parameters,
+                tokens=tokens,
+                enough=tokens >= wanted,
+                megabytes=min(tokens, wanted) * BYTES_PER_TOKEN / 1e6,
+            )
+        )
     return sorted(found, key=lambda fit: fit.parameters)
 
 

@@ -71,8 +71,10 @@ def _table(found: Description) -> Table:
         "memory while training": f"{found.memory / 2**20:,.0f} MiB above the idle process",
         "one step here": f"{found.seconds_per_step:.3g} s on {found.device} ({found.tokens_per_step / found.seconds_per_step:,.0f} tokens/s)",
         "used of this machine": f"{found.flops_per_token * found.tokens_per_step / found.seconds_per_step / found.peak:.0%} "
-                                f"of {found.peak / 1e9:,.0f} GFLOP/s",
-        "the whole run": f"{found.steps:,} steps, {duration(found.seconds)}" if found.steps else "depends on the size of the corpus",
+        f"of {found.peak / 1e9:,.0f} GFLOP/s",
+        "the whole run": f"{found.steps:,} steps, {duration(found.seconds)}"
+        if found.steps
+        else "depends on the size of the corpus",
     }
     for name, value in rows.items():
         table.add_row(name, value)
@@ -84,7 +86,13 @@ def _fits(found: Sequence[Fit], hours: float) -> Table:
     for name in ("recipe", "parameters", "tokens it could read", "text worth giving", "enough?"):
         table.add_column(name, justify="left" if name == "recipe" else "right")
     for fit in found:
-        table.add_row(fit.name, f"{fit.parameters / 1e6:.1f} M", f"{fit.tokens / 1e6:,.1f} M", f"{fit.megabytes:,.0f} MB", "yes" if fit.enough else "no")
+        table.add_row(
+            fit.name,
+            f"{fit.parameters / 1e6:.1f} M",
+            f"{fit.tokens / 1e6:,.1f} M",
+            f"{fit.megabytes:,.0f} MB",
+            "yes" if fit.enough else "no",
+        )
     return table
 
 

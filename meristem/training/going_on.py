@@ -18,17 +18,26 @@ MAY_CHANGE = frozenset(
 def refuse_another_run(before: Recipe, now: Recipe, out: Path) -> None:
     """Budgets may grow, places and intervals may change; anything else is refused with the difference."""
     old, new = dict(_flat(before.plain())), dict(_flat(now.plain()))
-    differing = [key for key in dict.fromkeys([*old, *new])
-                 if old.get(key) != new.get(key) and key not in MAY_CHANGE and not key.endswith("corpus.processes")]
+    differing = [
+        key
+        for key in dict.fromkeys([*old, *new])
+        if old.get(key) != new.get(key) and key not in MAY_CHANGE and not key.endswith("corpus.processes")
+    ]
     if not differing:
         return
     lines = [f"  {key}: {_shown(old, key)} in the run, {_shown(new, key)} now" for key in differing[:12]]
     more = [f"  … and {len(differing) - 12} more"] if len(differing) > 12 else []
-    raise RecipeError("\n".join([
-        f"{out} was begun with other settings:", *lines, *more,
-        f"Give the run another place:        add --out {out}-2",
-        "Begin anew (the old one is kept):  add --fresh",
-    ]))
+    raise RecipeError(
+        "\n".join(
+            [
+                f"{out} was begun with other settings:",
+                *lines,
+                *more,
+                f"Give the run another place:        add --out {out}-2",
+                "Begin anew (the old one is kept):  add --fresh",
+            ]
+        )
+    )
 
 
 def _flat(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:

@@ -51,10 +51,12 @@ class Muon(torch.optim.Optimizer):
             state = self.state[parameter]
             if not state:
                 state["momentum"] = torch.zeros_like(parameter)
-            state["momentum"].lerp_(parameter.grad, 1 - group["momentum"])  # type: ignore[arg-type]  # filtered above
+            state["momentum"].lerp_(parameter.grad, 1 - group["momentum"])
             updates.append(torch.lerp(parameter.grad, state["momentum"], group["momentum"]))  # type: ignore[arg-type]  # Nesterov
         stacked = torch.stack(updates)
-        parts = rows // columns if rows % columns == 0 else 1  # queries, keys and values side by side are three matrices
+        parts = (
+            rows // columns if rows % columns == 0 else 1
+        )  # queries, keys and values side by side are three matrices
         update = orthogonal(stacked.view(len(same) * parts, rows // parts, columns)).reshape_as(stacked)
         scale = 0.2 * max(rows // parts, columns) ** 0.5  # AdamW's usual root mean square (Liu et al. 2025)
         for parameter, change in zip(same, update, strict=True):

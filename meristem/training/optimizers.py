@@ -34,8 +34,8 @@ def optimizers(model: Model, settings: TrainSettings) -> list[torch.optim.Optimi
 
 def _matrices(model: Model) -> list[nn.Parameter]:
     """The weights of linear maps inside the backbone, which Muon's geometry is about."""
-    linear = [m.weight for m in model.backbone.modules() if isinstance(m, nn.Linear)]
-    return [weight for weight in linear if weight.requires_grad]
+    linear = [module.weight for module in model.backbone.modules() if isinstance(module, nn.Linear)]
+    return [weight for weight in linear if isinstance(weight, nn.Parameter) and weight.requires_grad]
 
 
 def _adamw(parameters: Iterable[nn.Parameter], settings: TrainSettings) -> torch.optim.AdamW:

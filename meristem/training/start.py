@@ -28,16 +28,25 @@ def _rows_are_tokens(model: Model, size: int) -> set[str]:
     """Names of the tensors with a row for each token: the embedding, the ties to it, and biases over the vocabulary."""
     embedding = model.backbone.embedding().weight
     named = model.state_dict(keep_vars=True).items()
-    return {name for name, tensor in named if tensor is embedding or (name.startswith("heads.") and tensor.shape[:1] == (size,))}
+    return {
+        name
+        for name, tensor in named
+        if tensor is embedding or (name.startswith("heads.") and tensor.shape[:1] == (size,))
+    }
 
 
 def _copy_shared(model: Model, tokenizer: Tokenizer, other: Revived) -> int:
     mine, theirs = model.backbone.embedding().weight, other.learner.model.backbone.embedding().weight
     if mine.shape[1] != theirs.shape[1]:
-        raise MeristemError(f"from: embeddings are {theirs.shape[1]} wide in {other.run.path} and {mine.shape[1]} here; "
-                            f"set model.width={theirs.shape[1]}")
-    pairs = [(number, found) for number in range(tokenizer.size)
-             if (found := other.tokenizer.id(tokenizer.token(number))) is not None]
+        raise MeristemError(
+            f"from: embeddings are {theirs.shape[1]} wide in {other.run.path} and {mine.shape[1]} here; "
+            f"set model.width={theirs.shape[1]}"
+        )
+    pairs = [
+        (number, found)
+        for number in range(tokenizer.size)
+        if (found := other.tokenizer.id(tokenizer.token(number))) is not None
+    ]
     if not pairs:
         raise MeristemError(f"from: {other.run.path} shares no token with this tokenizer")
     here, there = torch.tensor(pairs).unbind(1)

@@ -92,8 +92,11 @@ class Stepper:
 
     def _seed(self, step: int, micro: int) -> None:
         """What torch draws (dropout, rollouts) follows from the step alone."""
-        # default_generator costs a microsecond, torch.manual_seed 150
-        torch.default_generator.manual_seed(torch_seed(self.settings.seed, step, micro))
+        seed = torch_seed(self.settings.seed, step, micro)
+        if self.device.type == "cpu":
+            torch.default_generator.manual_seed(seed)  # a microsecond, where torch.manual_seed takes 150
+        else:
+            torch.manual_seed(seed)
 
     def _explored(self, step: int, micro: int, source: str, batch: Batch) -> Batch:
         self._seed(step, micro)

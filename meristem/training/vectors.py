@@ -43,9 +43,13 @@ def from_vectors(model: Model, tokenizer: Tokenizer, path: Path) -> str:
         raise MeristemError(f"from.vectors: none of the {words:,} words in {path} is made of this tokenizer's tokens")
     means = _project(sums[met] / shares[met, None], table.shape[1])
     with torch.no_grad():  # as spread as the fresh embeddings they join
-        table[met.to(table.device)] = ((means - means.mean()) / means.std().clamp_min(1e-12) * table.std().cpu()).to(table)
-    return (f"word vectors: {words:,} words of {sums.shape[1]} dimensions in {path.name} gave {int(met.sum()):,} of "
-            f"{len(met):,} tokens their embedding")
+        table[met.to(table.device)] = ((means - means.mean()) / means.std().clamp_min(1e-12) * table.std().cpu()).to(
+            table
+        )
+    return (
+        f"word vectors: {words:,} words of {sums.shape[1]} dimensions in {path.name} gave {int(met.sum()):,} of "
+        f"{len(met):,} tokens their embedding"
+    )
 
 
 def _project(vectors: Tensor, width: int) -> Tensor:
@@ -61,7 +65,9 @@ def _project(vectors: Tensor, width: int) -> Tensor:
 def _spread(tokenizer: Tokenizer, batch: list[tuple[str, Vector]], words: int, sums: Tensor, shares: Tensor) -> None:
     """Add each word's vector to its pieces; files list frequent words first, and by Zipf rank r counts 1/r."""
     first = words - len(batch) + 1
-    for rank, (ids, (_, vector)) in enumerate(zip(tokenizer.ids_many([word for word, _ in batch]), batch, strict=True), first):
+    for rank, (ids, (_, vector)) in enumerate(
+        zip(tokenizer.ids_many([word for word, _ in batch]), batch, strict=True), first
+    ):
         usual = ids[~tokenizer.specials[ids]]
         at = torch.from_numpy(usual.astype(np.int64))
         share = 1.0 / rank / max(1, len(usual))

@@ -81,11 +81,14 @@ def test_other_text_or_settings_train_another_tokenizer(shop: Shop) -> None:
 def test_words_of_held_out_text_are_not_learned(shop: Shop) -> None:
     """Every line has a letter of its own; a tokenizer that read the held-out lines would know them all."""
     letters = [chr(0x4E00 + number) for number in range(200)]
-    shop.text.write_text("\n".join(f"{letter} is here, and so is all the rest of it." for letter in letters), encoding="utf-8")
+    lines = [f"{letter} is here, and so is all the rest of it." for letter in letters]
+    shop.text.write_text("\n".join(lines), encoding="utf-8")
     tokenizer = shop.tokenizer(TokenizerSettings(kind="characters", size=1000))
     known = sum(tokenizer.id(letter) is not None for letter in letters)
     store = shop.store().store
-    assert known == store.split("train").documents == 200 - store.split("validation").documents - store.split("test").documents
+    held_out = store.split("validation").documents + store.split("test").documents
+    assert held_out > 10
+    assert known == store.split("train").documents == 200 - held_out
 
 
 def test_a_tokenizer_of_ones_own_is_used_as_it_is(shop: Shop, tmp_path: Path) -> None:
@@ -128,13 +131,12 @@ def test_anything_else_makes_other_shards(shop: Shop, what: str) -> None:
 
 def test_a_run_keeps_the_shards_it_began_with(shop: Shop) -> None:
     tokenizer, first = shop.tokenizer(), shop.store()
-    before = len(first.store.split("train"))
-    shop.text.write_text("something else\n" * 3, encoding="utf-8")
-    again = store_for(shop.corpus, tokenizer, StoreSettings(shard_tokens=10_000), words=False, console=shop.console, key=first.key)
-    assert again.key == first.key and len(again.store.split("train")) == before
-    shop.text.unlink()
-    again = store_for(shop.corpus, tokenizer, StoreSettings(shard_tokens=10_000), words=False, console=shop.console, key=first.key)
-    assert len(again.store.split("train")) == before
+    settings = StoreSettings(shard_tokens=10_000)
+    for change in (lambda: shop.text.write_text("something else\n" * 3, encoding="utf-8"), shop.text.unlink):
+        change()
+        again = store_for(shop.corpus, tokenizer, settings, words=False, console=shop.console, key=first.key)
+        assert again.key == first.key
+        assert len(again.store.split("train")) == len(first.store.split("train"))
 
 
 def test_shards_that_are_gone_are_made_again_only_from_the_same_text(shop: Shop) -> None:

@@ -1,6 +1,6 @@
 """Runs killed with SIGKILL, wherever they are, end bit for bit where the unbroken run ends.
 
-Over ten seconds by design: thirty-three runs are killed, some of them twice, and each is then trained to its end.
+Over ten seconds by design: thirty runs are killed, some of them twice, and each is then trained to its end.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ import torch
 from rich.console import Console
 
 from meristem.checkpoint import disk
+from meristem.checkpoint.layout import REPLACED, RETIRED, WRITING
 from meristem.recipe import Recipe, resolve
 from meristem.training import budget
 from meristem.training.pretraining import pretrain
 
 CHANGES = ("make_folder", "create", "write", "sync", "close", "sync_folder", "rename", "unlink", "remove_folder")
 """Every function through which a run changes the disk."""
+STEPS = 30
 CLOCKS = ("seconds", "tokens_per_second", "mfu")
 PATIENCE = 60.0  # seconds after which a child counts as hanging
-AT_RANDOM, TWICE, IN_A_SAVE = 5, 2, 4
+AT_RANDOM, TWICE, IN_A_SAVE = 4, 2, 4
 
 SMALL = {"layers": 1, "width": 32, "heads": 2, "length": 32, "dropout": 0.1}
 KINDS: dict[str, dict[str, Any]] = {
@@ -46,7 +48,7 @@ KINDS: dict[str, dict[str, Any]] = {
 def recipe_of(kind: str) -> Recipe:
     plain = KINDS[kind]
     corpus = {"source": "builtin:microworld-en?size=40", "processes": 1, "validation": 0.1, "test": 0.1}
-    train = {"steps": 36, "batch_tokens": 128, "save_every": 3, "log_every": 1, "evaluate_every": 12, "threads": 1,
+    train = {"steps": STEPS, "batch_tokens": 128, "save_every": 3, "log_every": 1, "evaluate_every": 10, "threads": 1,
              "evaluate_tokens": 256, **plain["train"]}
     return resolve(kind, {**plain, "corpus": corpus, "train": train})
 
@@ -168,7 +170,7 @@ def unbroken(recipe: Recipe, out: Path) -> Unbroken:
     took = time.monotonic() - begin
     one, two = trace_of(here), trace_of(there)
     assert one == two
-    assert [line["step"] for line in two.measured if line["kind"] == "train"] == list(range(1, 37))
+    assert [line["step"] for line in two.measured if line["kind"] == "train"] == list(range(1, STEPS + 1))
     assert sum(line["kind"] == "test" for line in two.measured) == 1
     return Unbroken(two, took, int(Path(f"{there}.changes").read_text(encoding="utf-8")))
 
@@ -188,7 +190,8 @@ def test_killed_runs_end_where_the_unbroken_one_does(kind: str, tmp_path: Path) 
         begun_anew += not list((out / "checkpoints").glob("step-*"))
         assert Child(recipe, out).start().wait() == 0
         assert trace_of(out) == whole.trace, f"{out.name} of {kind} differs from the unbroken run"
-        assert not [path.name for path in (out / "checkpoints").iterdir() if path.name.startswith((".writing", ".retired"))]
+        left = [path.name for path in (out / "checkpoints").iterdir()]
+        assert not [name for name in left if name.startswith((WRITING, REPLACED, RETIRED))]
     assert begun_anew < number, "no run was killed after a save: the kills came too early to say anything"
 
 
@@ -203,7 +206,7 @@ def _kill_at_random(recipe: Recipe, out: Path, chance: random.Random, seconds: f
 
 
 def test_killed_at_every_change_of_its_first_moments(tmp_path: Path) -> None:
-    """Before the first checkpoint there is a folder in the making; no kill may leave it in the way of the next start."""
+    """Before the first checkpoint a folder is in the making; what a kill leaves is not in the way of the next start."""
     recipe = recipe_of("bert")
     for kill_at in range(1, 12):
         out = tmp_path / f"run-{kill_at}"
@@ -212,4 +215,4 @@ def test_killed_at_every_change_of_its_first_moments(tmp_path: Path) -> None:
     for kill_at in (3, 5, 8):
         assert Child(recipe, out, kill_at=kill_at).start().wait() == -signal.SIGKILL
     assert Child(recipe, out).start().wait() == 0
-    assert json.loads((out / "finished.json").read_bytes())["step"] == 36
+    assert json.loads((out / "finished.json").read_bytes())["step"] == STEPS

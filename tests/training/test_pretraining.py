@@ -78,10 +78,12 @@ def test_evaluating_does_not_change_the_training(place: Place) -> None:
     assert place.losses("often") == place.losses("seldom")
 
 
+RISKY = ("train.rate=0.2", "train.warmup=20", "train.schedule=constant", "train.clip=null", "train.evaluate_every=2")
+"""A rate that soon makes it worse, so that the best is neither the first nor the last."""
+
+
 def test_the_best_is_kept_though_no_save_was_due(place: Place) -> None:
-    """A rate this high soon makes it worse, so that the best is neither the first nor the last."""
-    place.train("train.steps=40", "train.rate=0.2", "train.warmup=20", "train.schedule=constant", "train.evaluate_every=2",
-                "train.save_every=1h", "train.keep=1", "train.clip=null")
+    place.train(*RISKY, "train.steps=40", "train.save_every=1h", "train.keep=1")
     measured = {line["step"]: line["loss"] for line in place.lines("evaluation")}
     best = min(measured, key=lambda step: measured[step])
     assert best < 40
@@ -91,8 +93,7 @@ def test_the_best_is_kept_though_no_save_was_due(place: Place) -> None:
 
 
 def test_stops_early_and_ends_with_the_best(place: Place) -> None:
-    settings = ("train.steps=60", "train.rate=0.2", "train.warmup=20", "train.schedule=constant", "train.evaluate_every=2",
-                "train.clip=null", "train.patience=3")
+    settings = (*RISKY, "train.steps=60", "train.patience=3")
     ended = place.train(*settings)
     measured = {line["step"]: line["loss"] for line in place.lines("evaluation")}
     best = min(measured, key=lambda step: measured[step])
@@ -109,6 +110,13 @@ def test_too_few_documents_to_hold_any_out_is_said(place: Place) -> None:
     ended = place.train("corpus.validation=0", "corpus.test=0")
     assert (ended.metrics, ended.test) == ({}, {})
     assert "too few documents to hold any out" in place.said.getvalue()
+
+
+def test_one_held_out_document_without_another_to_pair_it_with_does_not_stop_a_run(place: Place) -> None:
+    ended = place.train("corpus.validation=0.02", "corpus.test=0.02", family="bert")
+    assert (ended.step, ended.metrics, ended.test) == (6, {}, {})
+    for split in ("validation", "test"):
+        assert place.said.getvalue().count(f"nothing will be measured on {split} text: ") == 1
 
 
 # ------------------------------------------------------------ going on
@@ -228,7 +236,8 @@ def test_shards_that_are_gone_are_made_again(place: Place, monkeypatch: pytest.M
 def test_text_that_changed_is_another_run(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     cache, text = place.root / "cache", place.root / "text.txt"
     monkeypatch.setenv("MERISTEM_CACHE", str(cache))
-    text.write_text("\n".join(f"The sailor counted {number} boats in the harbour." for number in range(200)), encoding="utf-8")
+    lines = [f"The sailor counted {number} boats in the harbour." for number in range(200)]
+    text.write_text("\n".join(lines), encoding="utf-8")
     settings = (f"corpus.source={text}", "corpus.document=line")
     place.train("train.steps=4", *settings)
     text.write_text("something else entirely\n" * 3, encoding="utf-8")

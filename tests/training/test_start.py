@@ -26,9 +26,9 @@ def weights(place: Place, run: str, step: int | None = None) -> dict[str, torch.
 
 
 def test_going_on_from_a_run_starts_where_it_ended(place: Place) -> None:
-    first = place.train("train.steps=40", "train.rate=3e-3", "corpus.source=builtin:microworld-en?size=30", run="first")
-    begun = place.train("from=first", "train.steps=1", STILL, "corpus.source=builtin:microworld-en?size=30", run="second")
-    fresh = place.train("train.steps=1", STILL, "corpus.source=builtin:microworld-en?size=30", run="third")
+    first = place.train("train.steps=40", "train.rate=3e-3", run="first")
+    begun = place.train("from=first", "train.steps=1", STILL, run="second")
+    fresh = place.train("train.steps=1", STILL, run="third")
     assert begun.metrics["loss"] == pytest.approx(first.metrics["loss"], abs=1e-6)
     assert fresh.metrics["loss"] > first.metrics["loss"] + 0.5
     assert re.search(r"from first: taken: (\d+) of \1 tensors", place.said.getvalue())
@@ -60,7 +60,8 @@ def test_only_the_embeddings(place: Place) -> None:
     assert old.tokenizer.digest != new.tokenizer.digest
     _assert_shared_rows_copied(old, new)
     fresh = weights(place, "fresh")
-    others = {name: tensor for name, tensor in weights(place, "gpt2").items() if tensor.shape[:1] != (new.tokenizer.size,)}
+    size = new.tokenizer.size
+    others = {name: tensor for name, tensor in weights(place, "gpt2").items() if tensor.shape[:1] != (size,)}
     assert all(torch.allclose(tensor, fresh[name], atol=1e-9) for name, tensor in others.items())
     assert "everything else is fresh" in place.said.getvalue()
 
@@ -108,7 +109,7 @@ def test_frozen_steps_end_at_the_same_step_after_an_interruption(place: Place) -
 
 def test_embeddings_of_another_width_are_refused_with_the_setting_that_helps(place: Place) -> None:
     place.train(run="first")
-    with pytest.raises(MeristemError, match="embeddings are 32 wide in .*first and 64 here; set model.width=32"):
+    with pytest.raises(MeristemError, match=r"embeddings are 32 wide in .*first and 64 here; set model\.width=32"):
         place.train("from.path=first", "from.take=embeddings", "model.width=64", run="second")
 
 

@@ -26,7 +26,8 @@ def words() -> Words:
 
 
 def glove(path: Path, words: Words) -> Path:
-    path.write_text("".join(f"{word} {' '.join(map(str, vector))}\n" for word, vector in words.items()), encoding="utf-8")
+    lines = [f"{word} {' '.join(map(str, vector))}\n" for word, vector in words.items()]
+    path.write_text("".join(lines), encoding="utf-8")
     return path
 
 
@@ -38,7 +39,9 @@ def word2vec_text(path: Path, words: Words) -> Path:
 
 def word2vec_binary(path: Path, words: Words, *, newline: bytes = b"\n") -> Path:
     """A space ends a word in this format, so that none can be inside one."""
-    parts = [word.replace(" ", "_").encode() + b" " + vector.astype("<f4").tobytes() + newline for word, vector in words.items()]
+    names = [word.replace(" ", "_").encode() for word in words]
+    vectors = [vector.astype("<f4").tobytes() for vector in words.values()]
+    parts = [name + b" " + vector + newline for name, vector in zip(names, vectors, strict=True)]
     path.write_bytes(f"{len(words)} 32\n".encode() + b"".join(parts))
     return path
 
@@ -54,7 +57,7 @@ def test_every_kind_of_file_gives_the_same_words(write: object, words: Words, tm
     np.testing.assert_allclose(np.stack(list(found.values())), np.stack(list(words.values())), rtol=1e-6)
 
 
-def test_tokens_take_the_vectors_of_their_words(place: Place, words: Words, tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_tokens_take_the_vectors_of_words(place: Place, words: Words, tokenizer: Tokenizer, tmp_path: Path) -> None:
     model = learner_of(place.recipe("bert"), tokenizer).model
     table = model.backbone.embedding().weight
     before = table.detach().clone()
@@ -160,5 +163,5 @@ def test_vectors_that_are_all_the_same_poison_nothing(place: Place, tokenizer: T
 
 def test_words_nobody_knows(place: Place, tokenizer: Tokenizer, tmp_path: Path) -> None:
     path = glove(tmp_path / "other.txt", {"苹果": np.ones(32, np.float32), "梨": np.zeros(32, np.float32)})
-    with pytest.raises(MeristemError, match="none of the 2 words in .*other.txt"):
+    with pytest.raises(MeristemError, match=r"none of the 2 words in .*other\.txt"):
         from_vectors(learner_of(place.recipe("bert"), tokenizer).model, tokenizer, path)
