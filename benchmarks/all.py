@@ -1,4 +1,4 @@
-"""What `make bench` runs: the measurements that take minutes; benchmarks.wikitext takes half an hour and is run by name.
+"""What `make bench` runs: the measurements that take minutes; benchmarks.wikitext takes longer and is run by name.
 
 python -m benchmarks.all [DATA]     DATA: the folder with english_novels and wikitext-2, for tokenising
 """

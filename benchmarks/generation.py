@@ -23,28 +23,54 @@ from meristem.generation.session import Session, steady
 from meristem.models.gpt2 import GPT2, GPT2Settings
 
 LAYERS, WIDTH, HEADS, LENGTH = 4, 256, 4, 512
-NAMES = {"attention_norm": "ln_1", "feed_forward_norm": "ln_2", "attention.project": "attn.c_attn",
-         "attention.output": "attn.c_proj", "feed_forward.widen": "mlp.c_fc", "feed_forward.narrow": "mlp.c_proj"}
+NAMES = {
+    "attention_norm": "ln_1",
+    "feed_forward_norm": "ln_2",
+    "attention.project": "attn.c_attn",
+    "attention.output": "attn.c_proj",
+    "feed_forward.widen": "mlp.c_fc",
+    "feed_forward.narrow": "mlp.c_proj",
+}
 
 
 def ours(vocabulary: int) -> Model:
     """A model with random weights; large ones, so that greedy choices are clear and the text keeps changing."""
     torch.manual_seed(0)
-    settings = GPT2Settings.model_validate({"layers": LAYERS, "width": WIDTH, "heads": HEADS, "length": LENGTH,
-                                            "initial": 0.15, "output_initial": "normal"})
+    settings = GPT2Settings.model_validate(
+        {
+            "layers": LAYERS,
+            "width": WIDTH,
+            "heads": HEADS,
+            "length": LENGTH,
+            "initial": 0.15,
+            "output_initial": "normal",
+        }
+    )
     return Model(GPT2(settings, vocabulary), {"clm": Head("vocabulary")}).eval()
 
 
 def theirs(model: Model, vocabulary: int) -> GPT2LMHeadModel:
     """The same weights in transformers' model."""
-    other = GPT2LMHeadModel(GPT2Config(vocab_size=vocabulary, n_positions=LENGTH, n_embd=WIDTH, n_layer=LAYERS,
-                                       n_head=HEADS, attn_implementation="sdpa", bos_token_id=0, eos_token_id=None))
+    other = GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=vocabulary,
+            n_positions=LENGTH,
+            n_embd=WIDTH,
+            n_layer=LAYERS,
+            n_head=HEADS,
+            attn_implementation="sdpa",
+            bos_token_id=0,
+            eos_token_id=None,
+        )
+    )
     state = model.state_dict()
-    out = {"transformer.wte.weight": state["backbone.embed.tokens.weight"],
-           "lm_head.weight": state["backbone.embed.tokens.weight"],
-           "transformer.wpe.weight": state["backbone.embed.positions.weight"],
-           "transformer.ln_f.weight": state["backbone.stack.final_norm.weight"],
-           "transformer.ln_f.bias": state["backbone.stack.final_norm.bias"]}
+    out = {
+        "transformer.wte.weight": state["backbone.embed.tokens.weight"],
+        "lm_head.weight": state["backbone.embed.tokens.weight"],
+        "transformer.wpe.weight": state["backbone.embed.positions.weight"],
+        "transformer.ln_f.weight": state["backbone.stack.final_norm.weight"],
+        "transformer.ln_f.bias": state["backbone.stack.final_norm.bias"],
+    }
     for layer in range(LAYERS):
         for mine, other_name in NAMES.items():
             for kind in ("weight", "bias"):
@@ -70,8 +96,14 @@ def write(model: Model, prompts: Tensor, number: int) -> Tensor:
 @torch.inference_mode()
 def generate(model: GPT2LMHeadModel, prompts: Tensor, number: int) -> Tensor:
     """Greedy through transformers."""
-    out = model.generate(prompts, attention_mask=torch.ones_like(prompts), max_new_tokens=number, do_sample=False,
-                         use_cache=True, pad_token_id=0)
+    out = model.generate(
+        prompts,
+        attention_mask=torch.ones_like(prompts),
+        max_new_tokens=number,
+        do_sample=False,
+        use_cache=True,
+        pad_token_id=0,
+    )
     return out[:, prompts.shape[1] :]
 
 
@@ -89,12 +121,15 @@ def line(vocabulary: int, rows: int, given: argparse.Namespace) -> str:
     seeded = torch.Generator().manual_seed(rows)
     prompts = torch.randint(vocabulary, (rows, given.prompt_tokens), generator=seeded)
     same = torch.equal(mine(prompts, given.tokens), other(prompts, given.tokens))  # and both are warm
-    pairs = [(seconds(other, prompts, given.tokens), seconds(mine, prompts, given.tokens))
-             for _ in range(given.repeats)]
+    pairs = [
+        (seconds(other, prompts, given.tokens), seconds(mine, prompts, given.tokens)) for _ in range(given.repeats)
+    ]
     slow, fast = (rows * given.tokens / statistics.median(side) for side in zip(*pairs, strict=True))
     each = " ".join(f"{a / b:.2f}" for a, b in pairs)
-    return (f"| {vocabulary:,} | {rows} | {slow:,.0f} | {fast:,.0f} | {fast / slow:.2f}× | {each} "
-            f"| {'yes' if same else 'NO'} |")
+    return (
+        f"| {vocabulary:,} | {rows} | {slow:,.0f} | {fast:,.0f} | {fast / slow:.2f}× | {each} "
+        f"| {'yes' if same else 'NO'} |"
+    )
 
 
 def main() -> None:

@@ -19,11 +19,12 @@ from benchmarks.side_by_side import table
 from meristem.api import recipe_for
 from meristem.learning.assemble import feeds_of, learner_of
 from meristem.training import pretraining
+from meristem.training.material import Material, gather
 from meristem.training.optimizers import optimizers
 from meristem.training.step import Stepper
 
 
-def bare(material: pretraining.Material, steps: int) -> float:
+def bare(material: Material, steps: int) -> float:
     """Steps on batches made beforehand, and nothing else."""
     resolved = recipe_for("bert-mini", ["objective=mlm", f"train.steps={steps}"])
     learner = learner_of(resolved, material.tokenizer).train()
@@ -62,7 +63,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
     recipe = recipe_for("bert-mini", ["objective=mlm"])
-    material = pretraining.gather(recipe, None, Console(quiet=True))
+    material = gather(recipe, None, Console(quiet=True))
     shares = []
     with tempfile.TemporaryDirectory() as folder:
         for repeat in range(options.repeats):

@@ -23,7 +23,7 @@ from meristem.recipe import Recipe, read, resolve
 from meristem.settings import build
 from meristem.training import describe as describing
 from meristem.training import pretraining
-from meristem.training.pretraining import Ended
+from meristem.training.ending import Ended
 
 Overrides = Mapping[str, Any] | Sequence[str]
 

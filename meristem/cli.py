@@ -8,9 +8,11 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
+
+from meristem import options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,16 +20,15 @@ if TYPE_CHECKING:
     from meristem.api import Loaded
 
 app = typer.Typer(
-    name="meristem", no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False, rich_markup_mode="rich",
+    name="meristem",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
     help="Raw text in, a pretrained language model out.\n\n"
-         "First steps: [bold]meristem pretrain[/bold] trains a small BERT on built-in text in three minutes; "
-         "[bold]meristem pretrain gpt2-mini my-texts/[/bold] a small GPT-2 on yours.",
+    "First steps: [bold]meristem pretrain[/bold] trains a small BERT on built-in text in three minutes; "
+    "[bold]meristem pretrain gpt2-mini my-texts/[/bold] a small GPT-2 on yours.",
 )
-
-Run = Annotated[Path, typer.Argument(help="A run: the folder that `meristem pretrain` wrote.", show_default=False)]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-Which = Annotated[Literal["latest", "best"] | None, typer.Option(
-    "--which", help="Which checkpoint; the best where the run stops early, else the latest.", show_default=False)]
 
 
 def console() -> Console:
@@ -38,13 +39,7 @@ def console() -> Console:
 
 
 @app.command()
-def pretrain(
-    words: Annotated[list[str] | None, typer.Argument(
-        metavar="[RECIPE] [SOURCE] [KEY=VALUE]…", show_default=False,
-        help="A recipe's name or YAML file; a file, folder, glob or builtin:NAME to train on; settings such as train.rate=3e-4.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The run's folder; runs/RECIPE unless given.")] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew; the old run is moved aside, never deleted.")] = False,
-) -> None:
+def pretrain(words: options.Words = None, out: options.Out = None, fresh: options.Fresh = False) -> None:
     """Train a model on text; running it again goes on where it stopped.
 
     meristem pretrain                                 a small BERT on built-in text, three minutes
@@ -59,7 +54,10 @@ def pretrain(
     folder = out or Path("runs") / resolved.name
     if not words:
         kind, value = resolved.train.budget
-        screen.print(f"No recipe given: {resolved.name} on {resolved.corpus.source}, {value:g} {kind}, into {folder}", highlight=False)
+        screen.print(
+            f"No recipe given: {resolved.name} on {resolved.corpus.source}, {value:g} {kind}, into {folder}",
+            highlight=False,
+        )
     api.pretrain(recipe, overrides, source=source, out=folder, fresh=fresh, console=screen)
     screen.print(_next_steps(folder, resolved), highlight=False, markup=False)
 
@@ -88,23 +86,27 @@ def sort_words(words: Sequence[str]) -> tuple[str, str | None, list[str]]:
 
 def _next_steps(folder: Path, recipe: Any) -> str:
     masked = any(part.name == "mlm" for source in recipe.sources() for part in source.objective)
-    first = f'  meristem fill {folder} "The [MASK] of the list is returned."' if masked else f'  meristem generate {folder} --prompt "The"'
+    first = (
+        f'  meristem fill {folder} "The [MASK] of the list is returned."'
+        if masked
+        else f'  meristem generate {folder} --prompt "The"'
+    )
     return f"Try it:\n{first}\n  meristem evaluate {folder}"
 
 
 @app.command()
 def corpus(
-    source: Annotated[str, typer.Argument(help="A file, folder, glob, builtin:NAME or hub:OWNER/NAME.", show_default=False)],
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]…", help="Settings such as corpus.document=line.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write the cleaned text here, one JSON line per document.")] = None,
-    json_: Json = False,
+    source: options.Source,
+    overrides: options.Overrides = None,
+    out: options.Cleaned = None,
+    json_: options.Json = False,
 ) -> None:
     """Read, clean and deduplicate text, and account for every document."""
     from meristem.corpus.command import report
 
     account = report(source, overrides or [], out, console())
     if json_:
-        print(json.dumps(vars(account), ensure_ascii=False))
+        _print_json(vars(account))
     else:
         from rich.console import Console
 
@@ -113,17 +115,18 @@ def corpus(
 
 @app.command()
 def evaluate(
-    run: Run,
-    data: Annotated[str | None, typer.Option(help="Text to evaluate on; the run's own test split unless given.")] = None,
-    pairs: Annotated[Path | None, typer.Option(help="Minimal pairs in BLiMP's form: a .jsonl file, a folder, a .zip.")] = None,
-    limit: Annotated[int | None, typer.Option(help="Samples, or pairs of each phenomenon, at the most.")] = None,
-    pll: Annotated[bool, typer.Option("--pll", help="Pseudo-log-likelihood of a masked model, each token hidden once.")] = False,
-    which: Which = None, json_: Json = False,
+    run: options.Run,
+    data: options.Data = None,
+    pairs: options.Pairs = None,
+    limit: options.Limit = None,
+    pll: options.Pll = False,
+    which: options.Which = None,
+    json_: options.Json = False,
 ) -> None:
     """Loss, perplexity, bits per byte, accuracies; minimal pairs."""
     found = _loaded(run, which).evaluate(data=data, pairs=str(pairs) if pairs else None, limit=limit, pll=pll)
     if json_:
-        print(json.dumps(found, ensure_ascii=False))
+        _print_json(found)
     else:
         for name, value in found["metrics"].items():
             print(f"{name:<24} {value:.6g}")
@@ -131,19 +134,20 @@ def evaluate(
 
 @app.command()
 def generate(
-    run: Run,
-    prompt: Annotated[str, typer.Option(help="What the text begins with; nothing at all is fine.")] = "",
-    file: Annotated[Path | None, typer.Option(help="A file of prompts, one a line.")] = None,
-    count: Annotated[int, typer.Option(min=1, help="Texts per prompt.")] = 1,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Tokens to write at the most.")] = 100,
-    temperature: Annotated[float, typer.Option(min=0.0, help="Above 1 bolder, below 1 safer, 0 greedy.")] = 0.8,
-    top_k: Annotated[int | None, typer.Option(min=1, help="Choose among the k likeliest tokens.")] = None,
-    top_p: Annotated[float | None, typer.Option(min=0.0, max=1.0, help="Choose among the likeliest tokens that hold p of the probability.")] = None,
-    repetition_penalty: Annotated[float, typer.Option(min=1.0, help="Above 1 makes tokens that were already used less likely.")] = 1.0,
-    beams: Annotated[int, typer.Option(min=1, help="Beam search with this many beams.")] = 1,
-    stop: Annotated[list[str] | None, typer.Option(help="End before this text; may be given several times.")] = None,
-    seed: Annotated[int, typer.Option(help="The same seed writes the same text.")] = 0,
-    which: Which = None, json_: Json = False,
+    run: options.Run,
+    prompt: options.Prompt = "",
+    file: options.Prompts = None,
+    count: options.Count = 1,
+    max_tokens: options.MaxTokens = 100,
+    temperature: options.Temperature = 0.8,
+    top_k: options.TopK = None,
+    top_p: options.TopP = None,
+    repetition_penalty: options.Penalty = 1.0,
+    beams: options.Beams = 1,
+    stop: options.Stop = None,
+    seed: options.Seed = 0,
+    which: options.Which = None,
+    json_: options.Json = False,
 ) -> None:
     """Write text: causal models token by token, masked models by filling masks over several rounds."""
     loaded = _loaded(run, which)
@@ -152,33 +156,42 @@ def generate(
     if streaming:
         print(prompts[0], end="", flush=True)
     written = loaded.generate(
-        prompts, count=count, on_text=(lambda _, text: print(text, end="", flush=True)) if streaming else None,
-        max_tokens=max_tokens, temperature=temperature or 1.0, greedy=temperature == 0, top_k=top_k, top_p=top_p,
-        repetition_penalty=repetition_penalty, beams=beams, stop=tuple(stop or ()), seed=seed,
+        prompts,
+        count=count,
+        on_text=(lambda _, text: print(text, end="", flush=True)) if streaming else None,
+        max_tokens=max_tokens,
+        temperature=temperature or 1.0,
+        greedy=temperature == 0,
+        top_k=top_k,
+        top_p=top_p,
+        repetition_penalty=repetition_penalty,
+        beams=beams,
+        stop=tuple(stop or ()),
+        seed=seed,
     )
+    texts = [(first, one) for first, some in zip(prompts, written, strict=True) for one in some]
     if json_:
-        print(json.dumps([{"prompt": p, "text": w.text, "score": w.score, "finished": w.finished}
-                          for p, some in zip(prompts, written, strict=True) for w in some], ensure_ascii=False))
+        _print_json([{"prompt": p, "text": w.text, "score": w.score, "finished": w.finished} for p, w in texts])
     elif streaming:
         print()
     else:
-        for first, some in zip(prompts, written, strict=True):
-            for one in some:
-                print(first + one.text)
+        for first, one in texts:
+            print(first + one.text)
 
 
 @app.command()
 def fill(
-    run: Run,
-    text: Annotated[str, typer.Argument(help='A text with [MASK] where a word is missing.', show_default=False)],
-    top: Annotated[int, typer.Option(min=1, help="Candidates for each mask.")] = 5,
-    which: Which = None, json_: Json = False,
+    run: options.Run,
+    text: options.Masked,
+    top: options.Top = 5,
+    which: options.Which = None,
+    json_: options.Json = False,
 ) -> None:
     """Rank the words that could stand in place of [MASK]."""
     found = _loaded(run, which).fill(text, top=top)
     if json_:
-        print(json.dumps([{"mask": f.mask, "candidates": [{"token": c.token, "score": c.probability, "sequence": c.text}
-                                                          for c in f.candidates]} for f in found], ensure_ascii=False))
+        shown = [[{"token": c.token, "score": c.probability, "sequence": c.text} for c in f.candidates] for f in found]
+        _print_json([{"mask": f.mask, "candidates": some} for f, some in zip(found, shown, strict=True)])
         return
     for one in found:
         if len(found) > 1:
@@ -189,10 +202,11 @@ def fill(
 
 @app.command()
 def score(
-    run: Run,
-    text: Annotated[str | None, typer.Argument(help="A text to judge.", show_default=False)] = None,
-    file: Annotated[Path | None, typer.Option(help="A file of texts, one a line.")] = None,
-    which: Which = None, json_: Json = False,
+    run: options.Run,
+    text: options.Text = None,
+    file: options.Texts = None,
+    which: options.Which = None,
+    json_: options.Json = False,
 ) -> None:
     """The log-probability of texts: exact for causal models, pseudo for masked ones."""
     from meristem.settings import RecipeError
@@ -202,16 +216,15 @@ def score(
         raise RecipeError("score: give a text, or --file with one text a line")
     scored = _loaded(run, which).score(texts)
     if json_:
-        print(json.dumps([{"text": s.text, "logprob": s.logprob, "tokens": s.tokens, "per_token": s.per_token} for s in scored], ensure_ascii=False))
+        names = ("text", "logprob", "tokens", "per_token")
+        _print_json([{name: getattr(one, name) for name in names} for one in scored])
     else:
         for one in scored:
             print(f"{one.logprob:10.3f}  {one.logprob / max(1, one.tokens):8.4f} per token  {one.text}")
 
 
 @app.command()
-def recipes(
-    schema: Annotated[Path | None, typer.Option(help="Write a JSON schema for editors to this file.")] = None,
-) -> None:
+def recipes(schema: options.Schema = None) -> None:
     """List the recipes, one line each."""
     from meristem.recipe import schema as schema_of
     from meristem.recipe import shipped, summary
@@ -226,10 +239,10 @@ def recipes(
 
 @app.command()
 def describe(
-    what: Annotated[str, typer.Argument(metavar="RECIPE|RUN", help="A recipe's name or file, or a run.", show_default=False)],
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]…", help="Settings such as model.layers=6.")] = None,
-    hours: Annotated[float | None, typer.Option(min=0.001, help="Which recipe and how much text fit this many hours here.")] = None,
-    json_: Json = False,
+    what: options.What,
+    overrides: options.Overrides = None,
+    hours: options.Hours = None,
+    json_: options.Json = False,
 ) -> None:
     """Parameters, operations, memory, and the time it would take on this machine (measured now)."""
     from meristem.training.describe_screen import show
@@ -237,7 +250,7 @@ def describe(
     show(what, overrides or [], hours, as_json=json_)
 
 
-def _loaded(run: Path, which: Literal["latest", "best"] | None) -> Loaded:
+def _loaded(run: Path, which: options.Checkpoint) -> Loaded:
     """The run, after saying what had to be passed over to open it."""
     from meristem import api
 
@@ -245,6 +258,10 @@ def _loaded(run: Path, which: Literal["latest", "best"] | None) -> Loaded:
     for notice in loaded.revived.notices:
         console().print(notice, highlight=False, markup=False, soft_wrap=True)
     return loaded
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, ensure_ascii=False))
 
 
 def _lines(path: Path) -> list[str]:
@@ -279,8 +296,11 @@ def _told(error: Exception) -> int:
     from meristem.settings import MeristemError, RecipeError
 
     if not isinstance(error, MeristemError):
-        print(f"meristem: an unexpected {type(error).__name__}: {error}\n"
-              "This is a fault in meristem; the same command with --debug shows where.", file=sys.stderr)
+        print(
+            f"meristem: an unexpected {type(error).__name__}: {error}\n"
+            "This is a fault in meristem; the same command with --debug shows where.",
+            file=sys.stderr,
+        )
         return 1
     print(f"meristem: {error}", file=sys.stderr)
     number = getattr(error, "number", None)

@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-
 SECTIONS = {
     "corpus": "corpus.settings:CorpusSettings",
     "tokenizer": "tokenizers.settings:TokenizerSettings",

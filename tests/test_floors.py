@@ -37,6 +37,7 @@ FLOORS = [
     ["interop"],
     ["serving"],
     ["api"],
+    ["options"],
     ["cli"],
 ]
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}

@@ -57,8 +57,10 @@ class Rotary(nn.Module):
             cosine, sine = self.cosine[None, :length, None], self.sine[None, :length, None]
         else:
             cosine, sine = self.cosine[positions][:, :, None], self.sine[positions][:, :, None]
-        turned = _Turn.apply(x_BTHC, cosine.to(x_BTHC.dtype), sine.to(x_BTHC.dtype))  # type: ignore[no-untyped-call]  # autograd
-        return turned  # type: ignore[no-any-return]  # autograd is untyped
+        turned: Tensor = _Turn.apply(  # type: ignore[no-untyped-call]  # autograd is untyped
+            x_BTHC, cosine.to(x_BTHC.dtype), sine.to(x_BTHC.dtype)
+        )
+        return turned
 
 
 class _Turn(torch.autograd.Function):

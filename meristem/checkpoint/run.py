@@ -23,6 +23,7 @@ class Run:
         self.metrics_path = path / "metrics.jsonl"
         self.log_path = path / "log.txt"
         self.finished_path = path / "finished.json"
+        self.shards_path = path / "data.json"
         self.lock_path = path / ".lock"
         self.checkpoints = path / "checkpoints"
 
@@ -66,6 +67,13 @@ class Run:
                 raise MeristemError(f"{self.path} is in use by {lock.holder(self.lock_path)}, which is training there: "
                                     "wait for it, stop it, or choose another --out")
             yield
+
+    def shards(self) -> dict[str, str]:
+        """Which shards each source of the run reads; nothing where it never said."""
+        if not self.shards_path.is_file():
+            return {}
+        found: dict[str, str] = json.loads(self.shards_path.read_bytes())
+        return found
 
     @property
     def finished(self) -> dict[str, Any] | None:

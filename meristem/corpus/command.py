@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -50,7 +49,7 @@ def _write(reading: Reading, out: Path) -> None:
         for file in files.values():
             file.close()
     for name in names:
-        os.replace(out / f".{name}.jsonl.partial", out / f"{name}.jsonl")
+        (out / f".{name}.jsonl.partial").replace(out / f"{name}.jsonl")
 
 
 class Bar(Progress):

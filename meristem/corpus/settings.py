@@ -16,7 +16,7 @@ class CorpusSettings(Settings):
     """A file, a folder, a glob, builtin:NAME, hub:OWNER/NAME[?config=…&split=…], or several of these."""
 
     document: Literal["auto", "file", "block", "line"] = "auto"
-    """What one document of plain text is; auto: files under 64 KiB whole, larger ones by blank lines where there are enough, else by line."""
+    """What one document of plain text is; auto: small files whole, large ones by blank lines if there are many."""
 
     text: str | None = None
     """The column that holds the text in jsonl, csv, tsv, parquet and hub data; found by itself where it is clear."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +24,6 @@ from meristem.store.manifest import FINISHED
 from meristem.store.prepare import cache, store_for
 from meristem.store.store import Store, Stream
 
-DATA = "data.json"  # which shards each source of a run reads
 PLL_DOCUMENTS, PLL_TOKENS = 64, 128  # a token costs a pass over its text, so only beginnings of some documents are read
 
 
@@ -111,7 +109,7 @@ def _given(revived: Revived, data: str, console: Console) -> dict[str, Store]:
 def _own(revived: Revived, console: Console) -> dict[str, Store]:
     """The shards the run was trained on: from the cache, or made again from text that has not changed."""
     recipe, run = revived.recipe, revived.run
-    keys = json.loads((run.path / DATA).read_text()) if (run.path / DATA).is_file() else {}
+    keys = run.shards()
     stores: dict[str, Store] = {}
     for source in recipe.sources():
         key = keys.get(source.name)

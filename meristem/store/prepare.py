@@ -54,7 +54,7 @@ def tokenizer_for(settings: TokenizerSettings, corpora: Sequence[CorpusSettings]
     if file.is_file():
         return Tokenizer.load(file)
     console.print(
-        f"Training a {settings.kind} tokenizer of {settings.size:,} tokens on up to {settings.sample_mb:g} MB of the text"
+        f"Training a {settings.kind} tokenizer of {settings.size:,} tokens on up to {settings.sample_mb:g} MB of text"
     )
     with Bar(console, "reading") as bar:
         texts = (

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -73,8 +74,13 @@ def _wait(device: torch.device) -> None:
         torch.accelerator.synchronize(device)
 
 
-def measure(learner: Learner, source: str, batches: Callable[[int], Sequence[Batch]], settings: TrainSettings,
-            device: torch.device) -> Cost:
+def measure(
+    learner: Learner,
+    source: str,
+    batches: Callable[[int], Sequence[Batch]],
+    settings: TrainSettings,
+    device: torch.device,
+) -> Cost:
     """Real steps on a copy of the model, so that measuring leaves no trace."""
     before = memory_now(device)
     trial = copy.deepcopy(learner).to(device).train()
@@ -86,11 +92,16 @@ def measure(learner: Learner, source: str, batches: Callable[[int], Sequence[Bat
     most = before
     while len(took) < 2 or (sum(took) < TRIAL_SECONDS and len(took) < 20):
         step = len(took) + 1
-        took.append(_timed(lambda step=step: stepper.take(step, 1000, source, batches(step)), device))  # type: ignore[misc]  # bound now
+        took.append(_timed(partial(stepper.take, step, 1000, source, batches(step)), device))
         most = max(most, memory_now(device))
-    del stepper, trial
+    stepper.optimizers.clear()
     gc.collect()
-    return Cost(flops=flops, seconds=sorted(took)[len(took) // 2], bytes=max(0, most - before), tokens=sum(b.tokens for b in first))
+    return Cost(
+        flops=flops,
+        seconds=sorted(took)[len(took) // 2],
+        bytes=max(0, most - before),
+        tokens=sum(b.tokens for b in first),
+    )
 
 
 def memory_now(device: torch.device) -> int:
@@ -101,8 +112,9 @@ def memory_now(device: torch.device) -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def planned_steps(settings: TrainSettings, *, tokens_per_step: float, steps_per_epoch: float,
-                  cost: Callable[[], Cost]) -> int:
+def planned_steps(
+    settings: TrainSettings, *, tokens_per_step: float, steps_per_epoch: float, cost: Callable[[], Cost]
+) -> int:
     """How many steps the budget buys; speed is measured only where the budget asks for it."""
     kind, value = settings.budget
     match kind:

@@ -33,9 +33,10 @@ def text(
         "## Text",
         "",
         *(
-            f"- {source.name}: `{source.corpus.source}`, {len(stores[source.name].split('train')):,} tokens in "
-            f"{stores[source.name].split('train').documents:,} documents; objective {' + '.join(o.name for o in source.objective)}"
+            f"- {source.name}: `{source.corpus.source}`, {len(text):,} tokens in {text.documents:,} documents; "
+            f"objective {' + '.join(part.name for part in source.objective)}"
             for source in recipe.sources()
+            for text in [stores[source.name].split("train")]
         ),
         "",
         "## Numbers",

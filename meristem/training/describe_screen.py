@@ -63,18 +63,18 @@ def _table(found: Description) -> Table:
     table = Table(title=f"{found.name}: {found.family}, {found.objective}", title_justify="left", show_header=False)
     table.add_column()
     table.add_column(justify="right")
+    speed = found.tokens_per_step / found.seconds_per_step
+    share = found.flops_per_token * speed / found.peak
+    whole = f"{found.steps:,} steps, {duration(found.seconds)}" if found.steps else "depends on the size of the corpus"
     rows = {
         "parameters": f"{found.parameters / 1e6:.1f} M ({found.backbone / 1e6:.1f} M without heads)",
         "vocabulary": f"{found.vocabulary:,} tokens",
         "operations per token": f"{found.flops_per_token:.3g} FLOPs",
         "tokens per step": f"{found.tokens_per_step:,}",
         "memory while training": f"{found.memory / 2**20:,.0f} MiB above the idle process",
-        "one step here": f"{found.seconds_per_step:.3g} s on {found.device} ({found.tokens_per_step / found.seconds_per_step:,.0f} tokens/s)",
-        "used of this machine": f"{found.flops_per_token * found.tokens_per_step / found.seconds_per_step / found.peak:.0%} "
-        f"of {found.peak / 1e9:,.0f} GFLOP/s",
-        "the whole run": f"{found.steps:,} steps, {duration(found.seconds)}"
-        if found.steps
-        else "depends on the size of the corpus",
+        "one step here": f"{found.seconds_per_step:.3g} s on {found.device} ({speed:,.0f} tokens/s)",
+        "used of this machine": f"{share:.0%} of {found.peak / 1e9:,.0f} GFLOP/s",
+        "the whole run": whole,
     }
     for name, value in rows.items():
         table.add_row(name, value)
@@ -98,8 +98,8 @@ def _fits(found: Sequence[Fit], hours: float) -> Table:
 
 def _advice(found: Sequence[Fit], hours: float) -> str:
     enough = [fit for fit in found if fit.enough]
+    best = enough[-1] if enough else found[0]
+    text = f"{best.name}, with about {best.megabytes:,.0f} MB of text"
     if not enough:
-        small = found[0]
-        return f"{hours:g} hours are short for all of them; {small.name} with {small.megabytes:,.0f} MB of text makes the most of it"
-    best = enough[-1]
-    return f"The largest that {hours:g} hours can fill (20 tokens a parameter): {best.name}, with about {best.megabytes:,.0f} MB of text"
+        return f"{hours:g} hours are short for all of them; the most can be made of {text}"
+    return f"The largest that {hours:g} hours can fill (20 tokens a parameter): {text}"

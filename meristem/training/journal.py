@@ -10,7 +10,15 @@ from types import TracebackType
 from typing import Any, Self, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 QUIET_SECONDS = 15.0  # between lines where there is no terminal to draw a bar on
 
@@ -24,7 +32,9 @@ class Journal:
         self._log: TextIO = (folder / "log.txt").open("a", encoding="utf-8")
         self._board = _board(folder, after)
         if self._board is None:
-            self.say('TensorBoard is not installed; its events are not written (pip install "meristem[track]")', quiet=True)
+            self.say(
+                'TensorBoard is not installed; its events are not written (pip install "meristem[track]")', quiet=True
+            )
         self._bar: Progress | None = None
         self._task = TaskID(0)
         self._said = time.monotonic()
@@ -32,7 +42,9 @@ class Journal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._bar is not None:
             self._bar.stop()
         if self._board is not None:
@@ -66,9 +78,15 @@ class Journal:
         if not self.console.is_terminal:
             return
         self._bar = Progress(
-            TextColumn("[bold]{task.description}"), BarColumn(bar_width=None), MofNCompleteColumn(),
-            TextColumn("{task.fields[numbers]}"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=True),
-            console=self.console, expand=True,
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[numbers]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(elapsed_when_finished=True),
+            console=self.console,
+            expand=True,
         )
         self._task = self._bar.add_task("training", total=total, completed=step, numbers="")
         self._bar.start()
@@ -93,7 +111,7 @@ def duration(seconds: float) -> str:
 
 
 def _board(folder: Path, after: int) -> Any:
-    """TensorBoard's writer, which forgets what an earlier start wrote after that step; nothing where it is not installed."""
+    """TensorBoard's writer, which forgets what an earlier start wrote after that step; none where it is missing."""
     import importlib.util
 
     if importlib.util.find_spec("tensorboard") is None:

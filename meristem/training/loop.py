@@ -83,12 +83,17 @@ class Loop:
                 if last or stop or better or signals.received is not None or self._saves.now(s.step):
                     self.save()
                 if stop:
-                    self.journal.say(f"stopped early at step {s.step}: no better validation loss in "
-                                     f"{self.settings.patience} evaluations (best {s.best:.4f} at step {s.best_step})")
+                    self.journal.say(
+                        f"stopped early at step {s.step}: no better validation loss in "
+                        f"{self.settings.patience} evaluations (best {s.best:.4f} at step {s.best_step})"
+                    )
                     break
                 if signals.received is not None and not last:
-                    raise Stopped(signals.received, f"stopped at step {s.step} of {s.total}, saved in {self.run.path}; "
-                                                    "run the same command again to go on")
+                    raise Stopped(
+                        signals.received,
+                        f"stopped at step {s.step} of {s.total}, saved in {self.run.path}; "
+                        "run the same command again to go on",
+                    )
         return found
 
     def _keys(self) -> Iterator[tuple[str, int, int]]:
@@ -128,14 +133,30 @@ class Loop:
         speed, used = (s.tokens - tokens) / (now - then), (s.flops - flops) / (now - then) / self.peak
         self._shown = (now, s.tokens, s.flops)
         means = s.drain()
-        self.journal.record("train", s.step, {
-            **means, "rate": taken.rate, "tokens": s.tokens, "tokens_per_second": round(speed, 1), "mfu": round(used, 4),
-            "seconds": round(s.seconds, 2), "skipped": s.skipped,
-        })
+        self.journal.record(
+            "train",
+            s.step,
+            {
+                **means,
+                "rate": taken.rate,
+                "tokens": s.tokens,
+                "tokens_per_second": round(speed, 1),
+                "mfu": round(used, 4),
+                "seconds": round(s.seconds, 2),
+                "skipped": s.skipped,
+            },
+        )
         done = s.step / max(1e-9, s.seconds)
-        self.journal.show(s.step, s.total, {
-            "loss": f"{means.get('loss', float('nan')):.3f}", "tok/s": f"{speed:,.0f}", "MFU": f"{used:.0%}",
-        }, left=(s.total - s.step) / done)
+        self.journal.show(
+            s.step,
+            s.total,
+            {
+                "loss": f"{means.get('loss', float('nan')):.3f}",
+                "tok/s": f"{speed:,.0f}",
+                "MFU": f"{used:.0%}",
+            },
+            left=(s.total - s.step) / done,
+        )
 
     def _bad(self, taken: Taken) -> None:
         s = self.standing
@@ -143,15 +164,18 @@ class Loop:
         s.bad_in_row += 1
         texts = self.describe_samples(taken.source, taken.ids[:3])
         self.journal.record("skipped", s.step, {"source": taken.source, "samples": taken.ids, "texts": texts})
-        self.journal.say(f"step {s.step}: the loss or its gradient is not finite; the step is skipped "
-                         f"(samples {_some(taken.ids)} of {taken.source}, for instance {texts[0]!r})")
+        self.journal.say(
+            f"step {s.step}: the loss or its gradient is not finite; the step is skipped "
+            f"(samples {_some(taken.ids)} of {taken.source}, for instance {texts[0]!r})"
+        )
         if s.bad_in_row >= self.settings.bad_steps:
             kept = f"the last good checkpoint is kept in {self.run.checkpoints}"
             kept = kept if steps_in(self.run.checkpoints) else "no checkpoint had been saved yet"
             raise MeristemError(
-                f"{s.bad_in_row} steps in a row were not finite (the last on samples {_some(taken.ids)} of {taken.source}); "
-                f"{kept}. A lower train.rate, a lower train.clip or "
-                "train.precision=float32 usually help; metrics.jsonl names the samples of each skipped step")
+                f"{s.bad_in_row} steps in a row were not finite (the last on samples {_some(taken.ids)} of "
+                f"{taken.source}); {kept}. A lower train.rate, a lower train.clip or "
+                "train.precision=float32 usually help; metrics.jsonl names the samples of each skipped step"
+            )
 
     def _evaluation(self, evaluate: Evaluate) -> dict[str, float]:
         s = self.standing
@@ -173,13 +197,26 @@ class Loop:
         optimizer: dict[str, Tensor] = {}
         for one in self.stepper.optimizers:
             optimizer.update(optimizer_state.flatten(one, names))
-        memory = {f"{source}/{micro}/{key}": value for (source, micro), state in self.stepper.memory.items()
-                  for key, value in state.items()}
+        memory = {
+            f"{source}/{micro}/{key}": value
+            for (source, micro), state in self.stepper.memory.items()
+            for key, value in state.items()
+        }
         self._saves.done()
-        return save(self.run.checkpoints, Snapshot(
-            step=s.step, model=model.state_dict(), optimizer=optimizer, memory=memory, state=s.plain(),
-            recipe=self.recipe, tokenizer=self.run.tokenizer_path,
-        ), keep=self.settings.keep, best=s.best_step == s.step)
+        return save(
+            self.run.checkpoints,
+            Snapshot(
+                step=s.step,
+                model=model.state_dict(),
+                optimizer=optimizer,
+                memory=memory,
+                state=s.plain(),
+                recipe=self.recipe,
+                tokenizer=self.run.tokenizer_path,
+            ),
+            keep=self.settings.keep,
+            best=s.best_step == s.step,
+        )
 
 
 def restore(stepper: Stepper, snapshot: Snapshot) -> Standing:
@@ -189,8 +226,9 @@ def restore(stepper: Stepper, snapshot: Snapshot) -> Standing:
     names = names_of(model)
     for one in stepper.optimizers:
         mine = {names[p] for group in one.param_groups for p in group["params"]}
-        optimizer_state.restore(one, names, {key: value for key, value in snapshot.optimizer.items()
-                                             if key.rsplit("/", 1)[0] in mine})
+        optimizer_state.restore(
+            one, names, {key: value for key, value in snapshot.optimizer.items() if key.rsplit("/", 1)[0] in mine}
+        )
     memory: dict[tuple[str, int], State] = {}
     for key, value in snapshot.memory.items():
         source, micro, name = key.rsplit("/", 2)
@@ -237,6 +275,6 @@ def _some(ids: Sequence[int]) -> str:
 
 def told(found: Mapping[str, float]) -> str:
     """Numbers in one line."""
-    return "  ".join(f"{name} {value:.4g}" if abs(value) < 1e5 else f"{name} {value:.3e}" for name, value in found.items())
-
-
+    return "  ".join(
+        f"{name} {value:.4g}" if abs(value) < 1e5 else f"{name} {value:.3e}" for name, value in found.items()
+    )

@@ -16,7 +16,8 @@ def from_run(model: Model, tokenizer: Tokenizer, other: Revived, *, embeddings_o
     place = other.run.path
     if tokenizer.digest == other.tokenizer.digest and not embeddings_only:
         return f"from {place}: {transfer.into(model, other.learner.model.state_dict()).summary()}"
-    shared = f"embeddings of {_copy_shared(model, tokenizer, other):,} of {tokenizer.size:,} tokens, known to both, were copied"
+    known = _copy_shared(model, tokenizer, other)
+    shared = f"embeddings of {known:,} of {tokenizer.size:,} tokens, known to both, were copied"
     if embeddings_only:
         return f"from {place}: {shared}; everything else is fresh"
     words = _rows_are_tokens(model, tokenizer.size)

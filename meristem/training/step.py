@@ -64,7 +64,9 @@ class Stepper:
         share = factor(self.settings, step, total)
         set_rate(self.optimizers, share)
         ready = [self._explored(step, micro, source, batch) for micro, batch in enumerate(batches)]
-        totals = {term: max(1, sum(b.counts.get(term, 0) for b in ready)) for term in self.learner.objectives[source].weights}
+        totals = {
+            term: max(1, sum(b.counts.get(term, 0) for b in ready)) for term in self.learner.objectives[source].weights
+        }
         terms: dict[str, Tensor] = {}
         metrics: dict[str, tuple[Tensor, Tensor]] = {}
         losses, states = [], {}
@@ -86,8 +88,16 @@ class Stepper:
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
         return Taken(
-            source=source, terms=terms, metrics=metrics, loss=loss, norm=norm, finite=finite, rate=self.settings.rate * share,
-            tokens=sum(b.tokens for b in ready), samples=sum(len(b.ids) for b in ready), ids=[i for b in ready for i in b.ids],
+            source=source,
+            terms=terms,
+            metrics=metrics,
+            loss=loss,
+            norm=norm,
+            finite=finite,
+            rate=self.settings.rate * share,
+            tokens=sum(b.tokens for b in ready),
+            samples=sum(len(b.ids) for b in ready),
+            ids=[i for b in ready for i in b.ids],
         )
 
     def _seed(self, step: int, micro: int) -> None:
@@ -112,8 +122,11 @@ class Stepper:
 
 
 def _add(
-    terms: dict[str, Tensor], metrics: dict[str, tuple[Tensor, Tensor]], sums: dict[str, Tensor],
-    more: dict[str, tuple[Tensor, Tensor]], totals: dict[str, int],
+    terms: dict[str, Tensor],
+    metrics: dict[str, tuple[Tensor, Tensor]],
+    sums: dict[str, Tensor],
+    more: dict[str, tuple[Tensor, Tensor]],
+    totals: dict[str, int],
 ) -> None:
     for term, value in sums.items():
         share = value.detach() / totals[term]

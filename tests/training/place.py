@@ -15,7 +15,8 @@ from rich.console import Console
 
 from meristem.recipe import Recipe, resolve
 from meristem.training import budget
-from meristem.training.pretraining import Ended, pretrain
+from meristem.training.ending import Ended
+from meristem.training.pretraining import pretrain
 
 PARTS: dict[str, dict[str, Any]] = {
     "bert": {"tokenizer": {"kind": "wordpiece", "size": 300}, "objective": ["mlm", "nsp"]},

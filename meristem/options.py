@@ -1,0 +1,65 @@
+"""What the command line's verbs can be told: each word and option with the line that explains it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from typer import Argument, Option
+
+Run = Annotated[Path, Argument(help="A run: the folder that `meristem pretrain` wrote.", show_default=False)]
+Json = Annotated[bool, Option("--json", help="Print JSON instead of text.")]
+Checkpoint = Literal["latest", "best"] | None
+Which = Annotated[
+    Checkpoint,
+    Option(
+        "--which", help="Which checkpoint; the best where the run stops early, else the latest.", show_default=False
+    ),
+]
+
+Words = Annotated[
+    list[str] | None,
+    Argument(
+        metavar="[RECIPE] [SOURCE] [KEY=VALUE]…",
+        show_default=False,
+        help="A recipe's name or YAML file; a file, folder, glob or builtin:NAME to train on; "
+        "settings such as train.rate=3e-4.",
+    ),
+]
+Out = Annotated[Path | None, Option(help="The run's folder; runs/RECIPE unless given.")]
+Fresh = Annotated[bool, Option("--fresh", help="Begin anew; the old run is moved aside, never deleted.")]
+
+Source = Annotated[str, Argument(help="A file, folder, glob, builtin:NAME or hub:OWNER/NAME.", show_default=False)]
+Overrides = Annotated[
+    list[str] | None, Argument(metavar="[KEY=VALUE]…", help="Settings such as corpus.document=line or model.layers=6.")
+]
+Cleaned = Annotated[Path | None, Option("--out", help="Write the cleaned text here, one JSON line per document.")]
+
+Data = Annotated[str | None, Option(help="Text to evaluate on; the run's own test split unless given.")]
+Pairs = Annotated[Path | None, Option(help="Minimal pairs in BLiMP's form: a .jsonl file, a folder, a .zip.")]
+Limit = Annotated[int | None, Option(help="Samples, or pairs of each phenomenon, at the most.")]
+Pll = Annotated[bool, Option("--pll", help="Pseudo-log-likelihood of a masked model, each token hidden once.")]
+
+Prompt = Annotated[str, Option(help="What the text begins with; nothing at all is fine.")]
+Prompts = Annotated[Path | None, Option("--file", help="A file of prompts, one a line.")]
+Count = Annotated[int, Option(min=1, help="Texts per prompt.")]
+MaxTokens = Annotated[int, Option(min=1, help="Tokens to write at the most.")]
+Temperature = Annotated[float, Option(min=0.0, help="Above 1 bolder, below 1 safer, 0 greedy.")]
+TopK = Annotated[int | None, Option(min=1, help="Choose among the k likeliest tokens.")]
+TopP = Annotated[
+    float | None, Option(min=0.0, max=1.0, help="Choose among the likeliest tokens that hold p of the probability.")
+]
+Penalty = Annotated[float, Option(min=1.0, help="Above 1 makes tokens that were already used less likely.")]
+Beams = Annotated[int, Option(min=1, help="Beam search with this many beams.")]
+Stop = Annotated[list[str] | None, Option(help="End before this text; may be given several times.")]
+Seed = Annotated[int, Option(help="The same seed writes the same text.")]
+
+Masked = Annotated[str, Argument(help="A text with [MASK] where a word is missing.", show_default=False)]
+Top = Annotated[int, Option(min=1, help="Candidates for each mask.")]
+
+Text = Annotated[str | None, Argument(help="A text to judge.", show_default=False)]
+Texts = Annotated[Path | None, Option("--file", help="A file of texts, one a line.")]
+
+Schema = Annotated[Path | None, Option(help="Write a JSON schema for editors to this file.")]
+What = Annotated[str, Argument(metavar="RECIPE|RUN", help="A recipe's name or file, or a run.", show_default=False)]
+Hours = Annotated[float | None, Option(min=0.001, help="Which recipe and how much text fit this many hours here.")]

@@ -1,0 +1,111 @@
+"""What a run is judged by, and what it leaves behind when it ends: numbers, a model card, a picture."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from meristem.checkpoint import disk, load
+from meristem.checkpoint.run import Run
+from meristem.drawing.curves import can_draw, draw
+from meristem.evaluation.held_out import SEED, held_out
+from meristem.learning.assemble import feeds_of
+from meristem.learning.learner import Learner
+from meristem.recipe import Recipe
+from meristem.settings import MeristemError
+from meristem.training import card
+from meristem.training.journal import Journal, duration
+from meristem.training.loop import Evaluate, told
+from meristem.training.material import Material
+from meristem.training.standing import Standing
+
+
+@dataclass(kw_only=True)
+class Work:
+    """A run being worked on."""
+
+    recipe: Recipe
+    run: Run
+    material: Material
+    learner: Learner
+    standing: Standing
+    journal: Journal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """A run at the end of its budget."""
+
+    run: Path
+    step: int
+    metrics: dict[str, float]
+    """The numbers on validation text of the weights the run ends with: the best where it stops early."""
+    test: dict[str, float]
+    used: dict[str, float]
+
+
+def evaluator(work: Work, split: str) -> Evaluate | None:
+    """A function that evaluates every source that has held-out text of that split; none where there is too little."""
+    recipe, learner, material = work.recipe, work.learner, work.material
+    try:
+        feeds = feeds_of(recipe, learner.objectives, material.tokenizer, material.stores, split=split, seed=SEED)
+    except MeristemError as error:  # what trains well may be too little to evaluate on
+        work.journal.say(f"nothing will be measured on {split} text: {error}")
+        return None
+    if not feeds:
+        return None
+    rows = max(1, recipe.train.evaluate_tokens // recipe.model.length) if split == "validation" else None
+    weights = {s.name: s.weight for s in recipe.sources() if s.name in feeds}
+
+    def evaluate() -> dict[str, float]:
+        found: dict[str, float] = {}
+        for name, feed in feeds.items():
+            stream = material.stores[name].split(split)
+            ratio = stream.bytes / max(1, len(stream))
+            metrics = held_out(learner, name, feed, rows=rows, bytes_per_token=ratio).metrics()
+            found.update(metrics if len(feeds) == 1 else {f"{name}.{key}": value for key, value in metrics.items()})
+        if len(feeds) > 1:
+            found = {"loss": sum(w * found[f"{n}.loss"] for n, w in weights.items()) / sum(weights.values()), **found}
+        return found
+
+    return evaluate
+
+
+def _evaluated(work: Work, split: str) -> dict[str, float]:
+    evaluate = evaluator(work, split)
+    return {} if evaluate is None else evaluate()
+
+
+def used(standing: Standing) -> dict[str, float]:
+    """What a run has spent, in every kind of budget."""
+    minutes = standing.seconds / 60
+    return {"steps": standing.step, "tokens": standing.tokens, "flops": standing.flops, "minutes": minutes}
+
+
+def finish(work: Work, found: dict[str, float] | None) -> Ended:
+    """The test split, once; the model card; and last the word that the run is finished."""
+    recipe, run, standing, journal = work.recipe, work.run, work.standing, work.journal
+    if recipe.train.patience is not None and standing.best_step != standing.step:
+        best = load.load(run.checkpoints, which="best")
+        if best is not None:
+            work.learner.model.load_state_dict(best.snapshot.model)
+            found = None
+    if found is None:
+        found = _evaluated(work, "validation")
+    test = _evaluated(work, "test")
+    text = card.text(recipe, work.learner, work.material.stores, standing, found, test)
+    disk.replace(run.path / "README.md", [text.encode()])
+    if test and not journal.holds("test", standing.step):
+        journal.record("test", standing.step, test)
+        journal.say(f"test  {told(test)}")
+    facts = {"step": standing.step, "validation": found, "test": test, "used": used(standing)}
+    run.finish({**facts, "finished": time.strftime("%Y-%m-%d %H:%M:%S")})
+    if can_draw():
+        title = f"{recipe.name}: {standing.step:,} steps, {standing.tokens:,} tokens"
+        draw(run.metrics_path, run.path / "curves.png", title=title)
+    journal.say(
+        f"Done: {standing.step:,} steps, {standing.tokens:,} tokens, {standing.flops:.2e} FLOPs in "
+        f"{duration(standing.seconds)}; {run.path} holds the model"
+    )
+    return Ended(run=run.path, step=standing.step, metrics=found, test=test, used=used(standing))
