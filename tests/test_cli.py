@@ -249,7 +249,7 @@ def test_pretrain_from_a_file_of_ones_own_and_going_on(meristem: Meristem) -> No
     assert grown.code == 0 and "Going on at step 20" in grown.err
     refused = meristem(*words, "train.steps=30", "train.rate=5e-4")
     assert refused.code == 2
-    assert "train.rate: 0.001 in the run, 0.0005 now" in refused.err
+    assert "train.rate: 0.002 in the run, 0.0005 now" in refused.err
     assert "add --out runs/novel-2" in refused.err and "add --fresh" in refused.err
     fresh = meristem(*words, "train.steps=3", "train.rate=5e-4", "--fresh")
     assert fresh.code == 0 and "The old run is kept as runs/novel.old-1" in fresh.err
