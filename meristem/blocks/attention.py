@@ -85,13 +85,15 @@ class Attention(nn.Module):
 
     def _split(self, projected: Tensor, positions: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         rows, time, _ = projected.shape
-        both = self.heads + self.groups
-        split = projected.view(rows, time, both + self.groups, self.channels)
-        v = split[:, :, both:].transpose(1, 2)
+        h, g = self.heads, self.groups
+        each = projected.view(rows, time, h + 2 * g, self.channels)
+        # one split each: its gradient is one concatenation, where slices would each fill a whole tensor with zeros
         if self.rotary is None:
-            return split[:, :, : self.heads].transpose(1, 2), split[:, :, self.heads : both].transpose(1, 2), v
-        turned = self.rotary(split[:, :, :both], positions)
-        return turned[:, :, : self.heads].transpose(1, 2), turned[:, :, self.heads :].transpose(1, 2), v
+            q, k, v = torch.split(each, [h, g, g], dim=2)
+        else:
+            both, v = torch.split(each, [h + g, g], dim=2)
+            q, k = torch.split(self.rotary(both, positions), [h, g], dim=2)
+        return q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
 
     def _explicit(self, q: Tensor, k: Tensor, v: Tensor, sight: Sight) -> Tensor:
         """The same by hand, keeping the weights [B, H, T, S] for whoever wants to look at them."""

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.amp.autocast_mode import is_autocast_available
 
-CHUNK = 256  # rows of logits alive at once: 256 × 30,522 floats are 31 MB
+CHUNK = 256  # rows of logits alive at once, at least: 256 × 30,522 floats are 31 MB
+LOGITS = 2**22  # small vocabularies take more rows: 512 of 8,192 words run 15 % faster than 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,8 +94,8 @@ class _Chunked(torch.autograd.Function):
         device = states_ND.device.type
         with torch.autocast(device, enabled=False) if is_autocast_available(device) else nullcontext():
             work = _Pass(states_ND, weight_VD, bias_V, ctx.needs_input_grad, smoothing, l1)
-            for start in range(0, len(targets_N), CHUNK):
-                work.chunk(slice(start, start + CHUNK), targets_N[start : start + CHUNK])
+            for start in range(0, len(targets_N), work.rows):
+                work.chunk(slice(start, start + work.rows), targets_N[start : start + work.rows])
         ctx.work = work
         ctx.mark_non_differentiable(work.each)
         return work.each, work.total
@@ -122,7 +123,8 @@ class _Pass:
         self.wide = torch.promote_types(states.dtype, torch.float32)  # sums never in half precision
         self.each = states.new_empty(len(states), dtype=self.wide)
         self.total = states.new_zeros((), dtype=self.wide)
-        self.buffer = states.new_empty(len(weight), min(CHUNK, len(states)))
+        self.rows = max(CHUNK, LOGITS // len(weight))
+        self.buffer = states.new_empty(len(weight), min(self.rows, len(states)))
         self.grads = (
             torch.empty_like(states) if needs[0] else None,
             torch.zeros_like(self.weight) if needs[1] else None,

@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from meristem.blocks import vocabulary
 from meristem.blocks.heads import Transform
 from meristem.blocks.vocabulary import CHUNK, VocabularyHead
 
@@ -27,6 +28,12 @@ def case(number: int, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tenso
 
 def gradients(total: Tensor, *of: Tensor) -> list[Tensor]:
     return list(torch.autograd.grad(total, of))
+
+
+@pytest.fixture(autouse=True)
+def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small vocabulary would be judged in one piece, and no test would cross from one chunk into the next."""
+    monkeypatch.setattr(vocabulary, "LOGITS", 1)
 
 
 @pytest.mark.parametrize("number", [1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 3])
