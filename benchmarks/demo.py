@@ -1,6 +1,6 @@
 """What `make demo` runs: a small BERT on built-in text, judged on text it never saw, and three sentences filled in.
 
-python -m benchmarks.demo [--minutes 2] [--out runs/demo]
+python -m benchmarks.demo [--minutes 2.5] [--out runs/demo]
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def commonest_share(out: Path) -> float:
 def main() -> None:
     """Train, judge, fill."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=2.0)
+    parser.add_argument("--minutes", type=float, default=2.5)
     parser.add_argument("--out", type=Path, default=Path("runs/demo"))
     options = parser.parse_args()
     began = time.monotonic()

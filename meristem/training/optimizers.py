@@ -25,7 +25,8 @@ def optimizers(model: Model, settings: TrainSettings) -> list[torch.optim.Optimi
     rest = [p for p in free if id(p) not in taken]
     made: list[torch.optim.Optimizer] = [_adamw(rest, settings)]
     if matrices:
-        made.append(Muon(matrices, settings.rate, momentum=settings.momentum, weight_decay=settings.weight_decay))
+        rate = settings.matrix_rate or 4 * settings.rate  # measured on WikiText-2: docs/log.md
+        made.append(Muon(matrices, rate, momentum=settings.momentum, weight_decay=settings.weight_decay))
     for optimizer in made:
         for group in optimizer.param_groups:
             group["peak"] = group["lr"]

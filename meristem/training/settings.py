@@ -44,6 +44,8 @@ class TrainSettings(Settings):
     """Tokens in one forward pass at the most; gradients are accumulated over several."""
     rate: float = Field(1e-3, gt=0)
     """Peak learning rate."""
+    matrix_rate: float | None = Field(None, gt=0)
+    """Muon: the peak rate of matrices; four times `rate` unless set."""
     optimizer: Literal["adamw", "muon"] = "adamw"
     """adamw, or muon for the matrices inside the backbone with adamw for the rest."""
     schedule: Literal["cosine", "linear", "inverse_sqrt", "constant_then_decay", "constant"] = "cosine"
