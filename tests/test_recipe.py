@@ -143,7 +143,7 @@ def test_a_family_that_cannot_carry_an_objective_names_those_that_can() -> None:
     with pytest.raises(RecipeError) as found:
         check(made("objective=clm"))
     said = str(found.value)
-    assert "objective clm needs a backbone that can causal; bert can bidirectional" in said
+    assert "objective clm needs a causal backbone, and bert is bidirectional" in said
     assert "Families that would do: gpt2, modern (model.family=…)" in said
     assert "objectives bert can carry: mlm, nsp (objective=…)" in said
     check(made("objective=clm", "model.family=modern"))

@@ -52,7 +52,11 @@ def agree(objective: Objective, backbone: type[Backbone], family: str) -> None:
     would = [name for name in names("models") if objective.needs <= find("models", name).can]
     carry = [name for name in names("objectives") if find("objectives", name).needs <= backbone.can]
     raise RecipeError(
-        f"objective {objective.name} needs a backbone that can {', '.join(sorted(missing))}; {family} can "
-        f"{', '.join(sorted(backbone.can))}. Families that would do: {', '.join(would) or 'none yet'} "
+        f"objective {objective.name} needs a {_ways(missing)} backbone, and {family} is {_ways(backbone.can)}. Families that would do: {', '.join(would) or 'none yet'} "
         f"(model.family=…); objectives {family} can carry: {', '.join(carry)} (objective=…)"
     )
+
+
+def _ways(abilities: frozenset[str]) -> str:
+    """Abilities as a person says them: both_directions → both-directions."""
+    return " and ".join(sorted(ability.replace("_", "-") for ability in abilities))
