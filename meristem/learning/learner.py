@@ -52,8 +52,8 @@ def agree(objective: Objective, backbone: type[Backbone], family: str) -> None:
     would = [name for name in names("models") if objective.needs <= find("models", name).can]
     carry = [name for name in names("objectives") if find("objectives", name).needs <= backbone.can]
     raise RecipeError(
-        f"objective {objective.name} needs a {_ways(missing)} backbone, and {family} is {_ways(backbone.can)}. Families that would do: {', '.join(would) or 'none yet'} "
-        f"(model.family=…); objectives {family} can carry: {', '.join(carry)} (objective=…)"
+        f"objective {objective.name} needs a {_ways(missing)} backbone, and {family} is {_ways(backbone.can)}. "
+        f"Families that would do: {', '.join(would) or 'none yet'} (model.family=…); objectives {family} can carry: {', '.join(carry)} (objective=…)"
     )
 
 

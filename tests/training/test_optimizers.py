@@ -45,10 +45,15 @@ def test_what_is_frozen_is_not_moved(tokenizer: Tokenizer, store: Store) -> None
 
 
 def test_rates_are_set_from_their_peak(tokenizer: Tokenizer, store: Store) -> None:
-    made = optimizers(model_of(tokenizer, store), TrainSettings(optimizer="muon", rate=0.02))
+    made = optimizers(model_of(tokenizer, store), TrainSettings(optimizer="muon", rate=0.02, matrix_rate=0.05))
     for share in (0.5, 0.1, 1.0):
         set_rate(made, share)
-        assert {group["lr"] for one in made for group in one.param_groups} == {0.02 * share}
+        assert [{group["lr"] for group in one.param_groups} for one in made] == [{0.02 * share}, {0.05 * share}]
+
+
+def test_matrices_learn_at_four_times_the_rate_unless_told(tokenizer: Tokenizer, store: Store) -> None:
+    _, muon = optimizers(model_of(tokenizer, store), TrainSettings(optimizer="muon", rate=0.02))
+    assert {group["lr"] for group in muon.param_groups} == {0.08}
 
 
 def test_a_tied_parameter_has_one_name() -> None:
