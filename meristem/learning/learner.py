@@ -53,7 +53,8 @@ def agree(objective: Objective, backbone: type[Backbone], family: str) -> None:
     carry = [name for name in names("objectives") if find("objectives", name).needs <= backbone.can]
     raise RecipeError(
         f"objective {objective.name} needs a {_ways(missing)} backbone, and {family} is {_ways(backbone.can)}. "
-        f"Families that would do: {', '.join(would) or 'none yet'} (model.family=…); objectives {family} can carry: {', '.join(carry)} (objective=…)"
+        f"Families that would do: {', '.join(would) or 'none yet'} (model.family=…); "
+        f"objectives {family} can carry: {', '.join(carry)} (objective=…)"
     )
 
 
