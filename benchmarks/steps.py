@@ -23,7 +23,7 @@ from meristem.objectives.clm import CLM
 from meristem.objectives.mlm import MLM
 from meristem.randomness import Draw
 from meristem.settings import find
-from meristem.training.budget import flops_of, peak_flops
+from meristem.training.budget import PEAK_SIZE, flops_of
 from meristem.training.describe import Blank
 from meristem.training.optimizers import optimizers
 from meristem.training.settings import TrainSettings
@@ -33,6 +33,7 @@ CASES = {
     "mlm": {"family": "bert", "length": 128, "rows": 32},
     "clm": {"family": "gpt2", "length": 256, "rows": 16},
 }
+PRODUCT = 2 * PEAK_SIZE**3
 SHAPE = {"layers": 4, "width": 256, "heads": 4}
 
 
@@ -111,6 +112,12 @@ def theirs(kind: str, vocabulary: int, dropout: float) -> Callable[[], object]:
     return step
 
 
+def product() -> Callable[[], object]:
+    """The product whose speed is the machine's peak, timed in turns with the steps: it moves as the machine does."""
+    a, b = torch.randn(2, PEAK_SIZE, PEAK_SIZE)
+    return lambda: a @ b
+
+
 def memory(kind: str, vocabulary: int, side: str) -> int:
     """Peak memory of three steps above the idle process, in a process of its own."""
     code = f"import benchmarks.steps as s; s.report_memory({kind!r}, {vocabulary}, {side!r})"
@@ -149,12 +156,10 @@ def main() -> None:
                 if options.only and options.only != f"{kind}-{vocabulary}":
                     continue
                 step, learner, batch = ours(kind, vocabulary, dropout)
-                timings = alternate(
-                    {"ours": step, "theirs": theirs(kind, vocabulary, dropout)}, repeats=options.repeats, warmup=2
-                )
+                sides = {"ours": step, "theirs": theirs(kind, vocabulary, dropout), "product": product()}
+                timings = alternate(sides, repeats=options.repeats, warmup=2)
                 faster, low, high = ratio(timings, "ours", "theirs")
-                flops, peak = flops_of(learner, "main", [batch]), peak_flops(torch.device("cpu"), repeats=7)
-                used = flops / timings["ours"].median / peak
+                used = flops_of(learner, "main", [batch]) / PRODUCT * ratio(timings, "ours", "product")[0]
                 less = "–"
                 if not options.no_memory and vocabulary == 30_522 and not dropout:
                     less = f"{memory(kind, vocabulary, 'ours') / memory(kind, vocabulary, 'theirs'):.2f}×"

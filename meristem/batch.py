@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -71,7 +71,9 @@ class Hidden:
     """What a backbone made of its inputs."""
 
     last: Tensor
-    """[rows, time, width] where predictions are read."""
+    """[rows, time, width] where predictions are read; [n, width] where only `wanted` ones were computed."""
+    wanted: Tensor | None = None
+    """Sorted flat positions, where the last layer was computed at these alone."""
     layers: Sequence[Tensor] = ()
     """Every layer's output, embeddings first; filled only when asked for."""
     source: Tensor | None = None
@@ -84,6 +86,8 @@ class Hidden:
 
     def at(self, positions: Tensor) -> Tensor:
         """The states at flat positions [n] → [n, width]."""
+        if self.wanted is not None:
+            positions = torch.searchsorted(self.wanted, positions)
         return self.last.reshape(-1, self.last.shape[-1]).index_select(0, positions)
 
 
@@ -115,6 +119,8 @@ class Backbone(nn.Module, ABC):
     width: int
     length: int
     """The longest input it takes."""
+    picks: ClassVar[bool] = False
+    """It takes `wanted`, and then computes its last layer at those positions alone."""
 
     @abstractmethod
     def forward(self, *, state: State | None = None, **inputs: Any) -> Hidden:
@@ -127,6 +133,29 @@ class Backbone(nn.Module, ABC):
     @abstractmethod
     def embedding(self) -> nn.Embedding:
         """The token embedding: what other tokenizers and word vectors are copied into."""
+
+
+class Writer(Protocol):
+    """How a backbone that writes goes from token to token; `backbone.writer()` gives it, and a session needs no more.
+
+    Its state is the backbone's own affair (keys and values, memory, a recurrent net's), rows first; `next` [B] counts
+    the tokens each row has read.
+    """
+
+    length: int | None
+    """How many tokens a row may hold before its text must be read anew from its last half; none means no end."""
+
+    def begin(self, rows: int, slots: int, **inputs: Tensor) -> State:
+        """Where rows start that will grow to `slots` tokens; `inputs` are what an encoder reads (source, image)."""
+
+    def read(self, tokens_BT: Tensor, sizes_B: Tensor, state: State) -> tuple[Tensor, State]:
+        """Read prompts padded on the right → the states [B, D] after each row's last token."""
+
+    def step(self, tokens_B: Tensor, state: State, uniform: int | None) -> tuple[Tensor, State]:
+        """Read one token more per row; `uniform` is how many all rows have read, where that is the same."""
+
+    def grow(self, state: State, slots: int) -> State:
+        """Room for more tokens."""
 
 
 class Model(nn.Module):
@@ -167,6 +196,8 @@ class Objective(ABC):
     axis: str = "tokens"
     """The input whose time dimension is the prediction axis that `at` counts along."""
     view: View = View("windows")
+    lanes: View | None = None
+    """The view for a backbone whose memory is on; without one the objective leaves memory alone."""
     rows_per_sample: int = 1
     """Rows that `prepare` makes of one sample, at the most."""
     heads: Mapping[str, Head]
@@ -189,9 +220,15 @@ class Objective(ABC):
         """On the device, without gradient: rollouts, reference log-probabilities."""
         return batch
 
+    def wanted(self, batch: Batch) -> Tensor | None:
+        """The flat positions whose states the loss reads, where they are few; none means any of them."""
+        return None
+
     def encode(self, model: Model, batch: Batch, state: State | None = None) -> Hidden:
         """Call the backbone."""
-        return model.backbone(state=state, **batch.inputs)  # type: ignore[no-any-return]  # nn.Module.__call__ is untyped
+        wanted = self.wanted(batch) if model.backbone.picks else None
+        only = {} if wanted is None else {"wanted": wanted}
+        return model.backbone(state=state, **batch.inputs, **only)  # type: ignore[no-any-return]  # nn.Module.__call__ is untyped
 
     @abstractmethod
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
@@ -199,16 +236,22 @@ class Objective(ABC):
 
 
 def collate(rows: Sequence[Row], objective: Objective, fill: Mapping[str, int]) -> Batch:
-    """Stack rows into a batch; ragged rows are padded and `present` says which positions exist."""
+    """Stack rows into a batch; ragged rows are padded, and `present` says which positions of the axis exist.
+
+    Inputs that run along an axis of their own (`source`) are told apart by `source_present` where they are ragged.
+    """
     keys = list(rows[0].inputs)
-    longest = {key: max(len(row.inputs[key]) for row in rows) for key in keys}
-    lengths = np.array([len(row.inputs[objective.axis]) for row in rows])
+    sizes = {key: np.array([len(row.inputs[key]) for row in rows]) for key in keys}
+    lengths = sizes[objective.axis]
+    longest = {key: int(size.max()) for key, size in sizes.items()}
     inputs: dict[str, Any] = {
         key: _stack([row.inputs[key] for row in rows], longest[key], fill.get(key, 0)) for key in keys
     }
-    if len(set(lengths.tolist())) > 1:
-        present = np.arange(longest[objective.axis])[None, :] < lengths[:, None]
-        inputs["present"] = torch.from_numpy(present)
+    for key, size in sizes.items():
+        along = key != objective.axis and bool((size == lengths).all())
+        if not along and size.min() < longest[key]:
+            name = "present" if key == objective.axis else f"{key}_present"
+            inputs[name] = torch.from_numpy(np.arange(longest[key]) < size[:, None])
     samples = list(dict.fromkeys(row.sample for row in rows))
     place = {sample: number for number, sample in enumerate(samples)}
     batch = Batch(

@@ -50,6 +50,21 @@ def test_ragged_rows_are_filled_and_present_says_where() -> None:
     assert batch.tokens == 4
 
 
+def test_an_input_with_an_axis_of_its_own_is_filled_by_itself() -> None:
+    def two_sided(source: list[int], tokens: list[int]) -> Row:
+        made = row(tokens, [0])
+        return Row(inputs={**made.inputs, "source": np.array(source)}, goals=made.goals)
+
+    batch = collate([two_sided([1, 2, 3], [4, 5]), two_sided([6], [7, 8])], Words(), {"source": 9})
+    assert batch.inputs["source"].tolist() == [[1, 2, 3], [6, 9, 9]]
+    assert batch.inputs["source_present"].tolist() == [[True] * 3, [True, False, False]]
+    assert "present" not in batch.inputs
+    batch = collate([two_sided([1, 2], [4, 5, 6]), two_sided([6, 7], [7])], Words(), {})
+    assert "source_present" not in batch.inputs
+    assert batch.inputs["present"].tolist() == [[True] * 3, [True, False, False]]
+    assert batch.tokens == 4
+
+
 def test_positions_are_moved_by_their_rows_offset() -> None:
     batch = collate([row([1, 2, 3], [0, 2]), row([4, 5], [1], sample=1), row([6, 7, 8], [], sample=2)], Words(), {})
     goal = batch.goals["words"]

@@ -63,8 +63,8 @@ class Attention(nn.Module):
         self.keep_weights = False
         self.weights: Tensor | None = None
 
-    def forward(self, x_BTD: Tensor, sight: Sight, past: Past | None = None) -> Tensor:
-        """[B, T, D] → [B, T, D]."""
+    def forward(self, x_BTD: Tensor, sight: Sight, past: Past | None = None, wanted_N: Tensor | None = None) -> Tensor:
+        """[B, T, D] → [B, T, D], or [N, D] at the wanted ones of the B·T positions."""
         rows, time, _ = x_BTD.shape
         q_BHTC, k_BGTC, v_BGTC = self._split(self.project(x_BTD), None if past is None else past.at)
         if past is not None:
@@ -81,7 +81,8 @@ class Attention(nn.Module):
                 dropout_p=self.dropout if self.training else 0.0,
                 enable_gqa=self.groups != self.heads,
             )
-        return self.output(mixed.transpose(1, 2).reshape(rows, time, -1))  # type: ignore[no-any-return]  # nn.Module.__call__
+        mixed_BTD = mixed.transpose(1, 2).reshape(rows, time, -1)
+        return self.output(mixed_BTD if wanted_N is None else picked(mixed_BTD, wanted_N))  # type: ignore[no-any-return]  # nn.Module.__call__
 
     def _split(self, projected: Tensor, positions: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         rows, time, _ = projected.shape
@@ -107,3 +108,8 @@ class Attention(nn.Module):
             scores = scores + sight.mask
         self.weights = scores.softmax(-1)
         return F.dropout(self.weights, self.dropout, self.training) @ v
+
+
+def picked(x_BTD: Tensor, wanted_N: Tensor) -> Tensor:
+    """The states at flat positions: [B, T, D] → [N, D]."""
+    return x_BTD.flatten(0, 1).index_select(0, wanted_N)

@@ -125,8 +125,9 @@ class Stack(nn.Module):
         documents: Tensor | None = None,
         state: State | None = None,
         want: tuple[str, ...] = (),
+        wanted: Tensor | None = None,
     ) -> Hidden:
-        """[B, T, D] → Hidden; `want` may name "layers" and "attention"."""
+        """[B, T, D] → Hidden; `want` may name "layers" and "attention", `wanted` the only positions to be read."""
         cache = _Cache(state, x) if state else None
         scene = Scene(
             queries=x.shape[1],
@@ -144,13 +145,14 @@ class Stack(nn.Module):
             sight = banded if banded is not None and (number + 1) % self.settings.window_every == 0 else dense
             past = cache.layer(number) if cache else None
             layer.attention.keep_weights = "attention" in want
-            x = self._through(layer, x, sight, past)
+            x = self._through(layer, x, sight, past, wanted if number == self.settings.layers - 1 else None)
             if "layers" in want:
                 kept.append(x)
             if layer.attention.weights is not None and "attention" in want:
                 weights.append(layer.attention.weights)
         return Hidden(
             last=self.final_norm(x),
+            wanted=wanted,
             layers=tuple(kept) if "layers" in want else (),
             attention=tuple(weights),
             state=cache.advanced() if cache else {},
@@ -160,10 +162,10 @@ class Stack(nn.Module):
         """The layers with their type, which a ModuleList forgets."""
         return (cast(Layer, layer) for layer in self.layers)
 
-    def _through(self, layer: Layer, x: Tensor, sight: Sight, past: Past | None) -> Tensor:
+    def _through(self, layer: Layer, x: Tensor, sight: Sight, past: Past | None, wanted: Tensor | None) -> Tensor:
         if self.recompute and self.training and past is None:
-            return checkpoint(layer, x, sight, use_reentrant=False)  # type: ignore[no-any-return]  # torch's is untyped
-        return layer(x, sight, past)  # type: ignore[no-any-return]  # nn.Module.__call__
+            return checkpoint(layer, x, sight, None, wanted, use_reentrant=False)  # type: ignore[no-any-return]  # torch's is untyped
+        return layer(x, sight, past, wanted)  # type: ignore[no-any-return]  # nn.Module.__call__
 
     def cache(self, rows: int, slots: int, like: Tensor) -> State:
         """Room for `slots` positions of `rows` rows: what a session starts from."""

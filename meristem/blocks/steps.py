@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from meristem.batch import State
+from meristem.batch import Backbone, State
 from meristem.blocks.attention import Attention
 from meristem.blocks.embedding import Embedding
 from meristem.blocks.feed_forward import activate
@@ -26,15 +26,35 @@ Map = Callable[[Tensor], Tensor]
 
 
 class Steps:
-    """A decoder's embedding and stack, read for one token per row; dropout is left out, and weights must not change."""
+    """The writer of a causal stack: prompts through the backbone, then one token per row through its weights.
 
-    def __init__(self, embedding: Embedding, stack: Stack) -> None:
+    Dropout is left out, and weights must not change.
+    """
+
+    def __init__(self, backbone: Backbone, embedding: Embedding, stack: Stack) -> None:
+        self.length: int | None = backbone.length
+        self._backbone, self._stack = backbone, stack
         self._embedding, self._final = embedding, _norm(stack.final_norm)
         s = stack.settings
         windows = [s.window if (number + 1) % s.window_every == 0 else None for number in range(s.layers)]
         self._layers = [_Step(cast(Layer, layer), window) for layer, window in zip(stack.layers, windows, strict=True)]
 
-    def __call__(self, tokens_B: Tensor, state: State, uniform: int | None) -> tuple[Tensor, State]:
+    def begin(self, rows: int, slots: int, **inputs: Tensor) -> State:
+        """Empty slots."""
+        return self._stack.cache(rows, slots, self._embedding.tokens.weight)
+
+    def read(self, tokens_BT: Tensor, sizes_B: Tensor, state: State) -> tuple[Tensor, State]:
+        """Prompts from position 0; what padding wrote is overwritten before it is ever seen."""
+        hidden = self._backbone(tokens=tokens_BT, causal=True, state=state)
+        last = hidden.last[torch.arange(len(sizes_B), device=sizes_B.device), sizes_B - 1]
+        return last, {"cache": hidden.state["cache"], "next": sizes_B}
+
+    def grow(self, state: State, slots: int) -> State:
+        """More slots, empty."""
+        more = slots - state["cache"].shape[4]
+        return {**state, "cache": F.pad(state["cache"], (0, 0, 0, more))}
+
+    def step(self, tokens_B: Tensor, state: State, uniform: int | None) -> tuple[Tensor, State]:
         """The states [B, D] of new tokens; `uniform` is the position of all of them where they have the same."""
         at_B, slots = state["next"], state["cache"]
         place = _Place(at_B, uniform, slots.dtype)
@@ -107,8 +127,9 @@ class _Step:
         place.write(slots_B2GSC, split[:, a.heads :].view(rows, 2, a.groups, a.channels))
         seen, mask = place.sight(self._window)
         keys, values = slots_B2GSC[:, :, :, seen].unbind(1)
-        mixed = F.scaled_dot_product_attention(split[:, : a.heads, None], keys, values, attn_mask=mask,
-                                               enable_gqa=a.groups != a.heads)
+        mixed = F.scaled_dot_product_attention(
+            split[:, : a.heads, None], keys, values, attn_mask=mask, enable_gqa=a.groups != a.heads
+        )
         return self._output(mixed.reshape(rows, -1))
 
 

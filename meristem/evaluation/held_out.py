@@ -54,23 +54,30 @@ def resting(learner: torch.nn.Module) -> Iterator[None]:
         learner.train(training)
 
 
-def held_out(learner: Learner, name: str, feed: Feed, *, rows: int | None = None,
-             bytes_per_token: float | None = None) -> HeldOut:
+def held_out(
+    learner: Learner, name: str, feed: Feed, *, rows: int | None = None, bytes_per_token: float | None = None
+) -> HeldOut:
     """Evaluate one source over its first `rows` samples, or over all of them."""
     size = len(feed.view)
     wanted = size if rows is None else min(size, rows)
     found = HeldOut(weights=dict(learner.objectives[name].weights), bytes_per_token=bytes_per_token)
     device = learner.model.device
-    state: State | None = None
+    states: dict[int, State] = {}  # by pass within a step: each goes on with its own lanes
     with resting(learner):
-        for first in range(0, wanted, feed.micro):
-            batch = learner.explore(name, feed.at(first, min(feed.micro, wanted - first)).to(device))
-            outcome = learner(name, batch, {term: max(1, n) for term, n in batch.counts.items()}, state)
-            state = outcome.state or None
+        for first in (use + micro for use in range(0, wanted, feed.rows) for micro in range(0, feed.rows, feed.micro)):
+            lane = first % feed.rows
+            number = min(feed.micro, feed.rows - lane, (wanted if feed.view.shuffled else size) - first)
+            if number <= 0:
+                break
+            batch = learner.explore(name, feed.at(first, number).to(device))
+            outcome = learner(
+                name, batch, {term: max(1, n) for term, n in batch.counts.items()}, states.get(lane) or None
+            )
+            states[lane] = outcome.state
             for term, total in outcome.sums.items():
                 found.sums[term] = found.sums.get(term, 0.0) + float(total)
                 found.counts[term] = found.counts.get(term, 0.0) + batch.counts[term]
-            for metric, (total, number) in outcome.metrics.items():
+            for metric, (total, counted) in outcome.metrics.items():
                 before = found.extra.get(metric, (0.0, 0.0))
-                found.extra[metric] = (before[0] + float(total), before[1] + float(number))
+                found.extra[metric] = (before[0] + float(total), before[1] + float(counted))
     return found

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
@@ -13,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from meristem.batch import Model, State
+from meristem.batch import Model, Writer
 from meristem.blocks.logits import Logits
 from meristem.blocks.vocabulary import VocabularyHead
 
@@ -26,24 +27,31 @@ class Session:
     """
 
     @torch.inference_mode()
-    def __init__(self, model: Model, tokens: Tensor, lengths: Tensor | None = None, *, capacity: int) -> None:
-        """`tokens` [B, T] padded on the right to `lengths` [B]; `capacity` tokens of each row need no new room."""
+    def __init__(
+        self, model: Model, tokens: Tensor, lengths: Tensor | None = None, *, capacity: int, **inputs: Tensor
+    ) -> None:
+        """`tokens` [B, T] padded on the right to `lengths` [B]; `capacity` tokens of each row need no new room.
+
+        `inputs` are what an encoder reads beside them, a row for each row.
+        """
         head = model.heads["clm"]
         assert isinstance(head, VocabularyHead)
-        self._backbone = cast(Any, model.backbone)  # every family that can be causal has a cache
-        self._step, self._read = self._backbone.steps(), Logits(head)
-        self._length = model.backbone.length
+        self._writer: Writer = cast(Any, model.backbone).writer()  # every family that can write has one
+        self._read, self._inputs = Logits(head), inputs
+        self._length = self._writer.length or sys.maxsize
         self._half = self._length // 2
-        self._sizes = [tokens.shape[1]] * len(tokens) if lengths is None else [int(size) for size in lengths]
-        if not len(tokens) or min(self._sizes) < 1:
+        sizes = [tokens.shape[1]] * len(tokens) if lengths is None else [int(size) for size in lengths]
+        if not len(tokens) or min(sizes) < 1:
             raise ValueError("a session needs at least one row, and each row at least one token to go on from")
-        rows = [row[:size] for row, size in zip(tokens, self._sizes, strict=True)]
+        rows = [row[:size] for row, size in zip(tokens, sizes, strict=True)]
         rows = [row[len(row) - self._window(len(row)) :] for row in rows]
         self._sizes = [len(row) for row in rows]
         slots = min(max(capacity, *self._sizes, 1), self._length)
-        self._text = tokens.new_zeros((len(rows), slots))
-        self._state: State = self._backbone.cache(len(rows), slots)
-        self._logits = self._read(self._fill(torch.arange(len(rows), device=tokens.device), rows))
+        padded = pad_sequence(rows, batch_first=True)
+        self._text = F.pad(padded, (0, slots - padded.shape[1]))
+        fresh = self._writer.begin(len(rows), slots, **inputs)
+        states, self._state = self._writer.read(padded, torch.tensor(self._sizes, device=tokens.device), fresh)
+        self._logits = self._read(states)
 
     @property
     def logits(self) -> Tensor:
@@ -55,11 +63,11 @@ class Session:
         """Go on with one token [B] per row."""
         full = [row for row, size in enumerate(self._sizes) if size == self._length]
         if full:
-            self._fill(torch.tensor(full, device=tokens.device), [self._text[row, -self._half :] for row in full])
+            self._slide(torch.tensor(full, device=tokens.device))
         self._make_room()
-        self._text.scatter_(1, self._state["next"][:, None], tokens[:, None])
+        self._text.scatter_(1, torch.tensor(self._sizes, device=tokens.device)[:, None], tokens[:, None])
         uniform = self._sizes[0] if len(set(self._sizes)) == 1 else None
-        states, self._state = self._step(tokens, self._state, uniform)
+        states, self._state = self._writer.step(tokens, self._state, uniform)
         self._sizes = [size + 1 for size in self._sizes]
         self._logits = self._read(states)
 
@@ -72,6 +80,7 @@ class Session:
         self._sizes = [self._sizes[row] for row in wanted]
         self._text, self._logits = self._text[rows], self._logits[rows]
         self._state = {key: value[rows] for key, value in self._state.items()}
+        self._inputs = {key: value[rows] for key, value in self._inputs.items()}
 
     def _window(self, size: int) -> int:
         """How much of a text of this size is read: what remains after every slide back to half the length."""
@@ -79,27 +88,28 @@ class Session:
             return size
         return self._half + 1 + (size - self._length - 1) % (self._length - self._half)
 
-    def _fill(self, places: Tensor, rows: list[Tensor]) -> Tensor:
-        """Read texts from position 0 into the slots of these places → [rows, D] after each one's last token."""
-        sizes = torch.tensor([len(row) for row in rows], device=places.device)
-        padded = pad_sequence(rows, batch_first=True)
-        fresh = self._backbone.cache(len(rows), padded.shape[1])
-        hidden = self._backbone(tokens=padded, causal=True, state=fresh)
-        self._text[places, : padded.shape[1]] = padded
-        self._state["cache"][places, :, :, :, : padded.shape[1]] = hidden.state["cache"]
-        self._state["next"][places] = sizes
-        for place, row in zip(places.tolist(), rows, strict=True):
-            self._sizes[place] = len(row)
-        return hidden.last[torch.arange(len(rows), device=places.device), sizes - 1]  # type: ignore[no-any-return]  # the backbone is any family
+    def _slide(self, places: Tensor) -> None:
+        """Rows that are full go on from the last half of their text, read anew from position 0."""
+        tail = self._text[places, -self._half :]
+        fresh = self._writer.begin(
+            len(places), self._half, **{key: value[places] for key, value in self._inputs.items()}
+        )
+        _, state = self._writer.read(tail, torch.full_like(places, self._half), fresh)
+        state = self._writer.grow(state, self._text.shape[1])
+        for key, value in state.items():
+            self._state[key][places] = value
+        self._text[places, : self._half] = tail
+        for place in places.tolist():
+            self._sizes[place] = self._half
 
     def _make_room(self) -> None:
         """Twice as many slots where they are used up, but never more than the model's length."""
         slots = self._text.shape[1]
         if max(self._sizes) < slots:
             return
-        more = min(2 * slots, self._length) - slots
-        self._text = F.pad(self._text, (0, more))
-        self._state["cache"] = F.pad(self._state["cache"], (0, 0, 0, more))
+        room = min(2 * slots, self._length)
+        self._text = F.pad(self._text, (0, room - slots))
+        self._state = self._writer.grow(self._state, room)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from meristem.batch import Model, Objective
+from meristem.batch import Model, Objective, View
 from meristem.learning.combined import Combined
 from meristem.learning.feed import Feed
 from meristem.learning.learner import Learner, agree, heads_of
@@ -16,6 +16,9 @@ from meristem.recipe import Recipe
 from meristem.settings import RecipeError, find
 from meristem.store.store import Store
 from meristem.tokenizers.tokenizer import Tokenizer
+
+WORDS = ("tokens", "source")
+"""Inputs that hold words, and are padded with the tokenizer's own."""
 
 
 def check(recipe: Recipe) -> None:
@@ -66,14 +69,26 @@ def feeds_of(
     for name, objective in objectives.items():
         if split not in stores[name].splits:
             continue
-        options: dict[str, Any] = dict(objective.view.options)
-        if objective.view.kind == "lanes":
+        wanted = view_of(objective, recipe)
+        options: dict[str, Any] = dict(wanted.options)
+        if wanted.kind == "lanes":
             options["lanes"] = rows
-        view = find("store.views", objective.view.kind)(
+        view = find("store.views", wanted.kind)(
             stores[name].split(split), tokenizer, length, isolate=recipe.store.isolate, **options
         )
         micro = max(1, min(rows, (train.micro_tokens or train.batch_tokens) // length // objective.rows_per_sample))
         feeds[name] = Feed(
-            view=view, objective=objective, seed=seed, rows=rows, micro=micro, fill={"tokens": tokenizer.pad or 0}
+            view=view,
+            objective=objective,
+            seed=seed,
+            rows=rows,
+            micro=micro,
+            fill=dict.fromkeys(WORDS, tokenizer.pad or 0),
         )
     return feeds
+
+
+def view_of(objective: Objective, recipe: Recipe) -> View:
+    """How the text is cut: in lanes where the backbone's memory is on and the objective knows how to use it."""
+    remembers = "memory" in find("models", recipe.model.family).can and recipe.model.memory > 0
+    return objective.lanes if remembers and objective.lanes is not None else objective.view

@@ -6,6 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from meristem.batch import Batch, Draws, Hidden, Model, Objective, Outcome, Row, State, View
 from meristem.learning.learner import heads_of
 from meristem.settings import RecipeError, Settings
@@ -49,6 +52,12 @@ class Combined(Objective):
         for part in self.parts:
             batch = part.explore(model, batch)
         return batch
+
+    def wanted(self, batch: Batch) -> Tensor | None:
+        """What any part reads, in order."""
+        each = [part.wanted(batch) for part in self.parts]
+        few = [positions for positions in each if positions is not None]
+        return torch.cat(few).sort().values if len(few) == len(each) else None
 
     def encode(self, model: Model, batch: Batch, state: State | None = None) -> Hidden:
         """The one part with a way of its own encodes for all."""

@@ -34,6 +34,7 @@ class Bert(Backbone):
 
     Settings: ClassVar[type[BertSettings]] = BertSettings
     can = frozenset({"bidirectional"})
+    picks = True
 
     def __init__(self, settings: BertSettings, vocabulary: int) -> None:
         super().__init__()
@@ -62,10 +63,11 @@ class Bert(Backbone):
         documents: Tensor | None = None,
         state: State | None = None,
         want: tuple[str, ...] = (),
+        wanted: Tensor | None = None,
     ) -> Hidden:
         """[B, T] → Hidden."""
         x = self.embed(tokens, segments)
-        return self.stack(x, causal=False, present=present, documents=documents, want=want)  # type: ignore[no-any-return]  # nn.Module.__call__
+        return self.stack(x, causal=False, present=present, documents=documents, want=want, wanted=wanted)  # type: ignore[no-any-return]  # nn.Module.__call__
 
     def makes(self, kind: str, **sizes: int) -> nn.Module:
         """The vocabulary behind a transform, classes behind a pooler."""

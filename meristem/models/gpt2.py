@@ -34,6 +34,7 @@ class GPT2(Backbone):
 
     Settings: ClassVar[type[GPT2Settings]] = GPT2Settings
     can = frozenset({"causal"})
+    picks = True
 
     def __init__(self, settings: GPT2Settings, vocabulary: int) -> None:
         super().__init__()
@@ -54,18 +55,17 @@ class GPT2(Backbone):
         documents: Tensor | None = None,
         state: State | None = None,
         want: tuple[str, ...] = (),
+        wanted: Tensor | None = None,
     ) -> Hidden:
         """[B, T] → Hidden; with a state the tokens go on where it ended."""
         x = self.embed(tokens, first=state["next"] if state else None)
-        return self.stack(x, causal=causal, present=present, documents=documents, state=state, want=want)  # type: ignore[no-any-return]  # nn.Module.__call__
+        return self.stack(  # type: ignore[no-any-return]  # nn.Module.__call__
+            x, causal=causal, present=present, documents=documents, state=state, want=want, wanted=wanted
+        )
 
-    def cache(self, rows: int, slots: int) -> State:
-        """Room for a session."""
-        return self.stack.cache(rows, slots, self.embed.tokens.weight)
-
-    def steps(self) -> Steps:
+    def writer(self) -> Steps:
         """The way a session takes from token to token."""
-        return Steps(self.embed, self.stack)
+        return Steps(self, self.embed, self.stack)
 
     def makes(self, kind: str, **sizes: int) -> nn.Module:
         """The vocabulary as a bare tie, classes behind a pooler."""

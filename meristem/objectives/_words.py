@@ -37,9 +37,11 @@ def count(settings: WordsSettings, term: str, batch: Batch) -> dict[str, int]:
     return {term: len(batch.goals[term]["at"]) if term in batch.goals else 0, **held}
 
 
-def judge(settings: WordsSettings, term: str, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
+def judge(
+    settings: WordsSettings, term: str, model: Model, hidden: Hidden, batch: Batch, *, head_name: str | None = None
+) -> Outcome:
     """Logits only where there is a loss; accuracies where there is no gradient to pay for."""
-    head = model.heads[term]
+    head = model.heads[head_name or term]
     assert isinstance(head, VocabularyHead)
     goal = batch.goals[term]
     judged = head.judge(

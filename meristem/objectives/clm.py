@@ -25,6 +25,7 @@ class CLM(Objective):
     name = "clm"
     needs = frozenset({"causal"})
     view = View("windows", (("frame", False), ("ahead", 1)))
+    lanes = View("lanes", (("ahead", 1),))
     heads = {"clm": Head("vocabulary")}
 
     def __init__(self, settings: CLMSettings, tokenizer: Tokenizer) -> None:

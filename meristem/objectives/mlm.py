@@ -8,6 +8,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
+from torch import Tensor
 
 from meristem.batch import Array, Batch, Draws, Head, Hidden, Model, Objective, Outcome, Row, View
 from meristem.objectives import _words
@@ -151,6 +152,10 @@ class MLM(Objective):
     def count(self, batch: Batch) -> dict[str, int]:
         """Only the chosen are predicted."""
         return _words.count(self.settings, self.name, batch)
+
+    def wanted(self, batch: Batch) -> Tensor | None:
+        """Only the chosen are read, unless all states are held small."""
+        return None if self.settings.l1_states else batch.goals["mlm"]["at"]
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
         """Cross-entropy of the hidden tokens."""

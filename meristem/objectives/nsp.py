@@ -8,6 +8,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from pydantic import Field
+from torch import Tensor
 
 from meristem.batch import Batch, Draws, Head, Hidden, Model, Objective, Outcome, Row, View
 from meristem.settings import MeristemError, Settings
@@ -46,6 +47,10 @@ class NSP(Objective):
         """The view made the pair and knows which it is."""
         goal = {"at": np.zeros(1, np.int64), "values": np.array([row.notes["pair"]], np.int64)}
         return Row(inputs=row.inputs, goals={**row.goals, "nsp": goal}, notes=row.notes, sample=row.sample)
+
+    def wanted(self, batch: Batch) -> Tensor | None:
+        """Each row's first position."""
+        return batch.goals["nsp"]["at"]
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
         """Two-way cross-entropy at the first position."""

@@ -48,6 +48,19 @@ def test_rows_at_different_places_share_a_cache(settings: dict[str, Any]) -> Non
         torch.testing.assert_close(hidden.last[1, 0], whole[1, 3 + step], atol=1e-12, rtol=0)
 
 
+@pytest.mark.parametrize("settings", [{}, {"positions": "rotary"}, {"norm_place": "post"}, {"layers": 1}])
+def test_wanted_positions_are_what_the_whole_has_there(settings: dict[str, Any]) -> None:
+    stack, x = made(**settings), torch.randn(3, 9, 16, dtype=torch.float64, requires_grad=True)
+    present = torch.arange(9)[None] < torch.tensor([[9], [4], [7]])
+    wanted = torch.tensor([0, 5, 9, 12, 18, 24])
+    some, whole = (stack(x, causal=False, present=present, **only) for only in ({"wanted": wanted}, {}))
+    assert some.last.shape == (6, 16)
+    asked = torch.tensor([24, 0, 12])
+    torch.testing.assert_close(some.at(asked), whole.at(asked), atol=1e-12, rtol=0)
+    few, all_ = (torch.autograd.grad(hidden.at(wanted).square().sum(), x)[0] for hidden in (some, whole))
+    torch.testing.assert_close(few, all_, atol=1e-12, rtol=0)
+
+
 def test_padding_changes_nothing_for_those_who_are_there() -> None:
     for settings in ({}, {"window": 2}, {"norm_place": "post", "positions": "rotary"}):
         stack, x = made(**settings), torch.randn(2, 9, 16, dtype=torch.float64)

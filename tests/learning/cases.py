@@ -33,6 +33,9 @@ from meristem.training.step import Stepper, Taken
 
 LENGTH, ROWS = 24, 8
 SOURCE = "main"
+NARROW = {"layers": 2, "width": 32, "heads": 4}
+SMALL: dict[str, dict[str, Any]] = {}
+"""Families whose small selves are not simply two narrow layers: family → its settings."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,8 @@ class Ragged:
 
 def recipe_of(case: Case, *, micro: int = ROWS, dropout: float = 0.0, **train: Any) -> Recipe:
     """A recipe of two narrow layers."""
-    model = {"family": case.family, "layers": 2, "width": 32, "heads": 4, "length": LENGTH, "dropout": dropout}
+    small = SMALL.get(case.family, NARROW)
+    model = {"family": case.family, **small, "length": LENGTH, "dropout": dropout}
     settings = {
         "steps": 6,
         "batch_tokens": ROWS * LENGTH,

@@ -65,7 +65,7 @@ def test_the_same_token_by_token(close: Close, length: int, dtype: torch.dtype) 
     mine, _, _ = both(dtype)
     mine.requires_grad_(False)
     tokens = torch.randint(WORDS, (2, length))
-    state, parts = mine.backbone.cache(2, length), []
+    state, parts = mine.backbone.writer().begin(2, length), []
     for at in range(length):
         hidden = mine.backbone(tokens=tokens[:, at : at + 1], state=state)
         state = hidden.state
