@@ -6,21 +6,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from rich.console import Console
 
 from meristem.checkpoint.revive import Revived, revive
+from meristem.corpus.pictures import picture
 from meristem.evaluation.evaluate import evaluate as evaluate_run
 from meristem.evaluation.held_out import resting
 from meristem.generation.fill import Filled, fill
+from meristem.generation.given import Prompt, given, together
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.score import Scored, score
-from meristem.generation.unmask import unmask
-from meristem.generation.way import way_of
+from meristem.generation.way import Way, way_of, ways
 from meristem.generation.write import write
 from meristem.generation.written import Written
 from meristem.recipe import Recipe, read, resolve
 from meristem.settings import build
+from meristem.store.letters import spelled
 from meristem.training import describe as describing
 from meristem.training import pretraining
 from meristem.training.ending import Ended
@@ -76,7 +79,11 @@ class Loaded:
     def __init__(self, revived: Revived) -> None:
         self.revived = revived
         self.model, self.tokenizer, self.recipe = revived.learner.model, revived.tokenizer, revived.recipe
-        self.way = way_of(self.model)
+
+    @property
+    def way(self) -> Way:
+        """The way it writes and scores; some models only read."""
+        return way_of(self.model)
 
     def fill(self, text: str, *, top: int = 5) -> list[Filled]:
         """Ranked words for every [MASK]."""
@@ -84,51 +91,72 @@ class Loaded:
 
     def generate(
         self,
-        prompt: str | Sequence[str] = "",
+        prompt: Prompt | Path | Sequence[Prompt | Path] = "",
         *,
         count: int = 1,
         on_text: Callable[[int, str], None] | None = None,
         **settings: Any,
     ) -> list[list[Written]]:
-        """Texts that go on from each prompt; a masked model writes by filling masks over several rounds."""
-        prompts = [prompt] if isinstance(prompt, str) else list(prompt)
+        """Texts that go on from each prompt; a masked model writes by filling masks over several rounds.
+
+        An encoder-decoder turns each prompt into a text; a captioner's may be pictures: files, or arrays [P, P, 3].
+        """
+        several = [prompt] if isinstance(prompt, str | Path | np.ndarray) else list(prompt)
+        prompts = [picture(one, self.recipe.store.picture) if isinstance(one, Path) else one for one in several]
         chosen = build(SamplingSettings, settings, "generate")
         assert isinstance(chosen, SamplingSettings)
-        if self.way == "causal":
-            return write(self.model, self.tokenizer, prompts, chosen, count=count, on_text=on_text)
-        return unmask(self.model, self.tokenizer, prompts, chosen, count=count, on_text=on_text)
+        return write(self.model, self.tokenizer, prompts, chosen, count=count, on_text=on_text)
 
     def score(self, texts: str | Iterable[str]) -> list[Scored]:
         """Log-probabilities: exact for causal models, pseudo for masked ones."""
         return score(self.model, self.tokenizer, [texts] if isinstance(texts, str) else list(texts), way=self.way)
 
     def embed(self, texts: Sequence[str], *, pooling: Literal["mean", "first", "last"] = "mean") -> torch.Tensor:
-        """One vector per text [texts, width]: the mean of its states, or its first or last."""
+        """One vector per text [texts, width]: the mean of its (encoder's) states, or its first or last."""
         rows = []
         with resting(self.model):
             for text in texts:
-                states = self._states(text)[0].last[0]
+                hidden, _ = self._states(text)
+                states = (hidden.last if hidden.source is None else hidden.source)[0]
                 rows.append({"mean": states.mean(0), "first": states[0], "last": states[-1]}[pooling])
         return torch.stack(rows).clone()
 
     def attention(self, text: str) -> tuple[list[str], list[torch.Tensor]]:
-        """The tokens of a text, and per layer where each looks [heads, queries, keys]."""
+        """The tokens of a text, and per layer (an encoder's, if any) where each looks [heads, queries, keys]."""
         with resting(self.model):
             hidden, tokens = self._states(text, want=("attention",))
-        return tokens, [layer[0].clone() for layer in hidden.attention]
+        return tokens, [layer[0].clone() for layer in hidden.extra.get("encoder_attention", hidden.attention)]
 
     def _states(self, text: str, want: tuple[str, ...] = ()) -> tuple[Any, list[str]]:
-        ids = self.tokenizer.encode(text, special=True).ids.tolist()
+        way, can = next(iter(ways(self.model)), None), self.model.backbone.can
+        found = self.tokenizer.encode(text, special=True)
+        ids = found.ids.tolist()
+        if way == "source":
+            inputs = together([given(self.model, self.tokenizer, text)], self.model.device)
+            hidden = self.model.backbone(tokens=inputs[0], **inputs[2], want=want)
+            return hidden, [self.tokenizer.token(i) for i in inputs[2]["source"][0].tolist()]
         start, end = self.tokenizer.start, self.tokenizer.end
         framed = (
             [start, *ids, end]
-            if self.way != "causal" and start is not None and end is not None
+            if way != "causal" and start is not None and end is not None
             else (ids or [end or 0])
         )
-        framed = framed[: self.recipe.model.length]
-        tokens = torch.tensor([framed], device=self.model.device)
-        ways = {"causal": True} if self.way == "causal" else {}
-        return self.model.backbone(tokens=tokens, want=want, **ways), [self.tokenizer.token(i) for i in framed]
+        framed = framed if "characters" in can else framed[: self.recipe.model.length]
+        reads: dict[str, Any] = {"tokens": torch.tensor([framed], device=self.model.device)}
+        if way == "causal":
+            reads["causal"] = True
+        if "characters" in can:
+            reads["characters"] = self._letters(text, framed, found.offsets)
+        return self.model.backbone(**reads, want=want), [self.tokenizer.token(i) for i in framed]
+
+    def _letters(self, text: str, framed: list[int], offsets: np.ndarray[Any, Any]) -> torch.Tensor:
+        """How each token of a framed text is written, whether or not its word is in the vocabulary."""
+        words = [text[first:last].encode("utf-8", "surrogatepass") for first, last in offsets.tolist()]
+        edge = [b""] * ((len(framed) - len(words)) // 2)
+        if len(words) + 2 * len(edge) < len(framed):  # an empty text without a frame is read as its end
+            words = [b""]
+        letters = spelled(np.array(framed), [*edge, *words, *edge], self.tokenizer)
+        return torch.from_numpy(letters)[None].to(self.model.device)
 
     def evaluate(self, **options: Any) -> dict[str, Any]:
         """Loss, perplexity, bits per byte, accuracies, minimal pairs."""

@@ -98,6 +98,8 @@ class Outcome:
     sums: dict[str, Tensor]
     metrics: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
     """Name → (sum, count)."""
+    scored: dict[str, Tensor] = field(default_factory=dict)
+    """Name → `metrics.ranking.spread` of yes-or-no scores: an evaluation sums them up to the area under a curve."""
     state: State = field(default_factory=dict)
     loss: Tensor | None = None
     """Σ weight · sum / total, filled by the learner."""
@@ -195,6 +197,8 @@ class Objective(ABC):
     """Abilities a backbone must have."""
     axis: str = "tokens"
     """The input whose time dimension is the prediction axis that `at` counts along."""
+    apart: ClassVar[frozenset[str]] = frozenset({"source"})
+    """Inputs that never run along that axis, even where their lengths agree by chance."""
     view: View = View("windows")
     lanes: View | None = None
     """The view for a backbone whose memory is on; without one the objective leaves memory alone."""
@@ -248,7 +252,7 @@ def collate(rows: Sequence[Row], objective: Objective, fill: Mapping[str, int]) 
         key: _stack([row.inputs[key] for row in rows], longest[key], fill.get(key, 0)) for key in keys
     }
     for key, size in sizes.items():
-        along = key != objective.axis and bool((size == lengths).all())
+        along = key not in (objective.axis, *objective.apart) and bool((size == lengths).all())
         if not along and size.min() < longest[key]:
             name = "present" if key == objective.axis else f"{key}_present"
             inputs[name] = torch.from_numpy(np.arange(longest[key]) < size[:, None])

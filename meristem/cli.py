@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -46,7 +44,7 @@ def pretrain(words: options.Words = None, out: options.Out = None, fresh: option
     meristem pretrain gpt2-mini my-texts/             a small GPT-2 on a folder of yours
     meristem pretrain bert-mini novel.txt train.minutes=10 model.layers=6 --out runs/novel
     """
-    recipe, source, overrides = sort_words(words or [])
+    recipe, source, overrides = options.sort_words(words or [])
     from meristem import api
 
     screen = console()
@@ -58,40 +56,8 @@ def pretrain(words: options.Words = None, out: options.Out = None, fresh: option
             f"No recipe given: {resolved.name} on {resolved.corpus.source}, {value:g} {kind}, into {folder}",
             highlight=False,
         )
-    api.pretrain(recipe, overrides, source=source, out=folder, fresh=fresh, console=screen)
-    screen.print(_next_steps(folder, resolved), highlight=False, markup=False)
-
-
-def sort_words(words: Sequence[str]) -> tuple[str, str | None, list[str]]:
-    """Which word is the recipe, which the source, which are settings."""
-    from meristem.recipe import shipped
-    from meristem.settings import RecipeError, did_you_mean
-
-    overrides = [word for word in words if re.match(r"[\w.-]+=", word) and not Path(word).exists()]
-    plain = [word for word in words if word not in overrides]
-    if len(plain) > 2:
-        raise RecipeError(f"{' '.join(plain)}: expected at most a recipe and a source; settings are given as key=value")
-    known = shipped()
-    is_recipe = [word in known or word.endswith((".yaml", ".yml")) for word in plain]
-    if len(plain) == 2:
-        if not is_recipe[0]:
-            raise RecipeError(f"no recipe {plain[0]!r}{did_you_mean(plain[0], list(known))}")
-        return plain[0], plain[1], overrides
-    if not plain or is_recipe[0]:
-        return plain[0] if plain else "bert-mini", None, overrides
-    if Path(plain[0]).exists() or any(mark in plain[0] for mark in ":/*?."):
-        return "bert-mini", plain[0], overrides
-    raise RecipeError(f"{plain[0]!r} is neither a recipe nor a file{did_you_mean(plain[0], list(known))}")
-
-
-def _next_steps(folder: Path, recipe: Any) -> str:
-    masked = any(part.name == "mlm" for source in recipe.sources() for part in source.objective)
-    first = (
-        f'  meristem fill {folder} "The [MASK] of the list is returned."'
-        if masked
-        else f'  meristem generate {folder} --prompt "The"'
-    )
-    return f"Try it:\n{first}\n  meristem evaluate {folder}"
+    ended = api.pretrain(recipe, overrides, source=source, out=folder, fresh=fresh, console=screen)
+    screen.print("\n  ".join(["Try it:", *ended.tries]), highlight=False, markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -137,6 +103,7 @@ def generate(
     run: options.Run,
     prompt: options.Prompt = "",
     file: options.Prompts = None,
+    image: options.Image = None,
     count: options.Count = 1,
     max_tokens: options.MaxTokens = 100,
     temperature: options.Temperature = 0.8,
@@ -149,11 +116,12 @@ def generate(
     which: options.Which = None,
     json_: options.Json = False,
 ) -> None:
-    """Write text: causal models token by token, masked models by filling masks over several rounds."""
+    """Write text: causal models go on from a prompt, encoder-decoders turn it into another, masked ones fill masks."""
     loaded = _loaded(run, which)
-    prompts = _lines(file) if file else [prompt]
-    streaming = not json_ and len(prompts) == 1 and count == 1 and beams == 1 and loaded.way == "causal"
-    if streaming:
+    prompts: list[Any] = _lines(file) if file else [image or prompt]
+    streaming = not json_ and len(prompts) == 1 and count == 1 and beams == 1 and loaded.way != "masked"
+    goes_on = loaded.way != "source"  # a source is no part of what is written from it
+    if streaming and goes_on:
         print(prompts[0], end="", flush=True)
     written = loaded.generate(
         prompts,
@@ -171,12 +139,12 @@ def generate(
     )
     texts = [(first, one) for first, some in zip(prompts, written, strict=True) for one in some]
     if json_:
-        _print_json([{"prompt": p, "text": w.text, "score": w.score, "finished": w.finished} for p, w in texts])
+        _print_json([{"prompt": str(p), "text": w.text, "score": w.score, "finished": w.finished} for p, w in texts])
     elif streaming:
         print()
     else:
         for first, one in texts:
-            print(first + one.text)
+            print(first + one.text if goes_on else one.text)
 
 
 @app.command()

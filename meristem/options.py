@@ -1,7 +1,9 @@
-"""What the command line's verbs can be told: each word and option with the line that explains it."""
+"""What the command line's verbs can be told: every word and option with the line that explains it."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -40,8 +42,9 @@ Pairs = Annotated[Path | None, Option(help="Minimal pairs in BLiMP's form: a .js
 Limit = Annotated[int | None, Option(help="Samples, or pairs of each phenomenon, at the most.")]
 Pll = Annotated[bool, Option("--pll", help="Pseudo-log-likelihood of a masked model, each token hidden once.")]
 
-Prompt = Annotated[str, Option(help="What the text begins with; nothing at all is fine.")]
+Prompt = Annotated[str, Option(help="What the text begins with, or, for an encoder-decoder, what it is made from.")]
 Prompts = Annotated[Path | None, Option("--file", help="A file of prompts, one a line.")]
+Image = Annotated[Path | None, Option(help="A picture for a captioner to write about.")]
 Count = Annotated[int, Option(min=1, help="Texts per prompt.")]
 MaxTokens = Annotated[int, Option(min=1, help="Tokens to write at the most.")]
 Temperature = Annotated[float, Option(min=0.0, help="Above 1 bolder, below 1 safer, 0 greedy.")]
@@ -63,3 +66,25 @@ Texts = Annotated[Path | None, Option("--file", help="A file of texts, one a lin
 Schema = Annotated[Path | None, Option(help="Write a JSON schema for editors to this file.")]
 What = Annotated[str, Argument(metavar="RECIPE|RUN", help="A recipe's name or file, or a run.", show_default=False)]
 Hours = Annotated[float | None, Option(min=0.001, help="Which recipe and how much text fit this many hours here.")]
+
+
+def sort_words(words: Sequence[str]) -> tuple[str, str | None, list[str]]:
+    """Which word is the recipe, which the source, which are settings."""
+    from meristem.recipe import shipped
+    from meristem.settings import RecipeError, did_you_mean
+
+    overrides = [word for word in words if re.match(r"[\w.-]+=", word) and not Path(word).exists()]
+    plain = [word for word in words if word not in overrides]
+    if len(plain) > 2:
+        raise RecipeError(f"{' '.join(plain)}: expected at most a recipe and a source; settings are given as key=value")
+    known = shipped()
+    is_recipe = [word in known or word.endswith((".yaml", ".yml")) for word in plain]
+    if len(plain) == 2:
+        if not is_recipe[0]:
+            raise RecipeError(f"no recipe {plain[0]!r}{did_you_mean(plain[0], list(known))}")
+        return plain[0], plain[1], overrides
+    if not plain or is_recipe[0]:
+        return plain[0] if plain else "bert-mini", None, overrides
+    if Path(plain[0]).exists() or any(mark in plain[0] for mark in ":/*?."):
+        return "bert-mini", plain[0], overrides
+    raise RecipeError(f"{plain[0]!r} is neither a recipe nor a file{did_you_mean(plain[0], list(known))}")

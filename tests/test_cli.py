@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from meristem import api, cli
+from meristem import api, cli, options
 from meristem.recipe import shipped
 from meristem.settings import RecipeError
 from meristem.training import budget
@@ -198,7 +198,7 @@ def test_a_fault_of_ours_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch, caps
     def broken(*_: object) -> None:
         raise ZeroDivisionError("nothing")
 
-    monkeypatch.setattr(cli, "sort_words", broken)
+    monkeypatch.setattr(options, "sort_words", broken)
     monkeypatch.setattr(sys, "argv", ["meristem", "pretrain"])
     with pytest.raises(SystemExit, match="1"):
         cli.main()
@@ -219,15 +219,15 @@ def test_a_fault_of_ours_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch, caps
     (["mine.yaml", "hub:owner/name"], ("mine.yaml", "hub:owner/name", [])),
 ])
 def test_words_find_their_places(words: list[str], sorted_: tuple[str, str | None, list[str]]) -> None:
-    assert cli.sort_words(words) == sorted_
+    assert options.sort_words(words) == sorted_
 
 
 def test_a_file_with_an_equals_sign_is_still_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a=b.txt").touch()
-    assert cli.sort_words(["a=b.txt"]) == ("bert-mini", "a=b.txt", [])
+    assert options.sort_words(["a=b.txt"]) == ("bert-mini", "a=b.txt", [])
     with pytest.raises(RecipeError):
-        cli.sort_words(["one", "two", "three"])
+        options.sort_words(["one", "two", "three"])
 
 
 # ------------------------------------------------------------ training

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -42,7 +41,50 @@ class Past:
         return self.keys[:, :, : self.filled], self.values[:, :, : self.filled]
 
 
-class Attention(nn.Module):
+class Mixing(nn.Module):
+    """Values mixed by softmax(QKᵀ · scale): what every attention does once it has queries, keys and values."""
+
+    def __init__(
+        self, width: int, heads: int, *, groups: int | None, dropout: float, scale: float | None = None
+    ) -> None:
+        super().__init__()
+        self.heads, self.groups, self.channels = heads, groups or heads, width // heads
+        self.dropout, self.scale = dropout, scale
+        self.keep_weights = False
+        self.weights: Tensor | None = None
+
+    def mix(self, q_BHTC: Tensor, k_BGSC: Tensor, v_BGSC: Tensor, sight: Sight) -> Tensor:
+        """[B, T, D] of everything a query sees, weighed."""
+        if self.keep_weights:
+            mixed = self._explicit(q_BHTC, k_BGSC, v_BGSC, sight)
+        else:
+            mixed = F.scaled_dot_product_attention(
+                q_BHTC,
+                k_BGSC,
+                v_BGSC,
+                attn_mask=sight.mask,
+                is_causal=sight.causal,
+                dropout_p=self.dropout if self.training else 0.0,
+                scale=self.scale,
+                enable_gqa=self.groups != self.heads,
+            )
+        return mixed.transpose(1, 2).flatten(2)
+
+    def _explicit(self, q: Tensor, k: Tensor, v: Tensor, sight: Sight) -> Tensor:
+        """The same by hand, keeping the weights [B, H, T, S] for whoever wants to look at them."""
+        if self.groups != self.heads:
+            k, v = (t.repeat_interleave(self.heads // self.groups, 1) for t in (k, v))
+        scores = q @ k.transpose(-1, -2) * (self.channels**-0.5 if self.scale is None else self.scale)
+        if sight.causal:
+            later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
+            scores = scores.masked_fill(later, -torch.inf)
+        if sight.mask is not None:
+            scores = scores + sight.mask
+        self.weights = scores.softmax(-1)
+        return F.dropout(self.weights, self.dropout, self.training) @ v
+
+
+class Attention(Mixing):
     """softmax(QKᵀ/√C)V with H heads, of which keys and values may have fewer."""
 
     def __init__(
@@ -54,34 +96,19 @@ class Attention(nn.Module):
         rotary: Rotary | None = None,
         dropout: float = 0.0,
         bias: bool = True,
+        scale: float | None = None,
     ) -> None:
-        super().__init__()
-        self.heads, self.groups, self.channels = heads, groups or heads, width // heads
-        self.rotary, self.dropout = rotary, dropout
+        super().__init__(width, heads, groups=groups, dropout=dropout, scale=scale)
+        self.rotary = rotary
         self.project = nn.Linear(width, (heads + 2 * self.groups) * self.channels, bias=bias)
         self.output = nn.Linear(width, width, bias=bias)
-        self.keep_weights = False
-        self.weights: Tensor | None = None
 
     def forward(self, x_BTD: Tensor, sight: Sight, past: Past | None = None, wanted_N: Tensor | None = None) -> Tensor:
         """[B, T, D] → [B, T, D], or [N, D] at the wanted ones of the B·T positions."""
-        rows, time, _ = x_BTD.shape
         q_BHTC, k_BGTC, v_BGTC = self._split(self.project(x_BTD), None if past is None else past.at)
         if past is not None:
             k_BGTC, v_BGTC = past.push(k_BGTC, v_BGTC)
-        if self.keep_weights:
-            mixed = self._explicit(q_BHTC, k_BGTC, v_BGTC, sight)
-        else:
-            mixed = F.scaled_dot_product_attention(
-                q_BHTC,
-                k_BGTC,
-                v_BGTC,
-                attn_mask=sight.mask,
-                is_causal=sight.causal,
-                dropout_p=self.dropout if self.training else 0.0,
-                enable_gqa=self.groups != self.heads,
-            )
-        mixed_BTD = mixed.transpose(1, 2).reshape(rows, time, -1)
+        mixed_BTD = self.mix(q_BHTC, k_BGTC, v_BGTC, sight)
         return self.output(mixed_BTD if wanted_N is None else picked(mixed_BTD, wanted_N))  # type: ignore[no-any-return]  # nn.Module.__call__
 
     def _split(self, projected: Tensor, positions: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -95,19 +122,6 @@ class Attention(nn.Module):
             both, v = torch.split(each, [h + g, g], dim=2)
             q, k = torch.split(self.rotary(both, positions), [h, g], dim=2)
         return q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
-
-    def _explicit(self, q: Tensor, k: Tensor, v: Tensor, sight: Sight) -> Tensor:
-        """The same by hand, keeping the weights [B, H, T, S] for whoever wants to look at them."""
-        if self.groups != self.heads:
-            k, v = (t.repeat_interleave(self.heads // self.groups, 1) for t in (k, v))
-        scores = q @ k.transpose(-1, -2) / math.sqrt(self.channels)
-        if sight.causal:
-            later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
-            scores = scores.masked_fill(later, -torch.inf)
-        if sight.mask is not None:
-            scores = scores + sight.mask
-        self.weights = scores.softmax(-1)
-        return F.dropout(self.weights, self.dropout, self.training) @ v
 
 
 def picked(x_BTD: Tensor, wanted_N: Tensor) -> Tensor:

@@ -26,6 +26,7 @@ class Embedding(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        self.width = width
         self.tokens = nn.Embedding(vocabulary, width)
         self.positions = added_positions(positions, length, width)
         self.segments = nn.Embedding(segments, width) if segments else None
@@ -49,3 +50,13 @@ class Embedding(nn.Module):
         if self.norm is not None:
             x = self.norm(x)
         return F.dropout(x, self.dropout, self.training) if self.dropout else x
+
+
+def projection(here: int, there: int, deviation: float) -> nn.Module:
+    """From the embeddings' width to the model's, where the two differ (ELECTRA, ALBERT)."""
+    if here == there:
+        return nn.Identity()
+    linear = nn.Linear(here, there)
+    nn.init.normal_(linear.weight, std=deviation)
+    nn.init.zeros_(linear.bias)
+    return linear

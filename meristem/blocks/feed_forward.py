@@ -7,7 +7,9 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-ActivationName = Literal["gelu", "gelu_tanh", "relu", "relu6", "swiglu"]
+ActivationName = Literal["gelu", "gelu_tanh", "relu", "relu6", "swiglu", "geglu"]
+GATED = frozenset({"swiglu", "geglu"})
+"""Activations whose input is a gate and a value side by side."""
 
 
 def activate(name: ActivationName, x: Tensor) -> Tensor:
@@ -24,6 +26,9 @@ def activate(name: ActivationName, x: Tensor) -> Tensor:
         case "swiglu":
             gate, value = x.chunk(2, -1)
             return F.silu(gate) * value
+        case "geglu":  # T5 1.1, with GPT-2's approximation
+            gate, value = x.chunk(2, -1)
+            return F.gelu(gate, approximate="tanh") * value
 
 
 class FeedForward(nn.Module):
@@ -32,7 +37,7 @@ class FeedForward(nn.Module):
     def __init__(self, width: int, inner: int, activation: ActivationName, *, bias: bool = True) -> None:
         super().__init__()
         self.activation: ActivationName = activation
-        self.widen = nn.Linear(width, inner * (2 if activation == "swiglu" else 1), bias=bias)
+        self.widen = nn.Linear(width, inner * (2 if activation in GATED else 1), bias=bias)
         self.narrow = nn.Linear(inner, width, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ class Logits:
 
     def __call__(self, states_BD: Tensor) -> Tensor:
         """[B, D] → [B, V]."""
-        if not states_BD.is_cpu:
+        if not (states_BD.is_cpu and self._head.plain):
             return self._head(states_BD)  # type: ignore[no-any-return]  # nn.Module.__call__
         ready = self._head.ready(states_BD)
         logits = self._one(ready) if len(ready) == 1 else self._several(ready)

@@ -20,7 +20,8 @@ class Sinusoidal(nn.Module):
 
     def __init__(self, length: int, width: int) -> None:
         super().__init__()
-        angle = torch.arange(length)[:, None] * torch.exp(torch.arange(0, width, 2) * (-math.log(10_000.0) / width))
+        channels = torch.arange(0, width, 2, dtype=torch.float64)  # in single precision far angles would be 1e-5 off
+        angle = torch.arange(length)[:, None] * torch.exp(channels * (-math.log(10_000.0) / width))
         table = torch.zeros(length, width)
         table[:, 0::2] = angle.sin()
         table[:, 1::2] = angle.cos()[:, : width // 2]

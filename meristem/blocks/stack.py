@@ -18,6 +18,7 @@ from meristem.blocks.feed_forward import ActivationName, FeedForward
 from meristem.blocks.layer import Layer, NormPlace
 from meristem.blocks.norms import NormName, norm
 from meristem.blocks.positions import PositionName, Rotary
+from meristem.blocks.relative_bias import RelativeBias
 from meristem.blocks.sight import Scene, Sight
 from meristem.settings import Settings
 
@@ -38,7 +39,7 @@ class StackSettings(Settings):
     length: int = Field(512, ge=4)
     """The longest input, in tokens."""
     activation: ActivationName = "gelu"
-    """gelu, gelu_tanh, relu, relu6 or swiglu."""
+    """gelu, gelu_tanh, relu, relu6, swiglu or geglu."""
     norm: NormName = "layer"
     """layer or rms."""
     norm_place: NormPlace = "pre"
@@ -79,9 +80,11 @@ class StackSettings(Settings):
 class Stack(nn.Module):
     """The layers of one stack, and the final norm that pre-norm stacks end with."""
 
-    def __init__(self, settings: StackSettings) -> None:
+    def __init__(
+        self, settings: StackSettings, *, scale: float | None = None, relative: RelativeBias | None = None
+    ) -> None:
         super().__init__()
-        self.settings = settings
+        self.settings, self.scale, self.relative = settings, scale, relative
         channels = settings.width // settings.heads
         rotary = Rotary(settings.length, channels, settings.rotary_base) if settings.positions == "rotary" else None
         self.layers = nn.ModuleList(self._layer(rotary) for _ in range(settings.layers))
@@ -95,7 +98,9 @@ class Stack(nn.Module):
     def _layer(self, rotary: Rotary | None) -> Layer:
         s = self.settings
         return Layer(
-            Attention(s.width, s.heads, groups=s.groups, rotary=rotary, dropout=s.dropout, bias=s.bias),
+            Attention(
+                s.width, s.heads, groups=s.groups, rotary=rotary, dropout=s.dropout, bias=s.bias, scale=self.scale
+            ),
             FeedForward(s.width, s.inner or 4 * s.width, s.activation, bias=s.bias),
             (self._norm(), self._norm()),
             place=s.norm_place,
@@ -139,7 +144,7 @@ class Stack(nn.Module):
             present=present,
             documents=documents,
         )
-        dense, banded = scene.sight(), scene.sight(self.settings.window) if self.settings.window else None
+        dense, banded = self._sight(scene), self._sight(scene, self.settings.window) if self.settings.window else None
         kept, weights = [x], []
         for number, layer in enumerate(self._each()):
             sight = banded if banded is not None and (number + 1) % self.settings.window_every == 0 else dense
@@ -157,6 +162,10 @@ class Stack(nn.Module):
             attention=tuple(weights),
             state=cache.advanced() if cache else {},
         )
+
+    def _sight(self, scene: Scene, window: int | None = None) -> Sight:
+        sight = scene.sight(window)
+        return sight if self.relative is None else self.relative(sight, scene.queries, scene.keys)
 
     def _each(self) -> Iterator[Layer]:
         """The layers with their type, which a ModuleList forgets."""

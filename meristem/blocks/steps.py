@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from meristem.batch import Backbone, State
 from meristem.blocks.attention import Attention
+from meristem.blocks.decoder import DecoderLayer
 from meristem.blocks.embedding import Embedding
 from meristem.blocks.feed_forward import activate
 from meristem.blocks.layer import Layer
@@ -34,10 +35,10 @@ class Steps:
     def __init__(self, backbone: Backbone, embedding: Embedding, stack: Stack) -> None:
         self.length: int | None = backbone.length
         self._backbone, self._stack = backbone, stack
-        self._embedding, self._final = embedding, _norm(stack.final_norm)
+        self._embedding, self._final = embedding, flat_norm(stack.final_norm)
         s = stack.settings
         windows = [s.window if (number + 1) % s.window_every == 0 else None for number in range(s.layers)]
-        self._layers = [_Step(cast(Layer, layer), window) for layer, window in zip(stack.layers, windows, strict=True)]
+        self._layers = [Step(cast(Layer, layer), window) for layer, window in zip(stack.layers, windows, strict=True)]
 
     def begin(self, rows: int, slots: int, **inputs: Tensor) -> State:
         """Empty slots."""
@@ -57,7 +58,7 @@ class Steps:
     def step(self, tokens_B: Tensor, state: State, uniform: int | None) -> tuple[Tensor, State]:
         """The states [B, D] of new tokens; `uniform` is the position of all of them where they have the same."""
         at_B, slots = state["next"], state["cache"]
-        place = _Place(at_B, uniform, slots.dtype)
+        place = Place(at_B, uniform, slots.dtype)
         x = self._embed(tokens_B, at_B)
         for number, layer in enumerate(self._layers):
             x = layer(x, slots[:, number], place)
@@ -71,7 +72,7 @@ class Steps:
         return x if e.norm is None else e.norm(x)
 
 
-class _Place:
+class Place:
     """Where new keys and values go, and which slots a query sees from there."""
 
     def __init__(self, at_B: Tensor, uniform: int | None, dtype: torch.dtype) -> None:
@@ -80,6 +81,7 @@ class _Place:
         self._masks: dict[int | None, Tensor] = {}
 
     def write(self, slots_B2GSC: Tensor, new_B2GC: Tensor) -> None:
+        """New keys and values into the slots of their positions."""
         if self.uniform is None:
             slots_B2GSC[torch.arange(len(new_B2GC), device=self.at_B.device), :, :, self.at_B] = new_B2GC
         else:
@@ -97,29 +99,31 @@ class _Place:
         return slice(0, self.stop), self._masks[window]
 
 
-class _Step:
+class Step:
     """One layer."""
 
-    def __init__(self, layer: Layer, window: int | None) -> None:
-        self._pre, self._window = layer.place == "pre", window
+    def __init__(self, layer: Layer | DecoderLayer, window: int | None) -> None:
+        self.pre, self._window = layer.place == "pre", window
         self._attention = layer.attention
-        self._project, self._output = _linear(layer.attention.project), _linear(layer.attention.output)
-        self._widen, self._narrow = _linear(layer.feed_forward.widen), _linear(layer.feed_forward.narrow)
+        self._project, self._output = flat_linear(layer.attention.project), flat_linear(layer.attention.output)
+        self._widen, self._narrow = flat_linear(layer.feed_forward.widen), flat_linear(layer.feed_forward.narrow)
         self._activation = layer.feed_forward.activation
-        self._norms = _norm(layer.attention_norm), _norm(layer.feed_forward_norm)
+        self.norms = flat_norm(layer.attention_norm), flat_norm(layer.feed_forward_norm)
 
-    def __call__(self, x_BD: Tensor, slots_B2GSC: Tensor, place: _Place) -> Tensor:
-        first, second = self._norms
-        if self._pre:
-            x_BD = x_BD + self._attend(first(x_BD), slots_B2GSC, place)
-            return x_BD + self._forward(second(x_BD))
-        x_BD = first(x_BD + self._attend(x_BD, slots_B2GSC, place))
-        return second(x_BD + self._forward(x_BD))
+    def __call__(self, x_BD: Tensor, slots_B2GSC: Tensor, place: Place) -> Tensor:
+        first, second = self.norms
+        if self.pre:
+            x_BD = x_BD + self.attend(first(x_BD), slots_B2GSC, place)
+            return x_BD + self.feed(second(x_BD))
+        x_BD = first(x_BD + self.attend(x_BD, slots_B2GSC, place))
+        return second(x_BD + self.feed(x_BD))
 
-    def _forward(self, x_BD: Tensor) -> Tensor:
+    def feed(self, x_BD: Tensor) -> Tensor:
+        """The position-wise half."""
         return self._narrow(activate(self._activation, self._widen(x_BD)))
 
-    def _attend(self, x_BD: Tensor, slots_B2GSC: Tensor, place: _Place) -> Tensor:
+    def attend(self, x_BD: Tensor, slots_B2GSC: Tensor, place: Place) -> Tensor:
+        """New keys and values into their slots, and a look at all that are in sight."""
         a, rows = self._attention, len(x_BD)
         split = self._project(x_BD).view(rows, -1, a.channels)
         if a.rotary is not None:
@@ -128,7 +132,12 @@ class _Step:
         seen, mask = place.sight(self._window)
         keys, values = slots_B2GSC[:, :, :, seen].unbind(1)
         mixed = F.scaled_dot_product_attention(
-            split[:, : a.heads, None], keys, values, attn_mask=mask, enable_gqa=a.groups != a.heads
+            split[:, : a.heads, None],
+            keys,
+            values,
+            attn_mask=mask,
+            scale=a.scale,
+            enable_gqa=a.groups != a.heads,
         )
         return self._output(mixed.reshape(rows, -1))
 
@@ -140,14 +149,16 @@ def _turned(attention: Attention, split: Tensor, at_B: Tensor) -> Tensor:
     return torch.cat([attention.rotary(split[:, None, :both], at_B[:, None])[:, 0], split[:, both:]], 1)
 
 
-def _linear(linear: nn.Linear) -> Map:
+def flat_linear(linear: nn.Linear) -> Map:
+    """A linear layer as few rows read it fastest."""
     weight, bias = linear.weight.detach().t(), linear.bias
     if weight.is_cpu:
         weight = weight.contiguous()  # a copy that few rows read 1.1× (one) to 1.2× (sixteen) as fast
     return (lambda x: x @ weight) if bias is None else (lambda x: torch.addmm(bias, x, weight))
 
 
-def _norm(norm: nn.Module) -> Map:
+def flat_norm(norm: nn.Module) -> Map:
+    """A norm without the calls of a module."""
     if not isinstance(norm, nn.LayerNorm):
         return norm
     shape, weight, bias, epsilon = norm.normalized_shape, norm.weight, norm.bias, norm.eps

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.amp.autocast_mode import is_autocast_available
+
+from meristem.blocks.sampling import drawn
 
 CHUNK = 256  # rows of logits alive at once, at least: 256 × 30,522 floats are 31 MB
 LOGITS = 2**22  # small vocabularies take more rows: 512 of 8,192 words run 15 % faster than 256
@@ -26,10 +28,15 @@ class Judged:
     """Cross-entropy of each prediction, detached."""
     rank_N: Tensor | None
     """How many words scored higher than the right one; only without gradient."""
+    drawn_N: Tensor | None = None
+    """Words drawn from each prediction's distribution, where uniforms were given."""
 
 
 class VocabularyHead(nn.Module):
     """States → logits over the vocabulary, through an optional transform, tied to the embedding."""
+
+    plain: ClassVar[bool] = True
+    """Logits are one product with `weight`."""
 
     def __init__(self, embedding: nn.Embedding, *, transform: nn.Module | None = None, bias: bool = False) -> None:
         super().__init__()
@@ -41,21 +48,40 @@ class VocabularyHead(nn.Module):
         """[..., D] → [..., V]."""
         return nn.functional.linear(self.ready(states), self.weight, self.bias)
 
-    def judge(self, states_ND: Tensor, targets_N: Tensor, *, smoothing: float = 0.0, l1: float = 0.0) -> Judged:
-        """The summed loss of these predictions; logits never exist for more than a chunk of them."""
+    def judge(
+        self,
+        states_ND: Tensor,
+        targets_N: Tensor,
+        *,
+        smoothing: float = 0.0,
+        l1: float = 0.0,
+        uniform_N: Tensor | None = None,
+    ) -> Judged:
+        """The summed loss of these predictions; logits never exist for more than a chunk of them.
+
+        With uniforms in [0, 1) a word is drawn from each prediction while its logits are there.
+        """
         ready = self.ready(states_ND)
         learning = torch.is_grad_enabled() and (ready.requires_grad or self.weight.requires_grad)
         if not learning:
-            each, rank = _measure(ready, self.weight, self.bias, targets_N)
-            return Judged(total=each.sum(), each_N=each, rank_N=rank)
-        each, total = _Chunked.apply(  # type: ignore[no-untyped-call]  # autograd is untyped
-            ready, self.weight, self.bias, targets_N, smoothing, l1
+            each, rank, words = _measure(ready, self.weight, self.bias, targets_N, uniform_N)
+            return Judged(total=each.sum(), each_N=each, rank_N=rank, drawn_N=words)
+        each, total, words = _Chunked.apply(  # type: ignore[no-untyped-call]  # autograd is untyped
+            ready, self.weight, self.bias, targets_N, smoothing, l1, uniform_N
         )
-        return Judged(total=total, each_N=each, rank_N=None)
+        return Judged(total=total, each_N=each, rank_N=None, drawn_N=words)
 
     def ready(self, states: Tensor) -> Tensor:
         """What stands right before the vocabulary."""
         return self.transform(states) if self.transform is not None else states
+
+
+def chunked(states_ND: Tensor, weight_VD: Tensor, bias_V: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
+    """Cross-entropy of each prediction over some words, detached, and its sum with gradient."""
+    each, total, _ = _Chunked.apply(  # type: ignore[no-untyped-call]  # autograd is untyped
+        states_ND, weight_VD, bias_V, targets_N, 0.0, 0.0, None
+    )
+    return each, total
 
 
 def _logits(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -64,18 +90,25 @@ def _logits(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return torch.addmm(bias, states, weight.t())
 
 
-def _measure(states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Cross-entropy and rank of each prediction, without gradient."""
-    each, ranks = [], []
-    for part, wanted in zip(torch.split(states, CHUNK), torch.split(targets, CHUNK), strict=True):
+def _measure(
+    states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, uniform: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Cross-entropy and rank of each prediction, and a word drawn from it where asked, without gradient."""
+    each, ranks, words = [], [], []
+    for start in range(0, len(targets), CHUNK):
+        part, wanted = states[start : start + CHUNK], targets[start : start + CHUNK]
         logits = _logits(part, weight.to(part.dtype), None if bias is None else bias.to(part.dtype))
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         right = logits.gather(1, wanted[:, None])
         each.append(logits.logsumexp(1) - right[:, 0])
         ranks.append((logits > right).sum(1))
+        if uniform is not None:
+            shares = logits.sub_(logits.amax(1, keepdim=True)).exp_()
+            words.append(drawn(shares.t(), uniform[start : start + CHUNK]))
+    nothing = targets.new_zeros(0)
     if not each:
-        return states.new_zeros(0, dtype=torch.float32), targets.new_zeros(0)
-    return torch.cat(each), torch.cat(ranks)
+        return states.new_zeros(0, dtype=torch.float32), nothing, None if uniform is None else nothing
+    return torch.cat(each), torch.cat(ranks), torch.cat(words) if words else None
 
 
 class _Chunked(torch.autograd.Function):
@@ -90,19 +123,20 @@ class _Chunked(torch.autograd.Function):
         targets_N: Tensor,
         smoothing: float,
         l1: float,
-    ) -> tuple[Tensor, Tensor]:
+        uniform_N: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         device = states_ND.device.type
         with torch.autocast(device, enabled=False) if is_autocast_available(device) else nullcontext():
-            work = _Pass(states_ND, weight_VD, bias_V, ctx.needs_input_grad, smoothing, l1)
+            work = _Pass(states_ND, weight_VD, bias_V, ctx.needs_input_grad, smoothing, l1, uniform_N)
             for start in range(0, len(targets_N), work.rows):
                 work.chunk(slice(start, start + work.rows), targets_N[start : start + work.rows])
         ctx.work = work
-        ctx.mark_non_differentiable(work.each)
-        return work.each, work.total
+        ctx.mark_non_differentiable(*(tensor for tensor in (work.each, work.words) if tensor is not None))
+        return work.each, work.total, work.words
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        return (*ctx.work.gradients(grads[1]), None, None, None)
+        return (*ctx.work.gradients(grads[1]), None, None, None, None)
 
 
 class _Pass:
@@ -114,9 +148,17 @@ class _Pass:
     """
 
     def __init__(
-        self, states: Tensor, weight: Tensor, bias: Tensor | None, needs: tuple[bool, ...], smoothing: float, l1: float
+        self,
+        states: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        needs: tuple[bool, ...],
+        smoothing: float,
+        l1: float,
+        uniform: Tensor | None,
     ) -> None:
-        self.states, self.smoothing, self.l1 = states, smoothing, l1
+        self.states, self.smoothing, self.l1, self.uniform = states, smoothing, l1, uniform
+        self.words = None if uniform is None else torch.zeros_like(uniform, dtype=torch.long)
         self.types = (states.dtype, weight.dtype, weight.dtype if bias is None else bias.dtype)
         self.weight = weight.to(states.dtype)
         self.bias = None if bias is None else bias.to(states.dtype)
@@ -142,6 +184,8 @@ class _Pass:
         extra, slope = _penalties(z, self.smoothing, self.l1)
         top = z.amax(0)
         e = z.sub_(top).exp_()
+        if self.words is not None and self.uniform is not None:
+            self.words[part] = drawn(e, self.uniform[part])
         s = e.sum(0, dtype=self.wide)
         each = s.log() + top.to(self.wide) - right
         self.each[part] = each

@@ -32,6 +32,8 @@ class Account:
     """Kept documents by split."""
     sources: Counter[str] = field(default_factory=Counter)
     """Kept documents by file."""
+    kinds: Counter[str] = field(default_factory=Counter)
+    """Kept documents that are more than plain text: pairs, pictures."""
     repaired: Counter[str] = field(default_factory=Counter)
     """Documents a cleaning step changed, and files whose encoding was mended."""
     rejected: Counter[str] = field(default_factory=Counter)
@@ -77,7 +79,7 @@ class Account:
         """Take in the account of a part of the reading."""
         for name in ("read", "kept", "characters", "bytes", "lines", "unshown"):
             setattr(self, name, getattr(self, name) + getattr(part, name))
-        for name in ("dropped", "splits", "sources", "repaired", "rejected", "skipped"):
+        for name in ("dropped", "splits", "sources", "kinds", "repaired", "rejected", "skipped"):
             getattr(self, name).update(getattr(part, name))
         for message in part.warnings:
             self.warn(message)
@@ -98,7 +100,8 @@ class Account:
 
     def summary(self) -> str:
         """One line: what was read, kept, dropped and rejected."""
-        parts = [f"{self.read:,} documents read", f"{self.kept:,} kept"]
+        told = "".join(f" ({kind})" for kind in self.kinds)
+        parts = [f"{self.read:,} documents read", f"{self.kept:,} kept{told}"]
         for word, counts in (("dropped", self.dropped), ("files rejected", self.rejected)):
             parts += [f"{count:,} {word} ({reason})" for reason, count in counts.most_common()]
         if self.skipped:
@@ -115,6 +118,8 @@ class Account:
         for reason, count in self.dropped.most_common():
             table.add_row(f"  dropped: {reason}", f"{count:,}")
         table.add_row("documents kept", f"{self.kept:,}", style="bold")
+        for kind, count in self.kinds.items():
+            table.add_row(f"  {kind}", f"{count:,}")
         for split in ("train", "validation", "test"):
             table.add_row(f"  {split}", f"{self.splits[split]:,}")
         table.add_row("characters kept", f"{self.characters:,}", end_section=True)

@@ -12,6 +12,8 @@ from meristem.corpus.document import Document, Drop, Step
 from meristem.corpus.pieces import Piece
 from meristem.corpus.readers import read
 from meristem.corpus.settings import CorpusSettings
+from meristem.corpus.sides import identity
+from meristem.corpus.split import uniform
 
 CHARACTERS = 1 << 18
 """A batch is full when its documents have this many characters."""
@@ -24,6 +26,8 @@ class Batch:
     texts: list[str] = field(default_factory=list)
     places: list[str] = field(default_factory=list)
     digests: list[bytes] = field(default_factory=list)
+    numbers: list[float] = field(default_factory=list)
+    """Each document's place in [0, 1), which decides its split."""
     account: Account = field(default_factory=Account)
 
 
@@ -40,7 +44,9 @@ def batches(piece: Piece, settings: CorpusSettings) -> Iterator[Batch]:
             continue
         batch.texts.append(document.text)
         batch.places.append(document.place)
-        batch.digests.append(digest(document.text))
+        whole, given = identity(document)
+        batch.digests.append(digest(whole))
+        batch.numbers.append(uniform(batch.digests[-1] if given is whole else digest(given)))
         characters += len(document.text)
         if characters >= CHARACTERS:
             batch.account = account.take()

@@ -10,6 +10,7 @@ from functools import cache
 
 from meristem.corpus.document import Document, Drop, Step
 from meristem.corpus.settings import CorpusSettings
+from meristem.corpus.sides import on_each_side
 
 NEWLINES = ("\r", "\x0b", "\x0c", "\x85", "\u2028", "\u2029")
 
@@ -29,7 +30,8 @@ def steps(settings: CorpusSettings) -> tuple[Step, ...]:
     def drop_short(document: Document) -> Document | Drop:
         return document if len(document.text) >= settings.shortest else Drop("too short")
 
-    return (repair_mojibake, normalise_newlines, strip_controls, compose, trim_spaces, drop_empty, drop_short)
+    line = (repair_mojibake, normalise_newlines, strip_controls, compose, trim_spaces, drop_empty, drop_short)
+    return tuple(map(on_each_side, line)) if settings.mark else line
 
 
 def repair_mojibake(document: Document) -> Document:

@@ -10,9 +10,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from meristem.corpus.account import Account
+from meristem.corpus.document import Document
+from meristem.corpus.pictures import BUILTIN
 from meristem.corpus.reading import Progress as Read
 from meristem.corpus.reading import Reading
 from meristem.corpus.settings import CorpusSettings
+from meristem.corpus.sides import PAIR, PICTURE, sides
 from meristem.overrides import override
 from meristem.settings import RecipeError, build
 
@@ -43,13 +46,24 @@ def _write(reading: Reading, out: Path) -> None:
     files = {name: (out / f".{name}.jsonl.partial").open("w", encoding="utf-8") for name in names}
     try:
         for document in reading:
-            line = json.dumps({"text": document.text, "place": document.place}, ensure_ascii=False)
-            files[document.split].write(line + "\n")
+            files[document.split].write(json.dumps(_columns(document), ensure_ascii=False) + "\n")
     finally:
         for file in files.values():
             file.close()
     for name in names:
         (out / f".{name}.jsonl.partial").replace(out / f"{name}.jsonl")
+
+
+def _columns(document: Document) -> dict[str, str]:
+    """A document as it would be read again: a pair with corpus.target=target, a picture with corpus.picture=picture."""
+    given, told, mark = sides(document.text)
+    if mark == PAIR:
+        return {"source": given, "target": told, "place": document.place}
+    if mark == PICTURE:
+        content, _, place = given.partition(" ")
+        picture = content if place == BUILTIN else str(Path(place).resolve())
+        return {"picture": picture, "text": told, "place": document.place}
+    return {"text": told, "place": document.place}
 
 
 class Bar(Progress):

@@ -18,6 +18,8 @@ class Document:
     text: str
     place: str
     split: str = "train"
+    mark: str = ""
+    """What joins its two sides, where it has two (`sides.py`)."""
 
 
 @dataclass(frozen=True, slots=True)

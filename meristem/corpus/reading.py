@@ -16,8 +16,9 @@ from meristem.corpus.document import Document
 from meristem.corpus.pieces import Piece, plan
 from meristem.corpus.pool import Pool
 from meristem.corpus.settings import CorpusSettings
-from meristem.corpus.sources import File, survey
-from meristem.corpus.split import Undecided, assign, uniform
+from meristem.corpus.sides import KINDS, PICTURE, sides
+from meristem.corpus.sources import Aligned, File, survey
+from meristem.corpus.split import Undecided, assign
 from meristem.settings import MeristemError
 
 WORTH_A_POOL = 8 << 20
@@ -66,8 +67,7 @@ class Reading:
             account.add(batch.account)
             for index in self._chosen(batch, seen, piece.source.name):
                 place = batch.places[index]
-                yield Undecided(batch.texts[index], _moved(place, passed) if passed else place,
-                                uniform(batch.digests[index]))
+                yield Undecided(batch.texts[index], _moved(place, passed) if passed else place, batch.numbers[index])
             if self._progress:
                 self._progress(Progress(bytes=account.bytes, total=total, documents=account.read))
             if account.kept == self.settings.limit:
@@ -81,17 +81,20 @@ class Reading:
         chosen = new if limit is None else new[: limit - account.kept]
         account.drop("duplicate", len(every) - len(new))
         account.drop("over the limit", len(new) - len(chosen))
-        account.keep(source, len(chosen), sum(len(batch.texts[index]) for index in chosen))
+        mark = self.settings.mark
+        account.keep(source, len(chosen), sum(_characters(batch.texts[index], mark) for index in chosen))
+        if mark:
+            account.kinds[KINDS[mark]] += len(chosen)
         return chosen
 
     def _batches(self, pieces: list[Piece]) -> Iterator[tuple[Piece, Batch]]:
         """The batches of all pieces in order; files are read in processes where that pays, all else here."""
-        files = [piece for piece in pieces if isinstance(piece.source, File)]
+        files = [piece for piece in pieces if isinstance(piece.source, File | Aligned)]
         processes = _processes(self.settings, files)
         with Pool(files, self.settings, processes) if processes > 1 else nullcontext() as pool:
             numbers = count()
             for piece in pieces:
-                pooled = pool is not None and isinstance(piece.source, File)
+                pooled = pool is not None and isinstance(piece.source, File | Aligned)
                 for batch in pool.batches(next(numbers)) if pool and pooled else batches(piece, self.settings):
                     yield piece, batch
 
@@ -102,6 +105,11 @@ def _processes(settings: CorpusSettings, pieces: Sequence[Piece]) -> int:
     if size < WORTH_A_POOL or multiprocessing.current_process().daemon:
         return 1
     return min(settings.processes or os.cpu_count() or 1, len(pieces))
+
+
+def _characters(text: str, mark: str) -> int:
+    """Characters of a document's own text: a mark is none, nor is a picture's name."""
+    return len(text) if not mark else len(sides(text).told) if mark == PICTURE else len(text) - 1
 
 
 def _moved(place: str, lines: int) -> str:

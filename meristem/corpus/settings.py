@@ -6,6 +6,8 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from meristem import samples
+from meristem.corpus.sides import PAIR, PICTURE
 from meristem.settings import Settings
 
 
@@ -20,6 +22,12 @@ class CorpusSettings(Settings):
 
     text: str | None = None
     """The column that holds the text in jsonl, csv, tsv, parquet and hub data; found by itself where it is clear."""
+
+    target: str | tuple[str, ...] | None = None
+    """What belongs to each text: its column in such data, or a file with a line for each line of the source."""
+
+    picture: str | None = None
+    """The column of a jsonl, csv or tsv file with the pictures its texts tell of: paths, relative to the file."""
 
     deduplicate: bool = True
     """Keep only the first of documents with exactly the same text."""
@@ -43,6 +51,10 @@ class CorpusSettings(Settings):
     def _possible(self) -> Self:
         if not self.source or not all(self.sources):
             raise ValueError("corpus.source is empty: give a file, a folder, a glob, builtin:NAME or hub:OWNER/NAME")
+        if self.target is not None and self.picture is not None:
+            raise ValueError("target and picture: a text belongs to one or the other; put them in two entries of mix")
+        if isinstance(self.target, tuple) and len(self.target) != len(self.sources):
+            raise ValueError(f"target names {len(self.target)} files for {len(self.sources)} sources; one for each")
         if self.validation + self.test >= 1.0:
             raise ValueError("validation and test together leave nothing to train on")
         return self
@@ -51,3 +63,16 @@ class CorpusSettings(Settings):
     def sources(self) -> tuple[str, ...]:
         """The sources, whether one was given or several."""
         return (self.source,) if isinstance(self.source, str) else self.source
+
+    @property
+    def targets(self) -> tuple[str | None, ...]:
+        """For each source its target file or column, or nothing."""
+        return self.target if isinstance(self.target, tuple) else (self.target,) * len(self.sources)
+
+    @property
+    def mark(self) -> str:
+        """What joins the two sides of these documents; nothing where they are plain text."""
+        builtins = {samples.kind(s.removeprefix("builtin:")) for s in self.sources if s.startswith("builtin:")}
+        if self.target is not None or "pairs" in builtins:
+            return PAIR
+        return PICTURE if self.picture is not None or "pictures" in builtins else ""

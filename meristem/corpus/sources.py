@@ -80,7 +80,26 @@ class Hub:
         return f"hub:{self.path}"
 
 
-Source = File | Builtin | Hub
+@dataclass(frozen=True)
+class Aligned:
+    """Two files of as many lines, each line of the one belonging to the same line of the other."""
+
+    source: File
+    target: File
+    format = "aligned"
+
+    @property
+    def name(self) -> str:
+        """How places and messages call it."""
+        return self.source.name
+
+    @property
+    def size(self) -> int:
+        """Bytes of both."""
+        return self.source.size + self.target.size
+
+
+Source = File | Builtin | Hub | Aligned
 
 
 @dataclass
@@ -99,9 +118,13 @@ def resolve(settings: CorpusSettings) -> tuple[Source, ...]:
 def survey(settings: CorpusSettings) -> Found:
     """As `resolve`, with the files that were skipped counted by their endings."""
     found = Found()
-    for source in settings.sources:
-        found.sources.extend(_sources(source, found.skipped))
+    for source, target in zip(settings.sources, settings.targets, strict=True):
+        aligned = None if target is None else _aligned(Path(source).expanduser(), Path(target).expanduser())
+        found.sources.extend([aligned] if aligned else _sources(source, found.skipped))
     found.sources = list(dict.fromkeys(found.sources))
+    for one in found.sources:
+        _refuse_without_columns(one, settings)
+    _refuse_mixed(found.sources, settings)
     return found
 
 
@@ -111,15 +134,55 @@ def digest(settings: CorpusSettings) -> str:
     for source in resolve(settings):
         match source:
             case File():
-                path = source.path.resolve()
-                keys.append(["file", str(path), source.size, path.stat().st_mtime_ns])
+                keys.append(_file_key(source))
+            case Aligned():
+                keys.append(["aligned", *_file_key(source.source), *_file_key(source.target)])
             case Builtin():
                 keys.append(["builtin", source.sample, samples.digest(source.sample)])
             case Hub():
                 keys.append(["hub", source.path, source.config, source.split])
-    plain = settings.model_dump(mode="json", exclude={"source", "processes"})
+    one_sided = set() if settings.mark else {"target", "picture"}  # plain text has the key it always had
+    plain = settings.model_dump(mode="json", exclude={"source", "processes", *one_sided})
     whole = [VERSION, find_spec("ftfy") is not None, plain, keys]
     return hashlib.blake2b(json.dumps(whole, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def _file_key(file: File) -> list[str | int | None]:
+    path = file.path.resolve()
+    return ["file", str(path), file.size, path.stat().st_mtime_ns]
+
+
+def _aligned(source: Path, target: Path) -> Aligned | None:
+    """Two files to be read line by line, or nothing where the target is a column of the source."""
+    if not source.is_file() or FORMATS.get(_ending(source)[0], "text") != "text":
+        return None
+    if not target.is_file():
+        raise MeristemError(f"corpus.target: {source} has no columns, so that its target is a file with a line for "
+                            f"each of its lines; {_missing(target)}")
+    return Aligned(*(_lines(path) for path in (source, target)))
+
+
+def _lines(path: Path) -> File:
+    """A file of lines, whatever it ends in: train.en, train.de."""
+    ending, compression = _ending(path)
+    return File(path, ending or path.suffix, compression, path.stat().st_size)
+
+
+def _refuse_without_columns(source: Source, settings: CorpusSettings) -> None:
+    """A target or a picture is a column of its source, unless the target is a file beside it."""
+    if settings.target is not None and source.format not in ("jsonl", "table", "parquet", "hub", "aligned"):
+        raise MeristemError(f"{source.name}: corpus.target is a column of jsonl, csv, tsv, parquet or hub data, or a "
+                            "file with a line for each line of a source that is one file")
+    if settings.picture is not None and source.format not in ("jsonl", "table"):
+        raise MeristemError(f"{source.name}: corpus.picture is a column of a jsonl, csv or tsv file")
+
+
+def _refuse_mixed(sources: list[Source], settings: CorpusSettings) -> None:
+    """Pairs, pictures and plain text are different corpora."""
+    kinds = {samples.kind(one.sample) if isinstance(one, Builtin) else "text" for one in sources}
+    if settings.target is None and settings.picture is None and len(kinds) > 1:
+        raise MeristemError(f"corpus.source: {', '.join(settings.sources)} are {' and '.join(sorted(kinds))}; "
+                            "give each its own entry in mix")
 
 
 def _sources(source: str, skipped: Counter[str]) -> Iterator[Source]:

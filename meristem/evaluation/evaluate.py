@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -99,11 +100,32 @@ def pseudo(revived: Revived, stream: Stream, limit: int | None = None) -> Measur
 
 def _given(revived: Revived, data: str, console: Console) -> dict[str, Store]:
     """Other text, all of it read whichever split it would fall into, cut by the run's own tokenizer."""
-    corpus = CorpusSettings.model_validate({"source": data, "validation": 0, "test": 0, "deduplicate": False})
     recipe = revived.recipe
     words = recipe.tokenizer.kind == "words"
-    store = store_for(corpus, revived.tokenizer, recipe.store, words=words, console=console).store
-    return {source.name: store for source in recipe.sources()}
+    return {source.name: store_for(_like(source.corpus, data), revived.tokenizer, recipe.store, words=words,
+                                   console=console).store for source in recipe.sources()}
+
+
+def _like(corpus: CorpusSettings, data: str) -> CorpusSettings:
+    """Other text read as the run's own was: the same columns, or the target file that goes with this source."""
+    plain = {"source": data, "validation": 0, "test": 0, "deduplicate": False}
+    if data.startswith("builtin:"):
+        return CorpusSettings.model_validate(plain)
+    target = corpus.targets[0]
+    if target is not None and Path(target).expanduser().is_file():
+        target = _beside(data, corpus.sources[0], target)
+    text = corpus.text if corpus.mark else None
+    return CorpusSettings.model_validate({**plain, "text": text, "target": target, "picture": corpus.picture})
+
+
+def _beside(data: str, source: str, target: str) -> str:
+    """The file that is to `data` what the run's target file is to its source: test.de to test.en, as train.de."""
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(source, target, strict=False)))
+    found = data.removesuffix(source[same:]) + target[same:]
+    if not data.endswith(source[same:]) or not Path(found).expanduser().is_file():
+        raise MeristemError(f"{data}: the run has its targets in a file beside its source ({source}, {target}), and "
+                            "there is none beside this one; name both files alike")
+    return found
 
 
 def _own(revived: Revived, console: Console) -> dict[str, Store]:

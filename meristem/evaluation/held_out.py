@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
+from torch import Tensor
 
 from meristem.batch import State
 from meristem.learning.feed import Feed
 from meristem.learning.learner import Learner
+from meristem.metrics import ranking
 
 SEED = 0  # held-out draws never follow the training seed, so that runs can be compared
 
@@ -24,6 +26,7 @@ class HeldOut:
     sums: dict[str, float] = field(default_factory=dict)
     counts: dict[str, float] = field(default_factory=dict)
     extra: dict[str, tuple[float, float]] = field(default_factory=dict)
+    scored: dict[str, Tensor] = field(default_factory=dict)
     bytes_per_token: float | None = None
     """UTF-8 bytes behind one stored token, for bits per byte."""
 
@@ -33,12 +36,13 @@ class HeldOut:
         out = {"loss": sum(self.weights[term] * value for term, value in means.items())}
         if len(means) > 1:
             out.update(means)
-        for term in ("clm", "mlm"):
+        for term in ("clm", "mlm", "seq2seq", "denoising", "caption"):
             if term in means:
                 out["perplexity"] = math.exp(min(means[term], 700.0))
         if "clm" in means and self.bytes_per_token:
             out["bits_per_byte"] = means["clm"] / math.log(2) / self.bytes_per_token
         out.update({name: total / max(1.0, number) for name, (total, number) in self.extra.items()})
+        out.update({name: ranking.area(counts) for name, counts in self.scored.items()})
         return out
 
 
@@ -80,4 +84,6 @@ def held_out(
             for metric, (total, counted) in outcome.metrics.items():
                 before = found.extra.get(metric, (0.0, 0.0))
                 found.extra[metric] = (before[0] + float(total), before[1] + float(counted))
+            for metric, counts in outcome.scored.items():
+                found.scored[metric] = found.scored.get(metric, 0) + counts.cpu()
     return found

@@ -20,6 +20,7 @@ from meristem.batch import Model
 from meristem.blocks.vocabulary import VocabularyHead
 from meristem.generation.framed import Frame, mask_of, states_at
 from meristem.generation.way import HEADS, Way, require, way_of
+from meristem.settings import MeristemError
 from meristem.store.encode import separator_of
 from meristem.store.store import Ints
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -67,6 +68,9 @@ def score(model: Model, tokenizer: Tokenizer, texts: Sequence[str], *, way: Way 
 def logprobs(model: Model, tokenizer: Tokenizer, texts: Sequence[Ints], *, way: Way | None = None) -> list[Floats]:
     """The log-probability of each token of texts that are already cut into ids."""
     way = way or way_of(model)
+    if way == "source":
+        raise MeristemError("score: a target's probability depends on its source, and a text alone has none; "
+                            "score with a causal or a masked model")
     require(model, way, "this score")
     each = [np.zeros(len(ids)) for ids in texts]
     rows = _causal(model, tokenizer, texts) if way == "causal" else _masked(model, tokenizer, texts)

@@ -1,4 +1,4 @@
-"""Texts that grow a token at a time: what greedy, sampling and beam see of a causal model, and nothing else."""
+"""Texts that grow a token at a time: what greedy, sampling and beam see of a model that writes, and nothing else."""
 
 # B rows, T tokens of the longest prompt, V vocabulary
 
@@ -17,6 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 from meristem.batch import Model, Writer
 from meristem.blocks.logits import Logits
 from meristem.blocks.vocabulary import VocabularyHead
+from meristem.generation.way import HEADS, way_of
 
 
 class Session:
@@ -34,7 +35,7 @@ class Session:
 
         `inputs` are what an encoder reads beside them, a row for each row.
         """
-        head = model.heads["clm"]
+        head = model.heads[HEADS[way_of(model)]]
         assert isinstance(head, VocabularyHead)
         self._writer: Writer = cast(Any, model.backbone).writer()  # every family that can write has one
         self._read, self._inputs = Logits(head), inputs

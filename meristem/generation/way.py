@@ -7,9 +7,13 @@ from typing import Literal
 from meristem.batch import Model
 from meristem.settings import MeristemError
 
-Way = Literal["causal", "masked"]
-HEADS: dict[Way, str] = {"causal": "clm", "masked": "mlm"}
-OFFERS: dict[Way, str] = {"causal": "generate and score", "masked": "fill, generate (by unmasking) and score"}
+Way = Literal["causal", "source", "masked"]
+HEADS: dict[Way, str] = {"causal": "clm", "source": "seq2seq", "masked": "mlm"}
+OFFERS: dict[Way, str] = {
+    "causal": "generate and score",
+    "source": "generate (from a source)",
+    "masked": "fill, generate (by unmasking) and score",
+}
 
 
 def ways(model: Model) -> tuple[Way, ...]:
@@ -23,7 +27,7 @@ def way_of(model: Model) -> Way:
     if not found:
         trained = ", ".join(model.heads) or "nothing"
         raise MeristemError(f"this model predicts no words (it was trained for {trained}), so it can neither "
-                            "write, fill nor score; train with objective=clm or objective=mlm")
+                            "write, fill nor score; train with objective=clm, objective=mlm or objective=seq2seq")
     return found[0]
 
 
@@ -31,5 +35,6 @@ def require(model: Model, way: Way, verb: str) -> None:
     """Refuse what this model was not trained for, saying what it can do instead."""
     if way not in ways(model):
         can = way_of(model)
-        raise MeristemError(f"{verb} needs a {way} model (objective={HEADS[way]}), and this one is {can}: "
+        kind = "writes from a source" if can == "source" else f"is {can}"
+        raise MeristemError(f"{verb} needs a {way} model (objective={HEADS[way]}), and this one {kind}: "
                             f"it can {OFFERS[can]}")

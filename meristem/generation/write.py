@@ -1,4 +1,7 @@
-"""Texts that go on where prompts end: sampling, greedy and beam search for causal models, unmasking for masked ones."""
+"""Texts that go on where prompts end, or that a source is turned into: sampling, greedy and beam search.
+
+Masked models write by unmasking.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from torch import Tensor
 
 from meristem.batch import Model
 from meristem.generation.beam import Beam
+from meristem.generation.given import Given, Prompt, given, together
 from meristem.generation.sampling import SamplingSettings, choose, with_repetition_penalty, without
 from meristem.generation.session import Session, steady
 from meristem.generation.unmask import unmask
@@ -24,60 +28,59 @@ ROWS = 64  # texts written side by side
 
 
 def write(
-    model: Model, tokenizer: Tokenizer, prompts: list[str], settings: SamplingSettings, *, count: int = 1,
+    model: Model, tokenizer: Tokenizer, prompts: Sequence[Prompt], settings: SamplingSettings, *, count: int = 1,
     on_text: OnText | None = None,
 ) -> list[list[Written]]:
-    """`count` texts for each prompt; an empty prompt begins a new document."""
+    """`count` texts for each prompt: what follows it (an empty one begins a new document), or what it is turned into.
+
+    An encoder-decoder takes the prompt as its source; a captioner takes pictures too.
+    """
     if count < 1:
         raise MeristemError(f"count: {count} texts cannot be written, at least 1 can")
     if way_of(model) == "masked":
-        return unmask(model, tokenizer, prompts, settings, count=count, on_text=on_text)
+        return unmask(model, tokenizer, [str(prompt) for prompt in prompts], settings, count=count, on_text=on_text)
     if settings.searches and count > settings.beams:
         raise MeristemError(f"count: {count} texts need as many beams, not {settings.beams}; give beams={count}")
+    starts = [given(model, tokenizer, prompt) for prompt in prompts]
     if settings.searches:
-        return [_search(model, tokenizer, prompt, settings, count, on_text, number * count)
-                for number, prompt in enumerate(prompts)]
+        return [_search(model, tokenizer, start, settings, count, on_text, number * count)
+                for number, start in enumerate(starts)]
     writings = [
-        Writing(tokenizer, _prompt(tokenizer, prompt), settings.stop, _shower(on_text, number * count + copy))
-        for number, prompt in enumerate(prompts) for copy in range(count)
+        Writing(tokenizer, start.prompt, settings.stop, _shower(on_text, number * count + copy))
+        for number, start in enumerate(starts) for copy in range(count)
     ]
     for first in range(0, len(writings), ROWS):
         part = range(first, min(first + ROWS, len(writings)))
-        _grow(model, tokenizer, [writings[n] for n in part], [n % count for n in part], settings)
+        session = partial(_begin, model, [starts[n // count] for n in part], settings.max_tokens)
+        banned = _unwanted(model, tokenizer)
+        _grow(session, [writings[n] for n in part], [n % count for n in part], settings, banned, tokenizer.end)
     return [[writing.written() for writing in writings[n * count : (n + 1) * count]] for n in range(len(prompts))]
-
-
-def _prompt(tokenizer: Tokenizer, text: str) -> list[int]:
-    """A prompt as training saw the beginning of a document: after the separator."""
-    return [separator_of(tokenizer), *tokenizer.encode(text).ids.tolist()]
 
 
 def _shower(on_text: OnText | None, number: int) -> Callable[[str], None] | None:
     return None if on_text is None else partial(on_text, number)
 
 
-def _unwanted(tokenizer: Tokenizer) -> list[int]:
-    """Special tokens that are no text: all but the end of a document."""
-    return [token for token in tokenizer.specials.nonzero()[0].tolist() if token != tokenizer.end]
+def _unwanted(model: Model, tokenizer: Tokenizer) -> list[int]:
+    """Special tokens that are no text: all but the end of a document, and the sentinels of what a source lacks."""
+    wanted = {tokenizer.end, *(tokenizer.sentinels if way_of(model) == "source" else ())}
+    return [token for token in tokenizer.specials.nonzero()[0].tolist() if token not in wanted]
 
 
-def _begin(model: Model, prompts: Sequence[Sequence[int]], room: int) -> Session:
-    sizes = torch.tensor([len(prompt) for prompt in prompts])
-    tokens = torch.zeros(len(prompts), int(sizes.max()), dtype=torch.long)
-    for row, prompt in enumerate(prompts):
-        tokens[row, : len(prompt)] = torch.tensor(prompt)
-    return Session(model, tokens.to(model.device), sizes, capacity=int(sizes.max()) + room)
+def _begin(model: Model, starts: Sequence[Given], room: int) -> Session:
+    tokens, sizes, inputs = together(starts, model.device)
+    return Session(model, tokens, sizes, capacity=tokens.shape[1] + room, **inputs)
 
 
 @torch.inference_mode()
-def _grow(model: Model, tokenizer: Tokenizer, writings: list[Writing], copies: list[int],
-          settings: SamplingSettings) -> None:
+def _grow(begin: Callable[[], Session], writings: list[Writing], copies: list[int], settings: SamplingSettings,
+          banned: list[int], end: int | None) -> None:
     """Token by token until every text has ended; a text that has leaves the session."""
-    going, banned = list(range(len(writings))), _unwanted(tokenizer)
+    going = list(range(len(writings)))
     with steady(len(writings)):
-        session = _begin(model, [writing.prompt for writing in writings], settings.max_tokens)
+        session = begin()
         for position in range(settings.max_tokens):
-            forbidden = [*banned, separator_of(tokenizer)] if position < settings.min_tokens else banned
+            forbidden = [*banned, end] if position < settings.min_tokens and end is not None else banned
             texts = [writings[number].text_so_far for number in going]
             logits = without(with_repetition_penalty(session.logits, texts, settings.repetition_penalty), forbidden)
             chosen = choose(logits, settings, [copies[number] for number in going], position)
@@ -94,10 +97,10 @@ def _grow(model: Model, tokenizer: Tokenizer, writings: list[Writing], copies: l
 
 
 @torch.inference_mode()
-def _search(model: Model, tokenizer: Tokenizer, text: str, settings: SamplingSettings, count: int,
+def _search(model: Model, tokenizer: Tokenizer, start: Given, settings: SamplingSettings, count: int,
             on_text: OnText | None, first: int) -> list[Written]:
     """The best texts of a beam search, each with the log-probability it was found with."""
-    prompt, banned = _prompt(tokenizer, text), _unwanted(tokenizer)
+    prompt, banned = start.prompt, _unwanted(model, tokenizer)
     end = separator_of(tokenizer)
 
     def adjust(logprobs: Tensor, texts: Sequence[Sequence[int]]) -> Tensor:
@@ -111,7 +114,7 @@ def _search(model: Model, tokenizer: Tokenizer, text: str, settings: SamplingSet
     beam = Beam(beams=settings.beams, most=settings.max_tokens, end=end, length_penalty=settings.length_penalty,
                 adjust=adjust, ends=stopped)
     written = []
-    for number, found in enumerate(beam.search(_begin(model, [prompt], settings.max_tokens), count)):
+    for number, found in enumerate(beam.search(_begin(model, [start], settings.max_tokens), count)):
         writing = _spelled(tokenizer, prompt, found.tokens, settings, _shower(on_text, first + number))
         if writing.finished is None:
             writing.push(end, 0.0, settings.max_tokens)

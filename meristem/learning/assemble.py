@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from meristem.batch import Model, Objective, View
+from meristem.corpus.sides import KINDS, PAIR, PICTURE
 from meristem.learning.combined import Combined
 from meristem.learning.feed import Feed
 from meristem.learning.learner import Learner, agree, heads_of
@@ -27,6 +28,11 @@ def check(recipe: Recipe) -> None:
     for source in recipe.sources():
         for part in source.objective:
             agree(find("objectives", part.name), family, recipe.model.family)
+            _two_sided(find("objectives", part.name), source.corpus.mark)
+    if "image" in family.can and recipe.model.picture != recipe.store.picture:
+        raise RecipeError(
+            f"model.picture={recipe.model.picture} and store.picture={recipe.store.picture} must be the same size"
+        )
     train = recipe.train
     for name in ("batch_tokens", "micro_tokens"):
         tokens = getattr(train, name)
@@ -34,6 +40,17 @@ def check(recipe: Recipe) -> None:
             raise RecipeError(
                 f"train.{name}: {tokens} is less than one row of model.length={recipe.model.length} tokens"
             )
+
+
+def _two_sided(objective: Objective, mark: str) -> None:
+    """An objective that reads pairs or pictures is refused on a corpus of something else."""
+    wanted = {"examples": PAIR, "pictures": PICTURE}.get(objective.view.kind, mark)
+    if mark != wanted:
+        how = "corpus.target=COLUMN or FILE" if wanted == PAIR else "corpus.picture=COLUMN"
+        raise RecipeError(
+            f"objective {objective.name} reads {KINDS[wanted]}, and this corpus is {KINDS[mark]}: "
+            f"set {how}, or corpus.source=builtin:microworld-{KINDS[wanted]}"
+        )
 
 
 def objectives_of(recipe: Recipe, tokenizer: Tokenizer) -> dict[str, Objective]:
@@ -89,6 +106,14 @@ def feeds_of(
 
 
 def view_of(objective: Objective, recipe: Recipe) -> View:
-    """How the text is cut: in lanes where the backbone's memory is on and the objective knows how to use it."""
-    remembers = "memory" in find("models", recipe.model.family).can and recipe.model.memory > 0
-    return objective.lanes if remembers and objective.lanes is not None else objective.view
+    """How the text is cut: in lanes where the backbone's memory is on and the objective knows how to use it.
+
+    A backbone of two streams may want half of the lanes backwards.
+    A backbone that reads words by their letters gets them beside the tokens.
+    """
+    can = find("models", recipe.model.family).can
+    remembers = "memory" in can and recipe.model.memory > 0
+    view = objective.lanes if remembers and objective.lanes is not None else objective.view
+    if view.kind == "lanes" and "two_stream" in can and recipe.model.both_ways:
+        view = View(view.kind, (*view.options, ("both_ways", True)))
+    return View(view.kind, (*view.options, ("characters", True))) if "characters" in can else view

@@ -73,6 +73,7 @@ class Combined(Objective):
             outcome = part.loss(model, hidden, batch)
             whole.sums.update(outcome.sums)
             whole.metrics.update(outcome.metrics)
+            whole.scored.update(outcome.scored)
         return whole
 
 

@@ -8,8 +8,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from meristem.batch import Backbone, Hidden, State
-from meristem.blocks.embedding import Embedding
-from meristem.blocks.heads import PooledHead, Transform, no_such_head
+from meristem.blocks.embedding import Embedding, projection
+from meristem.blocks.generator import smaller
+from meristem.blocks.heads import PooledHead, TokenScore, Transform, no_such_head
 from meristem.blocks.layer import NormPlace
 from meristem.blocks.norms import norm
 from meristem.blocks.stack import Stack, StackSettings
@@ -27,6 +28,8 @@ class BertSettings(StackSettings):
     """What keeps a norm from dividing by zero."""
     segments: int = Field(2, ge=0)
     """How many kinds of segment have an embedding; 0 leaves segments out."""
+    embedding: int | None = Field(None, ge=8)
+    """Width of the embeddings where it is not the model's; they are then projected to it."""
 
 
 class Bert(Backbone):
@@ -39,17 +42,19 @@ class Bert(Backbone):
     def __init__(self, settings: BertSettings, vocabulary: int) -> None:
         super().__init__()
         self.settings, self.width, self.length = settings, settings.width, settings.length
+        narrow = settings.embedding or settings.width
         # a pre-norm stack normalises what it reads, so only post-norm ones normalise the embeddings
-        first = norm(settings.norm, settings.width, settings.norm_epsilon) if settings.norm_place == "post" else None
+        first = norm(settings.norm, narrow, settings.norm_epsilon) if settings.norm_place == "post" else None
         self.embed = Embedding(
             vocabulary,
-            settings.width,
+            narrow,
             settings.length,
             positions=settings.positions,
             segments=settings.segments,
             norm=first,
             dropout=settings.dropout,
         )
+        self.project = projection(narrow, settings.width, settings.initial)
         self.stack = Stack(settings)
         self.embed.initialise(settings.initial)
         self.stack.initialise()
@@ -66,19 +71,23 @@ class Bert(Backbone):
         wanted: Tensor | None = None,
     ) -> Hidden:
         """[B, T] → Hidden."""
-        x = self.embed(tokens, segments)
+        x = self.project(self.embed(tokens, segments))
         return self.stack(x, causal=False, present=present, documents=documents, want=want, wanted=wanted)  # type: ignore[no-any-return]  # nn.Module.__call__
 
     def makes(self, kind: str, **sizes: int) -> nn.Module:
-        """The vocabulary behind a transform, classes behind a pooler."""
+        """The vocabulary behind a transform, classes behind a pooler, a score for each token, a smaller self."""
         s = self.settings
         match kind:
             case "vocabulary":
-                transform = Transform(s.width, s.activation, s.norm, s.norm_epsilon, s.initial)
+                transform = Transform(s.width, s.activation, s.norm, s.norm_epsilon, s.initial, out=self.embed.width)
                 return VocabularyHead(self.embed.tokens, transform=transform, bias=True)
             case "pooled":
                 return PooledHead(s.width, sizes["classes"], s.initial)
-        raise no_such_head(s.family, kind, ("vocabulary", "pooled"))
+            case "token_score":
+                return TokenScore(s.width, s.activation, s.initial)
+            case "generator":
+                return smaller(self.embed, s, sizes["divide"])
+        raise no_such_head(s.family, kind, ("vocabulary", "pooled", "token_score", "generator"))
 
     def embedding(self) -> nn.Embedding:
         """The token embedding."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from pydantic import Field
-from torch import nn
+from torch import Tensor, nn
 
 from meristem.batch import Hidden
 from meristem.blocks.feed_forward import ActivationName
-from meristem.blocks.heads import Transform
+from meristem.blocks.generator import smaller
+from meristem.blocks.heads import TokenScore, Transform, no_such_head
 from meristem.blocks.norms import NormName
 from meristem.blocks.positions import PositionName
 from meristem.blocks.vocabulary import VocabularyHead
@@ -44,15 +45,21 @@ class Modern(GPT2):
     can = frozenset({"causal", "bidirectional"})
     settings: ModernSettings
 
-    def forward(self, *, causal: bool = False, **inputs: Any) -> Hidden:
-        """[B, T] → Hidden."""
+    def forward(self, *, causal: bool = False, segments: Tensor | None = None, **inputs: Any) -> Hidden:
+        """[B, T] → Hidden; segments are not told apart."""
         return super().forward(causal=causal, **inputs)
 
     def makes(self, kind: str, **sizes: int) -> nn.Module:
-        """GPT-2's heads, and BERT's transform where it is asked for."""
+        """GPT-2's heads, BERT's transform where it is asked for, a score for each token, a smaller self."""
         s = self.settings
-        if kind == "vocabulary" and s.transform:
-            return VocabularyHead(
-                self.embed.tokens, transform=Transform(s.width, s.activation, s.norm, s.norm_epsilon, s.initial)
-            )
-        return super().makes(kind, **sizes)
+        match kind:
+            case "vocabulary" if s.transform:
+                transform = Transform(s.width, s.activation, s.norm, s.norm_epsilon, s.initial)
+                return VocabularyHead(self.embed.tokens, transform=transform)
+            case "vocabulary" | "pooled":
+                return super().makes(kind, **sizes)
+            case "token_score":
+                return TokenScore(s.width, s.activation, s.initial)
+            case "generator":
+                return smaller(self.embed, s, sizes["divide"])
+        raise no_such_head(s.family, kind, ("vocabulary", "pooled", "token_score", "generator"))

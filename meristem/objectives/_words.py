@@ -40,12 +40,16 @@ def count(settings: WordsSettings, term: str, batch: Batch) -> dict[str, int]:
 def judge(
     settings: WordsSettings, term: str, model: Model, hidden: Hidden, batch: Batch, *, head_name: str | None = None
 ) -> Outcome:
-    """Logits only where there is a loss; accuracies where there is no gradient to pay for."""
+    """Logits only where there is a loss; without a gradient the plain cross-entropy, and accuracies."""
     head = model.heads[head_name or term]
     assert isinstance(head, VocabularyHead)
     goal = batch.goals[term]
+    teach = torch.is_grad_enabled()  # smoothing and penalties teach; what is measured is how likely the words were
     judged = head.judge(
-        hidden.at(goal["at"]), goal["values"], smoothing=settings.label_smoothing, l1=settings.l1_outputs
+        hidden.at(goal["at"]),
+        goal["values"],
+        smoothing=settings.label_smoothing if teach else 0.0,
+        l1=settings.l1_outputs if teach else 0.0,
     )
     outcome = Outcome(sums={term: judged.total}, state=hidden.state)
     if settings.l1_states:

@@ -12,30 +12,35 @@ from torch import Tensor
 
 from meristem.batch import Array, Batch, Draws, Head, Hidden, Model, Objective, Outcome, Row, View
 from meristem.objectives import _words
-from meristem.settings import MeristemError
+from meristem.settings import MeristemError, Settings
 from meristem.tokenizers.tokenizer import Tokenizer
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 
-class MLMSettings(_words.WordsSettings):
-    """What a masked objective can be told."""
+class ChoiceSettings(Settings):
+    """Which tokens are chosen."""
 
-    name: Literal["mlm"] = "mlm"
-    """The objective's name."""
     mask_rate: float = Field(0.15, gt=0, lt=1)
     """Share of tokens that are chosen (Devlin et al. §3.1)."""
-    mask_share: float = Field(0.8, ge=0, le=1)
-    """Of the chosen, the share replaced by the mask token."""
-    random_share: float = Field(0.1, ge=0, le=1)
-    """Of the chosen, the share replaced by a random token; the rest are kept."""
     unit: Literal["token", "word", "span"] = "token"
     """What is chosen together: single tokens, whole words, or spans of whole words (SpanBERT)."""
     span_stop: float = Field(0.2, gt=0, lt=1)
     """Spans end after each word with this probability (p of the geometric distribution)."""
     span_longest: int = Field(10, ge=1)
     """Words in the longest span."""
+
+
+class MLMSettings(_words.WordsSettings, ChoiceSettings):
+    """What a masked objective can be told."""
+
+    name: Literal["mlm"] = "mlm"
+    """The objective's name."""
+    mask_share: float = Field(0.8, ge=0, le=1)
+    """Of the chosen, the share replaced by the mask token."""
+    random_share: float = Field(0.1, ge=0, le=1)
+    """Of the chosen, the share replaced by a random token; the rest are kept."""
     exhaustive: bool = False
     """Every text is masked ⌈1/mask_rate⌉ times, so that every token is hidden exactly once."""
 
@@ -72,7 +77,7 @@ def choose(groups: list[Ints], wanted: int, rng: Generator) -> Ints:
     return np.sort(np.concatenate(chosen))
 
 
-def choose_spans(words: list[Ints], wanted: int, settings: MLMSettings, rng: Generator) -> Ints:
+def choose_spans(words: list[Ints], wanted: int, settings: ChoiceSettings, rng: Generator) -> Ints:
     """Spans of words with geometric lengths at random places, until about `wanted` positions are chosen."""
     chosen: set[int] = set()
     while len(chosen) < wanted:
@@ -84,6 +89,16 @@ def choose_spans(words: list[Ints], wanted: int, settings: MLMSettings, rng: Gen
             if len(chosen) < wanted:
                 chosen.update(word.tolist())
     return np.array(sorted(chosen), dtype=np.int64)
+
+
+def chosen(groups: list[Ints], settings: ChoiceSettings, rng: Generator) -> Ints:
+    """The sorted positions of about `mask_rate` of the tokens in these groups, at least one if there is any."""
+    if not groups:
+        return np.zeros(0, np.int64)
+    wanted = max(1, round(settings.mask_rate * sum(map(len, groups))))
+    if settings.unit == "span":
+        return choose_spans(groups, wanted, settings, rng)
+    return choose(groups, wanted, rng)
 
 
 class MLM(Objective):
@@ -111,13 +126,7 @@ class MLM(Objective):
         groups = units(tokens, ~row.notes["special"], self.starts_word, self.settings.unit != "token")
         if self.settings.exhaustive:
             return self._every(row, groups, rng)
-        wanted = max(1, round(self.settings.mask_rate * sum(map(len, groups))))
-        if not groups:
-            at = np.zeros(0, np.int64)
-        elif self.settings.unit == "span":
-            at = choose_spans(groups, wanted, self.settings, rng)
-        else:
-            at = choose(groups, wanted, rng)
+        at = chosen(groups, self.settings, rng)
         return self._hidden(row, at, self._replacements(tokens[at], rng))
 
     def _replacements(self, originals: Array, rng: Generator) -> Array:

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from itertools import islice
 from urllib.parse import parse_qsl
 
+import numpy as np
+from numpy.typing import NDArray
+
 from meristem.samples import microworld, pydocs
 from meristem.settings import MeristemError, did_you_mean
 
@@ -16,8 +19,13 @@ KNOWN = {
     "microworld": "stories from a small simulated world, in English and Chinese by turns",
     "microworld-en": "stories from a small simulated world, in English",
     "microworld-zh": "stories from a small simulated world, in Chinese",
+    "microworld-pairs": "passages of such stories with their translation, English to Chinese (?to=en: the other way)",
+    "microworld-pictures": "drawn scenes of coloured shapes with English captions (?language=zh: Chinese ones)",
 }
-OPTIONS = {"size": 10_000, "seed": 0}
+KINDS = {"microworld-pairs": "pairs", "microworld-pictures": "pictures"}
+OPTIONS = {"size": "10000", "seed": "0"}
+LANGUAGE = {"microworld-pairs": {"to": "zh"}, "microworld-pictures": {"language": "en"}}
+"""Options that choose a language, with what they are unless given."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +33,11 @@ class Request:
     """A sample's name with its options read."""
 
     name: str
-    options: dict[str, int]
+    options: dict[str, str]
+    """Those that were given."""
+
+    def __getitem__(self, option: str) -> str:
+        return self.options.get(option) or {**OPTIONS, **LANGUAGE.get(self.name, {})}[option]
 
 
 def known() -> dict[str, str]:
@@ -33,21 +45,49 @@ def known() -> dict[str, str]:
     return dict(KNOWN)
 
 
+def kind(name: str) -> str:
+    """What a sample's documents are: "text", "pairs" or "pictures"."""
+    return KINDS.get(name.partition("?")[0], "text")
+
+
 def documents(name: str) -> Iterator[str]:
-    """The documents of a built-in sample, the same ones every time."""
+    """The documents of a built-in sample, the same ones every time; pairs and pictures come from `pairs`."""
     request = _read(name)
-    size = request.options.get("size", OPTIONS["size"])
+    if kind(name) != "text":
+        return (told for _, told in pairs(name))
     if request.name == "pydocs":
-        return islice(pydocs.documents(), request.options.get("size"))
+        wanted = request.options.get("size")
+        return islice(pydocs.documents(), None if wanted is None else int(wanted))
     languages = microworld.LANGUAGES if request.name == "microworld" else (request.name.rpartition("-")[2],)
-    seed = request.options.get("seed", OPTIONS["seed"])
+    seed, size = int(request["seed"]), int(request["size"])
     return (microworld.document(seed, number, languages[number % len(languages)]) for number in range(size))
+
+
+def pairs(name: str) -> Iterator[tuple[str, str]]:
+    """Sources with their targets, or names of pictures (for `picture`) with their captions."""
+    request = _read(name)
+    seed, size = int(request["seed"]), int(request["size"])
+    if request.name == "microworld-pairs":
+        source, target = ("zh", "en") if request["to"] == "en" else ("en", "zh")
+        return (microworld.translation(seed, number, source, target) for number in range(size))
+    language = request["language"]
+    return (
+        (f"microworld:{seed}:{number}", microworld.caption(microworld.scene(seed, number), language))
+        for number in range(size)
+    )
+
+
+def picture(name: str, size: int) -> NDArray[np.uint8]:
+    """A picture that `pairs` named, as [size, size, 3] pixels."""
+    _, seed, number = name.split(":")
+    return microworld.draw(microworld.scene(int(seed), int(number)), size)
 
 
 def digest(name: str) -> str:
     """A key that changes whenever `documents(name)` would give something else."""
     request = _read(name)
-    given = {**({} if request.name == "pydocs" else OPTIONS), **request.options}
+    defaults = {} if request.name == "pydocs" else {**OPTIONS, **LANGUAGE.get(request.name, {})}
+    given = {**defaults, **request.options}
     state = pydocs.digest() if request.name == "pydocs" else f"{microworld.VERSION}"
     whole = "\n".join([request.name, state, *(f"{key}={given[key]}" for key in sorted(given))])
     return hashlib.blake2b(whole.encode(), digest_size=16).hexdigest()
@@ -57,12 +97,15 @@ def _read(name: str) -> Request:
     plain, _, query = name.partition("?")
     if plain not in KNOWN:
         raise MeristemError(f"builtin:{name}: no built-in sample {plain!r}{did_you_mean(plain, list(KNOWN))}")
-    allowed = ["size"] if plain == "pydocs" else list(OPTIONS)
-    options: dict[str, int] = {}
+    spoken = LANGUAGE.get(plain, {})
+    allowed = ["size"] if plain == "pydocs" else [*OPTIONS, *spoken]
+    options: dict[str, str] = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
         if key not in allowed:
             raise MeristemError(f"builtin:{name}: unknown option {key!r}{did_you_mean(key, allowed)}")
-        if not value.isascii() or not value.isdigit() or (key == "size" and int(value) == 0):
+        if key in spoken and value not in microworld.LANGUAGES:
+            raise MeristemError(f"builtin:{name}: {key} is {' or '.join(microworld.LANGUAGES)}, not {value!r}")
+        if key not in spoken and (not value.isascii() or not value.isdigit() or (key == "size" and int(value) == 0)):
             raise MeristemError(f"builtin:{name}: {key} is a whole number, for instance {plain}?{key}=500")
-        options[key] = int(value)
+        options[key] = value if key in spoken else str(int(value))
     return Request(plain, options)

@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from meristem.settings import MeristemError
-from meristem.store.encode import Pack, encode, separator_of
+from meristem.store.encode import Pack, separator_of
 from meristem.store.ledger import Ledger, Past, sole_builder
 from meristem.store.manifest import SPLITS, Manifest
 from meristem.store.settings import StoreSettings
 from meristem.store.shards import dtype_for
+from meristem.store.sides import pack_of, weight
 from meristem.store.store import Store
 from meristem.store.writer import Writer
 
@@ -35,6 +36,7 @@ BATCH_DOCUMENTS = 4_096
 AHEAD = 3  # batches under way per process: enough to hide the writing, few enough to keep memory flat
 
 Batch = tuple[str, list[str]]
+Encode = Callable[[list[str]], Pack]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +57,9 @@ def build(documents: Iterable[Document], tokenizer: Tokenizer, folder: Path, set
     with sole_builder(folder), _single_threaded_tokenizers():
         ledger = Ledger(folder, fresh)
         writers = {split: _writer(ledger, split) for split in SPLITS}
-        batches = _batches(documents, ledger.past())
-        packs = _packs(batches, tokenizer, processes or os.cpu_count() or 1, keep_words=keep_words)
+        batches = _batches(documents, ledger.past(), settings.picture)
+        encode = partial(pack_of, tokenizer=tokenizer, keep_words=keep_words, picture=settings.picture)
+        packs = _packs(batches, encode, processes or os.cpu_count() or 1)
         try:
             _write(packs, writers, progress)
         finally:
@@ -87,7 +90,7 @@ def _write(packs: Iterator[tuple[str, Pack]], writers: dict[str, Writer],
         writer.close()
 
 
-def _batches(documents: Iterable[Document], past: dict[str, Past]) -> Iterator[Batch]:
+def _batches(documents: Iterable[Document], past: dict[str, Past], picture: int) -> Iterator[Batch]:
     """Texts of one split at a time, in the corpus's order, without those that finished shards hold."""
     waiting: dict[str, list[str]] = {split: [] for split in SPLITS}
     characters = dict.fromkeys(SPLITS, 0)
@@ -96,7 +99,7 @@ def _batches(documents: Iterable[Document], past: dict[str, Past]) -> Iterator[B
         if past[split].holds(document.text):
             continue
         waiting[split].append(document.text)
-        characters[split] += len(document.text)
+        characters[split] += weight(document.text, picture)
         if characters[split] >= BATCH_CHARACTERS or len(waiting[split]) == BATCH_DOCUMENTS:
             yield split, waiting[split]
             waiting[split], characters[split] = [], 0
@@ -106,15 +109,14 @@ def _batches(documents: Iterable[Document], past: dict[str, Past]) -> Iterator[B
             yield split, waiting[split]
 
 
-def _packs(batches: Iterator[Batch], tokenizer: Tokenizer, processes: int, *,
-           keep_words: bool) -> Generator[tuple[str, Pack]]:
+def _packs(batches: Iterator[Batch], encode: Encode, processes: int) -> Generator[tuple[str, Pack]]:
     """Each batch encoded, in order, a bounded number of them under way."""
     if processes == 1:
         for split, texts in batches:
-            yield split, encode(texts, tokenizer, keep_words=keep_words)
+            yield split, encode(texts)
         return
     pool = ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("fork"), initializer=_begin_worker,
-                               initargs=(partial(encode, tokenizer=tokenizer, keep_words=keep_words), os.getpid()))
+                               initargs=(encode, os.getpid()))
     under_way: deque[tuple[str, Future[Pack]]] = deque()
     try:
         for split, texts in batches:
@@ -135,10 +137,10 @@ def _first(under_way: deque[tuple[str, Future[Pack]]]) -> tuple[str, Pack]:
     return split, future.result()
 
 
-_encode: Callable[[list[str]], Pack]  # in a worker process: set once, when it begins
+_encode: Encode  # in a worker process: set once, when it begins
 
 
-def _begin_worker(encoder: Callable[[list[str]], Pack], parent: int) -> None:
+def _begin_worker(encoder: Encode, parent: int) -> None:
     global _encode
     _encode = encoder
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C and ends its workers

@@ -42,15 +42,22 @@ class Pack:
     fingerprints: bytes
     """A short digest of each document, joined."""
     words: Words | None = None
+    middles: NDArray[np.int64] | None = None
+    """Positions in `tokens` where the target of each pair begins."""
+    pictures: NDArray[np.uint8] | None = None
+    """[documents, side, side, 3], for each document that has tokens."""
 
     def part(self, first: int, last: int) -> Pack:
         """The documents from `first` up to `last`."""
         start, stop = int(self.spans[:first].sum()), int(self.spans[:last].sum())
         low, high = np.searchsorted(self.sentences, (start, stop))
         words = self.words and Words(numbers=self.words.numbers[start:stop], spellings=self.words.spellings)
+        some = slice(*np.count_nonzero(self.spans[:first]) + np.array([0, np.count_nonzero(self.spans[first:last])]))
         return Pack(tokens=self.tokens[start:stop], spans=self.spans[first:last],
                     sentences=self.sentences[low:high] - start, sizes=self.sizes[first:last],
-                    fingerprints=self.fingerprints[first * FINGERPRINT : last * FINGERPRINT], words=words)
+                    fingerprints=self.fingerprints[first * FINGERPRINT : last * FINGERPRINT], words=words,
+                    middles=None if self.middles is None else self.middles[some] - start,
+                    pictures=None if self.pictures is None else self.pictures[some])
 
 
 def fingerprint(data: bytes) -> bytes:

@@ -15,6 +15,8 @@ from rich.console import Console
 from meristem.corpus.command import Bar
 from meristem.corpus.reading import Reading
 from meristem.corpus.settings import CorpusSettings
+from meristem.corpus.sides import PICTURE
+from meristem.corpus.sides import words as both_sides
 from meristem.corpus.sources import digest
 from meristem.settings import MeristemError
 from meristem.store.build import build
@@ -58,9 +60,10 @@ def tokenizer_for(settings: TokenizerSettings, corpora: Sequence[CorpusSettings]
     )
     with Bar(console, "reading") as bar:
         texts = (
-            document.text
+            text
             for document in chain.from_iterable(Reading(corpus, progress=bar.show) for corpus in corpora)
             if document.split == "train"
+            for text in both_sides(document.text)
         )
         tokenizer = train(settings, texts)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +84,8 @@ def store_for(
     folder = cache() / "stores"
     if key is not None and (folder / key / FINISHED).is_file():
         return Prepared(store=Store.open(folder / key), key=key)
-    made = _key("store", digest(corpus), tokenizer.digest, settings.shard_tokens, words)
+    pixels = [settings.picture] if corpus.mark == PICTURE else []
+    made = _key("store", digest(corpus), tokenizer.digest, settings.shard_tokens, words, *pixels)
     if key is not None and key != made:
         raise MeristemError(
             "the text has changed since this run began, and its shards are no longer in the cache: "

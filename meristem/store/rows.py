@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from meristem.batch import Row
+from meristem.batch import Array, Row
 from meristem.settings import MeristemError
+from meristem.store.encode import separator_of
 from meristem.store.store import Ints, Stream
 
 if TYPE_CHECKING:
@@ -31,12 +33,17 @@ def frame_of(tokenizer: Tokenizer) -> tuple[Ints, Ints]:
     return np.array([tokenizer.start]), np.array([tokenizer.end])
 
 
+def ended(tokens: Ints, tokenizer: Tokenizer, length: int) -> Ints:
+    """A text with its end token, or as much of it as fits: one that was cut does not end."""
+    return np.append(tokens, separator_of(tokenizer))[:length].astype(np.int64)
+
+
 def documents_in(stream: Stream, start: int, stop: int, before: int, after: int) -> Ints:
     """The document of each position of a row; the frame belongs to its neighbours."""
     return stream.documents_at(start, stop).take(np.arange(-before, stop - start + after), mode="clip")
 
 
-def row_of(tokenizer: Tokenizer, tokens: Ints, extra: dict[str, Ints], sample: int, **notes: Any) -> Row:
+def row_of(tokenizer: Tokenizer, tokens: Ints, extra: Mapping[str, Array], sample: int, **notes: Any) -> Row:
     """A row of tokens that says which of them are special: those are never hidden from a model."""
     notes = {"special": tokenizer.specials[tokens], **notes}
     return Row(inputs={"tokens": tokens, **extra}, notes=notes, sample=sample)

@@ -14,3 +14,5 @@ class StoreSettings(Settings):
     """Documents that share a window cannot see each other."""
     shard_tokens: int = Field(32_000_000, ge=1, le=1 << 30)
     """Tokens after which a shard is closed, at the end of a document."""
+    picture: int = Field(32, ge=8, le=1024)
+    """Pixels along each side of a stored picture; others are resized to it."""

@@ -14,6 +14,7 @@ from meristem.store.manifest import FileRecord, ShardRecord, damaged
 
 TOKENS, DOCUMENTS, SENTENCES = "tokens", "documents", "sentences"
 WORDS, SPELLINGS, OFFSETS = "words", "spellings", "offsets"
+MIDDLES, PICTURES = "middles", "pictures"
 CHUNK = 1 << 22
 
 
@@ -51,6 +52,22 @@ class Shard:
     def sentences(self) -> NDArray[np.uint32]:
         """Where each sentence begins in this shard."""
         return self._map(SENTENCES, "<u4")
+
+    @cached_property
+    def middles(self) -> NDArray[np.uint32]:
+        """Where each pair's target begins in this shard."""
+        return self._map(MIDDLES, "<u4")
+
+    @cached_property
+    def pictures(self) -> NDArray[np.uint8]:
+        """Each document's picture, [documents, side, side, 3]."""
+        flat = self._map(PICTURES, "u1")
+        side = round((len(flat) / 3 / self.record.documents) ** 0.5)
+        return flat.reshape(self.record.documents, side, side, 3)
+
+    def holds(self, kind: str) -> bool:
+        """Whether files of this kind were written."""
+        return file_name(self.number, kind) in self.record.files
 
     def spellings(self, start: int, stop: int) -> list[bytes]:
         """The bytes each token was written with; separators have none."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from meristem.settings import MeristemError
 from meristem.store.manifest import FINISHED, Manifest
-from meristem.store.shards import Shard
+from meristem.store.shards import MIDDLES, PICTURES, WORDS, Shard, file_name
 
 Ints = NDArray[np.int64]
 
@@ -98,17 +98,47 @@ class Stream:
         base, sentences = self._starts[number], self._shards[number].sentences
         return base + int(sentences[sentences.searchsorted(np.uint32(position - base), side="right") - 1])
 
+    @property
+    def spelled(self) -> bool:
+        """Whether the store kept how each token was written."""
+        return all(file_name(shard.number, WORDS) in shard.record.files for shard in self._shards)
+
     def spellings(self, start: int, stop: int) -> list[bytes]:
         """The bytes each token was written with; only word stores keep them."""
         return [word for shard, _, low, high in self._pieces(start, stop) for word in shard.spellings(low, high)]
 
     def document(self, number: int) -> Span:
         """Where a document lies."""
+        shard, inside = self._document(number)
+        start, stop = self._shards[shard].documents[inside:][:2].tolist()
+        return Span(self._starts[shard] + start, self._starts[shard] + stop)
+
+    @property
+    def paired(self) -> bool:
+        """Whether every document is a source and its target."""
+        return all(shard.holds(MIDDLES) for shard in self._shards)
+
+    @property
+    def pictured(self) -> bool:
+        """Whether every document tells of a picture."""
+        return all(shard.holds(PICTURES) for shard in self._shards)
+
+    def middle(self, number: int) -> int:
+        """Where the target of a pair begins."""
+        shard, inside = self._document(number)
+        return self._starts[shard] + int(self._shards[shard].middles[inside])
+
+    def picture(self, number: int) -> NDArray[np.uint8]:
+        """A document's picture, [side, side, 3]."""
+        shard, inside = self._document(number)
+        return np.array(self._shards[shard].pictures[inside])
+
+    def _document(self, number: int) -> tuple[int, int]:
+        """The shard of a document, and its place in it."""
         if not 0 <= number < self.documents:
             raise IndexError(f"documents run from 0 to {self.documents - 1}, not {number}")
         shard = bisect_right(self._firsts, number) - 1
-        start, stop = self._shards[shard].documents[number - self._firsts[shard] :][:2].tolist()
-        return Span(self._starts[shard] + start, self._starts[shard] + stop)
+        return shard, number - self._firsts[shard]
 
     def document_at(self, position: int) -> int:
         """Which document a position belongs to."""

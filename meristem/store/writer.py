@@ -13,7 +13,17 @@ from numpy.typing import NDArray
 
 from meristem.store.encode import Pack
 from meristem.store.manifest import PARTIAL, FileRecord, ShardRecord, flush_folder
-from meristem.store.shards import DOCUMENTS, OFFSETS, SENTENCES, SPELLINGS, TOKENS, WORDS, file_name
+from meristem.store.shards import (
+    DOCUMENTS,
+    MIDDLES,
+    OFFSETS,
+    PICTURES,
+    SENTENCES,
+    SPELLINGS,
+    TOKENS,
+    WORDS,
+    file_name,
+)
 
 
 class GrowingFile:
@@ -56,6 +66,7 @@ class GrowingShard:
         self._source = hashlib.sha256()
         self._documents = [np.zeros(1, np.int64)]
         self._sentences: list[NDArray[np.uint32]] = []
+        self._middles: list[NDArray[np.uint32]] = []
         self._files = {TOKENS: self._open(TOKENS)}
         self._spellings: dict[bytes, int] = {}
         if keep_words:
@@ -73,6 +84,12 @@ class GrowingShard:
             for old in used[np.argsort(first)]:
                 numbers[old] = self._spellings.setdefault(pack.words.spellings[old], len(self._spellings))
             self._files[WORDS].write(numbers[pack.words.numbers])
+        if pack.middles is not None:
+            self._middles.append((self.tokens + pack.middles).astype("<u4"))
+        if pack.pictures is not None:
+            if PICTURES not in self._files:
+                self._files[PICTURES] = self._open(PICTURES)
+            self._files[PICTURES].write(pack.pictures)
         self.tokens += len(pack.tokens)
         self._bytes += int(pack.sizes.sum())
         self._consumed += len(pack.spans)
@@ -82,6 +99,8 @@ class GrowingShard:
         """Write the indexes, put every file in its place, and say what is there."""
         documents, sentences = np.concatenate(self._documents), np.concatenate(self._sentences)
         arrays: dict[str, NDArray[Any]] = {DOCUMENTS: documents.astype("<i8"), SENTENCES: sentences}
+        if self._middles:
+            arrays[MIDDLES] = np.concatenate(self._middles)
         if WORDS in self._files:
             arrays[SPELLINGS] = np.frombuffer(b"".join(self._spellings), np.uint8)
             arrays[OFFSETS] = np.cumsum([0, *map(len, self._spellings)]).astype("<i8")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 BRACKETED = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # BERT's names, ids 0 to 4
 ANGLED = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")  # RoBERTa's names and order, ids 0 to 4
 ENDOFTEXT = "<|endoftext|>"  # GPT-2 begins and ends a text with the same token
+SENTINEL = "<extra_id_{}>"  # T5's names for what stands in place of a span
 MASK = "[MASK]"  # what a person writes, whatever the tokenizer calls it
 
 

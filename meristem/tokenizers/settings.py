@@ -22,6 +22,8 @@ class TokenizerSettings(Settings):
     """Megabytes of text it learns from, taken evenly over the corpus."""
     alphabet: int | None = Field(None, ge=16)
     """The most distinct characters wordpiece and unigram begin with; unset means half the size."""
+    sentinels: int = Field(0, ge=0, le=10_000)
+    """Tokens <extra_id_0>, … kept free for objectives that hide spans (T5 has 100); they count towards the size."""
     path: str | None = None
     """An existing tokenizer to use instead: tokenizer.json, its folder, vocab.txt, or vocab.json beside merges.txt."""
 
@@ -29,6 +31,8 @@ class TokenizerSettings(Settings):
     def _holds_every_byte(self) -> TokenizerSettings:
         if self.kind == "bpe" and self.size < 261:
             raise ValueError("bpe needs a size of at least 261: every byte and five special tokens")
+        if self.size - self.sentinels < (261 if self.kind == "bpe" else 64):
+            raise ValueError(f"{self.sentinels} sentinels leave too little of a size of {self.size} for words")
         return self
 
     @property

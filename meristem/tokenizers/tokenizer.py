@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from meristem.tokenizers import reading
 from meristem.tokenizers.pieces import Ints, Memo, Places, cuts, groups, visible
-from meristem.tokenizers.roles import MASK, roles
+from meristem.tokenizers.roles import MASK, SENTINEL, roles
 from meristem.tokenizers.spelling import Stream, spelling_of
 
 Flags = NDArray[np.bool_]
@@ -49,7 +50,10 @@ class Tokenizer:
         self.pad, self.unknown, self.start, self.end, self.mask = (
             found.pad, found.unknown, found.start, found.end, found.mask)
         named = [self.pad, self.unknown, self.start, self.end, self.mask]
-        self._special = frozenset([*special, *(role for role in named if role is not None)])
+        names = map(SENTINEL.format, count())
+        self.sentinels = tuple(vocabulary[name] for name in takewhile(vocabulary.__contains__, names))
+        """<extra_id_0>, <extra_id_1> and so on, as many as there are."""
+        self._special = frozenset([*special, *self.sentinels, *(role for role in named if role is not None)])
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Tokenizer, (self.text,)

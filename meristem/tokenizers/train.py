@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from meristem.settings import MeristemError, find
+from meristem.tokenizers.roles import SENTINEL
 from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.tokenizer import Tokenizer, sound
 
@@ -38,7 +39,9 @@ def train(settings: TokenizerSettings, texts: Iterable[str], *, progress: Progre
     taken = sample(texts, settings, progress=progress)
     if not any(text.strip() for text in taken.texts):
         raise MeristemError(f"tokenizer: there is no text to train it on ({taken}); check corpus.source")
-    library = find("tokenizers.kinds", settings.kind)(settings).learn(taken.texts)
+    own = settings.model_copy(update={"size": settings.size - settings.sentinels})
+    library = find("tokenizers.kinds", settings.kind)(own).learn(taken.texts)
+    library.add_special_tokens([SENTINEL.format(number) for number in range(settings.sentinels)])
     tokenizer = Tokenizer(library.to_str(), f"the {settings.kind} tokenizer just trained")
     log.info("%s tokenizer of %d tokens, trained on %s", settings.kind, tokenizer.size, taken)
     return tokenizer

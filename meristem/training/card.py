@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from meristem.learning.learner import Learner
 from meristem.recipe import Recipe
@@ -18,6 +18,7 @@ def text(
     standing: Standing,
     validation: Mapping[str, float],
     test: Mapping[str, float],
+    commands: Sequence[str],
 ) -> str:
     """The card in Markdown."""
     parameters = sum(p.numel() for p in learner.model.parameters())
@@ -26,7 +27,7 @@ def text(
         f"# {recipe.name}",
         "",
         f"A {model.family} language model with {parameters / 1e6:.1f} M parameters "
-        f"({model.layers} layers × {model.width}, {model.heads} heads, up to {model.length} tokens), "
+        f"({model.layers} layers × {model.width}, up to {model.length} tokens), "
         f"trained with Meristem for {standing.step:,} steps on {standing.tokens:,} tokens "
         f"({standing.flops:.2e} FLOPs, {duration(standing.seconds)}).",
         "",
@@ -51,7 +52,7 @@ def text(
         "## Use",
         "",
         "```bash",
-        *_commands(learner),
+        *commands,
         "```",
         "",
         "The whole recipe is in `recipe.yaml`; the same command goes on with the run where the budget grows.",
@@ -65,8 +66,3 @@ def text(
 def _cell(values: Mapping[str, float], name: str) -> str:
     return f"{values[name]:.4g}" if name in values else "–"
 
-
-def _commands(learner: Learner) -> list[str]:
-    can = set().union(*(objective.needs for objective in learner.objectives.values()))
-    fill = ['meristem fill . "The [MASK] of the list is returned."'] if "bidirectional" in can else []
-    return [*fill, 'meristem generate . --prompt "The"', 'meristem score . "A sentence to judge."']

@@ -13,10 +13,13 @@ import torch
 from numpy.typing import NDArray
 
 from meristem.corpus.document import Document
+from meristem.corpus.pictures import drawn
+from meristem.corpus.sides import PAIR
 from meristem.learning.assemble import check, feeds_of, learner_of
 from meristem.learning.feed import Feed
 from meristem.learning.learner import Learner
 from meristem.recipe import Recipe, read, resolve, shipped
+from meristem.samples import pairs
 from meristem.store.build import build
 from meristem.store.store import Store
 from meristem.training.budget import Cost, flops_of, measure, peak_flops
@@ -38,12 +41,17 @@ class Blank:
     start: int = 2
     end: int = 3
     mask: int = 4
+    sentinels: tuple[int, ...] = ()
     specials: NDArray[np.bool_] = field(init=False)
     starts_word: NDArray[np.bool_] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "specials", np.arange(self.size) < 5)
         object.__setattr__(self, "starts_word", np.arange(self.size) % 3 != 0)
+
+    def token(self, number: int) -> str:
+        """As long as a word."""
+        return f"{number:06d}"
 
     def ids_with_boundaries(
         self, texts: Sequence[str], boundaries: Sequence[Any]
@@ -85,7 +93,7 @@ def describe(recipe: Recipe, *, vocabulary: int | None = None) -> Description:
         one = flops_of(learner, name, [feed.at(0, 1)])
         rows = max(1, min(feed.micro, int(MOST_FLOPS / one)))
         cost = measure(learner, name, lambda step: [feed.at(step * rows, rows)], recipe.train, device)
-    scale = feed.rows * recipe.model.length / cost.tokens
+    scale = feed.rows / rows
     return _described(recipe, learner, cost, scale, device)
 
 
@@ -120,15 +128,27 @@ def _described(recipe: Recipe, learner: Learner, cost: Cost, scale: float, devic
 
 
 def _trial(recipe: Recipe, vocabulary: int, folder: Path) -> tuple[Learner, dict[str, Feed]]:
-    """The recipe on blank text: two documents' worth of tokens, cut and corrupted as the real ones would be."""
-    blank: Any = Blank(vocabulary)
+    """The recipe on blank documents, as many as a step reads, cut and corrupted as the real ones would be."""
+    blank: Any = Blank(vocabulary, sentinels=tuple(range(vocabulary - recipe.tokenizer.sentinels, vocabulary)))
     learner = learner_of(recipe, blank)
     rows = max(4, recipe.train.batch_tokens // recipe.model.length)
-    text = ("a" * 19 + ". ") * (-(-rows * recipe.model.length // 40) + 8)
-    documents = [Document(text, "blank:1"), Document(text, "blank:2")]
-    store: Store = build(documents, blank, folder, recipe.store, processes=1)
-    stores = {source.name: store for source in recipe.sources()}
+    made: dict[str, Store] = {}
+    for mark in {source.corpus.mark for source in recipe.sources()}:
+        texts = _blank_texts(mark, rows, recipe.model.length)
+        documents = [Document(text, f"blank:{number}") for number, text in enumerate(texts)]
+        made[mark] = build(documents, blank, folder / (mark.encode().hex() or "text"), recipe.store, processes=1)
+    stores = {source.name: made[source.corpus.mark] for source in recipe.sources()}
     return learner, feeds_of(recipe, learner.objectives, blank, stores, split="train", seed=0)
+
+
+def _blank_texts(mark: str, rows: int, length: int) -> list[str]:
+    """Two long texts, or for each row a source and a target, or a picture and a caption, of the full length."""
+    sentence = "a" * 19 + ". "
+    if not mark:
+        return [sentence * (-(-rows * length // 40) + 8)] * 2
+    told = (sentence * -(-length // len(sentence)))[:length]
+    given = told if mark == PAIR else drawn(next(pairs("microworld-pictures?size=1"))[0])
+    return [mark.join((given, told))] * rows
 
 
 @dataclass(frozen=True, kw_only=True)

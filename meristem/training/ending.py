@@ -19,6 +19,7 @@ from meristem.training.journal import Journal, duration
 from meristem.training.loop import Evaluate, told
 from meristem.training.material import Material
 from meristem.training.standing import Standing
+from meristem.training.trying import commands
 
 
 @dataclass(kw_only=True)
@@ -43,6 +44,8 @@ class Ended:
     """The numbers on validation text of the weights the run ends with: the best where it stops early."""
     test: dict[str, float]
     used: dict[str, float]
+    tries: list[str]
+    """Commands that show what the model can do."""
 
 
 def evaluator(work: Work, split: str) -> Evaluate | None:
@@ -83,6 +86,11 @@ def used(standing: Standing) -> dict[str, float]:
     return {"steps": standing.step, "tokens": standing.tokens, "flops": standing.flops, "minutes": minutes}
 
 
+def tries(work: Work, place: str) -> list[str]:
+    """Commands for a person who wants to see what the model can do."""
+    return commands(place, work.learner.model, work.material.tokenizer, work.material.stores)
+
+
 def finish(work: Work, found: dict[str, float] | None) -> Ended:
     """The test split, once; the model card; and last the word that the run is finished."""
     recipe, run, standing, journal = work.recipe, work.run, work.standing, work.journal
@@ -94,7 +102,7 @@ def finish(work: Work, found: dict[str, float] | None) -> Ended:
     if found is None:
         found = _evaluated(work, "validation")
     test = _evaluated(work, "test")
-    text = card.text(recipe, work.learner, work.material.stores, standing, found, test)
+    text = card.text(recipe, work.learner, work.material.stores, standing, found, test, tries(work, "."))
     disk.replace(run.path / "README.md", [text.encode()])
     if test and not journal.holds("test", standing.step):
         journal.record("test", standing.step, test)
@@ -108,4 +116,11 @@ def finish(work: Work, found: dict[str, float] | None) -> Ended:
         f"Done: {standing.step:,} steps, {standing.tokens:,} tokens, {standing.flops:.2e} FLOPs in "
         f"{duration(standing.seconds)}; {run.path} holds the model"
     )
-    return Ended(run=run.path, step=standing.step, metrics=found, test=test, used=used(standing))
+    return Ended(
+        run=run.path,
+        step=standing.step,
+        metrics=found,
+        test=test,
+        used=used(standing),
+        tries=tries(work, str(run.path)),
+    )

@@ -121,7 +121,7 @@ class Loop:
         s.seconds = self._before + time.monotonic() - self._started
         if taken.finite:
             s.bad_in_row = 0
-            s.add(_numbers(taken))
+            s.add(_numbers(taken, mixed=len(self.feeds) > 1))
         else:
             self._bad(taken)
         if s.step % self.settings.log_every == 0 or s.step == s.total:
@@ -260,9 +260,11 @@ def _next(batches: Iterator[Batch], number: int) -> list[Batch]:
     return [next(batches) for _ in range(number)]
 
 
-def _numbers(taken: Taken) -> dict[str, tuple[float, float]]:
-    """A step's numbers as (sum, count) pairs for the window."""
+def _numbers(taken: Taken, *, mixed: bool) -> dict[str, tuple[float, float]]:
+    """A step's numbers as (sum, count) pairs for the window; in a mix each source's loss by itself too."""
     found = {"loss": (float(taken.loss), 1.0), "gradient_norm": (float(taken.norm), 1.0)}
+    if mixed:
+        found[f"{taken.source}.loss"] = found["loss"]
     if len(taken.terms) > 1:
         found.update({term: (float(value), 1.0) for term, value in taken.terms.items()})
     found.update({name: (float(total), float(number)) for name, (total, number) in taken.metrics.items()})

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from meristem.batch import Model
+from meristem.blocks.generator import Generator
 from meristem.training.muon import Muon
 from meristem.training.settings import TrainSettings
 
@@ -34,8 +35,9 @@ def optimizers(model: Model, settings: TrainSettings) -> list[torch.optim.Optimi
 
 
 def _matrices(model: Model) -> list[nn.Parameter]:
-    """The weights of linear maps inside the backbone, which Muon's geometry is about."""
-    linear = [module.weight for module in model.backbone.modules() if isinstance(module, nn.Linear)]
+    """The weights of linear maps inside the backbone and a generator's body, which Muon's geometry is about."""
+    bodies = [model.backbone, *(head.body for head in model.heads.values() if isinstance(head, Generator))]
+    linear = [module.weight for body in bodies for module in body.modules() if isinstance(module, nn.Linear)]
     return [weight for weight in linear if isinstance(weight, nn.Parameter) and weight.requires_grad]
 
 

@@ -20,7 +20,7 @@ from meristem.recipe import Recipe
 from meristem.settings import MeristemError
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.budget import Cost, flops_of, measure, peak_flops, planned_steps
-from meristem.training.ending import Ended, Work, evaluator, finish, used
+from meristem.training.ending import Ended, Work, evaluator, finish, tries, used
 from meristem.training.going_on import refuse_another_run
 from meristem.training.journal import Journal
 from meristem.training.loop import Loop, restore
@@ -107,7 +107,14 @@ def _nothing_to_do(work: Work, facts: Mapping[str, Any]) -> Ended:
         best = f"the best was at {standing.best_step}"
         work.journal.say(f"{place} stopped early at step {standing.step}, {best}: nothing to do")
     validation, test = facts.get("validation", {}), facts.get("test", {})
-    return Ended(run=place, step=standing.step, metrics=validation, test=test, used=used(standing))
+    return Ended(
+        run=place,
+        step=standing.step,
+        metrics=validation,
+        test=test,
+        used=used(standing),
+        tries=tries(work, str(place)),
+    )
 
 
 def _begin(work: Work) -> None:

@@ -144,3 +144,32 @@ def test_under_autocast_sums_stay_in_single_precision() -> None:
 def test_the_words_are_the_embedding_itself() -> None:
     embedding = nn.Embedding(5, 4)
     assert VocabularyHead(embedding).weight is embedding.weight
+
+
+@pytest.mark.parametrize("number", [0, 1, CHUNK, 2 * CHUNK + 3])
+@pytest.mark.parametrize("learning", [True, False])
+def test_words_are_drawn_while_the_logits_are_there(number: int, learning: bool) -> None:
+    made, (states, targets) = head(), case(number)
+    uniform = torch.rand(number, generator=torch.Generator().manual_seed(4))
+    with torch.set_grad_enabled(learning):
+        judged = made.judge(states, targets, uniform_N=uniform)
+    running = made(states).softmax(-1).cumsum(-1)
+    plain = torch.searchsorted(running, uniform[:, None].double() * running[:, -1:], right=True)[:, 0]
+    assert judged.drawn_N is not None
+    assert torch.equal(judged.drawn_N, plain)
+    assert made.judge(states, targets).drawn_N is None
+
+
+@pytest.mark.parametrize(("smoothing", "l1"), [(0.0, 0.0), (0.2, 0.05)])
+def test_drawing_changes_neither_loss_nor_gradients(smoothing: float, l1: float) -> None:
+    made, (states, targets) = head(), case(CHUNK + 9)
+    uniform = torch.rand(CHUNK + 9)
+    drawing = made.judge(states, targets, smoothing=smoothing, l1=l1, uniform_N=uniform)
+    plain = made.judge(states, targets, smoothing=smoothing, l1=l1)
+    assert drawing.drawn_N is not None
+    assert not drawing.drawn_N.requires_grad
+    assert torch.equal(drawing.total, plain.total)
+    for one, other in zip(
+        gradients(drawing.total, states, made.weight), gradients(plain.total, states, made.weight), strict=True
+    ):
+        assert torch.equal(one, other)

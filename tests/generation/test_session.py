@@ -14,6 +14,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2": ("gpt2", {}),
     "gpt3": ("gpt2", {"window": 3, "window_every": 2}),
     "post": ("gpt2", {"norm_place": "post"}),
+    "gpt": ("gpt", {}),
     "modern": ("modern", {}),
     "grouped": ("modern", {"groups": 2, "transform": True}),
     "sinusoidal": ("gpt2", {"positions": "sinusoidal", "activation": "relu"}),

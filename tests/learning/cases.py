@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from rich.console import Console
-from toy_backbones import BothWays, TwoStream
 from toys import BACKBONES, OBJECTIVES
 
 from meristem.batch import Batch, Model, Row
 from meristem.checkpoint import load
 from meristem.checkpoint.optimizer_state import flatten
 from meristem.checkpoint.run import Run
-from meristem.learning.assemble import feeds_of, learner_of
+from meristem.corpus.document import Document
+from meristem.corpus.pictures import drawn
+from meristem.corpus.sides import KINDS, PAIR, PICTURE
+from meristem.learning.assemble import feeds_of, learner_of, view_of
 from meristem.learning.feed import Feed
 from meristem.learning.learner import Learner
 from meristem.learning.mix import Mix
 from meristem.randomness import Draw
 from meristem.recipe import Recipe, resolve
 from meristem.settings import find, names
+from meristem.store.build import build
+from meristem.store.settings import StoreSettings
 from meristem.store.store import Store
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.journal import Journal
@@ -34,7 +40,14 @@ from meristem.training.step import Stepper, Taken
 LENGTH, ROWS = 24, 8
 SOURCE = "main"
 NARROW = {"layers": 2, "width": 32, "heads": 4}
-SMALL: dict[str, dict[str, Any]] = {}
+SMALL: dict[str, dict[str, Any]] = {
+    "captioner": {**NARROW, "patch": 8},
+    "electra": {**NARROW, "embedding": 16},
+    "elmo": {"layers": 2, "width": 24, "cells": 48, "letter_width": 4, "filters": ((1, 8), (2, 8), (3, 16))},
+    "rnn": {"layers": 2, "width": 48, "initial": 0.3},
+    "transformer_xl": {**NARROW, "memory": 16},
+    "xlnet": {**NARROW, "memory": 16, "segments": False, "initial": 0.1},
+}
 """Families whose small selves are not simply two narrow layers: family → its settings."""
 
 
@@ -50,27 +63,38 @@ class Case:
         return f"{'+'.join(p if isinstance(p, str) else p['name'] for p in parts)}@{self.family}"
 
 
-def suitable(objective: str) -> str:
-    """The first family that can carry an objective."""
-    return next(f for f in names("models") if find("objectives", objective).needs <= find("models", f).can)
+def families(*abilities: str) -> list[str]:
+    """Every family with these abilities."""
+    return [family for family in names("models") if set(abilities) <= find("models", family).can]
 
 
-def carried(family: str) -> str:
-    """The first objective a family can carry."""
-    return next(o for o in names("objectives") if find("objectives", o).needs <= find("models", family).can)
+def _cover(product: list[Case]) -> list[Case]:
+    """The first pair of every objective and the first of every family."""
+    objectives = {case.objective: case for case in reversed(product)}
+    carriers = {case.family: case for case in reversed(product)}
+    return [case for case in product if case in (objectives[case.objective], carriers[case.family])]
 
 
-REAL = list(dict.fromkeys([
-    *(Case(name, suitable(name)) for name in names("objectives")),
-    *(Case(carried(family), family) for family in names("models")),
-    Case(("mlm", "nsp"), "bert"),
-]))
-REAL = [Case(list(c.objective) if isinstance(c.objective, tuple) else c.objective, c.family) for c in REAL]
+PRODUCT = [Case(name, family) for name in names("objectives") for family in families(*find("objectives", name).needs)]
+"""Every objective on every backbone that can carry it."""
+REAL = [*_cover(PRODUCT), Case(["mlm", "nsp"], "bert")]
+"""What `make test` runs of it: every objective on one backbone, and every backbone with one objective."""
+REST = [pytest.param(case, marks=pytest.mark.slow, id=str(case)) for case in PRODUCT if case not in REAL]
+"""The others, which `make test-all` adds."""
 TOYS = list(OBJECTIVES)
+SIDES = {"examples": PAIR, "pictures": PICTURE}
+"""Views that read documents with two sides."""
+
+
+def remembers(case: Case | str) -> bool:
+    """Whether rows come in lanes, each going on where it ended."""
+    if isinstance(case, str) or not isinstance(case.objective, str) or "memory" not in find("models", case.family).can:
+        return False
+    return view_of(find("objectives", case.objective), recipe_of(case)).kind == "lanes"
 
 
 class Ragged:
-    """A view whose rows are cut to differing lengths, so that every batch has uneven counts."""
+    """A view whose rows are cut to differing lengths, so that every batch has uneven counts; lanes stay even."""
 
     def __init__(self, view: Any) -> None:
         self.view, self.shuffled = view, view.shuffled
@@ -82,7 +106,7 @@ class Ragged:
         """The row, less up to ten tokens."""
         row = self.view.row(index, draw)
         keep = len(row.inputs["tokens"]) - index % 11
-        inputs = {key: value[:keep] for key, value in row.inputs.items()}
+        inputs = {key: value if key == "image" else value[:keep] for key, value in row.inputs.items()}
         return Row(inputs=inputs, notes={**row.notes, "special": row.notes["special"][:keep]}, sample=row.sample)
 
 
@@ -101,6 +125,19 @@ def recipe_of(case: Case, *, micro: int = ROWS, dropout: float = 0.0, **train: A
     return resolve("test", {"model": model, "objective": case.objective, "train": settings})
 
 
+@cache
+def two_sided(mark: str, tokenizer: Tokenizer, store: Store) -> Store:
+    """The same sentences as pairs, one or two with the three after them, or those told of pictures."""
+    stream, made = store.split("train"), []
+    for number in range(stream.documents):
+        span = stream.document(number)
+        told = tokenizer.decode(stream.tokens(span.start, span.text_stop).tolist()).split(".")
+        given = ".".join(told[: 1 + number % 2]) if mark == PAIR else drawn(f"microworld:0:{number}")
+        made.append(Document(mark.join((given, ".".join(told[3:6]))), f"test:{number}"))
+    folder = store.folder.with_name(f"{store.folder.name}-{KINDS[mark]}")
+    return build(made, tokenizer, folder, StoreSettings(shard_tokens=700), processes=1)
+
+
 def real(
     case: Case,
     tokenizer: Tokenizer,
@@ -114,26 +151,23 @@ def real(
     """A learner with fresh weights, its feed, and the settings of its training."""
     recipe = recipe_of(case, micro=micro, dropout=dropout, **train)
     learner = learner_of(recipe, tokenizer)
-    (feed,) = feeds_of(recipe, learner.objectives, tokenizer, {SOURCE: store}, split="train", seed=3).values()
-    view = Ragged(feed.view) if ragged else feed.view
+    mark = SIDES.get(learner.objectives[SOURCE].view.kind, "")
+    fitting = two_sided(mark, tokenizer, store) if mark else store
+    (feed,) = feeds_of(recipe, learner.objectives, tokenizer, {SOURCE: fitting}, split="train", seed=3).values()
+    view = Ragged(feed.view) if ragged and not remembers(case) else feed.view
     whole = Feed(view=view, objective=feed.objective, seed=3, rows=ROWS, micro=micro, fill=feed.fill)
     return learner, whole, recipe.train
 
 
 def toy(name: str, tokenizer: Tokenizer, store: Store, *, micro: int = ROWS, dropout: float = 0.0, ragged: bool = False,
         **train: Any) -> tuple[Learner, Feed, TrainSettings]:
-    """The same for a toy; lanes stay even, because memory belongs to rows."""
+    """The same for a toy."""
     kind = BACKBONES[name]
     torch.manual_seed(0)
-    if kind in (TwoStream, BothWays):
-        backbone = kind(tokenizer.size, LENGTH, dropout)
-    else:
-        backbone = kind(kind.Settings(layers=1, width=16, heads=2, length=LENGTH, dropout=dropout), tokenizer.size)
+    backbone = kind(kind.Settings(layers=1, width=16, heads=2, length=LENGTH, dropout=dropout), tokenizer.size)
     objective = OBJECTIVES[name](None, tokenizer)
-    stream, lanes = store.split("train"), objective.view.kind == "lanes"
-    options = {"lanes": ROWS} if lanes else {"frame": True}
-    view = find("store.views", objective.view.kind)(stream, tokenizer, LENGTH, **options)
-    view = Ragged(view) if ragged and not lanes else view
+    view = find("store.views", objective.view.kind)(store.split("train"), tokenizer, LENGTH, frame=True)
+    view = Ragged(view) if ragged else view
     feed = Feed(view=view, objective=objective, seed=3, rows=ROWS, micro=micro, fill={"tokens": tokenizer.pad or 0})
     settings = TrainSettings(**{"steps": 6, "rate": 1e-3, "seed": 3, **train})
     return Learner(Model(backbone, objective.heads), {SOURCE: objective}), feed, settings

@@ -5,13 +5,14 @@ from typing import Any
 import pytest
 import torch
 from cases import SOURCE, Case, real
-from toys import PLM, RTD, SpanQA
+from toys import SpanQA
 
 from meristem.batch import Head, View
 from meristem.learning.combined import Combined
 from meristem.objectives.clm import CLM, CLMSettings
 from meristem.objectives.mlm import MLM, MLMSettings
 from meristem.objectives.nsp import NSP, NSPSettings
+from meristem.objectives.rtd import RTD, RTDSettings
 from meristem.randomness import Draw
 from meristem.settings import RecipeError
 from meristem.store.store import Store
@@ -19,7 +20,7 @@ from meristem.tokenizers.tokenizer import Tokenizer
 
 
 def part(kind: type[Any], tokenizer: Tokenizer, **settings: Any) -> Any:
-    return kind({MLM: MLMSettings, NSP: NSPSettings, CLM: CLMSettings}[kind](**settings), tokenizer)
+    return kind({MLM: MLMSettings, NSP: NSPSettings, CLM: CLMSettings, RTD: RTDSettings}[kind](**settings), tokenizer)
 
 
 def test_bert_is_two_terms_on_the_pairs_view(tokenizer: Tokenizer) -> None:
@@ -55,6 +56,21 @@ def test_each_part_keeps_its_own_denominator_and_the_backbone_runs_once(tokenize
     assert "nsp.accuracy" in outcome.metrics
 
 
+def test_a_part_with_a_second_net_reads_its_own_rows_beside_another(tokenizer: Tokenizer, store: Store) -> None:
+    """Replaced tokens are found in sentence pairs, segments and all, while the first position judges the pair."""
+    learner, feed, _ = real(Case(["rtd", "nsp"], "electra"), tokenizer, store)
+    batch, seen = feed.batch(0, 0), []
+    learner.model.heads["generator"].register_forward_pre_hook(
+        lambda _m, _a, inputs: seen.append(set(inputs)), with_kwargs=True
+    )
+    with torch.no_grad():
+        outcome = learner(SOURCE, batch, batch.counts)
+    assert len(seen) == 1
+    assert "segments" in seen[0]
+    assert outcome.sums.keys() == {"rtd", "generator", "nsp"}
+    assert outcome.scored.keys() == {"rtd.auc"}
+
+
 def test_rows_multiply(tokenizer: Tokenizer) -> None:
     both = Combined(
         [part(MLM, tokenizer, exhaustive=True), with_view(SpanQA(None, tokenizer), part(MLM, tokenizer).view)]
@@ -65,8 +81,8 @@ def test_rows_multiply(tokenizer: Tokenizer) -> None:
 def test_what_cannot_stand_on_one_encoding_is_refused(tokenizer: Tokenizer) -> None:
     with pytest.raises(RecipeError, match=r"mlm \+ clm want different views of the text; use mix"):
         Combined([part(MLM, tokenizer), part(CLM, tokenizer)])
-    with pytest.raises(RecipeError, match=r"nsp \+ plm want different views"):
-        Combined([part(NSP, tokenizer), PLM(None, tokenizer)])
+    with pytest.raises(RecipeError, match=r"nsp \+ span want different views"):
+        Combined([part(NSP, tokenizer), with_view(SpanQA(None, tokenizer), View("lanes"))])
 
     class Elsewhere(SpanQA):
         axis = "slots"
@@ -94,7 +110,7 @@ def test_two_parts_that_encode_in_their_own_way_are_refused(tokenizer: Tokenizer
     class Another(RTD):
         name = "another"
 
-    both = Combined([RTD(None, tokenizer), Another(None, tokenizer)])
+    both = Combined([part(RTD, tokenizer), Another(RTDSettings(), tokenizer)])
     with pytest.raises(RecipeError, match="rtd and another both encode in their own way; use mix"):
         both.encode(learner.model, feed.batch(0, 0))
 

@@ -9,8 +9,25 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from cases import REAL, ROWS, SOURCE, TOYS, Case, bits, gradients, real, resume, save, stepper_of, steps, toy
-from torch import Tensor
+from cases import (
+    REAL,
+    REST,
+    ROWS,
+    SOURCE,
+    TOYS,
+    Case,
+    bits,
+    families,
+    gradients,
+    real,
+    remembers,
+    resume,
+    save,
+    stepper_of,
+    steps,
+    toy,
+)
+from torch import Tensor, nn
 
 from meristem.batch import Row
 from meristem.learning.feed import Feed
@@ -20,8 +37,11 @@ from meristem.store.store import Store
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.settings import TrainSettings
 
-EVERYTHING = [*REAL, *TOYS]
-FIXED = {"nsp@bert", "plm", "span", "rloo"}  # every sample makes the same number of predictions, by their nature
+COVER = [*REAL, *TOYS]
+EVERYTHING = [*COVER, *REST]
+FIXED = {"nsp", "span", "rloo"}  # every sample makes the same number of predictions, by their nature
+ASIDE = {"model.backbone.query"}  # where XLNet's query stream starts, which nobody but plm asks for
+LONGER = {"rtd": 300}  # steps: its target moves until the generator, four times narrower, knows the batch too
 HELD = Case(
     [{"name": "mlm", "label_smoothing": 0.1, "l1_outputs": 0.2, "l1_states": 0.3}, {"name": "nsp", "weight": 0.5}],
     "bert",
@@ -34,19 +54,19 @@ def made(case: Case | str, tokenizer: Tokenizer, store: Store, **options: Any) -
     return build(case, tokenizer, store, **options)  # type: ignore[operator]  # each takes its own kind
 
 
+def name_of(case: Case | str) -> str:
+    return str(case).partition("@")[0]
+
+
 @pytest.mark.parametrize("case", [c for c in EVERYTHING if c != "rloo"], ids=str)
 def test_one_batch_is_learned_by_heart(case: Case | str, tokenizer: Tokenizer, store: Store) -> None:
     rate = 1e-2 if isinstance(case, str) else 5e-3
     learner, feed, settings = made(case, tokenizer, store, rate=rate, schedule="constant", weight_decay=0.0)
     stepper = stepper_of(learner, settings)
     batch = [feed.batch(0, 0)]
-    losses = [float(stepper.take(step, 80, SOURCE, batch).loss) for step in range(80)]
-    shares = {
-        "plm": 0.5,
-        "bilm": 0.5,
-        "rtd": 0.5,
-    }  # theirs have a floor: generators guess, memory moves, nets are narrow
-    assert losses[-1] < shares.get(str(case), 0.1) * losses[0]
+    number = LONGER.get(name_of(case), 80)
+    losses = [float(stepper.take(step, number, SOURCE, batch).loss) for step in range(number)]
+    assert losses[-1] < 0.1 * losses[0]
 
 
 def test_rewards_are_learned(tokenizer: Tokenizer, store: Store) -> None:
@@ -57,7 +77,7 @@ def test_rewards_are_learned(tokenizer: Tokenizer, store: Store) -> None:
     assert sum(rewards[-5:]) / 5 > 3.5
 
 
-@pytest.mark.parametrize("case", EVERYTHING, ids=str)
+@pytest.mark.parametrize("case", COVER, ids=str)
 def test_golden_first_losses(case: Case | str, tokenizer: Tokenizer, store: Store, golden: Path) -> None:
     """A refactoring gives the same numbers, or says why not."""
     expected = json.loads((golden / "losses.json").read_text())[str(case)]
@@ -72,10 +92,12 @@ def test_one_pass_of_eight_rows_or_eight_of_one(case: Case | str, tokenizer: Tok
     _, single, _ = made(case, tokenizer, store, ragged=True, micro=1)
     learner.double().train()
     together, apart = (gradients(learner, feed) for feed in (whole, single))
-    assert len(together) == len(list(learner.parameters()))
+    used = [name for name, _ in learner.named_parameters() if ".look." not in name or name_of(case) == "caption"]
+    idle = set(used) - together.keys()  # a captioner that reads texts looks at no picture
+    assert idle == (ASIDE if str(case).endswith("@xlnet") and name_of(case) != "plm" else set())
     assert single.micro_steps == ROWS
     counts = {tuple(single.batch(0, micro).counts.values()) for micro in range(ROWS)}
-    assert len(counts) > 1 or str(case) in FIXED
+    assert len(counts) > 1 or name_of(case) in FIXED or remembers(case)
     for name, gradient in together.items():
         torch.testing.assert_close(apart[name], gradient, atol=1e-10, rtol=1e-9, msg=name)
 
@@ -103,18 +125,20 @@ def test_stopped_and_resumed_is_never_stopped(case: Case | str, optimizer: str, 
     one, other = bits(unbroken), bits(second)
     assert one.keys() == other.keys()
     assert [name for name in one if not torch.equal(one[name], other[name])] == []
-    assert any(name.startswith("optimizer/1") for name in one) == (optimizer == "muon" and case != "bilm")
-    assert any(name.startswith("memory") for name in one) == (case == "plm")
+    matrices = any(isinstance(module, nn.Linear) for module in learner.model.backbone.modules())
+    assert any(name.startswith("optimizer/1") for name in one) == (optimizer == "muon" and matrices)
+    assert any(name.startswith("memory") for name in one) == remembers(case)
 
 
-def test_memory_is_the_same_in_one_pass_or_eight(tokenizer: Tokenizer, store: Store) -> None:
-    whole, single = (toy("plm", tokenizer, store, micro=micro) for micro in (ROWS, 1))
+@pytest.mark.parametrize("case", [case for case in COVER if remembers(case)], ids=str)
+def test_memory_is_the_same_in_one_pass_or_eight(case: Case | str, tokenizer: Tokenizer, store: Store) -> None:
+    whole, single = (made(case, tokenizer, store, micro=micro) for micro in (ROWS, 1))
     steppers = [stepper_of(learner.double(), settings, plain=True) for learner, _, settings in (whole, single)]
     for stepper, (_, feed, _) in zip(steppers, (whole, single), strict=True):
         steps(stepper, feed, range(3))
-    together = steppers[0].memory[SOURCE, 0]["memory"]
-    apart = torch.cat([steppers[1].memory[SOURCE, micro]["memory"] for micro in range(ROWS)])
-    torch.testing.assert_close(apart, together, atol=1e-10, rtol=1e-10)
+    for key, together in steppers[0].memory[SOURCE, 0].items():
+        apart = torch.cat([steppers[1].memory[SOURCE, micro][key] for micro in range(ROWS)])
+        torch.testing.assert_close(apart, together, atol=1e-10, rtol=1e-10)
     for one, other in zip(steppers[0].learner.parameters(), steppers[1].learner.parameters(), strict=True):
         torch.testing.assert_close(one, other, atol=1e-10, rtol=1e-10)
 
@@ -139,7 +163,7 @@ def looked_up(learner: Learner, inputs: dict[str, Tensor], *, causal: bool | Non
     return head(hidden.last), seen[0]
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta", "modern"])
+@pytest.mark.parametrize("family", families("bidirectional"))
 def test_what_stands_behind_a_mask_is_nowhere_in_the_input(family: str, tokenizer: Tokenizer, store: Store) -> None:
     learner, feed, _ = real(Case("mlm", family), tokenizer, store)
     objective, draw = feed.objective, Draw(3, 0, 5)
@@ -178,7 +202,7 @@ def test_kept_and_random_tokens_are_visible(fate: str, tokenizer: Tokenizer, sto
     assert not torch.equal(looked_up(learner, {"tokens": changed}, causal=None)[0][0, place], logits[0, place])
 
 
-@pytest.mark.parametrize("family", ["gpt2", "modern"])
+@pytest.mark.parametrize("family", families("causal"))
 def test_no_later_token_is_seen(family: str, tokenizer: Tokenizer, store: Store) -> None:
     learner, feed, _ = real(Case("clm", family), tokenizer, store)
     with torch.no_grad():  # zero-initialised projections would hide a leak
@@ -189,19 +213,21 @@ def test_no_later_token_is_seen(family: str, tokenizer: Tokenizer, store: Store)
     assert torch.equal(
         tokens.flatten()[goal["at"]][1:23], goal["values"][:22]
     )  # what is predicted is read one step later
-    logits, vectors = looked_up(learner, {"tokens": tokens}, causal=True)
+    logits, vectors = looked_up(learner, batch.inputs, causal=True)
     for at in (0, 7, 22):
         (grad,) = torch.autograd.grad(logits[:, at].logsumexp(-1).sum(), vectors, retain_graph=True)
         assert grad[:, at + 1 :].abs().max() == 0
         assert (grad[:, : at + 1].abs().amax((0, 2)) > 0).all()
         changed = tokens.clone()
         changed[:, at + 1 :] = (changed[:, at + 1 :] + 1) % tokenizer.size
-        assert torch.equal(looked_up(learner, {"tokens": changed}, causal=True)[0][:, : at + 1], logits[:, : at + 1])
+        again = looked_up(learner, {**batch.inputs, "tokens": changed}, causal=True)[0]
+        assert torch.equal(again[:, : at + 1], logits[:, : at + 1])
 
 
-def test_objectives_themselves_ask_for_the_causal_way(tokenizer: Tokenizer, store: Store) -> None:
+@pytest.mark.parametrize("family", families("causal"))
+def test_objectives_themselves_ask_for_the_causal_way(family: str, tokenizer: Tokenizer, store: Store) -> None:
     """The same through `encode`, which is what training calls."""
-    learner, feed, _ = real(Case("clm", "modern"), tokenizer, store)
+    learner, feed, _ = real(Case("clm", family), tokenizer, store)
     with torch.no_grad():
         for parameter in learner.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.05)

@@ -12,7 +12,7 @@ from meristem.tokenizers.tokenizer import Tokenizer
 
 
 def test_the_loss_is_weights_times_sums_over_totals(tokenizer: Tokenizer, store: Store) -> None:
-    learner, feed, _ = toy("bilm", tokenizer, store)
+    learner, feed, _ = real(Case("bilm", "elmo"), tokenizer, store)
     outcome = learner(SOURCE, feed.batch(0, 0), {"forward": 1000, "backward": 10})
     assert outcome.loss is not None
     torch.testing.assert_close(outcome.loss, 0.5 * outcome.sums["forward"] / 1000 + 0.5 * outcome.sums["backward"] / 10)

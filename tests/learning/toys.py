@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
-from toy_backbones import WIDTH, BothWays, Discriminator, Reader, ToySettings, TwoStream
+from toy_backbones import Reader, ToySettings
 
-from meristem.batch import Batch, Draws, Head, Hidden, Model, Objective, Outcome, Row, State, View
+from meristem.batch import Batch, Draws, Head, Hidden, Model, Objective, Outcome, Row
 from meristem.models.gpt2 import GPT2
 
 
@@ -25,105 +24,6 @@ class Toy(Objective):
 
     def __init__(self, settings: Any, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
-
-
-# ---------------------------------------------------------------- replaced token detection (ELECTRA)
-
-
-class RTD(Toy):
-    """Which tokens did a small generator replace? The generator learns too, and runs once."""
-
-    name, needs = "rtd", frozenset({"bidirectional"})
-    heads = {"generator": Head("generator"), "rtd": Head("score")}
-    weights = {"generator": 1.0, "rtd": 5.0}
-
-    def prepare(self, row: Row, draw: Draws) -> Row:
-        """Mask, and bring the uniforms the generator's words are drawn with."""
-        rng, tokens = draw("rtd"), row.inputs["tokens"]
-        places = np.flatnonzero(~row.notes["special"])
-        at = np.sort(rng.permutation(places)[: max(1, len(places) // 5)])
-        shown = tokens.copy()
-        shown[at] = self.tokenizer.mask
-        goals = {"generator": {"at": at, "values": tokens[at], "uniform": rng.random(len(at))},
-                 "rtd": {"at": np.arange(len(tokens)), "values": tokens}}
-        return Row(inputs={"tokens": shown}, goals=goals, notes=row.notes, sample=row.sample)
-
-    def encode(self, model: Model, batch: Batch, state: State | None = None) -> Hidden:
-        """Generator, draw, then the backbone on what was drawn."""
-        generator, goal = model.heads["generator"], batch.goals["generator"]
-        guessed = generator.body(**batch.inputs).at(goal["at"])
-        with torch.no_grad():
-            shares = generator.words(guessed).double().softmax(-1).cumsum(-1)
-            drawn = torch.searchsorted(shares, goal["uniform"][:, None].to(shares.dtype))[:, 0].clamp(
-                max=shares.shape[1] - 1
-            )
-        tokens = batch.inputs["tokens"].flatten().index_copy(0, goal["at"], drawn).view_as(batch.inputs["tokens"])
-        hidden: Hidden = model.backbone(state=state, **{**batch.inputs, "tokens": tokens})
-        hidden.extra = {"guessed": guessed, "tokens": tokens}
-        return hidden
-
-    def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
-        """The generator's words, and a yes or no for every token."""
-        goal, every = batch.goals["generator"], batch.goals["rtd"]
-        words = model.heads["generator"].words.judge(hidden.extra["guessed"], goal["values"]).total
-        replaced = (hidden.extra["tokens"].flatten()[every["at"]] != every["values"]).to(hidden.last.dtype)
-        score = model.heads["rtd"](hidden.at(every["at"]))[:, 0]
-        found = F.binary_cross_entropy_with_logits(score, replaced, reduction="sum")
-        return Outcome(sums={"generator": words, "rtd": found}, state=hidden.state)
-
-
-# ---------------------------------------------------------------- permutation language modelling with memory (XLNet)
-
-
-class PLM(Toy):
-    """The last tokens of a random order are predicted from those before them in it."""
-
-    name, needs, axis = "plm", frozenset({"two_stream", "memory"}), "slots"
-    view = View("lanes")
-    heads = {"plm": Head("vocabulary")}
-    weights = {"plm": 1.0}
-
-    def prepare(self, row: Row, draw: Draws) -> Row:
-        """An order, and the slots of its last third."""
-        tokens = row.inputs["tokens"][:-1]
-        rank = draw("plm").permutation(len(tokens))
-        slots = np.flatnonzero(rank >= len(tokens) - max(1, len(tokens) // 3))
-        goal = {"at": np.arange(len(slots)), "values": tokens[slots]}
-        inputs = {"tokens": tokens, "rank": rank, "slots": slots, "fresh": row.inputs["fresh"]}
-        return Row(inputs=inputs, goals={"plm": goal}, sample=row.sample)
-
-    def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
-        """Cross-entropy at the slots; the state goes on."""
-        goal = batch.goals["plm"]
-        return Outcome(
-            sums={"plm": model.heads["plm"].judge(hidden.at(goal["at"]), goal["values"]).total}, state=hidden.state
-        )
-
-
-# ---------------------------------------------------------------- both directions (ELMo)
-
-
-class BiLM(Toy):
-    """Forwards the next token, backwards the one before: two terms, each with its own places."""
-
-    name, needs = "bilm", frozenset({"both_directions"})
-    heads = {"bilm": Head("vocabulary")}
-    weights = {"forward": 0.5, "backward": 0.5}
-
-    def prepare(self, row: Row, draw: Draws) -> Row:
-        """Nothing is hidden: neither net has read what it predicts."""
-        tokens = row.inputs["tokens"]
-        goals = {"forward": {"at": np.arange(len(tokens) - 1), "values": tokens[1:]},
-                 "backward": {"at": np.arange(2, len(tokens)), "values": tokens[1:-1]}}
-        return Row(inputs={"tokens": tokens}, goals=goals, notes=row.notes, sample=row.sample)
-
-    def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
-        """Each half judged on its own."""
-        sums = {}
-        for term, half in (("forward", slice(0, WIDTH)), ("backward", slice(WIDTH, None))):
-            goal = batch.goals[term]
-            sums[term] = model.heads["bilm"].judge(hidden.at(goal["at"])[:, half], goal["values"]).total
-        return Outcome(sums=sums)
 
 
 # ---------------------------------------------------------------- span questions over several windows
@@ -229,5 +129,5 @@ class RLOO(Toy):
                        metrics={"reward": (reward.sum(), reward.new_tensor(float(len(reward))))})
 
 
-BACKBONES = {"rtd": Discriminator, "plm": TwoStream, "bilm": BothWays, "span": Reader, "rloo": GPT2}
-OBJECTIVES = {"rtd": RTD, "plm": PLM, "bilm": BiLM, "span": SpanQA, "rloo": RLOO}
+BACKBONES = {"span": Reader, "rloo": GPT2}
+OBJECTIVES = {"span": SpanQA, "rloo": RLOO}

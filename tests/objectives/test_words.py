@@ -51,3 +51,14 @@ def test_sums_are_sums(tokenizer: Tokenizer) -> None:
     outcome = objective.loss(model, objective.encode(model, batch), batch)
     assert outcome.sums["clm"].item() / 11 == pytest.approx(np.log(tokenizer.size), rel=0.05)
     assert isinstance(objective.encode(model, batch), Hidden)
+
+
+def test_smoothing_and_penalties_teach_but_are_not_measured(tokenizer: Tokenizer) -> None:
+    """Perplexity is that of the words, however they were learned."""
+    plain, model, batch = ready(tokenizer)
+    held = CLM(CLMSettings(label_smoothing=0.2, l1_outputs=0.3), tokenizer)
+    learned = [one.loss(model, one.encode(model, batch), batch).sums["clm"].item() for one in (plain, held)]
+    with torch.no_grad():
+        measured = [one.loss(model, one.encode(model, batch), batch).sums["clm"].item() for one in (plain, held)]
+    assert learned[1] > learned[0] + 0.01
+    assert measured[0] == measured[1] == pytest.approx(learned[0], rel=1e-6)

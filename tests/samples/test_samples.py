@@ -23,7 +23,9 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_known_names_have_one_line_each() -> None:
     known = samples.known()
-    assert set(known) == {"pydocs", "microworld", "microworld-en", "microworld-zh"}
+    assert set(known) == {
+        "pydocs", "microworld", "microworld-en", "microworld-zh", "microworld-pairs", "microworld-pictures"
+    }  # fmt: skip
     assert all(line and "\n" not in line for line in known.values())
 
 
@@ -52,13 +54,16 @@ def test_pydocs_takes_a_size() -> None:
     [
         ("pydoc", "did you mean pydocs?"),
         ("microwold-en", "did you mean microworld-en?"),
-        ("zzz", "known: microworld, microworld-en, microworld-zh, pydocs"),
+        ("zzz", "known: microworld, microworld-en, microworld-pairs, microworld-pictures, microworld-zh, pydocs"),
         ("microworld?sizes=3", "did you mean size?"),
         ("pydocs?seed=3", "unknown option 'seed'; known: size"),
         ("microworld?size=many", "microworld?size=500"),
         ("microworld?size=0", "size is a whole number"),
         ("microworld?seed=", "seed is a whole number"),
         ("microworld?size=-3", "size is a whole number"),
+        ("microworld-pairs?to=fr", "to is en or zh, not 'fr'"),
+        ("microworld-pairs?language=zh", "unknown option 'language'; known: seed, size, to"),
+        ("microworld-pictures?language=", "language is en or zh"),
     ],
 )
 def test_wrong_names_say_what_would_do(name: str, hint: str) -> None:
@@ -79,3 +84,18 @@ def test_digest_follows_what_would_be_read(tmp_path: Path, monkeypatch: pytest.M
     assert samples.digest("microworld") == samples.digest("microworld?size=10000&seed=0")
     assert samples.digest("microworld?seed=1&size=7") == samples.digest("microworld?size=7&seed=1")
     assert samples.digest("pydocs") == samples.digest("pydocs")
+
+
+def test_pairs_and_pictures_say_what_they_are() -> None:
+    assert [samples.kind(name) for name in ("pydocs", "microworld-pairs?size=3", "microworld-pictures")] == [
+        "text", "pairs", "pictures"]
+    there, back = (list(samples.pairs(f"microworld-pairs?size=20&to={to}")) for to in ("zh", "en"))
+    assert back == [(target, source) for source, target in there]
+    assert list(samples.documents("microworld-pairs?size=20")) == [target for _, target in there]
+    english, chinese = (list(samples.pairs(f"microworld-pictures?size=9&language={one}")) for one in ("en", "zh"))
+    assert [name for name, _ in english] == [name for name, _ in chinese]
+    assert len({name for name, _ in english}) == 9
+    assert samples.picture(english[3][0], 16).shape == (16, 16, 3)
+    names = ("microworld-pairs", "microworld-pairs?to=en", "microworld-pictures", "microworld-pictures?language=zh")
+    assert len({samples.digest(name) for name in names}) == 4
+    assert samples.digest("microworld-pairs?to=zh&size=10000") == samples.digest("microworld-pairs")

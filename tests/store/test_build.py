@@ -160,8 +160,8 @@ def test_going_on_tokenises_only_what_is_missing_and_new_documents_add_shards(
     texts = tell(300)
     old = build([Document(text, "a:1") for text in texts[:200]], tokenizer, tmp_path, SMALL, processes=1)
     encoded: list[str] = []
-    real = building.encode
-    monkeypatch.setattr(building, "encode", lambda batch, *a, **k: encoded.extend(batch) or real(batch, *a, **k))
+    real = building.pack_of
+    monkeypatch.setattr(building, "pack_of", lambda batch, *a, **k: encoded.extend(batch) or real(batch, *a, **k))
     build([Document(text, "a:1") for text in texts[:200]], tokenizer, tmp_path, SMALL, processes=1)
     assert encoded == []
     new = build([Document(text, "a:1") for text in texts], tokenizer, tmp_path, SMALL, processes=1)
@@ -191,18 +191,18 @@ def test_a_dead_worker_is_an_error_and_what_was_finished_stays(tokenizer: Tokeni
                                                                monkeypatch: pytest.MonkeyPatch) -> None:
     documents = [Document(text, "a:1") for text in tell(250)]
     monkeypatch.setattr(building, "BATCH_CHARACTERS", 2_000)
-    real = building.encode
+    real = building.pack_of
 
     def deadly(texts: list[str], *arguments: Any, **options: Any) -> Any:
         if documents[200].text in texts:
             os.kill(os.getpid(), signal.SIGKILL)
         return real(texts, *arguments, **options)
 
-    monkeypatch.setattr(building, "encode", deadly)
+    monkeypatch.setattr(building, "pack_of", deadly)
     with pytest.raises(MeristemError, match="a tokenising process died"):
         build(documents, tokenizer, tmp_path / "store", SMALL, processes=2)
     assert (tmp_path / "store" / "journal.json").exists()
-    monkeypatch.setattr(building, "encode", real)
+    monkeypatch.setattr(building, "pack_of", real)
     build(documents, tokenizer, tmp_path / "store", SMALL, processes=2)
     build(documents, tokenizer, tmp_path / "whole", SMALL, processes=1)
     assert contents(tmp_path / "store") == contents(tmp_path / "whole")

@@ -60,3 +60,14 @@ def test_a_tied_parameter_has_one_name() -> None:
     tied = torch.nn.Linear(3, 3, bias=False)
     both = torch.nn.ModuleList([tied, tied])
     assert list(names_of(both).values()) == ["0.weight"]
+
+
+def test_muon_moves_a_generators_matrices_too(tokenizer: Tokenizer, store: Store) -> None:
+    model = real(Case("rtd", "electra"), tokenizer, store)[0].model
+    names = names_of(model)
+    adamw, muon = optimizers(model, TrainSettings(optimizer="muon"))
+    moved, rest = ({names[p] for group in one.param_groups for p in group["params"]} for one in (muon, adamw))
+    assert {n for n in names.values() if "layers" in n and n.endswith("weight") and "norm" not in n} <= moved
+    assert {"backbone.project.weight", "heads.generator.body.project.weight"} <= moved
+    assert {"backbone.embed.tokens.weight", "heads.generator.words.transform.dense.weight"} <= rest
+    assert moved | rest == set(names.values())

@@ -21,7 +21,7 @@ def snapshot(stepper: Stepper) -> dict[str, torch.Tensor]:
 
 
 
-@pytest.mark.parametrize("case", [BERT, "plm"], ids=str)
+@pytest.mark.parametrize("case", [BERT, Case("plm", "xlnet")], ids=str)
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 @pytest.mark.parametrize("where", ["loss", "gradient"])
 def test_a_step_that_is_not_finite_touches_nothing(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, cast
 
 from meristem.corpus.account import Account
-from meristem.corpus.document import Document, Drop, cut
+from meristem.corpus.document import Document, Drop
 from meristem.corpus.pieces import Piece
-from meristem.corpus.readers.columns import text_column
+from meristem.corpus.readers.columns import Columns, columns_of
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sources import Hub
 from meristem.settings import MeristemError
@@ -17,16 +18,13 @@ from meristem.settings import MeristemError
 def read(piece: Piece, settings: CorpusSettings, account: Account) -> Iterator[Document | Drop]:
     """The documents of one split of a data set, by row."""
     hub = cast(Hub, piece.source)
-    column: str | None = None
+    columns: Columns | None = None
     for number, row in enumerate(_rows(hub), start=1):
-        if column is None:
+        if columns is None:
             strings = [name for name, value in row.items() if isinstance(value, str)]
-            column = text_column(hub.name, list(row), strings, settings.text)
-        value = row.get(column)
-        if isinstance(value, str):
-            yield from cut(value, f"{hub.name}#{number}")
-        else:
-            yield Drop("no text in the column")
+            columns = columns_of(hub.name, list(row), strings, settings)
+        values = [row.get(name) for name in columns.names]
+        yield from columns.documents(values, f"{hub.name}#{number}", Path(), account)
 
 
 def _rows(hub: Hub) -> Iterator[dict[str, Any]]:

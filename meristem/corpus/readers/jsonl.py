@@ -11,30 +11,31 @@ from meristem.corpus.document import Document, Drop, cut
 from meristem.corpus.encoding import decoded
 from meristem.corpus.opening import Stream
 from meristem.corpus.pieces import Piece
-from meristem.corpus.readers.columns import text_column
+from meristem.corpus.readers.columns import Columns, columns_of
 from meristem.corpus.readers.lines import numbered
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sources import File
 
 
 def read(piece: Piece, settings: CorpusSettings, account: Account) -> Iterator[Document | Drop]:
-    """The documents of a file; the first object decides which column holds the text."""
+    """The documents of a file; the first object decides which columns are read."""
     file = cast(File, piece.source)
-    column: str | None = None
+    columns: Columns | None = None
     for number, line in numbered(decoded(Stream(file, account), account)):
         if line is not None and not line.strip():
             continue
         place = f"{file.name}:{number}"
         record = Drop("line too long") if line is None else _parsed(line)
         if isinstance(record, dict):
-            if column is None:
+            if columns is None:
                 strings = [name for name, value in record.items() if isinstance(value, str)]
-                column = text_column(place, list(record), strings, settings.text)
-            record = record.get(column)
-        if isinstance(record, Drop):
+                columns = columns_of(place, list(record), strings, settings)
+            values = [record.get(name) for name in columns.names]
+            yield from columns.documents(values, place, file.path.parent, account)
+        elif isinstance(record, Drop):
             account.warn(f"{place}: {record.reason}")
             yield record
-        elif isinstance(record, str):
+        elif isinstance(record, str) and not settings.mark:
             yield from cut(record, place)
         else:
             yield Drop("no text in the column")

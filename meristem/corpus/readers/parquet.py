@@ -1,18 +1,19 @@
-"""Parquet: one column, read batch by batch."""
+"""Parquet: the columns that are wanted, read batch by batch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from tempfile import TemporaryFile
 from typing import IO, Any, cast
 
 from meristem.corpus.account import Account
 from meristem.corpus.compression import CutShort
-from meristem.corpus.document import Document, Drop, cut
+from meristem.corpus.document import Document, Drop
 from meristem.corpus.opening import Stream, Unreadable
 from meristem.corpus.pieces import Piece
-from meristem.corpus.readers.columns import text_column
+from meristem.corpus.readers.columns import columns_of
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sources import File
 from meristem.settings import MeristemError
@@ -30,20 +31,17 @@ def read(piece: Piece, settings: CorpusSettings, account: Account) -> Iterator[D
         except (arrow.ArrowException, OSError):
             raise Unreadable("damaged parquet file") from None
         strings = [field.name for field in table.schema_arrow if _is_text(arrow, field.type)]
-        column = text_column(file.name, table.schema_arrow.names, strings, settings.text)
-        row = 0
-        for batch in _batches(arrow, table, column):
-            for value in batch.column(0).to_pylist():
-                row += 1
-                if isinstance(value, str):
-                    yield from cut(value, f"{file.name}#{row}")
-                else:
-                    yield Drop("no text in the column")
+        columns = columns_of(file.name, table.schema_arrow.names, strings, settings)
+        rows = count(1)
+        for batch in _batches(arrow, table, columns.names):
+            values = [batch.column(name).to_pylist() for name in columns.names]
+            for one in zip(*values, strict=True):
+                yield from columns.documents(one, f"{file.name}#{next(rows)}", file.path.parent, account)
 
 
-def _batches(arrow: Any, table: Any, column: str) -> Iterator[Any]:
+def _batches(arrow: Any, table: Any, columns: list[str]) -> Iterator[Any]:
     try:
-        yield from table.iter_batches(batch_size=ROWS, columns=[column], use_threads=False)
+        yield from table.iter_batches(batch_size=ROWS, columns=columns, use_threads=False)
     except (arrow.ArrowException, OSError, UnicodeDecodeError):
         raise CutShort("damaged file") from None
 

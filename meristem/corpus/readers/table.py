@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import cast
 
 from meristem.corpus.account import Account
-from meristem.corpus.document import Document, Drop, cut
+from meristem.corpus.document import Document, Drop
 from meristem.corpus.encoding import decoded
 from meristem.corpus.opening import Stream
 from meristem.corpus.pieces import Piece
-from meristem.corpus.readers.columns import text_column
+from meristem.corpus.readers.columns import Columns, columns_of
 from meristem.corpus.readers.lines import LONGEST_LINE, numbered
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sources import File
@@ -39,15 +39,17 @@ def read(piece: Piece, settings: CorpusSettings, account: Account) -> Iterator[D
     file = cast(File, piece.source)
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
     lines = Lines(decoded(Stream(file, account), account))
-    column: int | None = None
+    columns: Columns | None = None
+    at: list[int] = []
     for row in _rows(lines, file.ending):
         place = f"{file.name}:{lines.number}"
-        if isinstance(row, list) and column is None:
+        if isinstance(row, list) and columns is None:
             names = [name.strip() for name in row]
-            column = names.index(text_column(place, names, names, settings.text))
+            columns = columns_of(place, names, names, settings)
+            at = [names.index(name) for name in columns.names]
             continue
-        if isinstance(row, list) and column is not None and len(row) > column:
-            yield from cut(row[column], place)
+        if isinstance(row, list) and columns is not None and len(row) > max(at):
+            yield from columns.documents([row[number] for number in at], place, file.path.parent, account)
         else:
             drop = row if isinstance(row, Drop) else Drop("row too short")
             account.warn(f"{place}: {drop.reason}")

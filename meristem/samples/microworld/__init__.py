@@ -1,4 +1,7 @@
-"""A small simulated world told in English and Chinese: `story` says what happens, `tell` says it in a language."""
+"""A small simulated world told in English and Chinese: `story` says what happens, `tell` says it in a language.
+
+`translation` tells a passage twice, and `scene`, `caption` and `draw` make pictures with what there is to say of them.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,15 @@ from meristem.samples.microworld.facts import (
     Told,
     Town,
 )
+from meristem.samples.microworld.picture import draw
+from meristem.samples.microworld.scenes import Scene, caption, named, scene
 from meristem.samples.microworld.story import story
 from meristem.samples.microworld.telling import Teller
+from meristem.samples.microworld.translation import passage
 
 __all__ = [
-    "LANGUAGES", "VERSION", "Entity", "Fact", "Mention", "Person", "Place", "Story", "Term", "Thing", "Told", "Town",
-    "document", "story", "tell",
+    "LANGUAGES", "VERSION", "Entity", "Fact", "Mention", "Person", "Place", "Scene", "Story", "Term", "Thing", "Told",
+    "Town", "caption", "document", "draw", "named", "scene", "story", "tell", "translation",
 ]  # fmt: skip
 
 VERSION = 1  # raised whenever a seed would give other text
@@ -40,4 +46,14 @@ def tell(told: Story, language: str, variant: int = 0) -> tuple[Told, ...]:
 
 def document(seed: int, number: int, language: str) -> str:
     """The text of one story."""
-    return (" " if language == "en" else "").join(told.text for told in tell(story(seed, number), language))
+    return _text(story(seed, number), language)
+
+
+def translation(seed: int, number: int, source: str, target: str) -> tuple[str, str]:
+    """A passage of one story in two languages."""
+    told = passage(story(seed, number))
+    return _text(told, source), _text(told, target)
+
+
+def _text(told: Story, language: str) -> str:
+    return (" " if language == "en" else "").join(sentence.text for sentence in tell(told, language))

@@ -2,6 +2,9 @@ import json
 
 import pytest
 
+from meristem.corpus.reading import Reading
+from meristem.corpus.settings import CorpusSettings
+from meristem.corpus.sides import sides
 from meristem.settings import MeristemError
 
 
@@ -29,3 +32,13 @@ def test_wrong_split_and_column_are_told(local, read):
         read("hub:owner/name?split=dev")
     with pytest.raises(MeristemError, match="no column 'txt', did you mean text"):
         read("hub:owner/name", text="txt")
+
+
+def test_a_target_is_a_column(local, read, tmp_path):
+    path = tmp_path / "owner/pairs" / "train.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text("".join(json.dumps({"en": f"one {n}", "de": f"eins {n}"}) + "\n" for n in range(3)))
+    reading = Reading(CorpusSettings(source="hub:owner/pairs", text="en", target="de", validation=0, test=0))
+    assert [sides(document.text)[:2] for document in reading] == [(f"one {n}", f"eins {n}") for n in range(3)]
+    with pytest.raises(MeristemError, match=r"hub:owner/pairs: corpus\.picture is a column of a jsonl"):
+        read("hub:owner/pairs", picture="de")

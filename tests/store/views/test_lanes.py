@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -34,6 +35,23 @@ def test_each_lane_reads_on_where_it_stopped(store: Store, tokenizer: Tokenizer,
     assert predicted.tolist() == stream.tokens(1, len(stream)).tolist()[: len(predicted)]
     assert len(stream) - 1 - len(predicted) < lanes
     assert [bool(row.inputs["fresh"][0]) for row in rows] == [index < lanes for index in range(len(rows))]
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+@pytest.mark.parametrize("length", [7, 50])
+def test_every_second_lane_may_be_read_backwards(store: Store, tokenizer: Tokenizer, length: int, ahead: int) -> None:
+    stream = store.split("train")
+    view = Lanes(stream, tokenizer, length, lanes=5, ahead=ahead, both_ways=True)
+    size = (len(stream) - ahead) // 5
+    for lane in range(5):
+        rows = [view.row(index, DRAW) for index in range(lane, len(view), 5)]
+        assert {bool(row.inputs["backwards"][0]) for row in rows} == {lane % 2 == 1}
+        read = np.concatenate([row.inputs["tokens"][: len(row.inputs["tokens"]) - ahead] for row in rows])
+        text = stream.tokens(lane * size, (lane + 1) * size)
+        assert read.tolist() == (text[::-1] if lane % 2 else text).tolist()
+        for row, after in pairwise(rows):  # what it looks ahead at is what its lane reads next
+            assert not ahead or row.inputs["tokens"][-1] == after.inputs["tokens"][0]
+    assert "backwards" not in Lanes(stream, tokenizer, length, lanes=5).row(1, DRAW).inputs
 
 
 def test_order_matters_to_lanes() -> None:

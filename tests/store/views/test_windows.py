@@ -1,14 +1,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from meristem.corpus.document import Document
 from meristem.randomness import Draw
 from meristem.settings import MeristemError, find
+from meristem.store.build import build
+from meristem.store.letters import spelled
+from meristem.store.settings import StoreSettings
 from meristem.store.store import Store
 from meristem.store.views.windows import Windows
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -92,3 +97,43 @@ def test_impossible_lengths_numbers_and_tokenizers_are_refused(store: Store, tok
     stream.tokenizer = "0" * 64  # this stream is no one else's
     with pytest.raises(MeristemError, match="made with another tokenizer"):
         Windows(stream, tokenizer, 8)
+
+
+def test_sentences_are_noted_and_room_is_spared(store: Store, tokenizer: Tokenizer) -> None:
+    stream = store.split("train")
+    view = Windows(stream, tokenizer, 40, frame=False, spare=3, sentences=True)
+    framed = Windows(stream, tokenizer, 40, spare=1, sentences=True)
+    seen = 0
+    for number in range(len(view)):
+        row = view.row(number, DRAW)
+        tokens, begins = row.inputs["tokens"], row.notes["sentences"]
+        assert len(tokens) == 37
+        start = min(number * 37, len(stream) - 37)
+        assert (begins == stream.sentences(start, start + 37) - start).all()
+        seen += len(begins)
+    assert seen >= len(stream.sentences(0, len(stream)))
+    row = framed.row(1, DRAW)
+    assert len(row.inputs["tokens"]) == 39
+    assert (row.notes["sentences"] == stream.sentences(37, 74) - 37 + 1).all()
+    assert "sentences" not in Windows(stream, tokenizer, 40).row(0, DRAW).notes
+
+
+def test_letters_come_with_the_tokens_when_asked_for(tokenizer: Tokenizer, store: Store, tmp_path: Path) -> None:
+    """From a word store as each token was written; from another store as the vocabulary names it."""
+    text = "Hello wonderful 天 world"
+    documents = [Document(text, "test:0")]
+    settings = StoreSettings()
+    kept = build(documents, tokenizer, tmp_path / "kept", settings, processes=1, keep_words=True).split("train")
+    plain = build(documents, tokenizer, tmp_path / "plain", settings, processes=1).split("train")
+    assert kept.spelled and not plain.spelled
+    spellings = [b"", *kept.spellings(0, len(kept)), b""]
+    names = [tokenizer.token(token).encode() for token in Windows(plain, tokenizer, 64).row(0, DRAW).inputs["tokens"]]
+    for stream, words in ((kept, spellings), (plain, names)):
+        row = Windows(stream, tokenizer, 64, characters=True).row(0, DRAW)
+        assert row.inputs["characters"].dtype == np.int16
+        assert np.array_equal(row.inputs["characters"], spelled(row.inputs["tokens"], words, tokenizer))
+        assert "characters" not in Windows(stream, tokenizer, 64).row(0, DRAW).inputs
+    part = Windows(kept, tokenizer, 6, frame=False, characters=True)
+    whole = np.concatenate([part.row(n, DRAW).inputs["characters"] for n in range(len(kept) // 6)])
+    expected = spelled(kept.tokens(0, len(whole)), spellings[1:-1][: len(whole)], tokenizer)
+    assert np.array_equal(whole, expected)

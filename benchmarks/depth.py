@@ -1,0 +1,123 @@
+"""Forty-eight layers of width 64, norms before each part beside norms after: losses, and gradient norms by depth.
+
+    python -m benchmarks.depth ../shared/data/wikitext-2/train.txt [--steps 200]
+
+Both sides are GPT-2 with the same rate, warm-up, text and initial weights; the picture goes to docs/pictures/depth.png.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from benchmarks.side_by_side import RESULTS, table
+from meristem.api import recipe_for
+from meristem.learning.assemble import feeds_of, learner_of
+from meristem.learning.learner import Learner
+from meristem.training.material import gather
+from meristem.training.optimizers import optimizers
+from meristem.training.step import Stepper
+
+PICTURE = RESULTS.parent / "pictures" / "depth.png"
+LOOK = (0, 20, 199)
+MODEL = ["model.layers=48", "model.width=64", "model.heads=4", "model.length=128"]
+TRAIN = ["train.batch_tokens=1024", "train.optimizer=adamw", "train.rate=1e-3", "train.warmup=20"]
+
+
+@dataclass
+class Trained:
+    """One side: its losses, and at some steps the gradient norm of every layer."""
+
+    losses: list[float] = field(default_factory=list)
+    norms: dict[int, list[float]] = field(default_factory=dict)
+
+
+def by_layer(learner: Learner) -> list[float]:
+    """The gradient norm of each layer's weights."""
+    layers = learner.model.backbone.stack.layers  # type: ignore[union-attr]  # GPT-2 has one
+    return [
+        float(torch.linalg.vector_norm(torch.stack([p.grad.norm() for p in layer.parameters() if p.grad is not None])))
+        for layer in layers  # type: ignore[union-attr]  # a ModuleList
+    ]
+
+
+def train(place: str, text: Path, steps: int) -> Trained:
+    """The same steps with norms in one place or the other."""
+    settings = [*MODEL, *TRAIN, f"train.steps={steps}", f"model.norm_place={place}", f"corpus.source={text}"]
+    recipe = recipe_for("gpt2-mini", settings)
+    material = gather(recipe, None, Console(stderr=True))
+    learner = learner_of(recipe, material.tokenizer).train()
+    feed = feeds_of(recipe, learner.objectives, material.tokenizer, material.stores, split="train", seed=0)["main"]
+    stepper = Stepper(
+        learner=learner,
+        optimizers=optimizers(learner.model, recipe.train),
+        settings=recipe.train,
+        device=torch.device("cpu"),
+    )
+    found = Trained()
+    for step in range(steps):
+        batch = feed.batch(step, 0)
+        if step in LOOK or step == steps - 1:
+            outcome = learner("main", batch, batch.counts)
+            outcome.loss.backward()
+            found.norms[step] = by_layer(learner)
+            learner.zero_grad(set_to_none=True)
+        found.losses.append(float(stepper.take(step, steps, "main", [batch]).loss))
+    return found
+
+
+def draw(sides: dict[str, Trained]) -> None:
+    """Losses on the left, gradient norms by depth on the right."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 3.8))
+    for (name, found), colour in zip(sides.items(), ("#22313f", "#c0392b"), strict=True):
+        left.plot(found.losses, color=colour, label=f"{name}-norm")
+        for (step, norms), style in zip(found.norms.items(), ("-", "--", ":"), strict=False):
+            right.plot(range(1, len(norms) + 1), norms, style, color=colour, label=f"{name}-norm, step {step}")
+    left.set(xlabel="step", ylabel="training loss")
+    right.set(xlabel="layer", ylabel="gradient norm", yscale="log")
+    for axis in (left, right):
+        axis.legend(fontsize=7, frameon=False)
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(PICTURE, dpi=130)
+    pyplot.close(figure)
+
+
+def main() -> None:
+    """Both sides, a table and a picture."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("text", type=Path)
+    parser.add_argument("--steps", type=int, default=200)
+    options = parser.parse_args()
+    sides = {place: train(place, options.text, options.steps) for place in ("pre", "post")}
+    rows = []
+    for name, found in sides.items():
+        last = found.norms[options.steps - 1]
+        mean = sum(found.losses[-20:]) / 20
+        rows.append(
+            [
+                f"{name}-norm",
+                f"{found.losses[0]:.2f}",
+                f"{mean:.2f}",
+                f"{max(found.losses[20:]):.2f}",
+                f"{last[0]:.1e}",
+                f"{last[-1]:.1e}",
+            ]
+        )
+    print(table(["48 layers", "first loss", "last 20", "highest after 20", "gradient of layer 1", "of layer 48"], rows))
+    draw(sides)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    main()

@@ -1,0 +1,228 @@
+"""Every family on real text, minutes each: curves, how far below the commonest-words level, and the claims on seeds.
+
+    python -m benchmarks.family ../shared/data [--minutes 4] [--only NAME …] [--work FOLDER]
+
+WikiText-2 is read article by article, Multi30k for translation, and the microworld's pictures for captions. A run is
+a run folder in --work: stopped in the middle it goes on, and one that is finished is not run again. Results go to
+docs/results/family.json, family.md and docs/pictures/family.png.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from benchmarks.side_by_side import RESULTS, table
+from meristem import api
+from meristem.drawing.curves import read_metrics
+from meristem.settings import MeristemError
+from meristem.store.prepare import cache
+from meristem.store.store import Store
+
+OUT = RESULTS / "family.json"
+PICTURE = RESULTS.parent / "pictures" / "family.png"
+HELD_OUT = ["corpus.validation=0.03", "corpus.test=0.0"]
+SHORT = ["model.length=32", "model.layers=3", "model.width=192", "model.heads=6", "train.batch_tokens=2048"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One line of the table: a recipe, what is changed about it, and which text it reads."""
+
+    name: str
+    recipe: str
+    text: str = "articles"
+    changes: tuple[str, ...] = ()
+    seeds: int = 1
+    budget: str = "minutes"
+    """`minutes`, or a setting such as train.tokens=1000000 where runs must see the same."""
+    judged: tuple[str, ...] = ("loss",)
+    """The terms that are set beside the level of the commonest words."""
+
+
+MEMORY = "train.tokens=800000"
+PLANS = [
+    Plan("bert", "bert-mini", judged=("mlm",)),
+    Plan("roberta", "roberta-mini"),
+    Plan("gpt", "gpt-mini"),
+    Plan("gpt2", "gpt2-mini"),
+    Plan("modern", "modern-mini"),
+    Plan("transformer-xl", "transformer-xl-mini"),
+    Plan("elmo", "elmo-mini", judged=("forward", "backward")),
+    Plan("electra", "electra-mini", seeds=3, judged=("generator",)),
+    Plan("xlnet", "xlnet-mini"),
+    Plan("bart (denoising)", "bart-mini"),
+    Plan("t5 (spans)", "t5-mini"),
+    Plan("transformer (translation)", "transformer-mini", "translation"),
+    Plan("rnn (translation)", "rnn-mini", "translation"),
+    Plan("captioner", "captioner-mini", "pictures", seeds=3),
+    Plan("xl, memory 128", "transformer-xl-mini", changes=(*SHORT, "model.memory=128"), seeds=3, budget=MEMORY),
+    Plan("xl, no memory", "transformer-xl-mini", changes=(*SHORT, "model.memory=0"), seeds=3, budget=MEMORY),
+]
+
+
+def articles(data: Path, work: Path) -> Path:
+    """WikiText-2's training articles, one JSON line each: a heading of one level begins one."""
+    out = work / "articles.jsonl"
+    if out.is_file():
+        return out
+    found: list[list[str]] = []
+    for line in (data / "wikitext-2" / "train.txt").read_text(encoding="utf-8").splitlines():
+        text = line.strip()
+        if text.startswith("= ") and not text.startswith("= ="):
+            found.append([])
+        if found and text:
+            found[-1].append(text)
+    out.write_text("".join(json.dumps({"text": "\n".join(lines)}) + "\n" for lines in found), encoding="utf-8")
+    return out
+
+
+def source(plan: Plan, data: Path, work: Path) -> list[str]:
+    """The settings that say what is read."""
+    match plan.text:
+        case "translation":
+            pairs = data / "multi30k"
+            return [f"corpus.source={pairs / 'train.en'}", f"corpus.target={pairs / 'train.de'}", *HELD_OUT]
+        case "pictures":
+            return ["corpus.source=builtin:microworld-pictures?size=20000"]
+    return [f"corpus.source={articles(data, work)}", *HELD_OUT]
+
+
+def level(run: Path) -> float:
+    """Cross-entropy of the validation tokens under the training tokens' shares: what needs no context at all."""
+    (key,) = json.loads((run / "data.json").read_text()).values()
+    store = Store.open(cache() / "stores" / key, verify=False)
+    train, held = (store.split(split) for split in ("train", "validation"))
+    counts = np.bincount(train.tokens(0, len(train)))
+    wanted = held.tokens(0, len(held))
+    counts = np.pad(counts, (0, max(0, int(wanted.max()) + 1 - len(counts)))) + 1.0
+    return float(-np.log(counts[wanted] / counts.sum()).mean())
+
+
+def run(plan: Plan, seed: int, data: Path, work: Path, minutes: float) -> dict[str, Any]:
+    """Train, or go on training, and say what came of it."""
+    budget = f"train.minutes={minutes:g}" if plan.budget == "minutes" else plan.budget
+    out = work / f"{plan.name.replace(' ', '-').replace(',', '').strip('()')}-{seed}"
+    settings = [*source(plan, data, work), *plan.changes, budget, f"train.seed={seed}"]
+    ended = api.pretrain(plan.recipe, settings, out=out, console=Console(stderr=True))
+    lines = read_metrics(out / "metrics.jsonl")
+    total = max(line["step"] for line in lines)
+    curve = [(line["step"] / total, line["loss"]) for line in lines if line["kind"] == "evaluation"]
+    found = {"metrics": ended.metrics, "used": ended.used, "curve": curve, "level": level(out)}
+    if plan.text == "pictures":
+        found["named"] = named(out)
+    return found
+
+
+def named(run: Path, pictures: int = 200) -> float:
+    """The share of colours, shapes and relations that captions of pictures it never saw get right."""
+    from meristem.samples import microworld
+
+    model = api.load(run)
+    scenes = [microworld.scene(1, number) for number in range(pictures)]  # another seed than training's
+    written = model.generate([microworld.draw(scene, 32) for scene in scenes], temperature=0.0, max_tokens=60)
+    return statistics.mean(microworld.named(texts[0].text, scene) for texts, scene in zip(written, scenes, strict=True))
+
+
+def row(name: str, plan: Plan, runs: list[dict[str, Any]]) -> list[str]:
+    """One family's line: its judged loss beside the commonest words', and what else it is asked about."""
+    losses = [statistics.mean(one["metrics"][term] for term in plan.judged) for one in runs]
+    spread = f" ({min(losses):.3f}–{max(losses):.3f})" if len(losses) > 1 else ""
+    extra = []
+    if "rtd.auc" in runs[0]["metrics"]:
+        extra.append("AUC " + " ".join(f"{one['metrics']['rtd.auc']:.3f}" for one in runs))
+    if "named" in runs[0]:
+        extra.append("named right " + " ".join(f"{one['named']:.1%}" for one in runs))
+    steps = " ".join(f"{one['used']['steps']:.0f}" for one in runs)
+    return [
+        name,
+        plan.recipe,
+        steps,
+        f"{runs[0]['level']:.3f}",
+        f"{statistics.mean(losses):.3f}{spread}",
+        "; ".join(extra),
+    ]
+
+
+def memory_gain(kept: dict[str, list[dict[str, Any]]]) -> str:
+    """How much lower perplexity is with memory, seed by seed."""
+    pairs = zip(kept.get("xl, memory 128", []), kept.get("xl, no memory", []), strict=False)
+    gains = [1 - math.exp(a["metrics"]["loss"] - b["metrics"]["loss"]) for a, b in pairs]
+    return (
+        ""
+        if not gains
+        else "Memory lowers perplexity by " + ", ".join(f"{gain:.1%}" for gain in gains) + " (each seed)."
+    )
+
+
+def summary(kept: dict[str, list[dict[str, Any]]]) -> str:
+    """The table of everything that has run."""
+    plans = {plan.name: plan for plan in PLANS}
+    rows = [row(name, plans[name], runs) for name, runs in kept.items() if name in plans and runs]
+    head = ["family", "recipe", "steps", "commonest words", "validation loss", "more"]
+    return table(head, rows) + "\n\n" + memory_gain(kept)
+
+
+def draw(kept: dict[str, list[dict[str, Any]]]) -> None:
+    """Every family's validation loss over its run, as a share of where it began."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    columns = 4
+    shown = [(name, runs) for name, runs in kept.items() if runs]
+    figure, axes = pyplot.subplots(-(-len(shown) // columns), columns, figsize=(12, 2.4 * -(-len(shown) // columns)))
+    for axis, (name, runs) in zip(axes.flat, shown, strict=False):
+        for one in runs:
+            axis.plot(*zip(*one["curve"], strict=True), color="#22313f", linewidth=1.2)
+        axis.set_title(name, fontsize=9, color="#22313f")
+        axis.tick_params(labelsize=7)
+        axis.spines[["top", "right"]].set_visible(False)
+    for axis in axes.flat[len(shown) :]:
+        axis.set_visible(False)
+    figure.supxlabel("share of the run", fontsize=9)
+    figure.supylabel("validation loss", fontsize=9)
+    figure.tight_layout()
+    figure.savefig(PICTURE, dpi=130)
+    pyplot.close(figure)
+
+
+def main() -> None:
+    """Run what is missing, and write the results."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--minutes", type=float, default=4.0)
+    parser.add_argument("--only", nargs="*")
+    parser.add_argument("--work", type=Path, default=Path("runs/family"))
+    options = parser.parse_args()
+    options.work.mkdir(parents=True, exist_ok=True)
+    kept: dict[str, list[dict[str, Any]]] = json.loads(OUT.read_text()) if OUT.is_file() else {}
+    for plan in PLANS:
+        if options.only and plan.name not in options.only:
+            continue
+        runs = kept.setdefault(plan.name, [])
+        for seed in range(len(runs), plan.seeds):
+            print(plan.name, seed, flush=True)
+            try:
+                runs.append(run(plan, seed, options.data, options.work, options.minutes))
+            except MeristemError as error:
+                print(f"{plan.name}: {error}", flush=True)
+                break
+            OUT.write_text(json.dumps(kept, indent=1))
+    print(summary(kept))
+    draw(kept)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    main()

@@ -1,0 +1,88 @@
+"""Pictures that documents tell of: checked when the corpus is read, loaded at their size when it is stored."""
+
+from __future__ import annotations
+
+import hashlib
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meristem import samples
+from meristem.settings import MeristemError
+
+SMALLEST = 32
+"""Pixels a side that a check decodes at the least: a JPEG need not be unpacked whole to be known as sound."""
+
+BUILTIN = "builtin"
+
+
+class NoPicture(Exception):
+    """Why a file gives no picture."""
+
+
+def reference(path: Path) -> str:
+    """How a document names a picture: a digest of its bytes, then where it lies."""
+    data = _bytes(path)
+    _decoded(data, SMALLEST)
+    return f"{hashlib.blake2b(data, digest_size=16).hexdigest()} {path}"
+
+
+def picture(path: Path, size: int) -> NDArray[np.uint8]:
+    """The picture in a file as [size, size, 3] pixels."""
+    try:
+        return load(reference(path), size)
+    except NoPicture as reason:
+        raise MeristemError(f"{path}: {reason}") from None
+
+
+def drawn(sample: str) -> str:
+    """The reference of a picture that a built-in sample draws."""
+    return f"{sample} {BUILTIN}"
+
+
+def load(given: str, size: int) -> NDArray[np.uint8]:
+    """The picture behind a reference as [size, size, 3] pixels, red, green and blue."""
+    content, _, place = given.partition(" ")
+    if place == BUILTIN:
+        return samples.picture(content, size)
+    try:
+        data = _bytes(Path(place))
+        if hashlib.blake2b(data, digest_size=16).hexdigest() != content:
+            raise NoPicture("another picture than a moment ago")
+        return np.asarray(_decoded(data, size).resize((size, size)), np.uint8)
+    except NoPicture as reason:
+        raise MeristemError(f"{place}: {reason}; the pictures changed while they were read, run again") from None
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        raise NoPicture("picture missing") from None
+
+
+def _decoded(data: bytes, size: int) -> Any:
+    """All pixels, upright, on white where the picture lets its ground show through."""
+    image, ops = _pillow()
+    try:
+        with image.open(BytesIO(data)) as opened:
+            opened.draft("RGB", (size, size))  # a JPEG decodes at an eighth of its size, where that is enough
+            upright = ops.exif_transpose(opened)
+            if upright.has_transparency_data:
+                clear = upright.convert("RGBA")
+                upright = image.new("RGBA", clear.size, "white")
+                upright.alpha_composite(clear)
+            return upright.convert("RGB")
+    except (OSError, SyntaxError, ValueError, EOFError, image.DecompressionBombError):
+        raise NoPicture("not a picture, or a damaged one") from None
+
+
+def _pillow() -> Any:
+    try:
+        from PIL import Image, ImageOps
+    except ImportError:
+        raise MeristemError('reading pictures needs Pillow: pip install "meristem[draw]"') from None
+    return Image, ImageOps

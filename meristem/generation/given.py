@@ -1,0 +1,80 @@
+"""What a text is written from: the tokens it goes on from, and what an encoder reads before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from meristem.batch import Model
+from meristem.generation.way import way_of
+from meristem.settings import MeristemError
+from meristem.store.encode import separator_of
+from meristem.store.rows import ended
+from meristem.tokenizers.tokenizer import Tokenizer
+
+Picture = NDArray[Any]
+Prompt = str | Picture
+"""A text, or a picture [P, P, 3]: bytes, or numbers from 0 to 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """Where one text starts."""
+
+    prompt: list[int]
+    inputs: dict[str, Tensor] = field(default_factory=dict)
+    """What the encoder reads, without a dimension for rows."""
+
+
+def given(model: Model, tokenizer: Tokenizer, prompt: Prompt) -> Given:
+    """A prompt as training saw it: the beginning of a document, or the source that a target is written from."""
+    if way_of(model) == "source":
+        return Given(prompt=[start_of(tokenizer)], inputs=_source(model, tokenizer, prompt))
+    if not isinstance(prompt, str):
+        raise MeristemError(f"{_no_pictures(model)}; give a text")
+    return Given(prompt=[separator_of(tokenizer), *tokenizer.encode(prompt).ids.tolist()])
+
+
+def start_of(tokenizer: Tokenizer) -> int:
+    """The token every target begins after: the start token, or the separator where there is none."""
+    return separator_of(tokenizer) if tokenizer.start is None else tokenizer.start
+
+
+def _source(model: Model, tokenizer: Tokenizer, prompt: Prompt) -> dict[str, Tensor]:
+    """A text with its end token, cut to the model's length as in training; [MASK] stands for what is missing."""
+    if not isinstance(prompt, str):
+        if "image" not in model.backbone.can:
+            raise MeristemError(f"{_no_pictures(model)}; a captioner does (model.family=captioner)")
+        return {"image": torch.from_numpy(np.array(prompt))}
+    ids = tokenizer.encode(prompt, special=True).ids.astype(np.int64)
+    if not len(ids):
+        raise MeristemError('this model writes from a source text, and there is none: give --prompt "…"')
+    masks = np.flatnonzero(ids == tokenizer.mask)[: len(tokenizer.sentinels)]
+    ids[masks] = tokenizer.sentinels[: len(masks)]  # where gaps are numbered (T5), the first is the first sentinel
+    return {"source": torch.from_numpy(ended(ids, tokenizer, model.backbone.length))}
+
+
+def _no_pictures(model: Model) -> str:
+    return f"this {type(model.backbone).__name__} reads no pictures"
+
+
+def together(starts: Sequence[Given], device: torch.device) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """Several starts side by side: tokens [B, T], sizes [B], and the encoder's inputs, padded on the right."""
+    sizes = torch.tensor([len(one.prompt) for one in starts])
+    tokens = pad_sequence([torch.tensor(one.prompt) for one in starts], batch_first=True)
+    inputs: dict[str, Tensor] = {}
+    for name in starts[0].inputs:
+        rows = [one.inputs[name] for one in starts]
+        inputs[name] = pad_sequence(rows, batch_first=True).to(device)
+        longest = inputs[name].shape[1]
+        if any(len(row) < longest for row in rows):
+            lengths = torch.tensor([len(row) for row in rows], device=device)
+            inputs[f"{name}_present"] = torch.arange(longest, device=device) < lengths[:, None]
+    return tokens.to(device), sizes, inputs

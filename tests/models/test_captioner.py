@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor, nn
+
+from meristem.batch import Head, Model
+from meristem.generation.session import Session
+from meristem.models.captioner import Captioner, CaptionerSettings
+from meristem.models.transformer import Transformer, TransformerSettings
+from meristem.settings import MeristemError
+
+WORDS, SIDE = 61, 12
+LOOKS: dict[str, dict[str, Any]] = {
+    "patches": {},
+    "learned": {"picture_positions": "learned", "positions": "learned", "embedding_norm": True},
+    "convolutions": {"look": "convolutions", "norm_place": "pre"},
+    "rotary": {"positions": "rotary", "length": 7},  # fewer tokens than a picture has places
+}
+
+
+def made(**settings: Any) -> Model:
+    torch.manual_seed(0)
+    plain = {"layers": 2, "width": 16, "heads": 2, "length": 20, "picture": SIDE, "patch": 4, "initial": 0.3}
+    model = Model(Captioner(CaptionerSettings.model_validate({**plain, **settings}), WORDS), HEAD)
+    return model.double().eval()
+
+
+HEAD = {"seq2seq": Head("vocabulary")}
+
+
+@pytest.fixture(params=LOOKS)
+def model(request: pytest.FixtureRequest) -> Model:
+    return made(**LOOKS[request.param])
+
+
+def pictures(number: int = 2, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(256, (number, SIDE, SIDE, 3), dtype=torch.uint8, generator=generator)
+
+
+def test_patches_are_a_strided_convolution() -> None:
+    """Dosovitskiy et al.'s linear map of a patch is a convolution whose stride is its width."""
+    model = made().backbone
+    cut = model.look.cut
+    convolution = nn.Conv2d(3, 16, 4, stride=4).double()
+    with torch.no_grad():
+        convolution.weight.copy_(cut.project.weight.view(16, 4, 4, 3).permute(0, 3, 1, 2))
+        convolution.bias.copy_(cut.project.bias)  # type: ignore[union-attr]
+    image = pictures().double() / 127.5 - 1
+    expected = convolution(image.permute(0, 3, 1, 2)).flatten(2).transpose(1, 2)
+    torch.testing.assert_close(cut(image), expected, atol=1e-12, rtol=0)
+    where = model.look.positions()
+    rows, columns = model.look.positions.rows.weight, model.look.positions.columns.weight
+    torch.testing.assert_close(where[5], rows[1] + columns[2])  # place 5 of a 3 × 3 grid: second row, third column
+    torch.testing.assert_close(model.look(pictures()), expected + where)
+
+
+def test_the_decoder_is_the_transformers() -> None:
+    """Given the same encoder states, picture or text makes no difference to what is written."""
+    model = made().backbone
+    other = Transformer(TransformerSettings(layers=2, width=16, heads=2, length=20), WORDS).double().eval()
+    other.load_state_dict({k: v for k, v in model.state_dict().items() if not k.startswith("look")})
+    source, tokens = torch.randint(5, WORDS, (2, 7)), torch.randint(5, WORDS, (2, 5))
+    present = torch.arange(7) < torch.tensor([[7], [3]])
+    inputs = {"source": source, "tokens": tokens, "source_present": present}
+    assert torch.equal(model(**inputs).last, other(**inputs).last)
+
+
+def test_every_pixel_is_seen_and_no_later_word(model: Model) -> None:
+    image, tokens = pictures().double() / 255, torch.randint(5, WORDS, (2, 6))
+    image.requires_grad_()
+    seen: list[Tensor] = []
+
+    def hold(module: Any, arguments: Any, output: Tensor) -> Tensor:
+        seen.append(output.detach().requires_grad_())
+        return seen[0]
+
+    handle = model.backbone.embedding().register_forward_hook(hold)
+    logits = model.heads["seq2seq"](model.backbone(image=image, tokens=tokens).last)
+    handle.remove()
+    pixels, words = torch.autograd.grad(logits[:, 2].logsumexp(-1).sum(), [image, seen[0]])
+    assert (pixels.abs().amax(-1) > 0).all()
+    assert words[:, 3:].abs().max() == 0
+    assert (words[:, :3].abs().amax((0, 2)) > 0).all()
+
+
+def test_bytes_are_numbers_from_0_to_1(model: Model) -> None:
+    image, tokens = pictures(), torch.randint(5, WORDS, (2, 6))
+    as_bytes, as_numbers = (model.backbone(image=i, tokens=tokens).last for i in (image, image.double() / 255))
+    torch.testing.assert_close(as_bytes, as_numbers, atol=1e-12, rtol=0)
+
+
+def test_attention_over_the_picture_can_be_drawn(model: Model) -> None:
+    image, tokens = pictures(), torch.randint(5, WORDS, (2, 6))
+    plain, looked = (model.backbone(image=image, tokens=tokens, want=want) for want in ((), ("attention",)))
+    torch.testing.assert_close(looked.last, plain.last, atol=1e-12, rtol=0)
+    assert [w.shape for w in looked.attention] == [(2, 2, 6, 9)] * 2
+    torch.testing.assert_close(looked.attention[0].sum(-1), torch.ones(2, 2, 6, dtype=torch.float64))
+    assert looked.source is not None
+    assert looked.source.shape == (2, 9, 16)
+
+
+def test_writing_goes_token_by_token(model: Model) -> None:
+    image, tokens = pictures(3), torch.randint(5, WORDS, (3, 7))
+    with torch.no_grad():
+        whole = model.heads["seq2seq"](model.backbone(image=image, tokens=tokens).last)
+    session = Session(model, tokens[:, :1], capacity=3, image=image)
+    for at in range(1, 7):
+        torch.testing.assert_close(session.logits, whole[:, at - 1], atol=1e-9, rtol=0)
+        session.push(tokens[:, at])
+    session.keep(torch.tensor([2, 0]))
+    torch.testing.assert_close(session.logits, whole[[2, 0], -1], atol=1e-9, rtol=0)
+
+
+def test_pictures_are_learned_by_heart() -> None:
+    """Eight pictures, eight captions: only the pictures tell which is which."""
+    torch.manual_seed(0)
+    model = made(initial=0.05, length=8).train()
+    image, tokens = pictures(8), torch.full((8, 1), 2)
+    target = torch.arange(8) + 5
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    losses = []
+    for _ in range(100):
+        judged = model.heads["seq2seq"].judge(model.backbone(image=image, tokens=tokens).last[:, 0], target)
+        judged.total.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(float(judged.total.detach()))
+    assert losses[-1] < 0.05 * losses[0]
+
+
+def test_every_parameter_of_what_is_read_learns(model: Model) -> None:
+    image, source, tokens = pictures(), torch.randint(5, WORDS, (2, 7)), torch.randint(5, WORDS, (2, 5))
+    for inputs in ({"image": image}, {"source": source}):
+        model.heads["seq2seq"](model.backbone(tokens=tokens, **inputs).last).square().sum().backward()
+    assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"patch": 5}, "patch: 5 pixels do not divide a picture of 12"),
+        ({"patch": 6, "look": "convolutions"}, "convolutions halve, so a patch has 2, 4, 8, … pixels a side, not 6"),
+        ({"patch": 1, "look": "convolutions"}, "convolutions halve"),
+    ],
+)
+def test_grids_that_do_not_fit_are_refused(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        made(**settings)
+
+
+def test_wrong_pictures_and_two_sources_are_refused(model: Model) -> None:
+    tokens = torch.ones(1, 2, dtype=torch.long)
+    with pytest.raises(MeristemError, match=r"reads pictures of 12×12×3, not 8×12×3; resize them, or"):
+        model.backbone(image=torch.zeros(1, 8, 12, 3), tokens=tokens)
+    for inputs in ({}, {"image": pictures(1), "source": tokens}):
+        with pytest.raises(MeristemError, match=r"a picture \(image\) or a text \(source\), one of the two"):
+            model.backbone(tokens=tokens, **inputs)
+        with pytest.raises(MeristemError, match=r"a picture \(image\) or a text \(source\), one of the two"):
+            model.backbone.encode(**inputs)

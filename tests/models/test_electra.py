@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
+
+from meristem.batch import Head, Model
+from meristem.blocks.generator import Generator
+from meristem.models.electra import Electra, ElectraSettings
+from meristem.models.modern import Modern, ModernSettings
+from meristem.settings import RecipeError
+
+WORDS, QUARTER = 61, Head("generator", (("divide", 4),))
+Close = Callable[[Tensor, Tensor], None]
+Randomised = Callable[[nn.Module], None]
+LAYER = (
+    ("attention.output", "attention.output.dense"),
+    ("attention_norm", "attention.output.LayerNorm"),
+    ("feed_forward.widen", "intermediate.dense"),
+    ("feed_forward.narrow", "output.dense"),
+    ("feed_forward_norm", "output.LayerNorm"),
+)
+EMBED = {
+    "tokens.": "electra.embeddings.word_embeddings.",
+    "positions.": "electra.embeddings.position_embeddings.",
+    "segments.": "electra.embeddings.token_type_embeddings.",
+    "norm.": "electra.embeddings.LayerNorm.",
+}
+
+
+def theirs(kind: type[nn.Module], dtype: torch.dtype, divide: int = 1, embedding: int = 24) -> nn.Module:
+    config = ElectraConfig(
+        vocab_size=WORDS,
+        embedding_size=embedding,
+        hidden_size=32 // divide,
+        num_hidden_layers=3,
+        num_attention_heads=4 // divide,
+        intermediate_size=80 // divide,
+        max_position_embeddings=20,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    return kind(config).to(dtype)
+
+
+def ours(dtype: torch.dtype, embedding: int = 24) -> Model:
+    settings = ElectraSettings(layers=3, width=32, heads=4, inner=80, length=20, embedding=embedding)
+    return Model(Electra(settings, WORDS), {"generator": QUARTER, "rtd": Head("token_score")}).to(dtype)
+
+
+def same_name(name: str) -> list[str]:
+    """Where transformers keeps what one of our tensors holds, for either net; three for the fused projection."""
+    name = name.removeprefix("backbone.").removeprefix("heads.generator.").removeprefix("body.")
+    layer = name.removeprefix("stack.layers.").split(".", 1)
+    if len(layer) == 2 and layer[0].isdigit():
+        place, rest = f"electra.encoder.layer.{layer[0]}.", layer[1]
+        if rest.startswith("attention.project"):
+            return [f"{place}attention.self.{part}.{rest.rsplit('.', 1)[1]}" for part in ("query", "key", "value")]
+        return next([place + there + rest.removeprefix(here)] for here, there in LAYER if rest.startswith(here + "."))
+    fixed = {
+        **{f"embed.{here}": there for here, there in EMBED.items()},
+        "project.": "electra.embeddings_project.",
+        "words.transform.dense.": "generator_predictions.dense.",
+        "words.transform.norm.": "generator_predictions.LayerNorm.",
+        "words.bias": "generator_lm_head.bias",
+        "heads.rtd.dense.": "discriminator_predictions.dense.",
+        "heads.rtd.score.": "discriminator_predictions.dense_prediction.",
+    }
+    return next([there + name.removeprefix(here)] for here, there in fixed.items() if name.startswith(here))
+
+
+def names_of(mine: Model, net: str) -> dict[str, list[str]]:
+    """Our names of one net and theirs; the embeddings are both nets'."""
+    others = "heads.generator." if net == "discriminator" else "heads.rtd."
+    own = {name for name, _ in mine.named_parameters() if not name.startswith(others)}
+    if net == "generator":
+        own = {name for name in own if name.startswith(("backbone.embed.", "heads.generator."))}
+    return {name: same_name(name) for name in own}
+
+
+def copy(mine: Model, other: nn.Module, net: str) -> dict[str, list[str]]:
+    """Fill one of our nets with theirs; the map of names whose gradients must then agree."""
+    named, pairs = dict(other.named_parameters()), names_of(mine, net)
+    assert {f for found in pairs.values() for f in found} == set(named)
+    with torch.no_grad():
+        for name, parameter in mine.named_parameters():
+            if name in pairs:
+                parameter.copy_(torch.cat([named[f] for f in pairs[name]]))
+    return pairs
+
+
+def gradient(module: nn.Module, found: list[str]) -> Tensor:
+    named = dict(module.named_parameters())
+    return torch.cat([named[f].grad for f in found])  # type: ignore[misc]  # every one has a gradient
+
+
+def generator_of(model: Model) -> Generator:
+    made = model.heads["generator"]
+    assert isinstance(made, Generator)
+    return made
+
+
+@pytest.mark.parametrize("embedding", [24, 32], ids=["narrower", "as wide"])
+def test_the_same_discriminator_as_transformers(dtype: torch.dtype, close: Close, ragged: tuple[Tensor, Tensor],
+                                                randomised: Randomised, embedding: int) -> None:
+    tokens, present = ragged
+    segments = (torch.arange(13)[None] > torch.tensor([[6], [3], [0]])).long()
+    other, mine = theirs(ElectraForPreTraining, dtype, embedding=embedding), ours(dtype, embedding)
+    randomised(other)
+    pairs = copy(mine, other, "discriminator")
+    replaced = torch.randint(2, tokens.shape)
+    out = other(input_ids=tokens, token_type_ids=segments, attention_mask=present.long(), labels=replaced)
+    scores = mine.heads["rtd"](mine.backbone(tokens=tokens, segments=segments, present=present).last)
+    close(scores[present], out.logits[present])
+    nn.functional.binary_cross_entropy_with_logits(scores[present], replaced[present].to(dtype)).backward()
+    out.loss.backward()
+    for name, found in pairs.items():
+        close(mine.get_parameter(name).grad, gradient(other, found))
+
+
+@pytest.mark.parametrize("embedding", [24, 8], ids=["narrower", "as wide"])
+def test_the_same_generator_as_transformers(dtype: torch.dtype, close: Close, ragged: tuple[Tensor, Tensor],
+                                            randomised: Randomised, embedding: int) -> None:
+    """A quarter of the width, heads and inner width; `as wide`: embeddings that need no projection."""
+    tokens, present = ragged
+    other, mine = theirs(ElectraForMaskedLM, dtype, 4, embedding), ours(dtype, embedding)
+    randomised(other)
+    pairs = copy(mine, other, "generator")
+    hidden = present & (torch.arange(13) % 3 == 0)
+    out = other(input_ids=tokens, attention_mask=present.long(), labels=tokens.masked_fill(~hidden, -100))
+    at = hidden.flatten().nonzero()[:, 0]
+    generator = generator_of(mine)
+    every = generator.words(generator.body(tokens=tokens, present=present).last)
+    close(every[present], out.logits[present])
+    guessed = generator(tokens=tokens, present=present, wanted=at)
+    judged = generator.words.judge(guessed.at(at), tokens.flatten()[at])
+    close(judged.total / len(at), out.loss)
+    (judged.total / len(at)).backward()
+    out.loss.backward()
+    for name, found in pairs.items():
+        close(mine.get_parameter(name).grad, gradient(other, found))
+
+
+def test_both_nets_teach_the_embeddings_they_share(dtype: torch.dtype, close: Close, randomised: Randomised) -> None:
+    """The gradients of transformers' two nets, summed where a tensor is both's."""
+    small, large, mine = theirs(ElectraForMaskedLM, dtype, 4), theirs(ElectraForPreTraining, dtype), ours(dtype)
+    randomised(small)
+    randomised(large)
+    with torch.no_grad():
+        for there in EMBED.values():
+            for kind in ("weight", "bias"):
+                if there + kind in dict(large.named_parameters()):
+                    small.get_parameter(there + kind).copy_(large.get_parameter(there + kind))
+    guesses, judges = copy(mine, small, "generator"), copy(mine, large, "discriminator")
+    masked, read, labels = torch.randint(5, WORDS, (3, 2, 11)).unbind()  # their padding's row never learns
+    replaced = torch.randint(2, (2, 11))
+    words, found = small(input_ids=masked, labels=labels).loss, large(input_ids=read, labels=replaced).loss
+    (words + 50 * found).backward()
+    generator = generator_of(mine)
+    guessed = generator.words.judge(generator.body(tokens=masked).last.flatten(0, 1), labels.flatten()).total / 22
+    scores = mine.heads["rtd"](mine.backbone(tokens=read).last)
+    judged = nn.functional.binary_cross_entropy_with_logits(scores, replaced.to(dtype))
+    (guessed + 50 * judged).backward()
+    for name, parameter in mine.named_parameters():
+        sides = [gradient(net, pairs[name]) for net, pairs in ((small, guesses), (large, judges)) if name in pairs]
+        assert len(sides) == (2 if name.startswith("backbone.embed.") else 1)
+        close(parameter.grad, torch.stack(sides).sum(0))
+
+
+def test_the_generator_reads_through_the_models_own_embeddings() -> None:
+    mine = ours(torch.float32)
+    assert isinstance(mine.backbone, Electra)
+    generator = generator_of(mine)
+    assert generator.body.embed is mine.backbone.embed
+    assert generator.words.weight is mine.backbone.embedding().weight
+    mine.double()
+    assert generator.words.weight is mine.backbone.embedding().weight
+
+
+def test_electra_small_has_its_published_parameters() -> None:
+    """13.5 M: transformers' default configuration is the published small discriminator."""
+    with torch.device("meta"):
+        model = Model(Electra(ElectraSettings(), 30_522), {"generator": QUARTER, "rtd": Head("token_score")})
+        published = ElectraForPreTraining(ElectraConfig())
+    assert sum(p.numel() for p in model.backbone.parameters()) == 13_483_008
+    own = [p for name, p in model.named_parameters() if not name.startswith("heads.generator.")]
+    assert sum(p.numel() for p in own) == sum(p.numel() for p in published.parameters()) == 13_549_057
+
+
+def test_a_generator_is_a_fraction_of_any_bidirectional_stack() -> None:
+    model = Modern(ModernSettings(layers=2, width=48, heads=6, groups=3, inner=60, length=8), WORDS)
+    small = model.makes("generator", divide=3)
+    assert isinstance(small, Generator)
+    s = small.body.stack.settings
+    assert (s.layers, s.width, s.heads, s.groups, s.inner) == (2, 16, 2, 2, 20)
+    assert small.words(small(tokens=torch.tensor([[1, 2, 3]]), wanted=torch.tensor([2])).last).shape == (1, WORDS)
+
+
+def test_a_generator_of_a_broken_width_is_refused() -> None:
+    model = Electra(ElectraSettings(layers=1, width=32, heads=4, length=8), WORDS)
+    with pytest.raises(RecipeError, match="1/3 of a width of 32 is no whole number; 1/1, 1/2, 1/4, 1/8 would be"):
+        model.makes("generator", divide=3)
+    rotary = Modern(ModernSettings(layers=1, width=8, heads=1, length=8), WORDS)
+    with pytest.raises(RecipeError, match="1 channels a head, and rotary positions need an even number"):
+        rotary.makes("generator", divide=8)

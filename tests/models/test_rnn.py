@@ -1,0 +1,282 @@
+"""Recurrent seq2seq against the papers' formulas, one row, one layer and one step at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor, nn
+
+from meristem.batch import Head, Model
+from meristem.models.rnn import RNN, RNNSettings
+from meristem.settings import MeristemError
+
+Close = Callable[[Tensor, Tensor], None]
+WORDS = 23
+SCORES, PLACES, CELLS = ("dot", "general", "additive"), ("luong", "feeding", "bahdanau"), ("lstm", "gru")
+MANNERS = [*product(CELLS, SCORES, PLACES), ("lstm", None, "luong"), ("gru", None, "luong")]
+
+
+def settings(cell: str, score: str | None, place: str, **more: Any) -> RNNSettings:
+    feeding = place == "feeding"
+    kind = {"cell": cell, "attention": score, "place": "luong" if feeding else place, "feeding": feeding}
+    return RNNSettings(**{"layers": 2, "width": 6, "embedding": 5, "encoder_width": 4, "length": 16, **kind, **more})
+
+
+def made(dtype: torch.dtype, *manner: Any, seed: int = 0, **more: Any) -> RNN:
+    model = RNN(settings(*manner, **more), WORDS).to(dtype)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.5)
+    return model.eval()
+
+
+@pytest.fixture
+def ragged_pairs() -> dict[str, Tensor]:
+    """Three sources and targets of odd lengths, padded with words that exist."""
+    generator = torch.Generator().manual_seed(5)
+    source, tokens = (torch.randint(WORDS, (3, time), generator=generator) for time in (9, 7))
+    return {
+        "source": source,
+        "source_present": torch.arange(9)[None] < torch.tensor([4, 9, 1])[:, None],
+        "tokens": tokens,
+        "present": torch.arange(7)[None] < torch.tensor([7, 3, 5])[:, None],
+    }
+
+
+# ---------------------------------------------------------------- the formulas
+
+
+def cell_step(net: nn.RNNBase, name: str, x: Tensor, kept: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Hochreiter and Schmidhuber's cell with a forget gate, or Cho's unit with its reset after the product."""
+    w, u, b, d = (getattr(net, f"{kind}_{name}") for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+    one, two = w @ x + b, u @ kept[0] + d
+    if isinstance(net, nn.LSTM):
+        i, f, g, o = (one + two).view(4, -1)
+        c = torch.sigmoid(f) * kept[1] + torch.sigmoid(i) * torch.tanh(g)
+        return torch.sigmoid(o) * torch.tanh(c), c
+    (xr, xz, xn), (hr, hz, hn) = one.view(3, -1), two.view(3, -1)
+    r, z = torch.sigmoid(xr + hr), torch.sigmoid(xz + hz)
+    return ((1 - z) * torch.tanh(xn + r * hn) + z * kept[0],)
+
+
+def encode(model: RNN, xs: list[Tensor]) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
+    """Annotations [S, A], and per layer the last states of both directions side by side."""
+    net, width, ends = model.encoder.net, model.encoder.width, []
+    for layer in range(net.num_layers):
+        ways, last = [], []
+        for way in range(2 if net.bidirectional else 1):
+            name = f"l{layer}" + ("_reverse" if way else "")
+            kept = (xs[0].new_zeros(width),) * model.encoder.kept
+            said = []
+            for x in xs[::-1] if way else xs:
+                kept = cell_step(net, name, x, kept)
+                said.append(kept[0])
+            ways.append(said[::-1] if way else said)
+            last.append(kept)
+        xs = [torch.cat(states) for states in zip(*ways, strict=True)]
+        ends.append(tuple(torch.cat(parts) for parts in zip(*last, strict=True)))
+    return torch.stack(xs), ends
+
+
+def bridged(model: RNN, x: Tensor) -> Tensor:
+    if isinstance(model.bridge, nn.Identity):
+        return x
+    y = model.bridge.weight @ x + (0 if model.bridge.bias is None else model.bridge.bias)
+    return y.tanh() if model.settings.bridge == "tanh" else y
+
+
+def look(model: RNN, s: Tensor, annotations: Tensor) -> tuple[Tensor, Tensor]:
+    """c = Σ a_j h_j with a = softmax(score(s, h_j))."""
+    score = model.decoder.look.score
+    scores = []
+    for h in annotations:
+        match model.settings.attention:
+            case "dot":
+                scores.append(s @ (h if isinstance(score.project, nn.Identity) else score.project.weight @ h))
+            case "general":
+                scores.append(s @ score.project.weight @ h)
+            case _:
+                whole = torch.cat([score.query.weight, score.project.weight], 1)  # W[s; h]
+                scores.append(score.vector.weight[0] @ torch.tanh(whole @ torch.cat([s, h])))
+    a = torch.stack(scores).softmax(0)
+    return a @ annotations, a
+
+
+def by_formula(model: RNN, source: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """One row: what is said [T, D] and where it looked [T, S]."""
+    table, kind, net = model.words.weight, model.settings, model.decoder.net.net
+    annotations, ends = encode(model, list(table[source]))
+    kept = [tuple(bridged(model, part) for part in end) for end in ends]
+    said, out, weights = table.new_zeros(kind.width), [], []
+    for x in table[tokens]:
+        a = table.new_zeros(len(source))
+        if kind.attention and kind.place == "bahdanau":
+            c, a = look(model, kept[-1][0], annotations)
+            x = torch.cat([x, c])
+        elif kind.feeding:
+            x = torch.cat([x, said])
+        for layer in range(kind.layers):
+            kept[layer] = cell_step(net, f"l{layer}", x, kept[layer])
+            x = kept[layer][0]
+        said = x
+        if kind.attention and kind.place == "luong":
+            c, a = look(model, x, annotations)
+            said = torch.tanh(model.decoder.join.weight @ torch.cat([c, x]))
+        out.append(said)
+        weights.append(a)
+    return torch.stack(out), torch.stack(weights)
+
+
+@pytest.mark.parametrize("manner", MANNERS, ids=lambda m: "-".join(map(str, m)))
+def test_the_same_as_the_formulas(manner: Any, dtype: torch.dtype, close: Close, ragged_pairs: Any) -> None:
+    model = made(dtype, *manner)
+    hidden = model(**ragged_pairs, want=("attention",))
+    present, seen = ragged_pairs["present"], ragged_pairs["source_present"]
+    rows = [
+        by_formula(model, ragged_pairs["source"][row][seen[row]], ragged_pairs["tokens"][row][present[row]])
+        for row in range(3)
+    ]
+    ours, theirs = hidden.last[present], torch.cat([row[0] for row in rows])
+    close(ours, theirs)
+    if manner[1] is None:
+        assert hidden.attention == ()
+    else:
+        (weights,) = hidden.attention
+        assert weights.shape == (3, 1, 7, 9)
+        for row, (_, expected) in enumerate(rows):
+            found = weights[row, 0][present[row]]
+            close(found[:, seen[row]], expected)
+            assert not found[:, ~seen[row]].any()
+    weight = torch.randn(ours.shape, dtype=dtype)
+    names, parameters = zip(*model.named_parameters(), strict=True)
+    grads = [torch.autograd.grad((states * weight).sum(), parameters) for states in (ours, theirs)]
+    for name, one, other in zip(names, *grads, strict=True):
+        assert other.abs().max() > 0, name
+        close(one, other)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"both_ways": False, "encoder_width": None},
+        {"both_ways": False, "encoder_width": 5, "bridge": "tanh"},
+        {"encoder_width": None},
+        {"bridge": "tanh", "layers": 1},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("cell", CELLS)
+def test_other_encoders_and_bridges(cell: str, more: Any, close: Close, ragged_pairs: Any, dtype: torch.dtype) -> None:
+    model = made(dtype, cell, "dot", "luong", **more)
+    hidden = model(**ragged_pairs)
+    for row in range(3):
+        source, tokens = (
+            ragged_pairs[k][row][ragged_pairs[p][row]] for k, p in (("source", "source_present"), ("tokens", "present"))
+        )
+        close(hidden.last[row][: len(tokens)], by_formula(model, source, tokens)[0])
+    equal = more.get("encoder_width", 4) is None
+    assert isinstance(model.bridge, nn.Identity) == (equal and "bridge" not in more)
+    assert isinstance(model.decoder.look.score.project, nn.Identity) == equal
+
+
+@pytest.mark.parametrize("manner", [("lstm", "general", "luong"), ("gru", "additive", "bahdanau")], ids=str)
+def test_what_padding_holds_changes_nothing(manner: Any, ragged_pairs: Any) -> None:
+    model = made(torch.float32, *manner)
+    before = model(**ragged_pairs).last
+    other = dict(ragged_pairs)
+    for name, which in (("source", "source_present"), ("tokens", "present")):
+        other[name] = torch.where(ragged_pairs[which], ragged_pairs[name], (ragged_pairs[name] + 1) % WORDS)
+    assert torch.equal(model(**other).last[ragged_pairs["present"]], before[ragged_pairs["present"]])
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_the_decoder_sees_only_the_past_and_all_of_the_source(place: str, ragged_pairs: Any) -> None:
+    model = made(torch.float64, "lstm", "additive", place)
+    seen: list[Tensor] = []
+
+    def hold(module: nn.Module, arguments: Any, output: Tensor) -> Tensor:
+        seen.append(output.detach().requires_grad_())
+        return seen[-1]
+
+    handle = model.words.register_forward_hook(hold)
+    source, tokens = ragged_pairs["source"], ragged_pairs["tokens"]
+    last = model(source=source, tokens=tokens).last
+    handle.remove()
+    for at in range(tokens.shape[1]):
+        (grad,) = torch.autograd.grad(last[:, at].sum(), seen[0], retain_graph=True)
+        read, told = (part.abs().amax(-1).view(3, -1) for part in grad.split([source.numel(), tokens.numel()]))
+        assert (read > 0).all() and (told[:, : at + 1] > 0).all()
+        assert not told[:, at + 1 :].any()
+        changed = tokens.clone()
+        changed[:, at + 1 :] = (changed[:, at + 1 :] + 1) % WORDS
+        assert torch.equal(model(source=source, tokens=changed).last[:, : at + 1], last[:, : at + 1])
+
+
+# ---------------------------------------------------------------- writing
+
+
+@pytest.mark.parametrize("manner", MANNERS, ids=lambda m: "-".join(map(str, m)))
+def test_token_by_token_is_the_same(manner: Any, dtype: torch.dtype, close: Close, ragged_pairs: Any) -> None:
+    """Ragged sources and prompts in one session: prompts of 2, 1 and 4 tokens, then one token at a time."""
+    model = made(dtype, *manner)
+    writer, tokens, sizes = model.writer(), ragged_pairs["tokens"], torch.tensor([2, 1, 4])
+    assert writer.length is None
+    with torch.inference_mode():
+        whole = model(**{k: v for k, v in ragged_pairs.items() if k != "present"}).last
+        source = {k: ragged_pairs[k] for k in ("source", "source_present")}
+        state = writer.begin(3, 8, **source)
+        said, state = writer.read(tokens[:, :4], sizes, state)
+        rows = torch.arange(3)
+        for step in range(4):
+            assert state["next"].tolist() == (sizes + step).tolist()
+            close(said, whole[rows, sizes + step - 1])
+            if step < 3:
+                said, state = writer.step(tokens[rows, sizes + step], writer.grow(state, 99), None)
+        chosen = torch.tensor([2, 0, 2])
+        kept, _ = writer.step(torch.tensor([1, 2, 3]), {key: value[chosen] for key, value in state.items()}, None)
+        alone, _ = writer.step(torch.tensor([2, 5, 1]), state, None)
+        close(kept[[0, 1]], alone[[2, 0]])
+
+
+# ---------------------------------------------------------------- heads, sizes, refusals
+
+
+def test_heads() -> None:
+    tied = Model(made(torch.float32, "lstm", "dot", "luong", embedding=6), {"seq2seq": Head("vocabulary")})
+    assert tied.heads["seq2seq"].weight is tied.backbone.embedding().weight and tied.heads["seq2seq"].transform is None
+    narrow = made(torch.float32, "lstm", "dot", "luong").makes("vocabulary")
+    assert narrow(torch.zeros(2, 6)).shape == (2, WORDS) and narrow.transform.weight.shape == (5, 6)
+    free = Model(made(torch.float32, "lstm", "dot", "luong", tied=False), {"seq2seq": Head("vocabulary")})
+    assert free.heads["seq2seq"].weight.shape == (WORDS, 6) and "heads.seq2seq.weight" in dict(free.named_parameters())
+    with pytest.raises(MeristemError, match="the rnn family makes no head 'pooled'; it makes vocabulary"):
+        tied.backbone.makes("pooled", classes=2)
+
+
+def test_luongs_model_has_the_parameters_his_paper_says() -> None:
+    """4 layers × 1000, no bidirectional encoder, 50,000 words a side; his biases are torch's halves."""
+    kind = RNNSettings(layers=4, width=1000, both_ways=False, feeding=True, attention="general", tied=False)
+    with torch.device("meta"):
+        model = Model(RNN(kind, 50_000), {"seq2seq": Head("vocabulary")})
+    lstm = 4 * 1000 * (1000 + 1000 + 2)
+    expected = 8 * lstm + 4 * 1000 * 1000 + 1000 * 1000 + 2000 * 1000 + 2 * 50_000_000 + 50_000
+    assert sum(p.numel() for p in model.parameters()) == expected
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"width": 7}, "width: 7 cannot be halved between two directions; set encoder_width"),
+        ({"feeding": True, "place": "bahdanau"}, "input feeding belongs to attention in luong's place"),
+        ({"feeding": True, "attention": None}, "input feeding belongs to attention in luong's place"),
+        ({"attention": "cosine"}, "'dot', 'general' or 'additive'"),
+    ],
+)
+def test_refusals(wrong: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValidationError, match=says):
+        RNNSettings(**wrong)

@@ -1,0 +1,306 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from pydantic import ValidationError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from meristem.batch import Head, Model
+from meristem.blocks.adaptive import AdaptiveHead
+from meristem.generation.session import Session
+from meristem.models.transformer_xl import TransformerXL, TransformerXLSettings
+from meristem.settings import MeristemError
+
+Close = Callable[[Tensor, Tensor], None]
+SEGMENTS = (5, 7, 1, 3)
+SMALL = {"layers": 2, "width": 16, "heads": 4, "inner": 24, "length": 8, "memory": 7}
+CASES = {
+    "plain": {},
+    "adaptive": {"cutoffs": (10, 20), "shared_biases": False, "clamp": 6},
+    "same": {"shared_biases": False, "same_length": True},
+}
+LAYER = {
+    "attention.output.weight": "dec_attn.o_net.weight",
+    "attention.relative.weight": "dec_attn.r_net.weight",
+    "attention_norm.weight": "dec_attn.layer_norm.weight",
+    "attention_norm.bias": "dec_attn.layer_norm.bias",
+    "feed_forward.widen.weight": "pos_ff.CoreNet.0.weight",
+    "feed_forward.widen.bias": "pos_ff.CoreNet.0.bias",
+    "feed_forward.narrow.weight": "pos_ff.CoreNet.3.weight",
+    "feed_forward.narrow.bias": "pos_ff.CoreNet.3.bias",
+    "feed_forward_norm.weight": "pos_ff.layer_norm.weight",
+    "feed_forward_norm.bias": "pos_ff.layer_norm.bias",
+}
+BIASES = {"content": "r_w_bias", "distance": "r_r_bias"}
+HEAD = {"bias": "crit.out_layers.0.bias", "bands": "crit.cluster_weight", "bands_bias": "crit.cluster_bias"}
+
+
+def theirs(case: str, name: str, held: dict[str, Tensor], kind: str) -> Tensor:
+    """What transformers keeps of one of our tensors: its weight or its gradient."""
+
+    def get(there: str) -> Tensor:
+        return held[f"{case}/{kind}.{there}"]
+
+    if name == "backbone.tokens.weight":
+        return get("transformer.word_emb.emb_layers.0.weight")
+    if name.startswith("heads.clm."):
+        return get(HEAD[name.removeprefix("heads.clm.")])
+    number, rest = name.removeprefix("backbone.stack.layers.").split(".", 1)
+    place = f"transformer.layers.{number}."
+    if rest.startswith("attention.biases."):
+        bias = BIASES[rest.removeprefix("attention.biases.")]
+        return get(f"transformer.{bias}" if case == "plain" else f"{place}dec_attn.{bias}")
+    if rest in ("attention.query.weight", "attention.key_value.weight"):
+        qkv = get(f"{place}dec_attn.qkv_net.weight")
+        return qkv[:16] if "query" in rest else qkv[16:]
+    return get(place + LAYER[rest])
+
+
+def ours(case: str, held: dict[str, Tensor], dtype: torch.dtype) -> Model:
+    model = Model(TransformerXL(TransformerXLSettings(**SMALL, **CASES[case]), 37), {"clm": Head("vocabulary")})
+    model.to(dtype)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(theirs(case, name, held, "weight"))
+    return model
+
+
+@pytest.fixture(scope="module")
+def held() -> dict[str, Tensor]:
+    """What transformers 4.37.2 computed; golden/make_transformer_xl.py wrote it."""
+    return load_file(Path(__file__).parent.parent / "golden" / "transformer_xl.safetensors")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_same_as_transformers_over_several_segments(
+    case: str, held: dict[str, Tensor], dtype: torch.dtype, close: Close
+) -> None:
+    model = ours(case, held, dtype)
+    sizes = [tensor.numel() for name, tensor in held.items() if name.startswith(f"{case}/weight.")]
+    assert sum(sizes) == sum(parameter.numel() for parameter in model.parameters())
+    tokens, start, state, total = held[f"{case}/tokens"], 0, None, torch.zeros((), dtype=dtype)
+    for number, length in enumerate(SEGMENTS):
+        wanted = tokens[:, start + 1 : start + length + 1]
+        fresh = torch.full((2, 1), number == 0)
+        hidden = model.backbone(tokens=tokens[:, start : start + length], fresh=fresh, state=state)
+        start, state = start + length, hidden.state
+        close(model.heads["clm"](hidden.last).log_softmax(-1), held[f"{case}/scores.{number}"].to(dtype))
+        memory = held[f"{case}/memory.{number}"].to(dtype)
+        close(state["memory"][:, :, -memory.shape[2] :], memory)
+        assert (state["documents"] >= 0).sum() == 2 * memory.shape[2]
+        total = total + model.heads["clm"].judge(hidden.last.flatten(0, 1), wanted.flatten()).total
+    close(total, held[f"{case}/loss"].to(dtype))
+    total.backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None
+        close(parameter.grad, theirs(case, name, held, "gradient").to(dtype))
+
+
+def small(**settings: object) -> TransformerXL:
+    torch.manual_seed(0)
+    return TransformerXL(TransformerXLSettings(**{**SMALL, "initial": 0.3, **settings}), 37).double().eval()
+
+
+def run(model: nn.Module, parts: list[Tensor], fresh: list[list[bool]]) -> list[Tensor]:
+    state, found = None, []
+    for part, new in zip(parts, fresh, strict=True):
+        hidden = model(tokens=part, fresh=torch.tensor(new)[:, None], state=state)
+        state = hidden.state
+        found.append(hidden.last)
+    return found
+
+
+def test_a_fresh_row_is_a_row_without_memory_and_the_others_go_on() -> None:
+    model = small()
+    parts = [torch.randint(37, (2, 8)) for _ in range(3)]
+    last = run(model, parts, [[True, True], [False, False], [True, False]])[2]
+    alone = model(tokens=parts[2]).last
+    torch.testing.assert_close(last[0], alone[0], atol=1e-12, rtol=0)
+    assert (last[1] - alone[1]).abs().max() > 1e-3
+    going_on = run(model, [part[1:] for part in parts], [[True], [False], [False]])[2]
+    torch.testing.assert_close(last[1], going_on[0], atol=1e-12, rtol=0)
+
+
+def test_memory_as_long_as_the_text_is_the_text_in_one_piece() -> None:
+    """Every layer's states are exactly what one long segment would hold, as long as memory holds all of them."""
+    model = small(memory=20)
+    tokens = torch.randint(37, (2, 19))
+    found = run(model, list(tokens.split([7, 8, 4], 1)), [[True] * 2, [False] * 2, [False] * 2])
+    torch.testing.assert_close(torch.cat(found, 1), model(tokens=tokens).last, atol=1e-12, rtol=0)
+
+
+def test_no_gradient_enters_memory() -> None:
+    model = small()
+    seen: list[Tensor] = []
+    model.tokens.register_forward_hook(lambda m, i, out: seen.append(out.detach().requires_grad_()) or seen[-1])
+    first, second = run(model, [torch.randint(37, (1, 8)) for _ in range(2)], [[True], [False]])
+    second.sum().backward()
+    assert seen[0].grad is None
+    assert seen[1].grad.abs().max() > 0
+    assert first.requires_grad
+
+
+def test_nothing_later_is_seen_and_everything_remembered_is() -> None:
+    model = small(memory=5)
+    tokens = torch.randint(37, (1, 16))
+    before = run(model, list(tokens.split(8, 1)), [[True], [False]])[1]
+    for at in range(16):
+        changed = tokens.clone()
+        changed[0, at] = (changed[0, at] + 1) % 37
+        after = run(model, list(changed.split(8, 1)), [[True], [False]])[1]
+        moved = (after - before).abs().amax(-1)[0] > 0
+        assert moved.tolist() == [at <= 8 + place for place in range(8)]  # two layers look back farther than memory
+
+
+@pytest.mark.parametrize("same_length", [False, True])
+def test_evaluation_may_remember_more(same_length: bool) -> None:
+    model = small(memory=4, memory_evaluating=20, same_length=same_length)
+    tokens = torch.randint(37, (1, 16))
+    parts, fresh = list(tokens.split(8, 1)), [[True], [False]]
+    torch.testing.assert_close(run(model, parts, fresh)[1], model(tokens=tokens).last[:, 8:], atol=1e-12, rtol=0)
+    model.train()
+    assert run(model, parts, fresh)[1].shape == (1, 8, 16)
+    assert model(tokens=parts[0], fresh=torch.tensor([[True]])).state["memory"].shape == (1, 2, 4, 16)
+
+
+def test_padding_changes_nothing_and_is_never_remembered() -> None:
+    model = small()
+    tokens, sizes = torch.randint(37, (3, 9)), [9, 4, 1]
+    present = torch.arange(9) < torch.tensor(sizes)[:, None]
+    fresh = torch.ones(3, 1, dtype=torch.bool)
+    hidden = model(tokens=tokens, present=present, fresh=fresh)
+    for row, size in enumerate(sizes):
+        alone = model(tokens=tokens[row : row + 1, :size], fresh=fresh[:1])
+        torch.testing.assert_close(hidden.last[row, :size], alone.last[0], atol=1e-12, rtol=0)
+        for key in ("memory", "documents"):
+            torch.testing.assert_close(hidden.state[key][row], alone.state[key][0], atol=1e-12, rtol=0)
+
+
+def test_documents_are_kept_apart_in_memory_too() -> None:
+    model = small()
+    tokens, documents = torch.randint(37, (1, 12)), torch.tensor([[0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2]])
+    state, found = None, []
+    for part, document in zip(tokens.split(8, 1), documents.split(8, 1), strict=True):
+        hidden = model(tokens=part, documents=document, fresh=torch.tensor([[state is None]]), state=state)
+        state = hidden.state
+        found.append(hidden.last)
+    for start, stop in ((0, 5), (5, 10), (10, 12)):
+        alone = model(tokens=tokens[:, start:stop]).last
+        torch.testing.assert_close(torch.cat(found, 1)[:, start:stop], alone, atol=1e-12, rtol=0)
+
+
+def test_memory_stays_out_of_the_way_of_whoever_does_not_ask_for_it() -> None:
+    assert small()(tokens=torch.randint(37, (2, 8))).state == {}
+    assert small(memory=0)(tokens=torch.randint(37, (2, 8)), fresh=torch.ones(2, 1, dtype=torch.bool)).state == {}
+
+
+# ---------------------------------------------------------------- writing
+
+
+def banded(model: TransformerXL, tokens: Tensor, reach: int) -> Tensor:
+    """Everything in one pass, each position seeing as far as the writer does."""
+    from meristem.blocks.outlook import Outlook
+
+    x = model.embed(tokens)
+    outlook = Outlook(time=tokens.shape[1], causal=True, device=x.device, dtype=x.dtype, window=reach)
+    return model.stack(x, outlook).last
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"memory": 0},
+        {"same_length": True},
+        {"norm_place": "pre", "clamp": 5},
+        {"memory_evaluating": 11, "shared_biases": False},
+    ],
+    ids=str,
+)
+@torch.no_grad()
+def test_writing_token_by_token_is_reading_it_all(settings: dict[str, object]) -> None:
+    """Sixty tokens, far beyond what any of them sees: prompts of one and of several segments, then steps."""
+    model = small(**settings)
+    writer, tokens = model.writer(), torch.randint(37, (3, 60))
+    assert writer.length is None
+    expected = banded(model, tokens, writer.reach)
+    sizes = torch.tensor([33, 5, 1])
+    last, state = writer.read(tokens[:, :33], sizes, writer.grow(writer.begin(3, 4), 33))
+    torch.testing.assert_close(last, expected[torch.arange(3), sizes - 1], atol=1e-12, rtol=0)
+    for more in range(25):
+        at = sizes + more
+        state = writer.grow(state, int(at.max()) + 1)
+        last, state = writer.step(tokens[torch.arange(3), at], state, None)
+        torch.testing.assert_close(last, expected[torch.arange(3), at], atol=1e-12, rtol=0)
+    assert state["cache"].shape[4] == writer.reach
+
+
+@torch.no_grad()
+def test_a_session_writes_on_without_end() -> None:
+    model = Model(small(), {"clm": Head("vocabulary")}).double().eval()
+    tokens = torch.randint(37, (2, 50))
+    session = Session(model, tokens[:, :3], capacity=4)
+    expected = model.heads["clm"](banded(model.backbone, tokens, 15))
+    for at in range(3, 50):
+        torch.testing.assert_close(session.logits, expected[:, at - 1], atol=1e-12, rtol=0)
+        session.push(tokens[:, at])
+    session.keep(torch.tensor([1, 1]))
+    session.push(tokens[[1, 1], 0])
+    torch.testing.assert_close(session.logits[0], session.logits[1])
+
+
+# ---------------------------------------------------------------- heads, sizes, refusals
+
+
+def test_the_base_model_has_the_papers_parameters() -> None:
+    """151 M at 267,735 words (Dai et al. table 1)."""
+    settings = TransformerXLSettings(inner=2100, cutoffs=(20_000, 40_000, 200_000))
+    with torch.device("meta"):
+        model = Model(TransformerXL(settings, 267_735), {"clm": Head("vocabulary")})
+    assert sum(p.numel() for p in model.parameters()) == 151_107_538
+    assert isinstance(model.heads["clm"], AdaptiveHead)
+
+
+def test_the_output_layer_may_have_weights_of_its_own() -> None:
+    model = small(tied=False, cutoffs=(10,))
+    head = model.makes("vocabulary")
+    assert head.weight is not model.tokens.weight
+    assert small().makes("vocabulary").weight.shape == (37, 16)
+    assert type(small(cutoffs=(37, 90)).makes("vocabulary")).__name__ == "VocabularyHead"  # no word lies beyond
+
+
+def test_what_cannot_be_is_refused() -> None:
+    with pytest.raises(ValidationError, match="memory_evaluating: set, but memory is 0"):
+        TransformerXLSettings(memory=0, memory_evaluating=5)
+    with pytest.raises(ValidationError, match="heads: 3 do not divide a width of 16; 2 would"):
+        TransformerXLSettings(width=16, heads=3)
+    with pytest.raises(ValidationError, match="width: 15 must be even"):
+        TransformerXLSettings(width=15, heads=3)
+    with pytest.raises(MeristemError, match="transformer_xl family makes no head 'spans'; it makes vocabulary, pooled"):
+        small().makes("spans")
+
+
+def test_layers_and_attention_are_kept_when_asked_for() -> None:
+    model = small()
+    state = model(tokens=torch.randint(37, (2, 8)), fresh=torch.ones(2, 1, dtype=torch.bool)).state
+    hidden = model(tokens=torch.randint(37, (2, 5)), state=state, want=("layers", "attention"))
+    assert [layer.shape for layer in hidden.layers] == [(2, 5, 16)] * 3
+    assert [weights.shape for weights in hidden.attention] == [(2, 4, 5, 12)] * 2
+    torch.testing.assert_close(hidden.attention[0].sum(-1), torch.ones(2, 4, 5).double())
+    assert hidden.attention[0][:, :, 0, 8:].max() == 0
+
+
+def test_recomputed_activations_give_the_same_gradients() -> None:
+    gradients = []
+    for recompute in (False, True):
+        model = small(dropout=0.2).train()
+        model.stack.recompute = recompute
+        torch.manual_seed(3)
+        model(tokens=torch.arange(16).view(2, 8)).last.square().sum().backward()
+        gradients.append([p.grad for p in model.parameters()])
+    for one, other in zip(*gradients, strict=True):
+        assert torch.equal(one, other)

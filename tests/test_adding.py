@@ -1,0 +1,133 @@
+"""The pages on adding an objective and a family, taken at their word: their files trained, their tests run."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from meristem.learning.assemble import check, feeds_of, learner_of
+from meristem.recipe import read, resolve
+from meristem.settings import MeristemError, RecipeError, find, names
+from meristem.store.store import Store
+from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.training.optimizers import optimizers
+from meristem.training.step import Stepper
+
+DOCS = Path(__file__).parent.parent / "docs"
+BLOCK = re.compile(r"```(python|bash)\n(.*?)```", re.DOTALL)
+Put = Callable[[str], dict[str, ModuleType]]
+
+
+def blocks(page: str) -> dict[str, str]:
+    """The page's files by the path in their first line, and its commands under `bash`."""
+    found = {}
+    for kind, code in BLOCK.findall((DOCS / page).read_text(encoding="utf-8")):
+        found["bash" if kind == "bash" else code.partition("\n")[0].removeprefix("# ")] = code
+    return found
+
+
+@pytest.fixture
+def put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Put]:
+    """Lay a page's files over the package for one test, as if somebody had saved them there."""
+    before = set(sys.modules)
+
+    def lay(page: str) -> dict[str, ModuleType]:
+        loaded = {}
+        for place, code in blocks(page).items():
+            parts = Path(place).parts
+            if parts[0] == "bash":
+                continue
+            (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / place).write_text(code, encoding="utf-8")
+            if parts[0] == "meristem":
+                package = importlib.import_module(f"meristem.{parts[1]}")
+                monkeypatch.setattr(package, "__path__", [*package.__path__, str((tmp_path / place).parent)])
+                names.cache_clear()
+        for place in blocks(page):
+            if place.startswith("tests/"):
+                loaded[place] = load(tmp_path / place)
+        return loaded
+
+    yield lay
+    names.cache_clear()
+    for module in set(sys.modules) - before:
+        if module.endswith((".swap", ".gcnn")):
+            del sys.modules[module]
+
+
+def load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def losses(settings: dict[str, Any], tokenizer: Tokenizer, store: Store, steps: int = 60) -> list[float]:
+    """A few real steps of a recipe on the small store."""
+    recipe = resolve("test", {"train": {"steps": steps, "rate": 5e-3, "batch_tokens": 192, "seed": 1}, **settings})
+    check(recipe)
+    learner = learner_of(recipe, tokenizer).train()
+    ((name, feed),) = feeds_of(recipe, learner.objectives, tokenizer, {"main": store}, split="train", seed=1).items()
+    made = optimizers(learner.model, recipe.train)
+    stepper = Stepper(learner=learner, optimizers=made, settings=recipe.train, device=torch.device("cpu"))
+    return [float(stepper.take(step, steps, name, [feed.batch(step, 0)]).loss) for step in range(steps)]
+
+
+def falls(found: list[float], share: float) -> bool:
+    return sum(found[-5:]) < share * sum(found[:5])
+
+
+@pytest.mark.parametrize("page", ["adding-an-objective.md", "adding-a-family.md"])
+def test_the_pages_own_tests_pass(page: str, put: Put) -> None:
+    (module,) = put(page).values()
+    tests = [value for key, value in vars(module).items() if key.startswith("test_")]
+    assert len(tests) == 2
+    for test in tests:
+        test()
+
+
+def test_the_pages_objective_is_found_trained_and_refused_where_it_does_not_fit(
+    put: Put, tokenizer: Tokenizer, store: Store
+) -> None:
+    put("adding-an-objective.md")
+    assert find("objectives", "swap").__name__ == "Swap"
+    small = {"layers": 2, "width": 32, "heads": 4, "length": 24}
+    for family in ("bert", "modern"):
+        assert falls(losses({"model": {"family": family, **small}, "objective": "swap"}, tokenizer, store), 0.75)
+    with pytest.raises(RecipeError, match=r"objective swap needs a bidirectional backbone.*bert"):
+        losses({"model": {"family": "gpt2", **small}, "objective": "swap"}, tokenizer, store)
+    with pytest.raises(RecipeError, match=r"objective.rat: unknown setting, did you mean rate\?"):
+        resolve("test", {"model": {"family": "bert"}, "objective": {"name": "swap", "rat": 0.2}})
+
+
+def test_the_pages_family_is_found_trained_and_refused_where_it_does_not_fit(
+    put: Put, tokenizer: Tokenizer, store: Store
+) -> None:
+    put("adding-a-family.md")
+    model = {"family": "gcnn", "layers": 2, "width": 32, "length": 24}
+    assert falls(losses({"model": model, "objective": "clm"}, tokenizer, store), 0.5)
+    with pytest.raises(RecipeError, match="objective mlm needs a bidirectional backbone, and gcnn is causal"):
+        losses({"model": model, "objective": "mlm"}, tokenizer, store)
+    with pytest.raises(MeristemError, match="cannot keep documents apart"):
+        losses({"model": model, "objective": "clm", "store": {"isolate": True}}, tokenizer, store)
+
+
+@pytest.mark.parametrize("page", ["adding-an-objective.md", "adding-a-family.md"])
+def test_the_pages_commands_name_a_recipe_that_resolves(page: str, put: Put) -> None:
+    put(page)
+    commands = [shlex.split(line) for line in blocks(page)["bash"].splitlines()]
+    assert commands
+    for _, _, recipe, *settings in commands:
+        check(resolve(*read(recipe), settings))
