@@ -47,7 +47,7 @@ class Batch:
     ids: list[int]
     notes: list[dict[str, Any]]
     tokens: int
-    """Positions of the prediction axis, padding left out: what throughput counts."""
+    """Tokens of text in it, padding left out, whatever share of them is predicted: what budgets and speeds count."""
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on a device."""
@@ -265,7 +265,7 @@ def collate(rows: Sequence[Row], objective: Objective, fill: Mapping[str, int]) 
         owner=torch.tensor([place[row.sample] for row in rows]),
         ids=samples,
         notes=[row.notes for row in rows],
-        tokens=int(lengths.sum()),
+        tokens=int(sizes.get("tokens", lengths).sum()),
     )
     batch.counts = objective.count(batch)
     return batch

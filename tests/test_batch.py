@@ -105,7 +105,7 @@ def test_the_prediction_axis_may_be_another_input() -> None:
     ]
     batch = collate(rows, Slots(), {})
     assert batch.goals["words"]["at"].tolist() == [1, 3]
-    assert batch.tokens == 4
+    assert batch.tokens == 10  # what is read counts, not what is predicted
 
 
 def test_vectors_per_position_keep_their_shape_when_filled() -> None:

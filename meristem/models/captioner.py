@@ -18,6 +18,8 @@ from meristem.settings import MeristemError
 
 ONE = "a captioner reads a picture (image) or a text (source), one of the two at a time"
 
+PLACE = 0.5  # standard deviation of initial positions: about that of what stands there, or they take long to be noticed
+
 
 class CaptionerSettings(TransformerSettings):
     """Small pictures in patches unless set otherwise."""
@@ -66,7 +68,7 @@ class Captioner(Transformer):
             norm=norm(s.norm, s.width, s.norm_epsilon, bias=s.bias) if s.embedding_norm else None,
             dropout=s.dropout,
         )
-        self.look.positions.initialise(s.initial)
+        self.look.positions.initialise(PLACE)
 
     def _encoding(self) -> StackSettings:
         """Layers that reach over every place of a picture, which may be more than a text has tokens."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -79,11 +80,14 @@ def test_rewards_are_learned(tokenizer: Tokenizer, store: Store) -> None:
 
 @pytest.mark.parametrize("case", COVER, ids=str)
 def test_golden_first_losses(case: Case | str, tokenizer: Tokenizer, store: Store, golden: Path) -> None:
-    """A refactoring gives the same numbers, or says why not."""
-    expected = json.loads((golden / "losses.json").read_text())[str(case)]
+    """A refactoring gives the same numbers, or says why not; MERISTEM_GOLDEN=write adds those of new cases."""
     learner, feed, settings = made(case, tokenizer, store)
     found = [float(taken.loss) for taken in steps(stepper_of(learner, settings), feed, range(3))]
-    assert found == pytest.approx(expected, rel=1e-5, abs=1e-6)  # praise and blame cancel: a policy's loss is near zero
+    known = json.loads((golden / "losses.json").read_text())
+    if str(case) not in known and os.environ.get("MERISTEM_GOLDEN") == "write":
+        (golden / "losses.json").write_text(json.dumps({**known, str(case): found}, indent=1, sort_keys=True) + "\n")
+        pytest.skip("written")
+    assert found == pytest.approx(known[str(case)], rel=1e-5, abs=1e-6)  # praise and blame cancel: a policy's loss is near zero
 
 
 @pytest.mark.parametrize("case", [*EVERYTHING, HELD, EXHAUSTIVE], ids=str)
