@@ -87,7 +87,7 @@ def test_golden_first_losses(case: Case | str, tokenizer: Tokenizer, store: Stor
     if str(case) not in known and os.environ.get("MERISTEM_GOLDEN") == "write":
         (golden / "losses.json").write_text(json.dumps({**known, str(case): found}, indent=1, sort_keys=True) + "\n")
         pytest.skip("written")
-    wanted = pytest.approx(known[str(case)], rel=1e-5, abs=1e-6)  # praise and blame cancel: a policy's loss is near zero
+    wanted = pytest.approx(known[str(case)], rel=1e-5, abs=1e-6)  # praise and blame of a policy cancel
     assert found == wanted
 
 
