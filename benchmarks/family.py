@@ -1,6 +1,6 @@
 """Every family on real text, minutes each: curves, how far below the commonest-words level, and the claims on seeds.
 
-    python -m benchmarks.family ../shared/data [--minutes 4] [--only NAME …] [--work FOLDER]
+    python -m benchmarks.family ../shared/data [--minutes 4] [--only NAME …] [--seeds 3] [--work FOLDER]
 
 WikiText-2 is read article by article, Multi30k for translation, and the microworld's pictures for captions. A run is
 a run folder in --work: stopped in the middle it goes on, and one that is finished is not run again. Results go to
@@ -203,6 +203,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--minutes", type=float, default=4.0)
     parser.add_argument("--only", nargs="*")
+    parser.add_argument("--seeds", type=int, default=3, help="at the most, of the lines that want several")
     parser.add_argument("--work", type=Path, default=Path("runs/family"))
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
@@ -211,7 +212,7 @@ def main() -> None:
         if options.only and plan.name not in options.only:
             continue
         runs = kept.setdefault(plan.name, [])
-        for seed in range(len(runs), plan.seeds):
+        for seed in range(len(runs), min(plan.seeds, options.seeds)):
             print(plan.name, seed, flush=True)
             try:
                 runs.append(run(plan, seed, options.data, options.work, options.minutes))
