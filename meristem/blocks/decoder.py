@@ -16,6 +16,7 @@ from meristem.batch import Hidden
 from meristem.blocks.attention import Attention, Past
 from meristem.blocks.cross import CrossAttention
 from meristem.blocks.feed_forward import FeedForward
+from meristem.blocks.initial import damp, normal_weights
 from meristem.blocks.layer import NormPlace
 from meristem.blocks.norms import norm
 from meristem.blocks.positions import Rotary
@@ -91,17 +92,11 @@ class Decoder(nn.Module):
 
     def initialise(self) -> None:
         """Normal weights, zero biases, and the residual projections as the settings say."""
-        s = self.settings
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.normal_(module.weight, std=s.initial)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
-        factor = {"normal": 1.0, "scaled": (3 * len(self.layers)) ** -0.5, "zero": 0.0}[s.output_initial]
-        with torch.no_grad():
-            for layer in self.each():
-                for into in (layer.attention.output, layer.cross.output, layer.feed_forward.narrow):
-                    into.weight.mul_(factor)
+        normal_weights(self, self.settings.initial)
+        outputs = (
+            out for each in self.each() for out in (each.attention.output, each.cross.output, each.feed_forward.narrow)
+        )
+        damp(outputs, self.settings.output_initial)
 
     def each(self) -> Iterator[DecoderLayer]:
         """The layers with their type, which a ModuleList forgets."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, Self, cast
+from typing import Self, cast
 
 import torch
 from pydantic import Field, model_validator
@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from meristem.batch import Hidden, State
 from meristem.blocks.feed_forward import ActivationName, FeedForward
+from meristem.blocks.initial import OutputInitial, damp, refuse_uneven_heads
 from meristem.blocks.layer import NormPlace
 from meristem.blocks.norms import norm
 from meristem.blocks.outlook import Outlook
@@ -52,14 +53,12 @@ class RelativeSettings(Settings):
     """Share of activations dropped in training."""
     initial: float = Field(0.02, gt=0)
     """Standard deviation of initial weights."""
-    output_initial: Literal["normal", "scaled", "zero"] = "normal"
+    output_initial: OutputInitial = "normal"
     """Projections into the residual stream: like the rest, scaled by 1/√(2·layers), or zero."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if self.width % self.heads:
-            near = min((h for h in range(1, self.width + 1) if self.width % h == 0), key=lambda h: abs(h - self.heads))
-            raise ValueError(f"heads: {self.heads} do not divide a width of {self.width}; {near} would")
+        refuse_uneven_heads(self.width, self.heads)
         if self.width % 2:
             raise ValueError(f"width: {self.width} must be even, one half for sines of distances, one for cosines")
         if self.memory_evaluating is not None and not self.memory:
@@ -148,7 +147,6 @@ class RelativeStack(nn.Module):
     def initialise(self) -> None:
         """Normal weights, u, v and segments among them, zero biases, and the residual projections as set."""
         s = self.settings
-        factor = {"normal": 1.0, "scaled": (2 * s.layers) ** -0.5, "zero": 0.0}[s.output_initial]
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.normal_(module.weight, std=s.initial)
@@ -157,10 +155,8 @@ class RelativeStack(nn.Module):
             elif isinstance(module, Biases | RelativeAttention):
                 for own in module.parameters(recurse=False):
                     nn.init.normal_(own, std=s.initial)
-        with torch.no_grad():
-            for layer in self.each():
-                layer.attention.output.weight.mul_(factor)
-                layer.feed_forward.narrow.weight.mul_(factor)
+        outputs = (out for layer in self.each() for out in (layer.attention.output, layer.feed_forward.narrow))
+        damp(outputs, s.output_initial)
 
     @property
     def slots(self) -> int:

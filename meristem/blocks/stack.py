@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, Self, cast
+from typing import Self, cast
 
 import torch
 from pydantic import Field, model_validator
@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from meristem.batch import Hidden, State
 from meristem.blocks.attention import Attention, Past
 from meristem.blocks.feed_forward import ActivationName, FeedForward
+from meristem.blocks.initial import OutputInitial, damp, normal_weights, refuse_uneven_heads
 from meristem.blocks.layer import Layer, NormPlace
 from meristem.blocks.norms import NormName, norm
 from meristem.blocks.positions import PositionName, Rotary
@@ -60,14 +61,12 @@ class StackSettings(Settings):
     """Share of activations dropped in training."""
     initial: float = Field(0.02, gt=0)
     """Standard deviation of initial weights."""
-    output_initial: Literal["normal", "scaled", "zero"] = "normal"
+    output_initial: OutputInitial = "normal"
     """Projections into the residual stream: like the rest, scaled by 1/√(2·layers) (GPT-2), or zero."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if self.width % self.heads:
-            near = min((h for h in range(1, self.width + 1) if self.width % h == 0), key=lambda h: abs(h - self.heads))
-            raise ValueError(f"heads: {self.heads} do not divide a width of {self.width}; {near} would")
+        refuse_uneven_heads(self.width, self.heads)
         if self.groups is not None and self.heads % self.groups:
             raise ValueError(f"groups: {self.groups} key-value heads do not divide {self.heads} heads")
         if self.positions == "rotary" and (self.width // self.heads) % 2:
@@ -109,17 +108,9 @@ class Stack(nn.Module):
 
     def initialise(self) -> None:
         """Normal weights, zero biases, and the residual projections as the settings say."""
-        s = self.settings
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.normal_(module.weight, std=s.initial)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
-        factor = {"normal": 1.0, "scaled": (2 * s.layers) ** -0.5, "zero": 0.0}[s.output_initial]
-        with torch.no_grad():
-            for layer in self._each():
-                layer.attention.output.weight.mul_(factor)
-                layer.feed_forward.narrow.weight.mul_(factor)
+        normal_weights(self, self.settings.initial)
+        outputs = (out for layer in self._each() for out in (layer.attention.output, layer.feed_forward.narrow))
+        damp(outputs, self.settings.output_initial)
 
     def forward(
         self,

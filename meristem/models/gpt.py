@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from meristem.blocks.initial import OutputInitial
 from meristem.blocks.layer import NormPlace
 from meristem.models.gpt2 import GPT2, GPT2Settings
 
@@ -19,7 +20,7 @@ class GPTSettings(GPT2Settings):
     """The longest input, in tokens."""
     norm_place: NormPlace = "post"
     """Norm before each part (pre) or after its residual (post, as in the paper)."""
-    output_initial: Literal["normal", "scaled", "zero"] = "normal"
+    output_initial: OutputInitial = "normal"
     """Projections into the residual stream: like the rest (as in the paper), scaled by 1/√(2·layers), or zero."""
 
 

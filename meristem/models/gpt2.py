@@ -11,6 +11,7 @@ from meristem.batch import Backbone, Hidden, State
 from meristem.blocks.embedding import Embedding
 from meristem.blocks.feed_forward import ActivationName
 from meristem.blocks.heads import PooledHead, no_such_head
+from meristem.blocks.initial import OutputInitial
 from meristem.blocks.stack import Stack, StackSettings
 from meristem.blocks.steps import Steps
 from meristem.blocks.vocabulary import VocabularyHead
@@ -25,7 +26,7 @@ class GPT2Settings(StackSettings):
     """The longest input, in tokens."""
     activation: ActivationName = "gelu_tanh"
     """gelu, gelu_tanh, relu, relu6 or swiglu."""
-    output_initial: Literal["normal", "scaled", "zero"] = "scaled"
+    output_initial: OutputInitial = "scaled"
     """Projections into the residual stream: like the rest, scaled by 1/√(2·layers) (GPT-2), or zero."""
 
 

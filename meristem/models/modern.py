@@ -11,6 +11,7 @@ from meristem.batch import Hidden
 from meristem.blocks.feed_forward import ActivationName
 from meristem.blocks.generator import smaller
 from meristem.blocks.heads import TokenScore, Transform, no_such_head
+from meristem.blocks.initial import OutputInitial
 from meristem.blocks.norms import NormName
 from meristem.blocks.positions import PositionName
 from meristem.blocks.vocabulary import VocabularyHead
@@ -32,7 +33,7 @@ class ModernSettings(GPT2Settings):
     """learned, sinusoidal, rotary or none."""
     bias: bool = False
     """Biases in projections."""
-    output_initial: Literal["normal", "scaled", "zero"] = "zero"
+    output_initial: OutputInitial = "zero"
     """Projections into the residual stream: like the rest, scaled by 1/√(2·layers) (GPT-2), or zero."""
     transform: bool = False
     """A dense layer and a norm before the vocabulary, as BERT has."""
