@@ -129,7 +129,7 @@ def named(run: Path, pictures: int = 200) -> float:
 
     model = api.load(run)
     scenes = [microworld.scene(1, number) for number in range(pictures)]  # another seed than training's
-    written = model.generate([microworld.draw(scene, 32) for scene in scenes], temperature=0.0, max_tokens=60)
+    written = model.generate([microworld.draw(scene, 32) for scene in scenes], greedy=True, max_tokens=60)
     return statistics.mean(microworld.named(texts[0].text, scene) for texts, scene in zip(written, scenes, strict=True))
 
 
