@@ -345,6 +345,7 @@ def test_describe_counts_and_measures(meristem: Meristem) -> None:
 
 
 def test_describe_says_what_fits_some_hours(meristem: Meristem) -> None:
+    # over 10 s: every shipped recipe is built and counted, the papers' sizes too
     found = json.loads(meristem("describe", "gpt2-mini", *TINY, "--hours", 2, "--json").out)
     assert sorted(fit["name"] for fit in found["fits"]) == sorted(shipped())
     parameters = {fit["name"]: fit["parameters"] for fit in found["fits"]}

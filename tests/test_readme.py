@@ -50,7 +50,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("readme", ["README.md", "README.zh.md"])
 def test_the_commands_work_in_their_order(readme: str, tmp_path: Path, cache: Path) -> None:
-    # over 10 s: eleven commands in processes of their own, each of which imports torch
+    # over 10 s: thirteen commands in processes of their own, each of which imports torch
     env = {
         **os.environ,
         "MERISTEM_CACHE": str(cache),
