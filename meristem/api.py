@@ -21,6 +21,9 @@ from meristem.generation.score import Scored, score
 from meristem.generation.way import Way, way_of, ways
 from meristem.generation.write import write
 from meristem.generation.written import Written
+from meristem.interop import exporting, importing
+from meristem.interop.exporting import Exported
+from meristem.interop.importing import Imported
 from meristem.recipe import Recipe, read, resolve
 from meristem.settings import build
 from meristem.store.letters import spelled
@@ -57,6 +60,22 @@ def pretrain(
 def describe(recipe: str | Path, overrides: Overrides = ()) -> describing.Description:
     """What a recipe is and what it costs here."""
     return describing.describe(recipe_for(recipe, overrides))
+
+
+def import_folder(folder: str | Path, out: str | Path) -> Imported:
+    """Published weights as a run: a folder that transformers saved, or AllenNLP's ELMo files."""
+    return importing.import_folder(Path(folder), Path(out))
+
+
+def export(
+    run: str | Path, folder: str | Path, *, onnx: bool = False, architecture: str | None = None
+) -> Exported:
+    """A run as a folder that transformers opens, or as ONNX graphs."""
+    if onnx:
+        from meristem.interop import graphs
+
+        return graphs.export_run(Path(run), Path(folder))
+    return exporting.export_run(Path(run), Path(folder), architecture=architecture)
 
 
 def load(

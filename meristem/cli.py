@@ -191,6 +191,30 @@ def score(
             print(f"{one.logprob:10.3f}  {one.logprob / max(1, one.tokens):8.4f} per token  {one.text}")
 
 
+@app.command(name="import")
+def import_(folder: options.Folder, out: options.Out = None) -> None:
+    """Make a run of published weights: a folder as transformers saves it, or AllenNLP's ELMo files.
+
+    meristem import bert-base-uncased/ --out runs/bert
+    meristem pretrain runs/bert my-texts/ --out runs/mine         go on training it on your text
+    """
+    from meristem import api
+
+    made = api.import_folder(folder, out or Path("runs") / folder.resolve().name)
+    console().print(made.summary(), highlight=False, markup=False, soft_wrap=True)
+
+
+@app.command()
+def export(
+    run: options.Run, folder: options.Target, onnx: options.Onnx = False, architecture: options.Architecture = None
+) -> None:
+    """Write a run as a folder that transformers opens; with --onnx for onnxruntime instead."""
+    from meristem import api
+
+    made = api.export(run, folder, onnx=onnx, architecture=architecture)
+    console().print(made.summary(), highlight=False, markup=False, soft_wrap=True)
+
+
 @app.command()
 def recipes(schema: options.Schema = None) -> None:
     """List the recipes, one line each."""

@@ -31,6 +31,18 @@ Words = Annotated[
 Out = Annotated[Path | None, Option(help="The run's folder; runs/RECIPE unless given.")]
 Fresh = Annotated[bool, Option("--fresh", help="Begin anew; the old run is moved aside, never deleted.")]
 
+Folder = Annotated[
+    Path,
+    Argument(
+        help="A folder with config.json, weights and tokenizer, or ELMo's options.json and .hdf5.", show_default=False
+    ),
+]
+Target = Annotated[Path, Argument(help="The folder to write; it must not exist yet.", show_default=False)]
+Onnx = Annotated[bool, Option("--onnx", help="Write ONNX graphs for onnxruntime instead.")]
+Architecture = Annotated[
+    str | None, Option(help="The class to write, such as BertForMaskedLM; the one that holds most unless given.")
+]
+
 Source = Annotated[str, Argument(help="A file, folder, glob, builtin:NAME or hub:OWNER/NAME.", show_default=False)]
 Overrides = Annotated[
     list[str] | None, Argument(metavar="[KEY=VALUE]…", help="Settings such as corpus.document=line or model.layers=6.")
@@ -78,7 +90,9 @@ def sort_words(words: Sequence[str]) -> tuple[str, str | None, list[str]]:
     if len(plain) > 2:
         raise RecipeError(f"{' '.join(plain)}: expected at most a recipe and a source; settings are given as key=value")
     known = shipped()
-    is_recipe = [word in known or word.endswith((".yaml", ".yml")) for word in plain]
+    is_recipe = [
+        word in known or word.endswith((".yaml", ".yml")) or (Path(word) / "recipe.yaml").is_file() for word in plain
+    ]
     if len(plain) == 2:
         if not is_recipe[0]:
             raise RecipeError(f"no recipe {plain[0]!r}{did_you_mean(plain[0], list(known))}")

@@ -7,7 +7,7 @@ what it sets, found through `SECTIONS` or, for models and objectives, through th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,17 @@ class Source:
     weight: float = 1.0
 
 
+class HeadSettings(Settings):
+    """A head that came along with weights, and that no objective of this run trains."""
+
+    kind: str
+    """Its shape, as the family makes it."""
+    sizes: dict[str, int] = {}
+    """How large, such as `classes`."""
+    labels: tuple[str, ...] = ()
+    """What its scores stand for, in order."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """A whole run, resolved: every section validated by the class beside what it sets."""
@@ -42,6 +53,7 @@ class Recipe:
     mix: tuple[Source, ...]
     train: Any
     start: Any
+    heads: Mapping[str, HeadSettings] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
         """The resolved recipe as YAML would hold it: every default written out."""
@@ -60,6 +72,8 @@ class Recipe:
             ]
         else:
             out["objective"] = [o.model_dump(mode="json") for o in self.objective]
+        if self.heads:
+            out["heads"] = {name: head.model_dump(mode="json") for name, head in self.heads.items()}
         out["train"] = self.train.model_dump(mode="json")
         out["from"] = self.start.model_dump(mode="json")
         return out
@@ -86,8 +100,10 @@ def summary(path: Path) -> str:
 
 
 def read(recipe: str | Path) -> tuple[str, dict[str, Any]]:
-    """A recipe's name and its mapping, from a file or from the ones shipped."""
+    """A recipe's name and its mapping, from a file, from the ones shipped, or from a run that is gone on from."""
     path = Path(recipe)
+    if (path / "recipe.yaml").is_file():
+        return f"{path.resolve().name}-on", {**parse(path / "recipe.yaml"), "from": str(path)}
     if path.suffix not in {".yaml", ".yml"}:
         known = shipped()
         if str(recipe) not in known:
@@ -117,7 +133,7 @@ def resolve(name: str, mapping: Mapping[str, Any], overrides: Mapping[str, Any] 
 
 
 def _validate(name: str, plain: dict[str, Any]) -> Recipe:
-    allowed = [*SECTIONS, "model", "objective", "mix"]
+    allowed = [*SECTIONS, "model", "objective", "mix", "heads"]
     for key in plain:
         if key not in allowed:
             shown = [name if name != "start" else "from" for name in allowed]
@@ -130,7 +146,13 @@ def _validate(name: str, plain: dict[str, Any]) -> Recipe:
         raise RecipeError("objective and mix: a recipe has one or the other; in a mix each entry has its objective")
     objective = _parts(plain["objective"], "objective") if "objective" in plain else ()
     mix = tuple(_sources(plain["mix"], plain.get("corpus") or {})) if "mix" in plain else ()
-    return Recipe(name=name, model=model, objective=objective, mix=mix, **sections)
+    return Recipe(name=name, model=model, objective=objective, mix=mix, heads=_heads(plain.get("heads")), **sections)
+
+
+def _heads(value: Any) -> dict[str, HeadSettings]:
+    if not isinstance(value or {}, dict):
+        raise RecipeError("heads: expected names of heads, each with its kind")
+    return {name: build(HeadSettings, head, f"heads.{name}") for name, head in (value or {}).items()}  # type: ignore[misc]  # it builds what it is given
 
 
 def _parts(value: Any, place: str) -> tuple[Any, ...]:
@@ -223,6 +245,7 @@ def schema() -> dict[str, Any]:
             "model": {"anyOf": families},
             "objective": objective,
             "mix": {"type": "array", "items": entry},
+            "heads": {"type": "object", "additionalProperties": add(HeadSettings)},
             "from": {"anyOf": [{"type": "string"}, start]},
         },
         "$defs": definitions,

@@ -63,6 +63,14 @@ class PooledHead(nn.Module):
         return self.score(torch.tanh(self.dense(states)))  # type: ignore[no-any-return]  # nn.Module.__call__
 
 
+def tags(width: int, classes: int, deviation: float) -> nn.Linear:
+    """A score per class at every token."""
+    made = nn.Linear(width, classes)
+    nn.init.normal_(made.weight, std=deviation)
+    nn.init.zeros_(made.bias)
+    return made
+
+
 class TokenScore(nn.Module):
     """Dense, activation, one number: ELECTRA's judgement of a token."""
 

@@ -43,8 +43,8 @@ def aliases(tensors: Mapping[str, Tensor]) -> dict[str, str]:
     return tied
 
 
-def encode(tensors: Mapping[str, Tensor]) -> Iterator[memoryview | bytes]:
-    """The bytes of a safetensors file: a JSON header padded to eight bytes, then every tensor's memory."""
+def encode(tensors: Mapping[str, Tensor], notes: Mapping[str, str] | None = None) -> Iterator[memoryview | bytes]:
+    """The bytes of a safetensors file: a JSON header padded to eight bytes, perhaps with notes, then every tensor."""
     for name, tensor in tensors.items():
         if tensor.dtype not in KINDS:
             raise MeristemError(f"{name}: tensors of {tensor.dtype} cannot be saved; convert it to another type")
@@ -52,8 +52,11 @@ def encode(tensors: Mapping[str, Tensor]) -> Iterator[memoryview | bytes]:
     ordered = sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0]))
     ends = accumulate((tensor.numel() * tensor.element_size() for _, tensor in ordered), initial=0)
     header = json.dumps({
-        name: {"dtype": KINDS[tensor.dtype], "shape": list(tensor.shape), "data_offsets": place}
-        for (name, tensor), place in zip(ordered, pairwise(ends), strict=True)
+        **({"__metadata__": dict(notes)} if notes else {}),
+        **{
+            name: {"dtype": KINDS[tensor.dtype], "shape": list(tensor.shape), "data_offsets": place}
+            for (name, tensor), place in zip(ordered, pairwise(ends), strict=True)
+        },
     }).encode()  # fmt: skip
     header += b" " * (-len(header) % 8)
     yield len(header).to_bytes(8, "little") + header
@@ -65,18 +68,18 @@ def encode(tensors: Mapping[str, Tensor]) -> Iterator[memoryview | bytes]:
 
 def names(path: Path) -> frozenset[str]:
     """The names a file holds."""
-    with _opened(path) as file:
+    with opened(path) as file:
         return frozenset(file.keys())
 
 
 def decode(path: Path) -> dict[str, Tensor]:
     """The tensors of a file, in memory of their own: the file may change or go afterwards."""
-    with _opened(path) as file:
+    with opened(path) as file:
         return {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118  # it is no mapping
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def opened(path: Path) -> Iterator[Any]:
     """A safetensors file; whatever is something else is refused unread."""
     try:
         with safe_open(path, framework="pt") as file:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from meristem.batch import Model, Objective, View
+from meristem.batch import Head, Model, Objective, View
 from meristem.corpus.sides import KINDS, PAIR, PICTURE
 from meristem.learning.combined import Combined
 from meristem.learning.feed import Feed
@@ -66,8 +66,9 @@ def learner_of(recipe: Recipe, tokenizer: Tokenizer) -> Learner:
     """The model with fresh weights that follow from the seed, and its objectives."""
     objectives = objectives_of(recipe, tokenizer)
     torch.default_generator.manual_seed(key(recipe.train.seed, "weights") & 0x7FFF_FFFF_FFFF_FFFF)
-    backbone = find("models", recipe.model.family)(recipe.model, tokenizer.size)
-    return Learner(Model(backbone, heads_of(objectives)), objectives)
+    backbone = find("models", recipe.model.family)(recipe.model, max(tokenizer.size, recipe.tokenizer.room or 0))
+    brought = {name: Head(head.kind, tuple(head.sizes.items())) for name, head in recipe.heads.items()}
+    return Learner(Model(backbone, {**brought, **heads_of(objectives)}), objectives)
 
 
 def feeds_of(

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from meristem.batch import Backbone, Hidden, State
 from meristem.blocks.embedding import Embedding, projection
 from meristem.blocks.generator import smaller
-from meristem.blocks.heads import PooledHead, TokenScore, Transform, no_such_head
+from meristem.blocks.heads import PooledHead, TokenScore, Transform, no_such_head, tags
 from meristem.blocks.layer import NormPlace
 from meristem.blocks.norms import norm
 from meristem.blocks.stack import Stack, StackSettings
@@ -75,7 +75,7 @@ class Bert(Backbone):
         return self.stack(x, causal=False, present=present, documents=documents, want=want, wanted=wanted)  # type: ignore[no-any-return]  # nn.Module.__call__
 
     def makes(self, kind: str, **sizes: int) -> nn.Module:
-        """The vocabulary behind a transform, classes behind a pooler, a score for each token, a smaller self."""
+        """The vocabulary behind a transform, classes behind a pooler or for each token, a score, a smaller self."""
         s = self.settings
         match kind:
             case "vocabulary":
@@ -83,11 +83,13 @@ class Bert(Backbone):
                 return VocabularyHead(self.embed.tokens, transform=transform, bias=True)
             case "pooled":
                 return PooledHead(s.width, sizes["classes"], s.initial)
+            case "tags":
+                return tags(s.width, sizes["classes"], s.initial)
             case "token_score":
                 return TokenScore(s.width, s.activation, s.initial)
             case "generator":
                 return smaller(self.embed, s, sizes["divide"])
-        raise no_such_head(s.family, kind, ("vocabulary", "pooled", "token_score", "generator"))
+        raise no_such_head(s.family, kind, ("vocabulary", "pooled", "tags", "token_score", "generator"))
 
     def embedding(self) -> nn.Embedding:
         """The token embedding."""

@@ -24,6 +24,8 @@ class TokenizerSettings(Settings):
     """The most distinct characters wordpiece and unigram begin with; unset means half the size."""
     sentinels: int = Field(0, ge=0, le=10_000)
     """Tokens <extra_id_0>, … kept free for objectives that hide spans (T5 has 100); they count towards the size."""
+    room: int | None = Field(None, ge=1)
+    """Rows of the model's table of words, where a published model has more of them than its tokenizer has tokens."""
     path: str | None = None
     """An existing tokenizer to use instead: tokenizer.json, its folder, vocab.txt, or vocab.json beside merges.txt."""
 

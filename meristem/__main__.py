@@ -1,0 +1,5 @@
+"""`python -m meristem` is `meristem`."""
+
+from meristem.cli import main
+
+main()

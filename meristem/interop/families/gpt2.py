@@ -1,0 +1,48 @@
+"""GPT-2 as transformers keeps it: linear maps lie on their side."""
+
+from __future__ import annotations
+
+from meristem.interop.lines import LYING, Line
+from meristem.interop.published import ACTIVATIONS, Carried, Entry, Published
+
+
+class GPT2(Published):
+    """Pre-norm, learned positions, the vocabulary a bare tie."""
+
+    type = "gpt2"
+    family = "gpt2"
+    entries = (
+        Entry("layers", "n_layer", 12),
+        Entry("width", "n_embd", 768),
+        Entry("heads", "n_head", 12),
+        Entry("inner", "n_inner", None),
+        Entry("length", "n_positions", 1024),
+        Entry("activation", "activation_function", "gelu_new", ACTIVATIONS),
+        Entry("dropout", ("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.1),
+        Entry("norm_epsilon", "layer_norm_epsilon", 1e-5),
+    )
+    fixed = {"norm_place": "pre", "positions": "learned"}
+    demands = {
+        "scale_attn_weights": True,
+        "scale_attn_by_inverse_layer_idx": False,
+        "reorder_and_upcast_attn": False,
+        "add_cross_attention": False,
+    }
+    base = "transformer."
+    body = (
+        Line("backbone.stack.layers.{}.attention.project", "transformer.h.{}.attn.c_attn", LYING),
+        Line("backbone.stack.layers.{}.attention.output", "transformer.h.{}.attn.c_proj", LYING),
+        Line("backbone.stack.layers.{}.feed_forward.widen", "transformer.h.{}.mlp.c_fc", LYING),
+        Line("backbone.stack.layers.{}.feed_forward.narrow", "transformer.h.{}.mlp.c_proj", LYING),
+        Line("backbone.stack.layers.{}.attention_norm", "transformer.h.{}.ln_1"),
+        Line("backbone.stack.layers.{}.feed_forward_norm", "transformer.h.{}.ln_2"),
+        Line("backbone.stack.final_norm", "transformer.ln_f"),
+        Line("backbone.embed.tokens", "transformer.wte"),
+        Line("backbone.embed.positions", "transformer.wpe"),
+    )
+    heads = {"clm": Carried("vocabulary", ())}
+    architectures = {"GPT2Model": (), "GPT2LMHeadModel": ("clm",)}
+    objectives = {"clm": ("clm",)}
+    ties = {"lm_head.weight": "transformer.wte.weight"}
+    without = (r"transformer\.h\.\d+\.attn\.(masked_)?bias",)
+    frame, pair = "A", "A B"
