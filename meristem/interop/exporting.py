@@ -116,9 +116,8 @@ def _card(revived: Revived, architecture: str) -> str:
         "",
     ]
     card = own.read_text(encoding="utf-8") if own.is_file() else f"# {revived.recipe.name}\n"
-    return (
-        f"---\nlibrary_name: transformers\ntags:\n- meristem\n---\n\n{card}\n## With transformers\n\n{'\n'.join(use)}"
-    )
+    top = ["---", "library_name: transformers", "tags:", "- meristem", "---", "", card]
+    return "\n".join([*top, "## With transformers", "", *use])
 
 
 def _put(out: Path, texts: Mapping[str, str], found: Mapping[str, Tensor]) -> None:

@@ -27,14 +27,22 @@ def content_length(stream: Stream, tokenizer: Tokenizer, length: int, frame_toke
 
 
 def frame_of(tokenizer: Tokenizer) -> tuple[Ints, Ints]:
-    """The tokens before and after the text of a framed row; a tokenizer without a start token has no frame."""
+    """The tokens before and after the text of a framed row: the tokenizer's own, else its start and its end."""
+    if tokenizer.frame is not None:
+        return tokenizer.frame
     if tokenizer.start is None or tokenizer.end is None:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     return np.array([tokenizer.start]), np.array([tokenizer.end])
 
 
 def ended(tokens: Ints, tokenizer: Tokenizer, length: int) -> Ints:
-    """A text with its end token, or as much of it as fits: one that was cut does not end."""
+    """A text with its end token, or as much of it as fits: one that was cut does not end.
+
+    A tokenizer with a frame of its own puts that around the text, which is cut to leave room for it.
+    """
+    if tokenizer.frame is not None:
+        before, after = tokenizer.frame
+        return np.concatenate([before, tokens[: max(0, length - len(before) - len(after))], after]).astype(np.int64)
     return np.append(tokens, separator_of(tokenizer))[:length].astype(np.int64)
 
 

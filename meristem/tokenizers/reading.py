@@ -13,6 +13,7 @@ from meristem.settings import MeristemError
 from meristem.tokenizers.roles import ANGLED, BRACKETED, ENDOFTEXT
 
 HIGHEST = 1 << 24  # id; the library walks through every number up to the highest
+FRAMING = {"TemplateProcessing", "BertProcessing", "RobertaProcessing", "Sequence"}
 LARGEST = 200_000_000  # bytes; the largest published vocabularies stay under 40 MB
 
 
@@ -69,12 +70,14 @@ def library(text: str, place: str) -> tokenizers.Tokenizer:
 
 
 def canonical(text: str, place: str) -> tuple[str, dict[str, Any]]:
-    """One text per tokenizer, without truncation, padding, added tokens around a text, or chance."""
+    """One text per tokenizer, without truncation, padding or chance; what it puts around a text is kept."""
     description = _json(text, place)
     if not isinstance(description, dict) or not isinstance(description.get("model"), dict):
         raise MeristemError(f"{place}: not a tokenizer.json: it describes no model")
     _refuse_huge_ids(description, place)
-    description |= {"truncation": None, "padding": None, "post_processor": None}
+    after = description.get("post_processor")
+    frames = isinstance(after, dict) and after.get("type") in FRAMING
+    description |= {"truncation": None, "padding": None, "post_processor": after if frames else None}
     if "dropout" in description["model"]:
         description["model"]["dropout"] = None
     plain: dict[str, Any] = json.loads(library(json.dumps(description), place).to_str())

@@ -79,6 +79,16 @@ class Tokenizer:
         """
         return np.array([self._spelling.begins(token) for token in self._tokens], bool) | self.specials
 
+    @cached_property
+    def frame(self) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+        """What the tokenizer.json itself puts before and after a text; none where it puts nothing."""
+        bare, framed = (self._library.encode("a", add_special_tokens=added).ids for added in (False, True))
+        if len(framed) <= len(bare):
+            return None
+        ids, sizes = np.array(framed, np.int64), range(len(framed) - len(bare) + 1)
+        at = next(at for at in sizes if framed[at : at + len(bare)] == bare)
+        return ids[:at], ids[at + len(bare) :]
+
     def encode(self, text: str, *, limit: int | None = None, special: bool = False) -> Encoding:
         """Ids and offsets of a text; with `special` a written [MASK] is the mask token, whatever its own name."""
         if special and self.mask is not None:
