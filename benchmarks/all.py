@@ -1,4 +1,5 @@
-"""What `make bench` runs: the measurements that take minutes; benchmarks.wikitext takes longer and is run by name.
+"""What `make bench` runs: the measurements that take minutes; benchmarks.wikitext, family and depth take longer
+and are run by name.
 
 python -m benchmarks.all [DATA]     DATA: the folder with english_novels and wikitext-2, for tokenising
 """
@@ -8,7 +9,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
-MODULES = (["benchmarks.steps"], ["benchmarks.loop"], ["benchmarks.generation"])
+MODULES = tuple(
+    [f"benchmarks.{name}"]
+    for name in ("steps", "loop", "generation", "relative", "replaced", "encoder_decoder", "importing")
+)
 
 
 def main() -> None:

@@ -2,7 +2,8 @@
 
     python -m benchmarks.depth ../shared/data/wikitext-2/train.txt [--steps 200]
 
-Both sides are GPT-2 with the same rate, warm-up, text and initial weights; the picture goes to docs/pictures/depth.png.
+Both sides are GPT-2 with the same rate, warm-up, text and initial weights; results go to docs/results/depth.md
+and docs/pictures/depth.png.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from meristem.training.material import gather
 from meristem.training.optimizers import optimizers
 from meristem.training.step import Stepper
 
+PAGE = RESULTS / "depth.md"
 PICTURE = RESULTS.parent / "pictures" / "depth.png"
 LOOK = (0, 20, 199)
 MODEL = ["model.layers=48", "model.width=64", "model.heads=4", "model.length=128"]
@@ -71,6 +73,19 @@ def train(place: str, text: Path, steps: int) -> Trained:
     return found
 
 
+def page(rows: str, steps: int) -> str:
+    """docs/results/depth.md."""
+    return f"""# Forty-eight layers, norms before and after
+
+`python -m benchmarks.depth ../shared/data/wikitext-2/train.txt`: GPT-2 of width 64 with 48 layers, {steps} steps of
+1,024 tokens of WikiText-2, AdamW at 1e-3 after 20 steps of warm-up, the same initial weights and text for both.
+
+{rows}
+
+![Loss, and gradient norm by depth](../pictures/depth.png)
+"""
+
+
 def draw(sides: dict[str, Trained]) -> None:
     """Losses on the left, gradient norms by depth on the right."""
     import matplotlib
@@ -114,7 +129,9 @@ def main() -> None:
                 f"{last[-1]:.1e}",
             ]
         )
-    print(table(["48 layers", "first loss", "last 20", "highest after 20", "gradient of layer 1", "of layer 48"], rows))
+    head = ["48 layers", "first loss", "last 20", "highest after 20", "gradient of layer 1", "of layer 48"]
+    print(table(head, rows))
+    PAGE.write_text(page(table(head, rows), options.steps), encoding="utf-8")
     draw(sides)
 
 

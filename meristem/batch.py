@@ -170,6 +170,8 @@ class Model(nn.Module):
         self.heads = nn.ModuleDict(
             {name: backbone.makes(head.kind, **dict(head.sizes)) for name, head in heads.items()}
         )
+        self.begin: tuple[int, ...] | None = None
+        """The tokens that what it writes begins after, as its objectives said."""
 
     @property
     def device(self) -> torch.device:
@@ -207,6 +209,8 @@ class Objective(ABC):
     heads: Mapping[str, Head]
     weights: Mapping[str, float]
     """Per loss term its share of the loss; its keys are the terms."""
+    begin_ids: tuple[int, ...] | None = None
+    """The tokens that a target begins after, where the objective has a model write."""
 
     @abstractmethod
     def __init__(self, settings: Any, tokenizer: Any) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -38,6 +38,8 @@ class HeadSettings(Settings):
     """How large, such as `classes`."""
     labels: tuple[str, ...] = ()
     """What its scores stand for, in order."""
+    problem: Literal["regression", "single_label_classification", "multi_label_classification"] | None = None
+    """Whether a text has a number, one of the labels or several of them; none where it was never said."""
 
 
 @dataclass(frozen=True, kw_only=True)

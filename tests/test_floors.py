@@ -39,6 +39,7 @@ FLOORS = [
     ["api"],
     ["options"],
     ["cli"],
+    ["__main__"],
 ]
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 WITHOUT_TORCH = {"settings", "overrides", "recipe", "randomness", "samples", "corpus", "tokenizers"}
@@ -96,13 +97,15 @@ def upward(path: Path, source: str) -> list[str]:
 def dangers(source: str) -> list[str]:
     """What could execute a file's content."""
     found = []
-    for node in ast.walk(ast.parse(source)):
+    tree = ast.parse(source)
+    restricted = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call) and _only_weights(node)}
+    for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Name(id=("eval" | "exec") as name)):
                 found.append(name)
             case ast.Attribute(
                 value=ast.Name(id=("torch" | "yaml") as owner), attr=("load" | "unsafe_load" | "full_load") as name
-            ):
+            ) if id(node) not in restricted:
                 found.append(f"{owner}.{name}")
             case ast.keyword(arg="trust_remote_code"):
                 found.append("trust_remote_code")
@@ -119,6 +122,14 @@ def dangers(source: str) -> list[str]:
                     f"{module}.{a.name}" for a in aliases if (module, a.name) in (("torch", "load"), ("yaml", "load"))
                 ]
     return found
+
+
+def _only_weights(call: ast.Call) -> bool:
+    """Whether it is torch's restricted loader, which makes tensors and nothing else."""
+    return any(
+        word.arg == "weights_only" and isinstance(word.value, ast.Constant) and word.value.value is True
+        for word in call.keywords
+    )
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -149,6 +160,7 @@ def test_an_import_from_above_would_be_found(room: str, source: str) -> None:
 
 @pytest.mark.parametrize("source", [
     "import pickle", "from pickle import loads", "torch.load(path)", "load = torch.load", "eval('1')", "exec(text)",
+    "torch.load(path, weights_only=False)",
     "yaml.load(text)", "from yaml import load", "AutoModel.from_pretrained(name, trust_remote_code=True)",
 ])
 def test_a_danger_would_be_found(source: str) -> None:
@@ -159,6 +171,7 @@ def test_what_only_looks_dangerous_is_let_through() -> None:
     assert (
         dangers("model.eval(); yaml.safe_load(t); safetensors.torch.load_file(p); load.load(x)  # eval( pickle") == []
     )
+    assert dangers("torch.load(path, weights_only=True)") == []
 
 
 def test_every_setting_has_its_help_text() -> None:

@@ -46,7 +46,8 @@ class Embedding(nn.Module):
             at = torch.arange(tokens.shape[1], device=tokens.device)
             x = x + self.positions(at if first is None else first[:, None] + at)
         if self.segments is not None:
-            x = x + (self.segments.weight[0] if segments is None else self.segments(segments))
+            alone = segments is None or len(self.segments.weight) == 1  # a single segment is every token's
+            x = x + (self.segments.weight[0] if alone else self.segments(segments))
         if self.norm is not None:
             x = self.norm(x)
         return F.dropout(x, self.dropout, self.training) if self.dropout else x

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
@@ -47,11 +49,18 @@ class Scaled(nn.Module):
         return states * self.factor
 
 
-class PooledHead(nn.Module):
-    """tanh of a dense layer at one position, then a score per class: BERT's pooler and what stands on it."""
+PoolerName = Literal["tanh", "gelu", "relu"]
 
-    def __init__(self, width: int, classes: int, deviation: float) -> None:
+
+class PooledHead(nn.Module):
+    """A dense layer and tanh at one position, then a score per class: BERT's pooler and what stands on it.
+
+    ELECTRA has gelu there, DistilBERT relu.
+    """
+
+    def __init__(self, width: int, classes: int, deviation: float, activation: PoolerName = "tanh") -> None:
         super().__init__()
+        self.activation: PoolerName = activation
         self.dense = nn.Linear(width, width)
         self.score = nn.Linear(width, classes)
         for linear in (self.dense, self.score):
@@ -60,14 +69,31 @@ class PooledHead(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         """[n, D] → [n, classes]."""
-        return self.score(torch.tanh(self.dense(states)))  # type: ignore[no-any-return]  # nn.Module.__call__
+        pooled = self.dense(states)
+        pooled = torch.tanh(pooled) if self.activation == "tanh" else activate(self.activation, pooled)
+        return self.score(pooled)  # type: ignore[no-any-return]  # nn.Module.__call__
 
 
-def tags(width: int, classes: int, deviation: float) -> nn.Linear:
+class Pooler(nn.Module):
+    """tanh of a dense layer at one position, with nothing on it: what a BERT saved without heads ends in."""
+
+    def __init__(self, width: int, deviation: float) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+        nn.init.normal_(self.dense.weight, std=deviation)
+        nn.init.zeros_(self.dense.bias)
+
+    def forward(self, states: Tensor) -> Tensor:
+        """[n, D] → [n, D]."""
+        return torch.tanh(self.dense(states))
+
+
+def tags(width: int, classes: int, deviation: float, *, bias: bool = True) -> nn.Linear:
     """A score per class at every token."""
-    made = nn.Linear(width, classes)
+    made = nn.Linear(width, classes, bias=bias)
     nn.init.normal_(made.weight, std=deviation)
-    nn.init.zeros_(made.bias)
+    if bias:
+        nn.init.zeros_(made.bias)
     return made
 
 

@@ -45,7 +45,7 @@ def fill(model: Model, tokenizer: Tokenizer, text: str, *, top: int = 5) -> list
     if not places:
         raise MeristemError('there is no mask in the text: write [MASK] where a word is missing, as in '
                             '"The capital of France is [MASK]."')
-    probabilities = _probabilities(model, tokenizer, encoding, places)
+    probabilities = _probabilities(model, tokenizer, encoding, places)[:, : tokenizer.size]
     ordinary = probabilities.masked_fill(torch.from_numpy(tokenizer.specials), -1.0)
     best = ordinary.topk(min(top, int((~tokenizer.specials).sum())))
     return [

@@ -36,15 +36,25 @@ class Given:
 def given(model: Model, tokenizer: Tokenizer, prompt: Prompt) -> Given:
     """A prompt as training saw it: the beginning of a document, or the source that a target is written from."""
     if way_of(model) == "source":
-        return Given(prompt=[start_of(tokenizer)], inputs=_source(model, tokenizer, prompt))
+        return Given(prompt=start_of(model, tokenizer), inputs=_source(model, tokenizer, prompt))
     if not isinstance(prompt, str):
         raise MeristemError(f"{_no_pictures(model)}; give a text")
-    return Given(prompt=[separator_of(tokenizer), *tokenizer.encode(prompt).ids.tolist()])
+    ids = [*opening(model, tokenizer), *tokenizer.encode(prompt).ids.tolist()]
+    if not ids:
+        raise MeristemError('no token begins a text for this model, so it needs words to go on from: give --prompt "…"')
+    return Given(prompt=ids)
 
 
-def start_of(tokenizer: Tokenizer) -> int:
-    """The token every target begins after: the start token, or the separator where there is none."""
-    return separator_of(tokenizer) if tokenizer.start is None else tokenizer.start
+def opening(model: Model, tokenizer: Tokenizer) -> list[int]:
+    """The tokens a causal text begins after: as its objective says, else the separator of documents."""
+    return [separator_of(tokenizer)] if model.begin is None else list(model.begin)
+
+
+def start_of(model: Model, tokenizer: Tokenizer) -> list[int]:
+    """The tokens every target begins after: as in training, else the start token, or the separator without one."""
+    if model.begin is not None:
+        return list(model.begin)
+    return [separator_of(tokenizer) if tokenizer.start is None else tokenizer.start]
 
 
 def _source(model: Model, tokenizer: Tokenizer, prompt: Prompt) -> dict[str, Tensor]:

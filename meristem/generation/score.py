@@ -19,6 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 from meristem.batch import Model
 from meristem.blocks.vocabulary import VocabularyHead
 from meristem.generation.framed import Frame, mask_of, states_at
+from meristem.generation.given import opening
 from meristem.generation.way import HEADS, Way, require, way_of
 from meristem.settings import MeristemError
 from meristem.store.encode import separator_of
@@ -39,6 +40,15 @@ class Scored:
     """Natural logarithm, summed over the tokens."""
     tokens: int
     per_token: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a model says of some tokens of a text."""
+
+    logprobs: Floats
+    best: NDArray[np.bool_]
+    """Whether no other token was likelier."""
 
 
 @dataclass(frozen=True)
@@ -67,38 +77,51 @@ def score(model: Model, tokenizer: Tokenizer, texts: Sequence[str], *, way: Way 
 
 def logprobs(model: Model, tokenizer: Tokenizer, texts: Sequence[Ints], *, way: Way | None = None) -> list[Floats]:
     """The log-probability of each token of texts that are already cut into ids."""
+    return [found.logprobs for found in judged(model, tokenizer, texts, [0] * len(texts), way=way)]
+
+
+def judged(
+    model: Model, tokenizer: Tokenizer, texts: Sequence[Ints], since: Sequence[int], *, way: Way | None = None
+) -> list[Judged]:
+    """What the model says of each text's tokens from `since` on; those before are only read."""
     way = way or way_of(model)
     if way == "source":
         raise MeristemError("score: a target's probability depends on its source, and a text alone has none; "
                             "score with a causal or a masked model")
     require(model, way, "this score")
-    each = [np.zeros(len(ids)) for ids in texts]
-    rows = _causal(model, tokenizer, texts) if way == "causal" else _masked(model, tokenizer, texts)
+    out = [Judged(np.zeros(len(ids) - first), np.zeros(len(ids) - first, bool))
+           for ids, first in zip(texts, since, strict=True)]
+    rows = _causal(model, tokenizer, texts, since) if way == "causal" else _masked(model, tokenizer, texts, since)
     for group in _groups(rows):
-        for reading, found in zip(group, _logprobs(model, group, way), strict=True):
-            each[reading.text][reading.first : reading.first + len(found)] = found.cpu().numpy()
-    return each
+        for reading, (found, best) in zip(group, _logprobs(model, group, way), strict=True):
+            first = reading.first - since[reading.text]
+            out[reading.text].logprobs[first : first + len(found)] = found.cpu().numpy()
+            out[reading.text].best[first : first + len(found)] = best.cpu().numpy()
+    return out
 
 
-def _causal(model: Model, tokenizer: Tokenizer, texts: Sequence[Ints]) -> Iterator[_Reading]:
+def _causal(model: Model, tokenizer: Tokenizer, texts: Sequence[Ints], since: Sequence[int]) -> Iterator[_Reading]:
     """Windows that overlap by half; each token is predicted in the first that holds it."""
     length = model.backbone.length
     stride = length - length // 2
+    before = (opening(model, tokenizer) or [separator_of(tokenizer)])[-1]
     for number, ids in enumerate(texts):
-        read = np.concatenate([[separator_of(tokenizer)], ids])  # position t predicts token t of the text
-        start = done = 0
+        read = np.concatenate([[before], ids])  # position t predicts token t of the text
+        start, done = 0, since[number]
         while done < len(ids):
             stop = min(start + length, len(ids))
-            yield _Reading(number, torch.from_numpy(read[start:stop]), torch.arange(done - start, stop - start),
-                           torch.from_numpy(ids[done:stop]), done)
-            start, done = start + stride, stop
+            if stop > done:
+                yield _Reading(number, torch.from_numpy(read[start:stop]), torch.arange(done - start, stop - start),
+                               torch.from_numpy(ids[done:stop]), done)
+                done = stop
+            start += stride
 
 
-def _masked(model: Model, tokenizer: Tokenizer, texts: Sequence[Ints]) -> Iterator[_Reading]:
+def _masked(model: Model, tokenizer: Tokenizer, texts: Sequence[Ints], since: Sequence[int]) -> Iterator[_Reading]:
     """One row for each token, in which it is hidden."""
     frame, mask = Frame.of(model, tokenizer), mask_of(tokenizer)
     for number, ids in enumerate(texts):
-        for at in range(len(ids)):
+        for at in range(since[number], len(ids)):
             start, stop = frame.window(len(ids), at)
             row = frame.row(ids[start:stop])
             place = at - start + len(frame.before)
@@ -131,8 +154,8 @@ def _cut(rows: list[_Reading]) -> Iterator[list[_Reading]]:
 
 
 @torch.inference_mode()
-def _logprobs(model: Model, group: list[_Reading], way: Way) -> Sequence[Tensor]:
-    """Per row the log-probabilities of what it predicts; logits exist only there, and only in chunks."""
+def _logprobs(model: Model, group: list[_Reading], way: Way) -> Iterator[tuple[Tensor, Tensor]]:
+    """Per row the log-probabilities of what it predicts, and which are the best; logits exist only there, in chunks."""
     places = torch.cat([one.places for one in group])
     owners = torch.repeat_interleave(torch.arange(len(group)), torch.tensor([len(one.places) for one in group]))
     if way == "masked":
@@ -143,4 +166,11 @@ def _logprobs(model: Model, group: list[_Reading], way: Way) -> Sequence[Tensor]
     head = model.heads[HEADS[way]]
     assert isinstance(head, VocabularyHead)
     wanted = torch.cat([one.wanted for one in group]).to(model.device)
-    return torch.split(-head.judge(states, wanted).each_N, [len(one.places) for one in group])
+    return split(head, states, wanted, [len(one.places) for one in group])
+
+
+def split(head: VocabularyHead, states: Tensor, wanted: Tensor, sizes: list[int]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Log-probabilities of these tokens and whether each is the best, row by row."""
+    found = head.judge(states, wanted)
+    assert found.rank_N is not None  # there is no gradient here
+    return zip(torch.split(-found.each_N, sizes), torch.split(found.rank_N == 0, sizes), strict=True)

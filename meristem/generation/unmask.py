@@ -87,8 +87,8 @@ def _guess(model: Model, tokenizer: Tokenizer, row: Tensor, hidden: list[int], s
     at = torch.tensor(hidden)
     raw = model.heads["mlm"](states_at(model, [row], at, torch.zeros_like(at))).float().cpu()
     seen = [row.tolist()] * len(hidden) if settings.repetition_penalty != 1.0 else []
-    specials = tokenizer.specials.nonzero()[0].tolist()
-    logits = without(with_repetition_penalty(raw, seen, settings.repetition_penalty), specials)
+    banned = [*tokenizer.specials.nonzero()[0].tolist(), *range(tokenizer.size, raw.shape[-1])]
+    logits = without(with_repetition_penalty(raw, seen, settings.repetition_penalty), banned)
     tokens = logits.argmax(-1) if settings.greedy else draw(shaped(logits, settings), uniform)
     pick = tokens[:, None]
     return tokens, logits.softmax(-1).gather(1, pick)[:, 0], raw.log_softmax(-1).gather(1, pick)[:, 0]

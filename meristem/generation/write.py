@@ -14,7 +14,7 @@ from torch import Tensor
 
 from meristem.batch import Model
 from meristem.generation.beam import Beam
-from meristem.generation.given import Given, Prompt, given, together
+from meristem.generation.given import Given, Prompt, given, start_of, together
 from meristem.generation.sampling import SamplingSettings, choose, with_repetition_penalty, without
 from meristem.generation.session import Session, steady
 from meristem.generation.unmask import unmask
@@ -52,7 +52,7 @@ def write(
     for first in range(0, len(writings), ROWS):
         part = range(first, min(first + ROWS, len(writings)))
         session = partial(_begin, model, [starts[n // count] for n in part], settings.max_tokens)
-        banned = _unwanted(model, tokenizer)
+        banned = unwanted(model, tokenizer)
         _grow(session, [writings[n] for n in part], [n % count for n in part], settings, banned, tokenizer.end)
     return [[writing.written() for writing in writings[n * count : (n + 1) * count]] for n in range(len(prompts))]
 
@@ -61,10 +61,17 @@ def _shower(on_text: OnText | None, number: int) -> Callable[[str], None] | None
     return None if on_text is None else partial(on_text, number)
 
 
-def _unwanted(model: Model, tokenizer: Tokenizer) -> list[int]:
-    """Special tokens that are no text: all but the end of a document, and the sentinels of what a source lacks."""
-    wanted = {tokenizer.end, *(tokenizer.sentinels if way_of(model) == "source" else ())}
-    return [token for token in tokenizer.specials.nonzero()[0].tolist() if token not in wanted]
+def unwanted(model: Model, tokenizer: Tokenizer) -> list[int]:
+    """Special tokens that are no text: all but the end of a document, and the sentinels of what a source lacks.
+
+    Rows that no token has are none either: published tables are often larger than their vocabularies. A start that a
+    text does not begin after is one that the model was taught to write (BART's).
+    """
+    wanted = {tokenizer.end}
+    if way_of(model) == "source":
+        wanted |= {*tokenizer.sentinels, *({tokenizer.start} - set(start_of(model, tokenizer)))}
+    spare = range(tokenizer.size, model.backbone.embedding().num_embeddings)
+    return [*(token for token in tokenizer.specials.nonzero()[0].tolist() if token not in wanted), *spare]
 
 
 def _begin(model: Model, starts: Sequence[Given], room: int) -> Session:
@@ -100,7 +107,7 @@ def _grow(begin: Callable[[], Session], writings: list[Writing], copies: list[in
 def _search(model: Model, tokenizer: Tokenizer, start: Given, settings: SamplingSettings, count: int,
             on_text: OnText | None, first: int) -> list[Written]:
     """The best texts of a beam search, each with the log-probability it was found with."""
-    prompt, banned = start.prompt, _unwanted(model, tokenizer)
+    prompt, banned = start.prompt, unwanted(model, tokenizer)
     end = separator_of(tokenizer)
 
     def adjust(logprobs: Tensor, texts: Sequence[Sequence[int]]) -> Tensor:

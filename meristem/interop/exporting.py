@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,12 @@ from meristem.interop import words
 from meristem.interop.folder import SAFE
 from meristem.interop.lines import given, places
 from meristem.interop.published import Published, of_family
-from meristem.settings import MeristemError, did_you_mean
+from meristem.interop.whole import whole
+from meristem.settings import MeristemError, did_you_mean, find
+
+ONNX = "meristem export --onnx writes it for onnxruntime"
+ALONE = frozenset({"rnn", "elmo"})
+"""Families whose runs nothing but this library reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,58 +31,121 @@ class Exported:
     folder: Path
     architecture: str
     parameters: int
+    notes: tuple[str, ...] = ()
+    """What was left out or added, so that their class could hold it."""
 
     def summary(self) -> str:
-        """One line for people."""
-        return f"{self.architecture}, {self.parameters / 1e6:.1f} M parameters, in {self.folder}"
+        """A few lines for people."""
+        first = f"{self.architecture}, {self.parameters / 1e6:.1f} M parameters, in {self.folder}"
+        return "\n".join([first, *self.notes])
 
 
 def export_run(run: Path, out: Path, *, architecture: str | None = None) -> Exported:
     """Write config.json, weights, tokenizer and a model card, whole or not at all."""
+    from meristem.interop import elmo  # which tells of its files with what is here
+
     revived = revive(run)
-    table = table_of(revived)
-    heads, chosen = _heads(table, revived, architecture)
+    if revived.recipe.model.family == "elmo":
+        return elmo.export_elmo(revived, out)
+    table = table_of(revived, architecture)
+    table, heads, chosen = _heads(table, revived, architecture)
     model = revived.learner.model
-    names = [name for name, _ in model.named_parameters() if not _of_other_head(name, heads)]
-    found = given(places(table.lines(heads), names), model.state_dict(), revived.recipe.model)
+    away = tuple(f"heads.{name}." for name in model.heads if name not in heads) + table.apart
+    names = [name for name, _ in model.named_parameters() if not name.startswith(away)]
+    shape = table.shape(revived)
+    found = given(places(table.lines(heads), names, shape), model.state_dict(), shape)
+    config = config_of(table, revived, chosen, heads)
+    notes = [*_left_out(table, revived, heads, chosen), *table.finish(config, found, revived)]
     texts = {
-        "config.json": json.dumps(config_of(table, revived, chosen, heads), indent=2) + "\n",
+        "config.json": json.dumps(config, indent=2) + "\n",
+        **_generation(table, revived, config),
         **words.files(revived.tokenizer, table, revived.recipe.model.length),
         "README.md": _card(revived, chosen),
     }
     _put(out, texts, found)
-    return Exported(folder=out, architecture=chosen, parameters=sum(one.numel() for one in found.values()))
+    parameters = sum(one.numel() for one in found.values())
+    return Exported(folder=out, architecture=chosen, parameters=parameters, notes=tuple(notes))
 
 
-def table_of(revived: Revived) -> type[Published]:
-    """The published type that a run's model is; what stands in the way is named."""
-    recipe, problems = revived.recipe, []
+def _generation(table: type[Published], revived: Revived, config: Mapping[str, Any]) -> dict[str, str]:
+    """generation_config.json for types that write, so that their `generate` begins, ends and pads as ours does."""
+    found = table.generation(revived.tokenizer)
+    if found is None:
+        return {}
+    spoken = ("bos_token_id", "decoder_start_token_id", "forced_bos_token_id")
+    begins = {key: config[key] for key in spoken if key in config}
+    return {"generation_config.json": json.dumps({**found, **begins}, indent=2) + "\n"}
+
+
+def table_of(revived: Revived, wanted: str | None = None) -> type[Published]:
+    """The published type that a run's model is, of several the one with the class wanted; what hinders is named."""
+    recipe, problems, fitting = revived.recipe, list[str](), list[type[Published]]()
+    kinds = {head.kind for head in revived.learner.model.declared.values()}
     for table in of_family(recipe.model.family):
-        differences = table.differences(recipe.model)
+        differences = [*table.differences(recipe.model, kinds), *_ways(table, revived)]
         if not differences:
-            return table
-        problems.append(f"{table.type} has no {', '.join(differences)}")
-    other = "meristem export --onnx writes it for onnxruntime"
+            fitting.append(table)
+        else:
+            problems.append(f"{table.type} has no {', '.join(differences)}")
+    if fitting:
+        return next((table for table in fitting if wanted in (*table.architectures, *table.alone)), fitting[0])
     if not problems:
-        raise MeristemError(f"transformers has no {recipe.model.family}; this run stays readable here, and {other}")
-    raise MeristemError(f"transformers has no model of this shape: {'; '.join(problems)}. {other}")
+        family = recipe.model.family
+        others = "nothing else does" if family in ALONE else ONNX
+        raise MeristemError(f"transformers has no {family}: this library reads the run (meristem.load), and {others}")
+    raise MeristemError(f"transformers has no model of this shape: {'; '.join(problems)}. {ONNX}")
 
 
-def _heads(table: type[Published], revived: Revived, wanted: str | None) -> tuple[tuple[str, ...], str]:
-    """Which heads go along, and their class: a task's before the pretraining's, and the one that holds most."""
-    have = set(revived.learner.model.heads)
-    fitting = {name: heads for name, heads in table.architectures.items() if set(heads) <= have}
+def _ways(table: type[Published], revived: Revived) -> list[str]:
+    """Objectives that look at a text in a way that theirs cannot."""
+    if table.way is None:
+        return []
+    named = {part.name for source in revived.recipe.sources() for part in source.objective}
+    return [f"objective={name}" for name in sorted(named) if table.way not in find("objectives", name).needs]
+
+
+def _heads(
+    table: type[Published], revived: Revived, wanted: str | None
+) -> tuple[type[Published], tuple[str, ...], str]:
+    """The table, which heads go along, and their class: a task's before the pretraining's, and what holds most.
+
+    A head that began with an import and was never trained does not make a class, unless it is asked for.
+    """
+    fitting = _fitting(table, revived)
     if wanted is not None:
-        if wanted not in fitting:
-            raise MeristemError(f"{wanted} cannot be made of this run{did_you_mean(wanted, list(fitting))}")
-        return fitting[wanted], wanted
-    brought = set(revived.recipe.heads)
-    chosen = max(fitting, key=lambda name: (len(brought & set(fitting[name])), len(fitting[name])))
-    return fitting[chosen], chosen
+        alone = {name: part for name, part in table.alone.items() if name in _fitting(part, revived)}
+        if wanted not in {**fitting, **alone}:
+            raise MeristemError(f"{wanted} cannot be made of this run{did_you_mean(wanted, [*fitting, *alone])}")
+        own = table if wanted in fitting else alone[wanted]
+        return own, _fitting(own, revived)[wanted], wanted
+    brought, unlearnt = set(revived.recipe.heads) - table.optional, set(revived.state.get("new", ()))
+    learnt = {name: set(heads) - table.optional for name, heads in fitting.items() if not unlearnt & set(heads)}
+    chosen = max(learnt, key=lambda name: (len(brought & learnt[name]), len(learnt[name])))
+    return table, fitting[chosen], chosen
 
 
-def _of_other_head(name: str, heads: tuple[str, ...]) -> bool:
-    return name.startswith("heads.") and name.split(".")[1] not in heads
+def _fitting(table: type[Published], revived: Revived) -> dict[str, tuple[str, ...]]:
+    """Their classes that the heads of a run make, and those heads."""
+    have = set(revived.learner.model.heads)
+    return {
+        name: tuple(head for head in heads if head in have)
+        for name, heads in table.architectures.items()
+        if set(heads) - table.optional <= have
+    }
+
+
+def _left_out(table: type[Published], revived: Revived, heads: tuple[str, ...], architecture: str) -> list[str]:
+    """Heads of the run that a class does not hold, and which class does."""
+    left = [name for name in revived.learner.model.heads if name not in heads]
+    others = _fitting(table, revived) | {
+        name: held for part in table.alone.values() for name, held in _fitting(part, revived).items()
+    }
+    out = []
+    for name in left:
+        ways = [other for other, held in others.items() if name in held]
+        how = f"; --architecture {ways[0]} writes it" if ways else ""
+        out.append(f"{name}: left out, since {architecture} has no place for it{how}")
+    return out
 
 
 def config_of(table: type[Published], revived: Revived, architecture: str, heads: tuple[str, ...]) -> dict[str, Any]:
@@ -87,20 +154,18 @@ def config_of(table: type[Published], revived: Revived, architecture: str, heads
     room = len(revived.learner.model.backbone.embedding().weight)
     out = {
         "architectures": [architecture],
-        **table.config(recipe.model),
+        "tie_word_embeddings": True,
+        **table.config(table.shape(revived)),
         "vocab_size": room,
         "dtype": "float32",
-        "tie_word_embeddings": True,
-        "pad_token_id": tokenizer.pad,
+        "pad_token_id": tokenizer.end if tokenizer.pad is None and "classification" in heads else tokenizer.pad,
         "bos_token_id": tokenizer.start,
         "eos_token_id": tokenizer.end,
     }
-    labels = next(
-        (recipe.heads[name].labels for name in heads if name in recipe.heads and recipe.heads[name].labels), ()
-    )
-    if labels:
-        out["id2label"] = {str(number): label for number, label in enumerate(labels)}
-        out["label2id"] = {label: number for number, label in enumerate(labels)}
+    for head in (recipe.heads[name] for name in heads if name in recipe.heads and recipe.heads[name].labels):
+        out["id2label"] = {str(number): label for number, label in enumerate(head.labels)}
+        out["label2id"] = {label: number for number, label in enumerate(head.labels)}
+        out["problem_type"] = head.problem
     return out
 
 
@@ -121,20 +186,8 @@ def _card(revived: Revived, architecture: str) -> str:
 
 
 def _put(out: Path, texts: Mapping[str, str], found: Mapping[str, Tensor]) -> None:
-    """The folder, whole or not at all; an existing one is never written into."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise MeristemError(f"{out} exists already: name a folder that does not")
-    beside = out.with_name(f".{out.name}.unfinished")
-    shutil.rmtree(beside, ignore_errors=True)
-    try:
-        beside.mkdir(parents=True)
+    """The folder, whole or not at all."""
+    with whole(out) as folder:
         for name, text in texts.items():
-            disk.store(beside / name, [text.encode()])
-        disk.store(beside / SAFE, tensors.encode(found, {"format": "pt"}))
-        if out.is_dir():
-            out.rmdir()
-        beside.rename(out)
-    except OSError as error:
-        raise MeristemError(f"{out} could not be written: {error.strerror} ({error.filename})") from error
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+            disk.store(folder / name, [text.encode()])
+        disk.store(folder / SAFE, tensors.encode(found, {"format": "pt"}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +17,7 @@ from meristem.checkpoint import tensors
 from meristem.settings import MeristemError
 
 LARGEST = 64 << 20  # bytes of a JSON file; an index of a thousand shards stays under 10 MB
+SHOWN = 6  # names in an error
 SAFE, SAFE_INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLED, PICKLED_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 
@@ -45,8 +47,10 @@ def config_of(folder: Path) -> dict[str, Any]:
             f"{folder}: holds no config.json; a folder saved by transformers has one beside its weights"
         )
     config = read_json(path)
-    if wanted := config.get("auto_map") or config.get("custom_pipelines"):
-        raise MeristemError(f"{path}: wants to run code of its own ({wanted}), which is never done; nothing was run")
+    words = folder / "tokenizer_config.json"
+    for file, said in (path, config), (words, read_json(words) if words.is_file() else {}):
+        if wanted := said.get("auto_map") or said.get("custom_pipelines"):
+            raise MeristemError(f"{file}: wants code of its own to be run ({wanted}), which is never done here")
     return config
 
 
@@ -74,10 +78,18 @@ class Weights:
 
     def _open(self, path: Path) -> None:
         if path.suffix == ".bin":
-            self._where |= _restricted(path)
+            self._add(path, _restricted(path))
             return
         file = self._stack.enter_context(tensors.opened(path))
-        self._where |= dict.fromkeys(file.keys(), file)
+        self._add(path, dict.fromkeys(file.keys(), file))
+
+    def _add(self, path: Path, found: dict[str, Any]) -> None:
+        if twice := sorted(found.keys() & self._where.keys()):
+            raise MeristemError(f"{self.folder}: {twice[0]} is in {path.name} and in another part")
+        self._where |= found
+
+    def __len__(self) -> int:
+        return len(self._where)
 
     def __contains__(self, name: object) -> bool:
         return name in self._where
@@ -91,7 +103,10 @@ class Weights:
 
 
 def _files(folder: Path) -> list[Path]:
-    """The weight files: safetensors where there are any, whole or in parts, else torch's own."""
+    """The weight files: safetensors where there are any, whole or in parts, else torch's own.
+
+    Links are followed wherever they lead: the cache of the hub is made of them, and a file is only read as tensors.
+    """
     for name in (SAFE, SAFE_INDEX, PICKLED, PICKLED_INDEX):
         if (folder / name).is_file():
             return _parts(folder / name) if name.endswith(".json") else [folder / name]
@@ -115,12 +130,20 @@ def _parts(index: Path) -> list[Path]:
 def _restricted(path: Path) -> dict[str, Tensor]:
     """torch's own file through its restricted loader, which makes tensors and nothing else."""
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        zipped = zipfile.is_zipfile(path)  # as torch has written since 2020; an older file cannot be mapped
+        found = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
     except MeristemError:
         raise
     except Exception as error:  # whatever a damaged or hostile file makes it say
-        first = str(error).split("\n", 1)[0][:200]
-        raise MeristemError(f"{path}: not readable as plain tensors, and nothing else in it is run ({first})") from None
-    if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
+        asked = re.search(r"GLOBAL (\S+)", str(error))
+        why = f"it asks for {asked[1]}" if asked else "it is damaged, or no file of torch's"
+        raise MeristemError(f"{path}: not readable as plain tensors, and nothing else in it is run: {why}") from None
+    if not isinstance(found, dict) or not all(isinstance(n, str) and isinstance(t, Tensor) for n, t in found.items()):
         raise MeristemError(f"{path}: holds something else than named tensors")
     return found
+
+
+def some(names: list[str], between: str = ", ") -> str:
+    """The first of many names, and how many more there are."""
+    rest = len(names) - SHOWN
+    return between.join(names[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")

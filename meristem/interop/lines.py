@@ -40,6 +40,43 @@ class Joined(Way):
         return [rows // parts] * parts
 
 
+class Grouped(Joined):
+    """Queries, keys and values, of which keys and values have fewer heads."""
+
+    def sizes(self, rows: int, parts: int, settings: Any) -> list[int]:
+        channels = settings.width // settings.heads
+        fewer = channels * (settings.groups or settings.heads)
+        return [channels * settings.heads, fewer, fewer]
+
+
+class Headed(Joined):
+    """Theirs are [in, heads, channels] where ours is [heads · channels, in], each after the other."""
+
+    def take(self, theirs: Sequence[Tensor], settings: Any) -> Tensor:
+        return torch.cat([one.flatten(1).t() for one in theirs])
+
+    def give(self, ours: Tensor, parts: int, settings: Any) -> list[Tensor]:
+        return [part.t().reshape(part.shape[1], settings.heads, -1) for part in super().give(ours, parts, settings)]
+
+
+@dataclass(frozen=True)
+class Shaped(Way):
+    """The same numbers in another shape; a word is the name of a setting that is one of the sizes."""
+
+    theirs: tuple[int | str, ...]
+    ours: tuple[int | str, ...]
+
+    def take(self, theirs: Sequence[Tensor], settings: Any) -> Tensor:
+        (one,) = theirs
+        return one.reshape(self._sizes(self.ours, settings))
+
+    def give(self, ours: Tensor, parts: int, settings: Any) -> list[Tensor]:
+        return [ours.reshape(self._sizes(self.theirs, settings))]
+
+    def _sizes(self, shape: tuple[int | str, ...], settings: Any) -> list[int]:
+        return [getattr(settings, size) if isinstance(size, str) else size for size in shape]
+
+
 class Lying(Way):
     """Theirs is [in, out] where ours is [out, in]; biases are the same."""
 
@@ -65,7 +102,7 @@ class After(Way):
         return [torch.cat([ours.new_zeros(self.rows, *ours.shape[1:]), ours])]
 
 
-SAME, JOINED, LYING = Way(), Joined(), Lying()
+SAME, JOINED, GROUPED, HEADED, LYING = Way(), Joined(), Grouped(), Headed(), Lying()
 
 
 @dataclass(frozen=True)
@@ -78,6 +115,17 @@ class Line:
     ours: str
     theirs: str | tuple[str, ...]
     way: Way = SAME
+    when: tuple[str, tuple[Any, ...]] | None = None
+    """A setting of ours, and with which of its values the line speaks; with others a later line does."""
+
+    def speaks(self, settings: Any) -> bool:
+        """Whether the line is about models with these settings."""
+        return self.when is None or getattr(settings, self.when[0]) in self.when[1]
+
+    @property
+    def several(self) -> tuple[str, ...]:
+        """Their names, however many."""
+        return (self.theirs,) if isinstance(self.theirs, str) else self.theirs
 
     def find(self, name: str) -> tuple[str, ...] | None:
         """Their names of one of our tensors, if the line speaks of it."""
@@ -86,8 +134,7 @@ class Line:
         if found is None:
             return None
         *numbers, rest = found.groups()
-        several = (self.theirs,) if isinstance(self.theirs, str) else self.theirs
-        return tuple(there.format(*numbers) + rest for there in several)
+        return tuple(there.format(*numbers) + rest for there in self.several)
 
 
 @dataclass(frozen=True)
@@ -99,9 +146,9 @@ class Place:
     way: Way
 
 
-def places(lines: Iterable[Line], names: Iterable[str]) -> Iterator[Place]:
+def places(lines: Iterable[Line], names: Iterable[str], settings: Any) -> Iterator[Place]:
     """The place of each of our tensors; the first line that speaks of one decides."""
-    lines = tuple(lines)
+    lines = tuple(line for line in lines if line.speaks(settings))
     for name in names:
         for line in lines:
             if (theirs := line.find(name)) is not None:
@@ -112,9 +159,10 @@ def places(lines: Iterable[Line], names: Iterable[str]) -> Iterator[Place]:
 
 
 def given(found: Iterable[Place], tensors: Mapping[str, Tensor], settings: Any) -> dict[str, Tensor]:
-    """Our tensors under their names, as they lie in their files."""
+    """Our tensors under their names, as they lie in their files; what they keep in one of several follows in order."""
     out: dict[str, Tensor] = {}
     for place in found:
         parts = place.way.give(tensors[place.ours], len(place.theirs), settings)
-        out.update(zip(place.theirs, (part.contiguous() for part in parts), strict=True))
+        for name, part in zip(place.theirs, parts, strict=True):
+            out[name] = torch.cat([out[name], part]) if name in out else part.contiguous()
     return out

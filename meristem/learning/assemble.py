@@ -29,6 +29,8 @@ def check(recipe: Recipe) -> None:
         for part in source.objective:
             agree(find("objectives", part.name), family, recipe.model.family)
             _two_sided(find("objectives", part.name), source.corpus.mark)
+    if recipe.store.lanes and "memory" not in family.can:
+        raise RecipeError(f"store.lanes: {recipe.model.family} has no memory, and only models with one read lanes")
     if "image" in family.can and recipe.model.picture != recipe.store.picture:
         raise RecipeError(
             f"model.picture={recipe.model.picture} and store.picture={recipe.store.picture} must be the same size"
@@ -107,14 +109,15 @@ def feeds_of(
 
 
 def view_of(objective: Objective, recipe: Recipe) -> View:
-    """How the text is cut: in lanes where the backbone's memory is on and the objective knows how to use it.
+    """How the text is cut: in lanes where the backbone's memory is on, or where the recipe says so.
 
     A backbone of two streams may want half of the lanes backwards.
     A backbone that reads words by their letters gets them beside the tokens.
     """
     can = find("models", recipe.model.family).can
     remembers = "memory" in can and recipe.model.memory > 0
-    view = objective.lanes if remembers and objective.lanes is not None else objective.view
+    wanted = remembers if recipe.store.lanes is None else recipe.store.lanes
+    view = objective.lanes if wanted and objective.lanes is not None else objective.view
     if view.kind == "lanes" and "two_stream" in can and recipe.model.both_ways:
         view = View(view.kind, (*view.options, ("both_ways", True)))
     return View(view.kind, (*view.options, ("characters", True))) if "characters" in can else view

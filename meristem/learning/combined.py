@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from meristem.batch import Batch, Draws, Hidden, Model, Objective, Outcome, Row, State, View
-from meristem.learning.learner import heads_of
+from meristem.learning.learner import begin_of, heads_of
 from meristem.settings import RecipeError, Settings
 
 
@@ -27,6 +27,7 @@ class Combined(Objective):
         self.axis = self._one("axis")
         self.rows_per_sample = math.prod(part.rows_per_sample for part in parts)
         self.heads = heads_of({part.name: part for part in parts})
+        self.begin_ids = begin_of({part.name: part for part in parts})
         self.weights = {term: weight for part in parts for term, weight in part.weights.items()}
 
     def _one(self, what: str) -> Any:

@@ -18,6 +18,7 @@ class Learner(nn.Module):
         super().__init__()
         self.model = model
         self.objectives = dict(objectives)
+        model.begin = begin_of(self.objectives)
 
     def forward(self, name: str, batch: Batch, totals: Mapping[str, int], state: State | None = None) -> Outcome:
         """Encode and judge; every term is divided by its total over the whole step, never by its own count."""
@@ -42,6 +43,14 @@ def heads_of(objectives: Mapping[str, Objective]) -> dict[str, Head]:
             if heads.setdefault(name, head) != head:
                 raise RecipeError(f"head {name!r} is declared in two ways: {heads[name]} and {head}")
     return heads
+
+
+def begin_of(objectives: Mapping[str, Objective]) -> tuple[int, ...] | None:
+    """The tokens that every written target begins after; one model has one such beginning."""
+    told = {one.name: one.begin_ids for one in objectives.values() if one.begin_ids is not None}
+    if len(set(told.values())) > 1:
+        raise RecipeError(f"objective.begin: {' and '.join(told)} begin their targets differently; set one for all")
+    return next(iter(told.values()), None)
 
 
 def agree(objective: Objective, backbone: type[Backbone], family: str) -> None:

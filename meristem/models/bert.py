@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from meristem.batch import Backbone, Hidden, State
 from meristem.blocks.embedding import Embedding, projection
 from meristem.blocks.generator import smaller
-from meristem.blocks.heads import PooledHead, TokenScore, Transform, no_such_head, tags
+from meristem.blocks.heads import PooledHead, Pooler, PoolerName, TokenScore, Transform, no_such_head, tags
 from meristem.blocks.layer import NormPlace
 from meristem.blocks.norms import norm
 from meristem.blocks.stack import Stack, StackSettings
@@ -30,6 +30,8 @@ class BertSettings(StackSettings):
     """How many kinds of segment have an embedding; 0 leaves segments out."""
     embedding: int | None = Field(None, ge=8)
     """Width of the embeddings where it is not the model's; they are then projected to it."""
+    pooler: PoolerName = "tanh"
+    """What follows the dense layer of a head that reads a whole text: tanh, gelu (ELECTRA) or relu (DistilBERT)."""
 
 
 class Bert(Backbone):
@@ -82,14 +84,16 @@ class Bert(Backbone):
                 transform = Transform(s.width, s.activation, s.norm, s.norm_epsilon, s.initial, out=self.embed.width)
                 return VocabularyHead(self.embed.tokens, transform=transform, bias=True)
             case "pooled":
-                return PooledHead(s.width, sizes["classes"], s.initial)
+                return PooledHead(s.width, sizes["classes"], s.initial, s.pooler)
+            case "pooler":
+                return Pooler(s.width, s.initial)
             case "tags":
                 return tags(s.width, sizes["classes"], s.initial)
             case "token_score":
                 return TokenScore(s.width, s.activation, s.initial)
             case "generator":
                 return smaller(self.embed, s, sizes["divide"])
-        raise no_such_head(s.family, kind, ("vocabulary", "pooled", "tags", "token_score", "generator"))
+        raise no_such_head(s.family, kind, ("vocabulary", "pooled", "pooler", "tags", "token_score", "generator"))
 
     def embedding(self) -> nn.Embedding:
         """The token embedding."""

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from meristem.blocks.heads import PoolerName
 from meristem.models.bert import Bert, BertSettings
 
 
@@ -20,6 +21,8 @@ class ElectraSettings(BertSettings):
     """Attention heads; they divide the width."""
     embedding: int | None = Field(128, ge=8)
     """Width of the embeddings where it is not the model's; they are then projected to it."""
+    pooler: PoolerName = "gelu"
+    """What follows the dense layer of a head that reads a whole text: tanh, gelu (ELECTRA) or relu (DistilBERT)."""
 
 
 class Electra(Bert):

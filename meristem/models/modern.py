@@ -37,6 +37,8 @@ class ModernSettings(GPT2Settings):
     """Projections into the residual stream: like the rest, scaled by 1/√(2·layers) (GPT-2), or zero."""
     transform: bool = False
     """A dense layer and a norm before the vocabulary, as BERT has."""
+    tied: bool = True
+    """The vocabulary is predicted with the table that its tokens are looked up in."""
 
 
 class Modern(GPT2):
@@ -54,13 +56,24 @@ class Modern(GPT2):
         """GPT-2's heads, BERT's transform where it is asked for, a score for each token, a smaller self."""
         s = self.settings
         match kind:
-            case "vocabulary" if s.transform:
-                transform = Transform(s.width, s.activation, s.norm, s.norm_epsilon, s.initial)
-                return VocabularyHead(self.embed.tokens, transform=transform)
-            case "vocabulary" | "pooled":
+            case "vocabulary":
+                return VocabularyHead(self._words(), transform=self._transform())
+            case "pooled" | "tags" | "scores":
                 return super().makes(kind, **sizes)
             case "token_score":
                 return TokenScore(s.width, s.activation, s.initial)
             case "generator":
                 return smaller(self.embed, s, sizes["divide"])
-        raise no_such_head(s.family, kind, ("vocabulary", "pooled", "token_score", "generator"))
+        raise no_such_head(s.family, kind, ("vocabulary", "pooled", "tags", "scores", "token_score", "generator"))
+
+    def _transform(self) -> Transform | None:
+        s = self.settings
+        return Transform(s.width, s.activation, s.norm, s.norm_epsilon, s.initial) if s.transform else None
+
+    def _words(self) -> nn.Embedding:
+        """The table words are predicted with."""
+        if self.settings.tied:
+            return self.embed.tokens
+        made = nn.Embedding(self.embed.tokens.num_embeddings, self.width)
+        nn.init.normal_(made.weight, std=self.settings.initial)
+        return made

@@ -17,7 +17,7 @@ from meristem.blocks.decoder import Decoder
 from meristem.blocks.decoding import Decoding
 from meristem.blocks.entrance import Entrance
 from meristem.blocks.feed_forward import ActivationName
-from meristem.blocks.heads import PooledHead, Scaled, no_such_head
+from meristem.blocks.heads import PooledHead, Scaled, no_such_head, tags
 from meristem.blocks.layer import NormPlace
 from meristem.blocks.norms import norm
 from meristem.blocks.positions import PositionName
@@ -164,7 +164,7 @@ class Transformer(Backbone):
         return Decoding(self.length, self.encode, self.tokens, self.enter_target, self.decoder)
 
     def makes(self, kind: str, **sizes: int) -> nn.Module:
-        """The vocabulary as a bare tie or a table of its own, classes behind a pooler."""
+        """The vocabulary as a bare tie or a table of its own, classes behind a pooler, tags at every token written."""
         s = self.settings
         match kind:
             case "vocabulary":
@@ -172,7 +172,9 @@ class Transformer(Backbone):
                 return VocabularyHead(self.tokens if s.tied else self._output(), transform=scaled)
             case "pooled":
                 return PooledHead(s.width, sizes["classes"], s.initial)
-        raise no_such_head(s.family, kind, ("vocabulary", "pooled"))
+            case "tags":
+                return tags(s.width, sizes["classes"], s.initial)
+        raise no_such_head(s.family, kind, ("vocabulary", "pooled", "tags"))
 
     def _output(self) -> nn.Embedding:
         table = nn.Embedding(self.tokens.num_embeddings, self.width)

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from meristem.batch import Backbone, Hidden, State
-from meristem.blocks.heads import PooledHead, TokenScore, no_such_head
+from meristem.blocks.heads import PooledHead, TokenScore, no_such_head, tags
 from meristem.blocks.outlook import Outlook
 from meristem.blocks.recurrence import Recurrence
 from meristem.blocks.relative import dropped
@@ -93,18 +93,20 @@ class XLNet(Backbone):
         )
 
     def makes(self, kind: str, **sizes: int) -> nn.Module:
-        """The vocabulary as a tie with a bias, classes behind a pooler, a score for each token, a smaller self."""
+        """The vocabulary as a tie with a bias, classes behind a pooler or for each token, a score, a smaller self."""
         s = self.settings
         match kind:
             case "vocabulary":
                 return VocabularyHead(self.tokens, bias=True)
             case "pooled":
                 return PooledHead(s.width, sizes["classes"], s.initial)
+            case "tags":
+                return tags(s.width, sizes["classes"], s.initial)
             case "token_score":
                 return TokenScore(s.width, s.activation, s.initial)
             case "generator":
                 return smaller_relative(self.tokens, s, sizes["divide"])
-        raise no_such_head(s.family, kind, ("vocabulary", "pooled", "token_score", "generator"))
+        raise no_such_head(s.family, kind, ("vocabulary", "pooled", "tags", "token_score", "generator"))
 
     def embedding(self) -> nn.Embedding:
         """The token embedding."""

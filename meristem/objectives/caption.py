@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 from meristem.batch import Draws, Row, View
-from meristem.objectives import _words
-from meristem.objectives._written import Written
+from meristem.objectives._written import Written, WrittenSettings
 
 
-class CaptionSettings(_words.WordsSettings):
+class CaptionSettings(WrittenSettings):
     """What captioning can be told."""
 
     name: Literal["caption"] = "caption"
@@ -26,4 +25,4 @@ class Caption(Written):
 
     def prepare(self, row: Row, draw: Draws) -> Row:
         """The view has picture and caption; nothing is drawn."""
-        return self.write(row, row.inputs["tokens"], image=row.inputs["image"])
+        return self.write(row, self.bare(row.inputs["tokens"]), image=row.inputs["image"])

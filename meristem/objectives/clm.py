@@ -8,6 +8,7 @@ import numpy as np
 
 from meristem.batch import Batch, Draws, Head, Hidden, Model, Objective, Outcome, Row, State, View
 from meristem.objectives import _words
+from meristem.objectives._written import Role
 from meristem.tokenizers.tokenizer import Tokenizer
 
 
@@ -16,6 +17,8 @@ class CLMSettings(_words.WordsSettings):
 
     name: Literal["clm"] = "clm"
     """The objective's name."""
+    begin: tuple[Role, ...] | None = None
+    """Special tokens that a text begins after when it is written or scored; the end of the one before unless set."""
 
 
 class CLM(Objective):
@@ -30,6 +33,9 @@ class CLM(Objective):
 
     def __init__(self, settings: CLMSettings, tokenizer: Tokenizer) -> None:
         self.settings = settings
+        if settings.begin is not None:
+            found = {"start": tokenizer.start, "end": tokenizer.end, "pad": tokenizer.pad}
+            self.begin_ids = tuple(token for role in settings.begin if (token := found[role]) is not None)
         self.weights = _words.weights(settings, self.name)
 
     def prepare(self, row: Row, draw: Draws) -> Row:

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from meristem.batch import Array, Draws, Row, View
-from meristem.objectives import _words
-from meristem.objectives._written import Written
+from meristem.objectives._written import Written, WrittenSettings
 from meristem.settings import MeristemError
 from meristem.tokenizers.tokenizer import Tokenizer
 
@@ -19,7 +18,7 @@ Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 
-class DenoisingSettings(_words.WordsSettings):
+class DenoisingSettings(WrittenSettings):
     """Which damage is done; several noises follow each other in the order they stand here."""
 
     name: Literal["denoising"] = "denoising"
@@ -139,10 +138,12 @@ class Denoising(Written):
     Settings = DenoisingSettings
     name = "denoising"
     needs = frozenset({"encoder_decoder"})
-    view = View("windows", (("frame", False), ("spare", 1), ("sentences", True)))
+    view = View("windows")
 
     def __init__(self, settings: DenoisingSettings, tokenizer: Tokenizer) -> None:
         super().__init__(settings, tokenizer)
+        spare = max(len(self.before) + len(self.after), len(self.begin_ids))
+        self.view = View("windows", (("frame", False), ("spare", spare), ("sentences", True)))
         self.sentinels = np.array(tokenizer.sentinels, np.int64)
         if settings.kind == "spans" and not len(self.sentinels):
             raise MeristemError(
@@ -166,8 +167,8 @@ class Denoising(Written):
             source, target = corrupt(tokens, self.sentinels, s.corrupt_rate, s.span_mean, rng)
         else:
             source, target = self._noisy(tokens, row.notes["special"], row.notes["sentences"], rng), tokens
-        end = [self.end]
-        return self.write(row, np.concatenate([target, end]), source=np.concatenate([source, end]).astype(np.int64))
+        framed = np.concatenate([self.before, source, self.after]).astype(np.int64)
+        return self.write(row, np.append(target, self.end), source=framed)
 
     def _noisy(self, tokens: Array, special: Bools, sentences: Ints, rng: Generator) -> Array:
         """Every noise in turn; special tokens, which part documents, stay as they are."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 from meristem.batch import Draws, Row, View
-from meristem.objectives import _words
-from meristem.objectives._written import Written
+from meristem.objectives._written import Written, WrittenSettings
 
 
-class Seq2SeqSettings(_words.WordsSettings):
+class Seq2SeqSettings(WrittenSettings):
     """What supervised writing can be told."""
 
     name: Literal["seq2seq"] = "seq2seq"
@@ -26,4 +25,4 @@ class Seq2Seq(Written):
 
     def prepare(self, row: Row, draw: Draws) -> Row:
         """The view has both sides; nothing is drawn."""
-        return self.write(row, row.inputs["tokens"], source=row.inputs["source"])
+        return self.write(row, self.bare(row.inputs["tokens"]), source=row.inputs["source"])

@@ -10,6 +10,8 @@ from meristem.settings import Settings
 class StoreSettings(Settings):
     """How token ids lie on disk and how rows are cut from them."""
 
+    lanes: bool | None = None
+    """Cut text into lanes that go on from step to step; unset, where the model's memory is on."""
     isolate: bool = False
     """Documents that share a window cannot see each other."""
     shard_tokens: int = Field(32_000_000, ge=1, le=1 << 30)

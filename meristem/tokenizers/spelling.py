@@ -9,6 +9,8 @@ from typing import Any, Protocol
 from meristem.settings import MeristemError
 from meristem.tokenizers.characters import continues_word, is_wide
 
+SUFFIX = "</w>"
+
 
 class Spelling(Protocol):
     """What a token adds to the text; once written it is never taken back."""
@@ -40,6 +42,20 @@ class Spaced:
     def begins(self, token: str) -> bool:
         """Everything begins a word but what is marked `##`."""
         return not token.startswith("##") or len(token) == 2
+
+
+class Closed(Spaced):
+    """The first GPT's: a token that ends a word is marked `</w>`, and the next one begins another."""
+
+    def spell(self, token: str, before: str | None) -> bytes:
+        """The token, with a space before it where the last one ended its word."""
+        if before is not None and not before.endswith(SUFFIX):
+            return token.removesuffix(SUFFIX).encode()
+        return super().spell(token.removesuffix(SUFFIX), before and before.removesuffix(SUFFIX))
+
+    def begins(self, token: str) -> bool:
+        """What is marked is the end of a word, so that any token may begin one."""
+        return True
 
 
 class Joined:
@@ -104,8 +120,11 @@ class Stream:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def push(self, token: int) -> str:
-        """The text this token completes; a character of several bytes comes whole, with its last one."""
-        if token in self._skip:
+        """The text this token completes; a character of several bytes comes whole, with its last one.
+
+        A number beyond the vocabulary spells nothing: published weights often have more rows than their tokenizer.
+        """
+        if token in self._skip or token >= len(self._tokens):
             return ""
         name = self._tokens[token]
         data = self._spelling.spell(name, self._before)
@@ -125,6 +144,8 @@ def spelling_of(description: dict[str, Any], place: str) -> Spelling:
         return Bytes()
     if kinds & {"Metaspace", "ByteFallback"}:
         return Marked()
+    if "BPEDecoder" in kinds and decoder.get("suffix") == SUFFIX:
+        return Closed()
     if "WordPiece" in kinds or description["model"].get("type") == "WordPiece":
         return Spaced()
     if kinds <= {"Fuse", "Split"}:

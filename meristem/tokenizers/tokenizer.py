@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count, takewhile
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from meristem.tokenizers import reading
 from meristem.tokenizers.pieces import Ints, Memo, Places, cuts, groups, visible
-from meristem.tokenizers.roles import MASK, SENTINEL, roles
+from meristem.tokenizers.roles import MASK, SENTINEL, roles, told
 from meristem.tokenizers.spelling import Stream, spelling_of
 
 Flags = NDArray[np.bool_]
@@ -34,8 +34,8 @@ class Encoding:
 class Tokenizer:
     """A vocabulary and how text is cut by it; texts never give special ids unless `special` asks for the mask."""
 
-    def __init__(self, text: str, place: str = "tokenizer.json") -> None:
-        self.text, description = reading.canonical(text, place)
+    def __init__(self, text: str, place: str = "tokenizer.json", named: Mapping[str, str] | None = None) -> None:
+        self.text, description = reading.canonical(text, place, named or {})
         self._library = reading.library(self.text, place)
         self._library.encode_special_tokens = True  # "[SEP]" written in a corpus is five characters, not a separator
         self._spelling = spelling_of(description, place)
@@ -46,14 +46,14 @@ class Tokenizer:
         for token, number in vocabulary.items():
             self._tokens[number] = token
         special = [token["id"] for token in description["added_tokens"] if token["special"]]
-        found = roles(vocabulary.get)
+        found = roles(vocabulary.get, told(description["post_processor"]))
         self.pad, self.unknown, self.start, self.end, self.mask = (
             found.pad, found.unknown, found.start, found.end, found.mask)
-        named = [self.pad, self.unknown, self.start, self.end, self.mask]
+        playing = [self.pad, self.unknown, self.start, self.end, self.mask]
         names = map(SENTINEL.format, count())
         self.sentinels = tuple(vocabulary[name] for name in takewhile(vocabulary.__contains__, names))
         """<extra_id_0>, <extra_id_1> and so on, as many as there are."""
-        self._special = frozenset([*special, *self.sentinels, *(role for role in named if role is not None)])
+        self._special = frozenset([*special, *self.sentinels, *(role for role in playing if role is not None)])
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Tokenizer, (self.text,)
@@ -180,8 +180,7 @@ class Tokenizer:
     @classmethod
     def load(cls, path: Path | str, *, lowercase: bool | None = None) -> Tokenizer:
         """From tokenizer.json, vocab.txt, vocab.json beside merges.txt, or a folder that holds one of these."""
-        text, place = reading.read(Path(path), lowercase)
-        return cls(text, place)
+        return cls(*reading.read(Path(path), lowercase))
 
 
 def sound(text: str) -> str:

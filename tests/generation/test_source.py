@@ -258,7 +258,38 @@ def test_sources_are_cut_to_the_models_length(writer: Model, tokenizer: Tokenize
 def test_a_tokenizer_without_a_start_begins_with_its_end() -> None:
     with_both: Any = SimpleNamespace(start=2, end=3)
     without: Any = SimpleNamespace(start=None, end=3)
-    assert [start_of(with_both), start_of(without)] == [2, 3]
+    untold: Any = SimpleNamespace(begin=None)
+    assert [start_of(untold, with_both), start_of(untold, without)] == [[2], [3]]
+    assert start_of(SimpleNamespace(begin=(3, 2)), with_both) == [3, 2]  # type: ignore[arg-type]  # all it reads
+
+
+def test_a_start_that_nothing_begins_after_may_be_written(writer: Model, tokenizer: Tokenizer, make: Any) -> None:
+    """BART's targets begin after the end token, and the model itself says the start."""
+    model = make("transformer", ("seq2seq",), tokenizer.size)
+    with torch.no_grad():  # whatever it reads, this model wants to say the mask, and after it the start
+        for parameter in model.backbone.decoder.parameters():
+            parameter.zero_()
+        model.heads["seq2seq"].weight = torch.nn.Parameter(torch.zeros(tokenizer.size, 32))
+        model.backbone.decoder.layers[1].feed_forward_norm.bias.fill_(1.0)
+        model.heads["seq2seq"].weight[tokenizer.start] = 1.0
+        model.heads["seq2seq"].weight[tokenizer.mask] = 2.0
+    settings = SamplingSettings(max_tokens=2, greedy=True)
+    for begin, written in (((tokenizer.end,), True), ((tokenizer.end, tokenizer.start), False), (None, False)):
+        model.begin = begin
+        ((found,),) = write(model, tokenizer, ["The old"], settings)
+        assert (tokenizer.start in found.tokens) is written
+        assert tokenizer.mask not in found.tokens
+        assert found.text == tokenizer.decode(found.tokens)
+    starts = [given(model, tokenizer, source) for source in SOURCES]
+    assert [start.prompt for start in starts] == [[tokenizer.start]] * 3
+    model.begin = (tokenizer.end, tokenizer.start)
+    assert given(model, tokenizer, SOURCES[0]).prompt == [tokenizer.end, tokenizer.start]
+
+
+def test_a_number_beyond_the_vocabulary_spells_nothing(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode("The old").ids.tolist()
+    beyond = [tokenizer.size, *ids[:1], tokenizer.size + 7, *ids[1:]]
+    assert tokenizer.decode(beyond) == tokenizer.decode(ids)
 
 
 def test_gaps_are_masks_or_numbered_sentinels(writer: Model, tokenizer: Tokenizer, make: Any) -> None:

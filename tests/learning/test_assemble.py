@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import pytest
 import torch
 from cases import LENGTH, Case, recipe_of
 
-from meristem.learning.assemble import feeds_of, learner_of, objectives_of
+from meristem.api import recipe_for
+from meristem.learning.assemble import check, feeds_of, learner_of, objectives_of, view_of
 from meristem.learning.combined import Combined
 from meristem.recipe import resolve
+from meristem.settings import RecipeError, find
 from meristem.store.store import Store
 from meristem.tokenizers.tokenizer import Tokenizer
 
@@ -53,3 +56,15 @@ def test_a_split_that_is_not_there_has_no_feed(tokenizer: Tokenizer, store: Stor
     assert (
         feeds_of(recipe, objectives_of(recipe, tokenizer), tokenizer, {"main": store}, split="validation", seed=0) == {}
     )
+
+
+def test_lanes_without_memory_are_a_setting_of_families_that_could_remember() -> None:
+    told = ["model.layers=1", "model.width=16", "model.heads=2", "model.length=8", "train.batch_tokens=64"]
+    forgetful = recipe_for("transformer-xl-mini", [*told, "model.memory=0"])
+    assert view_of(find("objectives", "clm"), forgetful).kind == "windows"
+    lanes = recipe_for("transformer-xl-mini", [*told, "model.memory=0", "store.lanes=true"])
+    assert view_of(find("objectives", "clm"), lanes).kind == "lanes"
+    shuffled = recipe_for("transformer-xl-mini", [*told, "model.memory=4", "store.lanes=false"])
+    assert view_of(find("objectives", "clm"), shuffled).kind == "windows"
+    with pytest.raises(RecipeError, match=r"store\.lanes: gpt2 has no memory"):
+        check(recipe_for("gpt2-mini", ["store.lanes=true"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 
 from meristem.batch import Head, Row, collate
+from meristem.learning.learner import begin_of
 from meristem.objectives.denoising import Denoising
 from meristem.objectives.seq2seq import Seq2Seq, Seq2SeqSettings
 from meristem.randomness import Draw
-from meristem.settings import MeristemError
+from meristem.settings import MeristemError, RecipeError
 from meristem.tokenizers.tokenizer import Tokenizer
 
 SOURCE, TARGET = np.array([7, 8, 9, 3]), np.array([10, 11, 3])
@@ -56,6 +59,77 @@ def test_without_a_start_token_the_end_begins(tokenizer: Tokenizer, tmp_path: Pa
     for kind in (Seq2Seq, Denoising):
         with pytest.raises(MeristemError, match=f"objective {kind.name}: this tokenizer has no end token"):
             kind(kind.Settings(), Tokenizer.load(path))
+
+
+@pytest.mark.parametrize(
+    ("begin", "read", "first"),
+    [(["end"], [3], 0), (["pad"], [0], 0), (["end", "start"], [3, 2], 1), (["pad", "end", "start"], [0, 3, 2], 2)],
+)
+@pytest.mark.parametrize("name", ["seq2seq", "caption"])
+def test_targets_begin_after_what_they_are_told(
+    name: str, begin: list[str], read: list[int], first: int, make: Callable[..., Any], tokenizer: Tokenizer
+) -> None:
+    assert (tokenizer.pad, tokenizer.start, tokenizer.end) == (0, 2, 3)
+    objective = make(name, begin=begin)
+    given = {"seq2seq": {"source": SOURCE}, "caption": {"image": np.zeros((4, 4, 3), np.uint8)}}[name]
+    row = objective.prepare(row_of(**given), Draw(0, 0, 0))
+    assert row.inputs["tokens"].tolist() == [*read, 10, 11]
+    assert row.goals[name]["values"].tolist() == [10, 11, 3]
+    assert row.goals[name]["at"].tolist() == [first, first + 1, first + 2]  # each from the token before it
+    assert objective.begin_ids == tuple(read)
+    assert dict(objective.view.options).get("spare", 0) == first  # rows stay within the model's length
+
+
+def test_a_frame_is_not_predicted_where_targets_begin_after_it(tokenizer: Tokenizer) -> None:
+    """A tokenizer that frames every text frames targets too; its start is then read, or predicted, but never both."""
+    own = framed(tokenizer)
+    assert own.frame is not None and [part.tolist() for part in own.frame] == [[2], [3]]
+    target = Row(inputs={"source": SOURCE, "tokens": np.array([2, 10, 11, 3])}, notes={})
+    expected = {("start",): [2, 10, 11], ("end", "start"): [3, 2, 10, 11], ("end",): [3, 2, 10, 11]}
+    for begin, read in expected.items():
+        row = Seq2Seq(Seq2SeqSettings(begin=begin), own).prepare(target, Draw(0, 0, 0))
+        assert row.inputs["tokens"].tolist() == read
+        values = row.goals["seq2seq"]["values"].tolist()
+        assert values == ([2, 10, 11, 3] if begin == ("end",) else [10, 11, 3])
+        assert row.goals["seq2seq"]["at"].tolist() == list(range(len(read) - len(values), len(read)))
+    noisy = Denoising(Denoising.Settings(permute_rate=0, infill_rate=0, delete_rate=0.5, begin=("end", "start")), own)
+    tokens = np.array([10, 11, 12, 13])
+    notes = {"special": np.zeros(4, bool), "sentences": np.zeros(0, np.int64)}
+    row = noisy.prepare(Row(inputs={"tokens": tokens}, notes=notes), Draw(0, 0, 0))
+    assert row.inputs["source"][[0, -1]].tolist() == [2, 3] and len(row.inputs["source"]) == 4
+    assert row.inputs["tokens"].tolist() == [3, 2, *tokens]
+    assert dict(noisy.view.options)["spare"] == 2
+
+
+def framed(tokenizer: Tokenizer) -> Tokenizer:
+    description = json.loads(tokenizer.text)
+    names = {number: tokenizer.token(number) for number in (2, 3)}
+    around = [{"SpecialToken": {"id": names[n], "type_id": 0}} for n in (2, 3)]
+    single = [around[0], {"Sequence": {"id": "A", "type_id": 0}}, around[1]]
+    description["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": single,
+        "pair": [*single, {"Sequence": {"id": "B", "type_id": 0}}, around[1]],
+        "special_tokens": {name: {"id": name, "ids": [n], "tokens": [name]} for n, name in names.items()},
+    }
+    return Tokenizer(json.dumps(description))
+
+
+def test_beginnings_that_cannot_be_are_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(["[UNK]", "[SEP]", "[MASK]", "a", "b"]))
+    with pytest.raises(MeristemError, match="objective seq2seq: begin=pad, and this tokenizer has no such token"):
+        Seq2Seq(Seq2SeqSettings(begin=("pad",)), Tokenizer.load(path))
+    with pytest.raises(ValidationError):
+        Seq2SeqSettings(begin=())
+    parts = {
+        "one": Seq2Seq(Seq2SeqSettings(begin=("end",)), tokenizer),
+        "two": Denoising(Denoising.Settings(), tokenizer),
+    }
+    with pytest.raises(RecipeError, match=r"objective.begin: seq2seq and denoising begin their targets differently"):
+        begin_of(parts)
+    assert begin_of({"one": parts["one"]}) == (tokenizer.end,)
+    assert begin_of({}) is None
 
 
 def test_sources_that_happen_to_be_as_long_as_targets_keep_their_padding(make: Callable[..., Any]) -> None:

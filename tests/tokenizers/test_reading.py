@@ -5,7 +5,7 @@ import pytest
 import tokenizers as library
 
 from meristem.settings import MeristemError
-from meristem.tokenizers import reading
+from meristem.tokenizers import beside
 from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.tokenizers.train import train
@@ -98,13 +98,131 @@ def test_windows_line_ends_and_byte_order_mark(tmp_path):
     assert Tokenizer.load(tmp_path).encode("older").ids.tolist() == [1, 2]
 
 
-def test_truncation_padding_and_templates_are_switched_off(trained, tmp_path):
+def test_truncation_and_padding_are_switched_off(trained, tmp_path):
     loud = library.Tokenizer.from_str(trained["wordpiece"].text)
     loud.enable_truncation(4)
     loud.enable_padding(length=50)
-    loud.post_processor = library.processors.TemplateProcessing("[CLS] $A [SEP]", None, [("[CLS]", 2), ("[SEP]", 3)])
     loud.save(str(tmp_path / "tokenizer.json"))
     assert Tokenizer.load(tmp_path).digest == trained["wordpiece"].digest
+
+
+@pytest.mark.parametrize(("processor", "frame"), [
+    (library.processors.TemplateProcessing("[CLS] $A [SEP]", None, [("[CLS]", 2), ("[SEP]", 3)]), ([2], [3])),
+    (library.processors.TemplateProcessing("$A [SEP] [CLS]", None, [("[CLS]", 2), ("[SEP]", 3)]), ([], [3, 2])),
+    (library.processors.RobertaProcessing(("[SEP]", 3), ("[CLS]", 2)), ([2], [3])),
+    (library.processors.Sequence([library.processors.ByteLevel(),
+                                  library.processors.TemplateProcessing("$A [SEP]", None, [("[SEP]", 3)])]), ([], [3])),
+    (library.processors.ByteLevel(), None),
+    (None, None),
+])
+def test_what_stands_around_a_text_is_kept(processor, frame, trained, tmp_path):
+    framed = library.Tokenizer.from_str(trained["wordpiece"].text)
+    if processor is not None:
+        framed.post_processor = processor
+    framed.save(str(tmp_path / "tokenizer.json"))
+    one = Tokenizer.load(tmp_path)
+    assert (one.frame and tuple(side.tolist() for side in one.frame)) == frame
+    assert (one.digest == trained["wordpiece"].digest) == (frame is None)
+    assert one.encode("the").ids.tolist() == trained["wordpiece"].encode("the").ids.tolist()  # a text alone has none
+    one.save(tmp_path / "again.json")
+    assert Tokenizer.load(tmp_path / "again.json").digest == one.digest
+
+
+def test_a_frame_of_tokens_that_are_not_there_is_refused(trained, tmp_path):
+    framed = library.Tokenizer.from_str(trained["wordpiece"].text)
+    framed.post_processor = library.processors.TemplateProcessing("$A [END]", None, [("[END]", 40_000)])
+    framed.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(MeristemError, match="puts token 40000 around a text, which its vocabulary does not hold"):
+        Tokenizer.load(tmp_path)
+
+
+@pytest.mark.parametrize("processor", [
+    None,
+    library.processors.TemplateProcessing("the $A", "the $A $B", [("the", 9)]),
+    library.processors.RobertaProcessing(("of", 8), ("the", 7)),
+])
+@pytest.mark.parametrize("name", ["special_tokens_map.json", "tokenizer_config.json"])
+def test_unusual_tokens_have_the_roles_that_the_folder_gives_them(processor, name, trained, tmp_path):
+    plain = library.Tokenizer.from_str(trained["bpe"].text)
+    plain.add_special_tokens(["«hide»", "«begin»", "«stop»", "«fill»"])
+    if processor is not None:
+        plain.post_processor = processor
+    plain.save(str(tmp_path / "tokenizer.json"))
+    usual = Tokenizer.load(tmp_path)
+    told = {"mask_token": {"content": "«hide»", "lstrip": True}, "cls_token": "«begin»", "eos_token": "«stop»",
+            "pad_token": "«fill»", "unk_token": "not there", "bos_token": None}
+    (tmp_path / name).write_text(json.dumps(told), encoding="utf-8")
+    one = Tokenizer.load(tmp_path)
+    wanted = [plain.token_to_id(token) for token in ("«fill»", "«begin»", "«stop»", "«hide»")]
+    assert [one.pad, one.start, one.end, one.mask] == wanted
+    assert one.unknown == usual.unknown == 3
+    assert wanted[3] in one.encode("a [MASK] b", special=True).ids
+    assert (one.frame is None) == (processor is None)
+    one.save(tmp_path / "again.json")  # a run keeps tokenizer.json and nothing else
+    (tmp_path / name).unlink()
+    again = Tokenizer.load(tmp_path / "again.json")
+    assert again.digest == one.digest
+    assert [again.pad, again.start, again.end, again.mask] == wanted
+
+
+def test_usual_names_leave_no_trace(trained, tmp_path):
+    trained["wordpiece"].save(tmp_path)
+    (tmp_path / "special_tokens_map.json").write_text('{"mask_token": "[MASK]", "cls_token": "[CLS]"}')
+    assert Tokenizer.load(tmp_path).digest == trained["wordpiece"].digest
+
+
+def test_xlnets_names_come_before_those_it_does_not_use():
+    pieces = [(name, 0.0) for name in ("<unk>", "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>", "▁a")]
+    foreign = library.Tokenizer(library.models.Unigram(pieces, unk_id=0))
+    foreign.decoder = library.decoders.Metaspace()
+    one = Tokenizer(foreign.to_str())
+    assert (one.start, one.end, one.pad, one.mask, one.unknown) == (3, 4, 5, 6, 0)
+
+
+@pytest.mark.parametrize(("config", "text", "ids"), [
+    ({"do_lower_case": True}, "Älter 中中", [3, 4, 4]),
+    ({"do_lower_case": True, "strip_accents": False}, "Älter 中中", [2, 4, 4]),
+    ({"do_lower_case": True, "tokenize_chinese_chars": False}, "Älter 中中", [3, 5]),
+    ({"do_lower_case": False, "unk_token": "<?>"}, "Älter older", [6, 1]),
+])
+def test_normalisation_of_a_vocabulary(config, text, ids, tmp_path):
+    (tmp_path / "vocab.txt").write_text("[UNK]\nolder\nälter\nalter\n中\n中中\n<?>\n", encoding="utf-8")
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    assert Tokenizer.load(tmp_path).encode(text).ids.tolist() == ids
+
+
+def test_tokens_added_later_stand_behind_the_vocabulary(tmp_path):
+    (tmp_path / "vocab.txt").write_text("[UNK]\nold\n", encoding="utf-8")
+    (tmp_path / "added_tokens.json").write_text('{"brandnew": 2}')
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(
+        {"added_tokens_decoder": {"3": {"content": "[ENT]", "special": True}}}))
+    one = Tokenizer.load(tmp_path)
+    assert one.encode("old brandnew [ENT]").ids[:2].tolist() == [1, 2]
+    assert (one.id("[ENT]"), one.size, one.specials.tolist()) == (3, 4, [True, False, False, True])
+    (tmp_path / "added_tokens.json").write_text('{"brandnew": 7}')
+    with pytest.raises(MeristemError, match=r"'\[ENT\]' is said to be token 3, and the vocabulary puts it at 2"):
+        Tokenizer.load(tmp_path)
+
+
+def test_the_first_gpts_pair(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    words = ["<unk>", "a", "b", ".", "a</w>", "b</w>", ".</w>", "ab</w>", "ab"]
+    (tmp_path / "vocab.json").write_text(json.dumps({word: number for number, word in enumerate(words)}))
+    (tmp_path / "merges.txt").write_text("#version: 0.2\na b</w>\na b\n")
+    mine = Tokenizer.load(tmp_path)
+    theirs = transformers.OpenAIGPTTokenizer(vocab=json.loads((tmp_path / "vocab.json").read_text()),
+                                             merges=[("a", "b</w>"), ("a", "b")])
+    for text in ("AB ab. abab, ba\tÀ", "", "a z b", "中ab"):
+        assert mine.encode(text).ids.tolist() == theirs(text)["input_ids"]
+    assert mine.decode(mine.encode("Ab ba. abab").ids) == "ab ba. abab"
+    assert mine.unknown == 0
+    assert mine.starts_word.all()
+
+
+def test_sentencepiece_alone_is_refused_with_what_to_do(tmp_path):
+    (tmp_path / "spiece.model").write_bytes(b"\n\x0e\n\x05<unk>")
+    with pytest.raises(MeristemError, match=r"spiece\.model is read through tokenizer\.json.*save_pretrained"):
+        Tokenizer.load(tmp_path)
 
 
 def test_an_added_word_is_found_across_spaces(trained, corpus):
@@ -178,7 +296,7 @@ def test_nothing_there(tmp_path):
 
 def test_a_file_too_large_is_refused_unread(tmp_path):
     with (tmp_path / "tokenizer.json").open("wb") as file:
-        file.truncate(reading.LARGEST + 1)
+        file.truncate(beside.LARGEST + 1)
     with pytest.raises(MeristemError, match="too large"):
         Tokenizer.load(tmp_path)
 

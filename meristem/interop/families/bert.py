@@ -2,72 +2,55 @@
 
 from __future__ import annotations
 
-from meristem.interop.lines import JOINED, Line
-from meristem.interop.published import ACTIVATIONS, Carried, Entry, Published
+from typing import Any
 
-LAYER = (
-    Line(
-        "backbone.stack.layers.{}.attention.project",
-        tuple(f"bert.encoder.layer.{{}}.attention.self.{part}" for part in ("query", "key", "value")),
-        JOINED,
-    ),
-    Line("backbone.stack.layers.{}.attention.output", "bert.encoder.layer.{}.attention.output.dense"),
-    Line("backbone.stack.layers.{}.attention_norm", "bert.encoder.layer.{}.attention.output.LayerNorm"),
-    Line("backbone.stack.layers.{}.feed_forward.widen", "bert.encoder.layer.{}.intermediate.dense"),
-    Line("backbone.stack.layers.{}.feed_forward.narrow", "bert.encoder.layer.{}.output.dense"),
-    Line("backbone.stack.layers.{}.feed_forward_norm", "bert.encoder.layer.{}.output.LayerNorm"),
+from torch import Tensor
+
+from meristem.checkpoint.revive import Revived
+from meristem.interop.families._encoder import (
+    READS,
+    SIZES,
+    SPAN,
+    TAGGING,
+    Encoder,
+    embeddings,
+    pooled,
+    pooler,
+    stack,
+    vocabulary,
 )
+from meristem.interop.published import ACTIVATIONS, Entry
 
 
-class Bert(Published):
+class Bert(Encoder):
     """Post-norm, learned positions, two segments."""
 
     type = "bert"
     family = "bert"
     entries = (
-        Entry("layers", "num_hidden_layers", 12),
-        Entry("width", "hidden_size", 768),
-        Entry("heads", "num_attention_heads", 12),
-        Entry("inner", "intermediate_size", 3072),
+        *SIZES,
         Entry("length", "max_position_embeddings", 512),
         Entry("segments", "type_vocab_size", 2),
         Entry("activation", "hidden_act", "gelu", ACTIVATIONS),
-        Entry("dropout", ("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.1),
-        Entry("norm_epsilon", "layer_norm_eps", 1e-12),
     )
     fixed = {"norm_place": "post", "positions": "learned"}
-    demands = {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False}
+    demands = {"position_embedding_type": "absolute", **READS}
     base = "bert."
-    body = (
-        *LAYER,
-        Line("backbone.embed.tokens", "bert.embeddings.word_embeddings"),
-        Line("backbone.embed.positions", "bert.embeddings.position_embeddings"),
-        Line("backbone.embed.segments", "bert.embeddings.token_type_embeddings"),
-        Line("backbone.embed.norm", "bert.embeddings.LayerNorm"),
-    )
+    pooling = "bert.pooler.dense"
+    body = (*stack("backbone", "bert"), *embeddings("bert"))
     heads = {
-        "mlm": Carried("vocabulary", (
-            Line("heads.mlm.transform.dense", "cls.predictions.transform.dense"),
-            Line("heads.mlm.transform.norm", "cls.predictions.transform.LayerNorm"),
-            Line("heads.mlm.bias", "cls.predictions.bias"),
-        )),
-        "nsp": Carried("pooled", (
-            Line("heads.nsp.dense", "bert.pooler.dense"),
-            Line("heads.nsp.score", "cls.seq_relationship"),
-        ), classes=2),
-        "classification": Carried("pooled", (
-            Line("heads.classification.dense", "bert.pooler.dense"),
-            Line("heads.classification.score", "classifier"),
-        ), classes=0),
-        "tagging": Carried("tags", (Line("heads.tagging", "classifier"),), classes=0),
-        "span": Carried("tags", (Line("heads.span", "qa_outputs"),), classes=2),
-        "choice": Carried("pooled", (
-            Line("heads.choice.dense", "bert.pooler.dense"),
-            Line("heads.choice.score", "classifier"),
-        ), classes=1),
-    }  # fmt: skip
+        "pooler": pooler("bert.pooler.dense"),
+        "mlm": vocabulary(
+            "mlm", "cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions.bias"
+        ),
+        "nsp": pooled("nsp", "bert.pooler.dense", "cls.seq_relationship", classes=2),
+        "classification": pooled("classification", "bert.pooler.dense", "classifier"),
+        "tagging": TAGGING,
+        "span": SPAN,
+        "choice": pooled("choice", "bert.pooler.dense", "classifier", classes=1),
+    }
     architectures = {
-        "BertModel": (),
+        "BertModel": ("pooler",),
         "BertForMaskedLM": ("mlm",),
         "BertForPreTraining": ("mlm", "nsp"),
         "BertForNextSentencePrediction": ("nsp",),
@@ -82,4 +65,17 @@ class Bert(Published):
         "cls.predictions.decoder.bias": "cls.predictions.bias",
     }
     without = (r"bert\.embeddings\.position_ids", r"bert\.pooler\..*")
-    tokenizer_class = "BertTokenizer"
+    inputs = ("input_ids", "token_type_ids", "attention_mask")
+
+    @classmethod
+    def finish(cls, config: dict[str, Any], found: dict[str, Tensor], revived: Revived) -> list[str]:
+        """Two heads make a class that their pipelines open with a report of what they do not use."""
+        notes = super().finish(config, found, revived)
+        if config["architectures"] == ["BertForPreTraining"]:
+            notes.append("for pipeline('fill-mask') alone: --architecture BertForMaskedLM, without the head nsp")
+        return notes
+
+    @classmethod
+    def differences(cls, settings: Any, kinds: Any = ()) -> list[str]:
+        """Theirs has one segment at least; a model without any is DistilBERT's."""
+        return super().differences(settings, kinds) + ["model.segments=0"] * (settings.segments == 0)

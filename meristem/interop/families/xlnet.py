@@ -1,0 +1,106 @@
+"""XLNet as transformers keeps it: maps by head, and a head's channels beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from meristem.interop.lines import HEADED, Line, Shaped
+from meristem.interop.published import ACTIVATIONS, Carried, Entry, Published
+
+LAYER = (
+    Line("backbone.stack.layers.{}.attention.query.weight", "transformer.layer.{}.rel_attn.q", HEADED),
+    Line(
+        "backbone.stack.layers.{}.attention.key_value.weight",
+        ("transformer.layer.{}.rel_attn.k", "transformer.layer.{}.rel_attn.v"),
+        HEADED,
+    ),
+    Line("backbone.stack.layers.{}.attention.relative.weight", "transformer.layer.{}.rel_attn.r", HEADED),
+    Line(
+        "backbone.stack.layers.{}.attention.output.weight",
+        "transformer.layer.{}.rel_attn.o",
+        Shaped(theirs=("width", "heads", -1), ours=("width", -1)),
+    ),
+    Line("backbone.stack.layers.{}.attention.segments", "transformer.layer.{}.rel_attn.seg_embed"),
+    Line("backbone.stack.layers.{}.attention.biases.content", "transformer.layer.{}.rel_attn.r_w_bias"),
+    Line("backbone.stack.layers.{}.attention.biases.distance", "transformer.layer.{}.rel_attn.r_r_bias"),
+    Line("backbone.stack.layers.{}.attention.biases.segment", "transformer.layer.{}.rel_attn.r_s_bias"),
+    Line("backbone.stack.layers.{}.attention_norm", "transformer.layer.{}.rel_attn.layer_norm"),
+    Line("backbone.stack.layers.{}.feed_forward.widen", "transformer.layer.{}.ff.layer_1"),
+    Line("backbone.stack.layers.{}.feed_forward.narrow", "transformer.layer.{}.ff.layer_2"),
+    Line("backbone.stack.layers.{}.feed_forward_norm", "transformer.layer.{}.ff.layer_norm"),
+)
+
+
+def summary(name: str) -> tuple[Line, ...]:
+    """Where a head that reads the last token has its two maps."""
+    return (
+        Line(f"heads.{name}.dense", "sequence_summary.summary"),
+        Line(f"heads.{name}.score", "logits_proj"),
+    )
+
+
+class XLNet(Published):
+    """Post-norm, relative positions, segments told apart in every layer."""
+
+    type = "xlnet"
+    family = "xlnet"
+    entries = (
+        Entry("layers", "n_layer", 24),
+        Entry("width", "d_model", 1024),
+        Entry("heads", "n_head", 16),
+        Entry("inner", "d_inner", 4096),
+        Entry("length", "n_positions", 512),  # theirs has no limit and keeps what it does not know
+        Entry("activation", "ff_activation", "gelu", ACTIVATIONS),
+        Entry("dropout", "dropout", 0.1),
+        Entry("norm_epsilon", "layer_norm_eps", 1e-12),
+    )
+    fixed = {"norm_place": "post", "segments": True}
+    demands = {
+        "untie_r": True,
+        "attn_type": "bi",
+        "same_length": False,
+        "summary_type": "last",
+        "summary_use_proj": True,
+        "summary_activation": "tanh",
+        "tie_word_embeddings": True,
+    }
+    free = frozenset({"both_ways", "memory_evaluating"})
+    base = "transformer."
+    body = (
+        *LAYER,
+        Line("backbone.tokens", "transformer.word_embedding"),
+        Line("backbone.query", "transformer.mask_emb", Shaped(theirs=(1, 1, -1), ours=(-1,))),
+    )
+    heads = {
+        "plm": Carried("vocabulary", (Line("heads.plm.bias", "lm_loss.bias"),)),
+        "classification": Carried("pooled", summary("classification"), classes=0),
+        "tagging": Carried("tags", (Line("heads.tagging", "classifier"),), classes=0),
+        "span": Carried("tags", (Line("heads.span", "qa_outputs"),), classes=2),
+        "choice": Carried("pooled", summary("choice"), classes=1),
+    }
+    architectures = {
+        "XLNetModel": (),
+        "XLNetLMHeadModel": ("plm",),
+        "XLNetForSequenceClassification": ("classification",),
+        "XLNetForTokenClassification": ("tagging",),
+        "XLNetForQuestionAnsweringSimple": ("span",),
+        "XLNetForMultipleChoice": ("choice",),
+    }
+    objectives = {"plm": ("plm",)}
+    ties = {"lm_loss.weight": "transformer.word_embedding.weight"}
+    frame, pair = "A end start:2", "A end B end start:2"
+    inputs = ("input_ids", "token_type_ids", "attention_mask")
+    side = "left"
+
+    @classmethod
+    def adjust(cls, told: dict[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+        """No memory is null there and 0 here, distances without a bound −1 there and none here."""
+        memory, clamp = config.get("mem_len", 512) or 0, config.get("clamp_len", -1)
+        told |= {"memory": memory, "clamp": clamp if clamp and clamp > 0 else None}
+        return told | {"both_ways": bool(memory and config.get("bi_data"))}
+
+    @classmethod
+    def config(cls, settings: Any) -> dict[str, Any]:
+        """The same the other way; `bi_data` would turn half of every batch round, so it is left to training here."""
+        return super().config(settings) | {"mem_len": settings.memory or None, "clamp_len": settings.clamp or -1}

@@ -1,0 +1,421 @@
+"""GPT, GPT-2, Llama and Mistral there and back: the same outputs, the same tensors, the same text written."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import re
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import pytest
+import tokenizers
+import torch
+import transformers
+import yaml
+from tokenizers import decoders, models, pre_tokenizers
+from torch import Tensor, nn
+
+from meristem.api import load
+from meristem.batch import Model
+from meristem.checkpoint.revive import Revived, revive
+from meristem.checkpoint.run import Run
+from meristem.checkpoint.save import save
+from meristem.checkpoint.snapshot import Snapshot
+from meristem.generation.given import given
+from meristem.interop.exporting import export_run
+from meristem.interop.graphs.writing import FAMILIES
+from meristem.interop.importing import import_folder
+from meristem.learning.assemble import learner_of
+from meristem.recipe import resolve
+from meristem.settings import MeristemError, find
+from meristem.tokenizers.tokenizer import Tokenizer
+
+Silence = Callable[[], AbstractContextManager[None]]
+END, ROWS = "<|endoftext|>", 257
+LAST = ROWS
+"""The number of the first special token after those."""
+SHAPES: dict[str, dict[str, Any]] = {
+    "GPT2": {"n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 64},
+    "OpenAIGPT": {"n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 64},
+    "Llama": {
+        "hidden_size": 32,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "intermediate_size": 44,
+        "max_position_embeddings": 64,
+        "tie_word_embeddings": True,
+    },
+}
+SHAPES["Mistral"] = {**SHAPES["Llama"], "sliding_window": 5}
+
+
+def words(folder: Path, end: int = 0, *more: str) -> None:
+    """A byte-level tokenizer.json with one special token, whose number may be chosen, and further ones."""
+    alphabet = [END, *sorted(pre_tokenizers.ByteLevel.alphabet()), *more]
+    alphabet[0], alphabet[end] = alphabet[end], alphabet[0]
+    made = tokenizers.Tokenizer(models.BPE({token: number for number, token in enumerate(alphabet)}, []))
+    made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    made.add_special_tokens([END, *more])
+    folder.mkdir(parents=True, exist_ok=True)
+    made.save(str(folder / "tokenizer.json"))
+
+
+def scatter(module: nn.Module, seed: int = 0) -> None:
+    """Random weights everywhere, norms and biases too, so that no name can be mistaken for another."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(
+                torch.randn(parameter.shape, generator=generator) * 0.2 + (0.5 if parameter.ndim == 1 else 0)
+            )
+
+
+def theirs(name: str, folder: Path, *, end: int = 0, **more: Any) -> Any:
+    """A random model of theirs, saved with its words."""
+    kind = next(kind for kind in SHAPES if name.startswith(kind))
+    told = {"vocab_size": ROWS, "pad_token_id": end, "bos_token_id": end, "eos_token_id": end, **SHAPES[kind], **more}
+    model = getattr(transformers, name)(getattr(transformers, f"{kind}Config")(**told)).eval()
+    scatter(model)
+    words(folder, end)
+    model.save_pretrained(folder)
+    return model
+
+
+def opened(folder: Path, name: str, silence: Silence) -> Any:
+    """Their own loading of what we wrote: every tensor found, none left, nothing to remark."""
+    with silence():
+        auto = transformers.AutoConfig.from_pretrained(folder)
+        model, told = getattr(transformers, name).from_pretrained(folder, output_loading_info=True)
+    assert auto.architectures == [name]
+    assert not any(told[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")), told
+    return copy.deepcopy(model).eval()  # weights mapped from a file lie at odd places, where sums round otherwise
+
+
+def close(found: Tensor, expected: Tensor) -> None:
+    assert found.shape == expected.shape
+    assert float((found - expected).abs().max()) <= 1e-5 * max(1.0, float(expected.abs().max()))
+
+
+def ragged(longest: int = 13) -> tuple[Tensor, Tensor]:
+    """Three rows of odd lengths that never hold the padding."""
+    tokens = torch.randint(1, ROWS, (3, longest), generator=torch.Generator().manual_seed(3))
+    present = torch.arange(longest) < torch.tensor([longest, 7, 1])[:, None]
+    return tokens.masked_fill(~present, 0), present
+
+
+def ours_of(model: Model, name: str, tokens: Tensor, present: Tensor) -> Tensor:
+    """What the head that came along says."""
+    last = model.backbone(tokens=tokens, present=present, causal=True).last
+    if name.endswith("SequenceClassification"):
+        return model.heads["classification"](last[torch.arange(len(tokens)), present.sum(1) - 1])
+    head = {"LMHeadModel": "clm", "ForCausalLM": "clm", "TokenClassification": "tagging", "Answering": "span"}
+    made = next((model.heads[own] for end, own in head.items() if name.endswith(end)), nn.Identity())
+    return made(last)[present]
+
+
+def theirs_of(model: Any, tokens: Tensor, present: Tensor) -> Tensor:
+    out = model(input_ids=tokens, attention_mask=present.long())
+    if "start_logits" in out:
+        return torch.stack([out.start_logits, out.end_logits], -1)[present]
+    found = out.logits if "logits" in out else out.last_hidden_state
+    return found if found.ndim == 2 else found[present]
+
+
+def same_tensors(one: Path, other: Path) -> None:
+    here, there = (revive(run).learner.model.state_dict() for run in (one, other))
+    assert here.keys() == there.keys()
+    assert all(torch.equal(here[name], there[name]) for name in here)
+
+
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("GPT2Model", {}),
+    ("GPT2LMHeadModel", {"n_inner": 80, "vocab_size": 300}),
+    ("GPT2LMHeadModel", {"activation_function": "gelu", "layer_norm_epsilon": 1e-4}),
+    ("GPT2ForSequenceClassification", {"num_labels": 3}),
+    ("GPT2ForTokenClassification", {"id2label": {0: "O", 1: "B-PER", 2: "I-PER"}}),
+    ("GPT2ForQuestionAnswering", {}),
+    ("OpenAIGPTModel", {}),
+    ("OpenAIGPTLMHeadModel", {"vocab_size": 300}),
+    ("OpenAIGPTLMHeadModel", {"afn": "relu"}),
+    ("OpenAIGPTForSequenceClassification", {"num_labels": 1}),
+    ("LlamaModel", {}),
+    ("LlamaForCausalLM", {"vocab_size": 300}),
+    ("LlamaForCausalLM", {"tie_word_embeddings": False, "num_key_value_heads": 4}),
+    ("LlamaForCausalLM", {"attention_bias": True, "mlp_bias": True, "rms_norm_eps": 1e-4}),
+    ("LlamaForCausalLM", {"rope_parameters": {"rope_type": "default", "rope_theta": 500.0}}),
+    ("LlamaForSequenceClassification", {"num_labels": 3}),
+    ("LlamaForTokenClassification", {"num_labels": 5}),
+    ("MistralForCausalLM", {}),
+    ("MistralForCausalLM", {"sliding_window": None, "tie_word_embeddings": False}),
+]
+
+
+@pytest.mark.parametrize(("name", "more"), CASES, ids=lambda value: str(value))
+def test_there_and_back(name: str, more: dict[str, Any], tmp_path: Path, silence: Silence) -> None:
+    tokens, present = ragged()
+    with torch.inference_mode():
+        original = theirs(name, tmp_path / "theirs", **more)
+        expected = theirs_of(original, tokens, present)
+        import_folder(tmp_path / "theirs", tmp_path / "run")
+        close(ours_of(revive(tmp_path / "run").learner.model, name, tokens, present), expected)
+        written = export_run(tmp_path / "run", tmp_path / "back", architecture=name)
+        back = opened(tmp_path / "back", name, silence)
+        assert torch.equal(theirs_of(back, tokens, present), expected)
+    assert written.architecture == name
+    for key in ("id2label", "vocab_size", "num_labels"):
+        assert getattr(back.config, key) == getattr(original.config, key)
+    import_folder(tmp_path / "back", tmp_path / "again")
+    same_tensors(tmp_path / "run", tmp_path / "again")
+
+
+# ---------------------------------------------------------------- other ways of saving
+
+
+def test_weights_in_shards(tmp_path: Path) -> None:
+    model = theirs("LlamaForCausalLM", tmp_path / "whole")
+    words(tmp_path / "shards")
+    model.save_pretrained(tmp_path / "shards", max_shard_size="20KB")
+    assert len(list((tmp_path / "shards").glob("model-*.safetensors"))) > 2
+    for name in ("whole", "shards"):
+        import_folder(tmp_path / name, tmp_path / f"{name}-run")
+    same_tensors(tmp_path / "whole-run", tmp_path / "shards-run")
+
+
+def test_weights_as_torch_saves_them_with_the_masks_of_old_files(tmp_path: Path) -> None:
+    model = theirs("GPT2LMHeadModel", tmp_path / "safe")
+    words(tmp_path / "bin")
+    model.config.save_pretrained(tmp_path / "bin")
+    masks = {f"transformer.h.{n}.attn.bias": torch.ones(1, 1, 64, 64).tril().bool() for n in range(3)}
+    torch.save({**model.state_dict(), **masks}, tmp_path / "bin" / "pytorch_model.bin")
+    import_folder(tmp_path / "safe", tmp_path / "safe-run")
+    found = import_folder(tmp_path / "bin", tmp_path / "bin-run")
+    assert found.left == tuple(sorted(masks))
+    same_tensors(tmp_path / "safe-run", tmp_path / "bin-run")
+
+
+def test_llama_as_written_before_transformers_5(tmp_path: Path) -> None:
+    """The base of its turns stood beside the rest, and each layer held its frequencies."""
+    model = theirs("LlamaForCausalLM", tmp_path / "old", rope_parameters={"rope_type": "default", "rope_theta": 500.0})
+    config = json.loads((tmp_path / "old" / "config.json").read_text())
+    del config["rope_parameters"]
+    config |= {"rope_theta": 500.0, "rope_scaling": None}
+    (tmp_path / "old" / "config.json").write_text(json.dumps(config))
+    (tmp_path / "old" / "model.safetensors").unlink()
+    frequencies = {f"model.layers.{n}.self_attn.rotary_emb.inv_freq": torch.ones(4) for n in range(3)}
+    torch.save({**model.state_dict(), **frequencies}, tmp_path / "old" / "pytorch_model.bin")
+    import_folder(tmp_path / "old", tmp_path / "run")
+    tokens, present = ragged()
+    with torch.inference_mode():
+        found = ours_of(revive(tmp_path / "run").learner.model, "LlamaForCausalLM", tokens, present)
+        close(found, theirs_of(model, tokens, present))
+
+
+# ---------------------------------------------------------------- runs of our own
+
+
+def grown(folder: Path, model: dict[str, Any], objective: str = "clm") -> Revived:
+    """A run as training leaves it, with random weights."""
+    words(folder.with_suffix(".words"), 0, *(["<mask>"] if objective == "mlm" else []))
+    tokenizer = Tokenizer.load(folder.with_suffix(".words"))
+    recipe = resolve(folder.name, {"tokenizer": {"kind": "bpe"}, "model": model, "objective": objective})
+    learner = learner_of(recipe, tokenizer)
+    scatter(learner.model, seed=5)
+    text = yaml.safe_dump(recipe.plain(), sort_keys=False)
+    run = Run.create(folder, text, None)
+    tokenizer.save(run.tokenizer_path)
+    save(run.checkpoints, Snapshot(step=3, model=learner.model.state_dict(), optimizer={}, memory={}, state={},
+                                   recipe=text, tokenizer=run.tokenizer_path))  # fmt: skip
+    return revive(folder)
+
+
+SMALL = {"layers": 2, "width": 32, "heads": 4, "length": 32}
+OWN = [
+    ("GPT2LMHeadModel", {"family": "gpt2"}),
+    ("GPT2LMHeadModel", {"family": "gpt2", "inner": 40, "activation": "relu", "dropout": 0.1}),
+    ("OpenAIGPTLMHeadModel", {"family": "gpt"}),
+    ("LlamaForCausalLM", {"family": "modern", "inner": 44}),
+    ("LlamaForCausalLM", {"family": "modern", "groups": 1, "activation": "geglu", "tied": False, "rotary_base": 300.0}),
+    ("MistralForCausalLM", {"family": "modern", "groups": 2, "window": 4}),
+]
+
+
+@pytest.mark.parametrize(("name", "more"), OWN, ids=lambda value: str(value))
+def test_a_run_of_ours_opens_there(name: str, more: dict[str, Any], tmp_path: Path, silence: Silence) -> None:
+    tokens, present = ragged(11)
+    run = grown(tmp_path / "run", {**SMALL, **more})
+    assert export_run(tmp_path / "run", tmp_path / "out").architecture == name
+    with torch.inference_mode():
+        found = theirs_of(opened(tmp_path / "out", name, silence), tokens, present)
+        close(found, ours_of(run.learner.model, name, tokens, present))
+    import_folder(tmp_path / "out", tmp_path / "again")
+    same_tensors(tmp_path / "run", tmp_path / "again")
+
+
+@pytest.mark.parametrize(
+    ("model", "objective", "said"),
+    [
+        ({"family": "modern", "norm": "layer"}, "clm", "llama has no model.norm=layer; mistral has no"),
+        ({"family": "modern", "transform": True}, "clm", "llama has no model.transform=True"),
+        ({"family": "modern", "activation": "gelu"}, "clm", "llama has no model.activation=gelu"),
+        ({"family": "modern", "window": 4, "window_every": 2}, "clm", "mistral has no model.window_every=2"),
+        ({"family": "modern", "window": 4, "bias": True}, "clm", "mistral has no model.bias=True"),
+        ({"family": "modern"}, "mlm", "llama has no objective=mlm"),
+        ({"family": "gpt2", "norm_place": "post"}, "clm", "gpt2 has no model.norm_place=post"),
+        ({"family": "gpt2", "positions": "rotary"}, "clm", "gpt2 has no model.positions=rotary"),
+        ({"family": "gpt", "inner": 40}, "clm", "openai-gpt has no model.inner=40"),
+    ],
+)
+def test_what_theirs_cannot_say_is_named(model: dict[str, Any], objective: str, said: str, tmp_path: Path) -> None:
+    grown(tmp_path / "run", {**SMALL, **model}, objective)
+    with pytest.raises(MeristemError, match=said):
+        export_run(tmp_path / "run", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "said"),
+    [
+        ("LlamaForCausalLM", {"rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}},
+         "rope_parameters.rope_type='linear': only 'default'"),
+        ("LlamaForCausalLM", {"head_dim": 16}, "head_dim=16"),
+        ("LlamaForCausalLM", {"attention_bias": True}, "attention_bias and mlp_bias differ"),
+        ("LlamaForCausalLM", {"hidden_act": "relu"}, "hidden_act='relu' has no counterpart; known: silu"),
+        ("GPT2LMHeadModel", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx=True"),
+        ("GPT2LMHeadModel", {"tie_word_embeddings": False}, "tie_word_embeddings=False"),
+        ("OpenAIGPTLMHeadModel", {"afn": "swish"}, "afn='swish' has no counterpart"),
+    ],
+)  # fmt: skip
+def test_what_ours_cannot_do_is_named(name: str, more: dict[str, Any], said: str, tmp_path: Path) -> None:
+    theirs(name, tmp_path / "theirs", **more)
+    with pytest.raises(MeristemError, match=re.escape(said)):
+        import_folder(tmp_path / "theirs", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("family", "objective", "others"),
+    [
+        ("transformer_xl", "clm", "meristem export --onnx writes it for onnxruntime"),
+        ("rnn", "seq2seq", "nothing else does"),
+        ("captioner", "caption", "meristem export --onnx writes it for onnxruntime"),
+    ],
+)
+def test_what_reads_a_family_that_they_do_not_have(family: str, objective: str, others: str, tmp_path: Path) -> None:
+    shape = {"layers": 1, "width": 16, "length": 8} | ({} if family == "rnn" else {"heads": 2})
+    grown(tmp_path / "run", {"family": family, **shape}, objective)
+    with pytest.raises(MeristemError) as caught:
+        export_run(tmp_path / "run", tmp_path / "out")
+    said = f"transformers has no {family}: this library reads the run (meristem.load), and {others}"
+    assert str(caught.value) == said
+    assert issubclass(find("models", family), FAMILIES) == ("--onnx" in others)
+
+
+# ---------------------------------------------------------------- writing
+
+PROMPTS = ["The", "Once upon a time there", "To be, or not"]
+NEW = 32
+
+
+def enliven(model: Any) -> None:
+    """Weights that say more than one word for ever, and never a start or a row that no token has: ours must not."""
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * (0.6 if parameter.ndim == 2 else 0.1))
+            if parameter.ndim == 1 and name.endswith("weight"):
+                parameter.add_(1)
+        model.get_input_embeddings().weight[LAST:].zero_()
+
+
+def continued(model: Any, rows: list[list[int]], silence: Silence) -> list[list[int]]:
+    """Their greedy search, each prompt on its own, the end left out."""
+    out = []
+    with silence():
+        for row in rows:
+            ids = torch.tensor([row])
+            found = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=NEW)
+            out.append(found[0, len(row) :].tolist())
+    end = model.generation_config.eos_token_id
+    return [tokens[: tokens.index(end)] if end in tokens else tokens for tokens in out]
+
+
+def written(model: Any, folder: Path, end: int, silence: Silence) -> list[list[int]]:
+    """What all of us write, told that this token ends a text."""
+    words(folder, end, "<s>")
+    model.config.eos_token_id = model.config.pad_token_id = model.generation_config.eos_token_id = end
+    model.generation_config.pad_token_id = end
+    model.save_pretrained(folder)
+    import_folder(folder, folder.with_suffix(".run"))
+    export_run(folder.with_suffix(".run"), folder.with_suffix(".out"))
+    loaded = load(folder.with_suffix(".run"))
+    found = [list(one.tokens) for (one,) in loaded.generate(PROMPTS, greedy=True, max_tokens=NEW)]
+    starts = [given(loaded.model, loaded.tokenizer, prompt).prompt for prompt in PROMPTS]
+    assert len({len(start) for start in starts}) == len(PROMPTS)
+    assert found == continued(model, starts, silence)
+    assert found == continued(opened(folder.with_suffix(".out"), type(model).__name__, silence), starts, silence)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("GPT2LMHeadModel", 300),
+        ("OpenAIGPTLMHeadModel", LAST + 1),
+        ("LlamaForCausalLM", 300),
+        ("MistralForCausalLM", LAST + 1),
+    ],
+)
+def test_they_write_the_same_text(name: str, rows: int, tmp_path: Path, silence: Silence) -> None:
+    """Several prompts side by side here, each alone there; then with an end that one of them comes upon."""
+    begins = None if name.startswith("OpenAI") else LAST
+    model = theirs(name, tmp_path / "theirs", vocab_size=rows, bos_token_id=begins)
+    enliven(model)
+    free = written(model, tmp_path / "free", 0, silence)
+    assert all(len(tokens) == NEW for tokens in free)
+    spelt = {token for prompt in PROMPTS for token in Tokenizer.load(tmp_path / "free").encode(prompt).ids.tolist()}
+    heard = [set(tokens) for tokens in free]
+    end = next(  # a word that some of them come upon after a while, and some never
+        token for row in free for token in row[3:] if token not in spelt and not all(token in one for one in heard)
+    )
+    cut = [tokens[: tokens.index(end)] if end in tokens else tokens for tokens in free]
+    assert written(model, tmp_path / "ended", end, silence) == cut
+
+
+def test_rows_that_no_token_has_are_never_written(tmp_path: Path) -> None:
+    model = theirs("GPT2LMHeadModel", tmp_path / "theirs", vocab_size=300)
+    enliven(model)
+    with torch.no_grad():
+        model.transformer.wte.weight[ROWS:] = model.transformer.wte.weight[1:44] * 9  # they would shout all else down
+    model.save_pretrained(tmp_path / "theirs")
+    import_folder(tmp_path / "theirs", tmp_path / "run")
+    loaded = load(tmp_path / "run")
+    start = torch.tensor([given(loaded.model, loaded.tokenizer, "The").prompt])
+    assert int(loaded.model.heads["clm"](loaded.model.backbone(tokens=start).last)[0, -1].argmax()) >= ROWS
+    (found,) = loaded.generate("The", greedy=True, max_tokens=NEW)[0]
+    assert found.tokens and max(found.tokens) < ROWS
+
+
+def test_a_model_whose_words_have_no_end(tmp_path: Path, silence: Silence) -> None:
+    """As OpenAI published GPT: it writes from what it is given, and from nothing it cannot."""
+    model = theirs("OpenAIGPTLMHeadModel", tmp_path / "theirs", pad_token_id=None, bos_token_id=None, eos_token_id=None)
+    alphabet = {token: number for number, token in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    made = tokenizers.Tokenizer(models.BPE(alphabet, []))
+    made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    made.save(str(tmp_path / "theirs" / "tokenizer.json"))
+    import_folder(tmp_path / "theirs", tmp_path / "run")
+    loaded = load(tmp_path / "run")
+    start = loaded.tokenizer.encode("The").ids.tolist()
+    (found,) = loaded.generate("The", greedy=True, max_tokens=NEW)[0]
+    theirs_say = model.generate(torch.tensor([start]), do_sample=False, max_new_tokens=NEW, pad_token_id=0)
+    assert [*start, *found.tokens] == theirs_say[0].tolist()
+    with pytest.raises(MeristemError, match="no token begins a text for this model"):
+        loaded.generate("")
+    export_run(tmp_path / "run", tmp_path / "out")
+    opened(tmp_path / "out", "OpenAIGPTLMHeadModel", silence)

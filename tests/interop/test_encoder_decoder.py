@@ -1,0 +1,494 @@
+"""BART and T5 in and out: the same outputs, the same tensors, the same texts as in transformers."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import pytest
+import torch
+import transformers
+from rich.console import Console
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+import meristem
+from meristem.checkpoint.revive import Revived, revive
+from meristem.generation.given import given, together
+from meristem.generation.sampling import SamplingSettings
+from meristem.generation.write import write
+from meristem.interop.exporting import export_run
+from meristem.interop.importing import import_folder
+from meristem.settings import MeristemError
+from meristem.tokenizers.settings import TokenizerSettings
+from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.tokenizers.train import train
+from meristem.training import budget
+
+TOLERANCE, LENGTH, NEW, ROOM = 1e-5, 40, 32, 5
+TEXTS = ["The old gardener planted the apple tree.", "My sister sold seventeen boats.", "老园丁种下了苹果树。"]
+SOURCES = ["The old gardener", "My sister sold seventeen boats and a small garden", "a", "sold the apple tree."]
+UNTIED = "The tied weights mapping and config for this model specifies to tie shared.weight to lm_head.weight"
+SHAPES: dict[str, dict[str, Any]] = {
+    "bart": {
+        "d_model": 32,
+        "encoder_layers": 3,
+        "decoder_layers": 2,
+        "encoder_attention_heads": 4,
+        "decoder_attention_heads": 4,
+        "encoder_ffn_dim": 80,
+        "decoder_ffn_dim": 80,
+        "max_position_embeddings": LENGTH,
+    },
+    "t5": {
+        "d_model": 32,
+        "d_kv": 8,
+        "d_ff": 80,
+        "num_layers": 3,
+        "num_decoder_layers": 2,
+        "num_heads": 4,
+        "relative_attention_num_buckets": 8,
+        "relative_attention_max_distance": 12,
+    },
+}
+KINDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "bart": ("bart", {}),
+    "bart-scaled": ("bart", {"scale_embedding": True, "activation_function": "relu"}),
+    "t5": ("t5", {}),
+    "t5-gated": ("t5", {"feed_forward_proj": "gated-gelu"}),
+    "t5-silu": ("t5", {"feed_forward_proj": "gated-silu", "tie_word_embeddings": False}),
+    "t5-untied": ("t5", {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}),
+}
+CLASSES = {
+    "bart": ["Bart" + name for name in ("Model", "ForConditionalGeneration", "ForSequenceClassification",
+                                        "ForQuestionAnswering")],
+    "t5": ["T5" + name for name in ("Model", "ForConditionalGeneration", "ForSequenceClassification",
+                                    "ForQuestionAnswering")],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def words() -> Tokenizer:
+    return train(TokenizerSettings.model_validate({"kind": "bpe", "size": 340, "sentinels": 8}), TEXTS * 3)
+
+
+def theirs(name: str, kind: str, words: Tokenizer, folder: Path, *, writes: bool = False, **more: Any) -> Any:
+    """A folder of theirs with random weights, norms and biases too, and the model it opens as."""
+    family, changes = KINDS[kind]
+    first = words.end if family == "bart" else words.pad
+    told = {"vocab_size": words.size + ROOM, "pad_token_id": words.pad, "eos_token_id": words.end,
+            "decoder_start_token_id": first, **SHAPES[family], **changes, **more}  # fmt: skip
+    told |= {"num_labels": 3} if name.endswith("Classification") else {}
+    told |= {"bos_token_id": words.start, "forced_eos_token_id": None} if family == "bart" else {}
+    model = getattr(transformers, name)(getattr(transformers, f"{name[: len(family)]}Config")(**told)).eval()
+    scatter(model, lively=writes)
+    if writes:
+        with torch.no_grad():
+            model.get_input_embeddings().weight[unwritten(words)] = 0  # so that other tokens score more
+    model.save_pretrained(folder)
+    words.save(folder / "tokenizer.json")
+    if kind == "t5-untied" and "ForConditional" in name:  # transformers 5 cannot save one, but opens it
+        weights = load_file(folder / "model.safetensors")
+        own = torch.randn(weights["shared.weight"].shape, generator=torch.Generator().manual_seed(5)) * 0.2
+        own[unwritten(words)] = 0
+        save_file({**weights, "lm_head.weight": own}, folder / "model.safetensors", {"format": "pt"})
+        model = type(model).from_pretrained(folder).eval()
+        assert torch.equal(model.lm_head.weight, own)
+    return model
+
+
+def scatter(module: nn.Module, *, lively: bool) -> None:
+    """Random weights everywhere; `lively` ones write texts that do not say one word again and again."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            deviation = 0.2
+            if lively and parameter.ndim > 1 and "shared" not in name:
+                deviation = 0.02 if any(part in name for part in ("fc2", "encoder_attn.out_proj")) else 0.6
+            noise = torch.randn(parameter.shape, generator=generator) * deviation
+            parameter.copy_(noise + (parameter.ndim == 1 and not name.endswith("bias")))
+
+
+def unwritten(words: Tokenizer) -> list[int]:
+    """Special tokens and rows without a token: never written here, though `generate` may choose them."""
+    special = [n for n in words.specials.nonzero()[0].tolist() if n not in (words.end, *words.sentinels)]
+    return [*special, *range(words.size, words.size + ROOM)]
+
+
+@contextmanager
+def silence(*allowed: str) -> Iterator[None]:
+    """Nothing is said at WARNING or above, by any logger of theirs or as a Python warning, but what is allowed."""
+    said: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]  # all it must do
+    logger = logging.getLogger("transformers")
+    logger.addHandler(handler)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield
+    finally:
+        logger.removeHandler(handler)
+    said += [str(warning.message) for warning in caught]
+    assert [line for line in said if not line.startswith(allowed or "\0")] == []
+
+
+def opened(folder: Path, kind: str, name: str | None = None) -> Any:
+    """Their model of a folder of ours, with nothing missing, unexpected or complained of."""
+    architecture = name or json.loads((folder / "config.json").read_text())["architectures"][0]
+    automatic = {
+        "Model": "AutoModel",
+        "ForConditionalGeneration": "AutoModelForSeq2SeqLM",
+        "ForSequenceClassification": "AutoModelForSequenceClassification",
+        "ForQuestionAnswering": "AutoModelForQuestionAnswering",
+    }
+    auto = next(found for ending, found in automatic.items() if architecture.endswith(ending))
+    with silence(*([UNTIED] if kind == "t5-untied" and "Conditional" in architecture else [])):
+        model, info = getattr(transformers, auto).from_pretrained(folder, output_loading_info=True)
+    assert type(model).__name__ == architecture
+    assert not any(info.values()), info
+    return model.eval()
+
+
+def sides(words: Tokenizer, rows: int, *, ends: bool = False) -> dict[str, Tensor]:
+    """Source and target of odd lengths with padding on both sides; with `ends` a source alone, each with one end."""
+    generator = torch.Generator().manual_seed(3)
+    source, target = (torch.randint(5, rows, (3, n), generator=generator) for n in (13, 9))
+    sizes = torch.tensor([[13], [7], [1]])
+    source_present, present = torch.arange(13) < sizes, torch.arange(9) < torch.tensor([[4], [9], [1]])
+    if not ends:
+        return {"source": source, "tokens": target, "source_present": source_present, "present": present}
+    source = source.masked_fill(~source_present, int(words.pad or 0)).scatter(1, sizes - 1, int(words.end or 0))
+    return {"source": source, "source_present": source_present}
+
+
+@torch.inference_mode()
+def outputs(model: Any, words: Tokenizer) -> list[Tensor]:
+    """What their model makes of such sides, where there is something."""
+    if type(model).__name__.endswith("Classification"):
+        given = sides(words, words.size, ends=True)
+        return [model(input_ids=given["source"], attention_mask=given["source_present"].long()).logits]
+    given = sides(words, words.size + ROOM)
+    found = model(
+        input_ids=given["source"],
+        attention_mask=given["source_present"].long(),
+        decoder_input_ids=given["tokens"],
+        decoder_attention_mask=given["present"].long(),
+    )
+    last = found.encoder_last_hidden_state[given["source_present"]]
+    if type(model).__name__.endswith("Answering"):
+        found = torch.stack([found.start_logits, found.end_logits], -1)
+    else:
+        found = found.logits if "logits" in found else found.last_hidden_state
+    return [found[given["present"]], last]
+
+
+@torch.inference_mode()
+def ours(revived: Revived, name: str) -> list[Tensor]:
+    """The same from a run."""
+    model, words = revived.learner.model, revived.tokenizer
+    if name.endswith("Classification"):
+        given = sides(words, words.size, ends=True)
+        assert model.begin is not None
+        first = torch.full((3, 1), model.begin[0])
+        hidden = model.backbone(tokens=torch.cat([first, given["source"][:, :-1]], 1), **given)
+        return [model.heads["classification"](hidden.last[given["source"] == words.end])]
+    given = sides(words, words.size + ROOM)
+    hidden = model.backbone(**given)
+    head = {"Answering": "span", "Generation": "seq2seq"}.get(name.rsplit("Question")[-1].rsplit("Conditional")[-1])
+    found = hidden.last if head is None else model.heads[head](hidden.last)
+    return [found[given["present"]], hidden.source[given["source_present"]]]
+
+
+def close(found: list[Tensor], expected: list[Tensor]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        assert one.shape == other.shape
+        assert float((one - other).abs().max()) <= TOLERANCE * max(1.0, float(other.abs().max()))
+
+
+def same(one: Revived, other: Revived) -> None:
+    """Every tensor of two runs, and everything they were told."""
+    here, there = one.learner.model.state_dict(), other.learner.model.state_dict()
+    assert here.keys() == there.keys()
+    assert [name for name, value in here.items() if not torch.equal(value, there[name])] == []
+    assert one.recipe.plain() == other.recipe.plain()
+    assert one.learner.model.begin == other.learner.model.begin
+
+
+EVERY = [(kind, name) for kind in ("bart", "t5") for name in CLASSES[kind]]
+OTHERS = [(kind, CLASSES[family][1]) for kind, (family, _) in KINDS.items() if kind != family]
+
+
+@pytest.mark.parametrize(("kind", "name"), [*EVERY, *OTHERS])
+def test_in_and_out(kind: str, name: str, words: Tokenizer, tmp_path: Path) -> None:
+    model = theirs(name, kind, words, tmp_path / "theirs")
+    expected = outputs(model, words)
+    imported = import_folder(tmp_path / "theirs", tmp_path / "run")
+    assert (imported.architecture, imported.fresh, imported.left) == (name, (), ())
+    run = revive(tmp_path / "run")
+    close(ours(run, name), expected)
+    export_run(tmp_path / "run", tmp_path / "out", architecture=name)
+    again = outputs(opened(tmp_path / "out", kind), words)
+    assert all(torch.equal(one, other) for one, other in zip(again, expected, strict=True))
+    import_folder(tmp_path / "out", tmp_path / "again")
+    same(run, revive(tmp_path / "again"))
+
+
+@pytest.mark.parametrize("how", ["sharded", "bin"])
+@pytest.mark.parametrize("kind", ["bart", "t5"])
+def test_other_files(kind: str, how: str, words: Tokenizer, tmp_path: Path) -> None:
+    name = CLASSES[kind][1]
+    model = theirs(name, kind, words, tmp_path / "theirs")
+    import_folder(tmp_path / "theirs", tmp_path / "run")
+    (tmp_path / "theirs" / "model.safetensors").unlink()
+    if how == "sharded":
+        model.save_pretrained(tmp_path / "theirs", max_shard_size="20KB")
+        assert len(list((tmp_path / "theirs").glob("*.safetensors"))) > 2
+    else:  # every name of the one table of words is in such a file
+        torch.save(model.state_dict(), tmp_path / "theirs" / "pytorch_model.bin")
+        assert "lm_head.weight" in model.state_dict()
+    import_folder(tmp_path / "theirs", tmp_path / "again")
+    same(revive(tmp_path / "run"), revive(tmp_path / "again"))
+
+
+@pytest.mark.parametrize("kind", ["bart", "t5"])
+def test_any_name_of_the_one_table_of_words_will_do(kind: str, words: Tokenizer, tmp_path: Path) -> None:
+    theirs(CLASSES[kind][1], kind, words, tmp_path / "theirs")
+    import_folder(tmp_path / "theirs", tmp_path / "run")
+    before, path = {"bart": "model.", "t5": ""}[kind], tmp_path / "theirs" / "model.safetensors"
+    weights = load_file(path)
+    table = weights.pop(f"{before}shared.weight")
+    save_file({**weights, f"{before}encoder.embed_tokens.weight": table}, path)
+    import_folder(tmp_path / "theirs", tmp_path / "again")
+    same(revive(tmp_path / "run"), revive(tmp_path / "again"))
+    other = f"{before}decoder.embed_tokens.weight"
+    save_file({**weights, f"{before}shared.weight": table, other: table + 1}, path)
+    with pytest.raises(MeristemError, match=rf"{other} and {before}shared.weight differ, and in this family they are"):
+        import_folder(tmp_path / "theirs", tmp_path / "third")
+
+
+# ---------------------------------------------------------------- writing
+
+
+def greedy(revived: Revived, model: Any, *, variety: int = 8, least: int = 0, **settings: Any) -> None:
+    """Sources of several lengths, written from together here and there: the same tokens."""
+    mine, words = revived.learner.model, revived.tokenizer
+    starts = [given(mine, words, source) for source in SOURCES]
+    _, _, inputs = together(starts, torch.device("cpu"))
+    with silence(), torch.inference_mode():
+        chosen = model.generate(
+            input_ids=inputs["source"],
+            attention_mask=inputs["source_present"].long(),
+            do_sample=False,
+            num_beams=1,
+            max_new_tokens=NEW + len(starts[0].prompt) - 1,
+            min_new_tokens=least,
+            **settings,
+        )
+    found = write(mine, words, SOURCES, SamplingSettings(greedy=True, max_tokens=NEW, min_tokens=least))
+    for row, start, (written,) in zip(chosen.tolist(), starts, found, strict=True):
+        assert row[: len(start.prompt)] == start.prompt
+        text = row[len(start.prompt) :]
+        assert list(written.tokens) == text[: text.index(words.end) if words.end in text else NEW]
+    assert max(len(written.tokens) for (written,) in found) == NEW
+    assert len({token for (written,) in found for token in written.tokens}) > variety  # or little would be shown
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_greedy_texts_are_theirs(kind: str, words: Tokenizer, tmp_path: Path) -> None:
+    model = theirs(CLASSES[KINDS[kind][0]][1], kind, words, tmp_path / "theirs", writes=True)
+    import_folder(tmp_path / "theirs", tmp_path / "run")
+    greedy(revive(tmp_path / "run"), model)
+    export_run(tmp_path / "run", tmp_path / "out")
+    greedy(revive(tmp_path / "run"), opened(tmp_path / "out", kind))
+
+
+def test_a_forced_first_word_is_what_targets_begin_after(words: Tokenizer, tmp_path: Path) -> None:
+    """Older folders say in config.json what newer ones say in generation_config.json."""
+    model = theirs("BartForConditionalGeneration", "bart", words, tmp_path / "theirs", writes=True)
+    path = tmp_path / "theirs" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "forced_bos_token_id": words.start}))
+    assert begun(tmp_path / "theirs", tmp_path / "ignored") == ("end",)
+    (tmp_path / "theirs" / "generation_config.json").unlink()
+    assert begun(tmp_path / "theirs", tmp_path / "run") == ("end", "start")
+    model.generation_config.forced_bos_token_id = words.start
+    model.save_pretrained(tmp_path / "theirs")
+    assert begun(tmp_path / "theirs", tmp_path / "newer") == ("end", "start")
+    run = revive(tmp_path / "run")
+    assert run.learner.model.begin == (words.end, words.start)
+    greedy(run, model)
+    export_run(tmp_path / "run", tmp_path / "out")
+    greedy(run, opened(tmp_path / "out", "bart"))
+    assert begun(tmp_path / "out", tmp_path / "again") == ("end", "start")
+
+
+def begun(folder: Path, out: Path) -> Any:
+    return import_folder(folder, out).recipe.objective[0].begin
+
+
+def test_rows_beyond_the_words_are_never_written(words: Tokenizer, tmp_path: Path) -> None:
+    """Weights have more rows than the tokenizer has words (T5: 32,128 and 32,100), even where a model wants one."""
+    model = theirs("T5ForConditionalGeneration", "t5", words, tmp_path / "theirs")
+    with torch.no_grad():
+        model.shared.weight[: words.size] *= 0.01
+    model.save_pretrained(tmp_path / "theirs")
+    import_folder(tmp_path / "theirs", tmp_path / "run")
+    run = revive(tmp_path / "run")
+    assert run.recipe.tokenizer.room == words.size + ROOM
+    mine = run.learner.model
+    start = given(mine, words, "The old")
+    with torch.inference_mode():
+        hidden = mine.backbone(source=start.inputs["source"][None], tokens=torch.tensor([start.prompt]))
+    assert int(mine.heads["seq2seq"](hidden.last[0, -1]).argmax()) >= words.size
+    ((written,),) = write(mine, words, ["The old"], SamplingSettings(greedy=True, max_tokens=9))
+    assert len(written.tokens) == 9 and max(written.tokens) < words.size
+
+
+def test_older_folders_say_by_their_ties_whether_states_are_scaled(words: Tokenizer, tmp_path: Path) -> None:
+    theirs("T5ForConditionalGeneration", "t5-gated", words, tmp_path / "theirs")
+    path = tmp_path / "theirs" / "config.json"
+    told = {key: value for key, value in json.loads(path.read_text()).items() if key != "scale_decoder_outputs"}
+    for number, said in enumerate(({"tie_word_embeddings": False}, {"tie_word_embeddings": True}, {})):
+        path.write_text(json.dumps({**{k: v for k, v in told.items() if k != "tie_word_embeddings"}, **said}))
+        model = import_folder(tmp_path / "theirs", tmp_path / f"run{number}").recipe.model
+        there = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "theirs")
+        assert model.scale_output == there.config.scale_decoder_outputs == (number > 0)
+        assert model.tied  # whatever is said: there is no second table
+
+
+# ---------------------------------------------------------------- runs trained here
+
+
+TINY = {
+    "model.layers": 2, "model.width": 32, "model.heads": 4, "model.length": LENGTH, "model.inner": 48,
+    "tokenizer.size": 330, "train.steps": 3, "train.batch_tokens": 160, "train.threads": 1, "corpus.processes": 1,
+    "train.minutes": None, "train.micro_tokens": None, "train.rate": 1e-2, "train.warmup": 0, "model.initial": 0.6,
+    "model.output_initial": "normal",
+}  # fmt: skip
+SOURCE = "builtin:microworld-en?size=30"
+
+
+def pretrained(recipe: str, out: Path, **more: Any) -> Revived:
+    told = {key: value for key, value in {**TINY, **more}.items() if value is not None}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(budget, "PEAK_SIZE", 64)
+        meristem.pretrain(recipe, told, source=SOURCE, out=out, console=Console(quiet=True))
+    return revive(out)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "kind", "more"),
+    [
+        ("bart-base", "bart", {}),
+        ("t5-mini", "t5", {"tokenizer.sentinels": 16}),
+        ("t5-small", "t5", {"tokenizer.kind": "bpe", "tokenizer.sentinels": 16, "objective.begin": ["pad"]}),
+    ],
+)
+def test_a_run_trained_here_goes_out(recipe: str, kind: str, more: dict[str, Any], tmp_path: Path) -> None:
+    run = pretrained(recipe, tmp_path / "run", **more)
+    export_run(tmp_path / "run", tmp_path / "out")
+    model, words = opened(tmp_path / "out", kind), run.tokenizer
+    both = sides(words, words.size)
+    with torch.inference_mode():
+        hidden = run.learner.model.backbone(**both)
+        expected = model(
+            input_ids=both["source"],
+            attention_mask=both["source_present"].long(),
+            decoder_input_ids=both["tokens"],
+        ).logits
+        found = run.learner.model.heads["seq2seq"](hidden.last)
+    close([found[both["present"]]], [expected[both["present"]]])
+    greedy(run, model, variety=3, least=NEW, suppress_tokens=unwritten(words)[:-ROOM])
+    cut = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")(SOURCES, padding=True, return_tensors="pt")
+    _, _, inputs = together([given(run.learner.model, words, source) for source in SOURCES], torch.device("cpu"))
+    assert torch.equal(cut["attention_mask"].bool(), inputs["source_present"])
+    assert torch.equal(cut["input_ids"][inputs["source_present"]], inputs["source"][inputs["source_present"]])
+    assert run.learner.model.begin == (words.pad if "objective.begin" in more else words.start,)
+    import_folder(tmp_path / "out", tmp_path / "again")
+    again = revive(tmp_path / "again").learner.model
+    assert again.begin == run.learner.model.begin
+    for name, value in run.learner.model.state_dict().items():
+        assert torch.equal(again.state_dict()[name], value), name
+
+
+def test_a_shape_that_neither_has_is_refused(tmp_path: Path) -> None:
+    pretrained("bart-mini", tmp_path / "run", **{"train.steps": 1})
+    with pytest.raises(MeristemError) as refused:
+        export_run(tmp_path / "run", tmp_path / "out")
+    bart, t5 = str(refused.value).split("; t5 has no ")
+    assert "bart has no model.norm_place=pre, model.positions=rotary, model.embedding_norm=False" in bart
+    assert "model.norm=layer" in t5 and "model.positions=rotary" in t5
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_imported_run_goes_on(words: Tokenizer, tmp_path: Path) -> None:
+    """T5's spans, after T5's own beginning, into T5's own weights."""
+    theirs("T5ForConditionalGeneration", "t5", words, tmp_path / "theirs", n_positions=LENGTH)
+    start = revive(import_folder(tmp_path / "theirs", tmp_path / "start").run)
+    more = {"train.steps": 2, "train.batch_tokens": 160, "train.rate": 1e-3, "train.warmup": 0, "train.threads": 1}
+    meristem.pretrain(
+        tmp_path / "start", {**more, "corpus.processes": 1}, source=SOURCE, out=tmp_path / "on",
+        console=Console(quiet=True),
+    )  # fmt: skip
+    on = revive(tmp_path / "on")
+    assert on.learner.model.begin == (words.pad,)
+    assert on.recipe.objective[0].kind == "spans"
+    moved = (on.learner.model.backbone.tokens.weight - start.learner.model.backbone.tokens.weight).detach().abs()
+    assert 0 < float(moved.max()) < 0.1
+
+
+# ---------------------------------------------------------------- refusals
+
+
+REFUSED = {
+    "uneven heads": ("bart", {"decoder_attention_heads": 8}, "encoder_attention_heads=4 and decoder_attention_heads=8"),
+    "uneven inner": ("bart", {"decoder_ffn_dim": 64}, "encoder_ffn_dim=80 and decoder_ffn_dim=64"),
+    "untied": ("bart", {"tie_word_embeddings": False}, "tie_word_embeddings=False: only True has a counterpart"),
+    "activation": ("bart", {"activation_function": "tanh"}, "activation_function='tanh' has no counterpart"),
+    "first word": ("bart", {"decoder_start_token_id": 9}, "targets begin with token 9, which is neither"),
+    "wide heads": ("t5", {"d_kv": 16}, "d_kv=16 × num_heads=4 is not d_model=32"),
+    "exact gate": ("t5", {"feed_forward_proj": "gated-gelu", "is_gated_act": True, "dense_act_fn": "gelu"},
+                   r"feed_forward_proj='gated-gelu' \(gelu\) has no counterpart"),
+    "encoder alone": ("t5", {"architectures": ["T5EncoderModel"]}, "T5EncoderModel is not one that can be read"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_has_no_counterpart_is_named(case: str, words: Tokenizer, tmp_path: Path) -> None:
+    kind, change, message = REFUSED[case]
+    theirs(CLASSES[kind][1], kind, words, tmp_path / "theirs")
+    (tmp_path / "theirs" / "generation_config.json").unlink()
+    path = tmp_path / "theirs" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(MeristemError, match=message):
+        import_folder(tmp_path / "theirs", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_bias_on_words_is_refused_unless_it_is_none(words: Tokenizer, tmp_path: Path) -> None:
+    model = theirs("BartForConditionalGeneration", "bart", words, tmp_path / "theirs")
+    assert "final_logits_bias" in load_file(tmp_path / "theirs" / "model.safetensors")
+    import_folder(tmp_path / "theirs", tmp_path / "run")
+    model.final_logits_bias[0, 7] = 1e-3
+    model.save_pretrained(tmp_path / "theirs")
+    with pytest.raises(MeristemError, match="final_logits_bias is not zero, and the transformer family has no place"):
+        import_folder(tmp_path / "theirs", tmp_path / "again")
+
+
+def test_a_target_that_begins_after_three_tokens_stays_here(words: Tokenizer, tmp_path: Path) -> None:
+    theirs("T5ForConditionalGeneration", "t5", words, tmp_path / "theirs")
+    run = import_folder(tmp_path / "theirs", tmp_path / "run").run
+    text = (run / "recipe.yaml").read_text()
+    changed = text.replace("  begin:\n  - pad\n", "  begin:\n  - pad\n  - end\n  - start\n")
+    assert changed != text
+    (run / "recipe.yaml").write_text(changed)
+    with pytest.raises(MeristemError, match=r"t5 has no objective.begin of 3 tokens: a target begins after one or two"):
+        export_run(run, tmp_path / "out")

@@ -1,0 +1,241 @@
+"""XLNet there and back: content with padding on either side, query slots in any order, and every head."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import pytest
+import tokenizers
+import torch
+import transformers
+import yaml
+from tokenizers import models, pre_tokenizers
+from torch import Tensor, nn
+
+from meristem.batch import Model
+from meristem.checkpoint.revive import revive
+from meristem.checkpoint.run import Run
+from meristem.checkpoint.save import save
+from meristem.checkpoint.snapshot import Snapshot
+from meristem.interop.exporting import export_run
+from meristem.interop.importing import import_folder
+from meristem.learning.assemble import learner_of
+from meristem.recipe import resolve
+from meristem.settings import MeristemError
+from meristem.tokenizers.tokenizer import Tokenizer
+
+SPECIAL = ["<unk>", "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>"]
+WORDS = [*SPECIAL, *(f"w{number}" for number in range(54))]
+PAD = SPECIAL.index("<pad>")
+Silence = Callable[[], AbstractContextManager[None]]
+
+
+def words(folder: Path) -> None:
+    """Words between spaces, under XLNet's special names."""
+    made = tokenizers.Tokenizer(
+        models.WordLevel({token: number for number, token in enumerate(WORDS)}, unk_token="<unk>")
+    )
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    made.add_special_tokens(SPECIAL)
+    folder.mkdir(parents=True, exist_ok=True)
+    made.save(str(folder / "tokenizer.json"))
+
+
+def scatter(module: nn.Module, seed: int = 0) -> None:
+    """Random weights everywhere, norms and biases too, so that no name can be mistaken for another."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(
+                torch.randn(parameter.shape, generator=generator) * 0.2 + (0.5 if parameter.ndim == 1 else 0)
+            )
+
+
+def theirs(name: str, folder: Path, **more: Any) -> Any:
+    """A random model of theirs, saved with its words."""
+    told = {"vocab_size": len(WORDS), "d_model": 32, "n_layer": 3, "n_head": 4, "d_inner": 80, "mem_len": None, **more}
+    model = getattr(transformers, name)(transformers.XLNetConfig(**told)).eval()
+    scatter(model)
+    words(folder)
+    model.save_pretrained(folder)
+    return model
+
+
+def opened(folder: Path, name: str, silence: Silence) -> Any:
+    """Their own loading of what we wrote: every tensor found, none left, nothing to remark."""
+    with silence():
+        model, told = getattr(transformers, name).from_pretrained(folder, output_loading_info=True)
+    assert not any(told[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")), told
+    return copy.deepcopy(model).eval()  # weights mapped from a file lie at odd places, where sums round otherwise
+
+
+def close(found: Tensor, expected: Tensor) -> None:
+    assert found.shape == expected.shape
+    assert float((found - expected).abs().max()) <= 1e-5 * max(1.0, float(expected.abs().max()))
+
+
+def ragged(left: bool) -> dict[str, Tensor]:
+    """Three rows of odd lengths with two segments, padded on either side."""
+    tokens = torch.randint(len(SPECIAL), len(WORDS), (3, 13), generator=torch.Generator().manual_seed(3))
+    present = torch.arange(13) < torch.tensor([13, 7, 1])[:, None]
+    present = present.flip(1) if left else present
+    segments = (torch.arange(13) > torch.tensor([[6], [9], [11]])).long()
+    return {"tokens": tokens.masked_fill(~present, PAD), "present": present, "segments": segments}
+
+
+def theirs_of(model: Any, tokens: Tensor, present: Tensor, segments: Tensor) -> Tensor:
+    rows = {"input_ids": tokens, "attention_mask": present.float(), "token_type_ids": segments}
+    if type(model).__name__.endswith("MultipleChoice"):
+        return model(**{key: value[:, None] for key, value in rows.items()}).logits
+    out = model(**rows)
+    if "start_logits" in out:
+        return torch.stack([out.start_logits, out.end_logits], -1)[present]
+    found = out.logits if "logits" in out else out.last_hidden_state
+    return found if found.ndim == 2 else found[present]
+
+
+HEADS = {"LMHeadModel": "plm", "TokenClassification": "tagging", "AnsweringSimple": "span"}
+LAST = {"SequenceClassification": "classification", "MultipleChoice": "choice"}
+
+
+def ours_of(model: Model, name: str, tokens: Tensor, present: Tensor, segments: Tensor) -> Tensor:
+    """What the head that came along says; those for whole texts read the last place there is, padding or not."""
+    last = model.backbone(tokens=tokens, present=present, segments=segments).last
+    for end, own in LAST.items():
+        if name.endswith(end):
+            return model.heads[own](last[:, -1])
+    return next((model.heads[own] for end, own in HEADS.items() if name.endswith(end)), nn.Identity())(last)[present]
+
+
+def same_tensors(one: Path, other: Path) -> None:
+    here, there = (revive(run).learner.model.state_dict() for run in (one, other))
+    assert here.keys() == there.keys()
+    assert all(torch.equal(here[name], there[name]) for name in here)
+
+
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("XLNetModel", {"ff_activation": "relu"}),
+    ("XLNetLMHeadModel", {"vocab_size": 70, "clamp_len": 4, "layer_norm_eps": 1e-4}),
+    ("XLNetLMHeadModel", {"mem_len": 7}),
+    ("XLNetForSequenceClassification", {"num_labels": 3}),
+    ("XLNetForTokenClassification", {"id2label": {0: "O", 1: "B-PER", 2: "I-PER"}}),
+    ("XLNetForQuestionAnsweringSimple", {}),
+    ("XLNetForMultipleChoice", {}),
+]
+
+
+@pytest.mark.parametrize(("name", "more"), CASES, ids=lambda value: str(value))
+def test_there_and_back(name: str, more: dict[str, Any], tmp_path: Path, silence: Silence) -> None:
+    original = theirs(name, tmp_path / "theirs", **more)
+    found = import_folder(tmp_path / "theirs", tmp_path / "run")
+    assert found.recipe.model.memory == (more.get("mem_len") or 0)
+    assert not found.left
+    export_run(tmp_path / "run", tmp_path / "back", architecture=name)
+    back, run = opened(tmp_path / "back", name, silence), revive(tmp_path / "run")
+    for left in (False, True):
+        rows = ragged(left)
+        if not left and any(name.endswith(end) for end in LAST):
+            rows["present"] = torch.ones_like(rows["present"])  # with them the last place must be the text's
+        with torch.inference_mode():
+            expected = theirs_of(original, **rows)
+            close(ours_of(run.learner.model, name, **rows), expected)
+            assert torch.equal(theirs_of(back, **rows), expected)
+    assert back.config.id2label == original.config.id2label
+    assert (back.config.mem_len, back.config.clamp_len) == (original.config.mem_len, original.config.clamp_len)
+    import_folder(tmp_path / "back", tmp_path / "again")
+    same_tensors(tmp_path / "run", tmp_path / "again")
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "ordered"])
+def test_queries_in_any_order_say_the_same(whole: bool, tmp_path: Path, silence: Silence) -> None:
+    """Tokens predicted from those before them in a random order, as perm_mask and target_mapping tell it."""
+    torch.manual_seed(0)
+    original = theirs("XLNetLMHeadModel", tmp_path / "theirs")
+    import_folder(tmp_path / "theirs", tmp_path / "run")
+    export_run(tmp_path / "run", tmp_path / "back")
+    back = opened(tmp_path / "back", "XLNetLMHeadModel", silence)
+    model = revive(tmp_path / "run").learner.model
+    tokens = torch.randint(len(WORDS), (3, 11))
+    rank = torch.stack([torch.randperm(11) for _ in range(3)])
+    slots = (rank >= 7).nonzero()[:, 1].view(3, 4)
+    rank = 1 + ((rank - 6).clamp(min=0) if whole else rank)
+    mapping = nn.functional.one_hot(slots, 11).float()
+    later = (rank[:, None] > rank[:, :, None]).float() + torch.diag_embed(mapping.sum(1))
+    masks = {"perm_mask": later.clamp(max=1), "target_mapping": mapping}
+    with torch.inference_mode():
+        expected = original(input_ids=tokens, **masks).logits
+        close(model.heads["plm"](model.backbone(tokens=tokens, order=rank, slots=slots).last), expected)
+        assert torch.equal(back(input_ids=tokens, **masks).logits, expected)
+
+
+# ---------------------------------------------------------------- runs of our own
+
+
+def grown(folder: Path, **model: Any) -> Model:
+    """A run as training leaves it, with random weights."""
+    words(folder.with_suffix(".words"))
+    tokenizer = Tokenizer.load(folder.with_suffix(".words"))
+    shape = {"family": "xlnet", "layers": 2, "width": 32, "heads": 4, "length": 24, **model}
+    recipe = resolve(folder.name, {"tokenizer": {"kind": "words"}, "model": shape, "objective": "plm"})
+    learner = learner_of(recipe, tokenizer)
+    scatter(learner.model, seed=5)
+    text = yaml.safe_dump(recipe.plain(), sort_keys=False)
+    run = Run.create(folder, text, None)
+    tokenizer.save(run.tokenizer_path)
+    save(run.checkpoints, Snapshot(step=3, model=learner.model.state_dict(), optimizer={}, memory={}, state={},
+                                   recipe=text, tokenizer=run.tokenizer_path))  # fmt: skip
+    return revive(folder).learner.model
+
+
+@pytest.mark.parametrize("more", [{}, {"memory": 5, "both_ways": True, "clamp": 6, "inner": 40}], ids=str)
+def test_a_run_of_ours_opens_there(more: dict[str, Any], tmp_path: Path, silence: Silence) -> None:
+    model = grown(tmp_path / "run", **more)
+    assert export_run(tmp_path / "run", tmp_path / "out").architecture == "XLNetLMHeadModel"
+    other = opened(tmp_path / "out", "XLNetLMHeadModel", silence)
+    with torch.inference_mode():
+        for left in (False, True):
+            close(theirs_of(other, **ragged(left)), ours_of(model, "XLNetLMHeadModel", **ragged(left)))
+    again = import_folder(tmp_path / "out", tmp_path / "again")
+    assert (again.recipe.model.length, again.recipe.model.memory) == (24, more.get("memory", 0))
+    same_tensors(tmp_path / "run", tmp_path / "again")
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"norm_place": "pre"}, "xlnet has no model.norm_place=pre"),
+        ({"segments": False}, "xlnet has no model.segments=False"),
+        ({"activation": "swiglu"}, "xlnet has no model.activation=swiglu"),
+    ],
+)
+def test_what_theirs_cannot_say_is_named(more: dict[str, Any], said: str, tmp_path: Path) -> None:
+    grown(tmp_path / "run", **more)
+    with pytest.raises(MeristemError, match=said):
+        export_run(tmp_path / "run", tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"attn_type": "uni"}, "attn_type='uni': only 'bi'"),
+        ({"same_length": True}, "same_length=True"),
+        ({"summary_type": "mean"}, "summary_type='mean': only 'last'"),
+    ],
+)
+def test_what_ours_cannot_do_is_named(more: dict[str, Any], said: str, tmp_path: Path) -> None:
+    theirs("XLNetModel", tmp_path / "theirs", **more)
+    with pytest.raises(MeristemError, match=said):
+        import_folder(tmp_path / "theirs", tmp_path / "run")
+
+
+def test_their_other_class_for_questions_is_named(tmp_path: Path) -> None:
+    theirs("XLNetForQuestionAnswering", tmp_path / "theirs")
+    with pytest.raises(MeristemError, match="XLNetForQuestionAnswering is not one that can be read; of xlnet these"):
+        import_folder(tmp_path / "theirs", tmp_path / "run")
