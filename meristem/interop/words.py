@@ -42,7 +42,7 @@ def labels(config: Mapping[str, Any]) -> list[str]:
     named = config.get("id2label")
     if isinstance(named, dict) and named:
         if not all(str(key).isdecimal() for key in named):
-            raise MeristemError(f"config.json: id2label numbers its labels, and not all of these are: {', '.join(named)}")
+            raise MeristemError(f"config.json: id2label numbers labels, and not all of these: {', '.join(named)}")
         return [str(named[key]) for key in sorted(named, key=int)]
     count = config.get("num_labels") or 2
     if type(count) is not int or not 0 < count < MOST_LABELS:

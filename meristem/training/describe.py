@@ -42,6 +42,7 @@ class Blank:
     end: int = 3
     mask: int = 4
     sentinels: tuple[int, ...] = ()
+    frame: None = None
     specials: NDArray[np.bool_] = field(init=False)
     starts_word: NDArray[np.bool_] = field(init=False)
 

@@ -22,9 +22,11 @@ from torch import Tensor, nn
 
 import meristem
 from meristem.checkpoint.revive import Revived, revive
+from meristem.checkpoint.run import Run
 from meristem.generation.given import given, together
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.write import write
+from meristem.interop import importing
 from meristem.interop.exporting import export_run
 from meristem.interop.importing import import_folder
 from meristem.settings import MeristemError
@@ -471,6 +473,24 @@ def test_what_has_no_counterpart_is_named(case: str, words: Tokenizer, tmp_path:
     with pytest.raises(MeristemError, match=message):
         import_folder(tmp_path / "theirs", tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("kind", ["bart", "t5"])
+def test_no_config_gives_a_traceback(kind: str, words: Tokenizer, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(importing, "write_run", lambda out, *_: Run(out))  # everything but the disk
+    theirs(CLASSES[kind][1], kind, words, tmp_path / "theirs")
+    (tmp_path / "theirs" / "generation_config.json").unlink()
+    path = tmp_path / "theirs" / "config.json"
+    config = json.loads(path.read_text())
+    for odd in (None, -1, "x", {"a": [1]}):
+        refused = 0
+        for number, key in enumerate([*config, "forced_bos_token_id", "n_positions", "d_kv"]):
+            path.write_text(json.dumps({**config, key: odd}))
+            try:
+                import_folder(tmp_path / "theirs", tmp_path / f"run-{number}")
+            except MeristemError:
+                refused += 1
+        assert refused >= (0 if odd is None else 5), odd
 
 
 def test_a_bias_on_words_is_refused_unless_it_is_none(words: Tokenizer, tmp_path: Path) -> None:

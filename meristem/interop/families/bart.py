@@ -94,9 +94,12 @@ class Bart(EncoderDecoder):
     @classmethod
     def adjust(cls, told: dict[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
         """Both sides must be as wide."""
-        for keys in ALIKE:
-            if len({config[key] for key in keys if config.get(key) is not None}) > 1:
-                both = " and ".join(f"{key}={config[key]}" for key in keys)
+        for entry in cls.entries:
+            if entry.keys not in ALIKE:
+                continue
+            here, there = (entry.default if config.get(key) is None else config[key] for key in entry.keys)
+            if here != there:
+                both = f"{entry.keys[0]}={here} and {entry.keys[1]}={there}"
                 raise MeristemError(f"config.json: {both}: encoder and decoder have as many in the {cls.family} family")
         return told
 

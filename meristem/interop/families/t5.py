@@ -122,22 +122,27 @@ class T5(EncoderDecoder):
         told = dict(super().known(config, weights))
         told.setdefault("scale_decoder_outputs", told.get("tie_word_embeddings") is not False)
         words = next((one for name in WORDS for one in (name, cls.base + name) if one in weights), None)
-        own = words is not None and "lm_head.weight" in weights
-        told["tie_word_embeddings"] = not own or torch.equal(weights["lm_head.weight"], weights[str(words)])
+        told["tie_word_embeddings"] = True
+        if words is not None and "lm_head.weight" in weights:
+            here, there = weights[words], weights["lm_head.weight"]
+            told["tie_word_embeddings"] = (here.shape, here.dtype) == (there.shape, there.dtype) and torch.equal(
+                here, there
+            )
         return told
 
     @classmethod
     def adjust(cls, told: dict[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
         """The decoder is as deep as the encoder unless it says so; two keys may correct what one says of gates."""
-        channels, name = config.get("d_kv", 64), config.get("feed_forward_proj") or "relu"
-        if channels * told["heads"] != told["width"]:
+        channels, name = config.get("d_kv") or 64, str(config.get("feed_forward_proj") or "relu")
+        heads, width = told["heads"], told["width"]
+        if not isinstance(channels, int) or not isinstance(heads, int) or channels * heads != width:
             raise MeristemError(
-                f"config.json: d_kv={channels} × num_heads={told['heads']} is not d_model={told['width']}: "
+                f"config.json: d_kv={channels} × num_heads={heads} is not d_model={width}: "
                 f"heads divide the width in the {cls.family} family"
             )
         full = next((long for long, short in SHORT.items() if short == name), name)
-        gated = config.get("is_gated_act", full.startswith("gated-"))
-        inner = config.get("dense_act_fn") or full.removeprefix("gated-")
+        gated = bool(config.get("is_gated_act", full.startswith("gated-")))
+        inner = str(config.get("dense_act_fn") or full.removeprefix("gated-"))
         if (gated, inner) not in ACTIVATION:
             raise MeristemError(f"config.json: feed_forward_proj={name!r} ({inner}) has no counterpart")
         layers = config.get("num_decoder_layers") or told["layers"]
