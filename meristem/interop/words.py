@@ -19,12 +19,22 @@ KINDS = {"WordPiece": "wordpiece", "BPE": "bpe", "Unigram": "unigram", "WordLeve
 
 def read(folder: Path, table: type[Published], config: Mapping[str, Any]) -> Tokenizer:
     """The folder's tokenizer; files that cannot say what stands around a text get what this type puts there."""
-    tokenizer = Tokenizer.load(folder)
+    tokenizer = _ending(Tokenizer.load(folder), folder)
     if tokenizer.frame is not None or (folder / "tokenizer.json").is_file():
         return tokenizer
     description = json.loads(tokenizer.text)
     own = description["post_processor"]
     description["post_processor"] = _framed(own, tokenizer, table, table.frame, table.pair)
+    return Tokenizer(json.dumps(description), str(folder))
+
+
+def _ending(tokenizer: Tokenizer, folder: Path) -> Tokenizer:
+    """A tokenizer that ends no text, as the first GPT's, ends it with its unknown token, which it hardly ever needs."""
+    if tokenizer.end is not None or tokenizer.unknown is None:
+        return tokenizer
+    description = json.loads(tokenizer.text)
+    ends = {"end": (tokenizer.unknown, tokenizer.token(tokenizer.unknown))}
+    description["post_processor"] = with_roles(description["post_processor"], ends)
     return Tokenizer(json.dumps(description), str(folder))
 
 
