@@ -10,7 +10,7 @@ from typing import Any
 
 from meristem.checkpoint import disk
 from meristem.checkpoint.revive import Revived, revive
-from meristem.generation.given import start_of
+from meristem.generation.given import opening, start_of
 from meristem.generation.write import unwanted
 from meristem.interop.exporting import Exported
 from meristem.interop.graphs import causal, pair, reading
@@ -24,7 +24,6 @@ from meristem.models.transformer import Transformer
 from meristem.models.transformer_xl import TransformerXL
 from meristem.models.xlnet import XLNet
 from meristem.settings import MeristemError, find, names
-from meristem.store.encode import separator_of
 
 FAMILIES = (Bert, GPT2, Transformer, TransformerXL, XLNet)
 """Backbones that become graphs, and whatever is made of them."""
@@ -114,7 +113,7 @@ def _config(revived: Revived, kind: str, graphs: list[Graph]) -> dict[str, Any]:
     if kind == "encoder":
         out["suppress_tokens"] = tokenizer.specials.nonzero()[0].tolist()
     else:
-        begin = start_of(model, tokenizer) if kind == "encoder-decoder" else [separator_of(tokenizer)]
+        begin = start_of(model, tokenizer) if kind == "encoder-decoder" else list(opening(model, tokenizer))
         out |= {"decoder_start_token_ids": begin, "suppress_tokens": unwanted(model, tokenizer)}
     labels = {name: list(head.labels) for name, head in recipe.heads.items() if head.labels}
     out |= {"labels": labels} if labels else {}
