@@ -79,6 +79,8 @@ def _settings(tokenizer: Tokenizer, table: type[Published], length: int) -> dict
     """tokenizer_config.json: tokenizer.json is to be taken as it is, and these are the names of its special tokens."""
     roles = {"pad_token": "pad", "unk_token": "unknown", "mask_token": "mask", **table.marks}
     ids = {key: number for key, role in roles.items() if (number := getattr(tokenizer, role)) is not None}
+    if tokenizer.end == tokenizer.unknown:  # it only stands in
+        ids = {key: number for key, number in ids.items() if roles[key] != "end"}
     others = [number for number in tokenizer.specials.nonzero()[0].tolist() if number not in ids.values()]
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",

@@ -66,7 +66,8 @@ def with_roles(processor: dict[str, Any] | None, tokens: Mapping[str, tuple[int,
     for template in _templates(processor):
         template["special_tokens"] = dict(sorted({**template["special_tokens"], **names}.items()))
         return processor or template
-    first, second = ({"Sequence": {"id": side, "type_id": 0}} for side in "AB")
+    alone = processor is None  # then the library counts segments, and the template must go on doing so
+    first, second = ({"Sequence": {"id": side, "type_id": int(alone and side == "B")}} for side in "AB")
     bare = {"type": "TemplateProcessing", "single": [first], "pair": [first, second], "special_tokens": names}
     return bare if processor is None else {"type": "Sequence", "processors": [processor, bare]}
 
