@@ -8,12 +8,16 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 import logging
 import random
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 
 import pytest
 from transformers.utils import logging as their_logging
+
+sys.path.append(str(Path(__file__).parent))  # there.py beside the tests can be imported
 
 ENGLISH = ["the", "old", "gardener", "planted", "apple", "trees", "beside", "Harbour", "couldn't", "it's", "watching"]
 SIMPLIFIED = "老园丁种下了苹果树妹妹记得冬天的收成我们找不到十七条船汉语"

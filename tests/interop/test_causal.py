@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 import re
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +15,7 @@ import tokenizers
 import torch
 import transformers
 import yaml
+from there import Silence, close, opened, same_tensors, scatter
 from tokenizers import decoders, models, pre_tokenizers
 from torch import Tensor, nn
 
@@ -36,7 +34,6 @@ from meristem.recipe import resolve
 from meristem.settings import MeristemError, find
 from meristem.tokenizers.tokenizer import Tokenizer
 
-Silence = Callable[[], AbstractContextManager[None]]
 END, ROWS = "<|endoftext|>", 257
 LAST = ROWS
 """The number of the first special token after those."""
@@ -67,16 +64,6 @@ def words(folder: Path, end: int = 0, *more: str) -> None:
     made.save(str(folder / "tokenizer.json"))
 
 
-def scatter(module: nn.Module, seed: int = 0) -> None:
-    """Random weights everywhere, norms and biases too, so that no name can be mistaken for another."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.copy_(
-                torch.randn(parameter.shape, generator=generator) * 0.2 + (0.5 if parameter.ndim == 1 else 0)
-            )
-
-
 def theirs(name: str, folder: Path, *, end: int = 0, **more: Any) -> Any:
     """A random model of theirs, saved with its words."""
     kind = next(kind for kind in SHAPES if name.startswith(kind))
@@ -86,21 +73,6 @@ def theirs(name: str, folder: Path, *, end: int = 0, **more: Any) -> Any:
     words(folder, end)
     model.save_pretrained(folder)
     return model
-
-
-def opened(folder: Path, name: str, silence: Silence) -> Any:
-    """Their own loading of what we wrote: every tensor found, none left, nothing to remark."""
-    with silence():
-        auto = transformers.AutoConfig.from_pretrained(folder)
-        model, told = getattr(transformers, name).from_pretrained(folder, output_loading_info=True)
-    assert auto.architectures == [name]
-    assert not any(told[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")), told
-    return copy.deepcopy(model).eval()  # weights mapped from a file lie at odd places, where sums round otherwise
-
-
-def close(found: Tensor, expected: Tensor) -> None:
-    assert found.shape == expected.shape
-    assert float((found - expected).abs().max()) <= 1e-5 * max(1.0, float(expected.abs().max()))
 
 
 def ragged(longest: int = 13) -> tuple[Tensor, Tensor]:
@@ -126,12 +98,6 @@ def theirs_of(model: Any, tokens: Tensor, present: Tensor) -> Tensor:
         return torch.stack([out.start_logits, out.end_logits], -1)[present]
     found = out.logits if "logits" in out else out.last_hidden_state
     return found if found.ndim == 2 else found[present]
-
-
-def same_tensors(one: Path, other: Path) -> None:
-    here, there = (revive(run).learner.model.state_dict() for run in (one, other))
-    assert here.keys() == there.keys()
-    assert all(torch.equal(here[name], there[name]) for name in here)
 
 
 CASES: list[tuple[str, dict[str, Any]]] = [

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from there import same_tensors
 from torch import Tensor
 
 from meristem.api import load
@@ -84,12 +85,6 @@ def read(path: Path) -> dict[str, Any]:
     with h5py.File(path) as file:
         file.visititems(lambda name, item: found.update({name: item[...]} if isinstance(item, h5py.Dataset) else {}))
     return found
-
-
-def same_tensors(one: Path, other: Path) -> None:
-    here, there = (revive(run).learner.model.state_dict() for run in (one, other))
-    assert here.keys() == there.keys()
-    assert all(torch.equal(here[name], there[name]) for name in here)
 
 
 # ---------------------------------------------------------------- a direction by hand, gate by gate

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import transformers
 import yaml
 from rich.console import Console
 from safetensors.torch import load_file, save_file
+from there import Silence, opened, scatter
 from tokenizers import models, pre_tokenizers
 from torch import Tensor, nn
 
@@ -33,7 +33,6 @@ from meristem.recipe import resolve
 from meristem.settings import MeristemError
 from meristem.tokenizers.train import train
 
-Silence = Callable[[], AbstractContextManager[None]]
 Reads = dict[str, Tensor]
 
 ROWS = 61
@@ -103,15 +102,6 @@ CASES = [
 ]
 
 
-def scatter(module: nn.Module, seed: int = 0) -> None:
-    """Random weights everywhere, norms and biases too."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            middle = 0.5 if parameter.ndim == 1 else 0.0
-            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.2 + middle)
-
-
 def words(special: tuple[str, ...]) -> str:
     """A tokenizer.json of 61 words."""
     known = [*special, *(f"w{number}" for number in range(len(special), ROWS))]
@@ -127,14 +117,6 @@ def saved(case: Case, folder: Path, other: nn.Module, **options: Any) -> Path:
     other.save_pretrained(folder, **options)  # type: ignore[operator]  # every model of theirs has it
     (folder / "tokenizer.json").write_text(words(case.special), encoding="utf-8")
     return folder
-
-
-def opened(folder: Path, architecture: str, silence: Silence) -> nn.Module:
-    """Their model of a folder, opened without a word, every tensor found and every tensor used."""
-    with silence():
-        model, info = getattr(transformers, architecture).from_pretrained(folder, output_loading_info=True)
-    assert not any(info.values()), info
-    return model.eval()  # type: ignore[no-any-return]  # found by name
 
 
 @pytest.fixture

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +13,7 @@ import tokenizers
 import torch
 import transformers
 import yaml
+from there import Silence, close, opened, same_tensors, scatter
 from tokenizers import models, pre_tokenizers
 from torch import Tensor, nn
 
@@ -34,7 +32,6 @@ from meristem.tokenizers.tokenizer import Tokenizer
 SPECIAL = ["<unk>", "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>"]
 WORDS = [*SPECIAL, *(f"w{number}" for number in range(54))]
 PAD = SPECIAL.index("<pad>")
-Silence = Callable[[], AbstractContextManager[None]]
 
 
 def words(folder: Path) -> None:
@@ -48,16 +45,6 @@ def words(folder: Path) -> None:
     made.save(str(folder / "tokenizer.json"))
 
 
-def scatter(module: nn.Module, seed: int = 0) -> None:
-    """Random weights everywhere, norms and biases too, so that no name can be mistaken for another."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.copy_(
-                torch.randn(parameter.shape, generator=generator) * 0.2 + (0.5 if parameter.ndim == 1 else 0)
-            )
-
-
 def theirs(name: str, folder: Path, **more: Any) -> Any:
     """A random model of theirs, saved with its words."""
     told = {"vocab_size": len(WORDS), "d_model": 32, "n_layer": 3, "n_head": 4, "d_inner": 80, "mem_len": None, **more}
@@ -66,19 +53,6 @@ def theirs(name: str, folder: Path, **more: Any) -> Any:
     words(folder)
     model.save_pretrained(folder)
     return model
-
-
-def opened(folder: Path, name: str, silence: Silence) -> Any:
-    """Their own loading of what we wrote: every tensor found, none left, nothing to remark."""
-    with silence():
-        model, told = getattr(transformers, name).from_pretrained(folder, output_loading_info=True)
-    assert not any(told[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")), told
-    return copy.deepcopy(model).eval()  # weights mapped from a file lie at odd places, where sums round otherwise
-
-
-def close(found: Tensor, expected: Tensor) -> None:
-    assert found.shape == expected.shape
-    assert float((found - expected).abs().max()) <= 1e-5 * max(1.0, float(expected.abs().max()))
 
 
 def ragged(left: bool) -> dict[str, Tensor]:
@@ -112,12 +86,6 @@ def ours_of(model: Model, name: str, tokens: Tensor, present: Tensor, segments: 
         if name.endswith(end):
             return model.heads[own](last[:, -1])
     return next((model.heads[own] for end, own in HEADS.items() if name.endswith(end)), nn.Identity())(last)[present]
-
-
-def same_tensors(one: Path, other: Path) -> None:
-    here, there = (revive(run).learner.model.state_dict() for run in (one, other))
-    assert here.keys() == there.keys()
-    assert all(torch.equal(here[name], there[name]) for name in here)
 
 
 CASES: list[tuple[str, dict[str, Any]]] = [

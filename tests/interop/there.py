@@ -1,0 +1,52 @@
+"""What the tests of published families share: random weights, their own opening of what we wrote, equality."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import torch
+import transformers
+from torch import Tensor, nn
+
+from meristem.checkpoint.revive import revive
+
+Silence = Callable[[], AbstractContextManager[None]]
+
+
+def scatter(module: nn.Module, seed: int = 0) -> None:
+    """Random weights everywhere, norms and biases too, so that no name can be mistaken for another."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            middle = 0.5 if parameter.ndim == 1 else 0.0
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.2 + middle)
+
+
+def opened(folder: Path, name: str, silence: Silence) -> Any:
+    """Their own loading of what we wrote: every tensor found, none left, nothing to remark."""
+    with silence():
+        config = transformers.AutoConfig.from_pretrained(folder)
+        model, told = getattr(transformers, name).from_pretrained(folder, output_loading_info=True)
+    assert config.architectures == [name]
+    assert not any(told.values()), told
+    return copy.deepcopy(model).eval()  # weights mapped from a file lie at odd places, where sums round otherwise
+
+
+def close(found: Tensor, expected: Tensor) -> None:
+    """Equal within 1e-5 of the largest value there is, or of 1."""
+    assert found.shape == expected.shape
+    assert float((found - expected).abs().max()) <= 1e-5 * max(1.0, float(expected.abs().max()))
+
+
+def same_tensors(one: Path, other: Path) -> None:
+    """Every tensor of two runs, bit for bit."""
+    here, there = (revive(run).learner.model.state_dict() for run in (one, other))
+    assert here.keys() == there.keys()
+    assert [name for name in here if not torch.equal(here[name], there[name])] == []
