@@ -10,11 +10,23 @@ from torch import Tensor
 from meristem.checkpoint.revive import Revived
 from meristem.generation.given import start_of
 from meristem.interop.folder import Weights, read_json
-from meristem.interop.published import Published
+from meristem.interop.lines import Line
+from meristem.interop.published import Carried, Published
 from meristem.settings import MeristemError
 
+CLASSIFICATION = Carried("pooled", (
+    Line("heads.classification.dense", "classification_head.dense"),
+    Line("heads.classification.score", "classification_head.out_proj"),
+), classes=0)  # fmt: skip
+SPAN = Carried("tags", (Line("heads.span", "qa_outputs"),), classes=2)
 SPOKEN = ("decoder_start_token_id", "forced_bos_token_id")
 ROLES = {"pad": "pad_token_id", "end": "eos_token_id", "start": "bos_token_id"}
+
+
+def one_table(base: str) -> dict[str, str]:
+    """Ties of source, target and output to the one table of words."""
+    names = ("lm_head", f"{base}encoder.embed_tokens", f"{base}decoder.embed_tokens")
+    return {f"{name}.weight": f"{base}shared.weight" for name in names}
 
 
 class EncoderDecoder(Published):

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from meristem.checkpoint.revive import Revived
-from meristem.interop.families._encoder_decoder import EncoderDecoder
+from meristem.interop.families._encoder_decoder import CLASSIFICATION, SPAN, EncoderDecoder, one_table
 from meristem.interop.lines import JOINED, After, Line
 from meristem.interop.published import ACTIVATIONS, Carried, Entry
 from meristem.settings import MeristemError
@@ -69,23 +69,16 @@ class Bart(EncoderDecoder):
     )
     heads = {
         "seq2seq": Carried("vocabulary", ()),
-        "classification": Carried("pooled", (
-            Line("heads.classification.dense", "classification_head.dense"),
-            Line("heads.classification.score", "classification_head.out_proj"),
-        ), classes=0),
-        "span": Carried("tags", (Line("heads.span", "qa_outputs"),), classes=2),
-    }  # fmt: skip
+        "classification": CLASSIFICATION,
+        "span": SPAN,
+    }
     architectures = {
         "BartModel": (),
         "BartForConditionalGeneration": ("seq2seq",),
         "BartForSequenceClassification": ("classification",),
         "BartForQuestionAnswering": ("span",),
     }
-    ties = {
-        "lm_head.weight": "model.shared.weight",
-        "model.encoder.embed_tokens.weight": "model.shared.weight",
-        "model.decoder.embed_tokens.weight": "model.shared.weight",
-    }
+    ties = one_table("model.")
     zeros = ("final_logits_bias",)
     pair = "start A end end B end"
     marks = {"bos_token": "start", "eos_token": "end", "cls_token": "start", "sep_token": "end"}

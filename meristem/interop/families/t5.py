@@ -11,7 +11,7 @@ from torch import Tensor
 
 from meristem.blocks.feed_forward import GATED
 from meristem.checkpoint.revive import Revived
-from meristem.interop.families._encoder_decoder import EncoderDecoder
+from meristem.interop.families._encoder_decoder import CLASSIFICATION, SPAN, EncoderDecoder, one_table
 from meristem.interop.folder import Weights
 from meristem.interop.lines import JOINED, Line
 from meristem.interop.published import Carried, Entry
@@ -91,23 +91,16 @@ class T5(EncoderDecoder):
     body = (*_side("encoder", 1), *_side("decoder", 2), *CROSS, Line("backbone.tokens", "transformer.shared"))
     heads = {
         "seq2seq": Carried("vocabulary", (Line("heads.seq2seq.weight", "lm_head.weight"),)),
-        "classification": Carried("pooled", (
-            Line("heads.classification.dense", "classification_head.dense"),
-            Line("heads.classification.score", "classification_head.out_proj"),
-        ), classes=0),
-        "span": Carried("tags", (Line("heads.span", "qa_outputs"),), classes=2),
-    }  # fmt: skip
+        "classification": CLASSIFICATION,
+        "span": SPAN,
+    }
     architectures = {
         "T5Model": (),
         "T5ForConditionalGeneration": ("seq2seq",),
         "T5ForSequenceClassification": ("classification",),
         "T5ForQuestionAnswering": ("span",),
     }
-    ties = {
-        "lm_head.weight": "transformer.shared.weight",
-        "transformer.encoder.embed_tokens.weight": "transformer.shared.weight",
-        "transformer.decoder.embed_tokens.weight": "transformer.shared.weight",
-    }
+    ties = one_table("transformer.")
     without = (r"(transformer\.)?decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",)
     frame, pair = "A end", "A end B end"
     marks = {"eos_token": "end"}
