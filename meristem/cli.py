@@ -36,6 +36,11 @@ def console() -> Console:
     return Console(stderr=True)
 
 
+def say(text: str) -> None:
+    """A message as it stands: no colours guessed, no lines broken."""
+    console().print(text, highlight=False, markup=False, soft_wrap=True)
+
+
 @app.command()
 def pretrain(words: options.Words = None, out: options.Out = None, fresh: options.Fresh = False) -> None:
     """Train a model on text; running it again goes on where it stopped.
@@ -52,12 +57,9 @@ def pretrain(words: options.Words = None, out: options.Out = None, fresh: option
     folder = out or Path("runs") / resolved.name
     if not words:
         kind, value = resolved.train.budget
-        screen.print(
-            f"No recipe given: {resolved.name} on {resolved.corpus.source}, {value:g} {kind}, into {folder}",
-            highlight=False,
-        )
+        say(f"No recipe given: {resolved.name} on {resolved.corpus.source}, {value:g} {kind}, into {folder}")
     ended = api.pretrain(recipe, overrides, source=source, out=folder, fresh=fresh, console=screen)
-    screen.print("\n  ".join(["Try it:", *ended.tries]), highlight=False, markup=False, soft_wrap=True)
+    say("\n  ".join(["Try it:", *ended.tries]))
 
 
 @app.command()
@@ -118,7 +120,7 @@ def generate(
 ) -> None:
     """Write text: causal models go on from a prompt, encoder-decoders turn it into another, masked ones fill masks."""
     loaded = _loaded(run, which)
-    prompts: list[Any] = _lines(file) if file else [image or prompt]
+    prompts: list[Any] = options.lines(file) if file else [image or prompt]
     streaming = not json_ and len(prompts) == 1 and count == 1 and beams == 1 and loaded.way != "masked"
     goes_on = loaded.way != "source"  # a source is no part of what is written from it
     if streaming and goes_on:
@@ -179,7 +181,7 @@ def score(
     """The log-probability of texts: exact for causal models, pseudo for masked ones."""
     from meristem.settings import RecipeError
 
-    texts = _lines(file) if file else [text] if text is not None else []
+    texts = options.lines(file) if file else [text] if text is not None else []
     if not texts:
         raise RecipeError("score: give a text, or --file with one text a line")
     scored = _loaded(run, which).score(texts)
@@ -201,7 +203,7 @@ def import_(folder: options.Folder, out: options.Out = None) -> None:
     from meristem import api
 
     made = api.import_folder(folder, out or Path("runs") / folder.resolve().name)
-    console().print(made.summary(), highlight=False, markup=False, soft_wrap=True)
+    say(made.summary())
 
 
 @app.command()
@@ -212,7 +214,7 @@ def export(
     from meristem import api
 
     made = api.export(run, folder, onnx=onnx, architecture=architecture)
-    console().print(made.summary(), highlight=False, markup=False, soft_wrap=True)
+    say(made.summary())
 
 
 @app.command()
@@ -248,21 +250,12 @@ def _loaded(run: Path, which: options.Checkpoint) -> Loaded:
 
     loaded = api.load(run, which=which)
     for notice in loaded.revived.notices:
-        console().print(notice, highlight=False, markup=False, soft_wrap=True)
+        say(notice)
     return loaded
 
 
 def _print_json(value: Any) -> None:
     print(json.dumps(value, ensure_ascii=False))
-
-
-def _lines(path: Path) -> list[str]:
-    from meristem.settings import MeristemError
-
-    try:
-        return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise MeristemError(f"{path}: {error}") from None
 
 
 def main() -> NoReturn:

@@ -102,3 +102,13 @@ def sort_words(words: Sequence[str]) -> tuple[str, str | None, list[str]]:
     if Path(plain[0]).exists() or any(mark in plain[0] for mark in ":/*?."):
         return "bert-mini", plain[0], overrides
     raise RecipeError(f"{plain[0]!r} is neither a recipe nor a file{did_you_mean(plain[0], list(known))}")
+
+
+def lines(path: Path) -> list[str]:
+    """The lines of a file that hold something."""
+    from meristem.settings import MeristemError
+
+    try:
+        return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise MeristemError(f"{path}: {error}") from None
