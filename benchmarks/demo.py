@@ -15,7 +15,7 @@ from rich.console import Console
 import meristem
 from meristem.api import recipe_for
 from meristem.checkpoint.run import Run
-from meristem.training.material import gather
+from meristem.training.shards import gather
 
 SENTENCES = (
     "Return the [MASK] of the given array.",

@@ -20,8 +20,8 @@ from benchmarks.side_by_side import RESULTS, table
 from meristem.api import recipe_for
 from meristem.learning.assemble import feeds_of, learner_of
 from meristem.learning.learner import Learner
-from meristem.training.material import gather
 from meristem.training.optimizers import optimizers
+from meristem.training.shards import gather
 from meristem.training.step import Stepper
 
 PAGE = RESULTS / "depth.md"

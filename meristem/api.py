@@ -10,8 +10,10 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from meristem.checkpoint.revive import Revived, revive
+from meristem.checkpoint.revive import Revived, recipe_of, revive
+from meristem.checkpoint.run import Run
 from meristem.corpus.pictures import picture
+from meristem.evaluation.answering import answer
 from meristem.evaluation.evaluate import evaluate as evaluate_run
 from meristem.evaluation.held_out import resting
 from meristem.generation.fill import Filled, fill
@@ -24,11 +26,13 @@ from meristem.generation.written import Written
 from meristem.interop import exporting, importing
 from meristem.interop.exporting import Exported
 from meristem.interop.importing import Imported
+from meristem.overrides import override, written_out
 from meristem.recipe import Recipe, read, resolve
-from meristem.settings import build
+from meristem.settings import MeristemError, build
 from meristem.store.letters import spelled
+from meristem.task import Task
 from meristem.training import describe as describing
-from meristem.training import pretraining
+from meristem.training import finetuning, pretraining
 from meristem.training.ending import Ended
 
 Overrides = Mapping[str, Any] | Sequence[str]
@@ -57,6 +61,37 @@ def pretrain(
     return pretraining.pretrain(resolved, folder, fresh=fresh, console=console or Console(stderr=True))
 
 
+def task_recipe(recipe: str | Path | None = None, overrides: Overrides = ()) -> Recipe:
+    """A recipe for a task: by name or file, else the one named like its task; the model is that of `from`.
+
+    Settings of `model` in the recipe are for a start from scratch; those among the overrides always count.
+    """
+    told = override({}, overrides)
+    name, mapping = read(recipe or (told.get("task") or {}).get("name") or "classification")
+    mapping = written_out(mapping)
+    start = {**(mapping.get("start") or {}), **(told.get("start") or {})}
+    if start.get("path") not in (None, "scratch"):
+        before = recipe_of(Run.open(Path(start["path"])))
+        mapping["model"], mapping["tokenizer"] = (
+            getattr(before, part).model_dump(mode="json") for part in ("model", "tokenizer")
+        )
+    return resolve(name, mapping, overrides)
+
+
+def finetune(
+    recipe: str | Path | None = None,
+    overrides: Overrides = (),
+    *,
+    out: str | Path | None = None,
+    fresh: bool = False,
+    console: Console | None = None,
+) -> Ended:
+    """Teach a model a task from labelled data; running it again goes on where it stopped."""
+    resolved = task_recipe(recipe, overrides)
+    folder = Path(out) if out is not None else Path("runs") / resolved.name
+    return finetuning.finetune(resolved, folder, fresh=fresh, console=console or Console(stderr=True))
+
+
 def describe(recipe: str | Path, overrides: Overrides = ()) -> describing.Description:
     """What a recipe is and what it costs here."""
     return describing.describe(recipe_for(recipe, overrides))
@@ -67,9 +102,7 @@ def import_folder(folder: str | Path, out: str | Path) -> Imported:
     return importing.import_folder(Path(folder), Path(out))
 
 
-def export(
-    run: str | Path, folder: str | Path, *, onnx: bool = False, architecture: str | None = None
-) -> Exported:
+def export(run: str | Path, folder: str | Path, *, onnx: bool = False, architecture: str | None = None) -> Exported:
     """A run as a folder that transformers opens, or as ONNX graphs."""
     if onnx:
         from meristem.interop import graphs
@@ -126,6 +159,18 @@ class Loaded:
         assert isinstance(chosen, SamplingSettings)
         return write(self.model, self.tokenizer, prompts, chosen, count=count, on_text=on_text)
 
+    def predict(self, given: str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]]) -> Any:
+        """The task's answers: for one text or for a list of them; a mapping names its parts (question, passage)."""
+        task = self.revived.learner.objectives.get("task")
+        if not isinstance(task, Task):
+            raise MeristemError("this run has no task to predict; meristem finetune teaches it one")
+        several = [given] if isinstance(given, str | Mapping) else given
+        samples = [task.asked(one) for one in several]
+        answers = [
+            task.shown(*pair) for pair in zip(answer(self.revived.learner, samples).answers, samples, strict=True)
+        ]
+        return answers[0] if isinstance(given, str | Mapping) else answers
+
     def score(self, texts: str | Iterable[str]) -> list[Scored]:
         """Log-probabilities: exact for causal models, pseudo for masked ones."""
         return score(self.model, self.tokenizer, [texts] if isinstance(texts, str) else list(texts), way=self.way)
@@ -156,9 +201,7 @@ class Loaded:
             return hidden, [self.tokenizer.token(i) for i in inputs[2]["source"][0].tolist()]
         start, end = self.tokenizer.start, self.tokenizer.end
         framed = (
-            [start, *ids, end]
-            if way != "causal" and start is not None and end is not None
-            else (ids or [end or 0])
+            [start, *ids, end] if way != "causal" and start is not None and end is not None else (ids or [end or 0])
         )
         framed = framed if "characters" in can else framed[: self.recipe.model.length]
         reads: dict[str, Any] = {"tokens": torch.tensor([framed], device=self.model.device)}

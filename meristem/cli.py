@@ -63,6 +63,33 @@ def pretrain(words: options.Words = None, out: options.Out = None, fresh: option
 
 
 @app.command()
+def finetune(words: options.TaskWords = None, out: options.Out = None, fresh: options.Fresh = False) -> None:
+    """Teach a model a task from labelled data; running it again goes on where it stopped.
+
+    meristem finetune classification from=runs/bert-mini data.train=reviews.tsv data.label=stars
+    meristem finetune tagging from=runs/bert-mini data.train=train.conll data.test=test.conll
+    """
+    from meristem import api
+
+    recipe, overrides = options.task_words(words or [])
+    ended = api.finetune(recipe, overrides, out=out, fresh=fresh, console=console())
+    say("\n  ".join(["Try it:", *ended.tries]))
+
+
+@app.command()
+def predict(
+    run: options.Run, text: options.Text = None, file: options.Texts = None, which: options.Which = None
+) -> None:
+    """A task's answers, as JSON."""
+    loaded = _loaded(run, which)
+    if text is not None:
+        _print_json(loaded.predict(text))
+    else:
+        for answer in loaded.predict(options.lines(file) if file else sys.stdin.read().splitlines()):
+            _print_json(answer)
+
+
+@app.command()
 def corpus(
     source: options.Source,
     overrides: options.Overrides = None,

@@ -28,6 +28,15 @@ Words = Annotated[
         "settings such as train.rate=3e-4.",
     ),
 ]
+TaskWords = Annotated[
+    list[str] | None,
+    Argument(
+        metavar="[RECIPE] [KEY=VALUE]…",
+        show_default=False,
+        help="A recipe's name or YAML file (one is named like each task); settings such as task=tagging, "
+        "from=RUN, data.train=FILE, data.label=COLUMN.",
+    ),
+]
 Out = Annotated[Path | None, Option(help="The run's folder; runs/RECIPE unless given.")]
 Fresh = Annotated[bool, Option("--fresh", help="Begin anew; the old run is moved aside, never deleted.")]
 
@@ -112,3 +121,13 @@ def lines(path: Path) -> list[str]:
         return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise MeristemError(f"{path}: {error}") from None
+
+
+def task_words(words: Sequence[str]) -> tuple[str | None, list[str]]:
+    """Which word is the recipe, which are settings."""
+    from meristem.settings import RecipeError
+
+    plain = [word for word in words if not re.match(r"[\w.-]+=", word)]
+    if len(plain) > 1:
+        raise RecipeError(f"{' '.join(plain)}: expected at most a recipe; everything else is given as key=value")
+    return (plain[0] if plain else None), [word for word in words if word not in plain]

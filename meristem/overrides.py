@@ -9,7 +9,7 @@ import yaml
 
 from meristem.settings import SECTIONS, RecipeError, did_you_mean, find, section_class
 
-PLACES = ("corpus", "tokenizer", "store", "model", "objective", "mix", "train", "from")
+PLACES = ("task", "data", "corpus", "tokenizer", "store", "model", "objective", "mix", "train", "from")
 
 
 def override(mapping: Mapping[str, Any], overrides: Mapping[str, Any] | Sequence[str]) -> dict[str, Any]:
@@ -27,6 +27,8 @@ def written_out(mapping: Mapping[str, Any]) -> dict[str, Any]:
     if "from" in plain:
         start = plain.pop("from")
         plain["start"] = {"path": start} if isinstance(start, str) else start
+    if isinstance(plain.get("task"), str):
+        plain["task"] = {"name": plain["task"]}
     if "objective" in plain:
         plain["objective"] = _objectives(plain["objective"])
     entries = plain.get("mix")
@@ -64,7 +66,10 @@ def _put(plain: dict[str, Any], key: str, value: Any) -> None:
         raise RecipeError(f"{key}: unknown setting{_elsewhere(section)}")
     if section == "from":
         section, path = "start", path or ["path"]
-    if not path:
+    if key == "task" and isinstance(value, str):
+        before = plain.get("task") or {}
+        plain["task"] = before if before.get("name") == value else {"name": value}
+    elif not path:
         plain[section] = _objectives(value) if section == "objective" else value
     elif section == "objective":
         _put_objective(plain, key, path, value)

@@ -27,6 +27,8 @@ class Source:
     objective: tuple[Any, ...]
     corpus: Any
     weight: float = 1.0
+    room: str = "objectives"
+    """Where its parts are found: objectives, or tasks."""
 
 
 class HeadSettings(Settings):
@@ -55,14 +57,18 @@ class Recipe:
     mix: tuple[Source, ...]
     train: Any
     start: Any
+    task: Any = None
+    """What is learned from labelled data, where the run is a fine-tuning; then there is no corpus and no objective."""
+    data: Any = None
     heads: Mapping[str, HeadSettings] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
         """The resolved recipe as YAML would hold it: every default written out."""
-        out: dict[str, Any] = {}
-        for section in ("corpus", "tokenizer", "store", "model"):
-            out[section] = getattr(self, section).model_dump(mode="json")
-        if self.mix:
+        sections = ("task", "data", "tokenizer", "model") if self.task else ("corpus", "tokenizer", "store", "model")
+        out: dict[str, Any] = {section: getattr(self, section).model_dump(mode="json") for section in sections}
+        if self.task:
+            pass
+        elif self.mix:
             out["mix"] = [
                 {
                     "name": s.name,
@@ -82,6 +88,8 @@ class Recipe:
 
     def sources(self) -> tuple[Source, ...]:
         """The streams of a run; a recipe without `mix` has one."""
+        if self.task is not None:
+            return (Source(name="task", objective=(self.task,), corpus=None, room="tasks"),)
         return self.mix or (Source(name="main", objective=self.objective, corpus=self.corpus),)
 
     def with_name(self, name: str) -> Recipe:
@@ -92,6 +100,11 @@ class Recipe:
 def shipped() -> dict[str, Path]:
     """Every recipe in the package, by name."""
     return {path.stem: path for path in sorted(RECIPES.glob("*.yaml"))}
+
+
+def shipped_tasks() -> dict[str, Path]:
+    """Every recipe for a task in the package, by name."""
+    return {path.stem: path for path in sorted((RECIPES / "tasks").glob("*.yaml"))}
 
 
 def summary(path: Path) -> str:
@@ -107,7 +120,7 @@ def read(recipe: str | Path) -> tuple[str, dict[str, Any]]:
     if (path / "recipe.yaml").is_file():
         return f"{path.resolve().name}-on", {**parse(path / "recipe.yaml"), "from": str(path)}
     if path.suffix not in {".yaml", ".yml"}:
-        known = shipped()
+        known = {**shipped(), **shipped_tasks()}
         if str(recipe) not in known:
             raise RecipeError(f"no recipe {str(recipe)!r}{did_you_mean(str(recipe), list(known))}")
         path = known[str(recipe)]
@@ -135,13 +148,18 @@ def resolve(name: str, mapping: Mapping[str, Any], overrides: Mapping[str, Any] 
 
 
 def _validate(name: str, plain: dict[str, Any]) -> Recipe:
-    allowed = [*SECTIONS, "model", "objective", "mix", "heads"]
+    allowed = [*SECTIONS, "model", "objective", "mix", "task", "heads"]
     for key in plain:
         if key not in allowed:
             shown = [name if name != "start" else "from" for name in allowed]
             raise RecipeError(f"{key}: unknown section{did_you_mean(str(key), shown)}")
     sections = {s: build(section_class(s), plain.get(s) or {}, "from" if s == "start" else s) for s in SECTIONS}
     model = _named(plain.get("model") or {}, "models", "family", "model")
+    if "task" in plain:
+        return _task(name, plain, model, sections)
+    if plain.get("data"):
+        raise RecipeError("data: labelled data belong to a task; text to pretrain on is corpus.source")
+    sections.pop("data")
     if "objective" not in plain and "mix" not in plain:
         raise RecipeError(f"objective: missing; known: {', '.join(names('objectives'))}")
     if "objective" in plain and "mix" in plain:
@@ -149,6 +167,14 @@ def _validate(name: str, plain: dict[str, Any]) -> Recipe:
     objective = _parts(plain["objective"], "objective") if "objective" in plain else ()
     mix = tuple(_sources(plain["mix"], plain.get("corpus") or {})) if "mix" in plain else ()
     return Recipe(name=name, model=model, objective=objective, mix=mix, heads=_heads(plain.get("heads")), **sections)
+
+
+def _task(name: str, plain: dict[str, Any], model: Settings, sections: dict[str, Any]) -> Recipe:
+    """A fine-tuning: a task and its data instead of objectives and their text."""
+    if other := [key for key in ("objective", "mix") if key in plain]:
+        raise RecipeError(f"task and {other[0]}: a run is fine-tuned for a task or pretrained with objectives")
+    task = _named(plain["task"], "tasks", "name", "task")
+    return Recipe(name=name, model=model, task=task, objective=(), mix=(), heads=_heads(plain.get("heads")), **sections)
 
 
 def _heads(value: Any) -> dict[str, HeadSettings]:

@@ -16,6 +16,7 @@ SECTIONS = {
     "corpus": "corpus.settings:CorpusSettings",
     "tokenizer": "tokenizers.settings:TokenizerSettings",
     "store": "store.settings:StoreSettings",
+    "data": "labelled.settings:DataSettings",
     "train": "training.settings:TrainSettings",
     "start": "training.settings:StartSettings",
 }

@@ -17,10 +17,12 @@ PACKAGE = Path(meristem.__file__).parent
 FLOORS = [
     ["settings", "recipes", "overrides", "recipe", "randomness"],
     ["batch"],
+    ["task"],
     ["metrics"],
     ["drawing"],
     ["samples"],
     ["corpus"],
+    ["labelled"],
     ["tokenizers"],
     ["store"],
     ["blocks"],

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from meristem.blocks.feed_forward import GATED, ActivationName, activate
 from meristem.blocks.norms import NormName, norm
+from meristem.blocks.scalar_mix import ScalarMix
 from meristem.settings import MeristemError
 
 
@@ -114,6 +117,49 @@ class TokenScore(nn.Module):
         return self.score(activate(self.activation, self.dense(states))).squeeze(-1)  # type: ignore[no-any-return]  # nn.Module.__call__
 
 
-def no_such_head(family: str, kind: str, known: tuple[str, ...]) -> MeristemError:
-    """What to say when a family has no shape for a head."""
-    return MeristemError(f"the {family} family makes no head {kind!r}; it makes {', '.join(known)}")
+class Network(nn.Module):
+    """A task's own net over a model's states: a recurrent one of two directions, or one dense layer."""
+
+    def __init__(self, width: int, hidden: int, *, recurrent: bool) -> None:
+        super().__init__()
+        self.recurrent = nn.LSTM(width, hidden // 2, bidirectional=True, batch_first=True) if recurrent else None
+        self.dense = None if recurrent else nn.Linear(width, hidden)
+
+    def forward(self, states_BTD: Tensor, present_BT: Tensor | None = None) -> Tensor:
+        """[B, T, D] → [B, T, hidden]; padding on the right is not read."""
+        if self.recurrent is None:
+            assert self.dense is not None
+            return torch.relu(self.dense(states_BTD))
+        if present_BT is None or states_BTD.is_meta:  # shapes alone have no lengths
+            return self.recurrent(states_BTD)[0]  # type: ignore[no-any-return]  # nn.Module.__call__
+        packed = pack_padded_sequence(states_BTD, present_BT.sum(1).cpu(), batch_first=True, enforce_sorted=False)
+        return pad_packed_sequence(self.recurrent(packed)[0], batch_first=True, total_length=states_BTD.shape[1])[0]
+
+
+SHARED = ("pooled", "tags", "scores", "mix", "network")
+
+
+def width_of(backbone: Any, sizes: Mapping[str, int]) -> int:
+    """How wide the states are that a head reads: the backbone's or a net's, `times` so often, another `beside` it."""
+    width: int = sizes.get("width", backbone.width) * sizes.get("times", 1)
+    return width + sizes.get("beside", 0)
+
+
+def shared_head(backbone: Any, kind: str, sizes: Mapping[str, int], own: tuple[str, ...]) -> nn.Module:
+    """A head whose shape all families share, as wide as the model unless its sizes say otherwise.
+
+    `own` are the kinds a family makes itself, for the message when a kind is unknown.
+    """
+    settings, width = backbone.settings, width_of(backbone, sizes)
+    deviation = getattr(settings, "initial", width**-0.5)
+    match kind:
+        case "pooled":
+            return PooledHead(width, sizes["classes"], deviation)
+        case "tags" | "scores":
+            return tags(width, sizes["classes"], deviation, bias=kind == "tags")
+        case "mix":
+            return ScalarMix(settings.layers + 1)
+        case "network":
+            return Network(width, sizes["hidden"], recurrent=bool(sizes.get("recurrent", 1)))
+    known = ", ".join(dict.fromkeys((*own, *SHARED)))
+    raise MeristemError(f"the {settings.family} family makes no head {kind!r}; it makes {known}")

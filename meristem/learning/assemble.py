@@ -11,7 +11,7 @@ from meristem.batch import Head, Model, Objective, View
 from meristem.corpus.sides import KINDS, PAIR, PICTURE
 from meristem.learning.combined import Combined
 from meristem.learning.feed import Feed
-from meristem.learning.learner import Learner, agree, heads_of
+from meristem.learning.learner import Learner, agree, carries, heads_of
 from meristem.randomness import key
 from meristem.recipe import Recipe
 from meristem.settings import RecipeError, find
@@ -25,6 +25,9 @@ WORDS = ("tokens", "source")
 def check(recipe: Recipe) -> None:
     """Refuse what cannot work, before any text is read."""
     family = find("models", recipe.model.family)
+    if recipe.task is not None:
+        carries(find("tasks", recipe.task.name), family, recipe.model.family)
+        return
     for source in recipe.sources():
         for part in source.objective:
             agree(find("objectives", part.name), family, recipe.model.family)
@@ -59,7 +62,7 @@ def objectives_of(recipe: Recipe, tokenizer: Tokenizer) -> dict[str, Objective]:
     """Per source what it predicts; several on one encoding are combined."""
     made: dict[str, Objective] = {}
     for source in recipe.sources():
-        parts = [find("objectives", part.name)(part, tokenizer) for part in source.objective]
+        parts = [find(source.room, part.name)(part, tokenizer) for part in source.objective]
         made[source.name] = parts[0] if len(parts) == 1 else Combined(parts)
     return made
 
@@ -71,6 +74,11 @@ def learner_of(recipe: Recipe, tokenizer: Tokenizer) -> Learner:
     backbone = find("models", recipe.model.family)(recipe.model, max(tokenizer.size, recipe.tokenizer.room or 0))
     brought = {name: Head(head.kind, tuple(head.sizes.items())) for name, head in recipe.heads.items()}
     return Learner(Model(backbone, {**brought, **heads_of(objectives)}), objectives)
+
+
+def fill_of(tokenizer: Tokenizer) -> dict[str, int]:
+    """What the words of short rows are filled up with."""
+    return dict.fromkeys(WORDS, tokenizer.pad or 0)
 
 
 def feeds_of(
@@ -103,7 +111,7 @@ def feeds_of(
             seed=seed,
             rows=rows,
             micro=micro,
-            fill=dict.fromkeys(WORDS, tokenizer.pad or 0),
+            fill=fill_of(tokenizer),
         )
     return feeds
 

@@ -9,6 +9,7 @@ from torch import nn
 
 from meristem.batch import Backbone, Batch, Head, Model, Objective, Outcome, State
 from meristem.settings import RecipeError, find, names
+from meristem.task import Task
 
 
 class Learner(nn.Module):
@@ -65,6 +66,23 @@ def agree(objective: Objective, backbone: type[Backbone], family: str) -> None:
         f"Families that would do: {', '.join(would) or 'none yet'} (model.family=…); "
         f"objectives {family} can carry: {', '.join(carry)} (objective=…)"
     )
+
+
+def carries(task: type[Task], backbone: type[Backbone], family: str) -> None:
+    """Refuse a task that a family cannot carry, naming the families that can."""
+    if _carries(task, backbone):
+        return
+    would = [name for name in names("models") if _carries(task, find("models", name))]
+    raise RecipeError(
+        f"task {task.name} needs a backbone that is {' or '.join(sorted(task.ways))}, and {family} is "
+        f"{_ways(backbone.can)}. Families that can carry it: {', '.join(would)}"
+    )
+
+
+def _carries(task: type[Task], backbone: type[Backbone]) -> bool:
+    """Whether one of the task's ways is the backbone's; what looks at pictures reads no text."""
+    pictures = "image" in backbone.can
+    return bool(task.ways & backbone.can) and task.needs <= backbone.can and pictures == ("image" in task.needs)
 
 
 def _ways(abilities: frozenset[str]) -> str:

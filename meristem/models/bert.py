@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from meristem.batch import Backbone, Hidden, State
 from meristem.blocks.embedding import Embedding, projection
 from meristem.blocks.generator import smaller
-from meristem.blocks.heads import PooledHead, Pooler, PoolerName, TokenScore, Transform, no_such_head, tags
+from meristem.blocks.heads import PooledHead, Pooler, PoolerName, TokenScore, Transform, shared_head, width_of
 from meristem.blocks.layer import NormPlace
 from meristem.blocks.norms import norm
 from meristem.blocks.stack import Stack, StackSettings
@@ -77,23 +77,21 @@ class Bert(Backbone):
         return self.stack(x, causal=False, present=present, documents=documents, want=want, wanted=wanted)  # type: ignore[no-any-return]  # nn.Module.__call__
 
     def makes(self, kind: str, **sizes: int) -> nn.Module:
-        """The vocabulary behind a transform, classes behind a pooler or for each token, a score, a smaller self."""
+        """The vocabulary behind a transform, classes behind its pooler, a score for each token, a smaller self."""
         s = self.settings
         match kind:
             case "vocabulary":
                 transform = Transform(s.width, s.activation, s.norm, s.norm_epsilon, s.initial, out=self.embed.width)
                 return VocabularyHead(self.embed.tokens, transform=transform, bias=True)
             case "pooled":
-                return PooledHead(s.width, sizes["classes"], s.initial, s.pooler)
+                return PooledHead(width_of(self, sizes), sizes["classes"], s.initial, s.pooler)
             case "pooler":
                 return Pooler(s.width, s.initial)
-            case "tags":
-                return tags(s.width, sizes["classes"], s.initial)
             case "token_score":
                 return TokenScore(s.width, s.activation, s.initial)
             case "generator":
                 return smaller(self.embed, s, sizes["divide"])
-        raise no_such_head(s.family, kind, ("vocabulary", "pooled", "pooler", "tags", "token_score", "generator"))
+        return shared_head(self, kind, sizes, ("vocabulary", "pooled", "pooler", "token_score", "generator"))
 
     def embedding(self) -> nn.Embedding:
         """The token embedding."""

@@ -13,9 +13,8 @@ from torch import Tensor, nn
 
 from meristem.batch import Backbone, Hidden, State
 from meristem.blocks.characters import Characters
-from meristem.blocks.heads import PooledHead, no_such_head
+from meristem.blocks.heads import shared_head
 from meristem.blocks.projected_lstm import Clips, ProjectedLSTM
-from meristem.blocks.scalar_mix import ScalarMix
 from meristem.blocks.turning import Turn
 from meristem.blocks.vocabulary import VocabularyHead
 from meristem.settings import Settings
@@ -118,15 +117,10 @@ class ELMo(Backbone):
         return {"state": self.words.weight.new_zeros(rows, s.layers, 2, s.width + s.cells)}
 
     def makes(self, kind: str, **sizes: int) -> nn.Module:
-        """The vocabulary for one direction, the layers mixed for a task, classes behind a pooler."""
-        match kind:
-            case "vocabulary":
-                return VocabularyHead(self.words, bias=True)
-            case "mix":
-                return ScalarMix(self.settings.layers + 1)
-            case "pooled":
-                return PooledHead(self.width, sizes["classes"], self.width**-0.5)
-        raise no_such_head(self.settings.family, kind, ("vocabulary", "mix", "pooled"))
+        """The vocabulary for one direction, and what tasks stand on."""
+        if kind == "vocabulary":
+            return VocabularyHead(self.words, bias=True)
+        return shared_head(self, kind, sizes, ("vocabulary",))
 
     def embedding(self) -> nn.Embedding:
         """The table words are predicted with; none is looked up."""

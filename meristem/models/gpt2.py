@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from meristem.batch import Backbone, Hidden, State
 from meristem.blocks.embedding import Embedding
 from meristem.blocks.feed_forward import ActivationName
-from meristem.blocks.heads import PooledHead, no_such_head, tags
+from meristem.blocks.heads import shared_head
 from meristem.blocks.initial import OutputInitial
 from meristem.blocks.stack import Stack, StackSettings
 from meristem.blocks.steps import Steps
@@ -69,18 +69,10 @@ class GPT2(Backbone):
         return Steps(self, self.embed, self.stack)
 
     def makes(self, kind: str, **sizes: int) -> nn.Module:
-        """The vocabulary as a bare tie; classes behind a pooler, for each token, or as bare scores."""
-        initial = self.settings.initial
-        match kind:
-            case "vocabulary":
-                return VocabularyHead(self.embed.tokens)
-            case "pooled":
-                return PooledHead(self.width, sizes["classes"], initial)
-            case "tags":
-                return tags(self.width, sizes["classes"], initial)
-            case "scores":
-                return tags(self.width, sizes["classes"], initial, bias=False)
-        raise no_such_head(self.settings.family, kind, ("vocabulary", "pooled", "tags", "scores"))
+        """The vocabulary as a bare tie, and what tasks stand on."""
+        if kind == "vocabulary":
+            return VocabularyHead(self.embed.tokens)
+        return shared_head(self, kind, sizes, ("vocabulary",))
 
     def embedding(self) -> nn.Embedding:
         """The token embedding."""

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from meristem.batch import Hidden
 from meristem.blocks.feed_forward import ActivationName
 from meristem.blocks.generator import smaller
-from meristem.blocks.heads import TokenScore, Transform, no_such_head
+from meristem.blocks.heads import TokenScore, Transform, shared_head
 from meristem.blocks.initial import OutputInitial
 from meristem.blocks.norms import NormName
 from meristem.blocks.positions import PositionName
@@ -53,18 +53,16 @@ class Modern(GPT2):
         return super().forward(causal=causal, **inputs)
 
     def makes(self, kind: str, **sizes: int) -> nn.Module:
-        """GPT-2's heads, BERT's transform where it is asked for, a score for each token, a smaller self."""
+        """The vocabulary, behind BERT's transform where that is asked for, a score for each token, a smaller self."""
         s = self.settings
         match kind:
             case "vocabulary":
                 return VocabularyHead(self._words(), transform=self._transform())
-            case "pooled" | "tags" | "scores":
-                return super().makes(kind, **sizes)
             case "token_score":
                 return TokenScore(s.width, s.activation, s.initial)
             case "generator":
                 return smaller(self.embed, s, sizes["divide"])
-        raise no_such_head(s.family, kind, ("vocabulary", "pooled", "tags", "scores", "token_score", "generator"))
+        return shared_head(self, kind, sizes, ("vocabulary", "token_score", "generator"))
 
     def _transform(self) -> Transform | None:
         s = self.settings

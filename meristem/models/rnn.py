@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from meristem.batch import Backbone, Hidden, State
-from meristem.blocks.heads import no_such_head
+from meristem.blocks.heads import shared_head
 from meristem.blocks.looking import Bahdanau, Decoder, Luong
 from meristem.blocks.recurrent import CellName, Recurrent
 from meristem.blocks.scores import Annotated, Look, ScoreName
@@ -138,10 +138,10 @@ class RNN(Backbone):
         return Writing(self)
 
     def makes(self, kind: str, **sizes: int) -> nn.Module:
-        """The vocabulary, behind a dense layer where tokens have another width than states."""
+        """The vocabulary, behind a dense layer where tokens have another width than states, and what tasks stand on."""
         s = self.settings
         if kind != "vocabulary":
-            raise no_such_head(s.family, kind, ("vocabulary",))
+            return shared_head(self, kind, sizes, ("vocabulary",))
         table, width = self.words, self.words.embedding_dim
         if not s.tied:
             table, width = nn.Embedding(self.words.num_embeddings, s.width), s.width

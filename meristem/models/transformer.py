@@ -17,7 +17,7 @@ from meristem.blocks.decoder import Decoder
 from meristem.blocks.decoding import Decoding
 from meristem.blocks.entrance import Entrance
 from meristem.blocks.feed_forward import ActivationName
-from meristem.blocks.heads import PooledHead, Scaled, no_such_head, tags
+from meristem.blocks.heads import Scaled, shared_head
 from meristem.blocks.layer import NormPlace
 from meristem.blocks.norms import norm
 from meristem.blocks.positions import PositionName
@@ -164,17 +164,12 @@ class Transformer(Backbone):
         return Decoding(self.length, self.encode, self.tokens, self.enter_target, self.decoder)
 
     def makes(self, kind: str, **sizes: int) -> nn.Module:
-        """The vocabulary as a bare tie or a table of its own, classes behind a pooler, tags at every token written."""
+        """The vocabulary as a bare tie or a table of its own, and what tasks stand on."""
         s = self.settings
-        match kind:
-            case "vocabulary":
-                scaled = Scaled(s.width**-0.5) if s.scale_output else None
-                return VocabularyHead(self.tokens if s.tied else self._output(), transform=scaled)
-            case "pooled":
-                return PooledHead(s.width, sizes["classes"], s.initial)
-            case "tags":
-                return tags(s.width, sizes["classes"], s.initial)
-        raise no_such_head(s.family, kind, ("vocabulary", "pooled", "tags"))
+        if kind == "vocabulary":
+            scaled = Scaled(s.width**-0.5) if s.scale_output else None
+            return VocabularyHead(self.tokens if s.tied else self._output(), transform=scaled)
+        return shared_head(self, kind, sizes, ("vocabulary",))
 
     def _output(self) -> nn.Embedding:
         table = nn.Embedding(self.tokens.num_embeddings, self.width)

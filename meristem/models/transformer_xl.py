@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from meristem.batch import Backbone, Hidden, State
 from meristem.blocks.adaptive import AdaptiveHead
 from meristem.blocks.feed_forward import ActivationName
-from meristem.blocks.heads import PooledHead, no_such_head
+from meristem.blocks.heads import shared_head
 from meristem.blocks.outlook import Outlook
 from meristem.blocks.recurrence import Recurrence
 from meristem.blocks.relative import dropped
@@ -98,20 +98,17 @@ class TransformerXL(Backbone):
         return RelativeSteps(self.embed, self.stack, reach=reach, chunk=self.length)
 
     def makes(self, kind: str, **sizes: int) -> nn.Module:
-        """The vocabulary in one piece or by frequency, classes behind a pooler."""
+        """The vocabulary in one piece or by frequency, and what tasks stand on."""
         s = self.settings
-        match kind:
-            case "vocabulary":
-                table = self.tokens
-                if not s.tied:
-                    table = nn.Embedding(*self.tokens.weight.shape)
-                    nn.init.normal_(table.weight, std=s.initial)
-                if any(cut < table.num_embeddings for cut in s.cutoffs):
-                    return AdaptiveHead(table, s.cutoffs, deviation=s.initial)
-                return VocabularyHead(table, bias=True)
-            case "pooled":
-                return PooledHead(s.width, sizes["classes"], s.initial)
-        raise no_such_head(s.family, kind, ("vocabulary", "pooled"))
+        if kind != "vocabulary":
+            return shared_head(self, kind, sizes, ("vocabulary",))
+        table = self.tokens
+        if not s.tied:
+            table = nn.Embedding(*self.tokens.weight.shape)
+            nn.init.normal_(table.weight, std=s.initial)
+        if any(cut < table.num_embeddings for cut in s.cutoffs):
+            return AdaptiveHead(table, s.cutoffs, deviation=s.initial)
+        return VocabularyHead(table, bias=True)
 
     def embedding(self) -> nn.Embedding:
         """The token embedding."""

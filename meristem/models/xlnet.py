@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from meristem.batch import Backbone, Hidden, State
-from meristem.blocks.heads import PooledHead, TokenScore, no_such_head, tags
+from meristem.blocks.heads import TokenScore, shared_head
 from meristem.blocks.outlook import Outlook
 from meristem.blocks.recurrence import Recurrence
 from meristem.blocks.relative import dropped
@@ -93,20 +93,16 @@ class XLNet(Backbone):
         )
 
     def makes(self, kind: str, **sizes: int) -> nn.Module:
-        """The vocabulary as a tie with a bias, classes behind a pooler or for each token, a score, a smaller self."""
+        """The vocabulary as a tie with a bias, a score for each token, a smaller self, and what tasks stand on."""
         s = self.settings
         match kind:
             case "vocabulary":
                 return VocabularyHead(self.tokens, bias=True)
-            case "pooled":
-                return PooledHead(s.width, sizes["classes"], s.initial)
-            case "tags":
-                return tags(s.width, sizes["classes"], s.initial)
             case "token_score":
                 return TokenScore(s.width, s.activation, s.initial)
             case "generator":
                 return smaller_relative(self.tokens, s, sizes["divide"])
-        raise no_such_head(s.family, kind, ("vocabulary", "pooled", "tags", "token_score", "generator"))
+        return shared_head(self, kind, sizes, ("vocabulary", "token_score", "generator"))
 
     def embedding(self) -> nn.Embedding:
         """The token embedding."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers.processors import TemplateProcessing
 
 from meristem.tokenizers import reading
 from meristem.tokenizers.pieces import Ints, Memo, Places, cuts, groups, visible
@@ -29,6 +30,17 @@ class Encoding:
     ids: Ints
     offsets: Ints
     """[tokens, 2]: first character and the one after the last, leading white space left out."""
+
+
+@dataclass(frozen=True)
+class PairFrame:
+    """What stands before, between and after two texts, and the segments of all five parts."""
+
+    before: NDArray[np.int64]
+    between: NDArray[np.int64]
+    after: NDArray[np.int64]
+    segments: tuple[list[int], ...]
+    """Of what stands before, the first text (one number), between, the second text (one number), after."""
 
 
 class Tokenizer:
@@ -49,11 +61,11 @@ class Tokenizer:
         found = roles(vocabulary.get, told(description["post_processor"]))
         self.pad, self.unknown, self.start, self.end, self.mask = (
             found.pad, found.unknown, found.start, found.end, found.mask)
-        playing = [self.pad, self.unknown, self.start, self.end, self.mask]
+        self._playing = {role: number for role, number in vars(found).items() if number is not None}
         names = map(SENTINEL.format, count())
         self.sentinels = tuple(vocabulary[name] for name in takewhile(vocabulary.__contains__, names))
         """<extra_id_0>, <extra_id_1> and so on, as many as there are."""
-        self._special = frozenset([*special, *self.sentinels, *(role for role in playing if role is not None)])
+        self._special = frozenset([*special, *self.sentinels, *self._playing.values()])
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Tokenizer, (self.text,)
@@ -88,6 +100,34 @@ class Tokenizer:
         ids, sizes = np.array(framed, np.int64), range(len(framed) - len(bare) + 1)
         at = next(at for at in sizes if framed[at : at + len(bare)] == bare)
         return ids[:at], ids[at + len(bare) :]
+
+    @cached_property
+    def pair_frame(self) -> PairFrame | None:
+        """What the tokenizer.json itself puts around and between two texts; none where it puts nothing."""
+        if self.frame is None:
+            return None
+        one, other = ("a", "b") if self.id("a") != self.id("b") else ("a", "c")
+        found = self._library.encode(one, other)
+        first, second = (self._library.encode(text, add_special_tokens=False).ids for text in (one, other))
+        ids, kinds = np.array(found.ids, np.int64), np.array(found.type_ids, np.int64)
+        sides = np.array([-1 if side is None else side for side in found.sequence_ids])
+        at, then = int(np.argmax(sides == 0)), int(np.argmax(sides == 1))
+        ends = (at, at + len(first), then, then + len(second))
+        bounds = ((0, at), (at, at + 1), (ends[1], then), (then, then + 1), (ends[3], len(ids)))
+        return PairFrame(
+            before=ids[:at],
+            between=ids[ends[1] : then],
+            after=ids[ends[3] :],
+            segments=tuple(kinds[a:b].tolist() for a, b in bounds),
+        )
+
+    def extended(self, names: Sequence[str], template: Mapping[str, str]) -> Tokenizer:
+        """The same with more special tokens behind its own, and a frame of them: `{"single": "<a> $A", "pair": …}`."""
+        library = reading.library(self.text, "tokenizer.json")
+        library.add_special_tokens(list(names))
+        known = [(name, library.token_to_id(name)) for name in names]
+        library.post_processor = TemplateProcessing(**template, special_tokens=known)
+        return Tokenizer(library.to_str(), named={role: self._tokens[number] for role, number in self._playing.items()})
 
     def encode(self, text: str, *, limit: int | None = None, special: bool = False) -> Encoding:
         """Ids and offsets of a text; with `special` a written [MASK] is the mask token, whatever its own name."""

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from meristem.learning.learner import Learner
 from meristem.recipe import Recipe
-from meristem.store.store import Store
 from meristem.training.journal import duration
 from meristem.training.standing import Standing
 
@@ -14,7 +13,7 @@ from meristem.training.standing import Standing
 def text(
     recipe: Recipe,
     learner: Learner,
-    stores: Mapping[str, Store],
+    sources: Sequence[str],
     standing: Standing,
     validation: Mapping[str, float],
     test: Mapping[str, float],
@@ -33,12 +32,7 @@ def text(
         "",
         "## Text",
         "",
-        *(
-            f"- {source.name}: `{source.corpus.source}`, {len(text):,} tokens in {text.documents:,} documents; "
-            f"objective {' + '.join(part.name for part in source.objective)}"
-            for source in recipe.sources()
-            for text in [stores[source.name].split("train")]
-        ),
+        *(f"- {source}" for source in sources),
         "",
         "## Numbers",
         "",

@@ -9,17 +9,13 @@ from pathlib import Path
 from meristem.checkpoint import disk, load
 from meristem.checkpoint.run import Run
 from meristem.drawing.curves import can_draw, draw
-from meristem.evaluation.held_out import SEED, held_out
-from meristem.learning.assemble import feeds_of
 from meristem.learning.learner import Learner
 from meristem.recipe import Recipe
-from meristem.settings import MeristemError
 from meristem.training import card
 from meristem.training.journal import Journal, duration
-from meristem.training.loop import Evaluate, told
+from meristem.training.loop import told
 from meristem.training.material import Material
 from meristem.training.standing import Standing
-from meristem.training.trying import commands
 
 
 @dataclass(kw_only=True)
@@ -48,35 +44,8 @@ class Ended:
     """Commands that show what the model can do."""
 
 
-def evaluator(work: Work, split: str) -> Evaluate | None:
-    """A function that evaluates every source that has held-out text of that split; none where there is too little."""
-    recipe, learner, material = work.recipe, work.learner, work.material
-    try:
-        feeds = feeds_of(recipe, learner.objectives, material.tokenizer, material.stores, split=split, seed=SEED)
-    except MeristemError as error:  # what trains well may be too little to evaluate on
-        work.journal.say(f"nothing will be measured on {split} text: {error}")
-        return None
-    if not feeds:
-        return None
-    rows = max(1, recipe.train.evaluate_tokens // recipe.model.length) if split == "validation" else None
-    weights = {s.name: s.weight for s in recipe.sources() if s.name in feeds}
-
-    def evaluate() -> dict[str, float]:
-        found: dict[str, float] = {}
-        for name, feed in feeds.items():
-            stream = material.stores[name].split(split)
-            ratio = stream.bytes / max(1, len(stream))
-            metrics = held_out(learner, name, feed, rows=rows, bytes_per_token=ratio).metrics()
-            found.update(metrics if len(feeds) == 1 else {f"{name}.{key}": value for key, value in metrics.items()})
-        if len(feeds) > 1:
-            found = {"loss": sum(w * found[f"{n}.loss"] for n, w in weights.items()) / sum(weights.values()), **found}
-        return found
-
-    return evaluate
-
-
 def _evaluated(work: Work, split: str) -> dict[str, float]:
-    evaluate = evaluator(work, split)
+    evaluate = work.material.evaluator(work.recipe, work.learner, split, work.journal.say)
     return {} if evaluate is None else evaluate()
 
 
@@ -84,11 +53,6 @@ def used(standing: Standing) -> dict[str, float]:
     """What a run has spent, in every kind of budget."""
     minutes = standing.seconds / 60
     return {"steps": standing.step, "tokens": standing.tokens, "flops": standing.flops, "minutes": minutes}
-
-
-def tries(work: Work, place: str) -> list[str]:
-    """Commands for a person who wants to see what the model can do."""
-    return commands(place, work.learner.model, work.material.tokenizer, work.material.stores)
 
 
 def finish(work: Work, found: dict[str, float] | None) -> Ended:
@@ -102,11 +66,14 @@ def finish(work: Work, found: dict[str, float] | None) -> Ended:
     if found is None:
         found = _evaluated(work, "validation")
     test = _evaluated(work, "test")
-    text = card.text(recipe, work.learner, work.material.stores, standing, found, test, tries(work, "."))
+    material, model = work.material, work.learner.model
+    about, tries = material.sources(recipe), material.tries(".", model)
+    text = card.text(recipe, work.learner, about, standing, found, test, tries)
     disk.replace(run.path / "README.md", [text.encode()])
     if test and not journal.holds("test", standing.step):
         journal.record("test", standing.step, test)
         journal.say(f"test  {told(test)}")
+    material.leave(run, recipe, work.learner, journal.say)
     facts = {"step": standing.step, "validation": found, "test": test, "used": used(standing)}
     run.finish({**facts, "finished": time.strftime("%Y-%m-%d %H:%M:%S")})
     if can_draw():
@@ -122,5 +89,5 @@ def finish(work: Work, found: dict[str, float] | None) -> Ended:
         metrics=found,
         test=test,
         used=used(standing),
-        tries=tries(work, str(run.path)),
+        tries=material.tries(str(run.path), model),
     )

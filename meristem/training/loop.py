@@ -20,13 +20,12 @@ from meristem.learning.feed import Feed, stream
 from meristem.learning.mix import Mix
 from meristem.settings import MeristemError
 from meristem.training.journal import Journal
+from meristem.training.material import Evaluate
 from meristem.training.optimizers import names_of
 from meristem.training.settings import Interval, TrainSettings, seconds, steps
 from meristem.training.signals import Signals, Stopped
 from meristem.training.standing import Standing
 from meristem.training.step import Stepper, Taken
-
-Evaluate = Callable[[], dict[str, float]]
 
 
 @dataclass(kw_only=True)
@@ -46,6 +45,8 @@ class Loop:
     peak: float
     """Operations a second this machine could do."""
     evaluate: Evaluate | None
+    regret: Callable[[Mapping[str, float]], float]
+    """What an evaluation is judged by; the lowest is the best."""
     describe_samples: Callable[[str, Sequence[int]], list[str]]
     frozen: int = 0
     """First steps in which only the embeddings learn."""
@@ -84,8 +85,8 @@ class Loop:
                     self.save()
                 if stop:
                     self.journal.say(
-                        f"stopped early at step {s.step}: no better validation loss in "
-                        f"{self.settings.patience} evaluations (best {s.best:.4f} at step {s.best_step})"
+                        f"stopped early at step {s.step}: no better validation in "
+                        f"{self.settings.patience} evaluations (the best was at step {s.best_step})"
                     )
                     break
                 if signals.received is not None and not last:
@@ -180,8 +181,9 @@ class Loop:
     def _evaluation(self, evaluate: Evaluate) -> dict[str, float]:
         s = self.standing
         found = evaluate()
-        if math.isfinite(found["loss"]) and (s.best is None or found["loss"] < s.best):
-            s.best, s.best_step, s.stale = found["loss"], s.step, 0
+        regret = self.regret(found)
+        if math.isfinite(regret) and (s.best is None or regret < s.best):
+            s.best, s.best_step, s.stale = regret, s.step, 0
         else:
             s.stale += 1
         self.journal.record("evaluation", s.step, found)

@@ -1,59 +1,78 @@
-"""What a run is made from: its words and its shards, made now or found again, and the folder it lives in."""
+"""What a run is made from, and the folder it lives in: the contract that text and labelled samples both keep."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import yaml
-from rich.console import Console
 
+from meristem.batch import Model, Objective
 from meristem.checkpoint import disk
 from meristem.checkpoint.run import Run
+from meristem.learning.feed import Feed
+from meristem.learning.learner import Learner
 from meristem.recipe import Recipe
 from meristem.settings import MeristemError
-from meristem.store.prepare import store_for, tokenizer_for
-from meristem.store.store import Store
 from meristem.tokenizers.tokenizer import Tokenizer
+
+Evaluate = Callable[[], dict[str, float]]
 
 BEGUN = ".begun"
 """Without a recipe beside it, it tells a start that was killed from a folder of something else."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Material:
-    """The tokenizer, and the shards of each source."""
+class Material(ABC):
+    """Words and samples: what the loop is fed with, judged by, and said to be about."""
 
     tokenizer: Tokenizer
-    stores: Mapping[str, Store]
-    keys: Mapping[str, str]
-    """Which shards each source reads, so that a run keeps the ones it began with."""
 
     @property
+    def shards(self) -> Mapping[str, str]:
+        """Which shards each source reads, so that a run keeps the ones it began with."""
+        return {}
+
+    @property
+    @abstractmethod
     def tokens(self) -> int:
         """Tokens there are to train on."""
-        return sum(len(store.split("train")) for store in self.stores.values())
 
+    @abstractmethod
+    def feeds(self, recipe: Recipe, objectives: Mapping[str, Objective], *, split: str, seed: int) -> dict[str, Feed]:
+        """Per source the batches of one split; sources without that split are left out."""
 
-def gather(recipe: Recipe, before: Run | None, console: Console) -> Material:
-    """The material of a new run, or the very material an old one began with."""
-    sources, start = recipe.sources(), recipe.start
-    begun = before.shards() if before is not None else {}
-    if before is not None:
-        tokenizer = Tokenizer.load(before.tokenizer_path)
-    elif start.path is not None and start.take == "all" and start.tokenizer == "keep":
-        tokenizer = Tokenizer.load(Run.open(Path(start.path)).tokenizer_path)
-    else:
-        tokenizer = tokenizer_for(recipe.tokenizer, [source.corpus for source in sources], console)
-    words = recipe.tokenizer.kind == "words"
-    made = {
-        s.name: store_for(s.corpus, tokenizer, recipe.store, words=words, console=console, key=begun.get(s.name))
-        for s in sources
-    }
-    stores, keys = ({name: getattr(one, what) for name, one in made.items()} for what in ("store", "key"))
-    return Material(tokenizer=tokenizer, stores=stores, keys=keys)
+    @abstractmethod
+    def evaluator(self, recipe: Recipe, learner: Learner, split: str, say: Callable[[str], None]) -> Evaluate | None:
+        """A function that measures the model on a split; none where there is too little of it."""
+
+    @abstractmethod
+    def step_tokens(self, feed: Feed) -> float:
+        """Tokens in one step of it, on the average."""
+
+    def regret(self, found: Mapping[str, float]) -> float:
+        """What an evaluation is judged by; the lowest is the best."""
+        return found["loss"]
+
+    @abstractmethod
+    def about(self, recipe: Recipe) -> list[str]:
+        """What there is to say before training begins: the size of it first."""
+
+    @abstractmethod
+    def texts(self, feed: Feed, ids: Sequence[int]) -> list[str]:
+        """The beginnings of samples, for a person to recognise them."""
+
+    @abstractmethod
+    def tries(self, place: str, model: Model) -> list[str]:
+        """Commands for a person who wants to see what the model can do."""
+
+    @abstractmethod
+    def sources(self, recipe: Recipe) -> list[str]:
+        """What it was trained on, a line each, for the model card."""
+
+    def leave(self, run: Run, recipe: Recipe, learner: Learner, say: Callable[[str], None]) -> None:  # noqa: B027  # nothing is fine
+        """Whatever else a finished run leaves behind: reports."""
 
 
 def refuse_other_things(out: Path) -> None:
@@ -69,7 +88,7 @@ def create(out: Path, recipe: Recipe, material: Material) -> Run:
     (out / BEGUN).touch()
     run = Run(out)
     material.tokenizer.save(run.tokenizer_path)
-    disk.replace(run.shards_path, [json.dumps(dict(material.keys), indent=1).encode()])
+    disk.replace(run.shards_path, [json.dumps(dict(material.shards), indent=1).encode()])
     run = Run.create(out, recipe_text(recipe), run.tokenizer_path)
     (out / BEGUN).unlink(missing_ok=True)
     return run

@@ -1,182 +1,20 @@
-"""From a resolved recipe to a finished run: text, shards, model, loop, last words."""
+"""Pretraining: a recipe run on text."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-import torch
 from rich.console import Console
 
-from meristem.batch import Batch
-from meristem.checkpoint import load
-from meristem.checkpoint.revive import recipe_of, revive
-from meristem.checkpoint.run import Run, aside
-from meristem.learning.assemble import check, feeds_of, learner_of
-from meristem.learning.feed import Feed
-from meristem.learning.mix import Mix
 from meristem.recipe import Recipe
-from meristem.settings import MeristemError
-from meristem.tokenizers.tokenizer import Tokenizer
-from meristem.training.budget import Cost, flops_of, measure, peak_flops, planned_steps
-from meristem.training.ending import Ended, Work, evaluator, finish, tries, used
-from meristem.training.going_on import refuse_another_run
-from meristem.training.journal import Journal
-from meristem.training.loop import Loop, restore
-from meristem.training.material import Material, create, gather, recipe_text, refuse_other_things
-from meristem.training.optimizers import optimizers
-from meristem.training.standing import Standing
-from meristem.training.start import from_run
-from meristem.training.step import Stepper, device_of
-from meristem.training.vectors import from_vectors
+from meristem.settings import RecipeError
+from meristem.training.ending import Ended
+from meristem.training.running import run_recipe
+from meristem.training.shards import gather
 
 
 def pretrain(recipe: Recipe, out: Path, *, fresh: bool, console: Console) -> Ended:
-    """Train, or go on training, until the budget is used up."""
-    check(recipe)
-    if fresh and out.exists():
-        console.print(f"The old run is kept as {aside(out)}")
-    before = Run(out) if Run(out).exists() else None
-    if before is not None:
-        refuse_another_run(recipe_of(before), recipe, out)
-    else:
-        refuse_other_things(out)
-    if recipe.train.threads is not None:
-        torch.set_num_threads(recipe.train.threads)
-    material = gather(recipe, before, console)
-    run = before or create(out, recipe, material)
-    with run.locked():
-        loaded = load.load(run.checkpoints)
-        step = loaded.snapshot.step if loaded is not None else 0
-        run.trim_metrics(step)  # what was measured after the checkpoint will be measured again
-        with Journal(run.path, console, after=step) as journal:
-            return _train(recipe, run, material, loaded, journal)
-
-
-def _train(recipe: Recipe, run: Run, material: Material, loaded: load.Loaded | None, journal: Journal) -> Ended:
-    settings, device = recipe.train, device_of(recipe.train)
-    learner = learner_of(recipe, material.tokenizer)
-    work = Work(recipe=recipe, run=run, material=material, learner=learner, standing=Standing(), journal=journal)
-    if loaded is None:
-        _begin(work)
-    learner.to(device)
-    feeds = feeds_of(recipe, learner.objectives, material.tokenizer, material.stores, split="train", seed=settings.seed)
-    stepper = Stepper(learner=learner, optimizers=optimizers(learner.model, settings), settings=settings, device=device)
-    if loaded is not None:
-        for notice in loaded.notices:
-            journal.say(notice)
-        work.standing = restore(stepper, loaded.snapshot)
-    _plan(work, feeds, device)
-    if work.standing.ended(settings.patience):
-        facts = run.finished
-        return finish(work, None) if facts is None else _nothing_to_do(work, facts)  # None: killed after its last step
-    _settle(work)
-    _announce(work)
-    run.reopen()
-    return finish(work, _loop(work, stepper, feeds, device).fit())
-
-
-def _loop(work: Work, stepper: Stepper, feeds: Mapping[str, Feed], device: torch.device) -> Loop:
-    recipe = work.recipe
-    return Loop(
-        run=work.run,
-        recipe=recipe_text(recipe),
-        settings=recipe.train,
-        stepper=stepper,
-        feeds=feeds,
-        journal=work.journal,
-        standing=work.standing,
-        mix=Mix({s.name: s.weight for s in recipe.sources()}, recipe.train.seed),
-        flops={name: flops_of(work.learner, name, step_batches(feed, 0)) for name, feed in feeds.items()},
-        peak=peak_flops(device),
-        evaluate=evaluator(work, "validation"),
-        describe_samples=lambda name, ids: texts_of(feeds[name], work.material.tokenizer, ids),
-        frozen=recipe.start.frozen,
-    )
-
-
-def _nothing_to_do(work: Work, facts: Mapping[str, Any]) -> Ended:
-    standing, place = work.standing, work.run.path
-    if standing.step >= standing.total:
-        work.journal.say(
-            f"{place} has used its budget ({standing.budget}): nothing to do. A larger one goes on, "
-            f"for instance train.steps={standing.total * 2}"
-        )
-    else:
-        best = f"the best was at {standing.best_step}"
-        work.journal.say(f"{place} stopped early at step {standing.step}, {best}: nothing to do")
-    validation, test = facts.get("validation", {}), facts.get("test", {})
-    return Ended(
-        run=place,
-        step=standing.step,
-        metrics=validation,
-        test=test,
-        used=used(standing),
-        tries=tries(work, str(place)),
-    )
-
-
-def _begin(work: Work) -> None:
-    """Weights from elsewhere, where the recipe asks for them."""
-    start, model, tokenizer = work.recipe.start, work.learner.model, work.material.tokenizer
-    if start.vectors is not None:
-        work.journal.say(from_vectors(model, tokenizer, Path(start.vectors)))
-    if start.path is not None:
-        other = revive(Path(start.path))
-        work.journal.say(from_run(model, tokenizer, other, embeddings_only=start.take == "embeddings"))
-
-
-def _settle(work: Work) -> None:
-    """How the backbone is run, which changes nothing it computes."""
-    for module in work.learner.modules():
-        if hasattr(module, "recompute"):
-            module.recompute = work.recipe.train.recompute
-    if work.recipe.train.compile:
-        work.learner.model.backbone.compile()
-
-
-def step_batches(feed: Feed, use: int) -> list[Batch]:
-    """All micro-batches of one step."""
-    return [feed.batch(use, micro) for micro in range(feed.micro_steps)]
-
-
-def _plan(work: Work, feeds: Mapping[str, Feed], device: torch.device) -> None:
-    """Turn the budget into steps, once; a budget that has grown is turned again."""
-    settings, standing = work.recipe.train, work.standing
-    kind, value = settings.budget
-    budget = f"{value:g} {kind}"
-    if standing.budget == budget:
-        return
-    name, feed = next(iter(feeds.items()))
-
-    def cost() -> Cost:
-        work.journal.say("Measuring the speed of this machine …", quiet=True)
-        return measure(work.learner, name, lambda step: step_batches(feed, step), settings, device)
-
-    tokens, epoch = feed.rows * work.recipe.model.length, len(feed.view) / feed.rows
-    total = planned_steps(settings, tokens_per_step=tokens, steps_per_epoch=epoch, cost=cost)
-    if total < standing.step:
-        taken = f"but the run has already taken {standing.step}; budgets may only grow"
-        raise MeristemError(f"a budget of {budget} is {total} steps, {taken}")
-    standing.total, standing.budget, standing.threads = total, budget, torch.get_num_threads()
-
-
-def texts_of(feed: Feed, tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
-    """The beginnings of samples, for a person to recognise them."""
-    return [tokenizer.decode(feed.at(number, 1).inputs["tokens"][0].tolist())[:80] for number in ids]
-
-
-def _announce(work: Work) -> None:
-    recipe, standing, say = work.recipe, work.standing, work.journal.say
-    parameters = sum(p.numel() for p in work.learner.model.parameters())
-    verb = f"Going on at step {standing.step:,} of" if standing.step else "Training"
-    objective = ", ".join(o.name for o in work.learner.objectives.values())
-    say(
-        f"{verb} {recipe.name}: {recipe.model.family}, {parameters / 1e6:.1f} M parameters, {objective}, on "
-        f"{work.material.tokens:,} tokens; {standing.total:,} steps ({standing.budget}) in {work.run.path}"
-    )
-    if any("validation" not in store.splits for store in work.material.stores.values()):
-        say("too few documents to hold any out: no validation loss will be shown")
-    if work.material.tokens < recipe.train.batch_tokens // recipe.model.length * recipe.model.length:
-        say(f"the text is smaller than one batch of {recipe.train.batch_tokens:,} tokens: every step repeats it")
+    """Train on text, or go on training, until the budget is used up."""
+    if recipe.task is not None:
+        raise RecipeError(f"{recipe.name} is a recipe for a task: meristem finetune {recipe.name}")
+    return run_recipe(recipe, out, gather=gather, fresh=fresh, console=console)

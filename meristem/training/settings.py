@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from meristem.settings import Settings
 
@@ -40,6 +40,8 @@ class TrainSettings(Settings):
 
     batch_tokens: int = Field(4096, ge=1)
     """Tokens in one optimizer step, over all processes."""
+    batch_samples: int = Field(32, ge=1)
+    """Fine-tuning: samples in one optimizer step; they differ in length, and `batch_tokens` is not read."""
     micro_tokens: int | None = Field(None, ge=1)
     """Tokens in one forward pass at the most; gradients are accumulated over several."""
     rate: float = Field(1e-3, gt=0)
@@ -132,15 +134,23 @@ def steps(interval: Interval, steps_per_epoch: float) -> int | None:
 
 
 class StartSettings(Settings):
-    """`from: RUN` is short for `from: {path: RUN}`."""
+    """`from: RUN` is short for `from: {path: RUN}`, and `from: scratch` for no path at all."""
 
     path: str | None = None
     """A run whose weights are taken; none starts from nothing."""
-    take: Literal["all", "embeddings"] = "all"
-    """All weights, or only the embeddings of the tokens that both tokenizers know."""
+    take: Literal["all", "embeddings", "nothing"] = "all"
+    """All weights, or only the embeddings of the tokens that both tokenizers know; nothing takes the shape and the
+    tokenizer alone, for comparison."""
+    learns: Literal["all", "head", "embeddings"] = "all"
+    """Fine-tuning: which weights move besides the task's own: all, none, or only the embeddings."""
     tokenizer: Literal["keep", "own"] = "keep"
     """Keep the tokenizer of the run that is gone on from, or make this recipe's own (shared tokens are copied)."""
     frozen: int = Field(0, ge=0)
     """For this many first steps only the embeddings learn."""
     vectors: str | None = None
     """Word vectors that initialise the embeddings: a word2vec file (text or binary) or a GloVe text file."""
+
+    @field_validator("path")
+    @classmethod
+    def _scratch(cls, path: str | None) -> str | None:
+        return None if path == "scratch" else path

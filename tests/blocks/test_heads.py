@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import pytest
 import torch
 import torch.nn.functional as F
 
-from meristem.blocks.heads import PooledHead, Transform, no_such_head
+from meristem.blocks.heads import Network, PooledHead, Transform, shared_head
+from meristem.settings import MeristemError
 
 
 def test_a_transform_is_dense_activation_norm() -> None:
@@ -22,6 +27,28 @@ def test_a_pooled_head_is_a_tanh_between_two_dense_layers() -> None:
     torch.testing.assert_close(head(x), expected)
 
 
+@dataclass
+class Wide:
+    settings: SimpleNamespace
+    width: int = 8
+
+
+WIDE = Wide(SimpleNamespace(family="bert", layers=2, initial=0.02))
+
+
 def test_an_unknown_head_names_the_known_ones() -> None:
-    said = str(no_such_head("bert", "spans", ("vocabulary", "pooled")))
-    assert said == "the bert family makes no head 'spans'; it makes vocabulary, pooled"
+    with pytest.raises(MeristemError, match="the bert family makes no head 'spans'; it makes vocabulary, pooled, tags"):
+        shared_head(WIDE, "spans", {}, ("vocabulary", "pooled"))
+
+
+@pytest.mark.parametrize(("sizes", "width"), [({}, 8), ({"width": 6}, 6), ({"times": 3}, 24), ({"beside": 4}, 12)])
+def test_a_head_is_as_wide_as_what_it_reads(sizes: dict[str, int], width: int) -> None:
+    assert shared_head(WIDE, "tags", {"classes": 5, **sizes}, ())(torch.randn(2, width)).shape == (2, 5)
+
+
+def test_a_recurrent_net_reads_no_padding() -> None:
+    net, x = Network(4, 6, recurrent=True), torch.randn(2, 5, 4)
+    present = torch.tensor([[True] * 5, [True, True, True, False, False]])
+    together, alone = net(x, present), net(x[1:, :3])
+    torch.testing.assert_close(together[1:, :3], alone)
+    assert (net(x)[1:, :3] - alone).abs().max() > 1e-3  # without being told, it does read it

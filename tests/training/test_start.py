@@ -13,7 +13,7 @@ from meristem.checkpoint.load import load
 from meristem.checkpoint.revive import Revived, revive
 from meristem.learning.assemble import learner_of
 from meristem.settings import MeristemError
-from meristem.training.material import gather
+from meristem.training.shards import gather
 from meristem.training.start import from_run
 
 STILL = "train.rate=1e-12"  # a run that learns nothing shows what it began with

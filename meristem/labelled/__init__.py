@@ -1,0 +1,1 @@
+"""Files with answers, as people have them, become samples."""

@@ -1,0 +1,162 @@
+"""What a task is: an objective that learns from labelled samples, answers new ones, and is judged by its answers."""
+
+from __future__ import annotations
+
+import shlex
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meristem.batch import Batch, Hidden, Model, Objective
+from meristem.settings import Settings
+
+Indices = NDArray[np.int64]
+Metrics = dict[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """One example: what is given, what is right where that is known, and where it stands."""
+
+    given: Mapping[str, Any]
+    """By name: text, text_b, words, question, passage, choices, turns, source, picture."""
+    gold: Any = None
+    place: str = ""
+    """`file:line` or the like, for messages."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """What a batch is counted in: a sample, or one window of a long one."""
+
+    sample: int
+    """The place of its sample in the list it came from."""
+    size: int
+    """Tokens, special ones included: batches are made of like sizes."""
+    parts: Mapping[str, Any]
+    """What `prepare` makes rows of: ids, offsets, bounds."""
+    cut: int = 0
+    """Tokens that did not fit and are not read by any piece of the sample."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mistake:
+    """An answer that was wrong, and how sure the model was of it."""
+
+    place: str
+    given: str
+    gold: str
+    said: str
+    confidence: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confusion:
+    """How often what was right (rows) was taken for what (columns)."""
+
+    labels: tuple[str, ...]
+    counts: NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """A task's numbers on one set: what is cited, how sure it is, and where it went wrong."""
+
+    metrics: Metrics
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """The middle 95 % of what resampled sets give."""
+    samples: int = 0
+    signature: str = ""
+    """How a metric was computed, where people cite that with it (sacrebleu)."""
+    confusion: Confusion | None = None
+    mistakes: tuple[Mistake, ...] = ()
+
+
+class Task(Objective):
+    """An objective over labelled samples. Its settings hold what was learned about the data (labels), so that a run
+    can be opened without it."""
+
+    shape: ClassVar[str]
+    """What its samples are, in labelled/shapes: text, pair, words, span, choice, turns, written, picture."""
+    ways: ClassVar[frozenset[str]]
+    """Abilities of which a backbone must have one: bidirectional, causal, both_directions, encoder_decoder."""
+    metric: str
+    """The one a run is judged by, and its best checkpoint chosen by; `loss` where answers take too long."""
+    needs = frozenset()
+
+    @classmethod
+    def learn(cls, settings: Any, samples: Sequence[Sample]) -> Settings:
+        """The settings with what only training data tell: label sets, the range of a score."""
+        return settings  # type: ignore[no-any-return]  # of the task's own class
+
+    @classmethod
+    def marks(cls, settings: Any, tokenizer: Any) -> Any:
+        """The tokenizer with tokens that the task needs besides its own."""
+        return tokenizer
+
+    def strange(self, samples: Sequence[Sample]) -> list[str]:
+        """Sentences about samples whose gold the task has never seen in training, with their places."""
+        return []
+
+    @classmethod
+    def texts(cls, sample: Sample) -> list[str]:
+        """The words in a sample, for a tokenizer that is trained on them."""
+        parts = [value for value in sample.given.values() if isinstance(value, str | list | tuple)]
+        return [part if isinstance(part, str) else " ".join(map(str, part)) for part in parts]
+
+    @abstractmethod
+    def pieces(self, samples: Sequence[Sample]) -> list[Piece]:
+        """Samples cut to what fits a model, in their order; all texts are encoded at once."""
+
+    @abstractmethod
+    def decode(self, model: Model, hidden: Hidden, batch: Batch) -> list[Any]:
+        """One candidate for each piece of the batch, as plain data."""
+
+    def gather(self, samples: Sequence[Sample], pieces: Sequence[Piece], candidates: Sequence[Any]) -> list[Any]:
+        """One answer for each sample; where each is one piece, its candidate."""
+        return list(candidates)
+
+    def write(self, model: Model, samples: Sequence[Sample]) -> list[Any] | None:
+        """Answers that are written rather than read off; none where `decode` and `gather` make them."""
+        return None
+
+    @abstractmethod
+    def score(self, answers: Sequence[Any], samples: Sequence[Sample]) -> Metrics:
+        """What people cite, over the whole set, with the libraries they cite it from; samples all have a gold."""
+
+    def resampled(self, answers: Sequence[Any], samples: Sequence[Sample]) -> Callable[[Indices], Metrics]:
+        """The same numbers on a resampled set, for intervals; a thousand calls of it should take seconds."""
+        return lambda at: self.score([answers[i] for i in at], [samples[i] for i in at])
+
+    def signature(self) -> str:
+        """How its numbers were made, where that is cited with them."""
+        return ""
+
+    def confusion(self, answers: Sequence[Any], samples: Sequence[Sample]) -> Confusion | None:
+        """What was taken for what, for tasks with labels."""
+        return None
+
+    def mistakes(self, answers: Sequence[Any], samples: Sequence[Sample]) -> list[Mistake]:
+        """Wrong answers, the most confident first."""
+        return []
+
+    @abstractmethod
+    def shown(self, answer: Any, sample: Sample) -> Any:
+        """An answer in the shape people know from pipelines: {label, score}, {answer, score, start, end}, …"""
+
+    def told(self, sample: Sample) -> str:
+        """A sample in one or two lines, as it was understood."""
+        given = " | ".join(str(value) for value in sample.given.values())
+        return f"{given}  →  {sample.gold}"
+
+    def asked(self, given: str | Mapping[str, Any]) -> Sample:
+        """What a person gives, as a sample without gold."""
+        return Sample(given={self.shape: given} if isinstance(given, str) else given)
+
+    def commands(self, place: str, sample: Sample) -> list[str]:
+        """What a person may type to see it work on such a sample."""
+        return [f"meristem predict {place} {shlex.quote(str(next(iter(sample.given.values()))))}"]

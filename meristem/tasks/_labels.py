@@ -1,0 +1,283 @@
+"""What tasks share whose answer is a label, several labels or a number: learning them, the loss, the answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor
+
+from meristem.batch import Batch, Hidden, Model, Outcome
+from meristem.metrics import labels as metrics
+from meristem.settings import MeristemError
+from meristem.task import Confusion, Indices, Metrics, Mistake, Sample
+from meristem.tasks._reading import Pooling, Reading, ReadingSettings
+from meristem.tokenizers.tokenizer import Tokenizer
+
+Problem = Literal["single", "multiple", "regression"]
+Answer = NDArray[np.float32]
+"""A probability for each label, or one number."""
+
+
+class LabelSettings(ReadingSettings):
+    """What a task with labels can be told."""
+
+    problem: Problem | None = None
+    """One label, several, or a number; found from the data unless set."""
+    labels: tuple[str, ...] = ()
+    """In the order of their scores; those of the training data."""
+    range: tuple[float, float] | None = None
+    """Regression: the lowest and highest number in the training data."""
+    between: str = Field(",", min_length=1)
+    """Several labels: what stands between them in a column."""
+    threshold: float = Field(0.5, gt=0, lt=1)
+    """Several labels: how probable one must be to be given."""
+    class_weights: Literal["none", "balanced"] | dict[str, float] = "none"
+    """How much an example of each label counts; balanced makes all labels count the same in sum."""
+    pooling: Pooling | None = None
+    """The state that is read: the one that stands for the whole unless set; mean or max of all."""
+
+
+class Labels(Reading):
+    """p(label | text), read off one vector."""
+
+    Settings = LabelSettings
+
+    def __init__(self, settings: Any, tokenizer: Tokenizer) -> None:
+        super().__init__(settings, tokenizer)
+        if settings.problem is None:
+            raise MeristemError(f"task {settings.name}: its labels are not known yet; they come from training data")
+        self.number = {label: number for number, label in enumerate(settings.labels)}
+        classes = 1 if settings.problem == "regression" else len(settings.labels)
+        self.heads = {**self.reading_heads(), self.name: self.sized(self.head_kind, classes)}
+        self.weights = self.weights_with_lm
+        self.metric = {"single": "accuracy", "multiple": "f1_micro", "regression": "spearman"}[settings.problem]
+
+    @property
+    def head_kind(self) -> str:
+        """As transformers has it: a bare map on a causal model, a pooler under it elsewhere."""
+        return "scores" if self.settings.way == "causal" else "pooled"
+
+    # ------------------------------------------------------------ what data tell
+
+    @classmethod
+    def learn(cls, settings: LabelSettings, samples: Sequence[Sample]) -> LabelSettings:
+        """The kind of problem, the labels in order, and how much each counts."""
+        golds = [sample.gold for sample in samples]
+        problem = settings.problem or _problem(golds)
+        if problem == "regression":
+            numbers = [_number(sample) for sample in samples]
+            reach = settings.range or (min(numbers), max(numbers))
+            return settings.model_copy(update={"problem": problem, "range": reach})
+        found = Counter(label for gold in golds for label in _several(gold, settings, problem))
+        if len(found) < 2 and problem == "single":
+            only = next(iter(found), None)
+            raise MeristemError(f"data.label: every training sample has the label {only!r}: nothing to tell apart")
+        labels = settings.labels or tuple(sorted(found, key=_order))
+        weights = settings.class_weights
+        if weights == "balanced":
+            weights = {label: len(samples) / (len(labels) * max(1, found[label])) for label in labels}
+        return settings.model_copy(update={"problem": problem, "labels": labels, "class_weights": weights})
+
+    def strange(self, samples: Sequence[Sample]) -> list[str]:
+        """Labels that training data do not have: they can only be got wrong."""
+        if self.settings.problem == "regression":
+            return []
+        where: dict[str, list[str]] = {}
+        for sample in samples:
+            for label in _several(sample.gold, self.settings, self.settings.problem) if sample.gold is not None else ():
+                if label not in self.number:
+                    where.setdefault(label, []).append(sample.place)
+        return [
+            f"{places[0]}: the label {label!r} does not occur in training data; "
+            f"its {len(places)} samples can only be got wrong"
+            for label, places in where.items()
+        ]
+
+    # ------------------------------------------------------------ learning
+
+    def goal(self, sample: Sample) -> dict[str, Any]:
+        """What the loss reads of a sample: nothing where its label is unknown."""
+        s = self.settings
+        if sample.gold is None:
+            return {}
+        if s.problem == "regression":
+            low, high = s.range
+            return {"values": np.array([(_number(sample) - low) / ((high - low) or 1.0)], np.float32)}
+        given = [self.number[label] for label in _several(sample.gold, s, s.problem) if label in self.number]
+        if s.problem == "multiple":
+            wanted = np.zeros((1, len(s.labels)), np.float32)
+            wanted[0, given] = 1.0
+            return {"values": wanted}
+        return {"values": np.array(given, np.int64)} if given else {}
+
+    def scores(self, model: Model, hidden: Hidden, batch: Batch) -> Tensor:
+        """[samples, classes]: the vectors of a sample's rows added, then the head."""
+        rows = self.pooled(hidden, batch, self.settings.pooling, batch.goals["read"]["at"])
+        if len(batch.ids) < len(rows):
+            rows = rows.new_zeros(len(batch.ids), rows.shape[1]).index_add(0, batch.owner, rows)
+        return model.heads[self.name](rows).float()  # type: ignore[no-any-return]  # nn.Module.__call__
+
+    def wanted(self, batch: Batch) -> Tensor | None:
+        """The positions that stand for the whole, where nothing else is read."""
+        return batch.goals["read"]["at"] if self.settings.pooling is None and not self.settings.lm else None
+
+    def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
+        """Cross-entropy of the label, of each label, or the squared distance."""
+        scores = self.scores(model, hidden, batch)
+        goal = batch.goals.get(self.name)
+        if goal is None or not len(goal["at"]):
+            return self.with_lm(model, hidden, batch, Outcome(sums={self.name: scores.sum() * 0.0}))
+        scores = scores[batch.owner[goal["at"] // batch.inputs["tokens"].shape[1]]]
+        values = goal["values"]
+        match self.settings.problem:
+            case "regression":
+                lost = (scores[:, 0] - values).square().sum()
+            case "multiple":
+                lost = (
+                    F.binary_cross_entropy_with_logits(scores, values, weight=self._shares(scores), reduction="sum")
+                    / scores.shape[1]
+                )
+            case _:
+                lost = F.cross_entropy(scores, values, weight=self._shares(scores), reduction="sum")
+        outcome = Outcome(sums={self.name: lost})
+        if self.settings.problem == "single":
+            right = (scores.argmax(1) == values).sum().float()
+            outcome.metrics["accuracy"] = (right, torch.tensor(float(len(values)), device=right.device))
+        return self.with_lm(model, hidden, batch, outcome)
+
+    def _shares(self, scores: Tensor) -> Tensor | None:
+        weights = self.settings.class_weights
+        if not isinstance(weights, dict) or not torch.is_grad_enabled():
+            return None  # what is measured is measured plainly
+        return scores.new_tensor([weights.get(label, 1.0) for label in self.settings.labels])
+
+    # ------------------------------------------------------------ answers
+
+    def decode(self, model: Model, hidden: Hidden, batch: Batch) -> list[Answer]:
+        """Probabilities, or the number in the data's own range."""
+        scores = self.scores(model, hidden, batch)
+        match self.settings.problem:
+            case "regression":
+                low, high = self.settings.range
+                scores = scores * ((high - low) or 1.0) + low
+            case "multiple":
+                scores = scores.sigmoid()
+            case _:
+                scores = scores.softmax(1)
+        return list(scores.cpu().numpy())
+
+    def said(self, answer: Answer) -> Any:
+        """The answer as golds are: a label, a tuple of labels, a number."""
+        s = self.settings
+        if s.problem == "regression":
+            return float(answer[0])
+        if s.problem == "multiple":
+            return tuple(label for label, p in zip(s.labels, answer, strict=True) if p >= s.threshold)
+        return s.labels[int(answer.argmax())]
+
+    def right(self, sample: Sample) -> Any:
+        """A gold in that form."""
+        s = self.settings
+        if s.problem == "regression":
+            return _number(sample)
+        given = _several(sample.gold, s, s.problem)
+        return given if s.problem == "multiple" else given[0]
+
+    def score(self, answers: Sequence[Answer], samples: Sequence[Sample]) -> Metrics:
+        """Accuracy, F1 and Matthews; micro and macro F1 of several; Pearson and Spearman of numbers."""
+        golds, said = [self.right(sample) for sample in samples], [self.said(answer) for answer in answers]
+        match self.settings.problem:
+            case "regression":
+                return metrics.numbers(golds, said)
+            case "multiple":
+                return metrics.several(golds, said, self.settings.labels)
+        return metrics.single(golds, said, self.settings.labels)
+
+    def resampled(self, answers: Sequence[Answer], samples: Sequence[Sample]) -> Callable[[Indices], Metrics]:
+        """The same from counts, which is fast."""
+        golds, said = [self.right(sample) for sample in samples], [self.said(answer) for answer in answers]
+        return metrics.resampled(self.settings.problem, golds, said, self.settings.labels)
+
+    def confusion(self, answers: Sequence[Answer], samples: Sequence[Sample]) -> Confusion | None:
+        """Label by label, where a text has one."""
+        if self.settings.problem != "single":
+            return None
+        golds, said = [self.right(sample) for sample in samples], [self.said(answer) for answer in answers]
+        names = tuple(dict.fromkeys((*self.settings.labels, *golds)))
+        place = {name: number for number, name in enumerate(names)}
+        counts = np.zeros((len(names), len(names)), np.int64)
+        np.add.at(counts, ([place[g] for g in golds], [place[a] for a in said]), 1)
+        return Confusion(labels=names, counts=counts)
+
+    def mistakes(self, answers: Sequence[Answer], samples: Sequence[Sample]) -> list[Mistake]:
+        """Wrong labels by their probability; numbers by how far off they are."""
+        found = []
+        for answer, sample in zip(answers, samples, strict=True):
+            gold, said = self.right(sample), self.said(answer)
+            if self.settings.problem == "regression":
+                sure = abs(gold - said)
+                gold, said = f"{gold:g}", f"{said:.2f}"
+            elif gold == said:
+                continue
+            else:
+                sure = float(answer.max())
+            found.append(
+                Mistake(
+                    place=sample.place,
+                    given=" | ".join(map(str, sample.given.values())),
+                    gold=str(gold),
+                    said=str(said),
+                    confidence=sure,
+                )
+            )
+        return sorted(found, key=lambda one: -one.confidence)
+
+    def shown(self, answer: Answer, sample: Sample) -> Any:
+        """{label, score}; a list of them where several may hold."""
+        s = self.settings
+        if s.problem == "regression":
+            return {"label": "score", "score": float(answer[0])}
+        if s.problem == "multiple":
+            return [{"label": label, "score": float(answer[self.number[label]])} for label in self.said(answer)]
+        return {"label": self.said(answer), "score": float(answer.max())}
+
+
+def _problem(golds: Sequence[Any]) -> Problem:
+    """Numbers with fractions are a range; anything else is labels."""
+    try:
+        numbers = [float(gold) for gold in golds]
+    except (TypeError, ValueError):
+        return "multiple" if any(isinstance(gold, list | tuple) for gold in golds) else "single"
+    return "regression" if any(number != int(number) for number in numbers if np.isfinite(number)) else "single"
+
+
+def _several(gold: Any, settings: LabelSettings, problem: Problem | None) -> tuple[str, ...]:
+    if problem != "multiple":
+        return (str(gold),)
+    parts = gold if isinstance(gold, list | tuple) else str(gold).split(settings.between)
+    return tuple(label for part in parts if (label := str(part).strip()))
+
+
+def _number(sample: Sample) -> float:
+    try:
+        number = float(sample.gold)
+    except (TypeError, ValueError):
+        number = float("nan")
+    if not np.isfinite(number):
+        raise MeristemError(f"{sample.place}: {sample.gold!r} is not a number, and task.problem is regression")
+    return number
+
+
+def _order(label: str) -> tuple[int, float, str]:
+    """Numbers by size, before words by letters."""
+    try:
+        return 0, float(label), label
+    except ValueError:
+        return 1, 0.0, label

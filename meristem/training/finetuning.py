@@ -1,0 +1,82 @@
+"""Fine-tuning: a task on labelled data, beginning from a run's weights, from some of them, or from nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from meristem.checkpoint.revive import recipe_of
+from meristem.checkpoint.run import Run
+from meristem.labelled.reading import Splits, splits
+from meristem.learning.assemble import objectives_of
+from meristem.learning.learner import begin_of, carries
+from meristem.recipe import Recipe
+from meristem.settings import RecipeError, find
+from meristem.task import Task
+from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.tokenizers.train import train as train_tokenizer
+from meristem.training.ending import Ended
+from meristem.training.labelling import Labelled
+from meristem.training.running import run_recipe
+
+
+def finetune(recipe: Recipe, out: Path, *, fresh: bool, console: Console) -> Ended:
+    """Learn a task, or go on learning it, until the budget is used up."""
+    if recipe.task is None:
+        raise RecipeError(f"{recipe.name} is a recipe for pretraining: meristem pretrain {recipe.name}")
+    task: type[Task] = find("tasks", recipe.task.name)
+    carries(task, find("models", recipe.model.family), recipe.model.family)
+    found = splits(recipe.data, task.shape)
+    recipe = completed(recipe, task, found)
+
+    def gather(recipe: Recipe, before: Run | None, console: Console) -> Labelled:
+        tokenizer = Tokenizer.load(before.tokenizer_path) if before is not None else tokenizer_of(recipe, task, found)
+        made = task(recipe.task, tokenizer)
+        strange = [line for split, some in found.samples.items() if split != "train" for line in made.strange(some)]
+        return Labelled(tokenizer=tokenizer, samples=found.samples, task=made, notices=[*found.notices, *strange])
+
+    return run_recipe(recipe, out, gather=gather, fresh=fresh, console=console)
+
+
+def completed(recipe: Recipe, task: type[Task], found: Splits) -> Recipe:
+    """The recipe with what the data and the model tell: labels, how the backbone reads, how much it takes."""
+    settings = task.learn(recipe.task, found.samples["train"])
+    fields = type(settings).model_fields
+    told: dict[str, object] = {}
+    if "way" in fields and recipe.task.way is None:
+        told["way"] = way_of(recipe, task)
+    if "length" in fields and recipe.task.length is None:
+        told["length"] = recipe.model.length
+    if "begin" in fields and not recipe.task.begin and recipe.start.path is not None:
+        told["begin"] = _begin(Path(recipe.start.path))
+    return replace(recipe, task=settings.model_copy(update=told))
+
+
+def way_of(recipe: Recipe, task: type[Task]) -> str:
+    """How the backbone will read: the one way it can, or the way it was pretrained in."""
+    can = task.ways & find("models", recipe.model.family).can
+    if "causal" in can and len(can) > 1 and recipe.start.path is not None:
+        before = recipe_of(Run.open(Path(recipe.start.path)))
+        parts = [find("objectives", part.name) for source in before.sources() for part in source.objective]
+        can = frozenset({"causal"}) if any("causal" in part.needs for part in parts) else can - {"causal"}
+    return str(sorted(can)[0])
+
+
+def _begin(path: Path) -> tuple[int, ...]:
+    run = Run.open(path)
+    return begin_of(objectives_of(recipe_of(run), Tokenizer.load(run.tokenizer_path))) or ()
+
+
+def tokenizer_of(recipe: Recipe, task: type[Task], found: Splits) -> Tokenizer:
+    """That of the run that is begun from, or one trained on the task's own texts; with the marks a task asks for."""
+    start = recipe.start
+    if start.path is not None and start.tokenizer == "keep":
+        tokenizer = Tokenizer.load(Run.open(Path(start.path)).tokenizer_path)
+    else:
+        tokenizer = train_tokenizer(
+            recipe.tokenizer, (text for one in found.samples["train"] for text in task.texts(one))
+        )
+    marked: Tokenizer = task.marks(recipe.task, tokenizer)
+    return marked

@@ -1,0 +1,124 @@
+"""Labelled samples as material: what a task learns from, is measured on, and reports about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from meristem.batch import Model, Objective
+from meristem.checkpoint.run import Run
+from meristem.evaluation.answering import answer, judge
+from meristem.learning.assemble import fill_of
+from meristem.learning.feed import Feed
+from meristem.learning.learner import Learner
+from meristem.learning.ragged import Pieces, Ragged
+from meristem.recipe import Recipe
+from meristem.task import Piece, Sample, Task
+from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.training.material import Evaluate, Material
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labelled(Material):
+    """The tokenizer, and samples by split."""
+
+    tokenizer: Tokenizer
+    samples: Mapping[str, Sequence[Sample]]
+    task: Task
+    notices: Sequence[str] = ()
+    _pieces: dict[str, list[Piece]] = field(default_factory=dict)
+
+    def pieces(self, split: str) -> list[Piece]:
+        """A split cut to what fits the model, once."""
+        if split not in self._pieces:
+            self._pieces[split] = self.task.pieces(self.samples[split])
+        return self._pieces[split]
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the training samples, special ones included."""
+        return sum(piece.size for piece in self.pieces("train"))
+
+    def feeds(self, recipe: Recipe, objectives: Mapping[str, Objective], *, split: str, seed: int) -> dict[str, Feed]:
+        """Batches of like lengths."""
+        if not self.samples.get(split):
+            return {}
+        train, name = recipe.train, next(iter(objectives))
+        rows = train.batch_samples
+        longest = max(piece.size for piece in self.pieces(split)) * self.task.rows_per_sample
+        micro = rows if train.micro_tokens is None else max(1, min(rows, train.micro_tokens // longest))
+        return {
+            name: Ragged(
+                view=Pieces(self.pieces(split), shuffled=split == "train"),
+                objective=objectives[name],
+                seed=seed,
+                rows=rows,
+                micro=micro,
+                fill=fill_of(self.tokenizer),
+            )
+        }
+
+    def evaluator(self, recipe: Recipe, learner: Learner, split: str, say: Callable[[str], None]) -> Evaluate | None:
+        """The loss and the task's numbers over the whole split; answers that take long only at the end."""
+        samples, task = self.samples.get(split), self.task
+        if not samples:
+            return None
+        quick = split == "validation" and task.metric == "loss"
+
+        def evaluate() -> dict[str, float]:
+            found = answer(learner, samples, self.pieces(split), answers=not quick)
+            return found.losses if quick else {**found.losses, **task.score(found.answers, samples)}
+
+        return evaluate
+
+    def regret(self, found: Mapping[str, float]) -> float:
+        """The loss, or how far the task's own number is from as high as it goes."""
+        return found["loss"] if self.task.metric == "loss" else -found[self.task.metric]
+
+    def step_tokens(self, feed: Feed) -> float:
+        """Samples differ; their mean."""
+        assert isinstance(feed.view, Pieces)
+        return float(feed.view.sizes.mean()) * feed.rows
+
+    def about(self, recipe: Recipe) -> list[str]:
+        """How many samples there are, what was strange about them, and three as they were understood."""
+        sizes = ", ".join(f"{len(some):,} {split}" for split, some in self.samples.items())
+        said = [f"{sizes} samples", *self.notices]
+        for split in self.samples:
+            cut = [piece for piece in self.pieces(split) if piece.cut]
+            if cut:
+                said.append(
+                    f"{split}: {len({piece.sample for piece in cut}):,} of {len(self.samples[split]):,} samples are "
+                    f"longer than {recipe.task.length} tokens and were cut (task.length)"
+                )
+        return [*said, "As understood:", *(f"  {self.task.told(sample)[:300]}" for sample in self.samples["train"][:3])]
+
+    def texts(self, feed: Feed, ids: Sequence[int]) -> list[str]:
+        """Where samples stand, and how they begin."""
+        found = []
+        for number in ids:
+            note = feed.at(number, 1).notes[0]["piece"]
+            sample = self.samples["train"][note.sample]
+            found.append(f"{sample.place} {self.task.told(sample)}"[:120])
+        return found
+
+    def tries(self, place: str, model: Model) -> list[str]:
+        """The task on a sample that it has seen."""
+        return [*self.task.commands(place, self.samples["train"][0]), f"meristem evaluate {place}"]
+
+    def sources(self, recipe: Recipe) -> list[str]:
+        """The files of each split."""
+        return [
+            f"{split}: `{getattr(recipe.data, split) or recipe.data.train}`, {len(some):,} samples of {recipe.task.name}"
+            for split, some in self.samples.items()
+        ]
+
+    def leave(self, run: Run, recipe: Recipe, learner: Learner, say: Callable[[str], None]) -> None:
+        """A report on the last split there is: numbers with their intervals, what was taken for what, mistakes."""
+        split = next((name for name in ("test", "validation") if self.samples.get(name)), None)
+        if split is None:
+            return
+        samples = self.samples[split]
+        judged = judge(self.task, answer(learner, samples, self.pieces(split)).answers, samples)
+        for name, (low, high) in judged.intervals.items():
+            say(f"{split}  {name} {judged.metrics[name]:.4f}  (95 %: {low:.4f} to {high:.4f})")

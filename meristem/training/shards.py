@@ -1,0 +1,119 @@
+"""Text as material: shards made now or found again, and what is measured on those held out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from meristem.batch import Model, Objective
+from meristem.checkpoint.run import Run
+from meristem.evaluation.held_out import SEED, held_out
+from meristem.learning.assemble import feeds_of
+from meristem.learning.feed import Feed
+from meristem.learning.learner import Learner
+from meristem.recipe import Recipe
+from meristem.settings import MeristemError
+from meristem.store.prepare import store_for, tokenizer_for
+from meristem.store.store import Store
+from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.training.material import Evaluate, Material
+from meristem.training.trying import commands
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shards(Material):
+    """The tokenizer, and the shards of each source."""
+
+    tokenizer: Tokenizer
+    stores: Mapping[str, Store]
+    shards: Mapping[str, str]
+    length: int
+    """Tokens of a row."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens there are to train on."""
+        return sum(len(store.split("train")) for store in self.stores.values())
+
+    def feeds(self, recipe: Recipe, objectives: Mapping[str, Objective], *, split: str, seed: int) -> dict[str, Feed]:
+        """Rows of a fixed length."""
+        return feeds_of(recipe, objectives, self.tokenizer, self.stores, split=split, seed=seed)
+
+    def evaluator(self, recipe: Recipe, learner: Learner, split: str, say: Callable[[str], None]) -> Evaluate | None:
+        """Loss and accuracies of every source that has held-out text of that split."""
+        try:
+            feeds = self.feeds(recipe, learner.objectives, split=split, seed=SEED)
+        except MeristemError as error:  # what trains well may be too little to evaluate on
+            say(f"nothing will be measured on {split} text: {error}")
+            return None
+        if not feeds:
+            return None
+        rows = max(1, recipe.train.evaluate_tokens // recipe.model.length) if split == "validation" else None
+        weights = {s.name: s.weight for s in recipe.sources() if s.name in feeds}
+
+        def evaluate() -> dict[str, float]:
+            found: dict[str, float] = {}
+            for name, feed in feeds.items():
+                stream = self.stores[name].split(split)
+                ratio = stream.bytes / max(1, len(stream))
+                metrics = held_out(learner, name, feed, rows=rows, bytes_per_token=ratio).metrics()
+                found.update(metrics if len(feeds) == 1 else {f"{name}.{key}": value for key, value in metrics.items()})
+            if len(feeds) > 1:
+                loss = sum(w * found[f"{n}.loss"] for n, w in weights.items()) / sum(weights.values())
+                found = {"loss": loss, **found}
+            return found
+
+        return evaluate
+
+    def step_tokens(self, feed: Feed) -> float:
+        """Rows are full."""
+        return feed.rows * self.length
+
+    def about(self, recipe: Recipe) -> list[str]:
+        """How much text there is, and where that is too little."""
+        said = [f"{self.tokens:,} tokens"]
+        if any("validation" not in store.splits for store in self.stores.values()):
+            said.append("too few documents to hold any out: no validation loss will be shown")
+        batch = recipe.train.batch_tokens
+        if self.tokens < batch // self.length * self.length:
+            said.append(f"the text is smaller than one batch of {batch:,} tokens: every step repeats it")
+        return said
+
+    def texts(self, feed: Feed, ids: Sequence[int]) -> list[str]:
+        """The beginnings of rows."""
+        return [self.tokenizer.decode(feed.at(number, 1).inputs["tokens"][0].tolist())[:80] for number in ids]
+
+    def tries(self, place: str, model: Model) -> list[str]:
+        """Commands with words of its own text."""
+        return commands(place, model, self.tokenizer, self.stores)
+
+    def sources(self, recipe: Recipe) -> list[str]:
+        """Each source, its size and its objective."""
+        return [
+            f"{source.name}: `{source.corpus.source}`, {len(text):,} tokens in {text.documents:,} documents; "
+            f"objective {' + '.join(part.name for part in source.objective)}"
+            for source in recipe.sources()
+            for text in [self.stores[source.name].split("train")]
+        ]
+
+
+def gather(recipe: Recipe, before: Run | None, console: Console) -> Shards:
+    """The material of a new run, or the very material an old one began with."""
+    sources, start = recipe.sources(), recipe.start
+    begun = before.shards() if before is not None else {}
+    if before is not None:
+        tokenizer = Tokenizer.load(before.tokenizer_path)
+    elif start.path is not None and start.take == "all" and start.tokenizer == "keep":
+        tokenizer = Tokenizer.load(Run.open(Path(start.path)).tokenizer_path)
+    else:
+        tokenizer = tokenizer_for(recipe.tokenizer, [source.corpus for source in sources], console)
+    words = recipe.tokenizer.kind == "words"
+    made = {
+        s.name: store_for(s.corpus, tokenizer, recipe.store, words=words, console=console, key=begun.get(s.name))
+        for s in sources
+    }
+    stores, keys = ({name: getattr(one, what) for name, one in made.items()} for what in ("store", "key"))
+    return Shards(tokenizer=tokenizer, stores=stores, shards=keys, length=recipe.model.length)
