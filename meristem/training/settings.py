@@ -58,6 +58,8 @@ class TrainSettings(Settings):
     """constant_then_decay: the share of the steps in which the rate falls."""
     floor: float = Field(0.0, ge=0, le=1)
     """Where the rate ends, as a share of its peak."""
+    layer_decay: float = Field(1.0, gt=0, le=1)
+    """How much the rate falls with every layer from the top: heads 1, the top layer this, the next its square, …"""
     weight_decay: float = Field(0.01, ge=0)
     """Decoupled weight decay; norms and biases have none."""
     betas: tuple[float, float] = (0.9, 0.98)
@@ -95,7 +97,9 @@ class TrainSettings(Settings):
     keep: int = Field(2, ge=1)
     """Checkpoints kept, besides the best."""
     patience: int | None = Field(None, ge=1)
-    """Early stopping: evaluations without a better validation loss."""
+    """Early stopping: evaluations without a better one."""
+    keep_best: bool | None = None
+    """Whether a finished run is its best checkpoint on validation; tasks and runs with patience are, unless set."""
     log_every: int = Field(10, ge=1)
     """Steps between lines of metrics.jsonl."""
     bad_steps: int = Field(5, ge=1)
@@ -133,20 +137,48 @@ def steps(interval: Interval, steps_per_epoch: float) -> int | None:
     return None
 
 
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str | int | float) else value
+
+
+class LoraSettings(Settings):
+    """Low-rank parts that learn in place of the weights they are added to (Hu et al. 2021)."""
+
+    rank: int = Field(8, ge=1)
+    """Rows of the low-rank part; more can change more."""
+    alpha: float = Field(16.0, gt=0)
+    """What is added is scaled by alpha / rank."""
+    layers: Annotated[tuple[str, ...], BeforeValidator(_listed)] = Field(("attention",), min_length=1)
+    """Which linear maps of the backbone: attention, all, or patterns that their names are searched for."""
+
+    @field_validator("layers")
+    @classmethod
+    def _patterns(cls, layers: tuple[str, ...]) -> tuple[str, ...]:
+        for one in layers:
+            try:
+                re.compile(one)
+            except re.error as error:
+                raise ValueError(f"{one!r} is no pattern: {error}") from None
+        return layers
+
+
 class StartSettings(Settings):
     """`from: RUN` is short for `from: {path: RUN}`, and `from: scratch` for no path at all."""
 
     path: str | None = None
     """A run whose weights are taken; none starts from nothing."""
     take: Literal["all", "embeddings", "nothing"] = "all"
-    """All weights, or only the embeddings of the tokens that both tokenizers know; nothing takes the shape and the
-    tokenizer alone, for comparison."""
+    """All weights, only the embeddings of tokens both tokenizers know, or nothing but the shape and the tokenizer."""
     learns: Literal["all", "head", "embeddings"] = "all"
     """Fine-tuning: which weights move besides the task's own: all, none, or only the embeddings."""
     tokenizer: Literal["keep", "own"] = "keep"
     """Keep the tokenizer of the run that is gone on from, or make this recipe's own (shared tokens are copied)."""
     frozen: int = Field(0, ge=0)
     """For this many first steps only the embeddings learn."""
+    thaw: Interval | None = None
+    """Gradual unfreezing: heads first, then after every so many steps (500) or epochs (1epoch) one layer more."""
+    lora: LoraSettings | None = None
+    """Low-rank parts learn, and the weights they are added to stay as they are."""
     vectors: str | None = None
     """Word vectors that initialise the embeddings: a word2vec file (text or binary) or a GloVe text file."""
 
@@ -154,3 +186,40 @@ class StartSettings(Settings):
     @classmethod
     def _scratch(cls, path: str | None) -> str | None:
         return None if path == "scratch" else path
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if self.thaw is not None and seconds(self.thaw) is not None:
+            raise ValueError("thaw: layers thaw after steps (500) or epochs (1epoch), never after a time")
+        if self.thaw is not None and (self.frozen or self.learns != "all"):
+            raise ValueError("thaw: it says what learns when; leave out frozen and learns")
+        if self.frozen and (self.learns != "all" or self.lora is not None):
+            raise ValueError("frozen: in its first steps only the embeddings learn; leave out learns and lora")
+        if self.lora is not None and self.learns == "head":
+            raise ValueError("lora: its parts lie inside the backbone, which learns=head freezes; leave one of them out")
+        return self
+
+
+class GridSettings(Settings):
+    """Fine-tuning with every combination of these, each several times; the best on validation data is kept."""
+
+    rate: Annotated[tuple[float, ...], BeforeValidator(_listed)] = ()
+    """Peak learning rates to try."""
+    epochs: Annotated[tuple[float, ...], BeforeValidator(_listed)] = ()
+    """Budgets to try, in passes over the training data."""
+    seeds: int = Field(1, ge=1)
+    """How often each combination is trained, with seeds from train.seed upwards."""
+
+    @field_validator("rate", "epochs")
+    @classmethod
+    def _sound(cls, values: tuple[float, ...]) -> tuple[float, ...]:
+        if any(value <= 0 for value in values):
+            raise ValueError("expected numbers above 0")
+        if len(set(values)) < len(values):
+            raise ValueError("one of them stands there twice")
+        return values
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is more than one run to make."""
+        return bool(self.rate or self.epochs) or self.seeds > 1

@@ -1,0 +1,312 @@
+"""What pretraining is worth: every task on real data, begun from a pretrained run and from nothing, three seeds each.
+
+    python -m benchmarks.tasks ../shared/data [--only ROW …] [--seeds 3] [--work FOLDER] [--pretrain-minutes 40]
+
+Runs are folders in --work and go on where they stopped; each cell's numbers are a file in docs/results/tasks, and a
+cell that is there is not run again, so that the whole can take several days. docs/results/tasks.md is made of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from benchmarks import tasks_trivial as trivial
+from benchmarks.side_by_side import RESULTS, table
+from meristem import api
+from meristem.settings import MeristemError
+
+CELLS, PAGE = RESULTS / "tasks", RESULTS / "tasks.md"
+Numbers = dict[str, float]
+
+
+# ---------------------------------------------------------------- what is begun from
+
+
+@dataclass(frozen=True)
+class Before:
+    """A pretraining that rows begin from."""
+
+    recipe: str
+    text: Callable[[Path, Path], Sequence[Path]]
+    settings: tuple[str, ...] = ()
+    share: float = 1.0
+    """Of the minutes that a pretraining may take."""
+
+
+def english(data: Path, work: Path) -> Sequence[Path]:
+    """Novels and encyclopaedia, about 30 MB."""
+    return data / "english_novels" / "train.txt", data / "wikitext-2" / "train.txt"
+
+
+def chinese(data: Path, work: Path) -> Sequence[Path]:
+    """The tagged sentences without their tags, and Tang poems, which are in the other script."""
+    plain = work / "weibo.txt"
+    if not plain.is_file():
+        lines = (data / "weibo_ner" / "weiboNER_2nd_conll.train").read_text(encoding="utf-8").split("\n\n")
+        sentences = ("".join(line[0] for line in block.splitlines() if line) for block in lines)
+        plain.write_text("\n".join(sentences) + "\n", encoding="utf-8")
+    return plain, data / "chinese_poetry" / "tang.txt"
+
+
+BEFORE = {
+    "encoder": Before("bert-mini", english, ("objective=mlm", "corpus.document=line")),
+    "causal": Before("modern-mini", english, ("corpus.document=line",)),
+    "writer": Before("bart-mini", english, ("corpus.document=line",)),
+    "elmo": Before("elmo-mini", english, ("corpus.document=line",), share=0.5),
+    "chinese": Before(
+        "bert-mini", chinese, ("objective=mlm", "tokenizer.kind=characters", "corpus.document=line"), 0.3
+    ),
+}
+
+
+def pretrained(name: str, data: Path, work: Path, minutes: float) -> Path:
+    """The run of that name, trained now or earlier."""
+    before, out = BEFORE[name], work / f"pretrained-{name}"
+    text = json.dumps([str(path) for path in before.text(data, work)])
+    settings = [f"corpus.source={text}", f"train.minutes={minutes * before.share:g}", *before.settings]
+    if not (out / "finished.json").is_file():
+        api.pretrain(before.recipe, settings, out=out, console=Console(stderr=True))
+    return out
+
+
+# ---------------------------------------------------------------- what is measured
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table: a task on its data, from one pretraining and from nothing."""
+
+    name: str
+    task: str
+    before: str | None
+    metric: str
+    reach: str
+    data: Callable[[Path, Path], list[str]]
+    settings: tuple[str, ...] = ()
+    starts: tuple[str, ...] = ("pretrained", "scratch")
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Starts of its own: a name and its settings."""
+    trivial: Callable[[Path], Numbers] | None = None
+    split: str = "test"
+    """Which numbers are shown: of the test, or of the validation data where a task's test has no labels."""
+
+
+def _files(folder: str, **splits: str) -> Callable[[Path, Path], list[str]]:
+    return lambda data, work: [f"data.{name}={data / folder / file}" for name, file in splits.items()]
+
+
+def _sst(data: Path, work: Path) -> list[str]:
+    return _files("sst2", train="train.tsv", validation="dev.tsv")(data, work)
+
+
+def _sts(data: Path, work: Path) -> list[str]:
+    columns = ["data.header=false", "data.text='6'", "data.text_b='7'", "data.label='5'"]
+    return [*_files("stsb", train="sts-train.csv", validation="sts-dev.csv")(data, work), *columns]
+
+
+def _weibo(data: Path, work: Path) -> list[str]:
+    """Each character's number within its word, which stands behind it, is left out."""
+    out = []
+    for split, file in (("train", "train"), ("validation", "dev"), ("test", "test")):
+        plain = work / f"weibo-{file}.conll"
+        if not plain.is_file():
+            lines = (data / "weibo_ner" / f"weiboNER_2nd_conll.{file}").read_text(encoding="utf-8").splitlines()
+            kept = (f"{line[0]}\t{line.split()[-1]}" if line.strip() else "" for line in lines)
+            plain.write_text("\n".join(kept) + "\n", encoding="utf-8")
+        out.append(f"data.{split}={plain}")
+    return out
+
+
+def _multi30k(data: Path, work: Path) -> list[str]:
+    folder = data / "multi30k"
+    names = {"train": "train", "validation": "val", "test": "test_2016_flickr"}
+    sides = {"train": "target", "validation": "validation_target", "test": "test_target"}
+    sources = [f"data.{split}={folder / f'{name}.en'}" for split, name in names.items()]
+    return [*sources, *(f"data.{sides[split]}={folder / f'{name}.de'}" for split, name in names.items())]
+
+
+SHORT = ("train.batch_samples=32", "train.rate=5e-4", "train.schedule=linear", "train.warmup=0.1")
+FEW = (*SHORT, "data.limit=500", "train.epochs=12")
+GLOVE = ("from.take=nothing", "from.vectors={data}/glove/glove.6B.50d.top40k.txt")
+RECURRENT = ("model={family: rnn, layers: 2, width: 256, length: 64, initial: 0.2}", "train.rate=4e-3",
+             "train.optimizer=adamw")  # fmt: skip
+UD = _files("ud_ewt", train="train.tsv", validation="dev.tsv", test="test.tsv")
+SQUAD = _files("squad", train="dev-v1.1.part1-24articles.json", test="dev-v1.1.part2-24articles.json")
+COPA = _files("copa", train="train.jsonl", validation="val.jsonl")
+TLDR = _files("scitldr", train="train.jsonl", validation="dev.jsonl", test="test.jsonl")
+ROWS = [
+    Row("SST-2", "classification", "encoder", "accuracy", "≥ 81 %", _sst, (*SHORT, "train.epochs=2"),
+        trivial=trivial.commonest_label, split="validation"),
+    Row("SST-2, 500 examples", "classification", "encoder", "accuracy", "≥ 4 points above scratch", _sst, FEW,
+        trivial=trivial.commonest_label, split="validation"),
+    Row("SST-2, 500 examples, GloVe", "classification", "encoder", "accuracy", "above random embeddings", _sst, FEW,
+        starts=("scratch",), extra=(("GloVe", GLOVE),), trivial=trivial.commonest_label, split="validation"),
+    Row("STS-B, siamese", "pair", "encoder", "spearman", "≥ 0.55, ≥ 0.10 above scratch", _sts,
+        (*SHORT, "task.siamese=true", "train.epochs=6"), trivial=trivial.shared_words, split="validation"),
+    Row("UD English POS", "tagging", "encoder", "accuracy", "≥ 92 %", UD, (*SHORT, "train.epochs=5"),
+        trivial=trivial.usual_tags),
+    Row("Weibo NER", "tagging", "chinese", "f1", "above scratch", _weibo, (*SHORT, "train.epochs=15")),
+    Row("SQuAD, part 1 → part 2", "span", "encoder", "f1", "≥ 3 F1 above scratch", SQUAD,
+        (*SHORT, "data.held_out=0.05", "train.epochs=5"), trivial=trivial.first_words),
+    Row("COPA", "choice", "causal", "accuracy", "reported", COPA, (*SHORT, "train.epochs=10"),
+        extra=(("pretrained, λ = 0.5", ("task.lm=0.5",)),), trivial=trivial.commonest_choice, split="validation"),
+    Row("Multi30k en→de", "translation", None, "bleu", "≥ 26 for the better one", _multi30k, ("train.minutes=12",),
+        starts=(), extra=(("Transformer", ()), ("recurrent + attention", RECURRENT)), trivial=trivial.copied),
+    Row("SciTLDR", "summary", "writer", "rouge1", "beside the lead sentence", TLDR, (*SHORT, "train.epochs=6"),
+        trivial=trivial.lead),
+    Row("UD English POS by layer (ELMo)", "probe", "elmo", "accuracy", "a table", UD, (*SHORT, "train.epochs=2"),
+        starts=("pretrained",), trivial=trivial.usual_tags),
+    Row("word senses by layer (ELMo)", "probe", "elmo", "accuracy", "a table",
+        lambda data, work: [f"data.{split}=builtin:microworld-senses?size={size}&seed={seed}"
+                            for split, size, seed in (("train", 2000, 1), ("validation", 500, 2), ("test", 500, 3))],
+        (*SHORT, "train.epochs=4"), starts=("pretrained",)),
+]  # fmt: skip
+PAIRS = {"BLiMP, causal": "causal", "BLiMP, masked": "encoder"}
+"""Without training: minimal pairs, 200 of each phenomenon, scored by pretrained runs."""
+
+
+def cells(row: Row, run: Path | None, data: Path) -> dict[str, list[str]]:
+    """Per start the settings that make it."""
+    usual = {"pretrained": ["from.take=all"], "scratch": ["from.take=nothing"]}
+    path = [] if run is None else [f"from={run}"]
+    made = {start: [*path, *usual[start]] for start in row.starts}
+    return made | {name: [*path, *(one.replace("{data}", str(data)) for one in more)] for name, more in row.extra}
+
+
+def measure(row: Row, start: str, more: Sequence[str], seed: int, options: argparse.Namespace) -> None:
+    """One cell: fine-tune, or go on, and keep its numbers."""
+    file = CELLS / f"{_plain(row.name)}--{_plain(start)}--{seed}.json"
+    if file.is_file():
+        return
+    print(row.name, "|", start, "|", seed, flush=True)
+    began = time.monotonic()
+    settings = [*row.data(options.data, options.work), *row.settings, *more, f"train.seed={seed}", f"data.seed={seed}"]
+    out = options.work / file.stem
+    ended = api.finetune(row.task, settings, out=out, console=Console(stderr=True))
+    minutes = (time.monotonic() - began) / 60
+    kept = {"row": row.name, "start": start, "seed": seed, "minutes": round(minutes, 2), "used": ended.used}
+    file.write_text(json.dumps({**kept, "validation": ended.metrics, "test": ended.test}, indent=1))
+
+
+def minimal_pairs(name: str, run: Path, data: Path) -> None:
+    """BLiMP without training."""
+    file = CELLS / f"{_plain(name)}--pretrained--0.json"
+    if file.is_file():
+        return
+    print(name, flush=True)
+    began = time.monotonic()
+    found = api.load(run).evaluate(pairs=str(data / "blimp" / "BLiMP.zip"), limit=200)
+    phenomena = [one["accuracy"] for one in found["pairs"]["paradigms"].values()]
+    numbers = {"accuracy": statistics.mean(phenomena), "phenomena": len(phenomena), "pairs": found["samples"]["pairs"]}
+    kept = {"row": name, "start": "pretrained", "seed": 0, "minutes": round((time.monotonic() - began) / 60, 2)}
+    file.write_text(json.dumps({**kept, "validation": {}, "test": numbers}, indent=1))
+
+
+def _plain(name: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in name.lower()).strip("-")
+
+
+# ---------------------------------------------------------------- what is written
+
+
+def page(data: Path, minutes: float) -> str:
+    """docs/results/tasks.md: everything on it comes from the cells."""
+    found = [json.loads(path.read_text()) for path in sorted(CELLS.glob("*.json"))]
+    rows = [line for row in ROWS for line in _lines(row, [one for one in found if one["row"] == row.name], data)]
+    for name in PAIRS:
+        for one in found:
+            if one["row"] == name:
+                told = f"{one['test']['accuracy']:.1%}"
+                rows.append(
+                    [name, "pretrained, no training", "accuracy", told, "1", "50.0%", "≥ 57 %", f"{one['minutes']:.1f}"]
+                )
+    head = ["task", "start", "metric", "mean (lowest–highest)", "seeds", "trivial", "reach", "minutes a run"]
+    layers = [line for row in ROWS if row.task == "probe" for line in _layers(row, found)]
+    return f"""# What pretraining is worth
+
+`python -m benchmarks.tasks ../shared/data`: one pretraining each of a mini encoder, a mini causal model and a mini
+encoder-decoder on english_novels and wikitext-2, at most {minutes:g} minutes on two cores of a shared machine; then each
+task from those weights and from nothing (the same shape and tokenizer), in the same number of epochs, with three seeds
+(which also choose the examples where only some are used). SST-2, STS-B and COPA are measured on validation
+data, by which the best epoch was chosen too; everything else on test data. `trivial` is the commonest label, the usual
+tag of each word, the passage's first words, the shared words, the copied source, the first sentence.
+
+{table(head, rows)}
+
+{chr(10).join(layers)}
+Each cell is a file in docs/results/tasks.
+"""
+
+
+def _lines(row: Row, found: Sequence[dict[str, Any]], data: Path) -> list[list[str]]:
+    lines = []
+    base = row.trivial(data).get(row.name, row.trivial(data).get(row.metric)) if row.trivial and found else None
+    for start in dict.fromkeys(one["start"] for one in found):
+        some = [one for one in found if one["start"] == start]
+        values = [one[row.split][row.metric] for one in some]
+        spread = f" ({min(values):.3f}–{max(values):.3f})" if len(values) > 1 else ""
+        lines.append([
+            row.name, start, row.metric, f"{statistics.mean(values):.3f}{spread}", str(len(values)),
+            "–" if base is None else f"{base:.3f}", row.reach, f"{statistics.mean(one['minutes'] for one in some):.1f}",
+        ])  # fmt: skip
+    return lines
+
+
+def _layers(row: Row, found: Sequence[dict[str, Any]]) -> list[str]:
+    some = [one["test"] for one in found if one["row"] == row.name]
+    names = sorted({name for one in some for name in one if name.startswith("layer_")})
+    if not names:
+        return []
+    means = [[name, f"{statistics.mean(one[name] for one in some):.3f}"] for name in names]
+    return [f"## {row.name}", "", table(["layer", "mean over seeds"], means), ""]
+
+
+def main() -> None:
+    """Run what is missing, cell by cell, and write the page after each."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--only", nargs="*", help="names of rows")
+    parser.add_argument("--pretrain-only", nargs="*", help="only pretrain these")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--pretrain-minutes", type=float, default=40.0)
+    parser.add_argument("--work", type=Path, default=Path("runs/tasks"))
+    options = parser.parse_args()
+    for folder in (options.work, CELLS):
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def begin(name: str) -> Path:
+        return pretrained(name, options.data, options.work, options.pretrain_minutes)
+
+    if options.pretrain_only is not None:
+        for name in options.pretrain_only:
+            begin(name)
+        return
+    for name, before in PAIRS.items():
+        if not options.only or name in options.only:
+            minimal_pairs(name, begin(before), options.data)
+    for seed in range(options.seeds):
+        for row in ROWS:
+            if options.only and row.name not in options.only:
+                continue
+            run = None if row.before is None else begin(row.before)
+            for start, more in cells(row, run, options.data).items():
+                try:
+                    measure(row, start, more, seed, options)
+                except MeristemError as error:
+                    print(f"{row.name}, {start}: {error}", flush=True)
+                PAGE.write_text(page(options.data, options.pretrain_minutes), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    main()

@@ -1,0 +1,98 @@
+"""What needs no model: the numbers that a task's results are set beside."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter, defaultdict
+from functools import cache
+from pathlib import Path
+
+from meristem.metrics import labels, spans, writing
+
+Numbers = dict[str, float]
+
+
+@cache
+def commonest_label(data: Path) -> Numbers:
+    """SST-2: the commonest label of the training data for every sentence."""
+    train, dev = (_column(data / "sst2" / name, "label") for name in ("train.tsv", "dev.tsv"))
+    said = Counter(train).most_common(1)[0][0]
+    return {"accuracy": sum(label == said for label in dev) / len(dev)}
+
+
+@cache
+def shared_words(data: Path) -> Numbers:
+    """STS-B: the share of words that two sentences have in common."""
+    rows = [line.split("\t") for line in (data / "stsb" / "sts-dev.csv").read_text(encoding="utf-8").splitlines()]
+    said = []
+    for row in rows:
+        one, other = ({word.strip(".,!?").lower() for word in row[column].split()} for column in (5, 6))
+        said.append(len(one & other) / max(1, len(one | other)))
+    return labels.numbers([float(row[4]) for row in rows], said)
+
+
+@cache
+def usual_tags(data: Path) -> Numbers:
+    """UD: each word's commonest tag in training, and the commonest tag of all for words never seen."""
+    seen: dict[str, Counter[str]] = defaultdict(Counter)
+    every: Counter[str] = Counter()
+    for word, tag in _tagged(data / "ud_ewt" / "train.tsv"):
+        seen[word][tag] += 1
+        every[tag] += 1
+    usual = every.most_common(1)[0][0]
+    test = _tagged(data / "ud_ewt" / "test.tsv")
+    right = sum(tag == (seen[word].most_common(1)[0][0] if word in seen else usual) for word, tag in test)
+    return {"accuracy": right / len(test)}
+
+
+@cache
+def first_words(data: Path) -> Numbers:
+    """SQuAD: the first three words of the passage."""
+    told = json.loads((data / "squad" / "dev-v1.1.part2-24articles.json").read_text(encoding="utf-8"))
+    golds, said = [], []
+    for article in told["data"]:
+        for paragraph in article["paragraphs"]:
+            for question in paragraph["qas"]:
+                golds.append([answer["text"] for answer in question["answers"]])
+                said.append(" ".join(paragraph["context"].split()[:3]))
+    return spans.score(golds, said)
+
+
+@cache
+def commonest_choice(data: Path) -> Numbers:
+    """COPA: the choice that is right more often in the training data."""
+    train, dev = (
+        [json.loads(line)["label"] for line in (data / "copa" / name).read_text(encoding="utf-8").splitlines()]
+        for name in ("train.jsonl", "val.jsonl")
+    )
+    said = Counter(train).most_common(1)[0][0]
+    return {"accuracy": sum(label == said for label in dev) / len(dev)}
+
+
+@cache
+def copied(data: Path) -> Numbers:
+    """Multi30k: the English sentence as its German translation."""
+    source, target = (
+        (data / "multi30k" / f"test_2016_flickr.{side}").read_text(encoding="utf-8").splitlines()
+        for side in ("en", "de")
+    )
+    return writing.translation([[one] for one in target], source)
+
+
+@cache
+def lead(data: Path) -> Numbers:
+    """SciTLDR: the abstract's first sentence."""
+    lines = (data / "scitldr" / "test.jsonl").read_text(encoding="utf-8").splitlines()
+    told = [json.loads(line) for line in lines]
+    return writing.summary([one["target"] for one in told], [one["source"][0] for one in told])
+
+
+def _column(path: Path, name: str) -> list[str]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return [row[name] for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)]
+
+
+def _tagged(path: Path) -> list[tuple[str, str]]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [(line.split("\t")[0], line.split("\t")[1]) for line in lines if line.strip()]
