@@ -158,7 +158,7 @@ def _aligned(source: Path, target: Path) -> Aligned | None:
         return None
     if not target.is_file():
         raise MeristemError(f"corpus.target: {source} has no columns, so that its target is a file with a line for "
-                            f"each of its lines; {_missing(target)}")
+                            f"each of its lines; {missing(target)}")
     return Aligned(*(_lines(path) for path in (source, target)))
 
 
@@ -191,7 +191,7 @@ def _sources(source: str, skipped: Counter[str]) -> Iterator[Source]:
     if colon and kind == "builtin":
         yield _builtin(name)
     elif colon and kind == "hub":
-        yield _hub(name)
+        yield hub(name)
     elif path.is_dir():
         yield from _folder(path, skipped)
     elif path.exists():
@@ -201,17 +201,19 @@ def _sources(source: str, skipped: Counter[str]) -> Iterator[Source]:
     elif HUB_NAME.fullmatch(source) and not path.parent.is_dir() and not _ending(path)[0]:
         yield Hub(source)
     else:
-        raise MeristemError(f"corpus.source: {_missing(path)}")
+        raise MeristemError(f"corpus.source: {missing(path)}")
 
 
 def _builtin(text: str) -> Builtin:
-    known = list(samples.known())
-    if text.partition("?")[0] not in known:
+    known, name = list(samples.known()), text.partition("?")[0]
+    if name in samples.known_sets():
+        raise MeristemError(f"corpus.source: builtin:{text} is labelled data for a task: data.train=builtin:{name}")
+    if name not in known:
         raise MeristemError(f"corpus.source: no sample builtin:{text}{did_you_mean(text, known)}")
     return Builtin(text)
 
 
-def _hub(text: str) -> Hub:
+def hub(text: str) -> Hub:
     name, _, query = text.partition("?")
     options = dict(parse_qsl(query))
     for key in options:
@@ -279,7 +281,7 @@ def _readable(paths: list[Path], skipped: Counter[str]) -> Iterator[File]:
             skipped[path.suffix.lower() or "(no ending)"] += 1
 
 
-def _missing(path: Path) -> str:
+def missing(path: Path) -> str:
     """Which part of a path does not exist, and what may have been meant."""
     there = next(parent for parent in path.parents if parent.is_dir())
     wrong = path.relative_to(there).parts[0]

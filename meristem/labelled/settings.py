@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, field_validator
 
 from meristem.settings import Settings
 
 
 class DataSettings(Settings):
     """Files of samples; columns are found by their usual names where these settings do not name them."""
+
+    model_config = ConfigDict(coerce_numbers_to_str=True)  # data.text=6 is a column of a table without names
 
     train: str | tuple[str, ...] | None = None
     """A file (tsv, csv, jsonl, parquet, CoNLL, SQuAD's json; also .gz, .zst), builtin:NAME or hub:OWNER/NAME?split=…"""
@@ -58,3 +60,8 @@ class DataSettings(Settings):
     """At most so many training samples, drawn with `seed`."""
     seed: int = Field(0, ge=0)
     """Which samples are held out and which are drawn follows from it, not from train.seed."""
+
+    @field_validator("choices", mode="before")
+    @classmethod
+    def _one_choice_column(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +21,7 @@ def read(piece: Piece, settings: CorpusSettings, account: Account) -> Iterator[D
     """The documents of one split of a data set, by row."""
     hub = cast(Hub, piece.source)
     columns: Columns | None = None
-    for number, row in enumerate(_rows(hub), start=1):
+    for number, row in enumerate(opened(hub).rows, start=1):
         if columns is None:
             strings = [name for name, value in row.items() if isinstance(value, str)]
             columns = columns_of(hub.name, list(row), strings, settings)
@@ -27,11 +29,32 @@ def read(piece: Piece, settings: CorpusSettings, account: Account) -> Iterator[D
         yield from columns.documents(values, f"{hub.name}#{number}", Path(), account)
 
 
-def _rows(hub: Hub) -> Iterator[dict[str, Any]]:
+@dataclass(frozen=True)
+class Opened:
+    """A split of a data set: its rows, and what is known of its columns, as `datasets` writes that down."""
+
+    rows: Iterator[dict[str, Any]]
+    features: dict[str, Any]
+
+
+def opened(hub: Hub) -> Opened:
+    """The split that is asked for."""
     datasets = _datasets()
     offline = bool(datasets.config.HF_HUB_OFFLINE)  # what was downloaded before cannot be streamed, only opened
+    with _told(hub):
+        data = datasets.load_dataset(hub.path, hub.config, split=hub.split, streaming=not offline)
+        return Opened(_rows(hub, data), data.features.to_dict() if data.features else {})
+
+
+def _rows(hub: Hub, data: Any) -> Iterator[dict[str, Any]]:
+    with _told(hub):
+        yield from data
+
+
+@contextmanager
+def _told(hub: Hub) -> Iterator[None]:
     try:
-        yield from datasets.load_dataset(hub.path, hub.config, split=hub.split, streaming=not offline)
+        yield
     except Exception as error:  # the library raises whatever its transports, formats and scripts raise
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise MeristemError(

@@ -25,11 +25,7 @@ def read(piece: Piece, settings: CorpusSettings, account: Account) -> Iterator[D
     """The documents of a file, by row."""
     arrow = _pyarrow()
     file = cast(File, piece.source)
-    with _seekable(file, account) as handle:
-        try:
-            table = arrow.parquet.ParquetFile(handle)
-        except (arrow.ArrowException, OSError):
-            raise Unreadable("damaged parquet file") from None
+    with opened(file, account) as table:
         strings = [field.name for field in table.schema_arrow if _is_text(arrow, field.type)]
         columns = columns_of(file.name, table.schema_arrow.names, strings, settings)
         rows = count(1)
@@ -37,6 +33,24 @@ def read(piece: Piece, settings: CorpusSettings, account: Account) -> Iterator[D
             values = [batch.column(name).to_pylist() for name in columns.names]
             for one in zip(*values, strict=True):
                 yield from columns.documents(one, f"{file.name}#{next(rows)}", file.path.parent, account)
+
+
+@contextmanager
+def opened(file: File, account: Account) -> Iterator[Any]:
+    """The file as pyarrow has it: its schema, and its rows in batches."""
+    arrow = _pyarrow()
+    with _seekable(file, account) as handle:
+        try:
+            table = arrow.parquet.ParquetFile(handle)
+        except (arrow.ArrowException, OSError):
+            raise Unreadable("damaged parquet file") from None
+        yield table
+
+
+def rows(table: Any) -> Iterator[dict[str, Any]]:
+    """Every row of an opened file with all its columns."""
+    for batch in _batches(_pyarrow(), table, table.schema_arrow.names):
+        yield from batch.to_pylist()
 
 
 def _batches(arrow: Any, table: Any, columns: list[str]) -> Iterator[Any]:

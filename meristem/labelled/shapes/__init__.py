@@ -1,0 +1,1 @@
+"""One file per shape: what a task's samples are made of."""

@@ -1,0 +1,56 @@
+"""Data sets by name, found beside the working folder as they would be on the hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import datasets
+import pytest
+
+from meristem.labelled.reading import read, splits
+from meristem.labelled.settings import DataSettings
+from meristem.settings import MeristemError
+
+
+@pytest.fixture(autouse=True)
+def _local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    monkeypatch.chdir(tmp_path)
+
+
+def store(name: str, split: str, rows: dict[str, list[object]], **features: object) -> None:
+    path = Path(name, f"{split}.parquet")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    datasets.Dataset.from_dict(rows, features=datasets.Features(features)).to_parquet(str(path))
+
+
+def test_label_numbers_become_names_and_splits_follow_their_use():
+    kinds = {"sentence": datasets.Value("string"), "label": datasets.ClassLabel(names=["neg", "pos"])}
+    store("owner/films", "train", {"sentence": ["a", "b", "c"], "label": [0, 1, 1]}, **kinds)
+    store("owner/films", "validation", {"sentence": ["d"], "label": [1]}, **kinds)
+    store("owner/films", "test", {"sentence": ["e"], "label": [-1]}, **kinds)
+    found = splits(DataSettings(train="hub:owner/films", validation="hub:owner/films"), "text").samples
+    assert [(one.given["text"], one.gold, one.place) for one in found["train"]][:2] == [
+        ("a", "neg", "hub:owner/films#1"),
+        ("b", "pos", "hub:owner/films#2"),
+    ]
+    assert [one.gold for one in found["validation"]] == ["pos"]
+    with pytest.raises(MeristemError, match="hub:owner/films#1: no label"):
+        read("hub:owner/films?split=test", DataSettings(), "text")
+    assert read("hub:owner/films?split=test", DataSettings(), "text", gold=False)[0].gold is None
+
+
+def test_tags_and_translations():
+    tags = datasets.Sequence(datasets.ClassLabel(names=["O", "B-X", "I-X"]))
+    words = datasets.Sequence(datasets.Value("string"))
+    store("owner/tags", "train", {"tokens": [["a", "b"]], "ner_tags": [[1, 2]]}, tokens=words, ner_tags=tags)
+    assert read("hub:owner/tags?split=train", DataSettings(), "words")[0].gold == ("B-X", "I-X")
+    both = {"translation": [{"en": "a dog", "de": "ein Hund"}]}
+    store("owner/pairs", "train", both, translation=datasets.Translation(["en", "de"]))
+    (one,) = read("hub:owner/pairs?split=train", DataSettings(text="en", target="de"), "written")
+    assert (one.given["source"], one.gold) == ("a dog", ("ein Hund",))
+
+
+def test_what_is_not_there_is_told():
+    with pytest.raises(MeristemError, match="hub:owner/none: cannot be read"):
+        read("hub:owner/none", DataSettings(), "text")
