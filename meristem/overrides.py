@@ -9,7 +9,7 @@ import yaml
 
 from meristem.settings import SECTIONS, RecipeError, did_you_mean, find, section_class
 
-PLACES = ("task", "data", "corpus", "tokenizer", "store", "model", "objective", "mix", "train", "from")
+PLACES = ("task", "data", "corpus", "tokenizer", "store", "model", "objective", "mix", "train", "from", "grid")
 
 
 def override(mapping: Mapping[str, Any], overrides: Mapping[str, Any] | Sequence[str]) -> dict[str, Any]:

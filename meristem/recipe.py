@@ -61,6 +61,21 @@ class Recipe:
     """What is learned from labelled data, where the run is a fine-tuning; then there is no corpus and no objective."""
     data: Any = None
     heads: Mapping[str, HeadSettings] = field(default_factory=dict)
+    grid: Any = None
+    """Settings to try one after the other, where a task is learned with several; each becomes a run of its own."""
+
+    @property
+    def ends_best(self) -> bool:
+        """Whether a run is its best checkpoint on validation, and not its last one."""
+        said: bool | None = self.train.keep_best
+        return said if said is not None else self.task is not None or self.train.patience is not None
+
+    def labels(self, head: str) -> tuple[str, ...]:
+        """What the scores of a head stand for, in order; nothing where it is one number or was never said."""
+        if self.task is not None and self.task.name == head:
+            return tuple(self.task.model_dump().get("labels", ()))
+        found = self.heads[head].labels if head in self.heads else ()
+        return found if len(found) > 1 else ()
 
     def plain(self) -> dict[str, Any]:
         """The resolved recipe as YAML would hold it: every default written out."""
@@ -159,7 +174,10 @@ def _validate(name: str, plain: dict[str, Any]) -> Recipe:
         return _task(name, plain, model, sections)
     if plain.get("data"):
         raise RecipeError("data: labelled data belong to a task; text to pretrain on is corpus.source")
-    sections.pop("data")
+    if plain.get("grid"):
+        raise RecipeError("grid: belongs to a task: meristem finetune tries its settings one after the other")
+    for section in ("data", "grid"):
+        sections.pop(section)
     if "objective" not in plain and "mix" not in plain:
         raise RecipeError(f"objective: missing; known: {', '.join(names('objectives'))}")
     if "objective" in plain and "mix" in plain:

@@ -19,6 +19,7 @@ SECTIONS = {
     "data": "labelled.settings:DataSettings",
     "train": "training.settings:TrainSettings",
     "start": "training.settings:StartSettings",
+    "grid": "training.settings:GridSettings",
 }
 
 

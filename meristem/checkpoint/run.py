@@ -12,6 +12,9 @@ from typing import Any
 from meristem.checkpoint import disk, lock
 from meristem.settings import MeristemError, did_you_mean
 
+BEST = "best"
+"""In a folder of several runs, a file with the name of the best."""
+
 
 class Run:
     """A folder that training writes and everything else reads: `Run.create` or `Run.open`."""
@@ -47,6 +50,8 @@ class Run:
         run = cls(path)
         if run.exists():
             return run
+        if (chosen := _best(path)) is not None:
+            return cls.open(chosen)
         if not path.exists():
             raise MeristemError(f"{path}: there is no such run{_nearby(path)}")
         if whole := next((parent for parent in path.absolute().parents if cls(parent).exists()), None):
@@ -54,7 +59,7 @@ class Run:
         raise MeristemError(f"{path} is no run: it has no recipe.yaml with checkpoints beside it{_nearby(path)}")
 
     def exists(self) -> bool:
-        """Whether the folder holds a run."""
+        """Whether the folder is a run."""
         return self.recipe_path.is_file() and self.checkpoints.is_dir()
 
     @contextmanager
@@ -134,6 +139,16 @@ def _stays(line: bytes, step: int) -> bool:
         return False
     measured = entry.get("step", step)
     return isinstance(measured, int) and measured <= step
+
+
+def _best(path: Path) -> Path | None:
+    """The run that a folder of several says is the best of them."""
+    try:
+        name = (path / BEST).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    found = path / name
+    return found if found.parent == path and Run(found).exists() else None
 
 
 def _nearby(path: Path) -> str:

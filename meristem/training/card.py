@@ -18,22 +18,25 @@ def text(
     validation: Mapping[str, float],
     test: Mapping[str, float],
     commands: Sequence[str],
+    left: Sequence[str] = (),
 ) -> str:
     """The card in Markdown."""
     parameters = sum(p.numel() for p in learner.model.parameters())
     model = recipe.model
+    kind = "language model" if recipe.task is None else f"model for {recipe.task.name}"
     lines = [
         f"# {recipe.name}",
         "",
-        f"A {model.family} language model with {parameters / 1e6:.1f} M parameters "
+        f"A {model.family} {kind} with {parameters / 1e6:.1f} M parameters "
         f"({model.layers} layers × {model.width}, up to {model.length} tokens), "
         f"trained with Meristem for {standing.step:,} steps on {standing.tokens:,} tokens "
-        f"({standing.flops:.2e} FLOPs, {duration(standing.seconds)}).",
+        f"({standing.flops:.2e} FLOPs, {duration(standing.seconds)}){_begun(recipe)}.",
         "",
-        "## Text",
+        "## Text" if recipe.task is None else "## Data",
         "",
         *(f"- {source}" for source in sources),
         "",
+        *left,
         "## Numbers",
         "",
         "| measure | validation | test |",
@@ -51,10 +54,24 @@ def text(
         "",
         "The whole recipe is in `recipe.yaml`; the same command goes on with the run where the budget grows.",
         "",
-        "Trained on the text named above and nothing else: it repeats what that text says, and its mistakes.",
+        _limits(recipe),
         "",
     ]
     return "\n".join(lines)
+
+
+def _begun(recipe: Recipe) -> str:
+    """Where a task's weights come from."""
+    if recipe.task is None:
+        return ""
+    return f", begun from `{recipe.start.path}`" if recipe.start.path is not None else ", from scratch"
+
+
+def _limits(recipe: Recipe) -> str:
+    if recipe.task is None or recipe.start.path is None:
+        what = "text" if recipe.task is None else "data"
+        return f"Trained on the {what} named above and nothing else: it repeats what is said there, and its mistakes."
+    return "It knows what the weights it began from had read and the data named above, with the mistakes of both."
 
 
 def _cell(values: Mapping[str, float], name: str) -> str:

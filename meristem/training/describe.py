@@ -24,6 +24,7 @@ from meristem.store.build import build
 from meristem.store.store import Store
 from meristem.training.budget import Cost, flops_of, measure, peak_flops
 from meristem.training.step import device_of
+from meristem.training.thawing import prepare
 
 MOST_FLOPS = 4e11  # a measured step larger than this is measured on fewer rows and scaled
 BYTES_PER_TOKEN = 4.2  # English text under an 8k–50k vocabulary, for corpus sizes only
@@ -72,6 +73,8 @@ class Description:
     family: str
     objective: str
     parameters: int
+    learning: int
+    """Parameters that learn; the rest are frozen."""
     backbone: int
     vocabulary: int
     tokens_per_step: int
@@ -115,6 +118,7 @@ def _described(recipe: Recipe, learner: Learner, cost: Cost, scale: float, devic
         family=recipe.model.family,
         objective=", ".join(o.name for o in learner.objectives.values()),
         parameters=sum(p.numel() for p in model.parameters()),
+        learning=sum(p.numel() for p in model.parameters() if p.requires_grad),
         backbone=sum(p.numel() for p in model.backbone.parameters()),
         vocabulary=model.backbone.embedding().num_embeddings,
         tokens_per_step=tokens,
@@ -132,6 +136,7 @@ def _trial(recipe: Recipe, vocabulary: int, folder: Path) -> tuple[Learner, dict
     """The recipe on blank documents, as many as a step reads, cut and corrupted as the real ones would be."""
     blank: Any = Blank(vocabulary, sentinels=tuple(range(vocabulary - recipe.tokenizer.sentinels, vocabulary)))
     learner = learner_of(recipe, blank)
+    prepare(learner.model, recipe.start)
     rows = max(4, recipe.train.batch_tokens // recipe.model.length)
     made: dict[str, Store] = {}
     for mark in {source.corpus.mark for source in recipe.sources()}:

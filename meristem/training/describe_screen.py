@@ -66,8 +66,9 @@ def _table(found: Description) -> Table:
     speed = found.tokens_per_step / found.seconds_per_step
     share = found.flops_per_token * speed / found.peak
     whole = f"{found.steps:,} steps, {duration(found.seconds)}" if found.steps else "depends on the size of the corpus"
+    some = "" if found.learning == found.parameters else f", {found.learning:,} learn"
     rows = {
-        "parameters": f"{found.parameters / 1e6:.1f} M ({found.backbone / 1e6:.1f} M without heads)",
+        "parameters": f"{found.parameters / 1e6:.1f} M ({found.backbone / 1e6:.1f} M without heads{some})",
         "vocabulary": f"{found.vocabulary:,} tokens",
         "operations per token": f"{found.flops_per_token:.3g} FLOPs",
         "tokens per step": f"{found.tokens_per_step:,}",

@@ -42,6 +42,8 @@ class Ended:
     used: dict[str, float]
     tries: list[str]
     """Commands that show what the model can do."""
+    judged_by: str = "loss"
+    """Which of the numbers the best is chosen by."""
 
 
 def _evaluated(work: Work, split: str) -> dict[str, float]:
@@ -58,27 +60,35 @@ def used(standing: Standing) -> dict[str, float]:
 def finish(work: Work, found: dict[str, float] | None) -> Ended:
     """The test split, once; the model card; and last the word that the run is finished."""
     recipe, run, standing, journal = work.recipe, work.run, work.standing, work.journal
-    if recipe.train.patience is not None and standing.best_step != standing.step:
+    if recipe.ends_best and standing.best_step not in (0, standing.step):
         best = load.load(run.checkpoints, which="best")
         if best is not None:
             work.learner.model.load_state_dict(best.snapshot.model)
             found = None
+            journal.say(f"The run ends with the best on validation, step {standing.best_step} of {standing.step}")
     if found is None:
         found = _evaluated(work, "validation")
     test = _evaluated(work, "test")
-    material, model = work.material, work.learner.model
-    about, tries = material.sources(recipe), material.tries(".", model)
-    text = card.text(recipe, work.learner, about, standing, found, test, tries)
-    disk.replace(run.path / "README.md", [text.encode()])
     if test and not journal.holds("test", standing.step):
         journal.record("test", standing.step, test)
         journal.say(f"test  {told(test)}")
-    material.leave(run, recipe, work.learner, journal.say)
-    facts = {"step": standing.step, "validation": found, "test": test, "used": used(standing)}
-    run.finish({**facts, "finished": time.strftime("%Y-%m-%d %H:%M:%S")})
     if can_draw():
         title = f"{recipe.name}: {standing.step:,} steps, {standing.tokens:,} tokens"
         draw(run.metrics_path, run.path / "curves.png", title=title)
+    material, model = work.material, work.learner.model
+    left = material.leave(run, recipe, work.learner, journal)
+    about, tries = material.sources(recipe), material.tries(".", model)
+    text = card.text(recipe, work.learner, about, standing, found, test, tries, left)
+    disk.replace(run.path / "README.md", [text.encode()])
+    facts = {
+        "step": standing.step,
+        "best_step": standing.best_step,
+        "judged_by": material.judged_by,
+        "validation": found,
+        "test": test,
+        "used": used(standing),
+    }
+    run.finish({**facts, "finished": time.strftime("%Y-%m-%d %H:%M:%S")})
     journal.say(
         f"Done: {standing.step:,} steps, {standing.tokens:,} tokens, {standing.flops:.2e} FLOPs in "
         f"{duration(standing.seconds)}; {run.path} holds the model"
@@ -90,4 +100,5 @@ def finish(work: Work, found: dict[str, float] | None) -> Ended:
         test=test,
         used=used(standing),
         tries=material.tries(str(run.path), model),
+        judged_by=material.judged_by,
     )

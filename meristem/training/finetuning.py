@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -18,18 +19,29 @@ from meristem.task import Task
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.tokenizers.train import train as train_tokenizer
 from meristem.training.ending import Ended
+from meristem.training.grid import run_grid
 from meristem.training.labelling import Labelled
 from meristem.training.running import run_recipe
 
 
 def finetune(recipe: Recipe, out: Path, *, fresh: bool, console: Console) -> Ended:
-    """Learn a task, or go on learning it, until the budget is used up."""
+    """Learn a task, or go on learning it, until the budget is used up; with each of a grid's settings in turn."""
     if recipe.task is None:
         raise RecipeError(f"{recipe.name} is a recipe for pretraining: meristem pretrain {recipe.name}")
     task: type[Task] = find("tasks", recipe.task.name)
     carries(task, find("models", recipe.model.family), recipe.model.family)
-    found = splits(recipe.data, task.shape)
+    found = splits(recipe.data, task.shaped(recipe.task))
     recipe = completed(recipe, task, found)
+    if recipe.grid is None or not recipe.grid.wanted:
+        return _one(recipe, out, task, found, fresh=fresh, console=console)
+    if not found.samples.get("validation"):
+        raise RecipeError("grid: the best is chosen on validation samples; give data.validation or data.held_out")
+    each = partial(_one, task=task, found=found, fresh=False, console=console)
+    return run_grid(recipe, out, each, fresh=fresh, console=console)
+
+
+def _one(recipe: Recipe, out: Path, task: type[Task], found: Splits, *, fresh: bool, console: Console) -> Ended:
+    """One run on samples that were read."""
 
     def gather(recipe: Recipe, before: Run | None, console: Console) -> Labelled:
         tokenizer = Tokenizer.load(before.tokenizer_path) if before is not None else tokenizer_of(recipe, task, found)
@@ -49,6 +61,8 @@ def completed(recipe: Recipe, task: type[Task], found: Splits) -> Recipe:
         told["way"] = way_of(recipe, task)
     if "length" in fields and recipe.task.length is None:
         told["length"] = recipe.model.length
+    if "picture" in fields and recipe.task.picture is None:
+        told["picture"] = recipe.model.picture
     if "begin" in fields and not recipe.task.begin and recipe.start.path is not None:
         told["begin"] = _begin(Path(recipe.start.path))
     return replace(recipe, task=settings.model_copy(update=told))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -21,6 +21,7 @@ from rich.progress import (
 )
 
 QUIET_SECONDS = 15.0  # between lines where there is no terminal to draw a bar on
+LOG_WIDTH = 120
 
 
 class Journal:
@@ -57,7 +58,15 @@ class Journal:
         self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
         self._log.flush()
         if not quiet:
-            self.console.print(text, highlight=False, soft_wrap=True)
+            self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def lay_out(self, tables: Iterable[RenderableType]) -> None:
+        """Tables for the person, and as plain text for the log file."""
+        plain = Console(file=self._log, width=LOG_WIDTH, color_system=None)
+        for table in tables:
+            self.console.print(table)
+            plain.print(table)
+        self._log.flush()
 
     def record(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
         """A line of metrics.jsonl, and the same numbers for TensorBoard."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from meristem.batch import Model, Objective
 from meristem.checkpoint.run import Run
+from meristem.drawing.report_screen import tables
 from meristem.evaluation.answering import answer, judge
 from meristem.learning.assemble import fill_of
 from meristem.learning.feed import Feed
@@ -15,7 +17,9 @@ from meristem.learning.ragged import Pieces, Ragged
 from meristem.recipe import Recipe
 from meristem.task import Piece, Sample, Task
 from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.training.journal import Journal
 from meristem.training.material import Evaluate, Material
+from meristem.training.reporting import card_lines, report_of, write
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +31,7 @@ class Labelled(Material):
     task: Task
     notices: Sequence[str] = ()
     _pieces: dict[str, list[Piece]] = field(default_factory=dict)
+    _answers: dict[str, list[Any]] = field(default_factory=dict)
 
     def pieces(self, split: str) -> list[Piece]:
         """A split cut to what fits the model, once."""
@@ -67,13 +72,23 @@ class Labelled(Material):
 
         def evaluate() -> dict[str, float]:
             found = answer(learner, samples, self.pieces(split), answers=not quick)
-            return found.losses if quick else {**found.losses, **task.score(found.answers, samples)}
+            if split == "test":  # measured once, with the weights the run ends with: the report reads the same answers
+                self._answers[split] = found.answers
+            if quick:
+                return found.losses
+            scores = task.score(found.answers, samples)  # those with a dot, of each entity type, are for the report
+            return {**found.losses, **{name: value for name, value in scores.items() if "." not in name}}
 
         return evaluate
 
-    def regret(self, found: Mapping[str, float]) -> float:
-        """The loss, or how far the task's own number is from as high as it goes."""
-        return found["loss"] if self.task.metric == "loss" else -found[self.task.metric]
+    @property
+    def judged_by(self) -> str:
+        """The task's own number."""
+        return self.task.metric
+
+    def passages(self) -> Iterator[str]:
+        """The texts of all training samples."""
+        return (text for sample in self.samples["train"] for text in self.task.texts(sample))
 
     def step_tokens(self, feed: Feed) -> float:
         """Samples differ; their mean."""
@@ -83,7 +98,12 @@ class Labelled(Material):
     def about(self, recipe: Recipe) -> list[str]:
         """How many samples there are, what was strange about them, and three as they were understood."""
         sizes = ", ".join(f"{len(some):,} {split}" for split, some in self.samples.items())
-        said = [f"{sizes} samples", *self.notices]
+        said = [f"{sizes} samples", *self.strange(recipe)]
+        return [*said, "As understood:", *(f"  {self.task.told(sample)[:300]}" for sample in self.samples["train"][:3])]
+
+    def strange(self, recipe: Recipe) -> list[str]:
+        """What was met while reading, and how many samples are longer than what is read of them."""
+        said = list(self.notices)
         for split in self.samples:
             cut = [piece for piece in self.pieces(split) if piece.cut]
             if cut:
@@ -91,7 +111,7 @@ class Labelled(Material):
                     f"{split}: {len({piece.sample for piece in cut}):,} of {len(self.samples[split]):,} samples are "
                     f"longer than {recipe.task.length} tokens and were cut (task.length)"
                 )
-        return [*said, "As understood:", *(f"  {self.task.told(sample)[:300]}" for sample in self.samples["train"][:3])]
+        return said
 
     def texts(self, feed: Feed, ids: Sequence[int]) -> list[str]:
         """Where samples stand, and how they begin."""
@@ -108,17 +128,39 @@ class Labelled(Material):
 
     def sources(self, recipe: Recipe) -> list[str]:
         """The files of each split."""
-        return [
-            f"{split}: `{getattr(recipe.data, split) or recipe.data.train}`, {len(some):,} samples of {recipe.task.name}"
-            for split, some in self.samples.items()
-        ]
+        return [f"{split}: {_from(recipe, split)}, {len(some):,} samples" for split, some in self.samples.items()]
 
-    def leave(self, run: Run, recipe: Recipe, learner: Learner, say: Callable[[str], None]) -> None:
+    def leave(self, run: Run, recipe: Recipe, learner: Learner, journal: Journal) -> list[str]:
         """A report on the last split there is: numbers with their intervals, what was taken for what, mistakes."""
         split = next((name for name in ("test", "validation") if self.samples.get(name)), None)
         if split is None:
-            return
+            return []
         samples = self.samples[split]
-        judged = judge(self.task, answer(learner, samples, self.pieces(split)).answers, samples)
-        for name, (low, high) in judged.intervals.items():
-            say(f"{split}  {name} {judged.metrics[name]:.4f}  (95 %: {low:.4f} to {high:.4f})")
+        answers = self._answers.get(split) or answer(learner, samples, self.pieces(split)).answers
+        report = report_of(
+            run,
+            recipe,
+            learner,
+            self.task,
+            self.samples,
+            split=split,
+            judged=judge(self.task, answers, samples),
+            notices=self.strange(recipe),
+            sources=self.sources(recipe),
+            commands=self.tries(str(run.path), learner.model),
+        )
+        write(report, run.path)
+        journal.lay_out(tables(report))
+        journal.say(f"The report: {run.path / 'report.html'}")
+        return card_lines(report, recipe.task.model_dump().get("labels") or ())
+
+
+def _from(recipe: Recipe, split: str) -> str:
+    """The files of a split, or that it was held out of the training files."""
+    own = getattr(recipe.data, split)
+    files = ", ".join(f"`{one}`" for one in _several(own or recipe.data.train))
+    return files if own is not None else f"held out of {files}"
+
+
+def _several(files: str | Sequence[str]) -> Sequence[str]:
+    return (files,) if isinstance(files, str) else files

@@ -48,8 +48,8 @@ class Loop:
     regret: Callable[[Mapping[str, float]], float]
     """What an evaluation is judged by; the lowest is the best."""
     describe_samples: Callable[[str, Sequence[int]], list[str]]
-    frozen: int = 0
-    """First steps in which only the embeddings learn."""
+    thaw: Callable[[int], None]
+    """Freezes and thaws parameters as a step wants it."""
 
     def __post_init__(self) -> None:
         rows = next(iter(self.feeds.values()))
@@ -71,7 +71,7 @@ class Loop:
         self.journal.start(s.step, s.total)
         with Signals() as signals:
             while s.step < s.total:
-                self._thaw(s.step)
+                self.thaw(s.step)
                 source, _ = self.mix(s.step)
                 taken = self.stepper.take(s.step, s.total, source, _next(batches, self.feeds[source].micro_steps))
                 self._note(taken)
@@ -102,14 +102,6 @@ class Loop:
             source, use = self.mix(step)
             for micro in range(self.feeds[source].micro_steps):
                 yield source, use, micro
-
-    def _thaw(self, step: int) -> None:
-        """Only the embeddings learn until `frozen` steps are done."""
-        if self.frozen and step <= self.frozen:
-            model = self.stepper.learner.model
-            embedding = model.backbone.embedding().weight
-            for parameter in model.parameters():
-                parameter.requires_grad_(step >= self.frozen or parameter is embedding)
 
     # ------------------------------------------------------------ after each step
 
@@ -186,6 +178,8 @@ class Loop:
             s.best, s.best_step, s.stale = regret, s.step, 0
         else:
             s.stale += 1
+            if regret == s.best:  # of equals the one that has learned longest
+                s.best_step = s.step
         self.journal.record("evaluation", s.step, found)
         self.journal.say(f"step {s.step}/{s.total}  validation  {told(found)}")
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import yaml
@@ -17,6 +17,7 @@ from meristem.learning.learner import Learner
 from meristem.recipe import Recipe
 from meristem.settings import MeristemError
 from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.training.journal import Journal
 
 Evaluate = Callable[[], dict[str, float]]
 
@@ -51,9 +52,18 @@ class Material(ABC):
     def step_tokens(self, feed: Feed) -> float:
         """Tokens in one step of it, on the average."""
 
+    @property
+    def judged_by(self) -> str:
+        """The number evaluations are compared by: of the loss the lowest is the best, of all others the highest."""
+        return "loss"
+
     def regret(self, found: Mapping[str, float]) -> float:
         """What an evaluation is judged by; the lowest is the best."""
-        return found["loss"]
+        return regret(self.judged_by, found)
+
+    def passages(self) -> Iterator[str]:
+        """Training texts, as many as it takes to know how often words are used."""
+        return iter(())
 
     @abstractmethod
     def about(self, recipe: Recipe) -> list[str]:
@@ -71,8 +81,14 @@ class Material(ABC):
     def sources(self, recipe: Recipe) -> list[str]:
         """What it was trained on, a line each, for the model card."""
 
-    def leave(self, run: Run, recipe: Recipe, learner: Learner, say: Callable[[str], None]) -> None:  # noqa: B027  # nothing is fine
-        """Whatever else a finished run leaves behind: reports."""
+    def leave(self, run: Run, recipe: Recipe, learner: Learner, journal: Journal) -> list[str]:
+        """Whatever else a finished run leaves behind, reports; and lines about it for the model card."""
+        return []
+
+
+def regret(judged_by: str, found: Mapping[str, float]) -> float:
+    """How far numbers are from as good as they get; the lowest is the best."""
+    return found["loss"] if judged_by == "loss" else -found[judged_by]
 
 
 def refuse_other_things(out: Path) -> None:

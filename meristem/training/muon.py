@@ -30,7 +30,14 @@ def orthogonal(m_ARC: Tensor) -> Tensor:
 class Muon(torch.optim.Optimizer):
     """For matrices only; the update has the size AdamW's would have, so that one rate serves both."""
 
-    def __init__(self, params: Iterable[nn.Parameter], rate: float, *, momentum: float, weight_decay: float) -> None:
+    def __init__(
+        self,
+        params: Iterable[nn.Parameter] | Iterable[dict[str, Any]],
+        rate: float,
+        *,
+        momentum: float,
+        weight_decay: float,
+    ) -> None:
         super().__init__(params, {"lr": rate, "momentum": momentum, "weight_decay": weight_decay})
 
     @torch.no_grad()

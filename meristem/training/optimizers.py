@@ -1,14 +1,16 @@
-"""Which optimizer moves which parameter."""
+"""Which optimizer moves which parameter, and how fast."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 from torch import nn
 
 from meristem.batch import Model
 from meristem.blocks.generator import Generator
+from meristem.training.depth import depths
 from meristem.training.muon import Muon
 from meristem.training.settings import TrainSettings
 
@@ -23,11 +25,15 @@ def optimizers(model: Model, settings: TrainSettings) -> list[torch.optim.Optimi
     free = [p for p in model.parameters() if p.requires_grad]
     matrices = _matrices(model) if settings.optimizer == "muon" else []
     taken = {id(p) for p in matrices}
-    rest = [p for p in free if id(p) not in taken]
-    made: list[torch.optim.Optimizer] = [_adamw(rest, settings)]
+    deep = depths(model) if settings.layer_decay < 1 else dict.fromkeys(free, 0)
+    made: list[torch.optim.Optimizer] = []
+    if rest := [p for p in free if id(p) not in taken]:
+        groups = _groups(rest, deep, settings, settings.rate)
+        made.append(torch.optim.AdamW(groups, lr=settings.rate, betas=settings.betas, eps=settings.epsilon, fused=True))
     if matrices:
         rate = settings.matrix_rate or 4 * settings.rate  # measured on WikiText-2: docs/log.md
-        made.append(Muon(matrices, rate, momentum=settings.momentum, weight_decay=settings.weight_decay))
+        groups = _groups(matrices, deep, settings, rate)
+        made.append(Muon(groups, rate, momentum=settings.momentum, weight_decay=settings.weight_decay))
     for optimizer in made:
         for group in optimizer.param_groups:
             group["peak"] = group["lr"]
@@ -41,14 +47,21 @@ def _matrices(model: Model) -> list[nn.Parameter]:
     return [weight for weight in linear if isinstance(weight, nn.Parameter) and weight.requires_grad]
 
 
-def _adamw(parameters: Iterable[nn.Parameter], settings: TrainSettings) -> torch.optim.AdamW:
-    parameters = list(parameters)
-    groups = [
-        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": settings.weight_decay},
-        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+def _groups(
+    parameters: Iterable[nn.Parameter], deep: Mapping[nn.Parameter, int], settings: TrainSettings, rate: float
+) -> list[dict[str, Any]]:
+    """Parameters of one depth together, those that decay first; the rate falls with the depth."""
+    kinds: dict[tuple[bool, int], list[nn.Parameter]] = {}
+    for parameter in parameters:
+        kinds.setdefault((parameter.ndim < 2, deep[parameter]), []).append(parameter)
+    return [
+        {
+            "params": kinds[plain, depth],
+            "weight_decay": 0.0 if plain else settings.weight_decay,
+            "lr": rate * settings.layer_decay**depth,
+        }
+        for plain, depth in sorted(kinds)
     ]
-    used = [group for group in groups if group["params"]]
-    return torch.optim.AdamW(used, lr=settings.rate, betas=settings.betas, eps=settings.epsilon, fused=True)
 
 
 def set_rate(made: Iterable[torch.optim.Optimizer], factor: float) -> None:

@@ -28,6 +28,7 @@ from meristem.training.optimizers import optimizers
 from meristem.training.standing import Standing
 from meristem.training.start import from_run
 from meristem.training.step import Stepper, device_of
+from meristem.training.thawing import Thawing, prepare
 from meristem.training.vectors import from_vectors
 
 Gather = Callable[[Recipe, Run | None, Console], Material]
@@ -62,6 +63,7 @@ def _train(recipe: Recipe, run: Run, material: Material, loaded: load.Loaded | N
     work = Work(recipe=recipe, run=run, material=material, learner=learner, standing=Standing(), journal=journal)
     if loaded is None:
         _begin(work)
+    prepare(learner.model, recipe.start)
     learner.to(device)
     feeds = material.feeds(recipe, learner.objectives, split="train", seed=settings.seed)
     stepper = Stepper(learner=learner, optimizers=optimizers(learner.model, settings), settings=settings, device=device)
@@ -95,7 +97,7 @@ def _loop(work: Work, stepper: Stepper, feeds: Mapping[str, Feed], device: torch
         evaluate=work.material.evaluator(recipe, work.learner, "validation", work.journal.say),
         regret=work.material.regret,
         describe_samples=lambda name, ids: work.material.texts(feeds[name], ids),
-        frozen=recipe.start.frozen,
+        thaw=Thawing(work.learner.model, recipe.start, _epoch(next(iter(feeds.values())))),
     )
 
 
@@ -117,6 +119,7 @@ def _nothing_to_do(work: Work, facts: Mapping[str, Any]) -> Ended:
         test=test,
         used=used(standing),
         tries=work.material.tries(str(place), work.learner.model),
+        judged_by=work.material.judged_by,
     )
 
 
@@ -124,10 +127,11 @@ def _begin(work: Work) -> None:
     """Weights from elsewhere, where the recipe asks for them."""
     start, model, tokenizer = work.recipe.start, work.learner.model, work.material.tokenizer
     if start.vectors is not None:
-        work.journal.say(from_vectors(model, tokenizer, Path(start.vectors)))
+        work.journal.say(from_vectors(model, tokenizer, Path(start.vectors), work.material.passages()))
     if start.path is not None and start.take != "nothing":
         other = revive(Path(start.path))
-        work.journal.say(from_run(model, tokenizer, other, embeddings_only=start.take == "embeddings"))
+        only = start.take == "embeddings"
+        work.journal.say(from_run(model, tokenizer, other, embeddings_only=only, recipe=work.recipe))
 
 
 def _settle(work: Work) -> None:
@@ -144,6 +148,11 @@ def step_batches(feed: Feed, use: int) -> list[Batch]:
     return [feed.batch(use, micro) for micro in range(feed.micro_steps)]
 
 
+def _epoch(feed: Feed) -> float:
+    """Steps of one pass over a source."""
+    return len(feed.view) / feed.rows
+
+
 def _plan(work: Work, feeds: Mapping[str, Feed], device: torch.device) -> None:
     """Turn the budget into steps, once; a budget that has grown is turned again."""
     settings, standing = work.recipe.train, work.standing
@@ -157,8 +166,8 @@ def _plan(work: Work, feeds: Mapping[str, Feed], device: torch.device) -> None:
         work.journal.say("Measuring the speed of this machine …", quiet=True)
         return measure(work.learner, name, lambda step: step_batches(feed, step), settings, device)
 
-    tokens, epoch = work.material.step_tokens(feed), len(feed.view) / feed.rows
-    total = planned_steps(settings, tokens_per_step=tokens, steps_per_epoch=epoch, cost=cost)
+    tokens = work.material.step_tokens(feed)
+    total = planned_steps(settings, tokens_per_step=tokens, steps_per_epoch=_epoch(feed), cost=cost)
     if total < standing.step:
         taken = f"but the run has already taken {standing.step}; budgets may only grow"
         raise MeristemError(f"a budget of {budget} is {total} steps, {taken}")
@@ -167,12 +176,14 @@ def _plan(work: Work, feeds: Mapping[str, Feed], device: torch.device) -> None:
 
 def _announce(work: Work) -> None:
     recipe, standing, say = work.recipe, work.standing, work.journal.say
-    parameters = sum(p.numel() for p in work.learner.model.parameters())
+    sizes = [(p.numel(), p.requires_grad) for p in work.learner.model.parameters()]
+    parameters, learning = sum(size for size, _ in sizes), sum(size for size, learns in sizes if learns)
+    some = "" if learning == parameters else f" ({learning:,} of them learn)"
     verb = f"Going on at step {standing.step:,} of" if standing.step else "Training"
     objective = ", ".join(o.name for o in work.learner.objectives.values())
     size, *more = work.material.about(recipe)
     say(
-        f"{verb} {recipe.name}: {recipe.model.family}, {parameters / 1e6:.1f} M parameters, {objective}, on "
+        f"{verb} {recipe.name}: {recipe.model.family}, {parameters / 1e6:.1f} M parameters{some}, {objective}, on "
         f"{size}; {standing.total:,} steps ({standing.budget}) in {work.run.path}"
     )
     for line in more:

@@ -196,7 +196,7 @@ class StartSettings(Settings):
         if self.frozen and (self.learns != "all" or self.lora is not None):
             raise ValueError("frozen: in its first steps only the embeddings learn; leave out learns and lora")
         if self.lora is not None and self.learns == "head":
-            raise ValueError("lora: its parts lie inside the backbone, which learns=head freezes; leave one of them out")
+            raise ValueError("lora: its parts lie inside the backbone, which learns=head freezes; leave one out")
         return self
 
 

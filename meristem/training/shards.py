@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,9 @@ from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.material import Evaluate, Material
 from meristem.training.trying import commands
 
+PASSAGES = 1_000_000
+"""Tokens of each source that tell how often words are used."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Shards(Material):
@@ -29,9 +32,14 @@ class Shards(Material):
 
     tokenizer: Tokenizer
     stores: Mapping[str, Store]
-    shards: Mapping[str, str]
+    keys: Mapping[str, str]
     length: int
     """Tokens of a row."""
+
+    @property
+    def shards(self) -> Mapping[str, str]:
+        """The key of each source's shards."""
+        return self.keys
 
     @property
     def tokens(self) -> int:
@@ -86,6 +94,17 @@ class Shards(Material):
         """The beginnings of rows."""
         return [self.tokenizer.decode(feed.at(number, 1).inputs["tokens"][0].tolist())[:80] for number in ids]
 
+    def passages(self) -> Iterator[str]:
+        """The first documents of every source."""
+        for store in self.stores.values():
+            stream, read = store.split("train"), 0
+            for number in range(stream.documents):
+                span = stream.document(number)
+                yield self.tokenizer.decode(stream.tokens(span.start, span.text_stop).tolist())
+                read += span.text_stop - span.start
+                if read > PASSAGES:
+                    break
+
     def tries(self, place: str, model: Model) -> list[str]:
         """Commands with words of its own text."""
         return commands(place, model, self.tokenizer, self.stores)
@@ -116,4 +135,4 @@ def gather(recipe: Recipe, before: Run | None, console: Console) -> Shards:
         for s in sources
     }
     stores, keys = ({name: getattr(one, what) for name, one in made.items()} for what in ("store", "key"))
-    return Shards(tokenizer=tokenizer, stores=stores, shards=keys, length=recipe.model.length)
+    return Shards(tokenizer=tokenizer, stores=stores, keys=keys, length=recipe.model.length)

@@ -2,55 +2,143 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
 import torch
+from torch import Tensor
 
 from meristem.batch import Model
+from meristem.blocks.vocabulary import VocabularyHead
 from meristem.checkpoint import transfer
 from meristem.checkpoint.revive import Revived
+from meristem.recipe import Recipe
 from meristem.settings import MeristemError
 from meristem.tokenizers.tokenizer import Tokenizer
 
+SHOWN = 4
+"""Tokens that a message spells out before it only counts."""
 
-def from_run(model: Model, tokenizer: Tokenizer, other: Revived, *, embeddings_only: bool) -> str:
-    """Take another run's weights, rows of the vocabulary following their tokens; what was taken, in words."""
-    place = other.run.path
-    if tokenizer.digest == other.tokenizer.digest and not embeddings_only:
-        return f"from {place}: {transfer.into(model, other.learner.model.state_dict()).summary()}"
-    known = _copy_shared(model, tokenizer, other)
-    shared = f"embeddings of {known:,} of {tokenizer.size:,} tokens, known to both, were copied"
+
+def from_run(
+    model: Model, tokenizer: Tokenizer, other: Revived, *, embeddings_only: bool, recipe: Recipe | None = None
+) -> str:
+    """Take another run's weights, rows of the vocabulary following their tokens; what was taken, in words.
+
+    `recipe` is this run's: heads with labels are taken where both runs have the same, in whatever order.
+    """
+    place, theirs = other.run.path, dict(other.learner.model.state_dict())
+    known = _Known.by(tokenizer, other.tokenizer)
     if embeddings_only:
-        return f"from {place}: {shared}; everything else is fresh"
-    words = _rows_are_tokens(model, tokenizer.size)
-    taken = transfer.into(model, other.learner.model.state_dict(), only=lambda name: name not in words)
-    return f"from {place}: {taken.summary()}\n{shared}"
+        name = _name_of_embedding(model)
+        _copy_rows(model, {name: other.learner.model.backbone.embedding().weight}, [name], known, other)
+        return f"from {place}: {known.told(tokenizer)}; everything else is fresh"
+    sizes = {len(one.backbone.embedding().weight) for one in (model, other.learner.model)}
+    same = tokenizer.digest == other.tokenizer.digest and len(sizes) == 1
+    fresh, notes = _heads(model, theirs, recipe, other.recipe)
+    words: list[str] = []
+    if not same:
+        words = [name for name in _rows_are_tokens(model) if name in theirs]
+        _copy_rows(model, theirs, words, known, other)
+    taken = transfer.into(model, theirs, only=lambda name: name not in words and not name.startswith(fresh))
+    taken = replace(
+        taken,
+        taken=(*taken.taken, *words),
+        fresh=tuple(name for name in taken.fresh if name not in words),
+        reshaped={name: shapes for name, shapes in taken.reshaped.items() if name not in words},
+    )
+    said = [f"from {place}: {taken.summary()}", *([] if same else [known.told(tokenizer)]), *notes]
+    return "\n".join(said)
 
 
-def _rows_are_tokens(model: Model, size: int) -> set[str]:
-    """Names of the tensors with a row for each token: the embedding, the ties to it, and biases over the vocabulary."""
+# ------------------------------------------------------------ words
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Known:
+    """The tokens that two tokenizers share: their numbers here and there."""
+
+    here: Tensor
+    there: Tensor
+
+    @classmethod
+    def by(cls, tokenizer: Tokenizer, other: Tokenizer) -> _Known:
+        pairs = [
+            (number, found)
+            for number in range(tokenizer.size)
+            if (found := other.id(tokenizer.token(number))) is not None
+        ]
+        here, there = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).unbind(1)
+        return cls(here=here, there=there)
+
+    def told(self, tokenizer: Tokenizer) -> str:
+        """How many there are, and which are new where these are few."""
+        old = set(self.here.tolist())
+        new = [tokenizer.token(number) for number in range(tokenizer.size) if number not in old]
+        if 0 < len(new) <= SHOWN:
+            return f"embeddings of all tokens but {', '.join(new)}, which are new, were copied"
+        return f"embeddings of {len(old):,} of {tokenizer.size:,} tokens, known to both, were copied"
+
+
+def _name_of_embedding(model: Model) -> str:
     embedding = model.backbone.embedding().weight
-    named = model.state_dict(keep_vars=True).items()
-    return {
-        name
-        for name, tensor in named
-        if tensor is embedding or (name.startswith("heads.") and tensor.shape[:1] == (size,))
-    }
+    return next(name for name, tensor in model.state_dict(keep_vars=True).items() if tensor is embedding)
 
 
-def _copy_shared(model: Model, tokenizer: Tokenizer, other: Revived) -> int:
-    mine, theirs = model.backbone.embedding().weight, other.learner.model.backbone.embedding().weight
-    if mine.shape[1] != theirs.shape[1]:
-        raise MeristemError(
-            f"from: embeddings are {theirs.shape[1]} wide in {other.run.path} and {mine.shape[1]} here; "
-            f"set model.width={theirs.shape[1]}"
-        )
-    pairs = [
-        (number, found)
-        for number in range(tokenizer.size)
-        if (found := other.tokenizer.id(tokenizer.token(number))) is not None
-    ]
-    if not pairs:
+def _rows_are_tokens(model: Model) -> list[str]:
+    """Names of the tensors with a row for each token: the embedding, and what vocabulary heads predict with."""
+    tables = {id(model.backbone.embedding().weight)}
+    for module in model.heads.modules():
+        if isinstance(module, VocabularyHead):
+            tables |= {id(module.weight), id(module.bias)}
+    return [name for name, tensor in model.state_dict(keep_vars=True).items() if id(tensor) in tables]
+
+
+def _copy_rows(model: Model, theirs: Mapping[str, Tensor], names: list[str], known: _Known, other: Revived) -> None:
+    """Every token's row from where the other run has it."""
+    if not len(known.here):
         raise MeristemError(f"from: {other.run.path} shares no token with this tokenizer")
-    here, there = torch.tensor(pairs).unbind(1)
-    with torch.no_grad():
-        mine[here] = theirs[there].to(mine.dtype)
-    return len(pairs)
+    ours = model.state_dict()
+    for name in names:
+        mine, its = ours[name], theirs[name]
+        if mine.shape[1:] != its.shape[1:]:
+            raise MeristemError(
+                f"from: embeddings are {its.shape[-1]} wide in {other.run.path} and {mine.shape[-1]} here; "
+                f"set model.width={its.shape[-1]}"
+            )
+        mine[known.here] = its[known.there].to(mine)
+
+
+# ------------------------------------------------------------ heads
+
+
+def _heads(
+    model: Model, theirs: dict[str, Tensor], mine: Recipe | None, before: Recipe
+) -> tuple[tuple[str, ...], list[str]]:
+    """Scores put into this run's order of labels; the beginnings of names that stay fresh, and why, in words."""
+    fresh, notes = list[str](), list[str]()
+    for name in model.heads if mine is not None else ():
+        here, there = mine.labels(name) if mine is not None else (), before.labels(name)
+        if here == there or not any(one.startswith(f"heads.{name}.") for one in theirs):
+            continue
+        if sorted(here) == sorted(there) and (scores := _scores(model, name, theirs, len(here))):
+            order = torch.tensor([there.index(label) for label in here])
+            theirs.update({one: theirs[one][order] for one in scores})
+            notes.append(f"head {name}: kept, its labels put into this run's order")
+        else:
+            fresh.append(f"heads.{name}.")
+            notes.append(f"head {name}: fresh, since its labels are {_some(there)} there and {_some(here)} here")
+    return tuple(fresh), notes
+
+
+def _scores(model: Model, head: str, theirs: Mapping[str, Tensor], classes: int) -> list[str]:
+    """The tensors of a head with a row for each label, where its shape is one whose rows are known."""
+    place = {"pooled": f"heads.{head}.score.", "tags": f"heads.{head}.", "scores": f"heads.{head}."}
+    start = place.get(model.declared[head].kind)
+    found = [name for name in theirs if start is not None and name.startswith(start)]
+    return found if all(len(theirs[name]) == classes for name in found) else []
+
+
+def _some(labels: tuple[str, ...]) -> str:
+    shown = ", ".join(labels[:SHOWN]) + (" …" if len(labels) > SHOWN else "")
+    return shown or "not known"

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from cases import SMALL
 from place import Place
 
 from meristem.learning.assemble import learner_of
+from meristem.recipe import resolve
 from meristem.settings import MeristemError
 from meristem.tokenizers.tokenizer import Tokenizer
-from meristem.training.vectors import from_vectors, read_vectors
+from meristem.training.vectors import Usage, _Sums, from_vectors, read_vectors
 
 Words = Mapping[str, np.ndarray]
+LETTERS = SMALL["elmo"]
 WORDS = ("the", "harbour", "garden", "boats", "letters", "painter", "garden gate", "naïve", "苹果")
 
 
@@ -90,6 +93,78 @@ def test_a_run_begins_from_vectors(place: Place, words: Words) -> None:
     ended = place.train("from.vectors=glove.txt", "tokenizer.kind=wordpiece", family="bert")
     assert ended.step == 6
     assert "word vectors: 9 words of 32 dimensions in glove.txt gave" in place.said.getvalue()
+    assert "% of the tokens in the training text" in place.said.getvalue()
+
+
+# ------------------------------------------------------------ how much each word counts
+
+
+def _axes(*words: str) -> dict[str, np.ndarray]:
+    """Words whose vectors are at right angles, so that a mean shows its parts."""
+    return {word: np.eye(32, dtype=np.float32)[number] for number, word in enumerate(words)}
+
+
+def _shares(tokenizer: Tokenizer, path: Path, token: str, passages: Sequence[str]) -> np.ndarray:
+    """Which share of a token's vector came from which word."""
+    found = _Sums.of(tokenizer.size, 32)
+    batch = list(read_vectors(path))
+    found.add(tokenizer, batch, Usage.of(tokenizer, passages).weights([word for word, _ in batch], 1))
+    number = tokenizer.id(token)
+    assert number is not None
+    met, means = found.means()
+    assert met[number]
+    return means[number].numpy()
+
+
+def test_a_piece_is_the_mean_of_its_words_weighed_by_their_use(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    path = glove(tmp_path / "glove.txt", _axes("planted", "watered", "painted"))
+    texts = ["watered watered painted", "he Watered it"]
+    counts = np.array([0 + 1, 3 + 1 / 2, 1 + 1 / 3])
+    np.testing.assert_allclose(_shares(tokenizer, path, "##ed", texts)[:3], counts / counts.sum(), rtol=1e-5)
+    np.testing.assert_allclose(_shares(tokenizer, path, "##ed", [])[:3], np.array([6, 3, 2]) / 11, rtol=1e-5)
+    assert _shares(tokenizer, path, "water", texts)[1] == pytest.approx(1.0)
+
+
+def test_a_piece_that_stands_twice_in_a_word_counts_once(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    path = glove(tmp_path / "glove.txt", _axes("garden", "garden garden"))
+    np.testing.assert_allclose(_shares(tokenizer, path, "garden", [])[:2], [2 / 3, 1 / 3], rtol=1e-5)
+
+
+def test_coverage_is_told_of_the_vocabulary_and_of_the_running_text(
+    place: Place, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    model = learner_of(place.recipe("bert"), tokenizer).model
+    path = glove(tmp_path / "glove.txt", _axes("boats", "letters"))
+    told = from_vectors(model, tokenizer, path, ["boats letters boats winter", "boats"])
+    assert f"gave 2 of {tokenizer.size} tokens their embedding, which are 80.0% of the tokens" in told
+
+
+def test_a_byte_level_tokenizer_finds_words_after_a_space_and_with_a_capital(place: Place) -> None:
+    place.train("tokenizer.size=400", "train.steps=1", run="bpe")
+    tokenizer = Tokenizer.load(place.root / "bpe" / "tokenizer.json")
+    inside = [t for n in range(tokenizer.size) if (t := tokenizer.token(n)).startswith("Ġ") and t[1:].isalpha()]
+    word = max((token[1:] for token in inside), key=len)
+    model = learner_of(place.recipe("gpt2"), tokenizer).model
+    before = model.backbone.embedding().weight.detach().clone()
+    from_vectors(model, tokenizer, glove(place.root / "glove.txt", _axes(word.lower(), "zz")))
+    number = tokenizer.id(f"Ġ{word}")
+    assert number is not None and not torch.equal(model.backbone.embedding().weight[number], before[number])
+
+
+def test_an_embedding_that_is_narrower_than_the_model(tokenizer: Tokenizer, words: Words, tmp_path: Path) -> None:
+    told = {"family": "electra", "layers": 1, "width": 32, "heads": 2, "embedding": 16, "length": 16}
+    model = learner_of(resolve("tiny", {"model": told, "objective": "rtd"}), tokenizer).model
+    from_vectors(model, tokenizer, glove(tmp_path / "glove.txt", words))
+    assert model.backbone.embedding().weight.shape[1] == 16
+    assert bool(model.backbone.embedding().weight.isfinite().all())
+
+
+def test_a_model_that_reads_letters_is_refused_with_those_that_look_words_up(
+    tokenizer: Tokenizer, words: Words, tmp_path: Path
+) -> None:
+    model = learner_of(resolve("tiny", {"model": {"family": "elmo", **LETTERS}, "objective": "bilm"}), tokenizer).model
+    with pytest.raises(MeristemError, match=r"from\.vectors: ELMo reads words letter by letter.*look words up: bert, "):
+        from_vectors(model, tokenizer, glove(tmp_path / "glove.txt", words))
 
 
 # ------------------------------------------------------------ broken files

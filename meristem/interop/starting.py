@@ -1,0 +1,34 @@
+"""Published weights as a starting point: a folder is imported once, into the cache, and found again by its content."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from meristem.checkpoint.run import Run
+from meristem.interop import elmo
+from meristem.interop.importing import import_folder
+from meristem.store.prepare import cache
+
+READ = frozenset({".json", ".safetensors", ".bin", ".txt", ".model", ".hdf5"})
+"""Endings of the files that an import reads."""
+
+
+def run_for(path: Path) -> Path:
+    """The run that a place is, or the one that its published weights become."""
+    if Run(path).exists() or not path.is_dir() or not ((path / "config.json").is_file() or elmo.holds(path)):
+        return path
+    place = cache() / "imported" / _digest(path)
+    if not Run(place).exists():
+        import_folder(path, place)
+    return place
+
+
+def _digest(folder: Path) -> str:
+    """Of every file's name and bytes, so that a copy elsewhere is the same start and a changed one another."""
+    found = hashlib.sha256()
+    for file in sorted(one for one in folder.iterdir() if one.suffix in READ and one.is_file()):
+        with file.open("rb") as content:
+            part = hashlib.file_digest(content, "sha256").hexdigest()
+        found.update(f"{file.name}\0{part}\n".encode())
+    return found.hexdigest()[:20]

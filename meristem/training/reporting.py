@@ -1,0 +1,97 @@
+"""What a finished task run leaves behind: report.html, report.json, and its part of the model card."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from meristem.checkpoint import disk
+from meristem.checkpoint.run import Run
+from meristem.drawing.report import Report, as_json, number, shortened
+from meristem.drawing.report_page import page
+from meristem.learning.learner import Learner
+from meristem.recipe import Recipe
+from meristem.task import Judged, Sample, Task
+
+NAMED = 40
+"""Labels that a model card names."""
+
+
+def report_of(
+    run: Run,
+    recipe: Recipe,
+    learner: Learner,
+    task: Task,
+    samples: Mapping[str, Sequence[Sample]],
+    *,
+    split: str,
+    judged: Judged,
+    notices: Sequence[str],
+    sources: Sequence[str],
+    commands: Sequence[str],
+) -> Report:
+    """Everything known about a run that has ended, in one place."""
+    curves = run.path / "curves.png"
+    return Report(
+        name=recipe.name,
+        task=recipe.task.name,
+        model=_model(recipe, learner),
+        split=split,
+        judged=judged,
+        metric=task.metric,
+        sizes={name: len(some) for name, some in samples.items()},
+        sources=sources,
+        baselines=task.baselines(samples["train"], samples[split]),
+        notices=notices,
+        recipe=recipe.plain(),
+        commands=commands,
+        picture=curves.read_bytes() if curves.is_file() else None,
+    )
+
+
+def write(report: Report, folder: Path) -> None:
+    """The page, and the same facts for programs."""
+    disk.replace(folder / "report.html", [page(report).encode("utf-8", "replace")])
+    disk.replace(folder / "report.json", [as_json(report).encode()])
+
+
+def card_lines(report: Report, labels: Sequence[str]) -> list[str]:
+    """The task in a model card: what it answers, how well, how sure that is, beside what needs no model."""
+    judged = report.judged
+    headings = ["measure", "value", "95 % interval", *(_cell(name) for name in report.baselines)]
+    lines = ["## Task", "", f"{report.task}{_named(labels)}", ""]
+    lines += [f"On {judged.samples:,} {report.split} samples:", "", _row(headings), _row(["---"] * len(headings))]
+    for name in report.metrics:
+        low_high = judged.intervals.get(name)
+        interval = f"{number(low_high[0])} – {number(low_high[1])}" if low_high else ""
+        beside = [number(found[name]) if name in found else "" for found in report.baselines.values()]
+        lines.append(_row([_cell(name), number(judged.metrics[name]), interval, *beside]))
+    if judged.signature:
+        lines += ["", f"Computed as `{judged.signature}`."]
+    lines += ["", "Intervals by bootstrap. `report.html` has the confusions and the most confident mistakes.", ""]
+    if report.notices:
+        lines += ["What is strange about the data:", "", *(f"- {_cell(line, 300)}" for line in report.notices), ""]
+    return lines
+
+
+def _model(recipe: Recipe, learner: Learner) -> str:
+    parameters = sum(p.numel() for p in learner.model.parameters())
+    begun = recipe.start.path
+    told = f"{recipe.model.family}, {parameters / 1e6:.1f} M parameters"
+    return f"{told}, begun from {begun}" if begun is not None else f"{told}, from scratch"
+
+
+def _named(labels: Sequence[str]) -> str:
+    if not labels:
+        return "."
+    some = ", ".join(f"`{_cell(label)}`" for label in labels[:NAMED])
+    return f", {len(labels)} labels: {some}{', …' if len(labels) > NAMED else ''}."
+
+
+def _cell(text: str, most: int = 60) -> str:
+    """A text that cannot break a Markdown table."""
+    return shortened(text, most).replace("|", "\\|").replace("`", "'")
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -1,0 +1,129 @@
+"""A grid: every combination a run of its own, none twice, the best one opened."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tuning import Tuning, tuning
+
+from meristem import api
+from meristem.checkpoint.run import Run
+from meristem.recipe import resolve
+from meristem.settings import MeristemError, RecipeError
+from meristem.training import grid, loop
+from meristem.training.signals import Stopped
+
+__all__ = ["tuning"]
+
+GRID: dict[str, Any] = {"grid.rate": [1e-9, 0.01], "grid.seeds": 2, "train.steps": 30, "train.evaluate_every": 30}
+NAMES = ["rate1e-09-1", "rate1e-09-2", "rate0.01-1", "rate0.01-2"]
+
+
+def members(out: Path) -> list[str]:
+    return [name for name in NAMES if Run(out / name).exists()]
+
+
+def stamps(out: Path) -> dict[str, int]:
+    """When each run was finished, to the nanosecond."""
+    return {name: (out / name / "finished.json").stat().st_mtime_ns for name in members(out)}
+
+
+def test_every_combination_once_and_the_best_is_what_the_folder_opens(tuning: Tuning) -> None:
+    ended = tuning.learn(GRID)
+    out = tuning.root / "run"
+    assert sorted(path.name for path in out.iterdir()) == sorted([*NAMES, "best", "grid.json", "grid.md"])
+    facts = json.loads((out / "grid.json").read_bytes())
+    assert facts["best"]["cell"] == "rate0.01", "a rate of nothing cannot be the best"
+    assert (out / "best").read_text().strip() == facts["best"]["run"] == Run.open(out).path.name
+    seeds = {name: api.load(out / name).recipe.train.seed for name in NAMES}
+    assert seeds == {"rate1e-09-1": 0, "rate1e-09-2": 1, "rate0.01-1": 0, "rate0.01-2": 1}
+    cell = facts["cells"][1]
+    values = [run["metrics"]["accuracy"] for run in cell["runs"]]
+    assert cell["validation"]["accuracy"]["mean"] == pytest.approx(sum(values) / 2)
+    assert cell["validation"]["accuracy"]["spread"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
+    assert ended.run == out and facts["judged_by"] == "accuracy"
+    assert str(out) in ended.tries[0] and facts["best"]["run"] not in ended.tries[0]
+    assert api.load(out).predict("the boat was warm")["label"] in ("good", "bad")
+    _assert_shown(tuning, out)
+    before = stamps(out)
+    again = tuning.learn(GRID)
+    assert stamps(out) == before and again.metrics == ended.metrics
+    more = tuning.learn({**GRID, "grid.seeds": 3})
+    assert {name: stamp for name, stamp in stamps(out).items() if name in before} == before
+    assert Run(out / "rate0.01-3").exists() and more.judged_by == "accuracy"
+
+
+def _assert_shown(tuning: Tuning, out: Path) -> None:
+    page, said = (out / "grid.md").read_text(encoding="utf-8"), tuning.said.getvalue()
+    assert "| rate | seeds | loss | accuracy |" in page and "| 0.01 | 2 |" in page
+    assert page.count("| best |") == 1 and "± " in page
+    assert "Its test, mean over 2 seeds: loss" in page
+    assert "Best on validation by accuracy: rate0.01" in said and "Run 4 of 4" in said
+
+
+def test_a_grid_that_was_stopped_goes_on(tuning: Tuning, monkeypatch: pytest.MonkeyPatch) -> None:
+    save, saved = loop.Loop.save, list[Path]()
+
+    def stopping(self: loop.Loop) -> Path:
+        saved.append(save(self))
+        if len(saved) == 3:  # in the middle of the third run
+            raise Stopped(2, "stopped")
+        return saved[-1]
+
+    monkeypatch.setattr(loop.Loop, "save", stopping)
+    with pytest.raises(Stopped):
+        tuning.learn({**GRID, "train.save_every": 30})
+    out = tuning.root / "run"
+    assert members(out) == NAMES[:3] and not (out / "best").exists()
+    before = {name: (out / name / "finished.json").stat().st_mtime_ns for name in NAMES[:2]}
+    tuning.learn({**GRID, "train.save_every": 30})
+    assert {name: stamps(out)[name] for name in NAMES[:2]} == before
+    assert Run.open(out).path.parent == out
+
+
+def test_epochs_replace_the_budget_of_the_recipe() -> None:
+    told = {"task": "classification", "model": {"family": "bert"}, "train": {"steps": 9, "rate": 0.5}}
+    recipe = resolve("tiny", told, ["grid.epochs=[1, 2.5]", "grid.rate=1e-4", "grid.seeds=3"])
+    made = list(grid._cells(recipe))
+    assert [cell.name for cell, _ in made] == ["rate0.0001-epochs1", "rate0.0001-epochs2.5"]
+    assert [one.train.budget for _, one in made] == [("epochs", 1.0), ("epochs", 2.5)]
+    assert {one.train.rate for _, one in made} == {1e-4} and all(one.grid is None for _, one in made)
+
+
+@pytest.mark.parametrize(("override", "said"), [
+    ("grid.rate=[0]", r"grid\.rate: expected numbers above 0"), ("grid.seeds=0", r"grid\.seeds"),
+    ("grid.rate=[1, 1]", "twice"), ("grid.rates=[1]", "did you mean rate"),
+])  # fmt: skip
+def test_a_grid_that_cannot_be_is_refused(override: str, said: str) -> None:
+    with pytest.raises(RecipeError, match=said):
+        api.task_recipe("classification", [override])
+
+
+def test_a_grid_is_for_tasks() -> None:
+    with pytest.raises(RecipeError, match="grid: belongs to a task"):
+        api.recipe_for("bert-mini", ["grid.seeds=2"])
+
+
+def test_without_validation_there_is_nothing_to_choose_by(tuning: Tuning) -> None:
+    with pytest.raises(RecipeError, match=r"grid: the best is chosen on validation samples"):
+        tuning.learn({**GRID, "data.validation": None, "data.held_out": 0.0})
+
+
+def test_other_things_in_the_folder_are_left_alone(tuning: Tuning) -> None:
+    (tuning.root / "run").mkdir()
+    (tuning.root / "run" / "thesis.txt").write_text("mine")
+    with pytest.raises(MeristemError, match="is a folder of something else"):
+        tuning.learn(GRID)
+
+
+@pytest.mark.parametrize("name", ["../elsewhere", "missing", "", "."])
+def test_a_word_that_names_no_run_beside_it_is_not_followed(name: str, tmp_path: Path) -> None:
+    for place in ("elsewhere", "runs"):
+        (tmp_path / place / "checkpoints").mkdir(parents=True)
+    (tmp_path / "elsewhere" / "recipe.yaml").write_text("{}")
+    (tmp_path / "runs" / "best").write_text(name)
+    with pytest.raises(MeristemError, match="is no run"):
+        Run.open(tmp_path / "runs")

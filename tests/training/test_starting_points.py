@@ -1,0 +1,205 @@
+"""Where a task begins: a run, a folder of published weights, heads that came along; and what it ends with."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from place import Place, place
+from rich.console import Console
+from tuning import SMALL, Tuning, sentences, tuning
+
+from meristem import api
+from meristem.checkpoint.layout import pointed
+from meristem.checkpoint.revive import revive
+from meristem.evaluation.answering import answer
+from meristem.learning.assemble import learner_of
+from meristem.recipe import HeadSettings
+from meristem.training.labelling import Labelled
+from meristem.training.shards import gather
+from meristem.training.start import from_run
+
+__all__ = ["place", "tuning"]
+
+HEAD = "heads.classification"
+STILL: dict[str, Any] = {"train.rate": 1e-12, "train.steps": 1}
+
+
+# ------------------------------------------------------------ folders as transformers saves them
+
+
+def published(folder: Path, labels: dict[int, str], tuning: Tuning) -> Any:
+    """A tiny BERT with a classifier as transformers writes it, and a tokenizer beside it."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.BertConfig(
+        vocab_size=120, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
+        max_position_embeddings=24, id2label=labels, label2id={label: number for number, label in labels.items()},
+        problem_type="single_label_classification",
+    )  # fmt: skip
+    torch.manual_seed(5)
+    model = transformers.BertForSequenceClassification(config).eval()
+    model.save_pretrained(folder)
+    words = sorted({word for text, _ in sentences(48) for word in text.split()})
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
+    vocabulary += [f"[unused{number}]" for number in range(120 - len(vocabulary))]
+    (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "BertTokenizer", "do_lower_case": True}), encoding="utf-8"
+    )
+    return model
+
+
+def test_a_folder_of_transformers_is_a_start_and_its_head_is_kept_by_the_names_of_its_labels(tuning: Tuning) -> None:
+    theirs = published(tuning.root / "folder", {0: "good", 1: "bad"}, tuning)
+    tuning.learn({"from": "folder", **STILL})
+    ours, base = tuning.weights(), theirs.state_dict()
+    assert api.load(tuning.root / "run").recipe.task.labels == ("bad", "good")
+    torch.testing.assert_close(ours[f"{HEAD}.score.weight"], base["classifier.weight"].flip(0), atol=1e-6, rtol=0)
+    torch.testing.assert_close(ours[f"{HEAD}.dense.weight"], base["bert.pooler.dense.weight"], atol=1e-6, rtol=0)
+    assert "head classification: kept, its labels put into this run's order" in tuning.said.getvalue()
+    tuning.learn({"from": "folder", **STILL, "train.steps": 2})  # the same folder is the same start
+    (tuning.root / "folder").rename(tuning.root / "moved")
+    tuning.learn({"from": "moved", **STILL, "train.steps": 3})
+
+
+def test_a_head_with_other_labels_begins_afresh_and_says_so(tuning: Tuning) -> None:
+    theirs = published(tuning.root / "folder", {0: "spam", 1: "ham"}, tuning)
+    tuning.learn({"from": "folder", **STILL})
+    assert not torch.allclose(tuning.weights()[f"{HEAD}.score.weight"], theirs.state_dict()["classifier.weight"])
+    said = tuning.said.getvalue()
+    assert "head classification: fresh, since its labels are spam, ham there and bad, good here" in said
+    assert f"fresh: {HEAD}.dense.weight, {HEAD}.dense.bias, {HEAD}.score.weight, {HEAD}.score.bias" in said
+
+
+def test_a_task_goes_on_from_a_run_of_the_same_task(tuning: Tuning) -> None:
+    tuning.learn(run="first")
+    tuning.learn({"from": "first", **STILL}, run="second")
+    first, second = revive(tuning.root / "first").learner.model.state_dict(), tuning.weights("second")
+    assert all(torch.allclose(first[name], second[name], atol=1e-9) for name in first)
+
+
+def test_nothing_but_shape_and_words_is_taken_for_a_comparison(tuning: Tuning) -> None:
+    tuning.learn(run="first")
+    tuning.learn({"from": "first", "from.take": "nothing", **STILL, "train.seed": 9}, run="second")
+    first, second = tuning.weights("first"), tuning.weights("second")
+    assert not any(torch.equal(first[name], second[name]) for name in first if name.endswith("project.weight"))
+    assert (tuning.root / "first/tokenizer.json").read_bytes() == (tuning.root / "second/tokenizer.json").read_bytes()
+
+
+# ------------------------------------------------------------ words that were added
+
+
+def test_with_three_marks_more_everything_else_is_taken(tuning: Tuning, place: Place) -> None:
+    place.train("train.steps=4", family="gpt2", run="gpt2")
+    tuning.learn({"from": "gpt2", "task.lm": 0.5, **STILL})
+    old, new = revive(tuning.root / "gpt2"), revive(tuning.root / "run")
+    before, after = (one.learner.model.state_dict() for one in (old, new))
+    table = "backbone.embed.tokens.weight"
+    assert new.tokenizer.size == old.tokenizer.size + 3
+    torch.testing.assert_close(after[table][: old.tokenizer.size], before[table], atol=1e-9, rtol=0)
+    assert all(torch.allclose(before[n], after[n], atol=1e-9) for n in before if after[n].shape == before[n].shape)
+    taken = next(line for line in tuning.said.getvalue().splitlines() if line.startswith("from gpt2: taken:"))
+    held, total = (int(word) for word in taken.split() if word.isdigit())
+    assert total - held == 1, "only the task's own head is new"
+    assert f"fresh: {HEAD}.weight\n" in tuning.said.getvalue()
+    assert "left:" not in tuning.said.getvalue()
+    assert "embeddings of all tokens but <|start|>, <|delimiter|>, <|extract|>, which are new" in tuning.said.getvalue()
+
+
+# ------------------------------------------------------------ the best checkpoint
+
+
+@pytest.fixture
+def judged(tuning: Tuning, monkeypatch: pytest.MonkeyPatch) -> Tuning:
+    """A task whose validation is best at the second of four looks, whatever the model does."""
+    looks = iter([0.5, 0.9, 0.7, 0.6])
+    evaluator = Labelled.evaluator
+
+    def told(self: Labelled, recipe: Any, learner: Any, split: str, say: Any) -> Any:
+        measured = evaluator(self, recipe, learner, split, say)
+        assert measured is not None
+        return lambda: {**measured(), **({"accuracy": next(looks, -1.0)} if split == "validation" else {})}
+
+    monkeypatch.setattr(Labelled, "evaluator", told)
+    return tuning
+
+
+LOOKS = {"train.steps": 8, "train.evaluate_every": 2, "train.keep": 1}
+
+
+def test_a_finished_task_is_its_best_checkpoint(judged: Tuning) -> None:
+    judged.learn(LOOKS)
+    run = judged.root / "run"
+    assert pointed(run / "checkpoints", "best") == 4 and pointed(run / "checkpoints", "latest") == 8
+    best = judged.weights(step=4)
+    opened = api.load(run)
+    assert opened.revived.step == 4
+    assert all(torch.equal(best[name], tensor) for name, tensor in opened.model.state_dict().items())
+    facts = json.loads((run / "finished.json").read_bytes())
+    assert facts["best_step"] == 4 and facts["judged_by"] == "accuracy"
+    samples = [opened.revived.learner.objectives["task"].asked(text) for text, _ in sentences(8, 40)]  # type: ignore[attr-defined]  # a task
+    golds = [label for _, label in sentences(8, 40)]
+    said = [one["label"] for one in opened.predict([text for text, _ in sentences(8, 40)])]
+    assert facts["test"]["accuracy"] == pytest.approx(sum(a == b for a, b in zip(said, golds, strict=True)) / 8)
+    assert len(answer(opened.revived.learner, samples).answers) == 8
+    assert "The run ends with the best on validation, step 4 of 8" in judged.said.getvalue()
+
+
+def test_the_last_one_where_that_is_asked_for(judged: Tuning) -> None:
+    judged.learn({**LOOKS, "train.keep_best": False})
+    assert api.load(judged.root / "run").revived.step == 8
+    assert api.load(judged.root / "run", which="best").revived.step == 4
+
+
+def test_patience_stops_and_the_best_is_what_is_used(judged: Tuning) -> None:
+    ended = judged.learn({**LOOKS, "train.patience": 1})
+    assert ended.step == 6
+    assert api.load(judged.root / "run").revived.step == 4
+
+
+def test_without_validation_a_task_is_its_last_checkpoint(tuning: Tuning) -> None:
+    tuning.learn({"data.validation": None, "data.held_out": 0.0})
+    opened = api.load(tuning.root / "run").revived
+    assert opened.step == 6 and not opened.notices
+
+
+def test_pretraining_ends_with_its_last_unless_told(place: Place) -> None:
+    assert not place.recipe("bert").ends_best
+    assert place.recipe("bert", "train.patience=2").ends_best
+    assert place.recipe("bert", "train.keep_best=true").ends_best
+    assert not place.recipe("bert", "train.patience=2", "train.keep_best=false").ends_best
+
+
+def test_labels_of_heads_are_known_by_name() -> None:
+    recipe = api.task_recipe("classification", {**SMALL, "task.labels": ["b", "a"]})
+    assert recipe.labels("classification") == ("b", "a") and recipe.labels("tagging") == ()
+    brought = {"tagging": HeadSettings(kind="tags", sizes={"classes": 2}, labels=("O", "B"))}
+    assert replace(recipe, heads=brought).labels("tagging") == ("O", "B")
+
+
+def test_a_head_with_one_number_has_no_labels() -> None:
+    recipe = api.task_recipe("classification", SMALL)
+    brought = {"classification": HeadSettings(kind="pooled", sizes={"classes": 1}, labels=("LABEL_0",))}
+    assert replace(recipe, task=None, heads=brought).labels("classification") == ()
+
+
+def test_rows_of_the_vocabulary_are_told_from_rows_of_the_same_number(tuning: Tuning, place: Place) -> None:
+    """A dense layer as wide as there are tokens is no table of words."""
+    place.train("train.steps=2", "model.width=300", "model.heads=2", "tokenizer.size=300", family="bert", run="bert")
+    other = revive(tuning.root / "bert")
+    assert other.tokenizer.size == 300
+    own = place.recipe("bert", "model.width=300", "tokenizer.size=290", "from=bert", "from.tokenizer=own")
+    tokenizer = gather(own, None, Console(quiet=True)).tokenizer
+    model = learner_of(own, tokenizer).model
+    told = from_run(model, tokenizer, other, embeddings_only=False)
+    before, after = other.learner.model.state_dict(), model.state_dict()
+    assert after["heads.nsp.dense.weight"].equal(before["heads.nsp.dense.weight"])
+    known = [(n, m) for n in range(tokenizer.size) if (m := other.tokenizer.id(tokenizer.token(n))) is not None]
+    here, there = torch.tensor(known).unbind(1)
+    bias = "heads.mlm.bias"
+    assert before[bias].any() and after[bias][here].equal(before[bias][there])
+    assert "fresh:" not in told and "left:" not in told

@@ -1,0 +1,101 @@
+"""A place where tiny models are taught a task in this very process, each in a second or two."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+
+from meristem import api
+from meristem.checkpoint.load import load
+from meristem.training import budget
+from meristem.training.ending import Ended
+
+SMALL = {
+    "model.layers": 2,
+    "model.width": 32,
+    "model.heads": 2,
+    "model.length": 24,
+    "tokenizer.size": 300,
+}
+QUICK = {
+    "train.steps": 6,
+    "train.batch_samples": 8,
+    "train.rate": 3e-3,
+    "train.schedule": "constant",
+    "train.warmup": 0,
+    "train.log_every": 1,
+    "train.threads": 1,
+    "train.evaluate_every": 3,
+}
+GOOD, BAD = ("lovely", "bright", "warm", "kind"), ("awful", "cold", "grim", "rude")
+THINGS = ("boat", "garden", "letter", "harbour", "film", "painter", "winter")
+
+
+def sentences(number: int, first: int = 0) -> list[tuple[str, str]]:
+    """Sentences whose one adjective says their label; no two are the same."""
+    made = []
+    for at in range(first, first + number):
+        words, label = ((GOOD, "good"), (BAD, "bad"))[at % 2]
+        made.append((f"the {THINGS[at % 7]} of day {at} was {words[at // 2 % 4]}", label))
+    return made
+
+
+@dataclass
+class Tuning:
+    """Where tasks are learned, and what was said meanwhile."""
+
+    root: Path
+    said: io.StringIO = field(default_factory=io.StringIO)
+
+    def file(self, name: str, rows: list[tuple[str, str]]) -> Path:
+        """A labelled file."""
+        path = self.root / name
+        path.write_text("".join(f"{a}\t{b}\n" for a, b in [("sentence", "label"), *rows]), encoding="utf-8")
+        return path
+
+    def learn(self, told: dict[str, Any] | None = None, *, run: str = "run", fresh: bool = False) -> Ended:
+        """Teach sentiment, or go on teaching it; a model of its own unless it begins from another."""
+        told = told or {}
+        for name, number, first in (("train", 32, 0), ("validation", 8, 32), ("test", 8, 40)):
+            if not (self.root / f"{name}.tsv").exists():
+                self.file(f"{name}.tsv", sentences(number, first))
+        files = {f"data.{name}": f"{name}.tsv" for name in ("train", "validation", "test")}
+        size = {} if told.get("from") or told.get("from.path") else SMALL
+        console = Console(file=self.said, width=300)
+        merged = {**files, **size, **QUICK, **told}
+        return api.finetune("classification", merged, out=self.root / run, fresh=fresh, console=console)
+
+    def weights(self, run: str = "run", step: int | None = None) -> dict[str, torch.Tensor]:
+        """The tensors of a checkpoint."""
+        loaded = load(self.root / run / "checkpoints", step=step)
+        assert loaded is not None
+        return loaded.snapshot.model
+
+    def remembered(self, run: str = "run") -> set[str]:
+        """Names of the parameters that the optimizer of a run remembers something of."""
+        loaded = load(self.root / run / "checkpoints")
+        assert loaded is not None
+        return {name.rpartition("/")[0] for name in loaded.snapshot.optimizer}
+
+    def losses(self, run: str = "run") -> list[float]:
+        """The training loss of every step."""
+        lines = (self.root / run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        return [line["loss"] for line in map(json.loads, lines) if line["kind"] == "train"]
+
+
+@pytest.fixture
+def tuning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tuning]:
+    """One thread, so that runs can be compared bit for bit; the machine's peak is measured on a small product."""
+    before = torch.get_num_threads()
+    monkeypatch.setattr(budget, "PEAK_SIZE", 64)
+    monkeypatch.chdir(tmp_path)
+    yield Tuning(tmp_path)
+    torch.set_num_threads(before)
