@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-Metrics = dict[str, float]
+from meristem.metrics.bootstrap import totals
+from meristem.settings import MeristemError
+from meristem.task import Indices, Metrics
+
 Numbers = NDArray[np.float64]
 Problem = Literal["single", "multiple", "regression"]
+Measure = Callable[[Indices], Metrics]
 
 
 def single(golds: Sequence[str], said: Sequence[str], labels: Sequence[str]) -> Metrics:
-    """Accuracy, F1 of the second of two labels, macro F1 and Matthews."""
-    from sklearn import metrics
-
+    """Accuracy, F1 of the second of two labels, macro F1 over labels that occur, and Matthews."""
+    metrics = _scikit()
     out = {"accuracy": float(metrics.accuracy_score(golds, said))}
-    known = list(dict.fromkeys((*labels, *golds)))
+    known = _known(golds, labels)
     if len(known) == 2:
         out["f1"] = float(metrics.f1_score(golds, said, pos_label=known[1], average="binary", zero_division=0))
-    out["f1_macro"] = float(metrics.f1_score(golds, said, labels=known, average="macro", zero_division=0))
+    out["f1_macro"] = float(metrics.f1_score(golds, said, average="macro", zero_division=0))
     out["matthews"] = float(metrics.matthews_corrcoef(golds, said))
     return out
 
 
 def several(golds: Sequence[Sequence[str]], said: Sequence[Sequence[str]], labels: Sequence[str]) -> Metrics:
-    """Micro and macro F1 over labels, and how often all of a text's labels are right."""
-    from sklearn import metrics
-
-    known = list(dict.fromkeys((*labels, *(label for gold in golds for label in gold))))
+    """Micro and macro F1 over all labels, and how often all of a text's labels are right."""
+    metrics = _scikit()
+    known = _known([label for gold in golds for label in gold], labels)
     gold, answer = (_table(rows, known) for rows in (golds, said))
     return {
         "f1_micro": float(metrics.f1_score(gold, answer, average="micro", zero_division=0)),
@@ -41,10 +44,12 @@ def several(golds: Sequence[Sequence[str]], said: Sequence[Sequence[str]], label
 
 def numbers(golds: Sequence[float] | Numbers, said: Sequence[float] | Numbers) -> Metrics:
     """Pearson, Spearman, and the mean squared distance; correlations with something constant are 0."""
-    from scipy import stats
-
+    try:
+        from scipy import stats
+    except ImportError:
+        raise MeristemError('correlations need SciPy: pip install "meristem[metrics]"') from None
     gold, answer = np.asarray(golds, np.float64), np.asarray(said, np.float64)
-    varied = len(gold) > 1 and np.ptp(gold) > 0 and np.ptp(answer) > 0
+    varied = _varied(gold, answer)
     return {
         "pearson": float(stats.pearsonr(gold, answer).statistic) if varied else 0.0,
         "spearman": float(stats.spearmanr(gold, answer).statistic) if varied else 0.0,
@@ -52,15 +57,113 @@ def numbers(golds: Sequence[float] | Numbers, said: Sequence[float] | Numbers) -
     }
 
 
-def resampled(
-    problem: Problem, golds: Sequence[Any], said: Sequence[Any], labels: Sequence[str]
-) -> Callable[[NDArray[np.int64]], Metrics]:
-    """The same numbers on a resampled set."""
-    measure = {"single": single, "multiple": several}.get(problem)
-    if measure is None:
-        gold, answer = np.asarray(golds, np.float64), np.asarray(said, np.float64)
-        return lambda at: numbers(gold[at], answer[at])
-    return lambda at: measure([golds[i] for i in at], [said[i] for i in at], labels)
+def resampled(problem: Problem, golds: Sequence[Any], said: Sequence[Any], labels: Sequence[str]) -> Measure:
+    """The same numbers on a resampled set, from counts."""
+    if problem == "regression":
+        return _resampled_numbers(np.asarray(golds, np.float64), np.asarray(said, np.float64))
+    return (_resampled_single if problem == "single" else _resampled_several)(golds, said, labels)
+
+
+def baselines(
+    problem: Problem, train: Sequence[Any], golds: Sequence[Any], labels: Sequence[str]
+) -> dict[str, Metrics]:
+    """What the commonest label, the commonest set of labels, or the mean of the training data would reach."""
+    if problem == "regression":
+        mean = float(np.mean(train))
+        return {f"always {mean:.3g} (the mean)": numbers(golds, [mean] * len(golds))}
+    if problem == "multiple":
+        some = Counter(tuple(sorted(gold)) for gold in train).most_common(1)[0][0]
+        return {f"always {', '.join(some) or 'no label'} (the commonest)": several(golds, [some] * len(golds), labels)}
+    label = Counter(train).most_common(1)[0][0]
+    return {f"always {label} (the commonest)": single(golds, [label] * len(golds), labels)}
+
+
+def _resampled_single(golds: Sequence[str], said: Sequence[str], labels: Sequence[str]) -> Measure:
+    known = _known(golds, labels)
+    names = sorted({*known, *said})  # scikit-learn's order, so that sums round alike
+    place = {label: number for number, label in enumerate(names)}
+    gold, answer = (np.array([place[label] for label in some], np.int64) for some in (golds, said))
+    second = place[known[1]] if len(known) == 2 else None
+
+    def measure(at: Indices) -> Metrics:
+        right = np.bincount(gold[at][gold[at] == answer[at]], minlength=len(names)).astype(np.float64)
+        there, told = (np.bincount(some[at], minlength=len(names)).astype(np.float64) for some in (gold, answer))
+        f1, seen = _f1(right, there, told), there + told > 0
+        out = {"accuracy": float(right.sum() / len(at))}
+        if second is not None:
+            out["f1"] = float(f1[second])
+        out["f1_macro"] = float(np.average(f1[seen]))
+        spread = (len(at) ** 2 - there @ there) * (len(at) ** 2 - told @ told)
+        out["matthews"] = float((right.sum() * len(at) - there @ told) / np.sqrt(spread)) if spread else 0.0
+        return out
+
+    return measure
+
+
+def _resampled_several(golds: Sequence[Sequence[str]], said: Sequence[Sequence[str]], labels: Sequence[str]) -> Measure:
+    known = _known([label for gold in golds for label in gold], labels)
+    gold, answer = (_table(rows, known) for rows in (golds, said))
+    each = np.column_stack([gold & answer, gold, answer, (gold == answer).all(1)]).astype(np.float64)
+
+    def measure(at: Indices) -> Metrics:
+        sums = totals(each, at)
+        right, there, told = sums[:-1].reshape(3, -1)
+        micro = _f1(*(some.sum(keepdims=True) for some in (right, there, told)))
+        return {
+            "f1_micro": float(micro[0]),
+            "f1_macro": float(np.average(_f1(right, there, told))),
+            "exact": float(sums[-1] / len(at)),
+        }
+
+    return measure
+
+
+def _resampled_numbers(gold: Numbers, answer: Numbers) -> Measure:
+    places = [np.unique(some, return_inverse=True)[1] for some in (gold, answer)]
+    far = (gold - answer) ** 2
+
+    def measure(at: Indices) -> Metrics:
+        varied = _varied(gold[at], answer[at])
+        return {
+            "pearson": _pearson(gold[at], answer[at]) if varied else 0.0,
+            "spearman": _spearman(*(some[at] for some in places)) if varied else 0.0,
+            "squared_error": float(far[at].mean()),
+        }
+
+    return measure
+
+
+def _pearson(gold: Numbers, answer: Numbers) -> float:
+    from scipy import stats
+
+    return float(stats.pearsonr(gold, answer).statistic)
+
+
+def _spearman(gold: Indices, answer: Indices) -> float:
+    """Of values given as places among sorted ones, which spares sorting every resampled set."""
+    return float(np.corrcoef(_ranks(gold), _ranks(answer))[1, 0])
+
+
+def _ranks(places: Indices) -> Numbers:
+    """Ranks from 1; equal values share the mean of theirs."""
+    times = np.bincount(places)
+    shared: Numbers = (np.cumsum(times) - (times - 1) / 2)[places]
+    return shared
+
+
+def _f1(right: Numbers, there: Numbers, told: Numbers) -> Numbers:
+    """2 · right / (there + told), 0 where neither occurs."""
+    both = there + told
+    return np.divide(2.0 * right, both, out=np.zeros_like(both), where=both > 0)
+
+
+def _varied(gold: Numbers, answer: Numbers) -> bool:
+    return bool(len(gold) > 1 and np.ptp(gold) > 0 and np.ptp(answer) > 0)
+
+
+def _known(golds: Sequence[str], labels: Sequence[str]) -> list[str]:
+    """The labels of the training data, then those that only occur here."""
+    return list(dict.fromkeys((*labels, *golds)))
 
 
 def _table(rows: Sequence[Sequence[str]], known: Sequence[str]) -> NDArray[np.int64]:
@@ -69,3 +172,11 @@ def _table(rows: Sequence[Sequence[str]], known: Sequence[str]) -> NDArray[np.in
     for number, row in enumerate(rows):
         out[number, [place[label] for label in row]] = 1
     return out
+
+
+def _scikit() -> Any:
+    try:
+        from sklearn import metrics
+    except ImportError:
+        raise MeristemError('accuracy and F1 need scikit-learn: pip install "meristem[metrics]"') from None
+    return metrics
