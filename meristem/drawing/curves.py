@@ -11,6 +11,8 @@ from typing import Any
 from meristem.settings import MeristemError
 
 INK, SOFT, MARK = "#22313f", "#9fb3c8", "#c0392b"
+SHARES = frozenset({"accuracy", "intent_accuracy", "f1", "f1_micro", "f1_macro", "exact", "slot_f1", "spearman"})
+"""What tasks count from 0 to 1 and people watch."""
 Lines = Sequence[dict[str, Any]]
 
 
@@ -42,7 +44,8 @@ def draw(metrics: Path, out: Path, *, title: str) -> None:
     lines = read_metrics(metrics)
     trained = [line for line in lines if line["kind"] == "train"]
     judged = [line for line in lines if line["kind"] == "evaluation"]
-    accuracies = sorted({key for line in judged for key in line if key.endswith((".top1", ".accuracy"))})
+    named = {key for line in judged for key in line}
+    accuracies = sorted(key for key in named if key in SHARES or key.endswith((".top1", ".accuracy")))
     figure, axes = pyplot.subplots(1, 2 if accuracies else 1, figsize=(9.6 if accuracies else 5.6, 3.6), squeeze=False)
     _loss(axes[0][0], trained, judged)
     if accuracies:
@@ -87,7 +90,7 @@ def _accuracy(axis: Any, judged: Lines, names: Sequence[str]) -> None:
     for name, style in zip(names, ("-", "--", ":", "-."), strict=False):
         points = [(line["step"], 100 * line[name]) for line in judged if name in line]
         axis.plot(*zip(*points, strict=True), linestyle=style, color=MARK, linewidth=1.6, label=name)
-    _dress(axis, "% right on validation")
+    _dress(axis, "% on validation")
 
 
 def _dress(axis: Any, label: str) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from meristem.batch import Row, collate
+from meristem.batch import Batch, Objective, Outcome, Row, collate
 from meristem.evaluation.held_out import SEED, resting
 from meristem.learning.assemble import WORDS
 from meristem.learning.learner import Learner
@@ -16,7 +16,7 @@ from meristem.metrics.bootstrap import intervals
 from meristem.randomness import Draw
 from meristem.task import Judged, Piece, Sample, Task
 
-TOKENS, ROWS = 8192, 256
+TOKENS, ROWS = 4096, 256
 """What one pass reads at the most, padding counted."""
 SHOWN = 20
 """Mistakes that a report shows."""
@@ -36,41 +36,62 @@ def answer(
     pieces: Sequence[Piece] | None = None,
     *,
     name: str = "task",
+    task: Objective | None = None,
     answers: bool = True,
 ) -> Answered:
-    """Read every piece once, those of like lengths together; without `answers` only the loss is found."""
-    task, model = learner.objectives[name], learner.model
-    fill = dict.fromkeys(WORDS, 0)  # what padding holds is never read
+    """Read every piece once, those of like lengths together; without `answers` only the loss is found.
+
+    The task is the learner's by name, unless another is given whose heads the model has.
+    """
+    task, model = task or learner.objectives[name], learner.model
     assert isinstance(task, Task)
     pieces = task.pieces(samples) if pieces is None else pieces
     found: list[Any] = [None] * len(pieces)
-    sums: dict[str, float] = {}
-    counts: dict[str, int] = {}
+    losses, known = _Losses(), any(sample.gold is not None for sample in samples)
     with resting(learner):
         written = task.write(model, samples) if answers else None
-        for some in _batches(pieces, task.rows_per_sample):
-            rows: list[Row] = []
-            for number in some:
-                made = task.prepare(Row(inputs={}, notes={"piece": pieces[number]}), Draw(SEED, 0, number))
-                rows += [replace(row, sample=number) for row in (made if isinstance(made, list) else [made])]
-            batch = collate(rows, task, fill).to(model.device)
+        for some in _batches(pieces, task.rows_per_sample) if written is None or known else ():
+            batch = _batch(task, pieces, some).to(model.device)
             hidden = task.encode(model, batch)
-            if any(batch.counts.values()):
-                outcome = task.loss(model, hidden, batch)
-                for term, total in outcome.sums.items():
-                    sums[term] = sums.get(term, 0.0) + float(total)
-                    counts[term] = counts.get(term, 0) + batch.counts.get(term, 0)
+            if known and any(batch.counts.values()):
+                losses.add(task.loss(model, hidden, batch), batch)
             if answers and written is None:
                 for number, candidate in zip(batch.ids, task.decode(model, hidden, batch), strict=True):
                     found[number] = candidate
-    means = {term: total / max(1, counts[term]) for term, total in sums.items()}
-    losses = {
-        "loss": sum(task.weights[term] * mean for term, mean in means.items()),
-        **(means if len(means) > 1 else {}),
-    }
+        means = losses.means(task.weights)
     if not answers:
-        return Answered(answers=[], losses=losses)
-    return Answered(answers=written if written is not None else task.gather(samples, pieces, found), losses=losses)
+        return Answered(answers=[], losses=means)
+    return Answered(answers=written if written is not None else task.gather(samples, pieces, found), losses=means)
+
+
+@dataclass
+class _Losses:
+    """Each term's sum of losses and number of predictions."""
+
+    sums: dict[str, float] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, outcome: Outcome, batch: Batch) -> None:
+        for term, total in outcome.sums.items():
+            self.sums[term] = self.sums.get(term, 0.0) + float(total)
+            self.counts[term] = self.counts.get(term, 0) + batch.counts.get(term, 0)
+
+    def means(self, weights: Mapping[str, float]) -> dict[str, float]:
+        """The loss, and each term where there are several."""
+        means = {term: total / max(1, self.counts[term]) for term, total in self.sums.items()}
+        whole = sum(weights[term] * mean for term, mean in means.items())
+        return {"loss": whole, **(means if len(means) > 1 else {})}
+
+
+def _batch(task: Task, pieces: Sequence[Piece], some: Sequence[int]) -> Batch:
+    """The rows of some pieces."""
+    rows: list[Row] = []
+    for number in some:
+        made = task.prepare(Row(inputs={}, notes={"piece": pieces[number]}), Draw(SEED, 0, number))
+        for row in made if isinstance(made, list) else [made]:
+            row.sample = number
+            rows.append(row)
+    return collate(rows, task, dict.fromkeys(WORDS, 0))  # what padding holds is never read
 
 
 def judge(task: Task, answers: Sequence[Any], samples: Sequence[Sample], *, sure: bool = True) -> Judged:
@@ -79,7 +100,7 @@ def judge(task: Task, answers: Sequence[Any], samples: Sequence[Sample], *, sure
         metrics=task.score(answers, samples),
         intervals=intervals(task.resampled(answers, samples), len(samples)) if sure else {},
         samples=len(samples),
-        signature=task.signature(),
+        signature=task.signature(samples),
         confusion=task.confusion(answers, samples),
         mistakes=tuple(task.mistakes(answers, samples)[:SHOWN]),
     )

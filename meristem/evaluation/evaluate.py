@@ -15,6 +15,7 @@ from rich.console import Console
 from meristem.checkpoint.revive import Revived
 from meristem.corpus.settings import CorpusSettings
 from meristem.evaluation.held_out import SEED, held_out
+from meristem.evaluation.on_samples import evaluate_task
 from meristem.evaluation.pairs import Answers, judge, read_pairs
 from meristem.generation.score import logprobs
 from meristem.generation.way import require
@@ -38,9 +39,16 @@ class Measured:
 
 def evaluate(
     revived: Revived, *, data: str | None = None, pairs: str | None = None, console: Console, limit: int | None = None,
-    pll: bool = False,
+    pll: bool = False, task: str | None = None,
 ) -> dict[str, Any]:
-    """Everything asked for in one plain mapping; with pairs alone no other text is read."""
+    """Everything asked for in one plain mapping; with pairs alone no other text is read.
+
+    A task run, or the named task of a model that came with its head, is measured on labelled samples.
+    """
+    if pairs is None and (revived.recipe.task is not None or task is not None):
+        if pll:
+            raise MeristemError(f"{revived.run.path} is a task run, which is measured by its answers, not by --pll")
+        return evaluate_task(revived, data=data, limit=limit, task=task)
     found: dict[str, Any] = {"metrics": {}, "run": str(revived.run.path), "step": revived.step, "data": None,
                              "samples": {}}
     if data is not None or pairs is None:

@@ -49,13 +49,14 @@ class HeldOut:
 @contextmanager
 def resting(learner: torch.nn.Module) -> Iterator[None]:
     """Evaluation mode and no gradient, and back to what it was."""
-    training = learner.training
+    learning = [module for module in learner.modules() if module.training]  # parts that are frozen never do
     learner.eval()
     try:
         with torch.inference_mode():
             yield
     finally:
-        learner.train(training)
+        for module in learning:
+            module.training = True
 
 
 def held_out(

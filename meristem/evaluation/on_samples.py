@@ -1,0 +1,56 @@
+"""A task run measured on labelled samples: those it held out, or a file that is read like its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meristem.checkpoint.revive import Revived
+from meristem.evaluation.answering import answer, judge
+from meristem.evaluation.carried import tasks_of, the_task
+from meristem.labelled.reading import read, splits
+from meristem.labelled.settings import DataSettings
+from meristem.settings import MeristemError
+from meristem.task import Sample, Task
+
+
+def evaluate_task(
+    revived: Revived, *, data: str | None = None, limit: int | None = None, task: str | None = None
+) -> dict[str, Any]:
+    """The task's numbers with their intervals, and what is strange about the samples, as one plain mapping."""
+    chosen = the_task(tasks_of(revived), revived, task)
+    notices: list[str] = []
+    samples, split, where = _samples(revived, chosen, data, notices)
+    samples = samples[:limit]
+    found = answer(revived.learner, samples, task=chosen)
+    judged = judge(chosen, found.answers, samples)
+    return {
+        "metrics": {**found.losses, **judged.metrics},
+        "intervals": {name: list(edges) for name, edges in judged.intervals.items()},
+        "run": str(revived.run.path),
+        "step": revived.step,
+        "task": chosen.name,
+        "data": where,
+        "samples": {split: len(samples)},
+        "signature": judged.signature,
+        "notices": [*notices, *chosen.strange(samples)],
+    }
+
+
+def _samples(revived: Revived, task: Task, data: str | None, notices: list[str]) -> tuple[list[Sample], str, str]:
+    """Samples, what they are of the run's, and where they are from; `notices` is added to."""
+    settings = revived.recipe.data or DataSettings.model_validate({})
+    if data is not None:
+        return read(data, settings, task.shape, notices=notices), "data", data
+    if revived.recipe.task is None:
+        raise MeristemError(f"{revived.run.path} has no labelled data of its own: give some with --data FILE")
+    try:
+        found = splits(settings, task.shape)
+    except (MeristemError, OSError) as error:
+        raise MeristemError(
+            f"the samples {revived.run.path} held out cannot be read again ({error}). Give some with --data FILE"
+        ) from None
+    split = next((name for name in ("test", "validation") if found.samples.get(name)), None)
+    if split is None:
+        raise MeristemError(f"{revived.run.path} held no samples out (data.held_out is 0). Give some with --data FILE")
+    notices += found.notices
+    return found.samples[split], split, f"the run's own {split} samples"

@@ -1,0 +1,238 @@
+"""A task's report: every fact in it, nothing executed or fetched, readable wherever it is shown."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from meristem.drawing.report import Report, as_json, by_label, confusions, hardest, plain, shortened, visible
+from meristem.drawing.report_page import page
+from meristem.drawing.report_screen import tables
+from meristem.task import Confusion, Judged, Mistake
+
+HOSTILE = '<script>alert(1)</script> "quoted" & \u202eturned\u202c \x1b[31mred\x1b[0m [bold]markup[/x] \x00'
+CONFUSION = Confusion(labels=("正面", "负面", "<b>"), counts=np.array([[50, 7, 0], [9, 30, 1], [0, 0, 3]]))
+
+
+def made(**changes: Any) -> Report:
+    """A report with everything in it."""
+    judged = Judged(
+        metrics={"f1_macro": 0.8123, "accuracy": 0.83, "squared": float("nan")},
+        intervals={"accuracy": (0.76, 0.9), "f1_macro": (0.7, 0.88)},
+        samples=100,
+        signature="BLEU|tok:zh",
+        confusion=changes.pop("confusion", CONFUSION),
+        mistakes=(
+            Mistake(place="data/测试.tsv:12", given=HOSTILE, gold="正面", said="<b>", confidence=0.987),
+            Mistake(place="data/测试.tsv:14", given="很好" * 900, gold="正面", said="负面", confidence=0.5),
+        ),
+    )
+    told: dict[str, Any] = {
+        "name": "评论 <run>",
+        "task": "classification",
+        "model": "bert, 1.0 M parameters, from scratch",
+        "split": "test",
+        "judged": judged,
+        "metric": "accuracy",
+        "sizes": {"train": 1200, "test": 100},
+        "sources": ["train: `data/train.tsv`, 1,200 samples"],
+        "baselines": {"always 正面 (the commonest)": {"accuracy": 0.57}},
+        "notices": [f"data/test.tsv:3: {HOSTILE}"],
+        "recipe": {"task": {"name": "classification", "labels": ["</pre><script>x</script>"]}},
+        "commands": ["meristem predict runs/x '很好'"],
+        "picture": b"\x89PNG",
+    }
+    return Report(**{**told, **changes})
+
+
+class Tags(HTMLParser):
+    """Whether every tag is closed in its turn, and what there is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def parsed(text: str) -> Tags:
+    tags = Tags()
+    tags.feed(text)
+    tags.close()
+    assert tags.open == []
+    return tags
+
+
+def printed(report: Report, width: int) -> str:
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system="truecolor")
+    for table in tables(report):
+        console.print(table)
+    return console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
+
+
+# ------------------------------------------------------------ the page
+
+
+def test_a_page_holds_every_fact() -> None:
+    text = parsed(page(made())).text
+    for fact in (
+        "0.8300",
+        "0.7600 – 0.9000",
+        "0.5700",
+        "always 正面 (the commonest)",
+        "BLEU|tok:zh",
+        "100 test samples",
+    ):
+        assert fact in text
+    for fact in ("data/测试.tsv:12", "98.7 %", "data/train.tsv", "meristem predict runs/x '很好'", "labels:"):
+        assert fact in text
+    assert "负面 was taken for 正面 9 times (22 % of its samples)" in text
+
+
+def test_nothing_of_the_data_becomes_markup() -> None:
+    tags = parsed(page(made()))
+    assert "script" not in {tag for tag, _ in tags.seen}
+    assert "<script>alert(1)</script>" in tags.text
+    assert [tag for tag, _ in tags.seen if tag == "b"] == ["b"]  # the number at the top
+    assert not re.search("[\x00-\x08\x0b-\x1f\u202e]", page(made()))
+
+
+def test_nothing_is_fetched() -> None:
+    text = page(made())
+    asked = [attributes[name] for _, attributes in parsed(text).seen for name in ("src", "href") if name in attributes]
+    assert len(asked) == 1 and str(asked[0]).startswith("data:image/png;base64,")
+    assert "url(" not in text and "@import" not in text
+    policy = next(a["content"] for t, a in parsed(text).seen if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None and policy.startswith("default-src 'none'")
+
+
+def test_counts_are_there_without_colour() -> None:
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", page(made()).split('class="matrix"')[1].split("</table>")[0])
+    assert cells == ["50", "7", "·", "9", "30", "1", "·", "·", "3"]
+
+
+def test_light_dark_and_narrow() -> None:
+    text = page(made())
+    assert "prefers-color-scheme: dark" in text and "max-width: 32rem" in text and "width=device-width" in text
+
+
+def test_many_labels_are_cut_to_the_hardest() -> None:
+    counts = np.eye(60, dtype=np.int64) * 5
+    counts[7, 8] = 4
+    confusion = Confusion(labels=tuple(f"label {number}" for number in range(60)), counts=counts)
+    text = page(made(confusion=confusion))
+    assert "The 50 of 60 labels with the most mistakes" in text
+    assert 'class="matrix many"' in text
+    kept = hardest(confusion, 2)
+    assert kept.labels == ("label 7", "label 8")
+    assert kept.counts.tolist() == [[5, 4], [0, 5]]
+
+
+def test_a_report_of_numbers_alone() -> None:
+    judged = Judged(
+        metrics={"spearman": -0.1, "squared_error": 2.0},
+        samples=3,
+        mistakes=(Mistake(place="a.tsv:1", given="x", gold="1", said="4.0", confidence=3.0),),
+    )
+    report = made(judged=judged, metric="spearman", baselines={}, notices=[], picture=None, recipe={}, commands=[])
+    text = parsed(page(report)).text
+    assert "Furthest off" in text and "off by" in text and "3" in text
+    assert "taken for what" not in text and "strange" not in text
+
+
+# ------------------------------------------------------------ the same for programs
+
+
+def test_json_holds_the_same_facts() -> None:
+    found = json.loads(as_json(made()))
+    assert found["metrics"] == {"f1_macro": 0.8123, "accuracy": 0.83, "squared": None}
+    assert found["intervals"]["accuracy"] == [0.76, 0.9]
+    assert found["confusion"] == {"labels": ["正面", "负面", "<b>"], "counts": [[50, 7, 0], [9, 30, 1], [0, 0, 3]]}
+    assert found["mistakes"][0]["given"] == HOSTILE
+    assert found["confusions"][0] == {"gold": "负面", "said": "正面", "count": 9, "share": 0.225}
+    assert found["samples"] == {"train": 1200, "test": 100}
+    assert set(found) == set(plain(made()))
+
+
+def test_half_a_character_does_not_stop_a_report() -> None:
+    judged = Judged(
+        metrics={"accuracy": 0.0},
+        samples=1,
+        mistakes=(Mistake(place="a:1", given="half \ud83d", gold="a", said="b", confidence=1.0),),
+    )
+    report = made(judged=judged)
+    json.loads(as_json(report))
+    page(report).encode("utf-8")
+
+
+def test_labels_by_themselves_are_scikit_learns() -> None:
+    from sklearn.metrics import precision_recall_fscore_support
+
+    pairs = [(g, s) for g in range(3) for s in range(3) for _ in range(int(CONFUSION.counts[g, s]))]
+    theirs = precision_recall_fscore_support([g for g, _ in pairs], [s for _, s in pairs])
+    ours = by_label(CONFUSION)
+    for place, name in enumerate(("precision", "recall", "f1", "samples")):
+        assert [getattr(one, name) for one in ours] == pytest.approx(theirs[place].tolist())
+
+
+def test_confusions_are_the_largest_counts() -> None:
+    found = confusions(CONFUSION, 2)
+    assert [(one.gold, one.said, one.count) for one in found] == [("负面", "正面", 9), ("正面", "负面", 7)]
+    assert confusions(Confusion(labels=("a", "b"), counts=np.diag([3, 4])), 5) == []
+
+
+# ------------------------------------------------------------ the terminal
+
+
+@pytest.mark.parametrize("width", [60, 120])
+def test_tables_in_a_terminal(width: int) -> None:
+    text = printed(made(), width)
+    for fact in ("0.8300", "classification on 100 test samples", "正面", "The most confident mistakes", "98.7 %"):
+        assert fact in text
+    assert max(len(re.sub("\x1b\\[[0-9;]*m", "", line)) for line in text.splitlines()) <= width
+
+
+def test_data_do_not_steer_a_terminal() -> None:
+    text = printed(made(), 160)
+    assert "\x1b[31mred" not in text and "\x00" not in text and "\u202e" not in text
+    assert "[bold]markup[/x]" in text
+
+
+def test_a_matrix_that_is_too_wide_leaves_the_list() -> None:
+    names = tuple(f"l{number}" for number in range(30))
+    counts = np.eye(30, dtype=np.int64) * 3
+    counts[3, 4] = 2
+    text = printed(made(confusion=Confusion(labels=names, counts=counts)), 100)
+    assert "rows: what is right" not in text and "Confused most often" in text
+
+
+def test_columns_are_numbered_where_their_names_do_not_fit() -> None:
+    names = tuple(f"a long label {number}" for number in range(6))
+    text = printed(made(confusion=Confusion(labels=names, counts=np.eye(6, dtype=np.int64) * 1234)), 80)
+    plain_text = re.sub("\x1b\\[[0-9;]*m", "", text)
+    assert re.search(r"6 +a long label 5 .* 1,234", plain_text)
+    assert re.search(r"^ +1 +2 +3 +4 +5 +6 *$", plain_text, re.MULTILINE)
+
+
+def test_long_texts_lose_their_middle() -> None:
+    found = shortened("begin " + "x " * 500 + "end", 40)
+    assert len(found) <= 40 and found.startswith("begin") and found.endswith("end") and "…" in found
+    assert visible("a\tb\nc\u200dd") == "a\tb\nc\u200dd"  # joined emoji stay whole
