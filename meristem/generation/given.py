@@ -32,6 +32,11 @@ class Given:
     inputs: dict[str, Tensor] = field(default_factory=dict)
     """What the encoder reads, without a dimension for rows."""
 
+    @property
+    def size(self) -> int:
+        """Tokens that are read before the first is written; for a picture, rows of it."""
+        return len(self.prompt) + sum(map(len, self.inputs.values()))
+
 
 def given(model: Model, tokenizer: Tokenizer, prompt: Prompt) -> Given:
     """A prompt as training saw it: the beginning of a document, or the source that a target is written from."""

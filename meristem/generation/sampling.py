@@ -31,6 +31,10 @@ class SamplingSettings(Settings):
     """Texts followed side by side by beam search; 1 means none."""
     length_penalty: float = Field(1.0, ge=0)
     """Beams are ranked by log-probability / tokens ** this; 0 favours short texts."""
+    early: bool = False
+    """Beam search ends once no text would overtake the best if it ended now, not only once none ever can."""
+    no_repeat: int | None = Field(None, ge=1)
+    """No run of so many tokens is written twice in a text: 3 means no trigram."""
     max_tokens: int = Field(100, ge=1)
     """The most tokens that are added to a prompt."""
     min_tokens: int = Field(0, ge=0)
@@ -76,6 +80,18 @@ def with_repetition_penalty(logits: Tensor, texts: Sequence[Sequence[int]], pena
         seen = torch.tensor(sorted(set(text)), dtype=torch.long, device=logits.device)
         before = logits[row, seen]
         logits[row, seen] = torch.where(before > 0, before / penalty, before * penalty)
+    return logits
+
+
+def without_repeats(logits: Tensor, texts: Sequence[Sequence[int]], size: int | None) -> Tensor:
+    """Tokens at −∞ that would end a run of `size` tokens which a row's text already holds."""
+    if size is None:
+        return logits
+    logits = logits.clone()
+    for row, text in enumerate(texts):
+        last = tuple(text[len(text) - size + 1 :])
+        again = [text[at + size - 1] for at in range(len(text) - size + 1) if tuple(text[at : at + size - 1]) == last]
+        logits[row, again] = -torch.inf
     return logits
 
 

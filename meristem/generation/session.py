@@ -80,7 +80,8 @@ class Session:
             return
         self._sizes = [self._sizes[row] for row in wanted]
         self._text, self._logits = self._text[rows], self._logits[rows]
-        self._state = {key: value[rows] for key, value in self._state.items()}
+        # row by row in one piece: `value[rows]` goes through every element
+        self._state = {key: value.index_select(0, rows) for key, value in self._state.items()}
         self._inputs = {key: value[rows] for key, value in self._inputs.items()}
 
     def _window(self, size: int) -> int:

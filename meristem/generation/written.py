@@ -32,10 +32,11 @@ class Writing:
     """One text while it is being written."""
 
     def __init__(self, tokenizer: Tokenizer, prompt: list[int], stops: tuple[str, ...],
-                 show: Callable[[str], None] | None = None) -> None:
+                 show: Callable[[str], None] | None = None, *, end: int | None = None) -> None:
+        """`end` is the token that ends the text, where that is not the tokenizer's own."""
         self.prompt, self.tokens, self.score = prompt, list[int](), 0.0
         self.finished: Finished | None = None
-        self._end, self._show = tokenizer.end, show
+        self._end, self._show = tokenizer.end if end is None else end, show
         self._stream, self._stopping = tokenizer.stream(), Stopping(stops)
         for token in prompt:  # spaces between two words depend on the first, so the stream begins with the prompt
             self._stream.push(token)

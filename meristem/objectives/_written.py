@@ -18,8 +18,8 @@ Role = Literal["start", "end", "pad"]
 class WrittenSettings(_words.WordsSettings):
     """How written targets are judged, and what they begin after."""
 
-    begin: tuple[Role, ...] = Field(("start",), min_length=1)
-    """Special tokens that every target begins after: start; end, or end and start (BART); pad (T5)."""
+    begin: tuple[Role | int, ...] = Field(("start",), min_length=1)
+    """Special tokens that every target begins after: start; end, or end and start (BART); pad (T5); or their ids."""
 
 
 class Written(Objective):
@@ -45,8 +45,10 @@ class Written(Objective):
             self.view = View(self.view.kind, (*self.view.options, ("spare", spare)))
         self.weights = _words.weights(settings, self.name)
 
-    def _id(self, role: Role, tokenizer: Tokenizer) -> int:
+    def _id(self, role: Role | int, tokenizer: Tokenizer) -> int:
         """The token of a role; the end stands in for a start that a tokenizer lacks."""
+        if isinstance(role, int):
+            return role
         found = {"start": tokenizer.start, "end": tokenizer.end, "pad": tokenizer.pad}[role]
         if found is None and role == "pad":
             raise MeristemError(

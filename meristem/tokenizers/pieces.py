@@ -33,7 +33,7 @@ BERT_CHINESE = re.compile(f"[{BERT_SPACE}]*+(?:[{CHINESE}]|[^{BERT_SPACE}{CHINES
 """Also cut around ideographs, which BERT surrounds with spaces."""
 CHARACTERS = re.compile(r".", re.DOTALL)
 LEADING = re.compile(f"[{SPACE}]+")
-SPACE_POINTS = np.array([point for point in range(0x3001) if LEADING.match(chr(point))], np.uint32)
+SPACES = np.array([LEADING.match(chr(point)) is not None for point in range(0x3002)])  # none is above
 
 
 def cuts(description: dict[str, Any]) -> re.Pattern[str] | None:
@@ -183,7 +183,7 @@ def visible(text: str, offsets: Sequence[tuple[int, int]] | NDArray[Any]) -> Int
     """Offsets without the white space a token carries in front; a token of nothing else keeps it."""
     out = np.array(offsets, np.int32).reshape(-1, 2)
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    spaces = np.isin(points, SPACE_POINTS)
+    spaces = SPACES[np.minimum(points, len(SPACES) - 1)]
     ahead = np.where(spaces, len(text), np.arange(len(text), dtype=np.int32))
     ahead = np.minimum.accumulate(np.append(ahead, len(text))[::-1])[::-1]  # position → the next that is not a space
     moved = ahead[out[:, 0]].astype(np.int32)

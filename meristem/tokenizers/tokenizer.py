@@ -102,6 +102,13 @@ class Tokenizer:
         return ids[:at], ids[at + len(bare) :]
 
     @cached_property
+    def frame_segments(self) -> tuple[list[int], int, list[int]]:
+        """The segments of what the tokenizer.json puts before a text, of the text, and of what it puts after."""
+        found, before = self._library.encode("a"), len(self.frame[0]) if self.frame is not None else 0
+        kinds, after = found.type_ids, len(self.frame[1]) if self.frame is not None else 0
+        return kinds[:before], kinds[before] if len(kinds) > before else 0, kinds[len(kinds) - after :]
+
+    @cached_property
     def pair_frame(self) -> PairFrame | None:
         """What the tokenizer.json itself puts around and between two texts; none where it puts nothing."""
         if self.frame is None:

@@ -55,7 +55,7 @@ def test_narrow_beams_stop_early_only_when_nothing_can_overtake(model: Model) ->
 
 
 def test_what_is_adjusted_away_is_not_found(model: Model) -> None:
-    def even_only(logprobs: torch.Tensor, texts: Any) -> torch.Tensor:
+    def even_only(logprobs: torch.Tensor, texts: Any, rows: Any) -> torch.Tensor:
         return logprobs.index_fill(1, torch.tensor([1, 3]), -torch.inf)
 
     beam = Beam(beams=WORDS**MOST, most=MOST, end=END, adjust=even_only)
@@ -65,7 +65,56 @@ def test_what_is_adjusted_away_is_not_found(model: Model) -> None:
 
 
 def test_a_text_that_ends_goes_no_further(model: Model) -> None:
-    beam = Beam(beams=WORDS**MOST, most=MOST, end=END, ends=lambda tokens: tokens[-1] == 2)
+    beam = Beam(beams=WORDS**MOST, most=MOST, end=END, ends=lambda tokens, row: tokens[-1] == 2)
     found = beam.search(Session(model, torch.tensor([PROMPT]), capacity=8), best=1000)
     assert all(2 not in one.tokens[:-1] for one in found)
     assert any(one.tokens[-1:] == (2,) and one.ended for one in found)
+
+
+def test_rows_searched_together_find_what_each_finds_alone(model: Model) -> None:
+    prompts = [[3, 1], [2], [4, 4, 1], [1, 2, 3]]
+    tokens = torch.tensor([prompt + [0] * (3 - len(prompt)) for prompt in prompts])
+    sizes = torch.tensor([len(prompt) for prompt in prompts])
+    for beams, early in ((1, False), (2, False), (3, True), (8, False)):
+        beam = Beam(beams=beams, most=6, end=END, early=early)
+        together = beam.search_all(Session(model, tokens, sizes, capacity=4), best=beams)
+        for prompt, found in zip(prompts, together, strict=True):
+            alone = beam.search(Session(model, torch.tensor([prompt]), capacity=8), best=beams)
+            assert [one.tokens for one in found] == [one.tokens for one in alone]
+            assert [one.score for one in found] == pytest.approx([one.score for one in alone], abs=1e-4)
+
+
+class Scripted:
+    """A session that always thinks the same of the next token."""
+
+    def __init__(self, probabilities: list[float]) -> None:
+        self.logits, self.pushed = torch.tensor([probabilities]).log(), 0
+
+    def keep(self, rows: torch.Tensor) -> None:
+        self.logits = self.logits[rows]
+
+    def push(self, tokens: torch.Tensor) -> None:
+        self.pushed += 1
+
+
+def test_an_early_search_ends_when_nothing_followed_is_better_by_now() -> None:
+    steps = {}
+    for early in (False, True):
+        session: Any = Scripted([0.6, 0.2, 0.1, 0.1])
+        (found,) = Beam(beams=2, most=20, end=END, early=early).search(session)
+        assert (found.tokens, found.ended) == ((), True)
+        steps[early] = session.pushed
+    # −0.51 and (−1.61 − 0.51) / 2 have ended, and what goes on has −1.61 a token: over 20 tokens that is −1.06 after 14
+    assert steps == {False: 13, True: 1}
+
+
+def test_what_a_row_may_not_say_is_its_own_affair(model: Model) -> None:
+    def each_its_own(logprobs: torch.Tensor, texts: Any, rows: Any) -> torch.Tensor:
+        for number, row in enumerate(rows):
+            logprobs[number, [END, 1 + row]] = -torch.inf
+        return logprobs
+
+    beam = Beam(beams=3, most=5, end=END, adjust=each_its_own)
+    for row, found in enumerate(beam.search_all(Session(model, torch.tensor([PROMPT, PROMPT, PROMPT]), capacity=8), 3)):
+        assert len(found) == 3
+        assert all(1 + row not in one.tokens and len(one.tokens) == 5 for one in found)

@@ -14,6 +14,7 @@ from meristem.generation.sampling import (
     with_top_k,
     with_top_p,
     without,
+    without_repeats,
 )
 
 LOGITS = torch.tensor([[0.5, 2.0, -1.0, 1.0, 0.0]])
@@ -74,3 +75,13 @@ def test_temperature_one_changes_nothing() -> None:
 
 def test_greedy_takes_the_best() -> None:
     assert choose(LOGITS, SamplingSettings(greedy=True), [0], 0).tolist() == [1]
+
+
+def test_no_run_of_tokens_is_written_twice() -> None:
+    text = [1, 2, 3, 1, 2]
+    logits = torch.zeros(2, 5)
+    assert allowed(without_repeats(logits, [text, [4]], 3)) == [0, 1, 2, 4]  # 1 2 3 stands there
+    assert allowed(without_repeats(logits, [text, [4]], 2)) == [0, 1, 2, 4]  # 2 3 does too
+    assert allowed(without_repeats(logits, [text, [4]], 1)) == [0, 4]
+    assert torch.equal(without_repeats(logits, [text, [4]], 3)[1], logits[1])  # too short to repeat anything
+    assert torch.equal(without_repeats(logits, [text, [4]], None), logits)
