@@ -80,13 +80,20 @@ class Task(Objective):
     """An objective over labelled samples. Its settings hold what was learned about the data (labels), so that a run
     can be opened without it."""
 
-    shape: ClassVar[str]
+    shape: str
     """What its samples are, in labelled/shapes: text, pair, words, span, choice, turns, written, picture."""
     ways: ClassVar[frozenset[str]]
     """Abilities of which a backbone must have one: bidirectional, causal, both_directions, encoder_decoder."""
+    settings: Any
+    """What it was told, and what it learned of the data."""
     metric: str
     """The one a run is judged by, and its best checkpoint chosen by; `loss` where answers take too long."""
     needs = frozenset()
+
+    @classmethod
+    def shaped(cls, settings: Any) -> str:
+        """The shape of its samples with these settings; most tasks have but one."""
+        return cls.shape
 
     @classmethod
     def learn(cls, settings: Any, samples: Sequence[Sample]) -> Settings:
@@ -132,9 +139,13 @@ class Task(Objective):
         """The same numbers on a resampled set, for intervals; a thousand calls of it should take seconds."""
         return lambda at: self.score([answers[i] for i in at], [samples[i] for i in at])
 
-    def signature(self) -> str:
-        """How its numbers were made, where that is cited with them."""
+    def signature(self, samples: Sequence[Sample]) -> str:
+        """How its numbers on these samples were made, where that is cited with them."""
         return ""
+
+    def baselines(self, train: Sequence[Sample], samples: Sequence[Sample]) -> dict[str, Metrics]:
+        """The numbers that need no model, by what is always said: the commonest label, the mean, nothing."""
+        return {}
 
     def confusion(self, answers: Sequence[Any], samples: Sequence[Sample]) -> Confusion | None:
         """What was taken for what, for tasks with labels."""
@@ -148,6 +159,11 @@ class Task(Objective):
     def shown(self, answer: Any, sample: Sample) -> Any:
         """An answer in the shape people know from pipelines: {label, score}, {answer, score, start, end}, …"""
 
+    def ranked(self, answer: Any, sample: Sample, top: int) -> list[Any]:
+        """The likeliest answers, each as `shown` shows it, the best first; what it shows where there are no others."""
+        shown = self.shown(answer, sample)
+        return shown if isinstance(shown, list) else [shown]
+
     def told(self, sample: Sample) -> str:
         """A sample in one or two lines, as it was understood."""
         given = " | ".join(str(value) for value in sample.given.values())
@@ -159,4 +175,5 @@ class Task(Objective):
 
     def commands(self, place: str, sample: Sample) -> list[str]:
         """What a person may type to see it work on such a sample."""
-        return [f"meristem predict {place} {shlex.quote(str(next(iter(sample.given.values()))))}"]
+        given = sample.given.get("text", next(iter(sample.given.values())))
+        return [f"meristem predict {place} {shlex.quote(str(given))}"]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from meristem.blocks.crf import CRF
 from meristem.blocks.feed_forward import GATED, ActivationName, activate
 from meristem.blocks.norms import NormName, norm
 from meristem.blocks.scalar_mix import ScalarMix
@@ -136,7 +138,21 @@ class Network(nn.Module):
         return pad_packed_sequence(self.recurrent(packed)[0], batch_first=True, total_length=states_BTD.shape[1])[0]
 
 
-SHARED = ("pooled", "tags", "scores", "mix", "network")
+class Probes(nn.Module):
+    """A linear classifier for each layer, on states brought to one scale, so that layers can be compared."""
+
+    def __init__(self, layers: int, width: int, classes: int, deviation: float) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(tags(width, classes, deviation) for _ in range(layers))
+
+    def forward(self, states: Sequence[Tensor]) -> Tensor:
+        """Each layer's states [n, D] → [layers, n, classes]."""
+        return torch.stack([
+            probe(F.layer_norm(layer, layer.shape[-1:])) for probe, layer in zip(self.layers, states, strict=True)
+        ])
+
+
+SHARED = ("pooled", "tags", "scores", "mix", "network", "crf", "probes")
 
 
 def width_of(backbone: Any, sizes: Mapping[str, int]) -> int:
@@ -161,5 +177,9 @@ def shared_head(backbone: Any, kind: str, sizes: Mapping[str, int], own: tuple[s
             return ScalarMix(settings.layers + 1)
         case "network":
             return Network(width, sizes["hidden"], recurrent=bool(sizes.get("recurrent", 1)))
+        case "crf":
+            return CRF(sizes["classes"])
+        case "probes":
+            return Probes(settings.layers + 1, width, sizes["classes"], deviation)
     known = ", ".join(dict.fromkeys((*own, *SHARED)))
     raise MeristemError(f"the {settings.family} family makes no head {kind!r}; it makes {known}")

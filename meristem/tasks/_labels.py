@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -13,14 +12,14 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from meristem.batch import Batch, Hidden, Model, Outcome
+from meristem.batch import Batch, Head, Hidden, Model, Outcome
 from meristem.metrics import labels as metrics
 from meristem.settings import MeristemError
 from meristem.task import Confusion, Indices, Metrics, Mistake, Sample
+from meristem.tasks._golds import Problem, Weights, counted, labels_of, number_of, order_of, problem_of, weights_of
 from meristem.tasks._reading import Pooling, Reading, ReadingSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 
-Problem = Literal["single", "multiple", "regression"]
 Answer = NDArray[np.float32]
 """A probability for each label, or one number."""
 
@@ -38,7 +37,7 @@ class LabelSettings(ReadingSettings):
     """Several labels: what stands between them in a column."""
     threshold: float = Field(0.5, gt=0, lt=1)
     """Several labels: how probable one must be to be given."""
-    class_weights: Literal["none", "balanced"] | dict[str, float] = "none"
+    class_weights: Weights = "none"
     """How much an example of each label counts; balanced makes all labels count the same in sum."""
     pooling: Pooling | None = None
     """The state that is read: the one that stands for the whole unless set; mean or max of all."""
@@ -48,6 +47,8 @@ class Labels(Reading):
     """p(label | text), read off one vector."""
 
     Settings = LabelSettings
+    quantity: ClassVar[str] = "score"
+    """What a number is called in answers."""
 
     def __init__(self, settings: Any, tokenizer: Tokenizer) -> None:
         super().__init__(settings, tokenizer)
@@ -55,7 +56,7 @@ class Labels(Reading):
             raise MeristemError(f"task {settings.name}: its labels are not known yet; they come from training data")
         self.number = {label: number for number, label in enumerate(settings.labels)}
         classes = 1 if settings.problem == "regression" else len(settings.labels)
-        self.heads = {**self.reading_heads(), self.name: self.sized(self.head_kind, classes)}
+        self.heads = {**self.reading_heads(), **self.label_heads(classes)}
         self.weights = self.weights_with_lm
         self.metric = {"single": "accuracy", "multiple": "f1_micro", "regression": "spearman"}[settings.problem]
 
@@ -64,25 +65,28 @@ class Labels(Reading):
         """As transformers has it: a bare map on a causal model, a pooler under it elsewhere."""
         return "scores" if self.settings.way == "causal" else "pooled"
 
+    def label_heads(self, classes: int) -> dict[str, Head]:
+        """What makes scores of a vector."""
+        return {self.name: self.sized(self.head_kind, classes)}
+
     # ------------------------------------------------------------ what data tell
 
     @classmethod
     def learn(cls, settings: LabelSettings, samples: Sequence[Sample]) -> LabelSettings:
         """The kind of problem, the labels in order, and how much each counts."""
-        golds = [sample.gold for sample in samples]
-        problem = settings.problem or _problem(golds)
+        problem = settings.problem or problem_of([sample.gold for sample in samples])
         if problem == "regression":
-            numbers = [_number(sample) for sample in samples]
+            numbers = [number_of(sample) for sample in samples]
             reach = settings.range or (min(numbers), max(numbers))
             return settings.model_copy(update={"problem": problem, "range": reach})
-        found = Counter(label for gold in golds for label in _several(gold, settings, problem))
+        found = counted(samples, problem, settings.between, settings.labels)
         if len(found) < 2 and problem == "single":
             only = next(iter(found), None)
             raise MeristemError(f"data.label: every training sample has the label {only!r}: nothing to tell apart")
-        labels = settings.labels or tuple(sorted(found, key=_order))
-        weights = settings.class_weights
-        if weights == "balanced":
-            weights = {label: len(samples) / (len(labels) * max(1, found[label])) for label in labels}
+        labels = settings.labels or tuple(sorted(found, key=order_of))
+        if not labels:
+            raise MeristemError("data.label: no training sample has any label")
+        weights = weights_of(settings.class_weights, labels, found, len(samples), problem)
         return settings.model_copy(update={"problem": problem, "labels": labels, "class_weights": weights})
 
     def strange(self, samples: Sequence[Sample]) -> list[str]:
@@ -91,14 +95,17 @@ class Labels(Reading):
             return []
         where: dict[str, list[str]] = {}
         for sample in samples:
-            for label in _several(sample.gold, self.settings, self.settings.problem) if sample.gold is not None else ():
+            for label in self._labels(sample):
                 if label not in self.number:
                     where.setdefault(label, []).append(sample.place)
         return [
             f"{places[0]}: the label {label!r} does not occur in training data; "
-            f"its {len(places)} samples can only be got wrong"
+            f"{len(places):,} sample{'s' * (len(places) > 1)} with it can only be got wrong"
             for label, places in where.items()
         ]
+
+    def _labels(self, sample: Sample) -> tuple[str, ...]:
+        return labels_of(sample, self.settings.problem, self.settings.between)
 
     # ------------------------------------------------------------ learning
 
@@ -109,8 +116,8 @@ class Labels(Reading):
             return {}
         if s.problem == "regression":
             low, high = s.range
-            return {"values": np.array([(_number(sample) - low) / ((high - low) or 1.0)], np.float32)}
-        given = [self.number[label] for label in _several(sample.gold, s, s.problem) if label in self.number]
+            return {"values": np.array([(number_of(sample) - low) / ((high - low) or 1.0)], np.float32)}
+        given = [self.number[label] for label in self._labels(sample) if label in self.number]
         if s.problem == "multiple":
             wanted = np.zeros((1, len(s.labels)), np.float32)
             wanted[0, given] = 1.0
@@ -140,10 +147,10 @@ class Labels(Reading):
             case "regression":
                 lost = (scores[:, 0] - values).square().sum()
             case "multiple":
-                lost = (
-                    F.binary_cross_entropy_with_logits(scores, values, weight=self._shares(scores), reduction="sum")
-                    / scores.shape[1]
+                each = F.binary_cross_entropy_with_logits(
+                    scores, values, pos_weight=self._shares(scores), reduction="none"
                 )
+                lost = each.mean(1).sum()
             case _:
                 lost = F.cross_entropy(scores, values, weight=self._shares(scores), reduction="sum")
         outcome = Outcome(sums={self.name: lost})
@@ -186,8 +193,8 @@ class Labels(Reading):
         """A gold in that form."""
         s = self.settings
         if s.problem == "regression":
-            return _number(sample)
-        given = _several(sample.gold, s, s.problem)
+            return number_of(sample)
+        given = self._labels(sample)
         return given if s.problem == "multiple" else given[0]
 
     def score(self, answers: Sequence[Answer], samples: Sequence[Sample]) -> Metrics:
@@ -204,6 +211,11 @@ class Labels(Reading):
         """The same from counts, which is fast."""
         golds, said = [self.right(sample) for sample in samples], [self.said(answer) for answer in answers]
         return metrics.resampled(self.settings.problem, golds, said, self.settings.labels)
+
+    def baselines(self, train: Sequence[Sample], samples: Sequence[Sample]) -> dict[str, Metrics]:
+        """The commonest label, or the mean."""
+        known, golds = ([self.right(sample) for sample in some] for some in (train, samples))
+        return metrics.baselines(self.settings.problem, known, golds, self.settings.labels)
 
     def confusion(self, answers: Sequence[Answer], samples: Sequence[Sample]) -> Confusion | None:
         """Label by label, where a text has one."""
@@ -243,41 +255,14 @@ class Labels(Reading):
         """{label, score}; a list of them where several may hold."""
         s = self.settings
         if s.problem == "regression":
-            return {"label": "score", "score": float(answer[0])}
+            return {"label": self.quantity, "score": float(answer[0])}
         if s.problem == "multiple":
             return [{"label": label, "score": float(answer[self.number[label]])} for label in self.said(answer)]
         return {"label": self.said(answer), "score": float(answer.max())}
 
-
-def _problem(golds: Sequence[Any]) -> Problem:
-    """Numbers with fractions are a range; anything else is labels."""
-    try:
-        numbers = [float(gold) for gold in golds]
-    except (TypeError, ValueError):
-        return "multiple" if any(isinstance(gold, list | tuple) for gold in golds) else "single"
-    return "regression" if any(number != int(number) for number in numbers if np.isfinite(number)) else "single"
-
-
-def _several(gold: Any, settings: LabelSettings, problem: Problem | None) -> tuple[str, ...]:
-    if problem != "multiple":
-        return (str(gold),)
-    parts = gold if isinstance(gold, list | tuple) else str(gold).split(settings.between)
-    return tuple(label for part in parts if (label := str(part).strip()))
-
-
-def _number(sample: Sample) -> float:
-    try:
-        number = float(sample.gold)
-    except (TypeError, ValueError):
-        number = float("nan")
-    if not np.isfinite(number):
-        raise MeristemError(f"{sample.place}: {sample.gold!r} is not a number, and task.problem is regression")
-    return number
-
-
-def _order(label: str) -> tuple[int, float, str]:
-    """Numbers by size, before words by letters."""
-    try:
-        return 0, float(label), label
-    except ValueError:
-        return 1, 0.0, label
+    def ranked(self, answer: Answer, sample: Sample, top: int) -> list[Any]:
+        """The likeliest labels; a number has no others."""
+        if self.settings.problem == "regression":
+            return [self.shown(answer, sample)]
+        best = np.argsort(-answer, kind="stable")[:top].tolist()
+        return [{"label": self.settings.labels[number], "score": float(answer[number])} for number in best]

@@ -60,15 +60,21 @@ class Framed:
 class Reader:
     """One or two texts → what the backbone's forward takes."""
 
-    def __init__(self, tokenizer: Tokenizer, way: Way, length: int, begin: Sequence[int] = ()) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, way: Way, length: int, begin: Sequence[int] = (), *, framed: bool = True
+    ) -> None:
         self.tokenizer, self.way, self.length = tokenizer, way, length
-        self.begin = tuple(begin) or (tokenizer.start if tokenizer.start is not None else separator_of(tokenizer),)
-        """What a decoder begins after."""
-        self.single: tuple[Array, Array] = tokenizer.frame or _frame(tokenizer)
-        self.pair = tokenizer.pair_frame or _pair(self.single[0], self.single[1], tokenizer)
+        self.begin = tuple(begin[:1]) or (tokenizer.start if tokenizer.start is not None else separator_of(tokenizer),)
+        """What a decoder that reads begins after: the text then follows, moved by this one token."""
+        self.single: tuple[Array, Array] = tokenizer.frame or (_frame(tokenizer) if framed else _nothing())
+        self.pair = tokenizer.pair_frame or _pair(*self.single, between=[separator_of(tokenizer)] if framed else [])
 
-    def encode(self, texts: Sequence[str]) -> list[Text]:
-        """All texts at once, without a frame."""
+    def encode(self, texts: Sequence[str], *, placed: bool = True) -> list[Text]:
+        """All texts at once, without a frame; not `placed`, where tokens stand is only found if letters are read."""
+        if not placed and self.way != "both_directions":
+            nowhere = np.zeros((0, 2), np.int64)
+            found = zip(texts, self.tokenizer.ids_many(texts), strict=True)
+            return [Text(ids=ids.astype(np.int64), offsets=nowhere, text=text) for text, ids in found]
         return [Text.of(text, found) for text, found in zip(texts, self.tokenizer.encode_many(texts), strict=True)]
 
     def room(self, texts: int = 1) -> int:
@@ -91,19 +97,16 @@ class Reader:
                 (second.ids, second),
                 (pair.after, None),
             ]
+        if not any(len(ids) for ids, _ in parts):  # nothing of the text is left, and nothing stands around it
+            parts[-1] = (np.array([separator_of(self.tokenizer)], np.int64), None)
         tokens = np.concatenate([ids for ids, _ in parts]).astype(np.int64)
         ends = np.cumsum([0, *(len(ids) for ids, _ in parts)])
         starts = tuple(int(ends[number]) for number, (_, text) in enumerate(parts) if text is not None)
         inputs: dict[str, Array] = {"tokens": tokens}
         match self.way:
             case "bidirectional":
-                segments = [0] * len(tokens)
-                if second is not None:
-                    kinds = [
-                        k if text is None else k * len(ids) for k, (ids, text) in zip(pair.segments, parts, strict=True)
-                    ]
-                    segments = [kind for some in kinds for kind in some]
-                inputs["segments"] = np.array(segments, np.int64)
+                kinds = self.tokenizer.frame_segments if second is None else pair.segments
+                inputs["segments"] = np.array(_segments(kinds, [len(ids) for ids, _ in parts]), np.int64)
             case "encoder_decoder":
                 inputs = {
                     "source": tokens,
@@ -128,10 +131,22 @@ def _frame(tokenizer: Tokenizer) -> tuple[Array, Array]:
     return np.array(start, np.int64), np.array(end, np.int64)
 
 
-def _pair(before: Array, after: Array, tokenizer: Tokenizer) -> PairFrame:
+def _nothing() -> tuple[Array, Array]:
+    return np.array([], np.int64), np.array([], np.int64)
+
+
+def _pair(before: Array, after: Array, *, between: list[int]) -> PairFrame:
     """[CLS] a [SEP] b [SEP], the second text and what follows it being the other segment."""
-    between = np.array([separator_of(tokenizer)], np.int64)
-    return PairFrame(before, between, after, ([0] * len(before), [0], [0], [1], [1] * len(after)))
+    return PairFrame(before, np.array(between, np.int64), after, ([0] * len(before), [0], [0], [1], [1] * len(after)))
+
+
+def _segments(kinds: Sequence[Sequence[int] | int], sizes: Sequence[int]) -> list[int]:
+    """One kind for each token: those of a frame are told one by one, a text has one for all of it."""
+    out: list[int] = []
+    for told, size in zip(kinds, sizes, strict=True):
+        several = [told] if isinstance(told, int) else list(told)
+        out += several if len(several) == size else (several or [0])[:1] * size
+    return out
 
 
 def _written(text: Text) -> list[bytes]:

@@ -29,6 +29,8 @@ class ReadingSettings(Settings):
     """Tokens of one row at the most, special ones included; the model's length unless set."""
     begin: tuple[int, ...] = ()
     """Tokens that the decoder of an encoder-decoder begins after; as it was pretrained unless set."""
+    framed: bool = True
+    """Whether special tokens stand around texts even where the tokenizer's own file puts none there."""
     lm: float = Field(0.0, ge=0)
     """λ in task + λ · language model, for causal models (Radford et al. 2018: 0.5)."""
     dropout: float = Field(0.1, ge=0, lt=1)
@@ -60,7 +62,7 @@ class Reading(Task):
                 "task.mix_again: there is no net to join the layers to; set task.network=recurrent or linear"
             )
         self.settings = settings
-        self.reader = Reader(tokenizer, settings.way, settings.length, settings.begin)
+        self.reader = Reader(tokenizer, settings.way, settings.length, settings.begin, framed=settings.framed)
         self.mixes = settings.way == "both_directions" if settings.mix is None else settings.mix
 
     @classmethod

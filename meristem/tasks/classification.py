@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from meristem.batch import Draws, Row
+from meristem.settings import MeristemError
 from meristem.task import Piece, Sample
 from meristem.tasks._labels import Labels, LabelSettings
 
@@ -29,7 +30,7 @@ class Classification(Labels):
     def pieces(self, samples: Sequence[Sample]) -> list[Piece]:
         """Each text's beginning, as far as it fits."""
         room, out = self.reader.room(), []
-        for number, text in enumerate(self.reader.encode([sample.given["text"] for sample in samples])):
+        for number, text in enumerate(self.reader.encode([sample.given["text"] for sample in samples], placed=False)):
             kept = text.cut(0, room)
             parts = {"text": kept, "goal": self.goal(samples[number])}
             size = len(kept.ids) + self.reader.length - room
@@ -45,3 +46,10 @@ class Classification(Labels):
         if parts["goal"]:
             goals[self.name] = {"at": at, **parts["goal"]}
         return Row(inputs=framed.inputs, goals=goals, notes=row.notes, sample=row.sample)
+
+    def asked(self, given: str | Mapping[str, Any]) -> Sample:
+        """A text, with or without its name."""
+        text = given if isinstance(given, str) else given.get("text")
+        if not isinstance(text, str):
+            raise MeristemError('task classification reads a text: give it as it is, or as {"text": "…"}')
+        return Sample(given={"text": text})

@@ -23,19 +23,23 @@ from meristem.learning.assemble import feeds_of, learner_of, view_of
 from meristem.learning.feed import Feed
 from meristem.learning.learner import Learner
 from meristem.learning.mix import Mix
+from meristem.learning.ragged import Pieces
+from meristem.learning.ragged import Ragged as OfLikeLengths
 from meristem.randomness import Draw
 from meristem.recipe import Recipe, resolve
 from meristem.settings import find, names
 from meristem.store.build import build
 from meristem.store.settings import StoreSettings
 from meristem.store.store import Store
+from meristem.task import Sample
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.journal import Journal
 from meristem.training.loop import Loop, restore
 from meristem.training.optimizers import names_of, optimizers
-from meristem.training.settings import TrainSettings
+from meristem.training.settings import StartSettings, TrainSettings
 from meristem.training.standing import Standing
 from meristem.training.step import Stepper, Taken
+from meristem.training.thawing import Thawing
 
 LENGTH, ROWS = 24, 8
 SOURCE = "main"
@@ -82,6 +86,8 @@ REAL = [*_cover(PRODUCT), Case(["mlm", "nsp"], "bert")]
 REST = [pytest.param(case, marks=pytest.mark.slow, id=str(case)) for case in PRODUCT if case not in REAL]
 """The others, which `make test-all` adds."""
 TOYS = list(OBJECTIVES)
+TASKS = ["span"]
+"""Tasks that cut a sample into several pieces, on BERT."""
 SIDES = {"examples": PAIR, "pictures": PICTURE}
 """Views that read documents with two sides."""
 
@@ -173,6 +179,34 @@ def toy(name: str, tokenizer: Tokenizer, store: Store, *, micro: int = ROWS, dro
     return Learner(Model(backbone, objective.heads), {SOURCE: objective}), feed, settings
 
 
+def questions(tokenizer: Tokenizer, store: Store) -> list[Sample]:
+    """After which sentence comes which, asked of every document."""
+    stream, made = store.split("train"), []
+    for number in range(stream.documents):
+        span = stream.document(number)
+        passage = tokenizer.decode(stream.tokens(span.start, span.text_stop).tolist())
+        sentences = [one.strip() for one in passage.split(".") if one.strip()]
+        asked, right = sentences[number % 3], sentences[number % 3 + 1]
+        given = {"question": asked, "passage": passage, "id": str(number)}
+        made.append(Sample(given=given, gold=((right, passage.index(right)),), place=f"test:{number}"))
+    return made
+
+
+def task(name: str, tokenizer: Tokenizer, store: Store, *, micro: int = ROWS, dropout: float = 0.0,
+         ragged: bool = True, **train: Any) -> tuple[Learner, Feed, TrainSettings]:
+    """The same for a task, whose pieces are ragged as they are."""
+    told = {"name": name, "way": "bidirectional", "length": LENGTH, "stride": 5, "dropout": dropout}
+    model = {"family": "bert", **NARROW, "length": LENGTH, "dropout": dropout}
+    settings = {"steps": 6, "rate": 1e-3, "seed": 3, **train}
+    recipe = resolve("test", {"model": model, "task": told, "train": settings})
+    made = learner_of(recipe, tokenizer)
+    objective = made.objectives["task"]
+    view = Pieces(objective.pieces(questions(tokenizer, store)))  # type: ignore[attr-defined]  # a task
+    fill = {"tokens": tokenizer.pad or 0}
+    feed = OfLikeLengths(view=view, objective=objective, seed=3, rows=ROWS, micro=micro, fill=fill)
+    return Learner(made.model, {SOURCE: objective}), feed, recipe.train
+
+
 def stepper_of(learner: Learner, settings: TrainSettings, *, plain: bool = False) -> Stepper:
     """A stepper on the cpu; a plain one descends without an adaptive optimizer, which would amplify round-off."""
     made = [torch.optim.SGD(learner.parameters(), lr=settings.rate)] if plain else optimizers(learner.model, settings)
@@ -210,7 +244,14 @@ def loop_of(
     run = Run(folder) if Run(folder).exists() else Run.create(folder, "model: {}\n", None)
     if not run.tokenizer_path.exists():
         run.tokenizer_path.write_text("{}")
-    kind = {"evaluate": None, "describe_samples": lambda name, ids: [f"sample {number}" for number in ids], **more}
+    thaw = Thawing(stepper.learner.model, StartSettings(frozen=more.pop("frozen", 0)), len(feed.view) / feed.rows)
+    kind = {
+        "evaluate": None,
+        "regret": lambda found: found["loss"],
+        "describe_samples": lambda name, ids: [f"sample {number}" for number in ids],
+        "thaw": thaw,
+        **more,
+    }
     return Loop(
         run=run,
         recipe="model: {}\n",

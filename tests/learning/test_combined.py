@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import torch
 from cases import SOURCE, Case, real
-from toys import SpanQA
+from toys import Toy
 
-from meristem.batch import Head, View
+from meristem.batch import Batch, Draws, Head, Hidden, Model, Outcome, Row, View
 from meristem.learning.combined import Combined
 from meristem.objectives.clm import CLM, CLMSettings
 from meristem.objectives.mlm import MLM, MLMSettings
@@ -17,6 +17,23 @@ from meristem.randomness import Draw
 from meristem.settings import RecipeError
 from meristem.store.store import Store
 from meristem.tokenizers.tokenizer import Tokenizer
+
+
+class Several(Toy):
+    """Three rows of one sample, and a head like no other's."""
+
+    name, needs = "several", frozenset({"bidirectional"})
+    heads = {"several": Head("pooled", (("classes", 2),))}
+    weights = {"several": 1.0}
+    rows_per_sample = 3
+
+    def prepare(self, row: Row, draw: Draws) -> list[Row]:
+        """The row three times."""
+        return [row] * 3
+
+    def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
+        """Nothing to learn."""
+        return Outcome(sums={"several": hidden.last.sum() * 0.0})
 
 
 def part(kind: type[Any], tokenizer: Tokenizer, **settings: Any) -> Any:
@@ -73,7 +90,7 @@ def test_a_part_with_a_second_net_reads_its_own_rows_beside_another(tokenizer: T
 
 def test_rows_multiply(tokenizer: Tokenizer) -> None:
     both = Combined(
-        [part(MLM, tokenizer, exhaustive=True), with_view(SpanQA(None, tokenizer), part(MLM, tokenizer).view)]
+        [part(MLM, tokenizer, exhaustive=True), with_view(Several(None, tokenizer), part(MLM, tokenizer).view)]
     )
     assert both.rows_per_sample == 7 * 3
 
@@ -81,13 +98,13 @@ def test_rows_multiply(tokenizer: Tokenizer) -> None:
 def test_what_cannot_stand_on_one_encoding_is_refused(tokenizer: Tokenizer) -> None:
     with pytest.raises(RecipeError, match=r"mlm \+ clm want different views of the text; use mix"):
         Combined([part(MLM, tokenizer), part(CLM, tokenizer)])
-    with pytest.raises(RecipeError, match=r"nsp \+ span want different views"):
-        Combined([part(NSP, tokenizer), with_view(SpanQA(None, tokenizer), View("lanes"))])
+    with pytest.raises(RecipeError, match=r"nsp \+ several want different views"):
+        Combined([part(NSP, tokenizer), with_view(Several(None, tokenizer), View("lanes"))])
 
-    class Elsewhere(SpanQA):
+    class Elsewhere(Several):
         axis = "slots"
 
-    with pytest.raises(RecipeError, match=r"mlm\+span cannot be summed on one encoding \(differing axis\)"):
+    with pytest.raises(RecipeError, match=r"mlm\+several cannot be summed on one encoding \(differing axis\)"):
         Combined([part(MLM, tokenizer), with_view(Elsewhere(None, tokenizer), part(MLM, tokenizer).view)])
 
 
@@ -97,7 +114,7 @@ def with_view(objective: Any, view: View) -> Any:
 
 
 def test_a_head_declared_in_two_ways_is_refused(tokenizer: Tokenizer) -> None:
-    class Other(SpanQA):
+    class Other(Several):
         heads = {"mlm": Head("pooled", (("classes", 2),))}
 
     with pytest.raises(RecipeError, match="head 'mlm' is declared in two ways"):
@@ -116,10 +133,10 @@ def test_two_parts_that_encode_in_their_own_way_are_refused(tokenizer: Tokenizer
 
 
 def test_the_one_way_of_its_own_encodes_for_all(tokenizer: Tokenizer) -> None:
-    class Plain(SpanQA):
+    class Plain(Several):
         pass
 
-    class Own(SpanQA):
+    class Own(Several):
         name = "own"
 
         def encode(self, model: Any, batch: Any, state: Any = None) -> Any:

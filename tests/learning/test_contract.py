@@ -15,6 +15,7 @@ from cases import (
     REST,
     ROWS,
     SOURCE,
+    TASKS,
     TOYS,
     Case,
     bits,
@@ -26,6 +27,7 @@ from cases import (
     save,
     stepper_of,
     steps,
+    task,
     toy,
 )
 from torch import Tensor, nn
@@ -38,7 +40,7 @@ from meristem.store.store import Store
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.settings import TrainSettings
 
-COVER = [*REAL, *TOYS]
+COVER = [*REAL, *TOYS, *TASKS]
 EVERYTHING = [*COVER, *REST]
 FIXED = {"nsp", "span", "rloo"}  # every sample makes the same number of predictions, by their nature
 ASIDE = {"model.backbone.query"}  # where XLNet's query stream starts, which nobody but plm asks for
@@ -51,7 +53,7 @@ EXHAUSTIVE = Case([{"name": "mlm", "exhaustive": True, "mask_rate": 0.3}], "mode
 
 
 def made(case: Case | str, tokenizer: Tokenizer, store: Store, **options: Any) -> tuple[Learner, Feed, TrainSettings]:
-    build = toy if isinstance(case, str) else real
+    build = real if isinstance(case, Case) else task if case in TASKS else toy
     return build(case, tokenizer, store, **options)  # type: ignore[operator]  # each takes its own kind
 
 

@@ -10,11 +10,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
-from toy_backbones import Reader, ToySettings
 
 from meristem.batch import Batch, Draws, Head, Hidden, Model, Objective, Outcome, Row
 from meristem.models.gpt2 import GPT2
+from meristem.settings import Settings
+
+
+class ToySettings(Settings):
+    """Nothing to choose."""
 
 
 class Toy(Objective):
@@ -24,52 +27,6 @@ class Toy(Objective):
 
     def __init__(self, settings: Any, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
-
-
-# ---------------------------------------------------------------- span questions over several windows
-
-
-class SpanQA(Toy):
-    """A passage in overlapping windows; the answer's place competes with every place of every window of its sample."""
-
-    name, needs = "span", frozenset({"bidirectional"})
-    heads = {"span": Head("place")}
-    weights = {"span": 1.0}
-    rows_per_sample = 3
-
-    def prepare(self, row: Row, draw: Draws) -> list[Row]:
-        """Overlapping windows; the place to find is drawn, and stands in one or two of them."""
-        tokens = row.inputs["tokens"]
-        answer = int(draw("span").integers(2, len(tokens)))
-        rows = []
-        for start in range(0, len(tokens) - 4, 7)[: self.rows_per_sample]:
-            window = tokens[start : start + 11]
-            inside = start <= answer < start + len(window)
-            goal = {"at": np.array([answer - start] if inside else [], np.int64)}
-            rows.append(Row(inputs={"tokens": window}, goals={"span": goal}, notes={"start": start}, sample=row.sample))
-        return rows
-
-    def count(self, batch: Batch) -> dict[str, int]:
-        """One question per sample, however many windows it has."""
-        return {"span": len(batch.ids)}
-
-    def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
-        """log Σ over all places of a sample − log Σ over the places where its answer stands."""
-        scores = model.heads["span"](hidden.last)[..., 0]
-        if "present" in batch.inputs:
-            scores = scores.masked_fill(~batch.inputs["present"], -1e9)
-        right = (
-            torch.full_like(scores, -1e9)
-            .flatten()
-            .index_copy(0, batch.goals["span"]["at"], scores.flatten()[batch.goals["span"]["at"]])
-        )
-        whole, gold = (_by_owner(s, batch.owner, len(batch.ids)) for s in (scores, right.view_as(scores)))
-        return Outcome(sums={"span": (whole - gold).clamp(max=50).sum()}, state=hidden.state)
-
-
-def _by_owner(scores: Tensor, owner: Tensor, samples: int) -> Tensor:
-    """Rows of one sample made one: a log-sum over all their places."""
-    return torch.stack([scores[owner == sample].flatten().logsumexp(0) for sample in range(samples)])
 
 
 # ---------------------------------------------------------------- reward (REINFORCE, leave one out)
@@ -129,5 +86,5 @@ class RLOO(Toy):
                        metrics={"reward": (reward.sum(), reward.new_tensor(float(len(reward))))})
 
 
-BACKBONES = {"span": Reader, "rloo": GPT2}
-OBJECTIVES = {"span": SpanQA, "rloo": RLOO}
+BACKBONES = {"rloo": GPT2}
+OBJECTIVES = {"rloo": RLOO}

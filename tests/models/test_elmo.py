@@ -316,7 +316,7 @@ def test_heads() -> None:
         mix(hidden.layers[:2])
     assert model.makes("pooled", classes=3)(hidden.last[:, 0]).shape == (1, 3)
     assert model.makes("vocabulary").weight is model.embedding().weight
-    with pytest.raises(MeristemError, match="the elmo family makes no head 'span'; it makes vocabulary, mix, pooled"):
+    with pytest.raises(MeristemError, match="the elmo family makes no head 'span'; it makes vocabulary, pooled, tags"):
         model.makes("span")
 
 

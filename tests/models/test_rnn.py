@@ -254,8 +254,8 @@ def test_heads() -> None:
     assert narrow(torch.zeros(2, 6)).shape == (2, WORDS) and narrow.transform.weight.shape == (5, 6)
     free = Model(made(torch.float32, "lstm", "dot", "luong", tied=False), {"seq2seq": Head("vocabulary")})
     assert free.heads["seq2seq"].weight.shape == (WORDS, 6) and "heads.seq2seq.weight" in dict(free.named_parameters())
-    with pytest.raises(MeristemError, match="the rnn family makes no head 'pooled'; it makes vocabulary"):
-        tied.backbone.makes("pooled", classes=2)
+    with pytest.raises(MeristemError, match="the rnn family makes no head 'spans'; it makes vocabulary, pooled"):
+        tied.backbone.makes("spans")
 
 
 def test_luongs_model_has_the_parameters_his_paper_says() -> None:

@@ -1,0 +1,122 @@
+"""The CRF against all paths, one by one."""
+
+from __future__ import annotations
+
+from itertools import pairwise, product
+
+import pytest
+import torch
+from torch import Tensor
+
+from meristem.blocks.crf import CRF, NEVER
+
+WORDS = (4, 1, 3)
+CLASSES = 3
+
+
+@pytest.fixture
+def crf() -> CRF:
+    made = CRF(CLASSES).double()
+    torch.manual_seed(1)
+    for parameter in made.parameters():
+        torch.nn.init.normal_(parameter)
+    return made
+
+
+@pytest.fixture
+def scores() -> Tensor:
+    return torch.randn(len(WORDS), max(WORDS), CLASSES, dtype=torch.float64, generator=torch.manual_seed(2))
+
+
+def present() -> Tensor:
+    return torch.arange(max(WORDS)) < torch.tensor(WORDS)[:, None]
+
+
+def value(crf: CRF, scores_WC: Tensor, path: tuple[int, ...]) -> Tensor:
+    """The score of one path, as its definition says."""
+    steps = [crf.transitions[a, b] for a, b in pairwise(path)]
+    own = [scores_WC[at, tag] for at, tag in enumerate(path)]
+    return torch.stack([crf.start[path[0]], crf.end[path[-1]], *own, *steps]).sum()
+
+
+def paths(crf: CRF, scores_WC: Tensor, words: int) -> dict[tuple[int, ...], Tensor]:
+    return {path: value(crf, scores_WC, path) for path in product(range(CLASSES), repeat=words)}
+
+
+def test_the_sum_over_all_paths_and_its_gradients(crf: CRF, scores: Tensor) -> None:
+    scores.requires_grad_()
+    wanted = torch.stack(
+        [
+            torch.stack(list(paths(crf, one, words).values())).logsumexp(0)
+            for one, words in zip(scores, WORDS, strict=True)
+        ]
+    )
+    found = crf(scores, present())
+    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
+    leaves = [scores, *crf.parameters()]
+    weights = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
+    for one, other in zip(
+        torch.autograd.grad((found * weights).sum(), leaves),
+        torch.autograd.grad((wanted * weights).sum(), leaves),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+
+
+def test_one_allowed_class_per_word_leaves_one_path(crf: CRF, scores: Tensor) -> None:
+    """What the loss subtracts: gradients stay finite although everything else is impossible."""
+    scores.requires_grad_()
+    path = (2, 0, 0, 1)
+    allowed = torch.zeros(3, 4, CLASSES, dtype=torch.bool)
+    for at, tag in enumerate(path):
+        allowed[:, at, tag] = True
+    allowed[2, 1] = True  # the third row's second word may be anything
+    found = crf(scores.masked_fill(~allowed & present()[..., None], NEVER), present())
+    open_paths = [value(crf, scores[2], (2, tag, 0)) for tag in range(CLASSES)]
+    wanted = torch.stack(
+        [value(crf, scores[0], path), value(crf, scores[1], path[:1]), torch.stack(open_paths).logsumexp(0)]
+    )
+    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
+    leaves = [scores, *crf.parameters()]
+    for one, other in zip(
+        torch.autograd.grad(found.sum(), leaves), torch.autograd.grad(wanted.sum(), leaves), strict=True
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+
+
+def test_the_best_path_and_each_words_chances(crf: CRF, scores: Tensor) -> None:
+    crf.requires_grad_(False)
+    best, chances = crf.best(scores, present()), crf.marginals(scores, present())
+    for row, words in enumerate(WORDS):
+        every = paths(crf, scores[row], words)
+        assert tuple(best[row, :words].tolist()) == max(every, key=lambda path: float(every[path]))
+        shares = torch.stack(list(every.values())).softmax(0)
+        for at, tag in product(range(words), range(CLASSES)):
+            mine = torch.tensor([path[at] == tag for path in every])
+            torch.testing.assert_close(chances[row, at, tag], shares[mine].sum(), rtol=1e-10, atol=1e-12)
+
+
+def test_illegal_steps_are_never_taken(crf: CRF, scores: Tensor) -> None:
+    legal = torch.tensor([[True, True, False], [True, False, True], [True, True, True], [True, True, False]])
+    crf.requires_grad_(False)
+    best, chances = crf.best(scores, present(), legal), crf.marginals(scores, present(), legal)
+    free = crf.best(scores, present())
+    assert not torch.equal(best, free)
+    for row, words in enumerate(WORDS):
+        every = {
+            path: found
+            for path, found in paths(crf, scores[row], words).items()
+            if legal[-1, path[0]] and all(legal[a, b] for a, b in pairwise(path))
+        }
+        assert tuple(best[row, :words].tolist()) == max(every, key=lambda path: float(every[path]))
+        shares = torch.stack(list(every.values())).softmax(0)
+        for at, tag in product(range(words), range(CLASSES)):
+            mine = torch.tensor([path[at] == tag for path in every])
+            torch.testing.assert_close(chances[row, at, tag], shares[mine].sum(), rtol=1e-10, atol=1e-12)
+
+
+def test_padding_is_not_read(crf: CRF, scores: Tensor) -> None:
+    other = scores.masked_fill(~present()[..., None], 1e3)
+    torch.testing.assert_close(crf(other, present()), crf(scores, present()))
+    assert torch.equal(crf.best(other, present())[1, :1], crf.best(scores[1:2, :1], present()[1:2, :1])[0])
+    assert crf(scores, torch.zeros(3, 4, dtype=torch.bool)).tolist() == [0.0, 0.0, 0.0]

@@ -1,0 +1,131 @@
+"""Tasks put together small: any family, a handful of samples, trained in a second without a run around it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from meristem.batch import Batch, Row, collate
+from meristem.evaluation.answering import answer
+from meristem.labelled.reading import Splits
+from meristem.learning.assemble import fill_of, learner_of
+from meristem.learning.learner import Learner
+from meristem.randomness import Draw
+from meristem.recipe import Recipe, resolve
+from meristem.settings import find
+from meristem.task import Sample, Task
+from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.training.finetuning import completed, tokenizer_of
+
+NARROW = {"layers": 2, "width": 32, "heads": 4}
+LETTERS = {"layers": 2, "width": 24, "cells": 48, "letter_width": 4, "filters": ((1, 8), (2, 8), (3, 16))}
+BACKBONES: dict[str, dict[str, Any]] = {
+    "bert": NARROW,
+    "roberta": {**NARROW, "tokenizer": "bpe"},
+    "modern": NARROW,
+    "modern causal": {**NARROW, "task": {"way": "causal"}, "tokenizer": "bpe"},
+    "gpt": {**NARROW, "tokenizer": "bpe"},
+    "gpt2": {**NARROW, "tokenizer": "bpe"},
+    "transformer_xl": {**NARROW, "memory": 16, "tokenizer": "words"},
+    "xlnet": {**NARROW, "memory": 0, "initial": 0.1, "tokenizer": "unigram"},
+    "electra": {**NARROW, "embedding": 16},
+    "elmo": {**LETTERS, "tokenizer": "words"},
+    "elmo recurrent": {
+        **LETTERS,
+        "tokenizer": "words",
+        "task": {"network": "recurrent", "network_width": 24, "mix_again": True},
+    },
+    "transformer": NARROW,
+    "rnn": {"layers": 1, "width": 32, "initial": 0.3},
+}
+"""Every kind of backbone that reads text, by a name that begins with its family."""
+FEW = ("bert", "modern causal", "gpt2", "xlnet", "elmo recurrent", "transformer")
+"""One for each way of reading."""
+FEW_FIRST = [name if name in FEW else pytest.param(name, marks=pytest.mark.slow) for name in BACKBONES]
+"""All of them, those for `make test-all` marked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Small:
+    """A task on a small model with its samples."""
+
+    recipe: Recipe
+    learner: Learner
+    tokenizer: Tokenizer
+    samples: Sequence[Sample]
+
+    @property
+    def task(self) -> Any:
+        """The task itself."""
+        return self.learner.objectives["task"]
+
+    def batch(self, numbers: Sequence[int] | None = None) -> Batch:
+        """Some of the samples, or all of them, as one batch."""
+        pieces, rows = self.task.pieces(self.samples), list[Row]()
+        for number in range(len(pieces)) if numbers is None else numbers:
+            made = self.task.prepare(Row(inputs={}, notes={"piece": pieces[number]}), Draw(0, 0, number))
+            for row in made if isinstance(made, list) else [made]:
+                row.sample = number
+                rows.append(row)
+        return collate(rows, self.task, fill_of(self.tokenizer))
+
+    def learn(self, steps: int = 60, rate: float = 3e-3, *, until: float = 0.0, frozen: bool = False) -> float:
+        """Train on all samples at once, at the most until the loss is that low; the last loss."""
+        batch = self.batch()
+        totals = {term: max(1, count) for term, count in batch.counts.items()}
+        self.learner.model.backbone.requires_grad_(not frozen)
+        learned = [parameter for parameter in self.learner.parameters() if parameter.requires_grad]
+        optimizer = torch.optim.AdamW(learned, rate, weight_decay=0.0)
+        loss = torch.zeros(())
+        for _ in range(steps):
+            optimizer.zero_grad()
+            found = self.learner("task", batch, totals).loss
+            assert found is not None
+            loss = found.detach()
+            if loss < until:
+                break
+            found.backward()
+            torch.nn.utils.clip_grad_norm_(learned, 1.0)
+            optimizer.step()
+        return float(loss)
+
+    def answers(self, samples: Sequence[Sample] | None = None) -> list[Any]:
+        """What it says of its samples, or of others."""
+        return answer(self.learner, self.samples if samples is None else samples).answers
+
+    def score(self) -> dict[str, float]:
+        """Its numbers on its own samples."""
+        found: dict[str, float] = self.task.score(self.answers(), self.samples)
+        return found
+
+
+def small(
+    name: str, samples: Sequence[Sample], backbone: str = "bert", *, length: int = 32, seed: int = 1, **told: Any
+) -> Small:
+    """A task on a backbone, with a tokenizer trained on its samples; `told` are settings of the task."""
+    own = dict(BACKBONES[backbone])
+    kind, settings = own.pop("tokenizer", "wordpiece"), own.pop("task", {})
+    recipe = resolve(
+        "small",
+        {
+            "task": {"name": name, "dropout": 0.0, **settings, **told},
+            "tokenizer": {"kind": kind, "size": 300},
+            "model": {"family": backbone.split()[0], "length": length, "dropout": 0.0, **own},
+            "train": {"seed": seed},
+        },
+    )
+    task: type[Task] = find("tasks", name)
+    splits = Splits(samples={"train": list(samples)})
+    recipe = completed(recipe, task, splits)
+    tokenizer = tokenizer_of(recipe, task, splits)
+    return Small(recipe=recipe, learner=learner_of(recipe, tokenizer), tokenizer=tokenizer, samples=samples)
+
+
+def close(one: Sequence[Any], other: Sequence[Any], bound: float = 1e-5) -> bool:
+    """Whether answers agree within a bound."""
+    return all(np.allclose(a, b, rtol=0, atol=bound) for a, b in zip(one, other, strict=True))

@@ -1,0 +1,127 @@
+"""Commands: an intent and slots from one encoding, each with its own share of the loss."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.append(str(Path(__file__).parent))
+
+from small import Small, small
+
+from meristem.evaluation.answering import answer, judge
+from meristem.labelled.joining import joined
+from meristem.settings import MeristemError
+from meristem.task import Sample
+from meristem.tasks._tagged import Tagged
+from meristem.tasks.commands import Understood
+
+TOLD = [
+    ("wake me at seven", "alarm", "O O O B-time"),
+    ("play some jazz in the kitchen", "music", "O O B-genre O O B-room"),
+    ("wake me at half past nine", "alarm", "O O O B-time I-time I-time"),
+    ("lights off in the living room", "lights", "O B-state O O B-room I-room"),
+    ("play jazz", "music", "O B-genre"),
+    ("kitchen lights on", "lights", "B-room O B-state"),
+]
+CARRIERS = ["bert", "gpt2", "elmo", "xlnet", "transformer"]
+
+
+def samples(told: list[tuple[str, str, str]]) -> list[Sample]:
+    out = []
+    for number, (text, intent, tags) in enumerate(told, 2):
+        words = tuple(text.split())
+        joint, offsets = joined(words)
+        given = {"words": words, "text": joint, "offsets": offsets}
+        out.append(Sample(given=given, gold=(intent, tuple(tags.split())), place=f"a.jsonl:{number}"))
+    return out
+
+
+def made(backbone: str = "bert", told: list[tuple[str, str, str]] = TOLD, **more: Any) -> Small:
+    return small("commands", samples(told), backbone, **more)
+
+
+@pytest.mark.parametrize("backbone", CARRIERS)
+def test_it_learns_a_few_commands_by_heart(backbone: str) -> None:
+    it = made(backbone)
+    for _ in range(8):
+        it.learn(20, 1e-2 if backbone == "elmo" else 5e-3)
+        if it.score()["exact"] == 1.0:
+            break
+    assert it.score() == {"intent_accuracy": 1.0, "slot_f1": 1.0, "exact": 1.0}
+
+
+@pytest.mark.parametrize(("backbone", "crf"), [*((one, False) for one in CARRIERS), ("bert", True)])
+def test_padding_and_batches_change_no_answer(backbone: str, crf: bool) -> None:
+    it = made(backbone, crf=crf)
+    it.learn(3)
+    for one, sample in zip(it.answers(), it.samples, strict=True):
+        alone = it.answers([sample])[0]
+        assert (one.intent, one.slots.tags) == (alone.intent, alone.slots.tags)
+        assert np.allclose([one.score, *one.slots.scores], [alone.score, *alone.slots.scores], rtol=0, atol=1e-5)
+
+
+def test_the_terms_have_their_own_weights_and_counts() -> None:
+    it = made(intent_weight=2.0, slot_weight=0.5)
+    batch = it.batch()
+    assert batch.counts == {"intent": 6, "slots": sum(len(one.gold[1]) for one in it.samples)}
+    outcome = it.learner("task", batch, batch.counts)
+    wanted = 2 * outcome.sums["intent"] / batch.counts["intent"] + 0.5 * outcome.sums["slots"] / batch.counts["slots"]
+    assert outcome.loss is not None
+    assert outcome.loss.item() == pytest.approx(wanted.item(), rel=1e-6)
+    losses = answer(it.learner, it.samples).losses
+    assert losses["loss"] == pytest.approx(2 * losses["intent"] + 0.5 * losses["slots"], rel=1e-6)
+
+
+def test_a_long_command_has_one_intent() -> None:
+    long = (" ".join([TOLD[1][0]] * 8), "music", " ".join([TOLD[1][2]] * 8))
+    it = made(told=[long, *TOLD], length=16)
+    pieces = it.task.pieces(it.samples)
+    assert sum(piece.sample == 0 for piece in pieces) > 3
+    batch = it.batch()
+    assert batch.counts["intent"] == len(it.samples)
+    assert batch.counts["slots"] == sum(len(one.gold[1]) for one in it.samples)
+    assert len(it.answers()[0].slots.tags) == 48
+
+
+def test_what_is_right_is_counted_apart_and_together() -> None:
+    it = made()
+    some = it.samples[:4]
+    said = [
+        Understood(intent="alarm", score=0.9, slots=Tagged(tags=some[0].gold[1], scores=(0.9,) * 4)),
+        Understood(intent="alarm", score=0.8, slots=Tagged(tags=some[1].gold[1], scores=(0.9,) * 6)),
+        Understood(intent="alarm", score=0.7, slots=Tagged(tags=("O",) * 6, scores=(0.6,) * 6)),
+        Understood(intent="lights", score=0.9, slots=Tagged(tags=some[3].gold[1], scores=(0.9,) * 6)),
+    ]
+    judged = judge(it.task, said, some)
+    assert judged.metrics == {"intent_accuracy": 0.75, "slot_f1": pytest.approx(2 * 5 / (5 + 6)), "exact": 0.5}
+    assert it.task.resampled(said, some)(np.array([0, 0, 2, 2])) == {
+        "intent_accuracy": 1.0, "slot_f1": pytest.approx(2 / 3), "exact": 0.5}  # fmt: skip
+    assert judged.confusion is not None
+    assert judged.confusion.labels == ("alarm", "lights", "music")
+    assert [(one.gold, one.said, one.confidence) for one in judged.mistakes[:2]] == [
+        ("music", "alarm", 0.8), ("B-time", "O", 0.6)]  # fmt: skip
+
+
+def test_it_is_shown_as_intent_and_slots() -> None:
+    it = made()
+    it.learn(40, 5e-3)
+    text = "play some jazz in the kitchen"
+    shown = it.task.shown(it.answers([it.task.asked(text)])[0], it.task.asked(text))
+    assert list(shown) == ["intent", "score", "slots"]
+    assert shown["intent"] == "music"
+    assert [(one["entity_group"], one["word"]) for one in shown["slots"]] == [("genre", "jazz"), ("room", "kitchen")]
+    assert all(text[one["start"] : one["end"]] == one["word"] for one in shown["slots"])
+
+
+def test_unseen_intents_and_tags_are_named() -> None:
+    it = made()
+    (intent, tag) = it.task.strange(samples([("stop it", "stop", "O B-what")]))
+    assert intent.startswith("a.jsonl:2: the intent 'stop' does not occur in training data; its 1 sample")
+    assert tag.startswith("a.jsonl:2: the tag 'B-what' does not occur")
+    with pytest.raises(MeristemError, match=r"data\.intent: every training sample has the intent 'alarm'"):
+        made(told=TOLD[:1])

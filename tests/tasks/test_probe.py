@@ -1,0 +1,196 @@
+"""Probing: one classifier per layer on a model that stays as it is."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from rich.console import Console
+
+sys.path.append(str(Path(__file__).parent))
+
+from small import BACKBONES, Small, small
+
+from meristem import api
+from meristem.checkpoint.load import load
+from meristem.checkpoint.run import Run
+from meristem.evaluation.answering import judge
+from meristem.labelled.joining import joined
+from meristem.settings import MeristemError, RecipeError
+from meristem.task import Sample
+from meristem.tasks._tagged import Tagged
+from meristem.tasks.probe import Probed
+
+POS = [
+    ("the old gardener sleeps", "DET ADJ NOUN VERB"),
+    ("a sailor sings", "DET NOUN VERB"),
+    ("the sailor sleeps", "DET NOUN VERB"),
+    ("a gardener sings loud", "DET NOUN VERB ADV"),
+]
+SENSES = [
+    ("the bank of the river", "_ river _ _ _"),
+    ("a bank with money", "_ money _ _"),
+    ("the river has a bank", "_ _ _ _ river"),
+    ("money in the bank", "_ _ _ money"),
+]
+CARRIERS = ["bert", "gpt2", "elmo", "xlnet", "transformer"]
+
+
+def samples(told: list[tuple[str, str]]) -> list[Sample]:
+    out = []
+    for number, (text, tags) in enumerate(told, 1):
+        words = tuple(text.split())
+        joint, offsets = joined(words)
+        given = {"words": words, "text": joint, "offsets": offsets}
+        out.append(Sample(given=given, gold=tuple(tags.split()), place=f"a.conll:{number}"))
+    return out
+
+
+def made(backbone: str = "bert", told: list[tuple[str, str]] = POS, **more: Any) -> Small:
+    return small("probe", samples(told), backbone, **more)
+
+
+@pytest.mark.parametrize("backbone", CARRIERS)
+def test_every_layer_learns_and_the_model_does_not(backbone: str) -> None:
+    it = made(backbone)
+    backbone_ = it.learner.model.backbone
+    before = {name: value.clone() for name, value in backbone_.state_dict().items()}
+    it.learner.train()
+    it.learn(80, 3e-2)
+    assert all(torch.equal(before[name], value) for name, value in backbone_.state_dict().items())
+    assert all(parameter.grad is None for parameter in backbone_.parameters())
+    assert backbone_.training
+    found = it.score()
+    assert list(found) == ["accuracy", "best_layer", "layer_0_accuracy", "layer_1_accuracy", "layer_2_accuracy"]
+    assert min(found[f"layer_{number}_accuracy"] for number in range(3)) == found["accuracy"] == 1.0
+
+
+def test_the_model_rests_while_its_layers_are_read() -> None:
+    it = made()
+    it.learner.train()
+    it.learner.model.backbone.embed.dropout = 0.5  # type: ignore[union-attr, assignment]  # BERT's own
+    layers = [it.task.encode(it.learner.model, it.batch()).layers for _ in range(2)]
+    assert all(torch.equal(one, other) for one, other in zip(*layers, strict=True))
+    awake = it.learner.model.backbone(**it.batch().inputs, want=("layers",)).layers
+    assert not torch.equal(awake[0], layers[0][0])
+
+
+def test_layers_are_told_apart() -> None:
+    """Before a model has looked around, a word's sense cannot be seen; afterwards it can."""
+    it = made(told=SENSES)
+    assert it.recipe.task.labels == ("money", "river")
+    assert it.batch().counts["probe"] == 4
+    it.learn(120, 3e-2)
+    found = it.score()
+    assert found["layer_0_accuracy"] < 1.0  # all that differs there is where the word stands
+    assert found["accuracy"] == 1.0
+    assert found["best_layer"] > 0
+
+
+def test_elmos_first_layer_is_its_words() -> None:
+    it = made("elmo", told=SENSES)
+    layers = it.task.encode(it.learner.model, it.batch()).layers
+    assert len(layers) == 3
+    bank = it.batch().goals["read"]["at"][[1, 6]]  # the same letters
+    flat = layers[0].flatten(0, 1)[bank]
+    assert torch.allclose(flat[0], flat[1], atol=1e-6)
+    assert not torch.allclose(*layers[1].flatten(0, 1)[bank], atol=1e-3)
+
+
+@pytest.mark.parametrize("on", ["words", "text"])
+@pytest.mark.parametrize("backbone", CARRIERS)
+def test_padding_and_batches_change_no_answer(backbone: str, on: str) -> None:
+    told = samples(POS)
+    if on == "text":
+        told = [Sample(given={"text": one.given["text"]}, gold="ab"[n % 2], place="x") for n, one in enumerate(told)]
+    it = small("probe", told, backbone, on=on)
+    it.learn(3, 1e-2)
+    for one, sample in zip(it.answers(), told, strict=True):
+        (alone,) = it.answers([sample])
+        for layer, other in zip(one.layers, alone.layers, strict=True):
+            assert layer.tags == other.tags
+            assert np.allclose(layer.scores, other.scores, rtol=0, atol=1e-5)
+
+
+def test_whole_texts_are_probed_by_their_mean() -> None:
+    told = [
+        Sample(given={"text": text}, gold=label, place=f"a.tsv:{n}")
+        for n, (text, label) in enumerate(
+            [("good soup", "1"), ("bad bread", "0"), ("good bread", "1"), ("bad soup", "0")]
+        )
+    ]
+    it = small("probe", told, on="text")
+    assert (it.task.shape, type(it.task).shaped(it.recipe.task)) == ("text", "text")
+    it.learn(50, 3e-2)
+    assert it.score()["layer_0_accuracy"] == 1.0
+    shown = it.task.shown(it.answers()[0], told[0])
+    assert [(one["layer"], one["label"]) for one in shown] == [(0, "1"), (1, "1"), (2, "1")]
+    assert it.answers([it.task.asked("good good")])[0].layers[0].tags == ("1",)
+    with pytest.raises(MeristemError, match=r"x:1: a probe tells one label from others"):
+        small("probe", [Sample(given={"text": "a"}, gold=("a", "b"), place="x:1")], on="text")
+
+
+def test_the_whole_judgement() -> None:
+    it = made(told=SENSES)
+    right, wrong = ({"tags": ("_", sense), "scores": (0.0, 0.9)} for sense in ("river", "money"))
+    some = samples([("the bank", "_ river"), ("a bank", "_ river"), ("my bank", "_ money")])
+    said = [Probed(layers=(Tagged(**wrong), Tagged(**right))) for _ in some]
+    judged = judge(it.task, said, some)
+    assert judged.metrics == {
+        "accuracy": pytest.approx(2 / 3), "best_layer": 1.0,
+        "layer_0_accuracy": pytest.approx(1 / 3), "layer_1_accuracy": pytest.approx(2 / 3)}  # fmt: skip
+    assert it.task.resampled(said, some)(np.array([2, 2, 0]))["best_layer"] == 0.0
+    assert judged.confusion is not None
+    assert judged.confusion.counts.sum() == 3
+    assert [(one.given, one.gold, one.said) for one in judged.mistakes] == [("my [bank]", "money", "river")]
+    (strange,) = it.task.strange(samples([("a bank", "_ seat")]))
+    assert "'seat' does not occur in training data" in strange
+    shown = it.task.shown(said[0], some[0])
+    assert (shown[1]["word"], shown[1]["start"], [one["label"] for one in shown[1]["layers"]]) == (
+        "bank", 4, ["money", "river"])  # fmt: skip
+
+
+def test_what_a_probe_cannot_do_is_said() -> None:
+    with pytest.raises(RecipeError, match="a probe looks at layers as they are"):
+        made(mix=True)
+    with pytest.raises(MeristemError, match="task probe: RNN keeps no layers to look into"):
+        made("rnn").learn(1)
+
+
+def test_a_run_that_was_interrupted_ends_bit_for_bit_like_one_that_was_not(tmp_path: Path) -> None:
+    file = tmp_path / "train.conll"
+    blocks = ["\n".join(map("\t".join, zip(text.split(), tags.split(), strict=True))) for text, tags in POS * 5]
+    file.write_text("\n\n".join(blocks) + "\n", encoding="utf-8")
+    recipe = tmp_path / "probe.yaml"
+    recipe.write_text(yaml.safe_dump({
+        "task": {"name": "probe"},
+        "data": {"train": str(file), "held_out": 0.2},
+        "tokenizer": {"kind": "wordpiece", "size": 300},
+        "model": {"family": "bert", "length": 16, "dropout": 0.1, **BACKBONES["bert"]},
+        "train": {
+            "schedule": "constant", "batch_samples": 4, "threads": 1, "evaluate_every": 3, "rate": 1e-3,
+            "optimizer": "muon",
+        },
+    }))  # fmt: skip
+
+    def train(out: str, steps: int) -> dict[str, Any]:
+        api.finetune(recipe, {"train.steps": steps}, out=tmp_path / out, console=Console(quiet=True))
+        found = load(Run.open(tmp_path / out).checkpoints)
+        assert found is not None
+        return {"step": found.snapshot.step, **found.snapshot.model}
+
+    whole = train("whole", 5)
+    begun = train("parted", 3)
+    parted = train("parted", 5)
+    assert whole["step"] == parted["step"] == 5
+    assert all(torch.equal(value, parted[name]) for name, value in whole.items() if name != "step")
+    frozen = [name for name in whole if name.startswith("backbone.")]
+    assert frozen
+    assert all(torch.equal(begun[name], whole[name]) for name in frozen)
+    shown = api.load(tmp_path / "whole").predict("a gardener sleeps")
+    assert [one["word"] for one in shown] == ["a", "gardener", "sleeps"]

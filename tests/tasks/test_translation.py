@@ -1,0 +1,291 @@
+"""Translation: pretraining's rows over labelled samples, and texts that depend on their own source alone."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+sys.path.append(str(Path(__file__).parent))
+
+from writers import batch_of, finetuned, fresh, overfitted, pairs, recipe_of, written
+
+from meristem.checkpoint.load import load
+from meristem.checkpoint.run import Run
+from meristem.corpus.document import Document
+from meristem.corpus.sides import PAIR
+from meristem.evaluation.answering import answer, judge
+from meristem.generation.sampling import SamplingSettings
+from meristem.generation.write import write
+from meristem.learning.learner import Learner, carries
+from meristem.objectives.seq2seq import Seq2Seq
+from meristem.randomness import Draw
+from meristem.settings import MeristemError, RecipeError, find
+from meristem.store.build import build
+from meristem.store.settings import StoreSettings
+from meristem.store.views.examples import Examples
+from meristem.task import Sample
+
+PAIRS = [
+    ("the cat sleeps", "die Katze schläft"),
+    ("the dog eats an apple in the old garden", "der Hund frisst Obst im Garten"),
+    ("birds sing", "Vögel singen"),
+    ("my sister reads the old book", "meine Schwester liest das alte Buch"),
+    ("we drink tea", "wir trinken Tee"),
+    ("the boat is small", "das Boot ist klein"),
+]
+SAMPLES = pairs(PAIRS)
+WAYS = ["transformer", "gpt2"]
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def learner(request: pytest.FixtureRequest) -> Learner:
+    return overfitted("translation", request.param, SAMPLES)
+
+
+def task_of(learner: Learner) -> Any:
+    return learner.objectives["task"]
+
+
+# ---------------------------------------------------------------- rows
+
+
+@pytest.mark.parametrize("length", [64, 8])
+def test_rows_are_those_of_pretraining_on_the_same_pairs(length: int, tmp_path: Path) -> None:
+    learner = fresh(recipe_of("translation", "bart", SAMPLES, {"task.length": length}), SAMPLES)
+    task = task_of(learner)
+    documents = [Document(f"{source}{PAIR}{target}", "test") for source, target in PAIRS]
+    store = build(documents, task.tokenizer, tmp_path / "store", StoreSettings(), processes=1)
+    view = Examples(store.split("train"), task.tokenizer, length)
+    objective = Seq2Seq(find("objectives", "seq2seq").Settings(), task.tokenizer)
+    batch = batch_of(learner, SAMPLES)
+    for number in range(len(view)):
+        before = objective.prepare(view.row(number, Draw(0, 0, number)), Draw(0, 0, number))
+        row = task.prepare(_row(task, number), Draw(0, 0, number))
+        assert set(row.inputs) == set(before.inputs) and set(row.goals) == set(before.goals)
+        for name, value in before.inputs.items():
+            assert np.array_equal(row.inputs[name], value)
+        for name, value in before.goals["seq2seq"].items():
+            assert np.array_equal(row.goals["seq2seq"][name], value)
+    cut = [piece.cut for piece in task.pieces(SAMPLES)]
+    assert any(cut) == (length == 8)
+    assert batch.counts["seq2seq"] == len(batch.goals["seq2seq"]["at"])
+
+
+def _row(task: Any, number: int, samples: Any = SAMPLES) -> Any:
+    from meristem.batch import Row
+
+    return Row(inputs={}, notes={"piece": task.pieces(samples)[number]})
+
+
+def test_a_causal_model_reads_both_in_one_line_and_predicts_the_target_alone() -> None:
+    task = task_of(fresh(recipe_of("translation", "gpt2", SAMPLES), SAMPLES))
+    start, delimiter, extract = (task.tokenizer.id(name) for name in ("<|start|>", "<|delimiter|>", "<|extract|>"))
+    source, target = (task.tokenizer.encode(text).ids.tolist() for text in PAIRS[0])
+    row = task.prepare(_row(task, 0), Draw(0, 0, 0))
+    assert row.inputs["tokens"].tolist() == [start, *source, delimiter, *target]
+    assert row.goals["clm"]["values"].tolist() == [*target, extract]
+    assert row.goals["clm"]["at"].tolist() == list(range(len(source) + 1, len(source) + len(target) + 2))
+    assert set(row.goals) == {"clm"}
+
+
+def test_the_language_model_beside_it_is_the_causal_loss_over_the_line() -> None:
+    learner = fresh(recipe_of("translation", "gpt2", SAMPLES, {"task.lm": 0.5}), SAMPLES)
+    batch = batch_of(learner, SAMPLES)
+    task, tokens, present = task_of(learner), batch.inputs["tokens"], batch.inputs["present"]
+    assert task.weights == {"clm": 1.0, "lm": 0.5}
+    learner.eval()
+    with torch.no_grad():
+        outcome = learner("task", batch, batch.counts)
+        logits = learner.model.heads["clm"](learner.model.backbone(tokens=tokens, causal=True).last)
+    line = torch.nn.functional.cross_entropy(logits[:, :-1][present[:, 1:]], tokens[:, 1:][present[:, 1:]])
+    ends = torch.stack(
+        [logits[n, int(size) - 1].log_softmax(-1)[task.laid.end] for n, size in enumerate(present.sum(1))]
+    )
+    whole = float(line) * int(present[:, 1:].sum()) - float(ends.sum())
+    assert float(outcome.sums["lm"]) == pytest.approx(whole, rel=1e-5)
+    with pytest.raises(MeristemError, match=r"task\.lm: only causal models"):
+        fresh(recipe_of("translation", "transformer", SAMPLES, {"task.lm": 0.5}), SAMPLES)
+
+
+@pytest.mark.parametrize("model", WAYS)
+def test_padding_changes_no_loss(model: str) -> None:
+    learner = fresh(recipe_of("translation", model, SAMPLES), SAMPLES).eval()
+    with torch.no_grad():
+        together = answer(learner, SAMPLES, answers=False).losses["loss"]
+        counts = [sum(batch_of(learner, [one]).counts.values()) for one in SAMPLES]
+        each = [answer(learner, [one], answers=False).losses["loss"] for one in SAMPLES]
+    assert together == pytest.approx(float(np.dot(each, counts) / sum(counts)), rel=1e-5)
+
+
+def test_smoothing_teaches_and_is_not_measured() -> None:
+    learner = fresh(recipe_of("translation", "transformer", SAMPLES, {"task.label_smoothing": 0.3}), SAMPLES)
+    plain = fresh(recipe_of("translation", "transformer", SAMPLES), SAMPLES)
+    batch = batch_of(learner, SAMPLES)
+    with torch.no_grad():
+        for parameter, other in zip(learner.parameters(), plain.parameters(), strict=True):
+            other.copy_(parameter.add_(torch.randn_like(parameter) * 0.3))
+        measured = [float(one("task", batch, batch.counts).loss) for one in (learner, plain)]
+    taught = [one("task", batch, batch.counts).loss.item() for one in (learner, plain)]
+    assert measured[0] == measured[1] == pytest.approx(taught[1], rel=1e-5)
+    assert abs(taught[0] - taught[1]) > 1e-3
+
+
+def test_no_memory_goes_from_batch_to_batch() -> None:
+    learner = fresh(recipe_of("translation", "transformer_xl", SAMPLES), SAMPLES)
+    batch = batch_of(learner, SAMPLES)
+    assert learner("task", batch, batch.counts).state == {}
+
+
+def test_sources_and_targets_of_like_lengths_come_together() -> None:
+    task = task_of(fresh(recipe_of("translation", "transformer", SAMPLES), SAMPLES))
+    for piece in task.pieces(SAMPLES):
+        row = task.prepare(_row(task, piece.sample), Draw(0, 0, 0))
+        assert piece.size == max(len(row.inputs["source"]), len(row.inputs["tokens"]))
+
+
+# ---------------------------------------------------------------- texts
+
+
+@pytest.mark.parametrize("model", ["bart", "t5", "rnn", "transformer_xl", "modern"])
+def test_it_learns_a_few_pairs_by_heart_and_writes_them(model: str) -> None:
+    learner = overfitted("translation", model, SAMPLES)
+    assert written(learner, SAMPLES) == [target for _, target in PAIRS]
+
+
+def test_what_it_knows_it_writes_in_any_order_and_alone(learner: Learner) -> None:
+    texts = [target for _, target in PAIRS]
+    assert written(learner, SAMPLES) == texts
+    assert written(learner, SAMPLES[::-1]) == texts[::-1]
+    assert [written(learner, [one])[0] for one in SAMPLES] == texts
+    new = pairs([("the cat eats the small book", ""), ("we", ""), ("the old dog", "")])
+    together, apart = written(learner, new), [written(learner, [one])[0] for one in new]
+    assert together == apart == written(learner, new)
+
+
+def test_all_beams_are_ranked(learner: Learner) -> None:
+    task = task_of(learner)
+    (said,) = answer(learner, SAMPLES[:1]).answers
+    assert task.shown(said, SAMPLES[0]) == {"translation_text": PAIRS[0][1]}
+    ranked = task.ranked(said, SAMPLES[0], 5)
+    assert len(ranked) == 3 and ranked[0]["translation_text"] == PAIRS[0][1]
+    assert 0.5 < said.confidence <= 1.0
+    each = [one / tokens for one, tokens in zip(said.logprobs, said.tokens, strict=True)]
+    assert each == sorted(each, reverse=True)
+
+
+def test_one_beam_is_the_likeliest_token_each_time() -> None:
+    learner = overfitted("translation", "transformer", SAMPLES, {"task.beams": 1})
+    texts = write(
+        learner.model, task_of(learner).tokenizer, [s for s, _ in PAIRS], SamplingSettings(greedy=True, max_tokens=30)
+    )
+    assert written(learner, SAMPLES) == [some[0].text.strip() for some in texts] == [target for _, target in PAIRS]
+
+
+def test_an_empty_source_is_answered(learner: Learner) -> None:
+    task = task_of(learner)
+    (said,) = answer(learner, [task.asked("")]).answers
+    assert isinstance(said.text, str)
+    assert task.pieces([task.asked("")])[0].cut == 0
+
+
+def test_a_source_longer_than_the_model_is_cut_and_counted(learner: Learner) -> None:
+    task = task_of(learner)
+    long = pairs([("the cat sleeps " * 40, "die Katze"), *PAIRS[:1], ("the cat", "die Katze schläft " * 40)])
+    first, second, third = (piece.cut for piece in task.pieces(long))
+    room = task.laid.most if task.laid.end is not None else task.settings.length
+    assert first == len(task.tokenizer.encode(long[0].given["source"]).ids) - task.laid.room > 0
+    assert second == 0
+    assert third == len(task.tokenizer.encode(long[2].gold[0]).ids) - room > 0
+    length = task.settings.length
+    for piece in task.pieces(long):
+        start = task.laid.start(piece)
+        row = task.prepare(_row(task, piece.sample, long), Draw(0, 0, 0))
+        assert all(len(value) <= length for value in row.inputs.values())
+        assert len(start.prompt) + task.sampling.max_tokens <= length + 1 and all(
+            len(v) <= length for v in start.inputs.values()
+        )
+    assert all(isinstance(text, str) for text in written(learner, long))
+
+
+@pytest.mark.parametrize("model", WAYS)
+def test_chinese(model: str) -> None:
+    samples = pairs(
+        [("the old tree", "那棵老树。"), ("she sells boats", "她卖船。"), ("seventeen letters", "十七封信。")]
+    )
+    learner = overfitted("translation", model, samples)
+    assert written(learner, samples) == [one.gold[0] for one in samples]
+    found = judge(task_of(learner), answer(learner, samples).answers, samples)
+    assert found.metrics == {"bleu": pytest.approx(100.0), "chrf": pytest.approx(100.0)}
+    assert "tok:zh" in found.signature
+
+
+# ---------------------------------------------------------------- numbers
+
+
+def test_a_text_is_judged_by_all_that_would_be_right(learner: Learner) -> None:
+    golds = [
+        ("etwas anderes und mehr", target, "noch etwas") if n % 2 else (target,) for n, (_, target) in enumerate(PAIRS)
+    ]
+    samples = [Sample(given=one.given, gold=gold, place=one.place) for one, gold in zip(SAMPLES, golds, strict=True)]
+    answers = answer(learner, SAMPLES).answers
+    found = judge(task_of(learner), answers, samples)
+    assert found.metrics["bleu"] == pytest.approx(100.0) and not found.mistakes
+    assert found.intervals["bleu"] == pytest.approx((100.0, 100.0))
+    assert "BLEU" in found.signature and "tok:13a" in found.signature
+    wrong = judge(task_of(learner), answers[::-1], samples)
+    assert wrong.metrics["bleu"] < 50
+    assert [one.confidence for one in wrong.mistakes] == sorted(
+        (one.confidence for one in wrong.mistakes), reverse=True
+    )
+    assert wrong.mistakes[0].place.startswith("pairs.tsv:") and wrong.mistakes[0].said
+
+
+def test_the_first_gold_is_the_one_that_is_learned() -> None:
+    samples = [Sample(given={"source": "tea"}, gold=("Tee", "Kaffee"), place="x:1")]
+    task = task_of(fresh(recipe_of("translation", "transformer", samples), samples))
+    assert task.tokenizer.decode(task.pieces(samples)[0].parts["target"]) == "Tee"
+
+
+# ---------------------------------------------------------------- runs and refusals
+
+
+@pytest.mark.parametrize("model", WAYS)
+def test_a_run_that_was_interrupted_ends_bit_for_bit_like_one_that_was_not(model: str, tmp_path: Path) -> None:
+    file = tmp_path / "pairs.tsv"
+    file.write_text("\n".join(["source\ttarget", *("\t".join(pair) for pair in PAIRS * 2)]) + "\n", encoding="utf-8")
+
+    def weights(out: str, steps: int) -> dict[str, torch.Tensor]:
+        settings = {"train.steps": steps, "train.batch_samples": 4, "model.dropout": 0.1, "data.held_out": 0.2}
+        finetuned("translation", model, file, tmp_path / out, settings)
+        found = load(Run.open(tmp_path / out).checkpoints)
+        assert found is not None and found.snapshot.step == steps
+        return dict(found.snapshot.model)
+
+    whole = weights("whole", 5)
+    weights("parted", 3)
+    parted = weights("parted", 5)
+    assert all(torch.equal(value, parted[name]) for name, value in whole.items())
+
+
+def test_a_family_that_cannot_write_is_refused_naming_those_that_can() -> None:
+    task = find("tasks", "translation")
+    for family in ("bert", "elmo", "captioner", "xlnet"):
+        with pytest.raises(RecipeError, match=r"Families that can carry it: .*gpt2.*rnn.*transformer"):
+            carries(task, find("models", family), family)
+
+
+def test_what_is_asked_is_a_text() -> None:
+    task = task_of(fresh(recipe_of("translation", "transformer", SAMPLES), SAMPLES))
+    assert task.asked("tea").given == task.asked({"source": "tea"}).given == task.asked({"text": "tea"}).given
+    with pytest.raises(MeristemError, match=r"translation writes from one text"):
+        task.asked({"question": "?"})
+
+
+def test_a_length_without_room_is_refused() -> None:
+    with pytest.raises(MeristemError, match=r"task\.length: 4 leaves no room"):
+        fresh(recipe_of("translation", "gpt2", SAMPLES, {"task.length": 4}), SAMPLES)
