@@ -234,12 +234,12 @@ def page(data: Path, minutes: float) -> str:
     layers = [line for row in ROWS if row.task == "probe" for line in _layers(row, found)]
     return f"""# What pretraining is worth
 
-`python -m benchmarks.tasks ../shared/data`: one pretraining each of a mini encoder, a mini causal model and
-a mini encoder-decoder on english_novels and wikitext-2, at most {minutes:g} minutes on two cores of a shared machine; then
-each task from those weights and from nothing (the same shape and tokenizer), in as many epochs, with three seeds
-(which also choose the examples where only some are used). SST-2, STS-B and COPA are measured on validation
-data, by which the best epoch was chosen too; everything else on test data. `trivial` is the commonest label, the usual
-tag of each word, the passage's first words, the shared words, the copied source, the first sentence.
+`python -m benchmarks.tasks ../shared/data`: one pretraining each of a mini encoder, a mini causal model and a mini
+encoder-decoder on english_novels and wikitext-2, at most {minutes:g} minutes on two cores of a shared machine. Then
+each task from those weights and from nothing (the same shape and tokenizer), in as many epochs, with three seeds,
+which also choose the examples where only some are used. SST-2, STS-B and COPA are measured on validation data, by
+which the best epoch was chosen too; everything else on test data. `trivial` is the commonest label, the usual tag of
+each word, the passage's first words, the shared words, the copied source, the first sentence.
 
 {table(head, rows)}
 

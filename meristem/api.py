@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,8 +16,11 @@ from meristem.checkpoint.revive import Revived, recipe_of, revive
 from meristem.checkpoint.run import Run
 from meristem.corpus.pictures import picture
 from meristem.evaluation.answering import answer
+from meristem.evaluation.asking import Given, asked
+from meristem.evaluation.carried import tasks_of, the_task
 from meristem.evaluation.evaluate import evaluate as evaluate_run
 from meristem.evaluation.held_out import resting
+from meristem.evaluation.prompted import evaluate_prompted
 from meristem.generation.fill import Filled, fill
 from meristem.generation.given import Prompt, given, together
 from meristem.generation.sampling import SamplingSettings
@@ -26,9 +31,10 @@ from meristem.generation.written import Written
 from meristem.interop import exporting, importing
 from meristem.interop.exporting import Exported
 from meristem.interop.importing import Imported
+from meristem.interop.starting import run_for
 from meristem.overrides import override, written_out
 from meristem.recipe import Recipe, read, resolve
-from meristem.settings import MeristemError, build
+from meristem.settings import build
 from meristem.store.letters import spelled
 from meristem.task import Task
 from meristem.training import describe as describing
@@ -69,13 +75,19 @@ def task_recipe(recipe: str | Path | None = None, overrides: Overrides = ()) -> 
     told = override({}, overrides)
     name, mapping = read(recipe or (told.get("task") or {}).get("name") or "classification")
     mapping = written_out(mapping)
+    if "train" in (told.get("data") or {}):  # whoever brings data is not judged on the built-in ones of the recipe
+        data = mapping.get("data") or {}
+        mapping["data"] = {key: value for key, value in data.items() if not str(value).startswith("builtin:")}
     start = {**(mapping.get("start") or {}), **(told.get("start") or {})}
-    if start.get("path") not in (None, "scratch"):
-        before = recipe_of(Run.open(Path(start["path"])))
-        mapping["model"], mapping["tokenizer"] = (
-            getattr(before, part).model_dump(mode="json") for part in ("model", "tokenizer")
-        )
-    return resolve(name, mapping, overrides)
+    if start.get("path") in (None, "scratch"):
+        return resolve(name, mapping, overrides)
+    path = run_for(Path(start["path"]))  # published weights are imported where they were not yet
+    before = recipe_of(Run.open(path))
+    mapping["model"], mapping["tokenizer"] = (
+        getattr(before, part).model_dump(mode="json") for part in ("model", "tokenizer")
+    )
+    found = resolve(name, mapping, overrides)
+    return replace(found, start=found.start.model_copy(update={"path": str(path)}))
 
 
 def finetune(
@@ -159,17 +171,26 @@ class Loaded:
         assert isinstance(chosen, SamplingSettings)
         return write(self.model, self.tokenizer, prompts, chosen, count=count, on_text=on_text)
 
-    def predict(self, given: str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]]) -> Any:
-        """The task's answers: for one text or for a list of them; a mapping names its parts (question, passage)."""
-        task = self.revived.learner.objectives.get("task")
-        if not isinstance(task, Task):
-            raise MeristemError("this run has no task to predict; meristem finetune teaches it one")
-        several = [given] if isinstance(given, str | Mapping) else given
-        samples = [task.asked(one) for one in several]
-        answers = [
-            task.shown(*pair) for pair in zip(answer(self.revived.learner, samples).answers, samples, strict=True)
-        ]
-        return answers[0] if isinstance(given, str | Mapping) else answers
+    @cached_property
+    def tasks(self) -> dict[str, Task]:
+        """What it was taught with labels, by name: its task, or those whose heads came along with an import."""
+        return tasks_of(self.revived)
+
+    def task(self, name: str | None = None) -> Task:
+        """Its task; a run without one says what it can do instead."""
+        return the_task(self.tasks, self.revived, name)
+
+    def predict(self, given: Given | Sequence[Given], *, task: str | None = None, top: int | None = None) -> Any:
+        """The task's answers: for one text or for a list of them; a mapping names its parts (question, passage).
+
+        With `top` each answer is the list of its likeliest ones.
+        """
+        found, one = self.task(task), isinstance(given, str | Mapping)
+        several: Sequence[Given] = [given] if isinstance(given, str | Mapping) else list(given)
+        samples = [asked(found, each, "" if one else f"text {n}") for n, each in enumerate(several, 1)]
+        pairs = zip(answer(self.revived.learner, samples, task=found).answers, samples, strict=True)
+        answers = [found.shown(*pair) if top is None else found.ranked(*pair, top) for pair in pairs]
+        return answers[0] if one else answers
 
     def score(self, texts: str | Iterable[str]) -> list[Scored]:
         """Log-probabilities: exact for causal models, pseudo for masked ones."""
@@ -221,5 +242,11 @@ class Loaded:
         return torch.from_numpy(letters)[None].to(self.model.device)
 
     def evaluate(self, **options: Any) -> dict[str, Any]:
-        """Loss, perplexity, bits per byte, accuracies, minimal pairs."""
+        """Loss, perplexity, bits per byte, accuracies, minimal pairs; of a task run, the task's numbers.
+
+        With a `template` labelled samples are asked about in words, untrained: `words`, `shots` from `shot_data`,
+        `calibrate` and the other settings of prompts.
+        """
+        if options.get("template") is not None:
+            return evaluate_prompted(self.revived, **options)
         return evaluate_run(self.revived, console=Console(stderr=True), **options)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from typer import Argument, Option
 
@@ -58,10 +58,24 @@ Overrides = Annotated[
 ]
 Cleaned = Annotated[Path | None, Option("--out", help="Write the cleaned text here, one JSON line per document.")]
 
-Data = Annotated[str | None, Option(help="Text to evaluate on; the run's own test split unless given.")]
+Data = Annotated[str | None, Option(help="Text, or a task run's labelled file; the run's own test split unless given.")]
 Pairs = Annotated[Path | None, Option(help="Minimal pairs in BLiMP's form: a .jsonl file, a folder, a .zip.")]
 Limit = Annotated[int | None, Option(help="Samples, or pairs of each phenomenon, at the most.")]
 Pll = Annotated[bool, Option("--pll", help="Pseudo-log-likelihood of a masked model, each token hidden once.")]
+Template = Annotated[
+    str | None,
+    Option(
+        help='Ask about labelled samples in words, without training, as "{text}\\nSentiment: {label}"; '
+        "{text_b} is a pair's other text, {context} {choice} compare choices."
+    ),
+]
+LabelWords = Annotated[str | None, Option("--words", help="The word for each label: 0=bad,1=good.")]
+Shots = Annotated[int, Option(min=0, help="With --template: examples in front of each question.")]
+ShotData = Annotated[str | None, Option(help="The labelled file that they are drawn from.")]
+ShotSeed = Annotated[int, Option("--seed", min=0, help="Which ones are drawn.")]
+Calibrate = Annotated[bool, Option("--calibrate", help="Take away what each word gets where there is no text.")]
+PerToken = Annotated[bool, Option("--per-token", help="Words per token: long ones are not less likely.")]
+Columns = Annotated[str | None, Option(help="With --template: a file's columns, as text=review,label=stars.")]
 
 Prompt = Annotated[str, Option(help="What the text begins with, or, for an encoder-decoder, what it is made from.")]
 Prompts = Annotated[Path | None, Option("--file", help="A file of prompts, one a line.")]
@@ -83,6 +97,18 @@ Top = Annotated[int, Option(min=1, help="Candidates for each mask.")]
 
 Text = Annotated[str | None, Argument(help="A text to judge.", show_default=False)]
 Texts = Annotated[Path | None, Option("--file", help="A file of texts, one a line.")]
+
+Asked = Annotated[str | None, Argument(help="What is asked: a text.", show_default=False)]
+TextB = Annotated[str | None, Option("--text-b", help="The second text of a pair.")]
+Question = Annotated[str | None, Option(help="A question, with --passage; or one that choices answer.")]
+Passage = Annotated[str | None, Option(help="The passage an answer is taken from.")]
+Choices = Annotated[list[str] | None, Option(help="One of the choices; given several times.")]
+Picture = Annotated[str | None, Option("--image", help="A picture to write about.")]
+Samples = Annotated[
+    str | None,
+    Option("--file", help="A file of samples (text, tsv, csv, jsonl, CoNLL, …), builtin:NAME, or - for a pipe."),
+]
+TopAnswers = Annotated[int | None, Option("--top", min=1, help="The K likeliest answers with their scores.")]
 
 Schema = Annotated[Path | None, Option(help="Write a JSON schema for editors to this file.")]
 What = Annotated[str, Argument(metavar="RECIPE|RUN", help="A recipe's name or file, or a run.", show_default=False)]
@@ -131,3 +157,26 @@ def task_words(words: Sequence[str]) -> tuple[str | None, list[str]]:
     if len(plain) > 1:
         raise RecipeError(f"{' '.join(plain)}: expected at most a recipe; everything else is given as key=value")
     return (plain[0] if plain else None), [word for word in words if word not in plain]
+
+
+def equations(option: str, text: str | None) -> dict[str, str]:
+    """`0=bad,1=good` as names with what they stand for."""
+    from meristem.settings import RecipeError
+
+    parts = [part.partition("=") for part in text.split(",")] if text else []
+    for name, sign, value in parts:
+        if not (name.strip() and sign and value.strip()):
+            raise RecipeError(f"{option} {text}: expected NAME=VALUE,NAME=VALUE, as in 0=bad,1=good")
+    return {name.strip(): value.strip() for name, _, value in parts}
+
+
+def asked(template: str | None, told: Mapping[str, Any], apart: Mapping[str, Any]) -> dict[str, Any]:
+    """What a template is asked with; its options are refused without it, and it beside what measures other things."""
+    from meristem.settings import RecipeError
+
+    given = {name: value for name, value in told.items() if value}
+    if template is None and given:
+        raise RecipeError(f"--{next(iter(given)).replace('_', '-')}: belongs to --template")
+    if template is not None and (other := [name for name, value in apart.items() if value]):
+        raise RecipeError(f"--template and {other[0]}: measure one at a time")
+    return {"template": template, **given}

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from meristem import api, cli, options
-from meristem.recipe import shipped
+from meristem.recipe import shipped, shipped_tasks
 from meristem.settings import RecipeError
 from meristem.training import budget
 
@@ -123,9 +123,10 @@ def test_nothing_at_all_is_answered_with_help(meristem: Meristem) -> None:
 
 def test_recipes_are_listed_one_a_line(meristem: Meristem) -> None:
     said = meristem("recipes")
-    lines = said.out.splitlines()
-    assert [line.split()[0] for line in lines] == list(shipped())
-    assert all(len(line.split()) > 3 for line in lines)
+    both = [part.splitlines() for part in said.out.split("\nfor tasks, with meristem finetune:\n")]
+    names = [[line.split()[0] for line in lines] for lines in both]
+    assert names == [list(shipped()), list(shipped_tasks())]
+    assert all(len(line.split()) > 3 for lines in both for line in lines)
 
 
 def test_the_schema_is_written_for_editors(meristem: Meristem) -> None:

@@ -40,6 +40,7 @@ FLOORS = [
     ["serving"],
     ["api"],
     ["options"],
+    ["verbs"],
     ["cli"],
     ["__main__"],
 ]

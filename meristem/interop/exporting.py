@@ -16,10 +16,13 @@ from meristem.interop import words
 from meristem.interop.folder import SAFE
 from meristem.interop.lines import given, places
 from meristem.interop.published import Published, of_family
+from meristem.interop.taught import taught
 from meristem.interop.whole import whole
 from meristem.settings import MeristemError, did_you_mean, find
 
 ONNX = "meristem export --onnx writes it for onnxruntime"
+TASKS = frozenset({"classification", "tagging", "span", "choice"})
+"""Heads whose classes read several texts at once, which need a token to pad with."""
 ALONE = frozenset({"rnn", "elmo"})
 """Families whose runs nothing but this library reads."""
 
@@ -45,21 +48,32 @@ def export_run(run: Path, out: Path, *, architecture: str | None = None) -> Expo
     from meristem.interop import elmo  # which tells of its files with what is here
 
     revived = revive(run)
-    if revived.recipe.model.family == "elmo":
+    if revived.recipe.model.family == "elmo" and revived.recipe.task is None:
         return elmo.export_elmo(revived, out)
+    known = taught(revived)
+    revived = known.revived
     table = table_of(revived, architecture)
     table, heads, chosen = _heads(table, revived, architecture)
+    if architecture is None and known.head is not None and known.head not in heads:
+        raise MeristemError(f"transformers has no {table.type} with a head for task {revived.recipe.task.name}")
     model = revived.learner.model
     away = tuple(f"heads.{name}." for name in model.heads if name not in heads) + table.apart
     names = [name for name, _ in model.named_parameters() if not name.startswith(away)]
     shape = table.shape(revived)
     found = given(places(table.lines(heads), names, shape), model.state_dict(), shape)
     config = config_of(table, revived, chosen, heads)
-    notes = [*_left_out(table, revived, heads, chosen), *table.finish(config, found, revived)]
+    notes = [*known.notes, *_left_out(table, revived, heads, chosen), *table.finish(config, found, revived)]
     texts = {
         "config.json": json.dumps(config, indent=2) + "\n",
         **_generation(table, revived, config),
-        **words.files(revived.tokenizer, table, revived.recipe.model.length),
+        **words.files(
+            revived.tokenizer,
+            table,
+            known.length or revived.recipe.model.length,
+            frame=known.frame,
+            pad=config["pad_token_id"],
+            side=table.padding(revived),
+        ),
         "README.md": _card(revived, chosen),
     }
     _put(out, texts, found)
@@ -100,6 +114,9 @@ def _ways(table: type[Published], revived: Revived) -> list[str]:
     """Objectives that look at a text in a way that theirs cannot."""
     if table.way is None:
         return []
+    if revived.recipe.task is not None:
+        way = revived.recipe.task.way
+        return [f"task.way={way}"] if way not in (None, table.way) else []
     named = {part.name for source in revived.recipe.sources() for part in source.objective}
     return [f"objective={name}" for name in sorted(named) if table.way not in find("objectives", name).needs]
 
@@ -158,7 +175,7 @@ def config_of(table: type[Published], revived: Revived, architecture: str, heads
         **table.config(table.shape(revived)),
         "vocab_size": room,
         "dtype": "float32",
-        "pad_token_id": tokenizer.end if tokenizer.pad is None and "classification" in heads else tokenizer.pad,
+        "pad_token_id": tokenizer.end if tokenizer.pad is None and TASKS & set(heads) else tokenizer.pad,
         "bos_token_id": tokenizer.start,
         "eos_token_id": tokenizer.end,
     }

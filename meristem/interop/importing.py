@@ -26,7 +26,7 @@ from meristem.interop.lines import Place, places
 from meristem.interop.published import Published, published
 from meristem.learning.assemble import learner_of
 from meristem.recipe import Recipe, resolve
-from meristem.settings import MeristemError
+from meristem.settings import MeristemError, names
 from meristem.tokenizers.tokenizer import Tokenizer
 
 LARGEST = 1 << 24  # size of anything in a model
@@ -52,6 +52,8 @@ class Imported:
             f"{self.architecture}: {self.recipe.model.family}, {self.parameters / 1e6:.1f} M parameters, in {self.run}",
             f"goes on with {goals}: meristem pretrain {self.run} YOUR-TEXT",
         ]
+        known = [name for name in self.recipe.heads if name in names("tasks")]
+        lines += [f"answers at once ({name}): meristem predict {self.run}" for name in known]
         if self.fresh:
             lines.append(f"new, since the folder held none: {', '.join(sorted({n.split('.')[1] for n in self.fresh}))}")
         if self.left:
@@ -85,10 +87,8 @@ def import_folder(folder: Path, out: Path) -> Imported:
         run=run.path,
         recipe=recipe,
         parameters=sum(p.numel() for p in model.parameters()),
-        architecture=architecture,
-        fresh=tuple(fresh),
-        left=left,
-    )
+        architecture=architecture, fresh=tuple(fresh), left=left,
+    )  # fmt: skip
 
 
 def _architecture(table: type[Published], config: Mapping[str, Any], folder: Path) -> str:

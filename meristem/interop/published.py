@@ -191,6 +191,11 @@ class Published:
         return {"bos_token_id": tokenizer.start, "eos_token_id": tokenizer.end, "pad_token_id": pad}
 
     @classmethod
+    def padding(cls, revived: Revived) -> str:
+        """Where shorter texts of a run are padded."""
+        return cls.side
+
+    @classmethod
     def shape(cls, revived: Revived) -> Any:
         """The settings of what is written: the run's, unless it is a part of it."""
         return revived.recipe.model

@@ -60,27 +60,43 @@ def labels(config: Mapping[str, Any]) -> list[str]:
     return [f"LABEL_{number}" for number in range(count)]
 
 
-def files(tokenizer: Tokenizer, table: type[Published], length: int) -> dict[str, str]:
-    """tokenizer.json and tokenizer_config.json as AutoTokenizer reads them."""
+def files(
+    tokenizer: Tokenizer,
+    table: type[Published],
+    length: int,
+    *,
+    frame: tuple[str, str] | None = None,
+    pad: int | None = None,
+    side: str | None = None,
+) -> dict[str, str]:
+    """tokenizer.json and tokenizer_config.json as AutoTokenizer reads them.
+
+    `frame` is what stood around one text and around two where the tokenizer does not say it itself, `pad` pads where
+    it has no token for that, on the `side` of the type unless told.
+    """
     description = json.loads(tokenizer.text)
     if tokenizer.frame is None:
-        description["post_processor"] = _framed(description["post_processor"], tokenizer, table, *_trained(table))
+        sides = frame or _trained(table)
+        description["post_processor"] = _framed(description["post_processor"], tokenizer, table, *sides)
     carries_space = spelling_of(description, "tokenizer.json").carries_space
     for token in description["added_tokens"]:
         if token["id"] == tokenizer.mask:  # "a <mask>" has one space, which goes with the word that is hidden
             token["lstrip"] = token["lstrip"] or carries_space
+    settings = _settings(tokenizer, table, length, pad) | ({"padding_side": side} if side else {})
     return {
         "tokenizer.json": json.dumps(description, ensure_ascii=False, indent=1) + "\n",
-        "tokenizer_config.json": json.dumps(_settings(tokenizer, table, length), ensure_ascii=False, indent=2) + "\n",
+        "tokenizer_config.json": json.dumps(settings, ensure_ascii=False, indent=2) + "\n",
     }
 
 
-def _settings(tokenizer: Tokenizer, table: type[Published], length: int) -> dict[str, Any]:
+def _settings(tokenizer: Tokenizer, table: type[Published], length: int, pad: int | None) -> dict[str, Any]:
     """tokenizer_config.json: tokenizer.json is to be taken as it is, and these are the names of its special tokens."""
     roles = {"pad_token": "pad", "unk_token": "unknown", "mask_token": "mask", **table.marks}
     ids = {key: number for key, role in roles.items() if (number := getattr(tokenizer, role)) is not None}
     if tokenizer.end == tokenizer.unknown:  # it only stands in
         ids = {key: number for key, number in ids.items() if roles[key] != "end"}
+    if pad is not None:
+        ids.setdefault("pad_token", pad)
     others = [number for number in tokenizer.specials.nonzero()[0].tolist() if number not in ids.values()]
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",

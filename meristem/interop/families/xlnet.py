@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from torch import Tensor
+
+from meristem.checkpoint.revive import Revived
+from meristem.interop.folder import Weights
 from meristem.interop.lines import HEADED, Line, Shaped
 from meristem.interop.published import ACTIVATIONS, Carried, Entry, Published
+from meristem.settings import MeristemError, Settings
+from meristem.tokenizers.tokenizer import Tokenizer
 
 LAYER = (
     Line("backbone.stack.layers.{}.attention.query.weight", "transformer.layer.{}.rel_attn.q", HEADED),
@@ -94,6 +100,36 @@ class XLNet(Published):
     side = "left"
 
     @classmethod
+    def settings(cls, config: Mapping[str, Any], place: str = "config.json") -> Settings:
+        """Whether a text is summed up at its first or its last token is what the tokenizer's frame says here."""
+        known = {**config, "summary_type": "last"} if config.get("summary_type") == "first" else config
+        return super().settings(known, place)
+
+    @classmethod
+    def known(cls, config: Mapping[str, Any], weights: Weights) -> Mapping[str, Any]:
+        """A summary at the first token is read there only where the start token stands there."""
+        if config.get("summary_type") == "first" and not _in_front(Tokenizer.load(weights.folder)):
+            place = weights.folder / "config.json"
+            raise MeristemError(f"{place}: summary_type='first', and the tokenizer puts no start token in front")
+        return config
+
+    @classmethod
+    def finish(cls, config: dict[str, Any], found: dict[str, Tensor], revived: Revived) -> list[str]:
+        """Texts of a task that began here have their start token in front, and are summed up there.
+
+        A task reads each text by itself; memory among the outputs would stop their pipelines from batching.
+        """
+        if revived.recipe.task is not None:
+            config["summary_type"] = "first" if _in_front(revived.tokenizer) else "last"
+            config["use_mems_eval"] = False
+        return super().finish(config, found, revived)
+
+    @classmethod
+    def padding(cls, revived: Revived) -> str:
+        """Away from where a task reads its summary."""
+        return "right" if revived.recipe.task is not None and _in_front(revived.tokenizer) else cls.side
+
+    @classmethod
     def adjust(cls, told: dict[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
         """No memory is null there and 0 here, distances without a bound −1 there and none here."""
         memory, clamp = config.get("mem_len", 512) or 0, config.get("clamp_len", -1)
@@ -104,3 +140,8 @@ class XLNet(Published):
     def config(cls, settings: Any) -> dict[str, Any]:
         """The same the other way; `bi_data` would turn half of every batch round, so it is left to training here."""
         return super().config(settings) | {"mem_len": settings.memory or None, "clamp_len": settings.clamp or -1}
+
+
+def _in_front(tokenizer: Tokenizer) -> bool:
+    """Whether the start token stands before a text; it does where a tokenizer leaves that to this library."""
+    return tokenizer.start is not None and (tokenizer.frame is None or tokenizer.start in tokenizer.frame[0])

@@ -1,0 +1,249 @@
+"""Fine-tuning and prediction, ours beside transformers' Trainer and pipeline: same weights, same data, in turns.
+
+    python -m benchmarks.finetuning ../shared/data [--repeats 3] [--samples 4096] [--sentences 10000]
+
+A BERT of 4 layers and width 256 with random weights is one epoch long taught SST-2, once by each side: batches of 32,
+AdamW with the same rates, dropout and clipping; from the file to a trained model, and the training alone. Beside the
+Trainer, which needs accelerate, stands a plain loop around their model: the same arithmetic without a trainer. Then
+both predict: `Loaded.predict` beside `pipeline("text-classification", batch_size=32)` with the same weights. Ratios are
+medians over repeats in turns; the results are written to docs/results/finetuning.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import random
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+
+import torch
+import transformers
+from rich.console import Console
+
+import meristem
+from benchmarks.side_by_side import RESULTS, alternate, ratio, table
+from meristem.interop.importing import whole_state, write_run
+from meristem.learning.assemble import learner_of
+from meristem.recipe import resolve
+from meristem.tokenizers.train import train
+
+SHAPE = {"family": "bert", "layers": 4, "width": 256, "heads": 4, "length": 128}
+BATCH, RATE = 32, 3e-4
+OURS = "meristem"
+PLAIN, PLAIN_GROUPED = "their model in a plain loop", "their model in a plain loop, like lengths together"
+RANDOM, GROUPED = "Trainer", "Trainer, group_by_length"
+MISSING = (
+    "The Trainer itself was not measured: it needs accelerate, which is not installed here "
+    '(`pip install "accelerate>=1.1.0"`, then run the command again). The plain loop does its arithmetic with nothing '
+    "around it."
+)
+
+
+@dataclass(frozen=True)
+class Taught:
+    """One training: seconds of the whole and of the training alone, and the mean loss."""
+
+    whole: float
+    training: float
+    loss: float
+
+
+def lines(path: Path) -> list[tuple[str, str]]:
+    """Sentences and labels."""
+    rows = path.read_text(encoding="utf-8").splitlines()[1:]
+    return [(row.rsplit("\t", 1)[0].strip(), row.rsplit("\t", 1)[1]) for row in rows]
+
+
+def begun(place: Path, sentences: list[str]) -> Path:
+    """A run with random weights and a vocabulary of its own, and the same as a folder for transformers."""
+    recipe = resolve("start", {"model": SHAPE, "objective": [{"name": "mlm"}], "tokenizer": {"size": 8192}})
+    words = train(recipe.tokenizer, sentences)
+    model = learner_of(recipe, words).model
+    state = whole_state(model, {name: value.detach() for name, value in model.named_parameters()})
+    run = write_run(place / "start", recipe, words, state, {}).path
+    meristem.export(run, place / "folder", architecture="BertForMaskedLM")
+    return run
+
+
+def ours(start: Path, data: Path, out: Path) -> Taught:
+    """`meristem finetune`."""
+    shutil.rmtree(out, ignore_errors=True)
+    before = time.perf_counter()
+    settings = {"from": str(start), "data.train": str(data), "data.held_out": 0, "train.epochs": 1,
+                "train.batch_samples": BATCH, "train.rate": RATE, "train.warmup": 0, "train.schedule": "linear",
+                "train.betas": [0.9, 0.999], "train.weight_decay": 0.0, "train.log_every": 8}  # fmt: skip
+    meristem.api.finetune("classification", settings, out=out, console=Console(quiet=True))
+    whole = time.perf_counter() - before
+    logged = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    steps = [one for one in logged if one["kind"] == "train"]
+    return Taught(whole, steps[-1]["seconds"], statistics.mean(one["loss"] for one in steps))
+
+
+def theirs(folder: Path, data: Path, out: Path, *, grouped: bool, plain: bool) -> Taught:
+    """Their model on the same file, tokenised at once and padded batch by batch, by their Trainer or a plain loop."""
+    shutil.rmtree(out, ignore_errors=True)
+    before = time.perf_counter()
+    rows = lines(data)
+    words = transformers.AutoTokenizer.from_pretrained(folder)
+    read = words([text for text, _ in rows], truncation=True)
+    samples = [{**{key: read[key][n] for key in read}, "labels": int(label)} for n, (_, label) in enumerate(rows)]
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder, num_labels=2)
+    fit = _looped if plain else _trained
+    seconds, loss = fit(model, samples, transformers.DataCollatorWithPadding(words), out, grouped)
+    return Taught(time.perf_counter() - before, seconds, loss)
+
+
+def _trained(model: Any, samples: list[Any], collate: Any, out: Path, grouped: bool) -> tuple[float, float]:
+    """Their Trainer as its guide uses it."""
+    told = transformers.TrainingArguments(
+        output_dir=str(out), num_train_epochs=1, per_device_train_batch_size=BATCH, learning_rate=RATE,
+        save_strategy="no", report_to="none", disable_tqdm=True, use_cpu=True, logging_strategy="no",
+        train_sampling_strategy="group_by_length" if grouped else "random",
+    )  # fmt: skip
+    found = transformers.Trainer(model, told, train_dataset=samples, data_collator=collate).train().metrics
+    return found["train_runtime"], found["train_loss"]
+
+
+def _looped(model: Any, samples: list[Any], collate: Any, out: Path, grouped: bool) -> tuple[float, float]:
+    """What the Trainer does for one epoch, without it: fused AdamW, a linear schedule, clipping."""
+    start = time.perf_counter()
+    order = random.Random(0).sample(range(len(samples)), len(samples))
+    if grouped:  # as their sampler: sorted within stretches of 50 batches
+        stretch = 50 * BATCH
+        order = [
+            n
+            for first in range(0, len(order), stretch)
+            for n in sorted(order[first : first + stretch], key=lambda n: -len(samples[n]["input_ids"]))
+        ]
+    steps = -(-len(samples) // BATCH)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.0, fused=True)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
+    losses = []
+    model.train()
+    for first in range(0, len(order), BATCH):
+        loss = model(**collate([samples[n] for n in order[first : first + BATCH]])).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+        losses.append(float(loss.detach()))
+    return time.perf_counter() - start, statistics.mean(losses)
+
+
+def in_turns(sides: dict[str, Callable[[], Taught]], repeats: int) -> dict[str, list[Taught]]:
+    """Every side once in each round, after a round that only warms up."""
+    found: dict[str, list[Taught]] = {name: [] for name in sides}
+    for number in range(repeats + 1):
+        for name, side in sides.items():
+            took = side()
+            if number:
+                found[name].append(took)
+    return found
+
+
+def teaching(start: Path, data: Path, place: Path, samples: int, repeats: int) -> str:
+    """The table of training."""
+    folder, has_trainer = place / "folder", importlib.util.find_spec("accelerate") is not None
+    sides: dict[str, Callable[[], Taught]] = {OURS: lambda: ours(start, data, place / "ours")}
+    for plain, names in (True, (PLAIN, PLAIN_GROUPED)), (False, (RANDOM, GROUPED)):
+        for grouped, name in enumerate(names) if plain or has_trainer else ():
+            sides[name] = partial(theirs, folder, data, place / "theirs", grouped=bool(grouped), plain=plain)
+    found = in_turns(sides, repeats)
+
+    def times(name: str, part: str) -> str:
+        pairs = zip(found[OURS], found[name], strict=True)
+        return f"{statistics.median(getattr(b, part) / getattr(a, part) for a, b in pairs):.2f}"
+
+    rows = [
+        [
+            name,
+            f"{samples / statistics.median(one.training for one in each):,.0f}",
+            times(name, "training"),
+            f"{statistics.median(one.whole for one in each):.1f} s",
+            times(name, "whole"),
+            f"{statistics.median(one.loss for one in each):.3f}",
+        ]
+        for name, each in found.items()
+    ]
+    shown = table(["side", "samples a second", "ours ×", "from file to model", "ours ×", "mean loss"], rows)
+    return shown if has_trainer else f"{shown}\n\n{MISSING}"
+
+
+def predicting(run: Path, place: Path, sentences: list[str], repeats: int) -> str:
+    """The table of prediction, and whether the answers agree."""
+    meristem.export(run, place / "taught")
+    loaded = meristem.load(run)
+    pipeline = transformers.pipeline("text-classification", model=str(place / "taught"), device="cpu")
+    said: dict[str, list[dict[str, Any]]] = {}
+
+    def here() -> None:
+        said["here"] = loaded.predict(sentences)
+
+    def there() -> None:
+        said["there"] = pipeline(sentences, batch_size=BATCH)
+
+    took = alternate({OURS: here, "pipeline": there}, repeats=repeats)
+    middle, low, high = ratio(took, OURS, "pipeline")
+    pairs = list(zip(said["here"], said["there"], strict=True))
+    same = sum(a["label"] == b["label"] for a, b in pairs)
+    apart = max(abs(a["score"] - b["score"]) for a, b in pairs if a["label"] == b["label"])
+    rows = [[name, f"{len(sentences) / one.median:,.0f}"] for name, one in took.items()]
+    rows.append(["ours × (quartiles)", f"{middle:.2f} ({low:.2f} to {high:.2f})"])
+    return (
+        f"{table(['side', 'sentences a second'], rows)}\n\n"
+        f"{same:,} of {len(pairs):,} labels are the same; scores differ by {apart:.1e} at the most."
+    )
+
+
+def main() -> None:
+    """Prepare, measure, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, help="the folder that holds sst2/")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--samples", type=int, default=4096)
+    parser.add_argument("--sentences", type=int, default=10_000)
+    given, load = parser.parse_args(), os.getloadavg()[0]
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    rows = lines(given.data / "sst2" / "train.tsv")
+    random.Random(0).shuffle(rows)
+    with tempfile.TemporaryDirectory() as place_:
+        place = Path(place_)
+        file = place / "train.tsv"
+        taught = rows[: given.samples]
+        file.write_text("\n".join(["sentence\tlabel", *map("\t".join, taught)]) + "\n", encoding="utf-8")
+        start = begun(place, [text for text, _ in rows])
+        first = teaching(start, file, place, len(taught), given.repeats)
+        asked = [text for text, _ in rows[given.samples : given.samples + given.sentences]]
+        second = predicting(place / "ours", place, asked, given.repeats)
+    threads = torch.get_num_threads()
+    shape = f"BERT, {SHAPE['layers']} layers, width {SHAPE['width']}, 8,192 tokens"
+    found = (
+        "# Fine-tuning and prediction beside transformers\n\n"
+        f"`python -m benchmarks.finetuning DATA --repeats {given.repeats} --samples {given.samples} "
+        f"--sentences {given.sentences}`, begun at a load of {load:.1f}: {shape}, {threads} threads, "
+        f"torch {torch.__version__.partition('+')[0]}, transformers {transformers.__version__}; medians of "
+        f"{given.repeats} repeats in turns.\n\n"
+        f"## One epoch of SST-2, {given.samples:,} samples, batches of {BATCH}\n\n{first}\n\n"
+        f"## Prediction over {given.sentences:,} sentences, their pipeline with batches of {BATCH}\n\n{second}\n"
+    )
+    (RESULTS / "finetuning.md").write_text(found, encoding="utf-8")
+    print(found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,358 @@
+"""Tasks as a person meets them on the command line: teaching one, asking it by word, by file and by pipe."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from meristem import cli
+from meristem.api import load
+from meristem.evaluation.asking import Asked, asked, replies
+from meristem.interop.importing import whole_state, write_run
+from meristem.learning.assemble import learner_of
+from meristem.recipe import resolve
+from meristem.settings import MeristemError
+from meristem.tokenizers.train import train
+from meristem.training import budget
+from meristem.verbs.answers import ranking, readable
+from meristem.verbs.asked import CHUNK
+
+COMMAND = [sys.executable, "-c", "from meristem.cli import main; main()"]
+LINES = [f"Ada walked from the old harbour to garden {n}, and it rained." for n in range(40)]
+LABELS = {"labels": ("bad", "good"), "problem": "single"}
+TASKS: dict[str, dict[str, Any]] = {
+    "classification": LABELS,
+    "pair": LABELS,
+    "tagging": {"labels": ("O", "B-person", "I-person", "B-place")},
+    "span": {},
+    "choice": {},
+}
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command said, and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def answers(self) -> list[Any]:
+        """The JSON lines of its output."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+Meristem = Callable[..., Said]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small_peak() -> Iterator[None]:
+    """The machine's peak is measured on a small product: it is nobody's question here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(budget, "PEAK_SIZE", 64)
+        yield
+
+
+@pytest.fixture
+def meristem(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Meristem:
+    """The command in this very process, inside an empty folder, perhaps with a pipe; it never shows a traceback."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    def run(*words: object, pipe: bytes = b"") -> Said:
+        monkeypatch.setattr(sys, "argv", ["meristem", *map(str, words)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(pipe)))
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        said = capsys.readouterr()
+        assert "Traceback" not in said.out + said.err
+        assert "an unexpected" not in said.err, said.err
+        return Said(int(ended.value.code or 0), said.out, said.err)
+
+    return run
+
+
+def made(out: Path, task: str, **data: Any) -> Path:
+    """A run as fine-tuning leaves it, with weights that make answers differ."""
+    settings = {"name": task, "way": "bidirectional", "length": 48, **TASKS[task]}
+    model = {"family": "bert", "layers": 1, "width": 32, "heads": 2, "length": 48}
+    recipe = resolve("run", {"task": settings, "data": {"train": "none.tsv", **data}, "model": model,
+                             "tokenizer": {"kind": "wordpiece", "size": 400}})
+    words = train(recipe.tokenizer, LINES)
+    learner = learner_of(recipe, words)
+    generator = torch.Generator().manual_seed(3)
+    for parameter in learner.model.parameters():
+        parameter.data = torch.randn(parameter.shape, generator=generator) * 0.3
+    state = whole_state(learner.model, dict(learner.model.named_parameters()))
+    return write_run(out, recipe, words, {key: value.detach() for key, value in state.items()}, {}).path
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A run of each task."""
+    return {task: made(tmp_path_factory.mktemp("runs") / task, task) for task in TASKS}
+
+
+@pytest.fixture(scope="module")
+def labels(runs: dict[str, Path]) -> Path:
+    """A run that gives a label."""
+    return runs["classification"]
+
+
+def same(found: list[Any], expected: list[Any]) -> None:
+    """Equal but for rounding, which follows from what is read together."""
+    assert [{**one, "score": 0} for one in found] == [{**one, "score": 0} for one in expected]
+    assert [one["score"] for one in found] == pytest.approx([one["score"] for one in expected], abs=1e-5)
+
+
+# ------------------------------------------------------------ teaching
+
+
+def test_a_task_is_taught_and_what_is_promised_works(meristem: Meristem) -> None:
+    lines = [f"a {'lovely' if n % 2 else 'dreadful'} day number {n}\t{'good' if n % 2 else 'bad'}" for n in range(40)]
+    Path("days.tsv").write_text("\n".join(["sentence\tlabel", *lines]), encoding="utf-8")
+    said = meristem("finetune", "classification", "data.train=days.tsv", "model.layers=1", "model.width=32",
+                    "model.heads=2", "model.length=32", "tokenizer.size=300", "train.steps=4", "--out", "runs/days")
+    assert said.code == 0, said.err
+    _, promised = said.err.split("Try it:\n  ")
+    command = promised.splitlines()[0]
+    assert command.startswith("meristem predict runs/days ")
+    found = subprocess.run(command.replace("meristem", f"{sys.executable} -m meristem", 1), shell=True, check=True,
+                           capture_output=True, text=True)
+    assert "%" in found.stdout and ("good" in found.stdout or "bad" in found.stdout)
+
+
+def test_finetune_explains_itself_by_examples(meristem: Meristem) -> None:
+    told = meristem("finetune", "--help").out
+    assert "data.train=" in told and "from=" in told and "meristem predict" in told
+    told = meristem("predict", "--help").out
+    assert "--text-b" in told and "--passage" in told and "--choices" in told
+
+
+# ------------------------------------------------------------ asking
+
+
+def test_a_text_is_answered_in_words_and_in_json(meristem: Meristem, labels: Path) -> None:
+    text = "the old harbour"
+    (found,) = meristem("predict", labels, text, "--json").answers
+    assert found == load(labels).predict(text)
+    shown = meristem("predict", labels, text).out
+    assert found["label"] in shown and f"{found['score']:.2%}" in shown and text in shown
+    (ranked,) = meristem("predict", labels, text, "--top", 2, "--json").answers
+    assert [one["label"] for one in ranked] != [one["label"] for one in ranked[::-1]]
+    assert sum(one["score"] for one in ranked) == pytest.approx(1.0) and ranked[0] == found
+    assert len(meristem("predict", labels, text, "--top", 2).out.splitlines()) == 2
+
+
+def test_every_kind_of_file_gives_the_same_answers_in_order(meristem: Meristem, labels: Path) -> None:
+    expected = load(labels).predict(LINES)
+    assert len({json.dumps(one) for one in expected}) > 30
+    Path("plain.txt").write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    Path("table.tsv").write_text("\n".join(["text\tlabel", *(f"{line}\tgood" for line in LINES)]), encoding="utf-8")
+    Path("table.csv").write_text("\n".join(["text", *(f'"{line}"' for line in LINES)]), encoding="utf-8")
+    Path("rows.jsonl").write_text("\n".join(json.dumps({"text": line}) for line in LINES), encoding="utf-8")
+    for name in ("plain.txt", "table.tsv", "table.csv", "rows.jsonl"):
+        said = meristem("predict", labels, "--file", name, "--json")
+        assert said.code == 0, name
+        same(said.answers, expected)
+    for words in (), ("--file", "-"):
+        same(meristem("predict", labels, "--json", *words, pipe="\n".join(LINES).encode()).answers, expected)
+
+
+def test_the_columns_are_those_of_the_run(meristem: Meristem, tmp_path: Path) -> None:
+    run = made(tmp_path / "run", "classification", text="body")
+    Path("mail.csv").write_text("title,body\nshort,the old harbour\n", encoding="utf-8")
+    assert meristem("predict", run, "--file", "mail.csv", "--json").answers == [load(run).predict("the old harbour")]
+
+
+def test_conll_is_tagged_word_by_word(meristem: Meristem, runs: dict[str, Path]) -> None:
+    Path("words.conll").write_text("Ada O\nwalked O\n\nold O\nharbour O\n", encoding="utf-8")
+    said = meristem("predict", runs["tagging"], "--file", "words.conll", "--json")
+    assert said.code == 0 and len(said.answers) == 2
+    for text, found in zip(("Ada walked", "old harbour"), said.answers, strict=True):
+        assert all(text[one["start"] : one["end"]] == one["word"] for one in found)
+
+
+def test_parts_from_a_pipe_by_tabs_and_by_name(meristem: Meristem, runs: dict[str, Path]) -> None:
+    one = {"question": "Who walked?", "passage": LINES[3]}
+    expected = load(runs["span"]).predict(one)
+    lines = [json.dumps(one), f"{one['question']}\t{one['passage']}", json.dumps({**one, "label": "ignored"}),
+             json.dumps({"question": one["question"], "context": one["passage"]})]
+    assert meristem("predict", runs["span"], "--json", pipe="\n".join(lines).encode()).answers == [expected] * 4
+    words = ("predict", runs["span"], "--question", one["question"], "--passage", one["passage"])
+    assert meristem(*words, "--json").answers == [expected]
+    assert expected["answer"] in meristem(*words).out or "(no answer)" in meristem(*words).out
+    choices = meristem("predict", runs["choice"], "--json", pipe=b"It rained.\ta boat\ta garden\tAda").answers
+    asked_for = {"text": "It rained.", "choices": ["a boat", "a garden", "Ada"]}
+    assert choices == [load(runs["choice"]).predict(asked_for)]
+
+
+def test_a_pipe_is_answered_before_it_ends(labels: Path) -> None:
+    """Someone may be typing, or a log growing."""
+    child = subprocess.Popen([*COMMAND, "predict", str(labels)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                             text=True, bufsize=1, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    assert child.stdin is not None and child.stdout is not None
+    for line in LINES[:2]:
+        child.stdin.write(line + "\n")
+        child.stdin.flush()
+        assert line in child.stdout.readline()
+    child.stdin.close()
+    assert child.wait(60) == 0
+    child.stdout.close()
+
+
+# ------------------------------------------------------------ what is wrong
+
+
+def test_a_broken_line_is_named_and_the_rest_goes_on(meristem: Meristem, labels: Path) -> None:
+    good = [LINES[0], LINES[1], LINES[2]]
+    lines = [good[0].encode(), b"b\xe4d bytes", good[1].encode(), b"", b'{"question": "?"}', good[2].encode()]
+    said = meristem("predict", labels, "--json", pipe=b"\n".join(lines))
+    assert said.code == 1
+    assert "line 2: not UTF-8" in said.err and "line 5: task classification needs text" in said.err
+    assert "3 answered, 2 could not be" in said.err
+    same([one for one in said.answers if "error" not in one], load(labels).predict(good))
+    assert ["error" in one for one in said.answers] == [False, True, False, True, False]
+    Path("rows.jsonl").write_text('{"text": "a"}\n{"text": \n{"text": "b"}\n', encoding="utf-8")
+    said = meristem("predict", labels, "--file", "rows.jsonl")
+    assert said.code == 1 and "rows.jsonl:2: broken JSON" in said.err and len(said.out.splitlines()) == 2
+
+
+def test_many_wrong_lines_are_counted_and_not_all_named(meristem: Meristem, labels: Path) -> None:
+    said = meristem("predict", labels, pipe=b'{"question": "?"}\n' * 700)
+    assert said.code == 1 and said.out == ""
+    assert said.err.count("needs text") == 20 and "0 answered, 700 could not be" in said.err
+
+
+@pytest.mark.parametrize(("task", "words", "told"), [
+    ("span", ["Who?"], "task span"),
+    ("span", ["--question", "Who?"], 'needs passage: meristem predict RUN --question "…" --passage "…"'),
+    ("span", ["--passage", "It was Ada."], "needs question"),
+    ("span", ["--question", "Who?", "--passage", "  "], "needs passage"),
+    ("pair", ["one text"], 'needs text_b: meristem predict RUN "…" --text-b "…"'),
+    ("choice", ["one text"], 'needs choices: meristem predict RUN "…" --choices "…" --choices "…"'),
+    ("classification", ["a text", "--question", "Who?"], "has no use for question"),
+    ("classification", [" "], "needs text"),
+    ("classification", ["a text", "--file", "x.txt"], "--file and text exclude each other"),
+    ("classification", ["--file", "absent.txt"], "absent.txt"),
+])
+def test_wrong_parts_are_told_with_the_right_ones(
+    meristem: Meristem, runs: dict[str, Path], task: str, words: list[str], told: str
+) -> None:
+    said = meristem("predict", runs[task], *words)
+    assert said.code in (1, 2) and told in said.err and said.out == ""
+
+
+def test_a_run_without_a_task_says_what_it_can_do(meristem: Meristem, tmp_path: Path) -> None:
+    model = {"family": "bert", "layers": 1, "width": 32, "heads": 2, "length": 48}
+    recipe = resolve("run", {"model": model, "objective": [{"name": "mlm"}], "tokenizer": {"size": 400}})
+    words = train(recipe.tokenizer, LINES)
+    learner = learner_of(recipe, words)
+    state = whole_state(learner.model, dict(learner.model.named_parameters()))
+    run = write_run(tmp_path / "run", recipe, words, {key: value.detach() for key, value in state.items()}, {}).path
+    said = meristem("predict", run, "a text")
+    assert said.code == 1
+    assert "has no task to predict: it can fill" in said.err
+    assert f"meristem finetune classification from={run}" in said.err
+    assert load(run).tasks == {}
+
+
+# ------------------------------------------------------------ from Python, and the parts of it
+
+
+def test_python_takes_texts_lists_and_mappings(runs: dict[str, Path]) -> None:
+    loaded = load(runs["pair"])
+    one = {"text": LINES[0], "text_b": LINES[1]}
+    assert list(loaded.tasks) == ["pair"]
+    same(loaded.predict([one, {"text": LINES[0], "text_pair": LINES[1]}]), [loaded.predict(one)] * 2)
+    assert loaded.predict([]) == []
+    with pytest.raises(MeristemError, match="text 2: task pair needs text_b"):
+        loaded.predict([one, LINES[0]])
+    with pytest.raises(MeristemError, match="has no task tagging; it has pair"):
+        loaded.predict(one, task="tagging")
+    with pytest.raises(MeristemError, match="expected a text, or parts by name; got int"):
+        loaded.predict([3])  # type: ignore[list-item]
+
+
+def test_chunks_are_answered_as_they_come_and_nothing_runs_ahead(labels: Path) -> None:
+    """However long a stream is, only one chunk of it is held."""
+    taken = 0
+
+    def endless() -> Iterator[list[Asked]]:
+        nonlocal taken
+        while True:
+            taken += 1
+            yield [Asked(given=LINES[taken % 40], place=f"line {taken}")]
+
+    loaded = load(labels)
+    found = replies(loaded.revived.learner, loaded.task(), endless())
+    for number in range(1, 4):
+        (reply,) = next(found)
+        assert taken == number and reply.place == f"line {number}" and not reply.error
+    assert CHUNK <= 4096
+
+
+def test_a_sample_that_cannot_be_answered_does_not_take_others_with_it(labels: Path) -> None:
+    loaded = load(labels)
+    task, broken = loaded.task(), LINES[5]
+    before = task.pieces
+
+    def pieces(samples: Any) -> Any:
+        if any(sample.given["text"] == broken for sample in samples):
+            raise MeristemError("it is damaged")
+        return before(samples)
+
+    task.pieces = pieces  # type: ignore[method-assign]
+    chunk = [Asked(given=line, place=f"x:{n}") for n, line in enumerate(LINES)]
+    (found,) = replies(loaded.revived.learner, task, [chunk])
+    assert [reply.error for reply in found if reply.error] == ["x:5: it is damaged"]
+    assert [reply.place for reply in found] == [f"x:{n}" for n in range(len(LINES))]
+    assert all(reply.answer is not None for n, reply in enumerate(found) if n != 5)
+
+
+def test_what_is_no_part_of_any_task_is_let_be(labels: Path) -> None:
+    task = load(labels).task()
+    sample = asked(task, {"text": "a", "id": 7, "note": None}, "f:3")
+    assert (sample.given["text"], sample.place, sample.gold) == ("a", "f:3", None)
+    with pytest.raises(MeristemError, match="f:3: task classification needs text"):
+        asked(task, {"txt": "a"}, "f:3")
+
+
+@pytest.mark.parametrize(("shown", "given", "expected"), [
+    ({"label": "good", "score": 0.9}, {"text": "a  film"}, " 90.00%  good         a film"),
+    ([{"label": "a", "score": 0.9}, {"label": "b", "score": 0.6}], {"text": "x"}, "a 90.00%, b 60.00%  x"),
+    ([], {"text": "x"}, "(none)  x"),
+    ([{"entity_group": "person", "score": 1.0, "word": "Ada", "start": 0, "end": 3}], {"text": "Ada ran."},
+     "[Ada|person] ran."),
+    ([{"entity": "NOUN", "score": 1.0, "word": "Ada", "start": 0, "end": 3}], {"text": "Ada"}, "Ada|NOUN"),
+    ({"answer": "Ada", "score": 0.5, "start": 7, "end": 10}, {"question": "?", "passage": "It was\nAda."},
+     " 50.00%  Ada\n         It was [Ada]."),
+    ({"answer": "", "score": 0.5, "start": 0, "end": 0}, {"passage": "It was"}, " 50.00%  (no answer)"),
+    ({"label": 1, "choice": "tea", "score": 0.7}, {"text": "x"}, " 70.00%  tea"),
+    ({"intent": "go", "score": 0.5, "slots": [{"entity_group": "to", "start": 3, "end": 7}]}, {"text": "go home"},
+     " 50.00%  go               go [home|to]"),
+    ({"translation_text": "Guten Tag"}, {"source": "x"}, "Guten Tag"),
+    ({"summary_text": ""}, {"source": "x"}, ""),
+])
+def test_answers_read_like_sentences(shown: Any, given: dict[str, Any], expected: str) -> None:
+    assert readable(shown, given) == expected
+
+
+def test_a_number_is_no_percentage_and_rankings_are_lists() -> None:
+    assert readable({"label": "similarity", "score": 3.25}, {"text": "x"}, number=True) == "   3.250  x"
+    two = [{"label": "a", "score": 0.75}, {"label": "b", "score": 0.25}]
+    assert ranking(two, {"text": "x"}) == " 75.00%  a\n 25.00%  b"
+    spans = [{"answer": "x", "score": 0.75, "start": 0, "end": 1}, {"answer": "", "score": 0.2, "start": 0, "end": 0}]
+    assert ranking(spans, {"passage": "x"}) == " 75.00%  x\n         [x]\n 20.00%  (no answer)"
