@@ -278,7 +278,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="names of rows")
     parser.add_argument("--pretrain-only", nargs="*", help="only pretrain these")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--pretrain-minutes", type=float, default=40.0)
+    parser.add_argument("--pretrain-minutes", type=float, default=35.0)
     parser.add_argument("--work", type=Path, default=Path("runs/tasks"))
     options = parser.parse_args()
     for folder in (options.work, CELLS):
