@@ -29,6 +29,8 @@ def _small_peak() -> Iterator[None]:
         patch.setattr(budget, "PEAK_SIZE", 64)
         yield
 
+SMALL_TASK = ["model.layers=1", "model.width=32", "model.heads=2", "tokenizer.size=500"]
+
 
 def trained(recipe: str, folder: Path) -> Path:
     return meristem.pretrain(recipe, TINY, source=SOURCE, out=folder / recipe, console=Console(quiet=True)).run
@@ -73,6 +75,13 @@ def test_an_unknown_setting_is_refused_before_anything_begins(tmp_path: Path) ->
     with pytest.raises(RecipeError, match=r"train\.steeps: unknown setting, did you mean steps\?"):
         meristem.pretrain("bert-mini", {"train.steeps": 5}, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_describe_a_task() -> None:
+    small = [*SMALL_TASK, "data.train=builtin:microworld-sentiment?size=64&seed=1", "train.epochs=3"]
+    found = meristem.describe("classification", small)
+    assert (found.objective, found.steps) == ("classification", round(3 * 64 / 32))
+    assert found.tokens_per_step < 32 * 128  # samples are shorter than rows may be
 
 
 def test_describe() -> None:

@@ -23,6 +23,7 @@ from meristem.samples import pairs
 from meristem.store.build import build
 from meristem.store.store import Store
 from meristem.training.budget import Cost, flops_of, measure, peak_flops
+from meristem.training.finetuning import labelled, tokenizer_of, understood
 from meristem.training.step import device_of
 from meristem.training.thawing import prepare
 
@@ -91,18 +92,32 @@ def describe(recipe: Recipe, *, vocabulary: int | None = None) -> Description:
     """Build it, run it for a few seconds, and say what was found."""
     check(recipe)
     with tempfile.TemporaryDirectory() as folder:
-        learner, feeds = _trial(recipe, vocabulary or recipe.tokenizer.size, Path(folder))
-        name, feed = next(iter(feeds.items()))
+        if recipe.task is not None:
+            learner, name, feed, tokens = _task_trial(recipe)
+        else:
+            learner, feeds = _trial(recipe, vocabulary or recipe.tokenizer.size, Path(folder))
+            name, feed = next(iter(feeds.items()))
+            tokens = feed.rows * recipe.model.length
         device = device_of(recipe.train)
         one = flops_of(learner, name, [feed.at(0, 1)])
         rows = max(1, min(feed.micro, int(MOST_FLOPS / one)))
         cost = measure(learner, name, lambda step: [feed.at(step * rows, rows)], recipe.train, device)
     scale = feed.rows / rows
-    return _described(recipe, learner, cost, scale, device)
+    epoch = len(feed.view) / feed.rows if recipe.task is not None else None
+    return _described(recipe, learner, cost, scale, device, tokens=round(tokens), epoch=epoch)
 
 
-def _described(recipe: Recipe, learner: Learner, cost: Cost, scale: float, device: torch.device) -> Description:
-    tokens = recipe.train.batch_tokens // recipe.model.length * recipe.model.length
+def _described(
+    recipe: Recipe,
+    learner: Learner,
+    cost: Cost,
+    scale: float,
+    device: torch.device,
+    *,
+    tokens: int,
+    epoch: float | None,
+) -> Description:
+    """`epoch` is how many steps one has, where that is known."""
     per_step = cost.seconds * scale
     kind, value = recipe.train.budget
     known = {
@@ -110,6 +125,7 @@ def _described(recipe: Recipe, learner: Learner, cost: Cost, scale: float, devic
         "tokens": value / tokens,
         "flops": value / (cost.flops * scale),
         "minutes": value * 60 / per_step,
+        **({} if epoch is None else {"epochs": value * epoch}),
     }
     steps = known.get(kind)
     model = learner.model
@@ -130,6 +146,16 @@ def _described(recipe: Recipe, learner: Learner, cost: Cost, scale: float, devic
         device=str(device),
         peak=peak_flops(device),
     )
+
+
+def _task_trial(recipe: Recipe) -> tuple[Learner, str, Feed, float]:
+    """A task on its own samples: the learner, its feed, and the tokens of a step."""
+    recipe, task, found = understood(recipe)
+    material = labelled(recipe, task, found, tokenizer_of(recipe, task, found))
+    learner = learner_of(recipe, material.tokenizer)
+    prepare(learner.model, recipe.start)
+    ((name, feed),) = material.feeds(recipe, learner.objectives, split="train", seed=0).items()
+    return learner, name, feed, material.step_tokens(feed)
 
 
 def _trial(recipe: Recipe, vocabulary: int, folder: Path) -> tuple[Learner, dict[str, Feed]]:

@@ -28,10 +28,7 @@ def finetune(recipe: Recipe, out: Path, *, fresh: bool, console: Console) -> End
     """Learn a task, or go on learning it, until the budget is used up; with each of a grid's settings in turn."""
     if recipe.task is None:
         raise RecipeError(f"{recipe.name} is a recipe for pretraining: meristem pretrain {recipe.name}")
-    task: type[Task] = find("tasks", recipe.task.name)
-    carries(task, find("models", recipe.model.family), recipe.model.family)
-    found = splits(recipe.data, task.shaped(recipe.task))
-    recipe = completed(recipe, task, found)
+    recipe, task, found = understood(recipe)
     if recipe.grid is None or not recipe.grid.wanted:
         return _one(recipe, out, task, found, fresh=fresh, console=console)
     if not found.samples.get("validation"):
@@ -45,11 +42,24 @@ def _one(recipe: Recipe, out: Path, task: type[Task], found: Splits, *, fresh: b
 
     def gather(recipe: Recipe, before: Run | None, console: Console) -> Labelled:
         tokenizer = Tokenizer.load(before.tokenizer_path) if before is not None else tokenizer_of(recipe, task, found)
-        made = task(recipe.task, tokenizer)
-        strange = [line for split, some in found.samples.items() if split != "train" for line in made.strange(some)]
-        return Labelled(tokenizer=tokenizer, samples=found.samples, task=made, notices=[*found.notices, *strange])
+        return labelled(recipe, task, found, tokenizer)
 
     return run_recipe(recipe, out, gather=gather, fresh=fresh, console=console)
+
+
+def understood(recipe: Recipe) -> tuple[Recipe, type[Task], Splits]:
+    """The samples read, and the recipe with what they and the model tell."""
+    task: type[Task] = find("tasks", recipe.task.name)
+    carries(task, find("models", recipe.model.family), recipe.model.family)
+    found = splits(recipe.data, task.shaped(recipe.task))
+    return completed(recipe, task, found), task, found
+
+
+def labelled(recipe: Recipe, task: type[Task], found: Splits, tokenizer: Tokenizer) -> Labelled:
+    """Samples that were read, as material."""
+    made = task(recipe.task, tokenizer)
+    strange = [line for split, some in found.samples.items() if split != "train" for line in made.strange(some)]
+    return Labelled(tokenizer=tokenizer, samples=found.samples, task=made, notices=[*found.notices, *strange])
 
 
 def completed(recipe: Recipe, task: type[Task], found: Splits) -> Recipe:
