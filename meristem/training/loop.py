@@ -41,7 +41,7 @@ class Loop:
     journal: Journal
     standing: Standing
     flops: Mapping[str, float]
-    """Operations of one step of each source."""
+    """Operations for each token of a source; steps may differ in tokens."""
     peak: float
     """Operations a second this machine could do."""
     evaluate: Evaluate | None
@@ -110,7 +110,7 @@ class Loop:
         s.step += 1
         s.samples += taken.samples
         s.tokens += taken.tokens
-        s.flops += self.flops[taken.source]
+        s.flops += self.flops[taken.source] * taken.tokens
         s.seconds = self._before + time.monotonic() - self._started
         if taken.finite:
             s.bad_in_row = 0

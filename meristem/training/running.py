@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +92,7 @@ def _loop(work: Work, stepper: Stepper, feeds: Mapping[str, Feed], device: torch
         journal=work.journal,
         standing=work.standing,
         mix=Mix({s.name: s.weight for s in recipe.sources()}, recipe.train.seed),
-        flops={name: flops_of(work.learner, name, step_batches(feed, 0)) for name, feed in feeds.items()},
+        flops={name: _flops_per_token(work, name, step_batches(feed, 0)) for name, feed in feeds.items()},
         peak=peak_flops(device),
         evaluate=work.material.evaluator(recipe, work.learner, "validation", work.journal.say),
         regret=work.material.regret,
@@ -141,6 +141,10 @@ def _settle(work: Work) -> None:
             module.recompute = work.recipe.train.recompute
     if work.recipe.train.compile:
         work.learner.model.backbone.compile()
+
+
+def _flops_per_token(work: Work, name: str, batches: Sequence[Batch]) -> float:
+    return flops_of(work.learner, name, batches) / max(1, sum(batch.tokens for batch in batches))
 
 
 def step_batches(feed: Feed, use: int) -> list[Batch]:
