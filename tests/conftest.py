@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported: sums have one order, and two cores carry two workers
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ["HF_HUB_OFFLINE"] = "1"  # a test asks nobody, and what is not here is said at once
+sys.path.append(str(Path(__file__).parent))
 
 import pytest
+from commanding import meristem, small_peak  # noqa: F401  # fixtures
 
 from meristem.corpus.document import Document
 from meristem.store.build import build

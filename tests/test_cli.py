@@ -10,62 +10,21 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from commanding import COMMAND, Meristem
 
 from meristem import api, cli, options
 from meristem.recipe import shipped, shipped_tasks
 from meristem.settings import RecipeError
-from meristem.training import budget
 
-COMMAND = [sys.executable, "-c", "from meristem.cli import main; main()"]
+pytestmark = pytest.mark.usefixtures("small_peak")
 TINY = ("model.layers=1", "model.width=32", "model.heads=2", "model.length=32", "tokenizer.size=300",
         "train.batch_tokens=128", "train.steps=20", "train.threads=1", "train.log_every=1", "corpus.processes=1",
         "corpus.validation=0.1", "corpus.test=0.1")
 SOURCE = "builtin:microworld-en?size=40"
 QUIET_LOAD = 3.0  # above this average the machine has other things to do than to be quick
-
-
-@dataclass(frozen=True)
-class Said:
-    """What a command said, and how it ended."""
-
-    code: int
-    out: str
-    err: str
-
-
-Meristem = Callable[..., Said]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _small_peak() -> Iterator[None]:
-    """The machine's peak is measured on a small product: it is nobody's question here."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(budget, "PEAK_SIZE", 64)
-        yield
-
-
-@pytest.fixture
-def meristem(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Meristem:
-    """The command in this very process, inside an empty folder; it may never show a traceback."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "300")
-    monkeypatch.setenv("NO_COLOR", "1")
-
-    def run(*words: object) -> Said:
-        monkeypatch.setattr(sys, "argv", ["meristem", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        said = capsys.readouterr()
-        assert "Traceback" not in said.out + said.err
-        assert "an unexpected" not in said.err, said.err
-        return Said(int(ended.value.code or 0), said.out, said.err)
-
-    return run
 
 
 @pytest.fixture(scope="module")

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from commanding import COMMAND, Meristem
 
-from meristem import cli
 from meristem.api import load
 from meristem.evaluation.asking import Asked, asked, replies
 from meristem.interop.importing import whole_state, write_run
@@ -23,11 +21,10 @@ from meristem.learning.assemble import learner_of
 from meristem.recipe import resolve
 from meristem.settings import MeristemError
 from meristem.tokenizers.train import train
-from meristem.training import budget
 from meristem.verbs.answers import ranking, readable
 from meristem.verbs.asked import CHUNK
 
-COMMAND = [sys.executable, "-c", "from meristem.cli import main; main()"]
+pytestmark = pytest.mark.usefixtures("small_peak")
 LINES = [f"Ada walked from the old harbour to garden {n}, and it rained." for n in range(40)]
 LABELS = {"labels": ("bad", "good"), "problem": "single"}
 TASKS: dict[str, dict[str, Any]] = {
@@ -37,51 +34,6 @@ TASKS: dict[str, dict[str, Any]] = {
     "span": {},
     "choice": {},
 }
-
-
-@dataclass(frozen=True)
-class Said:
-    """What a command said, and how it ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def answers(self) -> list[Any]:
-        """The JSON lines of its output."""
-        return [json.loads(line) for line in self.out.splitlines()]
-
-
-Meristem = Callable[..., Said]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _small_peak() -> Iterator[None]:
-    """The machine's peak is measured on a small product: it is nobody's question here."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(budget, "PEAK_SIZE", 64)
-        yield
-
-
-@pytest.fixture
-def meristem(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Meristem:
-    """The command in this very process, inside an empty folder, perhaps with a pipe; it never shows a traceback."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "300")
-    monkeypatch.setenv("NO_COLOR", "1")
-
-    def run(*words: object, pipe: bytes = b"") -> Said:
-        monkeypatch.setattr(sys, "argv", ["meristem", *map(str, words)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(pipe)))
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        said = capsys.readouterr()
-        assert "Traceback" not in said.out + said.err
-        assert "an unexpected" not in said.err, said.err
-        return Said(int(ended.value.code or 0), said.out, said.err)
-
-    return run
 
 
 def made(out: Path, task: str, **data: Any) -> Path:

@@ -1,0 +1,63 @@
+"""The command line in this very process, for the tests of what it says."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meristem import cli
+from meristem.training import budget
+
+COMMAND = [sys.executable, "-c", "from meristem.cli import main; main()"]
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command said, and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def answers(self) -> list[Any]:
+        """The JSON lines of its output."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+Meristem = Callable[..., Said]
+
+
+@pytest.fixture(scope="module")
+def small_peak() -> Iterator[None]:
+    """The machine's peak is measured on a small product: it is nobody's question here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(budget, "PEAK_SIZE", 64)
+        yield
+
+
+@pytest.fixture
+def meristem(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Meristem:
+    """The command inside an empty folder, perhaps with a pipe; it may never show a traceback."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    def run(*words: object, pipe: bytes = b"") -> Said:
+        monkeypatch.setattr(sys, "argv", ["meristem", *map(str, words)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(pipe)))
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        said = capsys.readouterr()
+        assert "Traceback" not in said.out + said.err
+        assert "an unexpected" not in said.err, said.err
+        return Said(int(ended.value.code or 0), said.out, said.err)
+
+    return run
