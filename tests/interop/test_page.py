@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from pathlib import Path
 from typing import Any
-
-os.environ["HF_HUB_OFFLINE"] = "1"
 
 import pytest
 import transformers

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
-
-os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch
 import transformers

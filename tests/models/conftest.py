@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
-
-os.environ["HF_HUB_OFFLINE"] = "1"
 
 import pytest
 import torch
