@@ -1,17 +1,21 @@
-"""Text that exists on every machine: `documents("pydocs")`, `documents("microworld-zh?size=500&seed=3")`."""
+"""Text and labelled samples that exist on every machine.
+
+`documents("pydocs")`, `documents("microworld-zh?size=500&seed=3")`, `labelled("microworld-sentiment?size=200&seed=1")`.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 from urllib.parse import parse_qsl
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meristem.samples import microworld, pydocs
+from meristem.samples import microworld, pydocs, sets
 from meristem.settings import MeristemError, did_you_mean
 
 KNOWN = {
@@ -26,6 +30,8 @@ KINDS = {"microworld-pairs": "pairs", "microworld-pictures": "pictures"}
 OPTIONS = {"size": "10000", "seed": "0"}
 LANGUAGE = {"microworld-pairs": {"to": "zh"}, "microworld-pictures": {"language": "en"}}
 """Options that choose a language, with what they are unless given."""
+SETS = {f"microworld-{name}": of for name, of in sets.SETS.items()}
+SET_OPTIONS = {"size": "1000", "seed": "0", "language": "en"}
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,28 @@ class Request:
 def known() -> dict[str, str]:
     """Every built-in sample with one line for help."""
     return dict(KNOWN)
+
+
+def known_sets() -> dict[str, str]:
+    """Every built-in set of labelled samples with one line for help."""
+    return {name: of.told for name, of in SETS.items()}
+
+
+def labelled(name: str) -> Iterator[dict[str, Any]]:
+    """The samples of a labelled set as rows of named columns, the same ones every time.
+
+    Sets whose seeds differ by no multiple of three share no sample, and no corpus tells the stories behind them.
+    """
+    plain, _, query = name.partition("?")
+    of = SETS.get(plain)
+    if of is None:
+        text = " is text without labels" if plain in KNOWN and kind(name) == "text" else " is no labelled set"
+        raise MeristemError(f"builtin:{name}{text}{did_you_mean(plain, list(SETS))}")
+    spoken = {"language": of.languages, **dict.fromkeys(of.flags, ("0", "1"))}
+    given = {**SET_OPTIONS, **_options(name, query, ("size", "seed"), spoken)}
+    seed, size, language = int(given["seed"]), int(given["size"]), given["language"]
+    options = {flag: given.get(flag, "0") for flag in of.flags}
+    return sets.labelled(plain.removeprefix("microworld-"), seed=seed, size=size, language=language, options=options)
 
 
 def kind(name: str) -> str:
@@ -95,17 +123,24 @@ def digest(name: str) -> str:
 
 def _read(name: str) -> Request:
     plain, _, query = name.partition("?")
+    if plain in SETS:
+        raise MeristemError(f"builtin:{name} is labelled data for a task: meristem finetune data.train=builtin:{plain}")
     if plain not in KNOWN:
         raise MeristemError(f"builtin:{name}: no built-in sample {plain!r}{did_you_mean(plain, list(KNOWN))}")
-    spoken = LANGUAGE.get(plain, {})
-    allowed = ["size"] if plain == "pydocs" else [*OPTIONS, *spoken]
+    numbers = ("size",) if plain == "pydocs" else tuple(OPTIONS)
+    return Request(plain, _options(name, query, numbers, dict.fromkeys(LANGUAGE.get(plain, {}), microworld.LANGUAGES)))
+
+
+def _options(name: str, query: str, numbers: Sequence[str], chosen: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """What stands behind a name's question mark: whole numbers, and one of a few words each."""
+    plain = name.partition("?")[0]
     options: dict[str, str] = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
-        if key not in allowed:
-            raise MeristemError(f"builtin:{name}: unknown option {key!r}{did_you_mean(key, allowed)}")
-        if key in spoken and value not in microworld.LANGUAGES:
-            raise MeristemError(f"builtin:{name}: {key} is {' or '.join(microworld.LANGUAGES)}, not {value!r}")
-        if key not in spoken and (not value.isascii() or not value.isdigit() or (key == "size" and int(value) == 0)):
+        if key not in numbers and key not in chosen:
+            raise MeristemError(f"builtin:{name}: unknown option {key!r}{did_you_mean(key, [*numbers, *chosen])}")
+        if key in chosen and value not in chosen[key]:
+            raise MeristemError(f"builtin:{name}: {key} is {' or '.join(chosen[key])}, not {value!r}")
+        if key in numbers and (not value.isascii() or not value.isdigit() or (key == "size" and int(value) == 0)):
             raise MeristemError(f"builtin:{name}: {key} is a whole number, for instance {plain}?{key}=500")
-        options[key] = value if key in spoken else str(int(value))
-    return Request(plain, options)
+        options[key] = value if key in chosen else str(int(value))
+    return options
