@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from meristem.recipe import parse, shipped_tasks
+
 ROOT = Path(__file__).parent.parent
 SMALL = [
     "model.layers=1",
@@ -23,6 +25,9 @@ SMALL = [
     "train.evaluate_tokens=512",
     "corpus.limit=150",
 ]
+SHORT = ["train.steps=3", "train.batch_samples=8", "train.evaluate_every=3"]
+SHAPE = [word for word in SMALL if word.startswith(("model", "tokenizer")) and "length" not in word]
+"""Tasks from scratch; a model that is begun from keeps its own."""
 BLOCK = re.compile(r"```(bash|python)\n(.*?)```", re.DOTALL)
 
 
@@ -32,11 +37,19 @@ def blocks(readme: str, language: str) -> list[str]:
 
 
 def smaller(command: str) -> list[str]:
-    """The command's words, with a smaller model where it trains or measures one."""
+    """The command's words, with a smaller model where it trains or measures one, and little data for a task."""
     words = shlex.split(command, comments=True)
     if words[:2] == ["meristem", "pretrain"]:
         at = words.index("--out") if "--out" in words else len(words)
         words[at:at] = SMALL
+    if words[:2] == ["meristem", "finetune"]:
+        own = parse(shipped_tasks()[words[2]])["data"]
+        few = [
+            f"data.{split}={re.sub('size=[0-9]+', f'size={size}', own[split])}"
+            for split, size in (("train", 40), ("validation", 12), ("test", 12))
+        ]
+        begun = any(word.startswith("from=runs/") for word in words)
+        words[3:3] = [*SHORT, *few, *([] if begun else SHAPE)]
     if words[:2] == ["meristem", "describe"]:
         words += [word for word in SMALL if not word.startswith(("train.steps", "corpus"))]
     return words
