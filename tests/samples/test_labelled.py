@@ -277,7 +277,7 @@ def test_a_sentence_that_follows_is_not_one_that_cannot_be() -> None:
             continue
         assert row["label"] == ("entailment" if bool(liked and not disliked) == found[0] else "contradiction"), row
         checked += 1
-    assert checked > 60
+    assert checked > 100
 
 
 def test_similarity_is_5_for_the_same_facts_and_symmetric() -> None:
@@ -375,7 +375,7 @@ def test_words_alone_do_not_tell_the_sentiment(language: str) -> None:
         [(words(row["text"]), row["label"]) for row in rows("sentiment", language, seed, size)]
         for seed, size in ((1, 200), (3, 400))
     )
-    assert bayes(train, test) < 0.76  # measured 0.69 and 0.72; a third by chance
+    assert bayes(train, test) < 0.58  # measured 0.50 and 0.42; a third by chance
 
 
 @pytest.mark.parametrize(("column", "most"), [("text", 0.60), ("text_b", 0.48)])
