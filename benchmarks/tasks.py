@@ -1,6 +1,6 @@
 """What pretraining is worth: every task on real data, begun from a pretrained run and from nothing, three seeds each.
 
-    python -m benchmarks.tasks ../shared/data [--only ROW …] [--seeds 3] [--work FOLDER] [--pretrain-minutes 40]
+    python -m benchmarks.tasks ../shared/data [--only ROW …] [--seeds 3] [--work FOLDER] [--pretrain-minutes 30]
 
 Runs are folders in --work and go on where they stopped; each cell's numbers are a file in docs/results/tasks, and a
 cell that is there is not run again, so that the whole can take several days. docs/results/tasks.md is made of them.
@@ -60,9 +60,9 @@ def chinese(data: Path, work: Path) -> Sequence[Path]:
 
 BEFORE = {
     "encoder": Before("bert-mini", english, ("objective=mlm", "corpus.document=line")),
-    "causal": Before("modern-mini", english, ("corpus.document=line",)),
-    "writer": Before("bart-mini", english, ("corpus.document=line",)),
-    "elmo": Before("elmo-mini", english, ("corpus.document=line",), share=0.5),
+    "causal": Before("modern-mini", english, ("corpus.document=line", "model.initial=0.05")),
+    "writer": Before("bart-mini", english, ("corpus.document=line",), share=0.6),
+    "elmo": Before("elmo-mini", english, ("corpus.document=line",), share=0.4),
     "chinese": Before(
         "bert-mini", chinese, ("objective=mlm", "tokenizer.kind=characters", "corpus.document=line"), 0.3
     ),
@@ -278,7 +278,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="names of rows")
     parser.add_argument("--pretrain-only", nargs="*", help="only pretrain these")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--pretrain-minutes", type=float, default=35.0)
+    parser.add_argument("--pretrain-minutes", type=float, default=30.0)
     parser.add_argument("--work", type=Path, default=Path("runs/tasks"))
     options = parser.parse_args()
     for folder in (options.work, CELLS):

@@ -14,6 +14,7 @@ import pytest
 from meristem.recipe import parse, shipped_tasks
 
 ROOT = Path(__file__).parent.parent
+READMES = ("README.md", "README.zh.md")
 SMALL = [
     "model.layers=1",
     "model.width=32",
@@ -34,6 +35,11 @@ BLOCK = re.compile(r"```(bash|python)\n(.*?)```", re.DOTALL)
 def blocks(readme: str, language: str) -> list[str]:
     """The code blocks of one language."""
     return [code for kind, code in BLOCK.findall((ROOT / readme).read_text(encoding="utf-8")) if kind == language]
+
+
+def commands_of(readme: str) -> list[str]:
+    """Its commands of ours, in their order."""
+    return [line for block in blocks(readme, "bash") for line in block.splitlines() if line.startswith("meristem")]
 
 
 def smaller(command: str) -> list[str]:
@@ -61,7 +67,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
-@pytest.mark.parametrize("readme", ["README.md", "README.zh.md"])
+@pytest.mark.parametrize("readme", READMES)
 def test_the_commands_work_in_their_order(readme: str, tmp_path: Path, cache: Path) -> None:
     # over 10 s: thirteen commands in processes of their own, each of which imports torch
     env = {
@@ -71,15 +77,18 @@ def test_the_commands_work_in_their_order(readme: str, tmp_path: Path, cache: Pa
         "OMP_NUM_THREADS": "1",
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }
-    commands = [line for block in blocks(readme, "bash") for line in block.splitlines() if line.startswith("meristem")]
+    commands = commands_of(readme)
     assert len(commands) >= 10
+    if readme != READMES[0]:  # word for word the same: tried there
+        commands = [command for command in commands if command not in commands_of(READMES[0])]
+        assert len(commands) >= 3
     for command in commands:
         done = subprocess.run(smaller(command), cwd=tmp_path, env=env, capture_output=True, text=True, timeout=240)
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
         assert done.stdout.strip() or done.stderr.strip(), f"{command} said nothing"
 
 
-@pytest.mark.parametrize("readme", ["README.md", "README.zh.md"])
+@pytest.mark.parametrize("readme", READMES)
 def test_the_python_works(readme: str, tmp_path: Path, cache: Path) -> None:
     (code,) = blocks(readme, "python")
     settings = ", ".join(repr(key) + ": " + repr(value) for key, value in (word.split("=") for word in SMALL))
@@ -96,6 +105,6 @@ def test_the_python_works(readme: str, tmp_path: Path, cache: Path) -> None:
 def test_both_readmes_show_the_same_commands() -> None:
     english, chinese = (
         [line.split()[:2] for block in blocks(name, "bash") for line in block.splitlines()]
-        for name in ("README.md", "README.zh.md")
+        for name in READMES
     )
     assert english == chinese

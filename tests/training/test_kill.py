@@ -175,7 +175,7 @@ def unbroken(recipe: Recipe, out: Path) -> Unbroken:
     return Unbroken(two, took, int(Path(f"{there}.changes").read_text(encoding="utf-8")))
 
 
-@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize("kind", ["gpt2", *(pytest.param(k, marks=pytest.mark.slow) for k in ("bert", "modern"))])
 def test_killed_runs_end_where_the_unbroken_one_does(kind: str, tmp_path: Path) -> None:
     recipe, chance = recipe_of(kind), random.Random(kind)
     whole = unbroken(recipe, tmp_path / "unbroken")
