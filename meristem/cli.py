@@ -58,6 +58,7 @@ def main() -> NoReturn:
 def _told(error: Exception) -> int:
     """Print what a person can act on, and choose the exit code."""
     from meristem.settings import MeristemError, RecipeError
+    from meristem.training.launching import judged, speaks
 
     if not isinstance(error, MeristemError):
         print(
@@ -66,8 +67,7 @@ def _told(error: Exception) -> int:
             file=sys.stderr,
         )
         return 1
-    print(f"meristem: {error}", file=sys.stderr)
+    if speaks():
+        print(f"meristem: {error}", file=sys.stderr)
     number = getattr(error, "number", None)
-    if number is not None:
-        return 128 + int(number)
-    return 2 if isinstance(error, RecipeError) else 1
+    return judged(128 + int(number) if number is not None else 2 if isinstance(error, RecipeError) else 1)

@@ -38,6 +38,15 @@ TaskWords = Annotated[
     ),
 ]
 Out = Annotated[Path | None, Option(help="The run's folder; runs/RECIPE unless given.")]
+Processes = Annotated[
+    int | None,
+    Option(
+        min=1,
+        show_default=False,
+        help="Train with so many processes on this machine; started anew from the last checkpoint when one dies. "
+        "On several machines: torchrun … -m meristem (docs/cluster.md).",
+    ),
+]
 Fresh = Annotated[bool, Option("--fresh", help="Begin anew; the old run is moved aside, never deleted.")]
 
 Folder = Annotated[
@@ -56,6 +65,7 @@ Source = Annotated[str, Argument(help="A file, folder, glob, builtin:NAME or hub
 Overrides = Annotated[
     list[str] | None, Argument(metavar="[KEY=VALUE]…", help="Settings such as corpus.document=line or model.layers=6.")
 ]
+CorpusPage = Annotated[Path | None, Option("--report", help="Write the report as an HTML page to this file.")]
 Cleaned = Annotated[Path | None, Option("--out", help="Write the cleaned text here, one JSON line per document.")]
 
 Data = Annotated[str | None, Option(help="Text, or a task run's labelled file; the run's own test split unless given.")]

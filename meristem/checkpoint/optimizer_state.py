@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -29,11 +30,15 @@ def flatten(optimizer: Optimizer, names: dict[nn.Parameter, str]) -> dict[str, T
     return out
 
 
-def restore(optimizer: Optimizer, names: dict[nn.Parameter, str], tensors: dict[str, Tensor]) -> None:
-    """Give an optimizer back what it remembered, in the same types; another's parameters are passed over."""
+def restore(optimizer: Optimizer, names: dict[nn.Parameter, str], tensors: dict[str, Tensor],
+            place: Callable[[Tensor, Tensor], Tensor] | None = None) -> None:
+    """Give an optimizer back what it remembered, in the same types; another's parameters are passed over.
+
+    `place` puts a whole tensor where its parameter lies, if that is in parts.
+    """
     remembered: dict[str, dict[str, Tensor]] = {}
-    for place, tensor in tensors.items():
-        name, _, key = place.rpartition("/")
+    for long, tensor in tensors.items():
+        name, _, key = long.rpartition("/")
         remembered.setdefault(name, {})[key] = tensor
     if unknown := sorted(remembered.keys() - set(names.values())):
         raise MeristemError("the checkpoint's optimizer knows parameters that the model does not have: "
@@ -42,16 +47,19 @@ def restore(optimizer: Optimizer, names: dict[nn.Parameter, str], tensors: dict[
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             if memory := remembered.get(_name(parameter, names)):
-                optimizer.state[parameter] = dict(_entry(key, value, parameter, group) for key, value in memory.items())
+                entries = (_entry(key, value, parameter, group, place) for key, value in memory.items())
+                optimizer.state[parameter] = dict(entries)
 
 
-def _entry(key: str, value: Tensor, parameter: nn.Parameter, group: dict[str, Any]) -> tuple[str, Any]:
+def _entry(key: str, value: Tensor, parameter: nn.Parameter, group: dict[str, Any],
+           place: Callable[[Tensor, Tensor], Tensor] | None) -> tuple[str, Any]:
     key, _, number = key.partition(":")
     if number:
         return key, value.item()
     if value.shape == parameter.shape and value.dim():
         # Laid out like the parameter: fused kernels walk both along memory.
-        return key, torch.empty_like(parameter, dtype=value.dtype, requires_grad=False).copy_(value)
+        mine = value if place is None else place(value, parameter)
+        return key, torch.empty_like(parameter, dtype=value.dtype, requires_grad=False).copy_(mine)
     # Unless the kernel itself counts the steps, torch keeps the count on the CPU.
     there = key != "step" or group.get("fused") or group.get("capturable")
     return key, value.to(parameter.device if there else "cpu", copy=True)

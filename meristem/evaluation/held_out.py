@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from meristem.batch import State
+from meristem.batch import Outcome, State
 from meristem.learning.feed import Feed
 from meristem.learning.learner import Learner
+from meristem.learning.team import Team
 from meristem.metrics import ranking
 
 SEED = 0  # held-out draws never follow the training seed, so that runs can be compared
@@ -29,6 +30,32 @@ class HeldOut:
     scored: dict[str, Tensor] = field(default_factory=dict)
     bytes_per_token: float | None = None
     """UTF-8 bytes behind one stored token, for bits per byte."""
+
+    def add(self, outcome: Outcome, counts: Mapping[str, int], *, weight: float = 1.0) -> None:
+        """What one pass found; a weight of 0 only names it."""
+        for term, total in outcome.sums.items():
+            self.sums[term] = self.sums.get(term, 0.0) + weight * float(total)
+            self.counts[term] = self.counts.get(term, 0.0) + weight * counts[term]
+        for metric, (total, counted) in outcome.metrics.items():
+            before = self.extra.get(metric, (0.0, 0.0))
+            self.extra[metric] = (before[0] + weight * float(total), before[1] + weight * float(counted))
+        for metric, scores in outcome.scored.items():
+            self.scored[metric] = self.scored.get(metric, 0) + scores.cpu() * weight
+
+    def over(self, team: Team) -> HeldOut:
+        """The same over all processes."""
+        if team.size == 1:
+            return self
+        scored = [value for scores in self.scored.values() for value in scores.flatten().tolist()]
+        pairs = [value for pair in self.extra.values() for value in pair]
+        found = iter(team.sum([*self.sums.values(), *self.counts.values(), *pairs, *scored]))
+        self.sums = {term: next(found) for term in self.sums}
+        self.counts = {term: next(found) for term in self.counts}
+        self.extra = {name: (next(found), next(found)) for name in self.extra}
+        for name, scores in self.scored.items():
+            flat = torch.tensor([next(found) for _ in range(scores.numel())], dtype=torch.float64)
+            self.scored[name] = flat.reshape(scores.shape)
+        return self
 
     def metrics(self) -> dict[str, float]:
         """loss, each term, perplexity of the words, bits per byte where every token is predicted, accuracies."""
@@ -62,29 +89,26 @@ def resting(learner: torch.nn.Module) -> Iterator[None]:
 def held_out(
     learner: Learner, name: str, feed: Feed, *, rows: int | None = None, bytes_per_token: float | None = None
 ) -> HeldOut:
-    """Evaluate one source over its first `rows` samples, or over all of them."""
+    """Evaluate one source over its first `rows` samples, or over all of them; every process of a team its share."""
     size = len(feed.view)
     wanted = size if rows is None else min(size, rows)
+    end = wanted if feed.view.shuffled else size
     found = HeldOut(weights=dict(learner.objectives[name].weights), bytes_per_token=bytes_per_token)
     device = learner.model.device
     states: dict[int, State] = {}  # by pass within a step: each goes on with its own lanes
     with resting(learner):
-        for first in (use + micro for use in range(0, wanted, feed.rows) for micro in range(0, feed.rows, feed.micro)):
-            lane = first % feed.rows
-            number = min(feed.micro, feed.rows - lane, (wanted if feed.view.shuffled else size) - first)
-            if number <= 0:
-                break
-            batch = learner.explore(name, feed.at(first, number).to(device))
-            outcome = learner(
-                name, batch, {term: max(1, n) for term, n in batch.counts.items()}, states.get(lane) or None
-            )
-            states[lane] = outcome.state
-            for term, total in outcome.sums.items():
-                found.sums[term] = found.sums.get(term, 0.0) + float(total)
-                found.counts[term] = found.counts.get(term, 0.0) + batch.counts[term]
-            for metric, (total, counted) in outcome.metrics.items():
-                before = found.extra.get(metric, (0.0, 0.0))
-                found.extra[metric] = (before[0] + float(total), before[1] + float(counted))
-            for metric, counts in outcome.scored.items():
-                found.scored[metric] = found.scored.get(metric, 0) + counts.cpu()
-    return found
+        for use in range(0, wanted, feed.rows):
+            for micro in range(feed.micro_steps):
+                lanes = feed.lanes(micro)
+                number = min(len(lanes), end - use - lanes.start)
+                if number <= 0 and feed.team.size == 1:
+                    break
+                # a process without a share reads a row that does not count: passes are made together
+                first, number, counts = (use + lanes.start, number, True) if number > 0 else (use, 1, False)
+                batch = learner.explore(name, feed.at(first, number).to(device))
+                totals = {term: max(1, n) for term, n in batch.counts.items()}
+                outcome = learner(name, batch, totals, states.get(micro) if counts else None)
+                if counts:
+                    states[micro] = outcome.state
+                found.add(outcome, batch.counts, weight=float(counts))
+    return found.over(feed.team)

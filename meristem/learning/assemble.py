@@ -12,6 +12,7 @@ from meristem.corpus.sides import KINDS, PAIR, PICTURE
 from meristem.learning.combined import Combined
 from meristem.learning.feed import Feed
 from meristem.learning.learner import Learner, agree, carries, heads_of
+from meristem.learning.team import ALONE, Team
 from meristem.randomness import key
 from meristem.recipe import Recipe
 from meristem.settings import RecipeError, find
@@ -89,6 +90,7 @@ def feeds_of(
     *,
     split: str,
     seed: int,
+    team: Team = ALONE,
 ) -> dict[str, Feed]:
     """Per source the batches of one split; sources without that split are left out."""
     length, train = recipe.model.length, recipe.train
@@ -112,6 +114,7 @@ def feeds_of(
             rows=rows,
             micro=micro,
             fill=fill_of(tokenizer),
+            team=team,
         )
     return feeds
 

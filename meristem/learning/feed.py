@@ -11,7 +11,9 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from meristem.batch import Batch, Objective, Row, collate
+from meristem.learning.team import ALONE, Team
 from meristem.randomness import Draw, Order
+from meristem.settings import RecipeError
 
 
 class Viewed(Protocol):
@@ -37,16 +39,31 @@ class Feed:
     micro: int
     """Samples in one pass at the most."""
     fill: Mapping[str, int]
+    team: Team = ALONE
+    """Whose rows these are: each process reads its share of every step."""
+
+    def __post_init__(self) -> None:
+        if self.rows < self.team.size:
+            raise RecipeError(
+                f"a step of {self.rows} rows cannot be shared by {self.team.size} processes: "
+                "a larger train.batch_tokens (train.batch_samples for a task) or fewer processes"
+            )
 
     @property
     def micro_steps(self) -> int:
-        """Passes in one step."""
-        return -(-self.rows // self.micro)
+        """Passes in one step, as many in every process; none is without a row."""
+        most = -(-self.rows // self.team.size)
+        return min(-(-most // self.micro), self.rows // self.team.size)
+
+    def lanes(self, micro: int) -> range:
+        """Which rows of a step a pass reads."""
+        own, passes = self.team.share(self.rows), self.micro_steps
+        return own[len(own) * micro // passes : len(own) * (micro + 1) // passes]
 
     def batch(self, use: int, micro: int) -> Batch:
         """Micro-batch number `micro` of this source's step number `use`."""
-        first = use * self.rows + micro * self.micro
-        return self.at(first, min(self.micro, (use + 1) * self.rows - first))
+        lanes = self.lanes(micro)
+        return self.at(use * self.rows + lanes.start, len(lanes))
 
     def at(self, first: int, number: int) -> Batch:
         """The batch of samples first … first + number − 1 of the endless stream."""

@@ -69,13 +69,24 @@ def finish(work: Work, found: dict[str, float] | None) -> Ended:
     if found is None:
         found = _evaluated(work, "validation")
     test = _evaluated(work, "test")
+    material, model = work.material, work.learner.model
+    ended = Ended(
+        run=run.path,
+        step=standing.step,
+        metrics=found,
+        test=test,
+        used=used(standing),
+        tries=material.tries(str(run.path), model),
+        judged_by=material.judged_by,
+    )
+    if not material.team.first:
+        return ended
     if test and not journal.holds("test", standing.step):
         journal.record("test", standing.step, test)
         journal.say(f"test  {told(test)}")
     if can_draw():
         title = f"{recipe.name}: {standing.step:,} steps, {standing.tokens:,} tokens"
         draw(run.metrics_path, run.path / "curves.png", title=title)
-    material, model = work.material, work.learner.model
     left = material.leave(run, recipe, work.learner, journal)
     about, tries = material.sources(recipe), material.tries(".", model)
     text = card.text(recipe, work.learner, about, standing, found, test, tries, left)
@@ -93,12 +104,4 @@ def finish(work: Work, found: dict[str, float] | None) -> Ended:
         f"Done: {standing.step:,} steps, {standing.tokens:,} tokens, {standing.flops:.2e} FLOPs in "
         f"{duration(standing.seconds)}; {run.path} holds the model"
     )
-    return Ended(
-        run=run.path,
-        step=standing.step,
-        metrics=found,
-        test=test,
-        used=used(standing),
-        tries=material.tries(str(run.path), model),
-        judged_by=material.judged_by,
-    )
+    return ended

@@ -13,6 +13,7 @@ from meristem.checkpoint.run import Run
 from meristem.labelled.reading import Splits, splits
 from meristem.learning.assemble import objectives_of
 from meristem.learning.learner import begin_of, carries
+from meristem.learning.team import ALONE, Team
 from meristem.recipe import Recipe
 from meristem.settings import RecipeError, find
 from meristem.task import Task
@@ -40,9 +41,9 @@ def finetune(recipe: Recipe, out: Path, *, fresh: bool, console: Console) -> End
 def _one(recipe: Recipe, out: Path, task: type[Task], found: Splits, *, fresh: bool, console: Console) -> Ended:
     """One run on samples that were read."""
 
-    def gather(recipe: Recipe, before: Run | None, console: Console) -> Labelled:
+    def gather(recipe: Recipe, before: Run | None, console: Console, team: Team) -> Labelled:
         tokenizer = Tokenizer.load(before.tokenizer_path) if before is not None else tokenizer_of(recipe, task, found)
-        return labelled(recipe, task, found, tokenizer)
+        return labelled(recipe, task, found, tokenizer, team)
 
     return run_recipe(recipe, out, gather=gather, fresh=fresh, console=console)
 
@@ -55,11 +56,12 @@ def understood(recipe: Recipe) -> tuple[Recipe, type[Task], Splits]:
     return completed(recipe, task, found), task, found
 
 
-def labelled(recipe: Recipe, task: type[Task], found: Splits, tokenizer: Tokenizer) -> Labelled:
+def labelled(recipe: Recipe, task: type[Task], found: Splits, tokenizer: Tokenizer, team: Team = ALONE) -> Labelled:
     """Samples that were read, as material."""
     made = task(recipe.task, tokenizer)
     strange = [line for split, some in found.samples.items() if split != "train" for line in made.strange(some)]
-    return Labelled(tokenizer=tokenizer, samples=found.samples, task=made, notices=[*found.notices, *strange])
+    notices = [*found.notices, *strange]
+    return Labelled(tokenizer=tokenizer, samples=found.samples, task=made, notices=notices, team=team)
 
 
 def completed(recipe: Recipe, task: type[Task], found: Splits) -> Recipe:

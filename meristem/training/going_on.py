@@ -12,7 +12,8 @@ from meristem.training.settings import BUDGETS
 
 MAY_CHANGE = frozenset(
     f"train.{name}" for name in (*BUDGETS, "device", "workers", "threads", "log_every", "save_every", "keep")
-) | {"corpus.processes"}
+)
+CORPUS = ("corpus.processes", "corpus.near.memory_mb")  # also of an entry of mix
 
 
 def refuse_another_run(before: Recipe, now: Recipe, out: Path) -> None:
@@ -21,7 +22,7 @@ def refuse_another_run(before: Recipe, now: Recipe, out: Path) -> None:
     differing = [
         key
         for key in dict.fromkeys([*old, *new])
-        if old.get(key) != new.get(key) and key not in MAY_CHANGE and not key.endswith("corpus.processes")
+        if old.get(key) != new.get(key) and key not in MAY_CHANGE and not key.endswith(CORPUS)
     ]
     if not differing:
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -20,18 +21,21 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from meristem import bounded
+
 QUIET_SECONDS = 15.0  # between lines where there is no terminal to draw a bar on
 LOG_WIDTH = 120
 
 
 class Journal:
-    """One run's records; every line of metrics.jsonl carries its step."""
+    """One run's records; every line of metrics.jsonl carries its step. Without a folder it keeps none."""
 
-    def __init__(self, folder: Path, console: Console, *, after: int = 0) -> None:
+    def __init__(self, folder: Path | None, console: Console, *, after: int = 0) -> None:
         self.console = console
-        self._metrics: TextIO = (folder / "metrics.jsonl").open("a", encoding="utf-8")
-        self._log: TextIO = (folder / "log.txt").open("a", encoding="utf-8")
-        self._board = _board(folder, after)
+        metrics, log = (Path(os.devnull) if folder is None else folder / name for name in ("metrics.jsonl", "log.txt"))
+        self._metrics: TextIO = metrics.open("a", encoding="utf-8")
+        self._log: TextIO = log.open("a", encoding="utf-8")
+        self._board = None if folder is None else _board(folder, after)
         if self._board is None:
             self.say(
                 'TensorBoard is not installed; its events are not written (pip install "meristem[track]")', quiet=True
@@ -80,7 +84,7 @@ class Journal:
     def holds(self, kind: str, step: int) -> bool:
         """Whether such a line is there already, from a start that was killed after it."""
         with Path(self._metrics.name).open(encoding="utf-8") as lines:
-            return any((line["kind"], line["step"]) == (kind, step) for line in map(json.loads, lines))
+            return any((line["kind"], line["step"]) == (kind, step) for line in map(bounded.row, lines))
 
     def start(self, step: int, total: int) -> None:
         """Begin the bar where the run begins or goes on."""

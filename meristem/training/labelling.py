@@ -14,6 +14,7 @@ from meristem.learning.assemble import fill_of
 from meristem.learning.feed import Feed
 from meristem.learning.learner import Learner
 from meristem.learning.ragged import Pieces, Ragged
+from meristem.learning.team import ALONE, Team
 from meristem.recipe import Recipe
 from meristem.task import Piece, Sample, Task
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -30,6 +31,7 @@ class Labelled(Material):
     samples: Mapping[str, Sequence[Sample]]
     task: Task
     notices: Sequence[str] = ()
+    team: Team = ALONE
     _pieces: dict[str, list[Piece]] = field(default_factory=dict)
     _answers: dict[str, list[Any]] = field(default_factory=dict)
 
@@ -60,6 +62,7 @@ class Labelled(Material):
                 rows=rows,
                 micro=micro,
                 fill=fill_of(self.tokenizer),
+                team=self.team,
             )
         }
 

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import math
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from torch import Tensor
 
-from meristem.batch import Batch, State
-from meristem.checkpoint import optimizer_state, transfer
+from meristem.batch import Batch
+from meristem.checkpoint import optimizer_state
 from meristem.checkpoint.layout import steps as steps_in
 from meristem.checkpoint.run import Run
 from meristem.checkpoint.save import save
 from meristem.checkpoint.snapshot import Snapshot
 from meristem.learning.feed import Feed, stream
 from meristem.learning.mix import Mix
+from meristem.learning.spread import gathered
 from meristem.settings import MeristemError
 from meristem.training.journal import Journal
 from meristem.training.material import Evaluate
 from meristem.training.optimizers import names_of
+from meristem.training.restoring import remembered
 from meristem.training.settings import Interval, TrainSettings, seconds, steps
 from meristem.training.signals import Signals, Stopped
 from meristem.training.standing import Standing
@@ -72,16 +74,17 @@ class Loop:
         with Signals() as signals:
             while s.step < s.total:
                 self.thaw(s.step)
-                source, _ = self.mix(s.step)
+                source, use = self.mix(s.step)
                 taken = self.stepper.take(s.step, s.total, source, _next(batches, self.feeds[source].micro_steps))
-                self._note(taken)
+                self._note(taken, use)
                 last = s.step == s.total
                 stop = False
                 if self.evaluate is not None and (self._evaluations.now(s.step) or last):
                     found = self._evaluation(self.evaluate)
                     stop = self.settings.patience is not None and s.stale >= self.settings.patience
                 better = s.best_step == s.step  # the best is kept, wherever the interval of saves falls
-                if last or stop or better or signals.received is not None or self._saves.now(s.step):
+                asked, due = self.stepper.team.any(signals.received is not None, self._saves.now(s.step))
+                if last or stop or better or asked or due:
                     self.save()
                 if stop:
                     self.journal.say(
@@ -89,9 +92,9 @@ class Loop:
                         f"{self.settings.patience} evaluations (the best was at step {s.best_step})"
                     )
                     break
-                if signals.received is not None and not last:
+                if asked and not last:
                     raise Stopped(
-                        signals.received,
+                        signals.received or signal.SIGTERM,
                         f"stopped at step {s.step} of {s.total}, saved in {self.run.path}; "
                         "run the same command again to go on",
                     )
@@ -105,7 +108,7 @@ class Loop:
 
     # ------------------------------------------------------------ after each step
 
-    def _note(self, taken: Taken) -> None:
+    def _note(self, taken: Taken, use: int) -> None:
         s = self.standing
         s.step += 1
         s.samples += taken.samples
@@ -116,7 +119,8 @@ class Loop:
             s.bad_in_row = 0
             s.add(_numbers(taken, mixed=len(self.feeds) > 1))
         else:
-            self._bad(taken)
+            rows = self.feeds[taken.source].rows
+            self._bad(taken.source, list(range(use * rows, (use + 1) * rows)))
         if s.step % self.settings.log_every == 0 or s.step == s.total:
             self._write(taken)
 
@@ -151,28 +155,29 @@ class Loop:
             left=(s.total - s.step) / done,
         )
 
-    def _bad(self, taken: Taken) -> None:
+    def _bad(self, source: str, ids: Sequence[int]) -> None:
         s = self.standing
         s.skipped += 1
         s.bad_in_row += 1
-        texts = self.describe_samples(taken.source, taken.ids[:3])
-        self.journal.record("skipped", s.step, {"source": taken.source, "samples": taken.ids, "texts": texts})
+        texts = self.describe_samples(source, ids[:3])
+        self.journal.record("skipped", s.step, {"source": source, "samples": ids, "texts": texts})
         self.journal.say(
             f"step {s.step}: the loss or its gradient is not finite; the step is skipped "
-            f"(samples {_some(taken.ids)} of {taken.source}, for instance {texts[0]!r})"
+            f"(samples {_some(ids)} of {source}, for instance {texts[0]!r})"
         )
         if s.bad_in_row >= self.settings.bad_steps:
             kept = f"the last good checkpoint is kept in {self.run.checkpoints}"
             kept = kept if steps_in(self.run.checkpoints) else "no checkpoint had been saved yet"
             raise MeristemError(
-                f"{s.bad_in_row} steps in a row were not finite (the last on samples {_some(taken.ids)} of "
-                f"{taken.source}); {kept}. A lower train.rate, a lower train.clip or "
+                f"{s.bad_in_row} steps in a row were not finite (the last on samples {_some(ids)} of "
+                f"{source}); {kept}. A lower train.rate, a lower train.clip or "
                 "train.precision=float32 usually help; metrics.jsonl names the samples of each skipped step"
             )
 
     def _evaluation(self, evaluate: Evaluate) -> dict[str, float]:
         s = self.standing
         found = evaluate()
+        self.stepper.settle()
         regret = self.regret(found)
         if math.isfinite(regret) and (s.best is None or regret < s.best):
             s.best, s.best_step, s.stale = regret, s.step, 0
@@ -186,24 +191,23 @@ class Loop:
 
     # ------------------------------------------------------------ checkpoints
 
-    def save(self) -> Path:
-        """Write a checkpoint of this very moment."""
+    def save(self) -> None:
+        """Write a checkpoint of this very moment; every process brings its part, and the first one writes."""
+        self.stepper.settle()
         s, model = self.standing, self.stepper.learner.model
         names = names_of(model)
         optimizer: dict[str, Tensor] = {}
         for one in self.stepper.optimizers:
-            optimizer.update(optimizer_state.flatten(one, names))
-        memory = {
-            f"{source}/{micro}/{key}": value
-            for (source, micro), state in self.stepper.memory.items()
-            for key, value in state.items()
-        }
+            optimizer.update(gathered(optimizer_state.flatten(one, names)))
+        weights, memory = gathered(model.state_dict(keep_vars=True)), remembered(self.stepper, self.feeds)
         self._saves.done()
-        return save(
+        if not self.stepper.team.first:
+            return
+        save(
             self.run.checkpoints,
             Snapshot(
                 step=s.step,
-                model=model.state_dict(),
+                model=weights,
                 optimizer=optimizer,
                 memory=memory,
                 state=s.plain(),
@@ -213,24 +217,6 @@ class Loop:
             keep=self.settings.keep,
             best=s.best_step == s.step,
         )
-
-
-def restore(stepper: Stepper, snapshot: Snapshot) -> Standing:
-    """Everything back as it was when the snapshot was taken."""
-    model = stepper.learner.model
-    transfer.restore(model, snapshot.model)
-    names = names_of(model)
-    for one in stepper.optimizers:
-        mine = {names[p] for group in one.param_groups for p in group["params"]}
-        optimizer_state.restore(
-            one, names, {key: value for key, value in snapshot.optimizer.items() if key.rsplit("/", 1)[0] in mine}
-        )
-    memory: dict[tuple[str, int], State] = {}
-    for key, value in snapshot.memory.items():
-        source, micro, name = key.rsplit("/", 2)
-        memory.setdefault((source, int(micro)), {})[name] = value.to(stepper.device)
-    stepper.memory = memory
-    return Standing.of(snapshot.state)
 
 
 class _Due:

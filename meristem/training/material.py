@@ -14,6 +14,7 @@ from meristem.checkpoint import disk
 from meristem.checkpoint.run import Run
 from meristem.learning.feed import Feed
 from meristem.learning.learner import Learner
+from meristem.learning.team import Team
 from meristem.recipe import Recipe
 from meristem.settings import MeristemError
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -29,6 +30,8 @@ class Material(ABC):
     """Words and samples: what the loop is fed with, judged by, and said to be about."""
 
     tokenizer: Tokenizer
+    team: Team
+    """Who reads it together."""
 
     @property
     def shards(self) -> Mapping[str, str]:

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from meristem.learning.spread import placed, whole
+
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 ROUNDS = 5
 
@@ -59,7 +61,8 @@ class Muon(torch.optim.Optimizer):
             if not state:
                 state["momentum"] = torch.zeros_like(parameter)
             state["momentum"].lerp_(parameter.grad, 1 - group["momentum"])
-            updates.append(torch.lerp(parameter.grad, state["momentum"], group["momentum"]))  # type: ignore[arg-type]  # Nesterov
+            nesterov = torch.lerp(parameter.grad, state["momentum"], group["momentum"])  # type: ignore[arg-type]
+            updates.append(whole(nesterov))  # matrices that lie in parts over processes are made orthogonal whole
         stacked = torch.stack(updates)
         parts = (
             rows // columns if rows % columns == 0 else 1
@@ -68,4 +71,4 @@ class Muon(torch.optim.Optimizer):
         scale = 0.2 * max(rows // parts, columns) ** 0.5  # AdamW's usual root mean square (Liu et al. 2025)
         for parameter, change in zip(same, update, strict=True):
             parameter.mul_(1 - group["lr"] * group["weight_decay"])
-            parameter.add_(change, alpha=-group["lr"] * scale)
+            parameter.add_(placed(change, parameter), alpha=-group["lr"] * scale)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from meristem.checkpoint import disk
 from meristem.checkpoint.run import Run
-from meristem.drawing.report import Report, as_json, number, shortened
+from meristem.drawing.page import shortened
+from meristem.drawing.report import Report, as_json, number
 from meristem.drawing.report_page import page
 from meristem.learning.learner import Learner
 from meristem.recipe import Recipe

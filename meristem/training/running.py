@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -10,34 +11,63 @@ import torch
 from rich.console import Console
 
 from meristem.batch import Batch
-from meristem.checkpoint import load
+from meristem.checkpoint import load, transfer
 from meristem.checkpoint.revive import recipe_of, revive
 from meristem.checkpoint.run import Run, aside
 from meristem.learning.assemble import check, learner_of
 from meristem.learning.feed import Feed
+from meristem.learning.learner import Learner
 from meristem.learning.mix import Mix
+from meristem.learning.spread import Spread, gathered
+from meristem.learning.team import Team, joined, restarted
 from meristem.recipe import Recipe
 from meristem.settings import MeristemError
 from meristem.training.budget import Cost, flops_of, measure, peak_flops, planned_steps
 from meristem.training.ending import Ended, Work, finish, used
 from meristem.training.going_on import refuse_another_run
 from meristem.training.journal import Journal
-from meristem.training.loop import Loop, restore
+from meristem.training.loop import Loop
 from meristem.training.material import Material, create, recipe_text, refuse_other_things
 from meristem.training.optimizers import optimizers
+from meristem.training.restoring import restore
 from meristem.training.standing import Standing
 from meristem.training.start import from_run
 from meristem.training.step import Stepper, device_of
 from meristem.training.thawing import Thawing, prepare
 from meristem.training.vectors import from_vectors
 
-Gather = Callable[[Recipe, Run | None, Console], Material]
+Gather = Callable[[Recipe, Run | None, Console, Team], Material]
 """The material of a new run, or the very material that an old one began with."""
+QUIET = Console(quiet=True)
 
 
 def run_recipe(recipe: Recipe, out: Path, *, gather: Gather, fresh: bool, console: Console) -> Ended:
-    """Train, or go on training, until the budget is used up."""
+    """Train, or go on training, until the budget is used up; with all processes that torchrun started, if it did."""
     check(recipe)
+    if recipe.train.threads is not None:
+        torch.set_num_threads(recipe.train.threads)
+    with joined(device_of(recipe.train), seconds=recipe.train.timeout) as team:
+        with team.in_turn():
+            if team.first:
+                before = _before(recipe, out, console, fresh=fresh and not restarted())
+                material = gather(recipe, before, console, team)
+                run = before or create(out, recipe, material)
+            else:
+                run = Run.open(out)
+                material = gather(recipe, run, QUIET, team)
+        with run.locked() if team.first else nullcontext():
+            loaded = load.load(run.checkpoints) if team.first else None
+            step = team.told(loaded.snapshot.step if loaded is not None else 0)
+            if step and not team.first:
+                loaded = load.load(run.checkpoints, step=step)
+            if team.first:
+                run.trim_metrics(step)  # what was measured after the checkpoint will be measured again
+            with Journal(run.path, console, after=step) if team.first else Journal(None, QUIET) as journal:
+                return _train(recipe, run, material, loaded, journal)
+
+
+def _before(recipe: Recipe, out: Path, console: Console, *, fresh: bool) -> Run | None:
+    """The run that is gone on with, if there is one; an old one that is not wanted is put aside."""
     if fresh and out.exists():
         console.print(f"The old run is kept as {aside(out)}")
     before = Run(out) if Run(out).exists() else None
@@ -45,43 +75,56 @@ def run_recipe(recipe: Recipe, out: Path, *, gather: Gather, fresh: bool, consol
         refuse_another_run(recipe_of(before), recipe, out)
     else:
         refuse_other_things(out)
-    if recipe.train.threads is not None:
-        torch.set_num_threads(recipe.train.threads)
-    material = gather(recipe, before, console)
-    run = before or create(out, recipe, material)
-    with run.locked():
-        loaded = load.load(run.checkpoints)
-        step = loaded.snapshot.step if loaded is not None else 0
-        run.trim_metrics(step)  # what was measured after the checkpoint will be measured again
-        with Journal(run.path, console, after=step) as journal:
-            return _train(recipe, run, material, loaded, journal)
+    return before
 
 
 def _train(recipe: Recipe, run: Run, material: Material, loaded: load.Loaded | None, journal: Journal) -> Ended:
-    settings, device = recipe.train, device_of(recipe.train)
+    settings, team = recipe.train, material.team
+    device = device_of(settings) if team.size == 1 else team.device
     learner = learner_of(recipe, material.tokenizer)
     work = Work(recipe=recipe, run=run, material=material, learner=learner, standing=Standing(), journal=journal)
     if loaded is None:
         _begin(work)
     prepare(learner.model, recipe.start)
-    learner.to(device)
-    feeds = material.feeds(recipe, learner.objectives, split="train", seed=settings.seed)
-    stepper = Stepper(learner=learner, optimizers=optimizers(learner.model, settings), settings=settings, device=device)
     if loaded is not None:
         for notice in loaded.notices:
             journal.say(notice)
-        work.standing = restore(stepper, loaded.snapshot)
+        transfer.restore(learner.model, loaded.snapshot.model)
+        work.standing = Standing.of(loaded.snapshot.state)
+    learner.to(device)
+    feeds = material.feeds(recipe, learner.objectives, split="train", seed=settings.seed)
     _plan(work, feeds, device)
     if work.standing.ended(settings.patience):
         facts = run.finished
         return finish(work, None) if facts is None else _nothing_to_do(work, facts)  # None: killed after its last step
     _settle(work)
     _announce(work)
-    run.reopen()
-    return finish(work, _loop(work, stepper, feeds, device).fit())
+    if team.first:
+        run.reopen()
+    flops = {name: _flops_per_token(work, name, step_batches(feed, 0)) for name, feed in feeds.items()}
+    spread = Spread(learner, team, shard=settings.shard)
+    made = optimizers(learner.model, settings)
+    stepper = Stepper(learner=learner, optimizers=made, settings=settings, device=device, spread=spread)
+    if loaded is not None:
+        restore(stepper, loaded.snapshot, feeds)
+    found = _loop(work, stepper, feeds, flops, device).fit()
+    if spread.sharded:
+        work.learner = _whole(work, device)
+    return finish(work, found)
 
 
-def _loop(work: Work, stepper: Stepper, feeds: Mapping[str, Feed], device: torch.device) -> Loop:
+def _whole(work: Work, device: torch.device) -> Learner:
+    """The learner with its weights in one place again, for whatever is done with it after training."""
+    weights = gathered(work.learner.model.state_dict(keep_vars=True))
+    learner = learner_of(work.recipe, work.material.tokenizer)
+    prepare(learner.model, work.recipe.start)
+    transfer.restore(learner.model, weights)
+    return learner.to(device)
+
+
+def _loop(
+    work: Work, stepper: Stepper, feeds: Mapping[str, Feed], flops: Mapping[str, float], device: torch.device
+) -> Loop:
     recipe = work.recipe
     return Loop(
         run=work.run,
@@ -92,7 +135,7 @@ def _loop(work: Work, stepper: Stepper, feeds: Mapping[str, Feed], device: torch
         journal=work.journal,
         standing=work.standing,
         mix=Mix({s.name: s.weight for s in recipe.sources()}, recipe.train.seed),
-        flops={name: _flops_per_token(work, name, step_batches(feed, 0)) for name, feed in feeds.items()},
+        flops=flops,
         peak=peak_flops(device),
         evaluate=work.material.evaluator(recipe, work.learner, "validation", work.journal.say),
         regret=work.material.regret,
@@ -172,6 +215,7 @@ def _plan(work: Work, feeds: Mapping[str, Feed], device: torch.device) -> None:
 
     tokens = work.material.step_tokens(feed)
     total = planned_steps(settings, tokens_per_step=tokens, steps_per_epoch=_epoch(feed), cost=cost)
+    total = work.material.team.told(total)  # each has measured its own speed
     if total < standing.step:
         taken = f"but the run has already taken {standing.step}; budgets may only grow"
         raise MeristemError(f"a budget of {budget} is {total} steps, {taken}")
@@ -186,9 +230,11 @@ def _announce(work: Work) -> None:
     verb = f"Going on at step {standing.step:,} of" if standing.step else "Training"
     objective = ", ".join(o.name for o in work.learner.objectives.values())
     size, *more = work.material.about(recipe)
+    team = work.material.team
+    together = f" with {team.size} processes" if team.size > 1 else ""
     say(
         f"{verb} {recipe.name}: {recipe.model.family}, {parameters / 1e6:.1f} M parameters{some}, {objective}, on "
-        f"{size}; {standing.total:,} steps ({standing.budget}) in {work.run.path}"
+        f"{size}; {standing.total:,} steps ({standing.budget}) in {work.run.path}{together}"
     )
     for line in more:
         say(line)

@@ -86,7 +86,9 @@ class TrainSettings(Settings):
     recompute: bool = False
     """Gradient checkpointing: activations are computed again instead of kept."""
     shard: bool = False
-    """Shard parameters over processes (FSDP2)."""
+    """With several processes: each holds a part of every weight, gradient and optimizer state (FSDP2), not a copy."""
+    timeout: float = Field(600.0, gt=0)
+    """With several processes: seconds after which one that says nothing counts as lost."""
 
     evaluate_every: Interval | None = None
     """Steps (500), time (10m) or epochs (1epoch); a tenth of the run unless set."""

@@ -14,6 +14,7 @@ from meristem.evaluation.held_out import SEED, held_out
 from meristem.learning.assemble import feeds_of
 from meristem.learning.feed import Feed
 from meristem.learning.learner import Learner
+from meristem.learning.team import ALONE, Team
 from meristem.recipe import Recipe
 from meristem.settings import MeristemError
 from meristem.store.prepare import store_for, tokenizer_for
@@ -35,6 +36,7 @@ class Shards(Material):
     keys: Mapping[str, str]
     length: int
     """Tokens of a row."""
+    team: Team = ALONE
 
     @property
     def shards(self) -> Mapping[str, str]:
@@ -48,7 +50,7 @@ class Shards(Material):
 
     def feeds(self, recipe: Recipe, objectives: Mapping[str, Objective], *, split: str, seed: int) -> dict[str, Feed]:
         """Rows of a fixed length."""
-        return feeds_of(recipe, objectives, self.tokenizer, self.stores, split=split, seed=seed)
+        return feeds_of(recipe, objectives, self.tokenizer, self.stores, split=split, seed=seed, team=self.team)
 
     def evaluator(self, recipe: Recipe, learner: Learner, split: str, say: Callable[[str], None]) -> Evaluate | None:
         """Loss and accuracies of every source that has held-out text of that split."""
@@ -119,7 +121,7 @@ class Shards(Material):
         ]
 
 
-def gather(recipe: Recipe, before: Run | None, console: Console) -> Shards:
+def gather(recipe: Recipe, before: Run | None, console: Console, team: Team = ALONE) -> Shards:
     """The material of a new run, or the very material an old one began with."""
     sources, start = recipe.sources(), recipe.start
     begun = before.shards() if before is not None else {}
@@ -135,4 +137,4 @@ def gather(recipe: Recipe, before: Run | None, console: Console) -> Shards:
         for s in sources
     }
     stores, keys = ({name: getattr(one, what) for name, one in made.items()} for what in ("store", "key"))
-    return Shards(tokenizer=tokenizer, stores=stores, keys=keys, length=recipe.model.length)
+    return Shards(tokenizer=tokenizer, stores=stores, keys=keys, length=recipe.model.length, team=team)

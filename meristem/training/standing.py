@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields
+from types import NoneType
 from typing import Any
+
+from meristem.settings import MeristemError
+
+KINDS = {"int": int, "str": str, "float": (int, float), "float | None": (int, float, NoneType)}
+"""A counter's type → what it may be in a file."""
 
 
 @dataclass(kw_only=True)
@@ -52,7 +58,15 @@ class Standing:
     @classmethod
     def of(cls, plain: dict[str, Any]) -> Standing:
         """From what JSON held; counters of a newer version are left alone."""
-        known = {f.name for f in fields(cls)}
+        known = {f.name: KINDS[str(f.type)] for f in fields(cls) if str(f.type) in KINDS}
         kept = {key: value for key, value in plain.items() if key in known}
-        kept["window"] = {name: (pair[0], pair[1]) for name, pair in kept.get("window", {}).items()}
-        return cls(**kept)
+        window = plain.get("window", {})
+        wrong = [key for key, value in kept.items() if not isinstance(value, known[key])]
+        if wrong or not isinstance(window, dict) or not all(map(_pair, window.values())):
+            raise MeristemError(f"state.json: {(*wrong, 'window')[0]} is not what a run writes: the file was changed")
+        return cls(**kept, window={name: (pair[0], pair[1]) for name, pair in window.items()})
+
+
+def _pair(value: Any) -> bool:
+    """Whether a value is a sum and a count."""
+    return isinstance(value, list | tuple) and [type(one) in (int, float) for one in value] == [True, True]

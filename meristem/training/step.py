@@ -11,6 +11,8 @@ from torch import Tensor
 
 from meristem.batch import Batch, State
 from meristem.learning.learner import Learner
+from meristem.learning.spread import Spread, whole
+from meristem.learning.team import ALONE
 from meristem.randomness import torch_seed
 from meristem.training.optimizers import set_rate
 from meristem.training.schedules import factor
@@ -30,7 +32,6 @@ class Taken:
     rate: float
     tokens: int
     samples: int
-    ids: list[int]
 
 
 def device_of(settings: TrainSettings) -> torch.device:
@@ -57,29 +58,39 @@ class Stepper:
     optimizers: list[torch.optim.Optimizer]
     settings: TrainSettings
     device: torch.device
+    spread: Spread | None = None
+    """The learner over several processes; alone unless given."""
     memory: dict[tuple[str, int], State] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._learn = self.spread if self.spread is not None else Spread(self.learner, ALONE)
+        self.team, self.settle = self._learn.team, self._learn.settle
 
     def take(self, step: int, total: int, source: str, batches: Sequence[Batch]) -> Taken:
         """Step number `step` of `total` on these micro-batches."""
         share = factor(self.settings, step, total)
         set_rate(self.optimizers, share)
         ready = [self._explored(step, micro, source, batch) for micro, batch in enumerate(batches)]
-        totals = {
-            term: max(1, sum(b.counts.get(term, 0) for b in ready)) for term in self.learner.objectives[source].weights
-        }
+        names = list(self.learner.objectives[source].weights)
+        counts = self.team.sum([sum(b.counts.get(term, 0) for b in ready) for term in names])
+        totals = {term: max(1, round(count)) for term, count in zip(names, counts, strict=True)}
         terms: dict[str, Tensor] = {}
         metrics: dict[str, tuple[Tensor, Tensor]] = {}
         losses, states = [], {}
         for micro, batch in enumerate(ready):
             self._seed(step, micro)
-            with precision_of(self.settings, self.device):
-                outcome = self.learner(source, batch, totals, self.memory.get((source, micro)))
-            assert outcome.loss is not None
-            outcome.loss.backward()
+            with self._learn.summing(last=micro == len(ready) - 1):
+                with precision_of(self.settings, self.device):
+                    outcome = self._learn(source, batch, totals, self.memory.get((source, micro)))
+                assert outcome.loss is not None
+                self._learn.backward(outcome.loss)
             losses.append(outcome.loss.detach())
             states[source, micro] = {key: value.detach() for key, value in outcome.state.items()}
             _add(terms, metrics, outcome.sums, outcome.metrics, totals)
         loss, norm = torch.stack(losses).sum(), self._norm()
+        tokens, samples = sum(b.tokens for b in ready), sum(len(b.ids) for b in ready)
+        if self.team.size > 1:
+            loss, tokens, samples = self._summed(loss, terms, metrics, tokens, samples)
         finite = bool(torch.isfinite(norm) & torch.isfinite(loss))
         if finite:
             for optimizer in self.optimizers:
@@ -95,14 +106,13 @@ class Stepper:
             norm=norm,
             finite=finite,
             rate=self.settings.rate * share,
-            tokens=sum(b.tokens for b in ready),
-            samples=sum(len(b.ids) for b in ready),
-            ids=[i for b in ready for i in b.ids],
+            tokens=tokens,
+            samples=samples,
         )
 
     def _seed(self, step: int, micro: int) -> None:
         """What torch draws (dropout, rollouts) follows from the step alone."""
-        seed = torch_seed(self.settings.seed, step, micro)
+        seed = torch_seed(self.settings.seed, step, micro, self.team.rank)
         if self.device.type == "cpu":
             torch.default_generator.manual_seed(seed)  # a microsecond, where torch.manual_seed takes 150
         else:
@@ -118,7 +128,24 @@ class Stepper:
         norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
         if self.settings.clip is not None:
             torch.nn.utils.clip_grads_with_norm_(parameters, self.settings.clip, norm)
-        return norm
+        return whole(norm)
+
+    def _summed(
+        self,
+        loss: Tensor,
+        terms: dict[str, Tensor],
+        metrics: dict[str, tuple[Tensor, Tensor]],
+        tokens: int,
+        samples: int,
+    ) -> tuple[Tensor, int, int]:
+        """What a step is told by, over all processes; terms and metrics in their places."""
+        pairs = [value for pair in metrics.values() for value in pair]
+        flat = [float(value) for value in (loss, *terms.values(), *pairs)]
+        whole_loss, *rest, tokens_, samples_ = self.team.sum([*flat, tokens, samples])
+        found = iter(map(torch.tensor, rest))
+        terms.update({term: next(found) for term in terms})
+        metrics.update({name: (next(found), next(found)) for name in metrics})
+        return torch.tensor(whole_loss), round(tokens_), round(samples_)
 
 
 def _add(

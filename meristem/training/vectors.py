@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from meristem.settings import MeristemError, find, names
 from meristem.tokenizers.tokenizer import Tokenizer
 
 LONGEST_WORD = 1000
+LONGEST_LINE = 1 << 20
 BATCH = 4096
 _WORD = re.compile(r"\w+|[^\w\s]")
 
@@ -182,6 +184,8 @@ def _is_binary(path: Path, start: int) -> bool:
 
 def _binary(path: Path, start: int, number: int, width: int) -> Iterator[tuple[str, Vector]]:
     size = 4 * width
+    if not 0 < size * number <= path.stat().st_size:
+        raise MeristemError(f"{path}: cannot hold {number:,} words of {width:,} numbers; the file is cut off")
     with path.open("rb") as file:
         file.seek(start)
         for count in range(number):
@@ -202,9 +206,11 @@ def _binary(path: Path, start: int, number: int, width: int) -> Iterator[tuple[s
 def _text(path: Path, *, skip: bool) -> Iterator[tuple[str, Vector]]:
     width = None
     with path.open(encoding="utf-8", errors="replace") as file:
-        for number, line in enumerate(file, 1):
+        for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE), ""), 1):
             if skip and number == 1:
                 continue
+            if len(line) == LONGEST_LINE:
+                raise MeristemError(f"{path}:{number}: a line of more than {LONGEST_LINE:,} characters; is it the file?")
             parts = line.rstrip().split(" ")
             width = width or len(parts) - 1
             word, numbers = " ".join(parts[:-width]), parts[-width:]

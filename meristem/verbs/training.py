@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+import typer
+
 from meristem import options
-from meristem.verbs.screen import console, print_json, say
+from meristem.verbs.screen import console, say
 
 
-def pretrain(words: options.Words = None, out: options.Out = None, fresh: options.Fresh = False) -> None:
+def pretrain(
+    words: options.Words = None,
+    out: options.Out = None,
+    fresh: options.Fresh = False,
+    processes: options.Processes = None,
+) -> None:
     """Train a model on text; running it again goes on where it stopped.
 
     meristem pretrain                                 a small BERT on built-in text, three minutes
     meristem pretrain gpt2-mini my-texts/             a small GPT-2 on a folder of yours
     meristem pretrain bert-mini novel.txt train.minutes=10 model.layers=6 --out runs/novel
+    meristem pretrain gpt2-mini big.txt --processes 4         four processes on this machine
     """
     recipe, source, overrides = options.sort_words(words or [])
     from meristem import api
@@ -25,11 +35,17 @@ def pretrain(words: options.Words = None, out: options.Out = None, fresh: option
     if not words:
         kind, value = resolved.train.budget
         say(f"No recipe given: {resolved.name} on {resolved.corpus.source}, {value:g} {kind}, into {folder}")
+    _together(processes, resolved.train.threads)
     ended = api.pretrain(recipe, overrides, source=source, out=folder, fresh=fresh, console=screen)
-    say("\n  ".join(["Try it:", *ended.tries]))
+    _told(ended.tries)
 
 
-def finetune(words: options.TaskWords = None, out: options.Out = None, fresh: options.Fresh = False) -> None:
+def finetune(
+    words: options.TaskWords = None,
+    out: options.Out = None,
+    fresh: options.Fresh = False,
+    processes: options.Processes = None,
+) -> None:
     """Teach a model a task from labelled data; running it again goes on where it stopped.
 
     meristem finetune classification                  from scratch on built-in data, a minute or two
@@ -45,26 +61,56 @@ def finetune(words: options.TaskWords = None, out: options.Out = None, fresh: op
     from meristem import api
 
     recipe, overrides = options.task_words(words or [])
+    if processes is not None:
+        _together(processes, api.task_recipe(recipe, overrides).train.threads)
     ended = api.finetune(recipe, overrides, out=out, fresh=fresh, console=console())
-    say("\n  ".join(["Try it:", *ended.tries]))
+    _told(ended.tries)
+
+
+def _together(processes: int | None, threads: int | None) -> None:
+    """Hand the command over to several processes, where they are asked for and this is not one of them."""
+    from meristem.training.launching import launch, launched
+
+    if processes is None or processes == 1 or launched():
+        return
+    raise typer.Exit(launch(sys.argv[1:], processes, threads=threads))
+
+
+def _told(tries: Sequence[str]) -> None:
+    """Commands that show what was made; of several processes one says it."""
+    from meristem.training.launching import speaks
+
+    if speaks():
+        say("\n  ".join(["Try it:", *tries]))
 
 
 def corpus(
     source: options.Source,
     overrides: options.Overrides = None,
     out: options.Cleaned = None,
+    page: options.CorpusPage = None,
     json_: options.Json = False,
 ) -> None:
-    """Read, clean and deduplicate text, and account for every document."""
-    from meristem.corpus.command import report
+    """Read, clean and deduplicate text; account for every document, and say what could be done about the corpus.
 
-    account = report(source, overrides or [], out, console())
+    meristem corpus crawl/                                        what is in it, and which settings would help
+    meristem corpus crawl/ corpus.near=true --report crawl.html   the same as a page, with examples of what goes
+    meristem corpus crawl/ corpus.quality=true --out clean/       cleaned documents, one JSON line each
+    """
+    from meristem.corpus.command import report
+    from meristem.corpus.report import as_json
+    from meristem.corpus.report_screen import sections
+
+    told = report(source, overrides or [], console(), out=out, page=page)
     if json_:
-        print_json(vars(account))
+        print(as_json(told))
     else:
         from rich.console import Console
 
-        Console().print(account.table())
+        for section in sections(told):
+            Console().print(section)
+    for path in filter(None, (page, out)):
+        say(f"wrote {path}")
 
 
 def recipes(schema: options.Schema = None) -> None:

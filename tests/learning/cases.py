@@ -13,7 +13,7 @@ from rich.console import Console
 from toys import BACKBONES, OBJECTIVES
 
 from meristem.batch import Batch, Model, Row
-from meristem.checkpoint import load
+from meristem.checkpoint import load, transfer
 from meristem.checkpoint.optimizer_state import flatten
 from meristem.checkpoint.run import Run
 from meristem.corpus.document import Document
@@ -34,7 +34,8 @@ from meristem.store.store import Store
 from meristem.task import Sample
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.journal import Journal
-from meristem.training.loop import Loop, restore
+from meristem.training.loop import Loop
+from meristem.training.restoring import restore
 from meristem.training.optimizers import names_of, optimizers
 from meristem.training.settings import StartSettings, TrainSettings
 from meristem.training.standing import Standing
@@ -272,11 +273,13 @@ def save(folder: Path, stepper: Stepper, feed: Feed, settings: TrainSettings, st
     loop_of(folder, stepper, feed, settings, Standing(step=step, total=6)).save()
 
 
-def resume(folder: Path, stepper: Stepper) -> Standing:
+def resume(folder: Path, stepper: Stepper, feed: Feed) -> Standing:
     """Everything back from the latest checkpoint."""
     found = load.load(folder / "checkpoints")
     assert found is not None
-    return restore(stepper, found.snapshot)
+    transfer.restore(stepper.learner.model, found.snapshot.model)
+    restore(stepper, found.snapshot, {SOURCE: feed})
+    return Standing.of(found.snapshot.state)
 
 
 def bits(stepper: Stepper) -> dict[str, torch.Tensor]:

@@ -126,7 +126,7 @@ def test_stopped_and_resumed_is_never_stopped(case: Case | str, optimizer: str, 
         for parameter in learner.parameters():
             parameter.add_(1.0)  # nothing of the fresh model may survive
     second = stepper_of(learner, settings)
-    assert resume(tmp_path / "run", second).step == 3
+    assert resume(tmp_path / "run", second, feed).step == 3
     ended = [float(t.loss) for t in steps(second, feed, range(3, 6))]
     assert begun + ended == losses
     one, other = bits(unbroken), bits(second)

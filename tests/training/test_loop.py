@@ -36,7 +36,7 @@ def begun(
         CASE, tokenizer, store, dropout=0.1, **{"log_every": 1, "steps": total, **(train or {})}
     )
     stepper = stepper_of(learner, settings)
-    standing = resume(folder, stepper) if resumed else standing or Standing(total=total, budget=f"{total} steps")
+    standing = resume(folder, stepper, feed) if resumed else standing or Standing(total=total, budget=f"{total} steps")
     return loop_of(folder, stepper, feed, settings, standing, **more)
 
 

@@ -1,0 +1,47 @@
+"""What a run has besides its weights, to a snapshot and back, whatever the number of processes it goes on with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from meristem.batch import State
+from meristem.checkpoint import optimizer_state
+from meristem.checkpoint.snapshot import Snapshot
+from meristem.learning.feed import Feed
+from meristem.learning.spread import placed
+from meristem.training.optimizers import names_of
+from meristem.training.step import Stepper
+
+
+def remembered(stepper: Stepper, feeds: Mapping[str, Feed]) -> dict[str, Tensor]:
+    """The memory of all lanes, those of all passes and processes in their order: `source/name`."""
+    team, parts = stepper.team, dict[str, list[Tensor]]()
+    for (source, _), state in sorted(stepper.memory.items(), key=lambda item: item[0]):
+        for name, value in state.items():
+            parts.setdefault(f"{source}/{name}", []).append(value)
+    out = {}
+    for name, tensors in parts.items():
+        rows = feeds[name.rpartition("/")[0]].rows
+        sizes = [rows * (rank + 1) // team.size - rows * rank // team.size for rank in range(team.size)]
+        out[name] = team.gathered(torch.cat(tensors), sizes)
+    return out
+
+
+def restore(stepper: Stepper, snapshot: Snapshot, feeds: Mapping[str, Feed]) -> None:
+    """Optimizers and memory as they were when the snapshot was taken; the model's weights are there already."""
+    names = names_of(stepper.learner.model)
+    for one in stepper.optimizers:
+        mine = {names[p] for group in one.param_groups for p in group["params"]}
+        kept = {key: value for key, value in snapshot.optimizer.items() if key.rsplit("/", 1)[0] in mine}
+        optimizer_state.restore(one, names, kept, place=placed)
+    memory: dict[tuple[str, int], State] = {}
+    for key, value in snapshot.memory.items():
+        source, _, name = key.rpartition("/")
+        for micro in range(feeds[source].micro_steps):
+            lanes = feeds[source].lanes(micro)
+            part = value[lanes.start : lanes.stop].to(stepper.device, copy=True)
+            memory.setdefault((source, micro), {})[name] = part
+    stepper.memory = memory
