@@ -1,6 +1,6 @@
 """What pretraining is worth: every task on real data, begun from a pretrained run and from nothing, three seeds each.
 
-    python -m benchmarks.tasks ../shared/data [--only ROW …] [--seeds 3] [--work FOLDER] [--pretrain-minutes 30]
+    python -m benchmarks.tasks ../shared/data [--only ROW …] [--seeds 3] [--work FOLDER]
 
 Runs are folders in --work and go on where they stopped; each cell's numbers are a file in docs/results/tasks, and a
 cell that is there is not run again, so that the whole can take several days. docs/results/tasks.md is made of them.
@@ -38,9 +38,9 @@ class Before:
 
     recipe: str
     text: Callable[[Path, Path], Sequence[Path]]
+    steps: int
+    """About half an hour at the most on two quiet cores; the page says what it took."""
     settings: tuple[str, ...] = ()
-    share: float = 1.0
-    """Of the minutes that a pretraining may take."""
 
 
 def english(data: Path, work: Path) -> Sequence[Path]:
@@ -58,25 +58,37 @@ def chinese(data: Path, work: Path) -> Sequence[Path]:
     return plain, data / "chinese_poetry" / "tang.txt"
 
 
+LINES = "corpus.document=line"
 BEFORE = {
-    "encoder": Before("bert-mini", english, ("objective=mlm", "corpus.document=line")),
-    "causal": Before("modern-mini", english, ("corpus.document=line", "model.initial=0.05")),
-    "writer": Before("bart-mini", english, ("corpus.document=line",), share=0.6),
-    "elmo": Before("elmo-mini", english, ("corpus.document=line",), share=0.4),
-    "chinese": Before(
-        "bert-mini", chinese, ("objective=mlm", "tokenizer.kind=characters", "corpus.document=line"), 0.3
-    ),
+    "encoder": Before("bert-mini", english, 1643, ("objective=mlm", LINES)),
+    "causal": Before("modern-mini", english, 1050, (LINES, "model.initial=0.05")),
+    "writer": Before("bart-mini", english, 700, (LINES,)),
+    "elmo": Before("elmo-mini", english, 2000, (LINES,)),
+    "chinese": Before("bert-mini", chinese, 500, ("objective=mlm", "tokenizer.kind=characters", LINES)),
 }
 
 
-def pretrained(name: str, data: Path, work: Path, minutes: float) -> Path:
+def pretrained(name: str, data: Path, work: Path) -> Path:
     """The run of that name, trained now or earlier."""
     before, out = BEFORE[name], work / f"pretrained-{name}"
     text = json.dumps([str(path) for path in before.text(data, work)])
-    settings = [f"corpus.source={text}", f"train.minutes={minutes * before.share:g}", *before.settings]
+    settings = [f"corpus.source={text}", f"train.steps={before.steps}", *before.settings]
     if not (out / "finished.json").is_file():
         api.pretrain(before.recipe, settings, out=out, console=Console(stderr=True))
     return out
+
+
+def pretrainings(work: Path) -> list[list[str]]:
+    """What each pretraining has used and reached."""
+    rows = []
+    for name, before in BEFORE.items():
+        file = work / f"pretrained-{name}" / "finished.json"
+        if file.is_file():
+            facts = json.loads(file.read_text(encoding="utf-8"))
+            used = facts["used"]
+            rows.append([name, before.recipe, f"{used['steps']:,}", f"{used['tokens'] / 1e6:.1f} M",
+                         f"{used['minutes']:.0f}", f"{facts['test']['loss']:.3f}"])  # fmt: skip
+    return rows
 
 
 # ---------------------------------------------------------------- what is measured
@@ -219,7 +231,7 @@ def _plain(name: str) -> str:
 # ---------------------------------------------------------------- what is written
 
 
-def page(data: Path, minutes: float) -> str:
+def page(data: Path, work: Path) -> str:
     """docs/results/tasks.md: everything on it comes from the cells."""
     found = [json.loads(path.read_text()) for path in sorted(CELLS.glob("*.json"))]
     rows = [line for row in ROWS for line in _lines(row, [one for one in found if one["row"] == row.name], data)]
@@ -235,8 +247,11 @@ def page(data: Path, minutes: float) -> str:
     return f"""# What pretraining is worth
 
 `python -m benchmarks.tasks ../shared/data`: one pretraining each of a mini encoder, a mini causal model and a mini
-encoder-decoder on english_novels and wikitext-2, at most {minutes:g} minutes on two cores of a shared machine. Then
-each task from those weights and from nothing (the same shape and tokenizer), in as many epochs, with three seeds,
+encoder-decoder on english_novels and wikitext-2 (ELMo too; the Chinese encoder on Weibo's sentences and Tang poems):
+
+{table(["pretraining", "recipe", "steps", "tokens read", "minutes", "test loss"], pretrainings(work))}
+
+Minutes are of a machine that did other work meanwhile. Then each task from those weights and from nothing (the same shape and tokenizer), in as many epochs, with three seeds,
 which also choose the examples where only some are used. SST-2, STS-B and COPA are measured on validation data, by
 which the best epoch was chosen too; everything else on test data. `trivial` is the commonest label, the usual tag of
 each word, the passage's first words, the shared words, the copied source, the first sentence.
@@ -278,14 +293,13 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="names of rows")
     parser.add_argument("--pretrain-only", nargs="*", help="only pretrain these")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--pretrain-minutes", type=float, default=30.0)
     parser.add_argument("--work", type=Path, default=Path("runs/tasks"))
     options = parser.parse_args()
     for folder in (options.work, CELLS):
         folder.mkdir(parents=True, exist_ok=True)
 
     def begin(name: str) -> Path:
-        return pretrained(name, options.data, options.work, options.pretrain_minutes)
+        return pretrained(name, options.data, options.work)
 
     if options.pretrain_only is not None:
         for name in options.pretrain_only:
@@ -304,7 +318,7 @@ def main() -> None:
                     measure(row, start, more, seed, options)
                 except MeristemError as error:
                     print(f"{row.name}, {start}: {error}", flush=True)
-                PAGE.write_text(page(options.data, options.pretrain_minutes), encoding="utf-8")
+                PAGE.write_text(page(options.data, options.work), encoding="utf-8")
 
 
 if __name__ == "__main__":

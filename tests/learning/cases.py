@@ -35,8 +35,8 @@ from meristem.task import Sample
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.journal import Journal
 from meristem.training.loop import Loop
-from meristem.training.restoring import restore
 from meristem.training.optimizers import names_of, optimizers
+from meristem.training.restoring import restore
 from meristem.training.settings import StartSettings, TrainSettings
 from meristem.training.standing import Standing
 from meristem.training.step import Stepper, Taken
