@@ -24,6 +24,7 @@ from benchmarks import tasks_trivial as trivial
 from benchmarks.side_by_side import RESULTS, table
 from meristem import api
 from meristem.settings import MeristemError
+from meristem.training.signals import Stopped
 
 CELLS, PAGE = RESULTS / "tasks", RESULTS / "tasks.md"
 Numbers = dict[str, float]
@@ -251,10 +252,11 @@ encoder-decoder on english_novels and wikitext-2 (ELMo too; the Chinese encoder 
 
 {table(["pretraining", "recipe", "steps", "tokens read", "minutes", "test loss"], pretrainings(work))}
 
-Minutes are of a machine that did other work meanwhile. Then each task from those weights and from nothing (the same shape and tokenizer), in as many epochs, with three seeds,
-which also choose the examples where only some are used. SST-2, STS-B and COPA are measured on validation data, by
-which the best epoch was chosen too; everything else on test data. `trivial` is the commonest label, the usual tag of
-each word, the passage's first words, the shared words, the copied source, the first sentence.
+Minutes are of a machine that did other work meanwhile. Then each task from those weights and from nothing (the same
+shape and tokenizer), in as many epochs, with three seeds, which also choose the examples where only some are used.
+SST-2, STS-B and COPA are measured on validation data, by which the best epoch was chosen too; everything else on test
+data. `trivial` is the commonest label, the usual tag of each word, the passage's first words, the shared words, the
+copied source, the first sentence.
 
 {table(head, rows)}
 
@@ -316,6 +318,8 @@ def main() -> None:
             for start, more in cells(row, run, options.data).items():
                 try:
                     measure(row, start, more, seed, options)
+                except Stopped:
+                    raise
                 except MeristemError as error:
                     print(f"{row.name}, {start}: {error}", flush=True)
                 PAGE.write_text(page(options.data, options.work), encoding="utf-8")
