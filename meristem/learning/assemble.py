@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 import torch
 
 from meristem.batch import Head, Model, Objective, View
+from meristem.blocks.shapes import shapes_alone
 from meristem.corpus.sides import KINDS, PAIR, PICTURE
 from meristem.learning.combined import Combined
 from meristem.learning.feed import Feed
@@ -15,10 +18,12 @@ from meristem.learning.learner import Learner, agree, carries, heads_of
 from meristem.learning.team import ALONE, Team
 from meristem.randomness import key
 from meristem.recipe import Recipe
-from meristem.settings import RecipeError, find
+from meristem.settings import RecipeError, find, whole_numbers
 from meristem.store.store import Store
 from meristem.tokenizers.tokenizer import Tokenizer
 
+LARGE = 1 << 30
+"""A product of sizes below which every model is small."""
 WORDS = ("tokens", "source")
 """Inputs that hold words, and are padded with the tokenizer's own."""
 
@@ -71,10 +76,27 @@ def objectives_of(recipe: Recipe, tokenizer: Tokenizer) -> dict[str, Objective]:
 def learner_of(recipe: Recipe, tokenizer: Tokenizer) -> Learner:
     """The model with fresh weights that follow from the seed, and its objectives."""
     objectives = objectives_of(recipe, tokenizer)
+    _refuse_what_no_memory_holds(recipe, tokenizer)
     torch.default_generator.manual_seed(key(recipe.train.seed, "weights") & 0x7FFF_FFFF_FFFF_FFFF)
     backbone = find("models", recipe.model.family)(recipe.model, max(tokenizer.size, recipe.tokenizer.room or 0))
     brought = {name: Head(head.kind, tuple(head.sizes.items())) for name, head in recipe.heads.items()}
     return Learner(Model(backbone, {**brought, **heads_of(objectives)}), objectives)
+
+
+def _refuse_what_no_memory_holds(recipe: Recipe, tokenizer: Tokenizer) -> None:
+    """Refuse a model that is larger than the machine; one that may be is first made without its memory."""
+    rows = max(tokenizer.size, recipe.tokenizer.room or 0)
+    sizes = sorted(whole_numbers(recipe.model.model_dump()))
+    if prod((*sizes[-2:], rows)) < LARGE:
+        return
+    with shapes_alone():
+        parameters = sum(p.numel() for p in find("models", recipe.model.family)(recipe.model, rows).parameters())
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if 4 * parameters > memory:
+        raise RecipeError(
+            f"model: {parameters:,} parameters take {parameters / 2.5e8:,.0f} GB, and this machine has "
+            f"{memory / 1e9:,.0f} GB: choose a smaller model.width, model.layers or vocabulary"
+        )
 
 
 def fill_of(tokenizer: Tokenizer) -> dict[str, int]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
-from meristem.batch import Backbone, Batch, Head, Model, Objective, Outcome, State
+from meristem.batch import Backbone, Batch, Head, Model, Objective, Outcome, State, wide
 from meristem.settings import RecipeError, find, names
 from meristem.task import Task
 
@@ -27,7 +27,7 @@ class Learner(nn.Module):
         hidden = objective.encode(self.model, batch, state)
         outcome = objective.loss(self.model, hidden, batch)
         parts = [objective.weights[term] / totals[term] * total for term, total in outcome.sums.items()]
-        outcome.loss = torch.stack([part.float() for part in parts]).sum()
+        outcome.loss = torch.stack([wide(part) for part in parts]).sum()
         return outcome
 
     def explore(self, name: str, batch: Batch) -> Batch:

@@ -72,7 +72,7 @@ def _shard(learner: Learner, team: Team) -> None:
 
 def _layers(learner: Learner) -> Iterator[nn.Module]:
     """The backbone's layers, where their weights are nobody else's."""
-    times = Counter(id(p) for module in learner.modules() for p in module.parameters(recurse=False))
+    times = Counter(id(p) for _, p in learner.named_parameters(remove_duplicate=False))
     for name, module in learner.model.backbone.named_modules():
         if isinstance(module, nn.ModuleList) and name.rsplit(".", 1)[-1] == "layers":
             yield from (layer for layer in module if all(times[id(p)] == 1 for p in layer.parameters()))

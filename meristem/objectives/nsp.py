@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from meristem.batch import Batch, Draws, Head, Hidden, Model, Objective, Outcome, Row, View
+from meristem.batch import Batch, Draws, Head, Hidden, Model, Objective, Outcome, Row, View, wide
 from meristem.settings import MeristemError, Settings
 from meristem.tokenizers.tokenizer import Tokenizer
 
@@ -55,7 +55,7 @@ class NSP(Objective):
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
         """Two-way cross-entropy at the first position."""
         goal = batch.goals["nsp"]
-        logits = model.heads["nsp"](hidden.at(goal["at"])).float()
+        logits = wide(model.heads["nsp"](hidden.at(goal["at"])))
         right = (logits.argmax(1) == goal["values"]).sum().float()
         number = torch.tensor(float(len(goal["at"])), device=right.device)
         return Outcome(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from meristem.batch import Batch, Head, Hidden, Model, Outcome
+from meristem.batch import Batch, Head, Hidden, Model, Outcome, wide
 from meristem.metrics import labels as metrics
 from meristem.settings import MeristemError
 from meristem.task import Confusion, Indices, Metrics, Mistake, Sample
@@ -129,7 +129,7 @@ class Labels(Reading):
         rows = self.pooled(hidden, batch, self.settings.pooling, batch.goals["read"]["at"])
         if len(batch.ids) < len(rows):
             rows = rows.new_zeros(len(batch.ids), rows.shape[1]).index_add(0, batch.owner, rows)
-        return model.heads[self.name](rows).float()  # type: ignore[no-any-return]  # nn.Module.__call__
+        return wide(model.heads[self.name](rows))
 
     def wanted(self, batch: Batch) -> Tensor | None:
         """The positions that stand for the whole, where nothing else is read."""

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from meristem.batch import Batch, Head, Hidden, Model
+from meristem.batch import Batch, Head, Hidden, Model, wide
 from meristem.blocks.crf import CRF, NEVER
 from meristem.metrics.entities import are_entities
 from meristem.tasks._tagged import Found, legal
@@ -47,7 +47,7 @@ class Tags(Words):
             return hidden.last.sum() * 0.0, None
         if self.settings.crf:
             return self._sequence_lost(model, hidden, batch), None
-        scores = model.heads[self.term](self.read_at(hidden, goal["at"])).float()
+        scores = wide(model.heads[self.term](self.read_at(hidden, goal["at"])))
         right = (scores.detach().argmax(1) == goal["values"]).sum().float()
         return F.cross_entropy(scores, goal["values"], reduction="sum"), right
 
@@ -63,7 +63,7 @@ class Tags(Words):
 
     def _scores(self, model: Model, hidden: Hidden, batch: Batch) -> Tensor:
         """[n, tags] for every word that is read."""
-        return model.heads[self.term](self.read_at(hidden, batch.goals["read"]["at"])).float()  # type: ignore[no-any-return]  # nn.Module.__call__
+        return wide(model.heads[self.term](self.read_at(hidden, batch.goals["read"]["at"])))
 
     def _grid(self, flat: Tensor, batch: Batch, fill: int = 0) -> tuple[Tensor, Tensor]:
         """What each read word has [n, C] as rows of words [B, W, C], and which words there are [B, W]."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from meristem.batch import Batch, Draws, Hidden, Model, Outcome, Row
+from meristem.batch import Batch, Draws, Hidden, Model, Outcome, Row, wide
 from meristem.settings import MeristemError
 from meristem.task import Indices, Metrics, Mistake, Piece, Sample
 from meristem.tasks._reading import Pooling, Reading, ReadingSettings
@@ -107,7 +107,7 @@ class Choice(Reading):
     def scores(self, model: Model, hidden: Hidden, batch: Batch) -> Tensor:
         """[samples, most choices]: one number for each row, −∞ where a sample has fewer."""
         read = batch.goals["read"]
-        each: Tensor = model.heads[self.name](self.pooled(hidden, batch, self.settings.pooling, read["at"])).float()
+        each: Tensor = wide(model.heads[self.name](self.pooled(hidden, batch, self.settings.pooling, read["at"])))
         table = each.new_full((len(batch.ids), max(_numbers(batch))), float("-inf"))
         return table.index_put((batch.owner, read["choice"]), each[:, 0])
 

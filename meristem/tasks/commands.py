@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from meristem.batch import Batch, Hidden, Model, Outcome
+from meristem.batch import Batch, Hidden, Model, Outcome, wide
 from meristem.metrics import entities as metrics
 from meristem.metrics import labels
 from meristem.settings import MeristemError
@@ -123,7 +123,7 @@ class Commands(Tags):
 
     def _intents(self, model: Model, hidden: Hidden, batch: Batch) -> Tensor:
         rows = self.pooled(hidden, batch, self.settings.pooling, batch.goals["whole"]["at"])
-        return model.heads["intent"](rows).float()  # type: ignore[no-any-return]  # nn.Module.__call__
+        return wide(model.heads["intent"](rows))
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
         """Cross-entropy of the intent, and −log p of the slots."""

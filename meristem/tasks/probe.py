@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from meristem.batch import Batch, Head, Hidden, Model, Outcome, State
+from meristem.batch import Batch, Head, Hidden, Model, Outcome, State, wide
 from meristem.metrics.bootstrap import totals
 from meristem.settings import MeristemError
 from meristem.task import Confusion, Indices, Metrics, Mistake, Piece, Sample
@@ -105,7 +105,7 @@ class Probe(Words):
             there = torch.ones_like(batch.inputs["tokens"]) if present is None else present
             share = (there / there.sum(1, keepdim=True))[..., None].to(hidden.layers[0].dtype)
             states = [(layer * share).sum(1)[at // time] for layer in hidden.layers]
-        return model.heads[self.name]([self._dropped(state) for state in states]).float()  # type: ignore[no-any-return]  # nn.Module.__call__
+        return wide(model.heads[self.name]([self._dropped(state) for state in states]))
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
         """Cross-entropy, the mean over layers."""

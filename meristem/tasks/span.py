@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from meristem.batch import Batch, Draws, Hidden, Model, Outcome, Row
+from meristem.batch import Batch, Draws, Hidden, Model, Outcome, Row, wide
 from meristem.metrics import spans as metrics
 from meristem.settings import MeristemError
 from meristem.task import Confusion, Indices, Metrics, Mistake, Piece, Sample
@@ -157,7 +157,7 @@ class Span(Reading):
     def scores(self, model: Model, hidden: Hidden, batch: Batch) -> tuple[Tensor, Tensor]:
         """[B, T] each: how well an answer begins and ends at a position; −∞ outside the passage and the summary."""
         at, shape = batch.goals["read"]["at"], batch.inputs["tokens"].shape
-        found = model.heads[self.name](self.read_at(hidden, at)).float()
+        found = wide(model.heads[self.name](self.read_at(hidden, at)))
         whole = found.new_full((shape.numel(), 2), NEVER).index_copy(0, at, found).view(*shape, 2)
         return whole[..., 0], whole[..., 1]
 

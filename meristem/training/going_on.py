@@ -11,7 +11,8 @@ from meristem.settings import RecipeError
 from meristem.training.settings import BUDGETS
 
 MAY_CHANGE = frozenset(
-    f"train.{name}" for name in (*BUDGETS, "device", "workers", "threads", "log_every", "save_every", "keep")
+    f"train.{name}"
+    for name in (*BUDGETS, "device", "workers", "threads", "log_every", "save_every", "keep", "shard", "timeout")
 )
 CORPUS = ("corpus.processes", "corpus.near.memory_mb")  # also of an entry of mix
 
