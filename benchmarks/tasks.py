@@ -149,7 +149,8 @@ def _multi30k(data: Path, work: Path) -> list[str]:
 
 
 SHORT = ("train.batch_samples=32", "train.rate=5e-4", "train.schedule=linear", "train.warmup=0.1")
-FEW = (*SHORT, "data.limit=500", "train.epochs=12")
+MEAN = "task.pooling=mean"  # a model that never compared sentences has nothing in its first state
+FEW = (*SHORT, MEAN, "data.limit=500", "train.epochs=8")
 GLOVE = ("from.take=nothing", "from.vectors={data}/glove/glove.6B.50d.top40k.txt")
 RECURRENT = ("model={family: rnn, layers: 2, width: 256, length: 64, initial: 0.2}", "train.rate=4e-3",
              "train.optimizer=adamw")  # fmt: skip
@@ -158,14 +159,14 @@ SQUAD = _files("squad", train="dev-v1.1.part1-24articles.json", test="dev-v1.1.p
 COPA = _files("copa", train="train.jsonl", validation="val.jsonl")
 TLDR = _files("scitldr", train="train.jsonl", validation="dev.jsonl", test="test.jsonl")
 ROWS = [
-    Row("SST-2", "classification", "encoder", "accuracy", "≥ 81 %", _sst, (*SHORT, "train.epochs=2"),
+    Row("SST-2", "classification", "encoder", "accuracy", "≥ 81 %", _sst, (*SHORT, MEAN, "train.epochs=2"),
         trivial=trivial.commonest_label, split="validation"),
     Row("SST-2, 500 examples", "classification", "encoder", "accuracy", "≥ 4 points above scratch", _sst, FEW,
         trivial=trivial.commonest_label, split="validation"),
     Row("SST-2, 500 examples, GloVe", "classification", "encoder", "accuracy", "above random embeddings", _sst, FEW,
         starts=("scratch",), extra=(("GloVe", GLOVE),), trivial=trivial.commonest_label, split="validation"),
     Row("STS-B, siamese", "pair", "encoder", "spearman", "≥ 0.55, ≥ 0.10 above scratch", _sts,
-        (*SHORT, "task.siamese=true", "train.epochs=6"), trivial=trivial.shared_words, split="validation"),
+        (*SHORT, MEAN, "task.siamese=true", "train.epochs=6"), trivial=trivial.shared_words, split="validation"),
     Row("UD English POS", "tagging", "encoder", "accuracy", "≥ 92 %", UD, (*SHORT, "train.epochs=5"),
         trivial=trivial.usual_tags),
     Row("Weibo NER", "tagging", "chinese", "f1", "above scratch", _weibo, (*SHORT, "train.epochs=15")),

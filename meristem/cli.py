@@ -58,8 +58,11 @@ def main() -> NoReturn:
 def _told(error: Exception) -> int:
     """Print what a person can act on, and choose the exit code."""
     from meristem.settings import MeristemError, RecipeError
-    from meristem.training.launching import judged, speaks
+    from meristem.training.launching import judged, lost, speaks
 
+    if lost(error):
+        print(f"meristem: {error}", file=sys.stderr)
+        return 1  # which asks for a new start
     if not isinstance(error, MeristemError):
         print(
             f"meristem: an unexpected {type(error).__name__}: {error}\n"

@@ -45,7 +45,7 @@ class Feed:
     def __post_init__(self) -> None:
         if self.rows < self.team.size:
             raise RecipeError(
-                f"a step of {self.rows} rows cannot be shared by {self.team.size} processes: "
+                f"a step of {self.rows} row{'s' * (self.rows > 1)} cannot be shared by {self.team.size} processes: "
                 "a larger train.batch_tokens (train.batch_samples for a task) or fewer processes"
             )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -15,6 +16,12 @@ from torch import Tensor
 from meristem.settings import MeristemError
 
 CPU = torch.device("cpu")
+BROKEN = ("gloo", "Gloo", "NCCL", "Connection closed by peer", "Connection reset by peer")
+"""How torch says that another process is gone."""
+
+
+class Lost(MeristemError):
+    """Another process of the team is gone: whoever started them may start all of them again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,14 +122,36 @@ def joined(device: torch.device, *, seconds: float) -> Iterator[Team]:
         torch.accelerator.set_device_index(device.index)
     dist.init_process_group(
         "nccl" if device.type == "cuda" else "gloo",
+        store=_meeting_place(rank, size, seconds),
+        rank=rank,
+        world_size=size,
         timeout=timedelta(seconds=seconds),
         device_id=device if device.type == "cuda" else None,
     )
     try:
         patient = dist.new_group(backend="gloo", timeout=timedelta(days=30))
         yield Team(rank=rank, size=size, local=local, device=device, patient=patient)
+    except RuntimeError as error:
+        if any(sign in str(error) for sign in BROKEN):
+            raise Lost(f"process {rank}: another process of this run is gone") from error
+        raise
     finally:
         dist.destroy_process_group()
+
+
+def _meeting_place(rank: int, size: int, seconds: float) -> Any:
+    """Where processes find each other; after a new start under names of its own, for torchrun keeps the old ones."""
+    agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    place = dist.TCPStore(  # type: ignore[attr-defined]  # torch exports it without saying so
+        os.environ["MASTER_ADDR"],
+        int(os.environ["MASTER_PORT"]),
+        size,
+        is_master=rank == 0 and not agent,
+        timeout=timedelta(seconds=seconds),
+        multi_tenant=True,
+    )
+    start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return dist.PrefixStore(f"start-{start}", place)  # type: ignore[attr-defined]
 
 
 def restarted() -> bool:

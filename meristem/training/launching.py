@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import tempfile
@@ -28,11 +29,13 @@ def launch(arguments: Sequence[str], processes: int, *, threads: int | None = No
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # what happens is said here and there
     if processes < 1:
         raise MeristemError(f"--processes {processes}: at least one is needed")
     each = threads or max(1, (os.cpu_count() or 1) // processes)
     os.environ.setdefault("OMP_NUM_THREADS", str(each))
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # DDP warns of a search that only some recipes need
+    os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")  # a meeting place of its own for every start
     with tempfile.TemporaryDirectory() as folder:
         verdict = Path(folder) / "verdict"
         os.environ[VERDICT] = str(verdict)
@@ -78,3 +81,9 @@ def condemned() -> bool:
 def speaks() -> bool:
     """Whether this process is the one of its team whose words a person reads."""
     return os.environ.get("RANK", "0") == "0"
+
+
+def lost(error: Exception) -> bool:
+    """Whether a process ends because another one is gone; without asking torch, which may never have been needed."""
+    module = sys.modules.get("meristem.learning.team")
+    return module is not None and isinstance(error, module.Lost)

@@ -30,6 +30,12 @@ def test_budgets_places_and_intervals_may_change(override: str) -> None:
     refuse_another_run(made(), made(override), OUT)
 
 
+def test_the_memory_of_an_index_may_change() -> None:
+    refuse_another_run(made("corpus.near=true"), made("corpus.near.memory_mb=64"), OUT)
+    with pytest.raises(RecipeError, match=r"corpus\.near\.jaccard: 0\.8 in the run, 0\.7 now"):
+        refuse_another_run(made("corpus.near=true"), made("corpus.near.jaccard=0.7"), OUT)
+
+
 def test_another_name_is_the_same_run() -> None:
     refuse_another_run(made(), made().with_name("other"), OUT)
 
