@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import yaml
-
+from meristem import bounded
 from meristem.settings import SECTIONS, RecipeError, did_you_mean, find, section_class
 
 PLACES = ("task", "data", "corpus", "tokenizer", "store", "model", "objective", "mix", "train", "from", "grid")
@@ -54,8 +53,8 @@ def _split(item: str) -> tuple[str, Any]:
     if not equals or not key:
         raise RecipeError(f"{item!r}: settings are given as key=value, for instance train.rate=3e-4")
     try:
-        return key, yaml.safe_load(text) if text else None
-    except yaml.YAMLError:
+        return key, bounded.yaml_in(text) if text else None
+    except ValueError:
         return key, text
 
 
@@ -87,13 +86,20 @@ def _elsewhere(word: str) -> str:
 def _put_inside(node: Any, key: str, path: list[str], value: Any, exclusive: tuple[str, ...]) -> None:
     *steps, last = path
     for step in steps:
-        node = node[_index(node, step, key)] if isinstance(node, list) else _mapping(node, key).setdefault(step, {})
+        node = node[_index(node, step, key)] if isinstance(node, list) else _entered(_mapping(node, key), step)
     if isinstance(node, list):
         node[_index(node, last, key)] = value
         return
     for other in exclusive if last in exclusive else ():
         _mapping(node, key).pop(other, None)
     _mapping(node, key)[last] = value
+
+
+def _entered(node: dict[str, Any], step: str) -> Any:
+    """What is inside a setting; one that is only switched on or off has nothing yet."""
+    if node.get(step) is None or isinstance(node[step], bool):
+        node[step] = {}
+    return node[step]
 
 
 def _mapping(node: Any, key: str) -> dict[str, Any]:

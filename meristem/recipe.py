@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
+from meristem import bounded
 from meristem.overrides import override, written_out
 from meristem.settings import SECTIONS, RecipeError, Settings, build, did_you_mean, find, names, section_class
 
@@ -146,10 +145,7 @@ def read(recipe: str | Path) -> tuple[str, dict[str, Any]]:
 
 def parse(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file; anything but plain data is refused."""
-    try:
-        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise RecipeError(f"{path}: not readable as YAML: {error}") from None
+    loaded = bounded.read_yaml(path)
     if loaded is None:
         loaded = {}
     if not isinstance(loaded, dict):

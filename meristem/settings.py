@@ -6,9 +6,9 @@ import difflib
 import importlib
 import pkgutil
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -22,6 +22,9 @@ SECTIONS = {
     "grid": "training.settings:GridSettings",
 }
 
+WIDEST, DEEPEST = 1 << 24, 1 << 13
+"""The largest size of anything in a model, and the most layers."""
+
 
 class MeristemError(Exception):
     """Something a person can mend: what, where, and what to do about it."""
@@ -34,7 +37,8 @@ class RecipeError(MeristemError):
 class Settings(BaseModel):
     """Frozen settings; the docstring under each field is its help text."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, validate_default=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, validate_default=True,
+                              allow_inf_nan=False)
 
     exclusive: ClassVar[tuple[str, ...]] = ()
     """Fields of which one replaces the others when it is given as an override."""
@@ -77,16 +81,44 @@ def build(cls: type[Settings], value: Any, place: str) -> Settings:
     if not isinstance(value, dict):
         raise RecipeError(f"{place}: expected settings, got {value!r}")
     try:
-        return cls.model_validate(value)
+        made = cls.model_validate(value)
     except ValidationError as error:
         raise RecipeError("\n".join(_sentence(cls, item, place) for item in error.errors())) from None
+    if place.split(".")[0] in ("model", "tokenizer", "heads"):
+        _refuse_huge(made, place)
+    return made
+
+
+def _refuse_huge(settings: Settings, place: str) -> None:
+    """Refuse sizes that no machine can hold, before any memory is taken for them."""
+    for key, value in settings.model_dump().items():
+        most = DEEPEST if key.endswith(("layers", "highways")) else WIDEST
+        if (largest := max(whole_numbers(value), default=0)) > most:
+            raise RecipeError(f"{place}.{key}: {largest:,} is more than any model has; at most {most:,}")
+
+
+def whole_numbers(value: Any) -> Iterator[int]:
+    """Every whole number in a setting, however it is nested."""
+    if isinstance(value, int):
+        yield value
+    for inside in value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ():
+        yield from whole_numbers(inside)
 
 
 def _sentence(cls: type[Settings], item: Any, place: str) -> str:
     where = ".".join([place, *map(str, item["loc"])])
     if item["type"] == "extra_forbidden":
-        return f"{where}: unknown setting{did_you_mean(str(item['loc'][-1]), list(cls.model_fields))}"
+        return f"{where}: unknown setting{did_you_mean(str(item['loc'][-1]), _inside(cls, item['loc'][:-1]))}"
     message = re.sub(r"^Value error, ", "", item["msg"])
     given = item.get("input")
     shown = f" (got {given!r})" if isinstance(given, str | int | float | bool) else ""
     return f"{where}: {message}{shown}"
+
+
+def _inside(cls: type[Settings], path: Sequence[str | int]) -> list[str]:
+    """The settings known at a place: those of the section, or of the settings inside it."""
+    for step in path:
+        held = cls.model_fields[str(step)].annotation if str(step) in cls.model_fields else None
+        inner = (kind for kind in (held, *get_args(held)) if isinstance(kind, type) and issubclass(kind, Settings))
+        cls = next(inner, cls)
+    return list(cls.model_fields)

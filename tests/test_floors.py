@@ -15,7 +15,7 @@ from meristem.settings import Settings, find, names
 
 PACKAGE = Path(meristem.__file__).parent
 FLOORS = [
-    ["settings", "recipes", "overrides", "recipe", "randomness"],
+    ["settings", "bounded", "recipes", "overrides", "recipe", "randomness"],
     ["batch"],
     ["task"],
     ["metrics"],
@@ -45,7 +45,7 @@ FLOORS = [
     ["__main__"],
 ]
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
-WITHOUT_TORCH = {"settings", "overrides", "recipe", "randomness", "samples", "corpus", "tokenizers"}
+WITHOUT_TORCH = {"settings", "bounded", "overrides", "recipe", "randomness", "samples", "corpus", "tokenizers"}
 ONLY_FOUND = {"tasks", "reinforce"}
 LONGEST = 300
 FILES = sorted(PACKAGE.rglob("*.py"))

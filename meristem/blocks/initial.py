@@ -32,5 +32,5 @@ def damp(outputs: Iterable[nn.Linear], how: OutputInitial) -> None:
 def refuse_uneven_heads(width: int, heads: int) -> None:
     """Heads share the width in equal parts."""
     if width % heads:
-        near = min((h for h in range(1, width + 1) if width % h == 0), key=lambda h: abs(h - heads))
+        near = min((h for h in range(1, min(width, 4096) + 1) if width % h == 0), key=lambda h: abs(h - heads))
         raise ValueError(f"heads: {heads} do not divide a width of {width}; {near} would")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from meristem import bounded
 from meristem.checkpoint import disk, layout, manifest, tensors
 from meristem.checkpoint.disk import Digest
 from meristem.checkpoint.manifest import Manifest
@@ -54,6 +54,8 @@ def load(checkpoints: Path, *, step: int | None = None, which: Pointer = "latest
 
 def verify(folder: Path) -> list[str]:
     """What is wrong with a checkpoint folder; nothing, if it is good."""
+    if folder.is_symlink():
+        return ["it is a link: a run holds its own checkpoints"]
     try:
         content = manifest.read(folder)
     except (MeristemError, OSError) as error:
@@ -162,8 +164,8 @@ def content_problems(folder: Path, content: Manifest) -> list[str]:
 
 def _state(folder: Path) -> dict[str, Any]:
     try:
-        state = json.loads(manifest.small(folder / manifest.STATE))
-    except (ValueError, RecursionError):
+        state = bounded.row(manifest.small(folder / manifest.STATE))
+    except ValueError:
         raise MeristemError(f"{manifest.STATE} is not JSON") from None
     if not isinstance(state, dict):
         raise MeristemError(f"{manifest.STATE} is not a JSON object")

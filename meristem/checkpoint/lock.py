@@ -24,7 +24,7 @@ os.register_at_fork(after_in_child=_let_go)
 @contextmanager
 def hold(path: Path, *, wait: bool) -> Iterator[bool]:
     """Hold the lock at a path, writing our process number into it; False where another has it and we do not wait."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     owner = os.getpid()
     _held.add(file)
     try:

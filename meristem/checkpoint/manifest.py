@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from meristem import bounded
 from meristem.checkpoint import disk
 from meristem.checkpoint.disk import Digest
 from meristem.settings import MeristemError
@@ -55,8 +56,8 @@ def read(folder: Path) -> Manifest:
 def parse(text: bytes) -> Manifest:
     """A manifest from its text; anything but what `Manifest.text` writes is refused."""
     try:
-        content = json.loads(text)
-    except (ValueError, RecursionError):
+        content = bounded.strict(text)
+    except ValueError:
         raise MeristemError(f"{MANIFEST} is damaged: it is not JSON") from None
     if not isinstance(content, dict):
         raise MeristemError(f"{MANIFEST} is damaged: it is not a JSON object")

@@ -32,6 +32,7 @@ class Revived:
 
 def recipe_of(run: Run) -> Recipe:
     """The resolved recipe a run keeps."""
+    run.refuse_links()
     return resolve(run.path.name, parse(run.recipe_path))
 
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+from meristem import bounded
 from meristem.checkpoint import disk, lock
 from meristem.settings import MeristemError, did_you_mean
 
 BEST = "best"
 """In a folder of several runs, a file with the name of the best."""
+OWN = ("recipe.yaml", "tokenizer.json", "data.json", "finished.json", "metrics.jsonl", "log.txt", "README.md",
+       "curves.png", ".lock")
+"""Files that a run reads or writes, and that may not be links."""
 
 
 class Run:
@@ -49,6 +54,7 @@ class Run:
         """A run that exists; a clear word where there is none."""
         run = cls(path)
         if run.exists():
+            run.refuse_links()
             return run
         if (chosen := _best(path)) is not None:
             return cls.open(chosen)
@@ -62,9 +68,17 @@ class Run:
         """Whether the folder is a run."""
         return self.recipe_path.is_file() and self.checkpoints.is_dir()
 
+    def refuse_links(self) -> None:
+        """A run holds its own files: through a link, somebody else's would be read, or written to while training."""
+        for name in OWN:
+            if (self.path / name).is_symlink():
+                raise MeristemError(f"{self.path / name} is a link, and a run holds its own files: "
+                                    "put the file itself in its place, or take the link away")
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Nobody else trains in this run meanwhile; a killed process leaves no lock behind."""
+        self.refuse_links()
         with ExitStack() as stack:
             with _telling(self.path, "locked"):
                 mine = stack.enter_context(lock.hold(self.lock_path, wait=False))
@@ -77,15 +91,18 @@ class Run:
         """Which shards each source of the run reads; nothing where it never said."""
         if not self.shards_path.is_file():
             return {}
-        found: dict[str, str] = json.loads(self.shards_path.read_bytes())
+        found = bounded.read_mapping(self.shards_path)
+        for key in found.values():
+            if not isinstance(key, str) or not re.fullmatch("[0-9A-Za-z_@-]{1,80}", key):
+                raise MeristemError(f"{self.shards_path}: {key!r:.60} names no shards: a key is letters and digits")
         return found
 
     @property
     def finished(self) -> dict[str, Any] | None:
         """What was said when the budget was used up; None while there is more to do."""
         try:
-            facts = json.loads(self.finished_path.read_bytes())
-        except (OSError, ValueError):
+            facts = bounded.row(bounded.content(self.finished_path))
+        except (MeristemError, ValueError):
             return None
         return facts if isinstance(facts, dict) else None
 
@@ -132,8 +149,8 @@ def _telling(path: Path, done: str) -> Iterator[None]:
 def _stays(line: bytes, step: int) -> bool:
     """Whether a line of metrics is whole and not of a later step."""
     try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
+        entry = bounded.row(line)
+    except ValueError:
         return False
     if not line.endswith(b"\n") or not isinstance(entry, dict):
         return False
@@ -144,11 +161,12 @@ def _stays(line: bytes, step: int) -> bool:
 def _best(path: Path) -> Path | None:
     """The run that a folder of several says is the best of them."""
     try:
-        name = (path / BEST).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
+        name = bounded.text(path / BEST, 1 << 12).strip()
+    except MeristemError:
         return None
     found = path / name
-    return found if found.parent == path and Run(found).exists() else None
+    inside = found.parent == path and found.name == name != ".."
+    return found if inside and not found.is_symlink() and Run(found).exists() else None
 
 
 def _nearby(path: Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import accumulate, pairwise
@@ -15,6 +16,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from meristem import bounded
 from meristem.checkpoint import disk
 from meristem.settings import MeristemError
 
@@ -82,10 +84,25 @@ def decode(path: Path) -> dict[str, Tensor]:
 def opened(path: Path) -> Iterator[Any]:
     """A safetensors file; whatever is something else is refused unread."""
     try:
+        check_header(path)
         with safe_open(path, framework="pt") as file:
             yield file
-    except (SafetensorError, OSError, RuntimeError) as error:  # torch, which maps the file, raises the last
+    except (SafetensorError, OSError, RuntimeError, ValueError) as error:  # torch, which maps the file: RuntimeError
         raise MeristemError(f"{path.name} {what_else(path) or f'is no safetensors file ({error})'}") from None
+
+
+def check_header(path: Path) -> None:
+    """Refuse what the library would take too long over, or let pass: a header is small, and names each tensor once."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        length = int.from_bytes(file.read(8), "little")
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode) or not 2 <= length <= size - 8:
+            raise ValueError(f"its header would have {length:,} bytes, and the file has {size:,}")
+        if length > bounded.SMALL.size:
+            raise ValueError(f"its header has {length:,} bytes, at most {bounded.SMALL.size:,} are read")
+        header = bounded.strict(file.read(length), bounded.SMALL)
+    if not isinstance(header, dict):
+        raise ValueError("its header is no object")
 
 
 def pickles(folder: Path) -> list[str]:

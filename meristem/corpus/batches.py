@@ -9,6 +9,7 @@ from meristem.corpus.account import Account
 from meristem.corpus.clean import steps
 from meristem.corpus.deduplicate import digest
 from meristem.corpus.document import Document, Drop, Step
+from meristem.corpus.near import Signatures, signatures
 from meristem.corpus.pieces import Piece
 from meristem.corpus.readers import read
 from meristem.corpus.settings import CorpusSettings
@@ -28,6 +29,9 @@ class Batch:
     digests: list[bytes] = field(default_factory=list)
     numbers: list[float] = field(default_factory=list)
     """Each document's place in [0, 1), which decides its split."""
+    languages: list[str] = field(default_factory=list)
+    signatures: Signatures | None = None
+    """What near duplicates are found by, where they are asked for."""
     account: Account = field(default_factory=Account)
 
 
@@ -38,31 +42,43 @@ def batches(piece: Piece, settings: CorpusSettings) -> Iterator[Batch]:
     batch, characters = Batch(), 0
     for item in read(piece, settings, account):
         account.read += 1
-        document = item if isinstance(item, Drop) else _cleaned(item, line, account)
+        document = item if isinstance(item, Drop) else cleaned(item, line, account)
         if isinstance(document, Drop):
             account.drop(document.reason)
+            if isinstance(item, Document):
+                account.show(document.reason, [(item.place, item.text)])
             continue
         batch.texts.append(document.text)
         batch.places.append(document.place)
+        batch.languages.append(document.language)
+        for what, times in document.notes:
+            account.removed[what] += times
+        if document.language:
+            account.languages[document.language] += 1
         whole, given = identity(document)
         batch.digests.append(digest(whole))
         batch.numbers.append(uniform(batch.digests[-1] if given is whole else digest(given)))
         characters += len(document.text)
         if characters >= CHARACTERS:
-            batch.account = account.take()
-            yield batch
+            yield _completed(batch, account, settings)
             batch, characters = Batch(), 0
+    yield _completed(batch, account, settings)
+
+
+def _completed(batch: Batch, account: Account, settings: CorpusSettings) -> Batch:
     batch.account = account.take()
-    yield batch
+    if settings.near is not None:
+        batch.signatures = signatures(batch.texts, settings.near.words)
+    return batch
 
 
-def _cleaned(document: Document, line: tuple[Step, ...], account: Account) -> Document | Drop:
+def cleaned(document: Document, line: tuple[Step, ...], account: Account) -> Document | Drop:
     """What the steps leave of a document; the changes of each are counted under its name."""
     for step in line:
         after = step(document)
         if isinstance(after, Drop):
             return after
-        if after is not document:
+        if after.text is not document.text:
             account.repaired[step.__name__.replace("_", " ")] += 1
-            document = after
+        document = after
     return document

@@ -8,7 +8,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
+from meristem.corpus.boilerplate import remove_boilerplate
 from meristem.corpus.document import Document, Drop, Step
+from meristem.corpus.languages import speaking
+from meristem.corpus.private import replacing
+from meristem.corpus.quality import judging
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sides import on_each_side
 
@@ -30,8 +34,17 @@ def steps(settings: CorpusSettings) -> tuple[Step, ...]:
     def drop_short(document: Document) -> Document | Drop:
         return document if len(document.text) >= settings.shortest else Drop("too short")
 
-    line = (repair_mojibake, normalise_newlines, strip_controls, compose, trim_spaces, drop_empty, drop_short)
-    return tuple(map(on_each_side, line)) if settings.mark else line
+    line: list[Step] = [repair_mojibake, normalise_newlines, strip_controls, compose, trim_spaces]
+    if settings.boilerplate:
+        line.append(remove_boilerplate)
+    if settings.languages or settings.quality:
+        line.append(speaking(settings.languages))
+    if settings.quality:
+        line.append(judging(settings.quality))
+    if settings.private:
+        line.append(replacing(settings.private))
+    line += [drop_empty, drop_short]
+    return tuple(map(on_each_side, line)) if settings.mark else tuple(line)
 
 
 def repair_mojibake(document: Document) -> Document:

@@ -3,50 +3,91 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from meristem.corpus.account import Account
 from meristem.corpus.document import Document
+from meristem.corpus.look import Look
 from meristem.corpus.pictures import BUILTIN
 from meristem.corpus.reading import Progress as Read
 from meristem.corpus.reading import Reading
+from meristem.corpus.refining import home
+from meristem.corpus.report import CorpusReport
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sides import PAIR, PICTURE, sides
 from meristem.overrides import override
-from meristem.settings import RecipeError, build
+from meristem.settings import MeristemError, RecipeError, build
+
+PAGE = "report.html"
 
 
-def report(source: str, overrides: Sequence[str], out: Path | None, console: Console) -> Account:
-    """Read everything once; with `out`, one JSON line per kept document in its split's file."""
+def report(
+    source: str, overrides: Sequence[str], console: Console, *, out: Path | None = None, page: Path | None = None
+) -> CorpusReport:
+    """Read everything once; with `out`, one JSON line per kept document in its split's file, and the page beside."""
     plain = override({"corpus": {"source": source}}, overrides)
     if set(plain) != {"corpus"}:
         raise RecipeError(f"corpus takes only corpus.… settings, not {', '.join(sorted(set(plain) - {'corpus'}))}")
     settings = build(CorpusSettings, plain["corpus"], "corpus")
     assert isinstance(settings, CorpusSettings)
+    pages = [path for path in (page, out and out / PAGE) if path]
+    _refuse_in_the_way(pages, out)
+    look = Look(settings)
     with Bar(console, "reading") as bar:
-        reading = Reading(settings, progress=bar.show)
-        if out is None:
-            for _ in reading:
-                pass
-        else:
-            _write(reading, out)
+        reading = Reading(settings, progress=bar.show, folder=home(settings))
+        try:
+            if out is None:
+                for _ in look.watched(reading):
+                    pass
+            else:
+                _write(look.watched(reading), out)
+        except MeristemError:
+            if page and reading.account.read:  # nothing was kept, and the page is what shows why
+                _write_pages(_told(reading, look), [page])
+            raise
+    told = _told(reading, look)
+    _write_pages(told, pages)
     for warning in reading.account.warnings:
         console.print(f"  {warning}", highlight=False, markup=False, soft_wrap=True)
-    return reading.account
+    return told
 
 
-def _write(reading: Reading, out: Path) -> None:
+def _refuse_in_the_way(pages: Sequence[Path], out: Path | None) -> None:
+    """What could not be written after a long pass is refused before it."""
+    for path in pages:
+        if path.is_dir():
+            raise RecipeError(f"--report {path}: is a folder; give a file, such as {path / PAGE}")
+    for folder in (*(path.parent for path in pages), *([out] if out else [])):
+        there = next(one for one in (folder, *folder.absolute().parents) if one.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK):
+            raise RecipeError(f"{folder}: cannot be written to, because of {there}")
+
+
+def _told(reading: Reading, look: Look) -> CorpusReport:
+    reading.account.passages = look.passages
+    return CorpusReport(account=reading.account, looked=look.found(), settings=reading.settings)
+
+
+def _write_pages(told: CorpusReport, paths: Sequence[Path]) -> None:
+    from meristem.corpus.report_page import page
+
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(page(told), encoding="utf-8")
+
+
+def _write(documents: Iterable[Document], out: Path) -> None:
     """Files appear under their names only when they are whole."""
     out.mkdir(parents=True, exist_ok=True)
     names = ("train", "validation", "test")
     files = {name: (out / f".{name}.jsonl.partial").open("w", encoding="utf-8") for name in names}
     try:
-        for document in reading:
-            files[document.split].write(json.dumps(_columns(document), ensure_ascii=False) + "\n")
+        for document in documents:
+            files[document.split].write(json.dumps(columns(document), ensure_ascii=False) + "\n")
     finally:
         for file in files.values():
             file.close()
@@ -54,7 +95,7 @@ def _write(reading: Reading, out: Path) -> None:
         (out / f".{name}.jsonl.partial").replace(out / f"{name}.jsonl")
 
 
-def _columns(document: Document) -> dict[str, str]:
+def columns(document: Document) -> dict[str, str]:
     """A document as it would be read again: a pair with corpus.target=target, a picture with corpus.picture=picture."""
     given, told, mark = sides(document.text)
     if mark == PAIR:
@@ -63,7 +104,8 @@ def _columns(document: Document) -> dict[str, str]:
         content, _, place = given.partition(" ")
         picture = content if place == BUILTIN else str(Path(place).resolve())
         return {"picture": picture, "text": told, "place": document.place}
-    return {"text": told, "place": document.place}
+    language = {"language": document.language} if document.language else {}
+    return {"text": told, "place": document.place, **language}
 
 
 class Bar(Progress):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from meristem.settings import MeristemError
@@ -14,13 +14,20 @@ GULP = 1 << 10
 """Bytes of zstd fed at once: 4 of them may stand for 128 KiB, and its output cannot be bounded in another way."""
 
 
+SLICE = 1 << 16
+"""Compressed bytes that are unpacked before it is asked how much they became."""
+
+TRUSTED, MOST = 8 << 20, 100
+"""Plain bytes that may come of anything, and beyond them how many of each compressed one: text gives 3 to 10."""
+
+
 class CutShort(Exception):
     """A file ends or breaks in the middle; what came before is good."""
 
 
 def decompressed(raw: Iterator[bytes], compression: str) -> Iterator[bytes]:
     """The plain bytes in chunks of one size; raises CutShort after the last good one."""
-    parts = {"": _plain, ".gz": _gzip, ".zst": _zstd}[compression](raw)
+    parts = _believable(raw, {".gz": _gzip, ".zst": _zstd}[compression]) if compression else raw
     waiting = bytearray()
     broken: CutShort | None = None
     while broken is None:
@@ -39,8 +46,23 @@ def decompressed(raw: Iterator[bytes], compression: str) -> Iterator[bytes]:
         raise broken
 
 
-def _plain(raw: Iterator[bytes]) -> Iterator[bytes]:
-    return raw
+def _believable(raw: Iterator[bytes], unpack: Callable[[Iterator[bytes]], Iterator[bytes]]) -> Iterator[bytes]:
+    """What unpacks to far more than any text does is taken for a trap, and not read on."""
+    taken = given = 0
+
+    def slices() -> Iterator[bytes]:
+        nonlocal taken
+        for chunk in raw:
+            for at in range(0, len(chunk), SLICE):
+                part = chunk[at : at + SLICE]
+                taken += len(part)
+                yield part
+
+    for out in unpack(slices()):
+        given += len(out)
+        if given > TRUSTED and given > MOST * taken:
+            raise CutShort(f"unpacks to more than {MOST} times its size")
+        yield out
 
 
 def _gzip(raw: Iterator[bytes]) -> Iterator[bytes]:

@@ -40,6 +40,10 @@ class Seen:
             self._pack()
         return fresh
 
+    def know(self, digests: NDArray[np.bytes_]) -> None:
+        """Take in digests that an earlier pass met, no two the same."""
+        self._add(np.sort(digests))
+
     def _packed(self, digests: Sequence[bytes]) -> Sequence[bool]:
         known = np.zeros(len(digests), dtype=bool)
         asked = np.frombuffer(b"".join(digests), dtype="S16")
@@ -51,6 +55,9 @@ class Seen:
     def _pack(self) -> None:
         run = np.sort(np.frombuffer(b"".join(self._recent), dtype="S16"))
         self._recent.clear()
+        self._add(run)
+
+    def _add(self, run: NDArray[np.bytes_]) -> None:
         while self._runs and len(self._runs[-1]) <= len(run):
             run = np.sort(np.concatenate([self._runs.pop(), run]), kind="stable")
         self._runs.append(run)

@@ -20,6 +20,10 @@ class Document:
     split: str = "train"
     mark: str = ""
     """What joins its two sides, where it has two (`sides.py`)."""
+    language: str = ""
+    """The language it is in, "en" or "zh", where a step asked for it and found it (`languages.py`)."""
+    notes: tuple[tuple[str, int], ...] = ()
+    """What steps took out of it, and how often: ("e-mail", 2), ("boilerplate lines", 5)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meristem import samples
+from meristem import bounded, samples
 from meristem.settings import MeristemError
 
 SMALLEST = 32
 """Pixels a side that a check decodes at the least: a JPEG need not be unpacked whole to be known as sound."""
+
+LARGEST = 64 << 20
+"""Bytes of a picture's file."""
+
+MOST_PIXELS = 1 << 26
+"""Pixels that are unpacked: 192 MiB of memory, however small the file."""
+
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
+"""Pillow knows forty more, and for one of them it would start another program."""
 
 BUILTIN = "builtin"
 
@@ -58,25 +67,29 @@ def load(given: str, size: int) -> NDArray[np.uint8]:
 
 
 def _bytes(path: Path) -> bytes:
+    if not path.is_file():
+        raise NoPicture("picture missing")
     try:
-        return path.read_bytes()
-    except OSError:
-        raise NoPicture("picture missing") from None
+        return bounded.content(path, LARGEST)
+    except MeristemError as error:
+        raise NoPicture(str(error).removeprefix(f"{path}: ")) from None
 
 
 def _decoded(data: bytes, size: int) -> Any:
     """All pixels, upright, on white where the picture lets its ground show through."""
     image, ops = _pillow()
     try:
-        with image.open(BytesIO(data)) as opened:
+        with image.open(BytesIO(data), formats=FORMATS) as opened:
             opened.draft("RGB", (size, size))  # a JPEG decodes at an eighth of its size, where that is enough
+            if opened.width * opened.height > MOST_PIXELS:
+                raise NoPicture(f"a picture of {opened.width:,} × {opened.height:,} pixels, which are too many")
             upright = ops.exif_transpose(opened)
             if upright.has_transparency_data:
                 clear = upright.convert("RGBA")
                 upright = image.new("RGBA", clear.size, "white")
                 upright.alpha_composite(clear)
             return upright.convert("RGB")
-    except (OSError, SyntaxError, ValueError, EOFError, image.DecompressionBombError):
+    except (OSError, SyntaxError, ValueError, EOFError, image.DecompressionBombError, image.DecompressionBombWarning):
         raise NoPicture("not a picture, or a damaged one") from None
 
 

@@ -7,17 +7,19 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import compress, count
+from itertools import count
+from pathlib import Path
 
 from meristem.corpus.account import Account
 from meristem.corpus.batches import Batch, batches
-from meristem.corpus.deduplicate import Seen
 from meristem.corpus.document import Document
+from meristem.corpus.parts import documents
 from meristem.corpus.pieces import Piece, plan
 from meristem.corpus.pool import Pool
+from meristem.corpus.refining import Refined, of_files, refine
 from meristem.corpus.settings import CorpusSettings
-from meristem.corpus.sides import KINDS, PICTURE, sides
-from meristem.corpus.sources import Aligned, File, survey
+from meristem.corpus.sieve import Sieve
+from meristem.corpus.sources import Aligned, File, Found, resolve, survey
 from meristem.corpus.split import Undecided, assign
 from meristem.settings import MeristemError
 
@@ -35,10 +37,14 @@ class Progress:
 
 
 class Reading:
-    """The documents of a corpus in an order that depends on the settings alone; each iteration is a whole pass."""
+    """The documents of a corpus in an order that depends on the settings alone; each iteration is a whole pass.
 
-    def __init__(self, settings: CorpusSettings, *, progress: Callable[[Progress], None] | None = None) -> None:
-        self.settings = settings
+    With a folder, a corpus of files is refined there once, in parts, and read from them (`refining.py`).
+    """
+
+    def __init__(self, settings: CorpusSettings, *, progress: Callable[[Progress], None] | None = None,
+                 folder: Path | None = None) -> None:
+        self.settings, self.folder = settings, folder
         self.account = Account()
         """Complete when the pass is."""
         self._progress = progress
@@ -46,9 +52,11 @@ class Reading:
     def __iter__(self) -> Iterator[Document]:
         found = survey(self.settings)
         self.account = account = Account(skipped=found.skipped)
-        total = sum(source.size for source in found.sources)
-        pieces = list(plan(found.sources, self.settings))
-        for document in assign(self._kept(pieces, total), self.settings):
+        if self.folder is not None and of_files(found.sources):
+            documents = self._from_parts(self.folder)
+        else:
+            documents = self._kept(found)
+        for document in assign(documents, self.settings):
             account.splits[document.split] += 1
             yield document
         account.check()
@@ -56,36 +64,41 @@ class Reading:
             what = f"nothing to learn from in {', '.join(self.settings.sources)}: {account.summary()}"
             raise MeristemError("\n  ".join([what, *account.warnings]))
 
-    def _kept(self, pieces: list[Piece], total: int) -> Iterator[Undecided]:
-        """Documents that are new, up to the limit."""
-        account = self.account
-        seen = Seen() if self.settings.deduplicate else None
-        base = 0
-        for piece, batch in self._batches(pieces):
-            base = account.lines if piece.start == 0 else base
-            passed = account.lines - base  # lines of this file in the ranges before this one
-            account.add(batch.account)
-            for index in self._chosen(batch, seen, piece.source.name):
-                place = batch.places[index]
-                yield Undecided(batch.texts[index], _moved(place, passed) if passed else place, batch.numbers[index])
-            if self._progress:
-                self._progress(Progress(bytes=account.bytes, total=total, documents=account.read))
-            if account.kept == self.settings.limit:
-                return
+    def refine(self, folder: Path, *, verify: bool = True) -> Refined:
+        """Make the parts that are missing; what is there is looked at closely only where that is asked for."""
+        total = sum(source.size for source in resolve(self.settings))
+        return refine(self.settings, folder, self._batches, verify=verify,
+                      progress=lambda account: self._tell(account, total))
 
-    def _chosen(self, batch: Batch, seen: Seen | None, source: str) -> list[int]:
-        """Which documents of a batch are kept; the others are counted as dropped."""
-        account, limit = self.account, self.settings.limit
-        every = range(len(batch.texts))
-        new = list(compress(every, seen.new(batch.digests))) if seen else list(every)
-        chosen = new if limit is None else new[: limit - account.kept]
-        account.drop("duplicate", len(every) - len(new))
-        account.drop("over the limit", len(new) - len(chosen))
-        mark = self.settings.mark
-        account.keep(source, len(chosen), sum(_characters(batch.texts[index], mark) for index in chosen))
-        if mark:
-            account.kinds[KINDS[mark]] += len(chosen)
-        return chosen
+    def _from_parts(self, folder: Path) -> Iterator[Undecided]:
+        refined = self.refine(folder)
+        self.account.add(refined.account)
+        total, before, read = sum(part.size for part in refined.parts), 0, 0
+        for part in refined.parts:
+            for number, document in enumerate(documents(refined.folder, [part])):
+                if self._progress and number % 256 == 0:
+                    done = before + part.size * number // part.kept
+                    self._progress(Progress(bytes=done, total=total, documents=read + number))
+                yield document
+            before, read = before + part.size, read + part.kept
+        if self._progress:
+            self._progress(Progress(bytes=before, total=total, documents=read))
+
+    def _kept(self, found: Found) -> Iterator[Undecided]:
+        """Documents that are new, up to the limit."""
+        total = sum(source.size for source in found.sources)
+        with Sieve(self.settings) as sieve:
+            for piece, batch in self._batches(list(plan(found.sources, self.settings))):
+                chosen = sieve.choose(piece, batch)
+                self.account.add(sieve.account.take())
+                yield from chosen
+                self._tell(self.account, total)
+                if sieve.full:
+                    return
+
+    def _tell(self, account: Account, total: int) -> None:
+        if self._progress:
+            self._progress(Progress(bytes=account.bytes, total=total, documents=account.read))
 
     def _batches(self, pieces: list[Piece]) -> Iterator[tuple[Piece, Batch]]:
         """The batches of all pieces in order; files are read in processes where that pays, all else here."""
@@ -105,14 +118,3 @@ def _processes(settings: CorpusSettings, pieces: Sequence[Piece]) -> int:
     if size < WORTH_A_POOL or multiprocessing.current_process().daemon:
         return 1
     return min(settings.processes or os.cpu_count() or 1, len(pieces))
-
-
-def _characters(text: str, mark: str) -> int:
-    """Characters of a document's own text: a mark is none, nor is a picture's name."""
-    return len(text) if not mark else len(sides(text).told) if mark == PICTURE else len(text) - 1
-
-
-def _moved(place: str, lines: int) -> str:
-    """A place counted from the start of a range, counted from the start of its file."""
-    name, _, line = place.rpartition(":")
-    return f"{name}:{int(line) + lines}"

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from meristem import samples
+from meristem.corpus.languages import Languages
+from meristem.corpus.near import Nearness
+from meristem.corpus.private import Kinds
+from meristem.corpus.quality import Quality
 from meristem.corpus.sides import PAIR, PICTURE
 from meristem.settings import Settings
+
+REFINING = {"near", "quality", "boilerplate", "languages", "private"}
+"""Settings that ask for more than cleaning: where one is on, a corpus of files is refined once and kept."""
 
 
 class CorpusSettings(Settings):
@@ -31,6 +38,21 @@ class CorpusSettings(Settings):
 
     deduplicate: bool = True
     """Keep only the first of documents with exactly the same text."""
+
+    boilerplate: bool = False
+    """Take out lines that are not the text: menus, notices, share buttons, footers, repeats."""
+
+    languages: Languages = None
+    """Keep only documents in these: en, or [en, zh]; all of them when not given."""
+
+    quality: Quality = None
+    """Drop what the rules of quality.py find wanting: true, or settings of its own."""
+
+    private: Kinds = ()
+    """Private strings to be replaced by a mark: true, or some of e-mail, phone, card, identity, account, ip, key."""
+
+    near: Nearness = None
+    """Find documents that are nearly the same as an earlier one, and drop them: true, or settings of its own."""
 
     validation: float = Field(0.02, ge=0.0, le=0.5)
     """Share of documents held out for evaluation during training."""
@@ -55,6 +77,8 @@ class CorpusSettings(Settings):
             raise ValueError("target and picture: a text belongs to one or the other; put them in two entries of mix")
         if isinstance(self.target, tuple) and len(self.target) != len(self.sources):
             raise ValueError(f"target names {len(self.target)} files for {len(self.sources)} sources; one for each")
+        if self.near is not None and self.mark == PICTURE:
+            raise ValueError("near compares texts, and different pictures may be told of alike: leave it out here")
         if self.validation + self.test >= 1.0:
             raise ValueError("validation and test together leave nothing to train on")
         return self
@@ -68,6 +92,19 @@ class CorpusSettings(Settings):
     def targets(self) -> tuple[str | None, ...]:
         """For each source its target file or column, or nothing."""
         return self.target if isinstance(self.target, tuple) else (self.target,) * len(self.sources)
+
+    @property
+    def refined(self) -> bool:
+        """Whether more than cleaning is asked for."""
+        return any(self.model_dump(include=REFINING).values())
+
+    def deciding(self) -> dict[str, Any]:
+        """All that decides which documents there are, but for the source; what is off leaves no trace."""
+        one_sided = set() if self.mark else {"target", "picture"}  # plain text has the key it always had
+        plain = self.model_dump(mode="json", exclude={"source", "processes", *one_sided})
+        if self.near is not None:
+            plain["near"].pop("memory_mb")
+        return {name: value for name, value in plain.items() if value or name not in REFINING}
 
     @property
     def mark(self) -> str:

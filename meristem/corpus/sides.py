@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import wraps
+from itertools import chain
 from typing import NamedTuple
 
 from meristem.corpus.document import LONGEST, Document, Drop, Step
@@ -79,12 +80,20 @@ def on_each_side(step: Step) -> Step:
         if not document.mark:
             return step(document)
         given, told, mark = sides(document.text)
-        made = [step(Document(side, document.place)) for side in ((given, told) if mark == PAIR else (told,))]
-        for side in made:
-            if isinstance(side, Drop):
-                return side
-        texts = [side.text for side in made if isinstance(side, Document)]
-        text = mark.join(texts if mark == PAIR else (given, *texts))
-        return document if text == document.text else replace(document, text=text)
+        before = [given, told] if mark == PAIR else [told]
+        spoken = document.language.split("-")  # en-de, or en where both are
+        made: list[Document] = []
+        for number, side in enumerate(before):
+            after = step(Document(side, document.place, language=spoken[min(number, len(spoken) - 1)]))
+            if isinstance(after, Drop):
+                return after
+            made.append(after)
+        texts = [side.text for side in made]
+        language = "-".join(dict.fromkeys(side.language for side in made if side.language))
+        if texts == before and language == document.language:
+            return document
+        text = document.text if texts == before else mark.join(texts if mark == PAIR else (given, *texts))
+        notes = (*document.notes, *chain.from_iterable(side.notes for side in made))
+        return replace(document, text=text, language=language, notes=notes)
 
     return both

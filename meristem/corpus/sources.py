@@ -26,6 +26,8 @@ FORMATS = {
 COMPRESSIONS = (".gz", ".zst")
 READABLE = f"{' '.join(FORMATS)}, each also {' or '.join(COMPRESSIONS)}"
 HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+SWITCHED = ("boilerplate", "languages", "quality", "private", "near")
+"""Settings that leave no trace in a corpus while they are off."""
 VERSION = 1
 """Raised when reading or cleaning gives another result for the same input, so that old shards are not mistaken."""
 
@@ -130,21 +132,26 @@ def survey(settings: CorpusSettings) -> Found:
 
 def digest(settings: CorpusSettings) -> str:
     """A key of the documents these settings give: the same as long as nothing that matters has changed."""
-    keys: list[list[str | int | None]] = []
-    for source in resolve(settings):
-        match source:
-            case File():
-                keys.append(_file_key(source))
-            case Aligned():
-                keys.append(["aligned", *_file_key(source.source), *_file_key(source.target)])
-            case Builtin():
-                keys.append(["builtin", source.sample, samples.digest(source.sample)])
-            case Hub():
-                keys.append(["hub", source.path, source.config, source.split])
-    one_sided = set() if settings.mark else {"target", "picture"}  # plain text has the key it always had
-    plain = settings.model_dump(mode="json", exclude={"source", "processes", *one_sided})
-    whole = [VERSION, find_spec("ftfy") is not None, plain, keys]
+    return fingerprint(settings.deciding(), [key(source) for source in resolve(settings)])
+
+
+def fingerprint(*parts: object) -> str:
+    """A key of plain data, another one where reading or cleaning has changed."""
+    whole = [VERSION, find_spec("ftfy") is not None, *parts]
     return hashlib.blake2b(json.dumps(whole, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def key(source: Source) -> list[str | int | None]:
+    """What tells whether a source is still the one it was."""
+    match source:
+        case File():
+            return _file_key(source)
+        case Aligned():
+            return ["aligned", *_file_key(source.source), *_file_key(source.target)]
+        case Builtin():
+            return ["builtin", source.sample, samples.digest(source.sample)]
+        case Hub():
+            return ["hub", source.path, source.config, source.split]
 
 
 def _file_key(file: File) -> list[str | int | None]:

@@ -49,7 +49,8 @@ class Undecided(NamedTuple):
     text: str
     place: str
     number: float
-    """Its place in [0, 1), from the text alone."""
+    """Its place in [0, 1), from the text alone or from the first text that it is near to."""
+    language: str = ""
 
 
 def assign(documents: Iterable[Undecided], settings: CorpusSettings) -> Iterator[Document]:
@@ -58,7 +59,7 @@ def assign(documents: Iterable[Undecided], settings: CorpusSettings) -> Iterator
     with SpooledTemporaryFile(max_size=SPOOL, mode="w+", encoding="utf-8") as waiting:
         numbers = []
         for document in source:
-            waiting.write(json.dumps([document.text, document.place], ensure_ascii=False) + "\n")
+            waiting.write(json.dumps([document.text, document.place, document.language], ensure_ascii=False) + "\n")
             numbers.append(document.number)
             if len(numbers) > SMALL:
                 break
@@ -66,11 +67,12 @@ def assign(documents: Iterable[Undecided], settings: CorpusSettings) -> Iterator
         splits = [by_hash(number, settings) for number in numbers] if many else by_quota(numbers, settings)
         yield from _released(waiting, splits)
     for document in source:
-        yield Document(document.text, document.place, by_hash(document.number, settings))
+        split = by_hash(document.number, settings)
+        yield Document(document.text, document.place, split, language=document.language)
 
 
 def _released(waiting: IO[str], splits: Sequence[str]) -> Iterator[Document]:
     waiting.seek(0)
     for line, split in zip(waiting, splits, strict=True):
-        text, place = json.loads(line)
-        yield Document(text, place, split)
+        text, place, language = json.loads(line)
+        yield Document(text, place, split, language=language)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from meristem import bounded
 from meristem.settings import MeristemError
 
 INK, SOFT, MARK = "#22313f", "#9fb3c8", "#c0392b"
@@ -26,7 +26,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     lines = []
     for line in path.read_text(encoding="utf-8").splitlines():
         try:
-            lines.append(json.loads(line))
+            lines.append(bounded.row(line))
         except ValueError:
             continue
     return lines

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -12,8 +11,6 @@ from typing import Any
 import numpy as np
 
 from meristem.task import Confusion, Judged, Metrics
-
-_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,18 +147,6 @@ def as_json(report: Report) -> str:
     """`plain` as text; characters that no encoding has are replaced."""
     text = json.dumps(plain(report), ensure_ascii=False, indent=1, allow_nan=False)
     return text.encode("utf-8", "replace").decode("utf-8") + "\n"
-
-
-def visible(text: str) -> str:
-    """A text without characters that would steer a terminal, turn a line around or break a file."""
-    return _HIDDEN.sub("\ufffd", text)
-
-
-def shortened(text: str, most: int) -> str:
-    """A text in one line, its middle left out where it is long."""
-    text = " ".join(visible(text).split())
-    half = (most - 3) // 2
-    return text if len(text) <= most else f"{text[:half].rstrip()} … {text[-half:].lstrip()}"
 
 
 def number(value: float) -> str:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import base64
-import html
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import yaml
 
-from meristem.drawing.report import Report, by_label, confusions, hardest, number, shortened, visible
+from meristem.drawing.page import escaped, framed, own
+from meristem.drawing.report import Report, by_label, confusions, hardest, number
 from meristem.task import Confusion
 
-STYLE = Path(__file__).with_name("report.css")
 WIDEST, MANY = 50, 8
 """Labels that a matrix shows at the most, and from which on their names stand upright."""
-CONFUSED, LONGEST = 12, 600
+CONFUSED = 12
 HUNDRED = frozenset({"bleu", "chrf"})
 """What is counted from 0 to 100."""
 
@@ -31,35 +29,18 @@ def page(report: Report) -> str:
         *_curves(report),
         *_making(report),
     ]
-    title = _escaped(f"{report.name}: {report.task}")
-    text = (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
-        "style-src 'unsafe-inline'\">\n"
-        f"<title>{title}</title>\n<style>\n{STYLE.read_text(encoding='utf-8')}</style>\n</head>\n<body>\n<main>\n"
-    )
-    return text + "\n".join(parts) + "\n</main>\n</body>\n</html>\n"
-
-
-def _escaped(text: str) -> str:
-    return html.escape(visible(text))
-
-
-def _own(text: str, most: int = LONGEST) -> str:
-    """A text of the data or the model, in its own direction, shortened."""
-    return f'<bdi dir="auto">{html.escape(shortened(text, most))}</bdi>'
+    return framed(f"{report.name}: {report.task}", parts)
 
 
 def _head(report: Report) -> Iterator[str]:
     judged, name = report.judged, next(iter(report.metrics), "")
-    yield f"<h1>{_escaped(report.name)}</h1>"
-    yield f'<p class="soft">{_escaped(report.task)} · {_escaped(report.model)}</p>'
+    yield f"<h1>{escaped(report.name)}</h1>"
+    yield f'<p class="soft">{escaped(report.task)} · {escaped(report.model)}</p>'
     if name:
         interval = f"95 % of resampled sets: {_between(report, name)}" if name in judged.intervals else ""
         yield (
-            f'<p class="lead"><b>{number(judged.metrics[name])}</b> <span>{_escaped(name)} on {judged.samples:,} '
-            f'{_escaped(report.split)} samples</span> <span class="soft">{interval}</span></p>'
+            f'<p class="lead"><b>{number(judged.metrics[name])}</b> <span>{escaped(name)} on {judged.samples:,} '
+            f'{escaped(report.split)} samples</span> <span class="soft">{interval}</span></p>'
         )
 
 
@@ -76,13 +57,13 @@ def _numbers(report: Report) -> Iterator[str]:
     yield '<h2>Numbers</h2>\n<div class="wide"><table class="numbers"><thead><tr>'
     yield '<th scope="col">measure</th><th scope="col">value</th><th class="bar"></th>'
     yield '<th scope="col" class="between">95 % interval</th>'
-    yield "".join(f'<th scope="col">{_own(name, 60)}</th>' for name in report.baselines) + "</tr></thead><tbody>"
+    yield "".join(f'<th scope="col">{own(name, 60)}</th>' for name in report.baselines) + "</tr></thead><tbody>"
     for name in report.metrics:
         beside = [found[name] for found in report.baselines.values() if name in found]
         interval = _between(report, name) if name in judged.intervals else ""
         cells = [f"<td>{number(found[name]) if name in found else ''}</td>" for found in report.baselines.values()]
         yield (
-            f'<tr><th scope="row" class="name">{_own(name, 80)}</th>'
+            f'<tr><th scope="row" class="name">{own(name, 80)}</th>'
             f'<td class="value">{number(judged.metrics[name])}</td>'
             f'<td class="bar">{_track(report, name, beside)}</td><td class="between">{interval}</td>'
             f"{''.join(cells)}</tr>"
@@ -93,7 +74,7 @@ def _numbers(report: Report) -> Iterator[str]:
         "(bootstrap). Dotted: what needs no model.</p>"
     )
     if judged.signature:
-        yield f'<p class="soft">Computed as {_escaped(judged.signature)}</p>'
+        yield f'<p class="soft">Computed as {escaped(judged.signature)}</p>'
 
 
 def _track(report: Report, name: str, beside: Sequence[float]) -> str:
@@ -125,17 +106,17 @@ def _confusion(confusion: Confusion | None) -> Iterator[str]:
         yield f" The {len(shown.labels)} of {len(confusion.labels)} labels with the most mistakes."
     room, many = ("broad", " many") if len(shown.labels) >= MANY else ("fits", "")
     yield f'</p>\n<div class="wide {room}"><table class="matrix{many}"><thead><tr><th></th>'
-    yield "".join(f'<th scope="col">{_own(label, 24)}</th>' for label in shown.labels) + "</tr></thead><tbody>"
+    yield "".join(f'<th scope="col">{own(label, 24)}</th>' for label in shown.labels) + "</tr></thead><tbody>"
     for place, label in enumerate(shown.labels):
         counts = shown.counts[place].tolist()
         cells = [_cell(count, count / max(1, sum(counts)), other == place) for other, count in enumerate(counts)]
-        yield f'<tr><th scope="row">{_own(label, 40)}</th>{"".join(cells)}</tr>'
+        yield f'<tr><th scope="row">{own(label, 40)}</th>{"".join(cells)}</tr>'
     yield "</tbody></table></div>"
     if found := confusions(confusion, CONFUSED):
         yield "<h2>Confused most often</h2>\n<ul>"
         for one in found:
             yield (
-                f"<li>{_own(one.gold, 60)} was taken for {_own(one.said, 60)} {one.count:,} times "
+                f"<li>{own(one.gold, 60)} was taken for {own(one.said, 60)} {one.count:,} times "
                 f"({100 * one.share:.0f} % of its samples)</li>"
             )
         yield "</ul>"
@@ -156,7 +137,7 @@ def _labels(confusion: Confusion) -> Iterator[str]:
     yield "".join(f'<th scope="col">{name}</th>' for name in headings) + "</tr></thead><tbody>"
     for one in by_label(confusion):
         cells = "".join(f"<td>{share:.3f}</td>" for share in (one.precision, one.recall, one.f1))
-        yield f'<tr><th scope="row">{_own(one.label, 60)}</th><td>{one.samples:,}</td>{cells}</tr>'
+        yield f'<tr><th scope="row">{own(one.label, 60)}</th><td>{one.samples:,}</td>{cells}</tr>'
     yield "</tbody></table></div></details>"
 
 
@@ -166,10 +147,10 @@ def _mistakes(report: Report) -> Iterator[str]:
     yield f"<h2>{'Furthest off' if report.confidence == 'off by' else 'The most confident mistakes'}</h2>"
     for one in report.judged.mistakes:
         yield (
-            f'<article class="mistake"><p>{_own(one.given)}</p><dl>'
-            f'<dt>right</dt><dd class="gold">{_own(one.gold)}</dd><dt>said</dt><dd class="said">{_own(one.said)}</dd>'
+            f'<article class="mistake"><p>{own(one.given)}</p><dl>'
+            f'<dt>right</dt><dd class="gold">{own(one.gold)}</dd><dt>said</dt><dd class="said">{own(one.said)}</dd>'
             f"<dt>{report.confidence}</dt><dd>{report.sure(one.confidence)}</dd></dl>"
-            f'<p class="place">{_own(one.place, 200)}</p></article>'
+            f'<p class="place">{own(one.place, 200)}</p></article>'
         )
 
 
@@ -178,7 +159,7 @@ def _mistakes(report: Report) -> Iterator[str]:
 
 def _notices(report: Report) -> Iterator[str]:
     if report.notices:
-        lines = "".join(f"<li>{_own(line)}</li>" for line in report.notices)
+        lines = "".join(f"<li>{own(line)}</li>" for line in report.notices)
         yield f'<h2>What is strange about the data</h2>\n<ul class="notices">{lines}</ul>'
 
 
@@ -191,13 +172,13 @@ def _curves(report: Report) -> Iterator[str]:
 
 def _making(report: Report) -> Iterator[str]:
     sizes = ", ".join(f"{size:,} {split}" for split, size in report.sizes.items())
-    yield f"<h2>Data</h2>\n<p>{_escaped(sizes)} samples</p>"
+    yield f"<h2>Data</h2>\n<p>{escaped(sizes)} samples</p>"
     if report.sources:
-        yield "<ul>" + "".join(f"<li>{_own(line.replace('`', ''))}</li>" for line in report.sources) + "</ul>"
+        yield "<ul>" + "".join(f"<li>{own(line.replace('`', ''))}</li>" for line in report.sources) + "</ul>"
     if report.commands:
-        lines = _escaped("\n".join(report.commands))
+        lines = escaped("\n".join(report.commands))
         yield f'<h2>Use it</h2>\n<div class="wide"><pre>{lines}</pre></div>'
     if report.recipe:
-        text = _escaped(yaml.safe_dump(dict(report.recipe), sort_keys=False, allow_unicode=True))
+        text = escaped(yaml.safe_dump(dict(report.recipe), sort_keys=False, allow_unicode=True))
         yield "<h2>Recipe</h2>\n<details><summary>Every setting</summary>"
         yield f'<div class="wide"><pre>{text}</pre></div></details>'

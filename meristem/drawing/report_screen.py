@@ -11,7 +11,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from meristem.drawing.report import Report, confusions, number, shortened
+from meristem.drawing.page import shortened
+from meristem.drawing.report import Report, confusions, number
 from meristem.task import Confusion
 
 WIDEST = 10

@@ -6,19 +6,21 @@ counts as right: a tie is a wrong answer. Ties are counted so that they can be s
 
 from __future__ import annotations
 
-import json
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from meristem import bounded
 from meristem.batch import Model
 from meristem.generation.score import score
 from meristem.settings import MeristemError
 from meristem.tokenizers.tokenizer import Tokenizer
 
 SHOWN = 5  # broken lines in one message
+LARGEST = 16 << 20  # bytes of a file of pairs; BLiMP's have 300 kB
 FORM = '{"sentence_good": "The cats sleep.", "sentence_bad": "The cats sleeps."}'
 
 
@@ -97,8 +99,8 @@ def _answers(names: Sequence[str], differences: Sequence[float]) -> dict[str, An
 def _pair(line: str, file: str) -> Pair:
     """A line's pair: `linguistics_term` is BLiMP's phenomenon, `UID` its paradigm, a file's name the default."""
     try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
+        entry = bounded.row(line)
+    except ValueError:
         raise ValueError("not JSON") from None
     if not isinstance(entry, dict):
         raise ValueError("not an object")
@@ -114,16 +116,20 @@ def _files(path: Path) -> Iterator[tuple[str, str]]:
     """(place, content) of every .jsonl there is."""
     if path.is_dir():
         for file in sorted(path.rglob("*.jsonl")):
-            yield str(file), _text(file.read_bytes(), str(file))
+            yield str(file), _text(bounded.content(file, LARGEST), str(file))
     elif path.suffix == ".zip" and path.is_file():
         try:
             with zipfile.ZipFile(path) as archive:
                 for name in sorted(name for name in archive.namelist() if name.endswith(".jsonl")):
-                    yield f"{path}/{name}", _text(archive.read(name), f"{path}/{name}")
-        except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+                    with archive.open(name) as member:
+                        found = member.read(LARGEST + 1)
+                    if len(found) > LARGEST:
+                        raise MeristemError(f"{path}/{name}: more than {LARGEST >> 20} MiB of pairs in one file")
+                    yield f"{path}/{name}", _text(found, f"{path}/{name}")
+        except (zipfile.BadZipFile, NotImplementedError, RuntimeError, zlib.error, EOFError) as error:
             raise MeristemError(f"{path}: not readable as a zip archive: {error}") from None
     elif path.is_file():
-        yield str(path), _text(path.read_bytes(), str(path))
+        yield str(path), _text(bounded.content(path, LARGEST), str(path))
     else:
         raise MeristemError(f"{path}: no such file or folder; give a .jsonl file, a folder or a .zip of them")
 

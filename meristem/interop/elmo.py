@@ -14,19 +14,20 @@ import torch
 from tokenizers import models, pre_tokenizers
 from torch import Tensor
 
+from meristem import bounded
 from meristem.batch import Model
 from meristem.checkpoint import disk
 from meristem.checkpoint.revive import Revived
 from meristem.interop.allennlp import SOFTMAX, AllenNLP
 from meristem.interop.exporting import Exported
-from meristem.interop.folder import read_json, some
+from meristem.interop.folder import refuse_links, some
 from meristem.interop.importing import Imported, take, whole_state, write_run
 from meristem.interop.lines import given, places
 from meristem.interop.whole import whole
 from meristem.learning.assemble import learner_of
 from meristem.randomness import key
 from meristem.recipe import Recipe, resolve
-from meristem.settings import MeristemError
+from meristem.settings import MeristemError, RecipeError
 from meristem.tokenizers.roles import BRACKETED
 from meristem.tokenizers.tokenizer import Tokenizer
 
@@ -64,15 +65,20 @@ def _only(folder: Path, name: str) -> Path:
 
 def import_elmo(folder: Path, out: Path) -> Imported:
     """Read the files, check that every tensor has its place, and write a run: whole or not at all."""
+    refuse_links(folder)
     options = _only(folder, OPTIONS)
-    told = read_json(options)
+    told = bounded.read_mapping(options)
     letters = (told.get("char_cnn") or {}).get("n_characters", ALPHABET[0])
     if letters not in ALPHABET:
         raise MeristemError(f"{options}: char_cnn.n_characters={letters}: only {ALPHABET[0]} bytes and marks are read")
     settings = AllenNLP.settings(told, str(options))
     tokenizer = words_of(folder)
     tokens = {"kind": "words", "size": max(tokenizer.size, 512)}
-    recipe = resolve(out.name, {"tokenizer": tokens, "model": settings.model_dump(mode="json"), "objective": "bilm"})
+    plain = {"tokenizer": tokens, "model": settings.model_dump(mode="json"), "objective": "bilm"}
+    try:
+        recipe = resolve(out.name, plain)
+    except RecipeError as error:
+        raise MeristemError(f"{options}: {error}") from None
     with torch.device("meta"):
         model = learner_of(recipe, tokenizer).model
     with _opened(_only(folder, WEIGHTS)) as file:
@@ -89,7 +95,8 @@ def words_of(folder: Path) -> Tokenizer:
     if (folder / "tokenizer.json").is_file():
         return Tokenizer.load(folder)
     path = folder / VOCABULARY
-    tokens = path.read_text(encoding="utf-8").removesuffix("\n").split("\n") if path.is_file() else list(BRACKETED)
+    written = bounded.text(path, bounded.WORDS.size) if path.is_file() else "\n".join(BRACKETED)
+    tokens = written.removesuffix("\n").split("\n")
     ids = {NAMES.get(token, token): number for number, token in enumerate(tokens)}
     if len(ids) < len(tokens) or "" in ids:
         raise MeristemError(f"{path}: holds a word twice, or an empty line; each line is another word")

@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import re
-import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
+from meristem import bounded
 from meristem.checkpoint import tensors
+from meristem.interop import torch_files
 from meristem.settings import MeristemError
 
-LARGEST = 64 << 20  # bytes of a JSON file; an index of a thousand shards stays under 10 MB
 SHOWN = 6  # names in an error
+READ = frozenset({".json", ".safetensors", ".bin", ".txt", ".model", ".hdf5"})
+"""Endings of the files that an import reads."""
 SAFE, SAFE_INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLED, PICKLED_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON file that holds a mapping; anything else is refused with its place."""
-    try:
-        if path.stat().st_size > LARGEST:
-            raise MeristemError(f"{path}: {path.stat().st_size / 1e6:.0f} MB is too large for {path.name}")
-        found = json.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise MeristemError(f"{path}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise MeristemError(f"{path}: not JSON ({error})") from None
-    if not isinstance(found, dict):
-        raise MeristemError(f"{path}: expected a JSON object")
-    return found
 
 
 def config_of(folder: Path) -> dict[str, Any]:
@@ -46,12 +31,29 @@ def config_of(folder: Path) -> dict[str, Any]:
         raise MeristemError(
             f"{folder}: holds no config.json; a folder saved by transformers has one beside its weights"
         )
-    config = read_json(path)
+    refuse_links(folder)
+    config = bounded.read_mapping(path)
     words = folder / "tokenizer_config.json"
-    for file, said in (path, config), (words, read_json(words) if words.is_file() else {}):
+    for file, said in (path, config), (words, bounded.read_mapping(words) if words.is_file() else {}):
         if wanted := said.get("auto_map") or said.get("custom_pipelines"):
             raise MeristemError(f"{file}: wants code of its own to be run ({wanted}), which is never done here")
     return config
+
+
+def refuse_links(folder: Path) -> None:
+    """A link may lead to what the folder or the hub's cache around it holds, and nowhere else."""
+    here = folder.resolve()
+    homes = {here, here.parent.parent / "blobs"} if here.parent.name == "snapshots" else {here}
+    for path in sorted(folder.iterdir()):
+        if path.suffix in READ and path.is_symlink() and not homes & set(_target(path).parents):
+            raise MeristemError(f"{path}: is a link out of the folder, and is not followed; put the file itself there")
+
+
+def _target(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):  # a loop
+        return Path("/")
 
 
 class Weights:
@@ -78,7 +80,7 @@ class Weights:
 
     def _open(self, path: Path) -> None:
         if path.suffix == ".bin":
-            self._add(path, _restricted(path))
+            self._add(path, torch_files.read(path))
             return
         file = self._stack.enter_context(tensors.opened(path))
         self._add(path, dict.fromkeys(file.keys(), file))
@@ -103,10 +105,7 @@ class Weights:
 
 
 def _files(folder: Path) -> list[Path]:
-    """The weight files: safetensors where there are any, whole or in parts, else torch's own.
-
-    Links are followed wherever they lead: the cache of the hub is made of them, and a file is only read as tensors.
-    """
+    """The weight files: safetensors where there are any, whole or in parts, else torch's own."""
     for name in (SAFE, SAFE_INDEX, PICKLED, PICKLED_INDEX):
         if (folder / name).is_file():
             return _parts(folder / name) if name.endswith(".json") else [folder / name]
@@ -114,7 +113,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _parts(index: Path) -> list[Path]:
-    told = read_json(index).get("weight_map")
+    told = bounded.read_mapping(index).get("weight_map")
     if not isinstance(told, dict) or not told:
         raise MeristemError(f"{index}: says nothing about which file holds which weight (weight_map)")
     out = []
@@ -125,22 +124,6 @@ def _parts(index: Path) -> list[Path]:
             raise MeristemError(f"{index}: {name} is missing")
         out.append(index.parent / name)
     return out
-
-
-def _restricted(path: Path) -> dict[str, Tensor]:
-    """torch's own file through its restricted loader, which makes tensors and nothing else."""
-    try:
-        zipped = zipfile.is_zipfile(path)  # as torch has written since 2020; an older file cannot be mapped
-        found = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
-    except MeristemError:
-        raise
-    except Exception as error:  # whatever a damaged or hostile file makes it say
-        asked = re.search(r"GLOBAL (\S+)", str(error))
-        why = f"it asks for {asked[1]}" if asked else "it is damaged, or no file of torch's"
-        raise MeristemError(f"{path}: not readable as plain tensors, and nothing else in it is run: {why}") from None
-    if not isinstance(found, dict) or not all(isinstance(n, str) and isinstance(t, Tensor) for n, t in found.items()):
-        raise MeristemError(f"{path}: holds something else than named tensors")
-    return found
 
 
 def some(names: list[str], between: str = ", ") -> str:

@@ -26,10 +26,8 @@ from meristem.interop.lines import Place, places
 from meristem.interop.published import Published, published
 from meristem.learning.assemble import learner_of
 from meristem.recipe import Recipe, resolve
-from meristem.settings import MeristemError, names
+from meristem.settings import WIDEST, MeristemError, RecipeError, names
 from meristem.tokenizers.tokenizer import Tokenizer
-
-LARGEST = 1 << 24  # size of anything in a model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,13 +156,16 @@ def _recipe(
         "objective": [table.objective(goal, config) for goal in goals or list(table.objectives)[:1]],
         "heads": carried,
     }
-    return resolve(name, told)
+    try:
+        return resolve(name, told)
+    except RecipeError as error:
+        raise MeristemError(f"{folder / 'config.json'}: {error}") from None
 
 
 def _model(recipe: Recipe, tokenizer: Tokenizer, weights: Weights, folder: Path) -> Model:
     """The model without its weights."""
     for key, value in {**recipe.model.model_dump(), "vocab_size": recipe.tokenizer.room}.items():
-        most = len(weights) if key.endswith("layers") else LARGEST  # a layer has a tensor at least
+        most = len(weights) if key.endswith("layers") else WIDEST  # a layer has a tensor at least
         if isinstance(value, int) and value > most:
             raise MeristemError(f"{folder / 'config.json'}: {key} of {value:,} cannot be: at most {most:,} here")
     with shapes_alone():

@@ -7,17 +7,16 @@ from pathlib import Path
 
 from meristem.checkpoint.run import Run
 from meristem.interop import elmo
+from meristem.interop.folder import READ, refuse_links
 from meristem.interop.importing import import_folder
 from meristem.store.prepare import cache
-
-READ = frozenset({".json", ".safetensors", ".bin", ".txt", ".model", ".hdf5"})
-"""Endings of the files that an import reads."""
 
 
 def run_for(path: Path) -> Path:
     """The run that a place is, or the one that its published weights become."""
     if Run(path).exists() or not path.is_dir() or not ((path / "config.json").is_file() or elmo.holds(path)):
         return path
+    refuse_links(path)
     place = cache() / "imported" / _digest(path)
     if not Run(place).exists():
         import_folder(path, place)

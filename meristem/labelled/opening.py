@@ -15,9 +15,14 @@ from meristem.corpus.sources import COMPRESSIONS, File
 from meristem.labelled.found import Notes
 from meristem.settings import MeristemError
 
+LARGEST = 1 << 30
+"""Characters of a file that must be held whole, since it is one JSON value."""
+
 
 def file_of(path: Path) -> File:
     """A file by its last ending that is not a compression."""
+    if not path.is_file():
+        raise MeristemError(f"{path}: a pipe, a device or a socket, not a file; save what it gives to a file first")
     endings = [suffix.lower() for suffix in path.suffixes]
     compression = endings.pop() if endings and endings[-1] in COMPRESSIONS else ""
     return File(path, endings[-1] if endings else "", compression, path.stat().st_size)
@@ -46,7 +51,13 @@ def texts(file: File, notes: Notes) -> Iterator[str]:
 
 def text(file: File, notes: Notes) -> str:
     """The whole text of a file."""
-    return "".join(texts(file, notes))
+    parts, characters = [], 0
+    for part in texts(file, notes):
+        characters += len(part)
+        if characters > LARGEST:
+            raise MeristemError(f"{file.name}: more than {LARGEST:,} characters in one value; write it as JSON lines")
+        parts.append(part)
+    return "".join(parts)
 
 
 def head(file: File) -> str:

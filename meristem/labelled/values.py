@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
-import json
 import math
 from typing import Any
 
+from meristem import bounded
 from meristem.labelled.found import Dropped, Flaw
 from meristem.labelled.joining import joined
+
+LONGEST_LIST = 1 << 16
+"""Characters of a list that is written as Python prints it."""
 
 
 def nothing(value: Any) -> bool:
@@ -52,7 +55,9 @@ def listed(value: Any) -> Any:
     """A list that is written out in a cell, as JSON or as Python prints it; anything else as it is."""
     if not isinstance(value, str) or not (value.strip().startswith(("[", "{")) and value.strip().endswith(("]", "}"))):
         return value
-    for parse in (json.loads, ast.literal_eval):
+    for parse in (bounded.row, ast.literal_eval):
+        if len(value) > LONGEST_LIST and parse is ast.literal_eval:  # which takes a hundred times a text's size
+            break
         try:
             found = parse(value.strip())
         except (ValueError, SyntaxError, RecursionError, MemoryError):

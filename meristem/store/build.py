@@ -49,7 +49,7 @@ class Progress:
 
 
 def build(documents: Iterable[Document], tokenizer: Tokenizer, folder: Path, settings: StoreSettings, *,
-          processes: int | None = None, keep_words: bool = False,
+          processes: int | None = None, keep_words: bool = False, state: str = "",
           progress: Callable[[Progress], None] | None = None) -> Store:
     """Tokenise documents into shards; what a stopped pass had finished is kept, and new documents add shards."""
     fresh = Manifest(tokenizer=tokenizer.digest, separator=separator_of(tokenizer), dtype=dtype_for(tokenizer.size),
@@ -68,8 +68,8 @@ def build(documents: Iterable[Document], tokenizer: Tokenizer, folder: Path, set
                 writer.abandon()
         if not any(ledger.manifest.splits.values()):
             raise MeristemError(f"{folder}: nothing to store, no document has a single token; check corpus.source")
-        ledger.finish()
-        return Store.open(folder)
+        ledger.finish(state)
+        return Store.open(folder, state=state)
 
 
 def _writer(ledger: Ledger, split: str) -> Writer:

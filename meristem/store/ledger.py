@@ -10,7 +10,16 @@ from pathlib import Path
 
 from meristem.settings import MeristemError
 from meristem.store.encode import fingerprint
-from meristem.store.manifest import FINISHED, JOURNAL, PARTIAL, SPLITS, Manifest, ShardRecord, flush_folder
+from meristem.store.manifest import (
+    FINISHED,
+    JOURNAL,
+    PARTIAL,
+    SPLITS,
+    Manifest,
+    ShardRecord,
+    finished_name,
+    flush_folder,
+)
 from meristem.store.shards import Shard
 
 
@@ -76,8 +85,10 @@ class Ledger:
         self.manifest = self.manifest.model_copy(update={"splits": splits})
         self.manifest.save(self.folder / JOURNAL)
 
-    def finish(self) -> None:
-        """The store is complete: its description is the last file to appear."""
+    def finish(self, state: str = "") -> None:
+        """The store is complete: its description is the last file to appear; each state it grows to keeps its own."""
+        if state:
+            self.manifest.save(self.folder / finished_name(state))
         self.manifest.save(self.folder / FINISHED)
         (self.folder / JOURNAL).unlink(missing_ok=True)
         flush_folder(self.folder)

@@ -9,12 +9,23 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from meristem import bounded
+from meristem.bounded import Bounds
 from meristem.settings import MeristemError
 
 FORMAT = 1
 SPLITS = ("train", "validation", "test")
 FINISHED, JOURNAL = "store.json", "journal.json"
 PARTIAL = ".partial"
+DTYPES = {"uint16": 2, "uint32": 4}
+"""How ids are kept → bytes of each."""
+BOUNDS = Bounds(size=64 << 20, parts=1 << 22, objects=1 << 20)
+"""Of a description: some 100,000 shards."""
+
+
+def finished_name(state: str = "") -> str:
+    """The description of a complete store, or of one of the states of a store that grows."""
+    return f"store-{state}.json" if state else FINISHED
 
 
 class Record(BaseModel):
@@ -82,17 +93,17 @@ class Manifest(Record):
     def load(cls, path: Path) -> Manifest:
         """Read and check; one changed byte is enough to be refused."""
         try:
-            text = path.read_text(encoding="utf-8")
-            body = json.loads(text)["store"]
+            text = bounded.content(path, BOUNDS.size).decode()
+            body = bounded.strict(text, BOUNDS)["store"]
             if body["format"] != FORMAT:
                 raise MeristemError(f"{path}: store format {body['format']}, this version reads {FORMAT}; {mend(path)}")
             manifest = cls.model_validate(body)
-        except OSError as error:
-            raise MeristemError(f"{path}: cannot be read ({error.strerror}); {mend(path)}") from None
-        except (ValueError, KeyError, TypeError, ValidationError, RecursionError):
+        except (ValueError, KeyError, TypeError, ValidationError):
             raise damaged(path, "not a store's description") from None
         if manifest.text() != text:
             raise damaged(path, "its checksum does not match")
+        if manifest.dtype not in DTYPES or not set(manifest.splits) <= set(SPLITS):
+            raise damaged(path, "a type of tokens or a split that no store has")
         return manifest
 
 
@@ -107,7 +118,7 @@ def flush_folder(folder: Path) -> None:
 
 def mend(path: Path) -> str:
     """What a person does about a store that cannot be used."""
-    folder = path.parent if path.name in (FINISHED, JOURNAL) else path.parent.parent
+    folder = path.parent if path.suffix == ".json" else path.parent.parent
     return f"delete the folder {folder} and run again to rebuild it"
 
 

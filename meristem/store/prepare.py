@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -14,25 +14,23 @@ from rich.console import Console
 
 from meristem.corpus.command import Bar
 from meristem.corpus.reading import Reading
+from meristem.corpus.refining import cache as cache
+from meristem.corpus.refining import home, turns
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sides import PICTURE
 from meristem.corpus.sides import words as both_sides
 from meristem.corpus.sources import digest
+from meristem.corpus.split import SMALL
 from meristem.settings import MeristemError
 from meristem.store.build import build
-from meristem.store.manifest import FINISHED
+from meristem.store.manifest import finished_name
 from meristem.store.settings import StoreSettings
 from meristem.store.store import Store
 from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.tokenizers.train import train
 
-
-def cache() -> Path:
-    """Where shards and tokenizers live: $MERISTEM_CACHE, or the user's cache folder."""
-    given = os.environ.get("MERISTEM_CACHE")
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return Path(given) if given else home / "meristem"
+KEY = re.compile(r"[0-9a-f]{20}(@\d+-[0-9a-f]{8})?")
 
 
 def _key(*parts: object) -> str:
@@ -41,32 +39,65 @@ def _key(*parts: object) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """A store, and the key that finds it again."""
+    """A store, and the key that finds it again: of a store that grows KEY@STATE, one of the states it was in."""
 
     store: Store
     key: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text:
+    """What a corpus is known by: a key that stays while files are only added, and how far it has grown."""
+
+    key: str
+    state: str = ""
+    folder: Path | None = None
+    """Where it is refined; nowhere if it is read as it is."""
+
+
+def _text(corpus: CorpusSettings, console: Console) -> Text:
+    folder = home(corpus)
+    if folder is None:
+        return Text(key=digest(corpus))
+    found, notes = turns(corpus, folder)
+    _say(notes, console)
+    return Text(key=_key(folder.name, found.origin, corpus.validation, corpus.test), state=found.state, folder=folder)
+
+
+def _say(notes: Sequence[str], console: Console) -> None:
+    for note in notes:
+        console.print(f"  {note}", highlight=False, markup=False, soft_wrap=True)
 
 
 def tokenizer_for(settings: TokenizerSettings, corpora: Sequence[CorpusSettings], console: Console) -> Tokenizer:
     """The tokenizer a recipe asks for: loaded from its path, found in the cache, or trained on a sample of the text."""
     if settings.path is not None:
         return Tokenizer.load(Path(settings.path), lowercase=settings.lowercase or None)
-    key = _key("tokenizer", settings.model_dump_json(), *(digest(corpus) for corpus in corpora))
+    texts = [_text(corpus, console) for corpus in corpora]
+    key = _key("tokenizer", settings.model_dump_json(), *(text.key for text in texts))
     file = cache() / "tokenizers" / key / "tokenizer.json"
+    states = "\n".join(text.state for text in texts if text.state)
     if file.is_file():
+        if states and (file.parent / "states").read_text(encoding="utf-8") != states:
+            console.print("The tokenizer was trained before new files came, and stays as it is")
         return Tokenizer.load(file)
     console.print(
         f"Training a {settings.kind} tokenizer of {settings.size:,} tokens on up to {settings.sample_mb:g} MB of text"
     )
     with Bar(console, "reading") as bar:
-        texts = (
-            text
-            for document in chain.from_iterable(Reading(corpus, progress=bar.show) for corpus in corpora)
-            if document.split == "train"
-            for text in both_sides(document.text)
+        readings = (
+            Reading(corpus, progress=bar.show, folder=text.folder) for corpus, text in zip(corpora, texts, strict=True)
         )
-        tokenizer = train(settings, texts)
+        words = (
+            side
+            for document in chain.from_iterable(readings)
+            if document.split == "train"
+            for side in both_sides(document.text)
+        )
+        tokenizer = train(settings, words)
     file.parent.mkdir(parents=True, exist_ok=True)
+    if states:
+        (file.parent / "states").write_text(states, encoding="utf-8")
     tokenizer.save(file)
     return tokenizer
 
@@ -81,22 +112,48 @@ def store_for(
     key: str | None = None,
 ) -> Prepared:
     """The shards of a corpus: found in the cache (a run asks for the very ones it began with), or made now."""
-    folder = cache() / "stores"
-    if key is not None and (folder / key / FINISHED).is_file():
-        return Prepared(store=Store.open(folder / key), key=key)
+    begun = _begun(key)
+    if begun is not None:
+        return begun
     pixels = [settings.picture] if corpus.mark == PICTURE else []
-    made = _key("store", digest(corpus), tokenizer.digest, settings.shard_tokens, words, *pixels)
-    if key is not None and key != made:
-        raise MeristemError(
-            "the text has changed since this run began, and its shards are no longer in the cache: "
-            "going on would not be the same run. Use --out for a new run, or --fresh"
+    text = _text(corpus, console)
+    with Bar(console, "tokenising") as bar:
+        reading = Reading(corpus, progress=bar.show, folder=text.folder)
+        known_by = text.key + _moving(reading, text, console)
+        made = _key("store", known_by, tokenizer.digest, settings.shard_tokens, words, *pixels)
+        named = f"{made}@{text.state}" if text.state else made
+        if key is not None and key != named:
+            raise MeristemError(
+                "the text has changed since this run began, and its shards are no longer in the cache: "
+                "going on would not be the same run. Use --out for a new run, or --fresh"
+            )
+        found = _begun(named)
+        if found is not None:
+            return found
+        folder = cache() / "stores" / made
+        store = build(
+            reading, tokenizer, folder, settings, processes=corpus.processes, keep_words=words, state=text.state
         )
-    if not (folder / made / FINISHED).is_file():
-        with Bar(console, "tokenising") as bar:
-            reading = Reading(corpus, progress=bar.show)
-            store = build(reading, tokenizer, folder / made, settings, processes=corpus.processes, keep_words=words)
-        console.print(reading.account.summary(), highlight=False, soft_wrap=True)
-        for warning in reading.account.warnings:
-            console.print(f"  {warning}", highlight=False, soft_wrap=True)
-        return Prepared(store=store, key=made)
-    return Prepared(store=Store.open(folder / made), key=made)
+    console.print(reading.account.summary(), highlight=False, soft_wrap=True)
+    _say(reading.account.warnings, console)
+    return Prepared(store=store, key=named)
+
+
+def _moving(reading: Reading, text: Text, console: Console) -> str:
+    """The state of a corpus that cannot just grow: a small one is dealt out by quotas, and what comes moves others."""
+    if text.folder is None:
+        return ""
+    refined = reading.refine(text.folder, verify=False)
+    _say(refined.notes, console)
+    return text.state if refined.kept <= SMALL else ""
+
+
+def _begun(key: str | None) -> Prepared | None:
+    """The store of a key, in the very state it names, if it is in the cache."""
+    if key is None or not KEY.fullmatch(key):
+        return None
+    made, _, state = key.partition("@")
+    folder = cache() / "stores" / made
+    if not (folder / finished_name(state)).is_file():
+        return None
+    return Prepared(store=Store.open(folder, state=state), key=key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meristem.store.manifest import FileRecord, ShardRecord, damaged
+from meristem.store.manifest import DTYPES, FileRecord, ShardRecord, damaged
 
 TOKENS, DOCUMENTS, SENTENCES = "tokens", "documents", "sentences"
 WORDS, SPELLINGS, OFFSETS = "words", "spellings", "offsets"
 MIDDLES, PICTURES = "middles", "pictures"
+KINDS = (TOKENS, DOCUMENTS, SENTENCES, WORDS, SPELLINGS, OFFSETS, MIDDLES, PICTURES)
 CHUNK = 1 << 22
 
 
@@ -96,7 +98,36 @@ class Shard:
     def check(self, *, contents: bool) -> None:
         """Compare every file with what was recorded: its size, and its contents when asked."""
         for name, record in self.record.files.items():
+            if name not in {file_name(self.number, kind) for kind in KINDS}:
+                raise damaged(self.folder / file_name(self.number, TOKENS), f"its shard names {name!r:.60}")
             check_file(self.folder / name, record, contents=contents)
+        self._check_counts()
+        if contents:
+            self._check_places()
+
+    def _check_counts(self) -> None:
+        """Files are as large as the counts say, and every count is one."""
+        record = self.record
+        sizes = {TOKENS: record.tokens * DTYPES[self.dtype], DOCUMENTS: 8 * (record.documents + 1)}
+        sizes[SENTENCES] = 4 * record.sentences
+        for kind, size in sizes.items():
+            name = file_name(self.number, kind)
+            if name not in record.files or record.files[name].size != size:
+                raise damaged(self.folder / name, f"not the {size:,} bytes that its counts give")
+
+    def _check_places(self) -> None:
+        """Documents lie one after the other and fill the shard; sentences begin inside it."""
+        documents, path = self.documents, self.folder / file_name(self.number, DOCUMENTS)
+        whole = documents[0] == 0 and documents[-1] == self.record.tokens
+        if not whole or any((part[1:] < part[:-1]).any() for part in _parts(documents)):
+            raise damaged(path, "its documents do not lie one after the other")
+        if any((part >= self.record.tokens).any() for part in _parts(self.sentences)):
+            raise damaged(path.with_suffix(f".{SENTENCES}"), "a sentence begins outside the shard")
+
+
+def _parts(places: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Stretches of an index, each with the first entry of the next: little of it is in memory at once."""
+    return (places[start : start + CHUNK + 1] for start in range(0, len(places), CHUNK))
 
 
 def check_file(path: Path, record: FileRecord, *, contents: bool) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meristem.settings import MeristemError
-from meristem.store.manifest import FINISHED, Manifest
+from meristem.store.manifest import Manifest, finished_name
 from meristem.store.shards import MIDDLES, PICTURES, WORDS, Shard, file_name
 
 Ints = NDArray[np.int64]
@@ -41,11 +41,12 @@ class Store:
         }
 
     @classmethod
-    def open(cls, folder: Path, *, verify: bool = True) -> Store:
-        """Open a finished store; sizes are always compared, contents when `verify` is true."""
-        if not (folder / FINISHED).is_file():
-            raise MeristemError(f"{folder}: no finished store here ({FINISHED} is missing); run again to build it")
-        store = cls(folder, Manifest.load(folder / FINISHED))
+    def open(cls, folder: Path, *, verify: bool = True, state: str = "") -> Store:
+        """Open a finished store, or one of its states; sizes are always compared, contents when `verify` is true."""
+        name = finished_name(state)
+        if not (folder / name).is_file():
+            raise MeristemError(f"{folder}: no finished store here ({name} is missing); run again to build it")
+        store = cls(folder, Manifest.load(folder / name))
         for shards in store._shards.values():
             for shard in shards:
                 shard.check(contents=verify)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,9 +9,10 @@ from typing import Any
 
 from tokenizers import AddedToken
 
+from meristem import bounded
 from meristem.settings import MeristemError
 
-LARGEST = 200_000_000  # bytes; the largest published vocabularies stay under 40 MB
+LARGEST = bounded.WORDS.size
 CONFIG, NAMES, ADDED = "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
 KEYS = {
     "pad": ("pad_token",),
@@ -83,20 +83,12 @@ def _mapping(path: Path) -> dict[str, Any]:
 
 def text(path: Path) -> str:
     """A file of UTF-8 text, unless it is too large to be part of a tokenizer."""
-    if path.stat().st_size > LARGEST:
-        raise MeristemError(
-            f"{path}: {path.stat().st_size / 1e6:.0f} MB is too large for a tokenizer (limit {LARGEST // 1_000_000} MB)"
-        )
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise MeristemError(f"{path}: not UTF-8 text at byte {error.start}") from None
+    return bounded.text(path, LARGEST)
 
 
 def parsed(content: str, place: str) -> Any:
     """JSON, or a word about where it is none."""
     try:
-        return json.loads(content)
-    except (ValueError, RecursionError) as error:
-        where = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise MeristemError(f"{place}{where}: not JSON ({error}); give a whole, undamaged tokenizer file") from None
+        return bounded.json_in(content, place, bounded.WORDS)
+    except MeristemError as error:
+        raise MeristemError(f"{error}; give a whole, undamaged tokenizer file") from None

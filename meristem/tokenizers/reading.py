@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,11 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from meristem.settings import MeristemError
+from meristem.tokenizers import soundness
 from meristem.tokenizers.beside import Beside, beside, parsed, text
 from meristem.tokenizers.roles import ANGLED, BRACKETED, ENDOFTEXT, framing_ids, roles, told, with_roles
 from meristem.tokenizers.spelling import SUFFIX
 
-HIGHEST = 1 << 24  # id; the library walks through every number up to the highest
 FRAMING = {"TemplateProcessing", "BertProcessing", "RobertaProcessing", "Sequence"}
 SENTENCEPIECE = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "spm.model")
 
@@ -58,6 +59,19 @@ def library(content: str, place: str) -> tokenizers.Tokenizer:
         raise MeristemError(f"{place}: not a tokenizer the `tokenizers` library can read ({error})") from None
 
 
+@contextmanager
+def cutting(place: str) -> Iterator[None]:
+    """While the library cuts texts: its errors and panics, such as a pattern without end, told to a person."""
+    try:
+        yield
+    except (Exception, KeyboardInterrupt, SystemExit, GeneratorExit) as error:
+        if type(error) is not Exception:  # the library raises no other
+            raise
+        raise MeristemError(f"{place}: the tokenizer cannot cut this text ({error})") from None
+    except BaseException as error:  # a panic
+        raise MeristemError(f"{place}: the tokenizer cannot cut this text ({error})") from None
+
+
 def canonical(content: str, place: str, named: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
     """One text per tokenizer, without truncation, padding or chance; what it puts around a text is kept.
 
@@ -66,7 +80,7 @@ def canonical(content: str, place: str, named: Mapping[str, str]) -> tuple[str, 
     description = parsed(content, place)
     if not isinstance(description, dict) or not isinstance(description.get("model"), dict):
         raise MeristemError(f"{place}: not a tokenizer.json: it describes no model")
-    _refuse_huge_ids(description, place)
+    soundness.check(description, place)
     after = description.get("post_processor")
     frames = isinstance(after, dict) and after.get("type") in FRAMING
     description |= {"truncation": None, "padding": None, "post_processor": after if frames else None}
@@ -74,6 +88,7 @@ def canonical(content: str, place: str, named: Mapping[str, str]) -> tuple[str, 
         description["model"]["dropout"] = None
     read = library(json.dumps(description), place)
     plain: dict[str, Any] = json.loads(read.to_str())
+    soundness.check_unknown(plain, place)
     if plain["model"]["type"] == "Unigram":
         _hide_specials(plain)
     if strange := [number for number in framing_ids(plain["post_processor"]) if read.id_to_token(number) is None]:
@@ -84,15 +99,6 @@ def canonical(content: str, place: str, named: Mapping[str, str]) -> tuple[str, 
         tokens = {role: (number, named[role]) for role, number in unusual.items()}
         plain["post_processor"] = with_roles(plain["post_processor"], tokens)
     return json.dumps(plain, ensure_ascii=False, indent=1) + "\n", plain
-
-
-def _refuse_huge_ids(description: dict[str, Any], place: str) -> None:
-    vocabulary, added = description["model"].get("vocab"), description.get("added_tokens")
-    ids = list(vocabulary.values()) if isinstance(vocabulary, dict) else []
-    ids += [token.get("id") for token in added if isinstance(token, dict)] if isinstance(added, list) else []
-    highest = max((number for number in ids if isinstance(number, int)), default=0)
-    if highest > HIGHEST:
-        raise MeristemError(f"{place}: its ids reach {highest}; a tokenizer's ids end at {HIGHEST}")
 
 
 def _hide_specials(description: dict[str, Any]) -> None:
@@ -145,7 +151,7 @@ def _pair(folder: Path, said: Beside) -> str:
     vocabulary = parsed(_half(path), str(path))
     if not isinstance(vocabulary, dict) or not all(isinstance(number, int) for number in vocabulary.values()):
         raise MeristemError(f"{path}: expected tokens with their numbers")
-    _refuse_huge_ids({"model": {"vocab": vocabulary}}, str(path))
+    soundness.check({"model": {"vocab": vocabulary}}, str(path))
     by_letters = not any("Ġ" in token for token in vocabulary) and any(token.endswith(SUFFIX) for token in vocabulary)
     unknown = said.roles.get("unknown", "<unk>")
     more = {"end_of_word_suffix": SUFFIX, "unk_token": unknown} if by_letters else {}

@@ -47,6 +47,7 @@ class Tokenizer:
     """A vocabulary and how text is cut by it; texts never give special ids unless `special` asks for the mask."""
 
     def __init__(self, text: str, place: str = "tokenizer.json", named: Mapping[str, str] | None = None) -> None:
+        self._place = place
         self.text, description = reading.canonical(text, place, named or {})
         self._library = reading.library(self.text, place)
         self._library.encode_special_tokens = True  # "[SEP]" written in a corpus is five characters, not a separator
@@ -140,30 +141,34 @@ class Tokenizer:
         """Ids and offsets of a text; with `special` a written [MASK] is the mask token, whatever its own name."""
         if special and self.mask is not None:
             return self._encode_masks(text, limit)
-        found = self._library.encode(sound(text), add_special_tokens=False)
+        with reading.cutting(self._place):
+            found = self._library.encode(sound(text), add_special_tokens=False)
         return Encoding(np.array(found.ids[:limit], np.int32), visible(text, found.offsets[:limit]))
 
     def encode_many(self, texts: Iterable[str]) -> list[Encoding]:
         """Ids and offsets of many texts."""
         texts = list(texts)
-        return [Encoding(np.array(found.ids, np.int32), visible(text, found.offsets))
-                for group in groups(texts)
-                for text, found in zip(group, self._library.encode_batch(
-                    [sound(text) for text in group], add_special_tokens=False), strict=True)]
+        with reading.cutting(self._place):
+            return [Encoding(np.array(found.ids, np.int32), visible(text, found.offsets))
+                    for group in groups(texts)
+                    for text, found in zip(group, self._library.encode_batch(
+                        [sound(text) for text in group], add_special_tokens=False), strict=True)]
 
     def ids_many(self, texts: Sequence[str]) -> list[Ints]:
         """Ids of many texts, the fastest way there is."""
         texts = [sound(text) for text in texts]
-        if self._pattern is not None:
-            return self._memo.ids(texts)
-        return [np.array(found.ids, np.int32) for group in groups(texts)
-                for found in self._library.encode_batch_fast(group, add_special_tokens=False)]
+        with reading.cutting(self._place):
+            if self._pattern is not None:
+                return self._memo.ids(texts)
+            return [np.array(found.ids, np.int32) for group in groups(texts)
+                    for found in self._library.encode_batch_fast(group, add_special_tokens=False)]
 
     def ids_with_boundaries(self, texts: Sequence[str], boundaries: Sequence[Places]) -> list[tuple[Ints, Places]]:
         """Ids of many texts, and for each increasing character position the first token starting there or later."""
         texts = [sound(text) for text in texts]
         if self._pattern is not None:
-            return self._placed.located(texts, boundaries)
+            with reading.cutting(self._place):
+                return self._placed.located(texts, boundaries)
         return [(found.ids, np.searchsorted(found.offsets[:, 0], at).astype(np.int64))
                 for found, at in zip(self.encode_many(texts), boundaries, strict=True)]
 
@@ -184,7 +189,8 @@ class Tokenizer:
     def _encode_masks(self, text: str, limit: int | None) -> Encoding:
         assert self.mask is not None
         own = self._tokens[self.mask]
-        found = self._masking.encode(sound(self.mark_masks(text)), add_special_tokens=False)
+        with reading.cutting(self._place):
+            found = self._masking.encode(sound(self.mark_masks(text)), add_special_tokens=False)
         origin: list[NDArray[Any]] = []  # marked position → original position
         last = 0
         for match in re.finditer(re.escape(MASK), text):

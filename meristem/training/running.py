@@ -173,6 +173,8 @@ def _begin(work: Work) -> None:
         work.journal.say(from_vectors(model, tokenizer, Path(start.vectors), work.material.passages()))
     if start.path is not None and start.take != "nothing":
         other = revive(Path(start.path))
+        for notice in other.notices:
+            work.journal.say(f"{start.path}: {notice}")
         only = start.take == "embeddings"
         work.journal.say(from_run(model, tokenizer, other, embeddings_only=only, recipe=work.recipe))
 

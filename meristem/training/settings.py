@@ -38,9 +38,9 @@ class TrainSettings(Settings):
     minutes: float | None = Field(None, gt=0)
     """Budget: minutes of training on this machine; turned into steps once its speed was measured."""
 
-    batch_tokens: int = Field(4096, ge=1)
+    batch_tokens: int = Field(4096, ge=1, le=1 << 28)
     """Tokens in one optimizer step, over all processes."""
-    batch_samples: int = Field(32, ge=1)
+    batch_samples: int = Field(32, ge=1, le=1 << 24)
     """Fine-tuning: samples in one optimizer step; they differ in length, and `batch_tokens` is not read."""
     micro_tokens: int | None = Field(None, ge=1)
     """Tokens in one forward pass at the most; gradients are accumulated over several."""
@@ -77,9 +77,9 @@ class TrainSettings(Settings):
     """cpu, cuda, mps, … or auto: the accelerator torch finds, else the cpu."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """bfloat16 uses autocast; auto takes it where the accelerator has it."""
-    threads: int | None = Field(None, ge=1)
+    threads: int | None = Field(None, ge=1, le=1024)
     """CPU threads; torch's choice unless set."""
-    workers: int | None = Field(None, ge=0)
+    workers: int | None = Field(None, ge=0, le=256)
     """Processes that make batches ahead; on a cpu 0 is best, on an accelerator 2 unless set."""
     compile: bool = False
     """torch.compile the backbone: a minute of waiting, then faster steps."""

@@ -8,7 +8,12 @@ from typing import Any
 
 from meristem.settings import MeristemError
 
-KINDS = {"int": int, "str": str, "float": (int, float), "float | None": (int, float, NoneType)}
+KINDS: dict[str, tuple[type, ...]] = {
+    "int": (int,),
+    "str": (str,),
+    "float": (int, float),
+    "float | None": (int, float, NoneType),
+}
 """A counter's type → what it may be in a file."""
 
 

@@ -21,6 +21,7 @@ from meristem.tokenizers.tokenizer import Tokenizer
 
 LONGEST_WORD = 1000
 LONGEST_LINE = 1 << 20
+WIDEST = 1 << 16
 BATCH = 4096
 _WORD = re.compile(r"\w+|[^\w\s]")
 
@@ -184,8 +185,8 @@ def _is_binary(path: Path, start: int) -> bool:
 
 def _binary(path: Path, start: int, number: int, width: int) -> Iterator[tuple[str, Vector]]:
     size = 4 * width
-    if not 0 < size * number <= path.stat().st_size:
-        raise MeristemError(f"{path}: cannot hold {number:,} words of {width:,} numbers; the file is cut off")
+    if not 0 < width <= WIDEST:
+        raise MeristemError(f"{path}: vectors of {width:,} numbers are none; at most {WIDEST:,} are read")
     with path.open("rb") as file:
         file.seek(start)
         for count in range(number):
@@ -210,7 +211,7 @@ def _text(path: Path, *, skip: bool) -> Iterator[tuple[str, Vector]]:
             if skip and number == 1:
                 continue
             if len(line) == LONGEST_LINE:
-                raise MeristemError(f"{path}:{number}: a line of more than {LONGEST_LINE:,} characters; is it the file?")
+                raise MeristemError(f"{path}:{number}: more than {LONGEST_LINE:,} characters; is it the file?")
             parts = line.rstrip().split(" ")
             width = width or len(parts) - 1
             word, numbers = " ".join(parts[:-width]), parts[-width:]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from io import BufferedReader
@@ -10,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from meristem import bounded
 from meristem.settings import MeristemError, RecipeError
 
 if TYPE_CHECKING:
@@ -100,8 +100,8 @@ def _lines(task: Task, found: Iterable[tuple[str, str | bytes]]) -> Iterator[Ask
 def _object(text: str) -> dict[str, Any] | None:
     """The JSON object that a line is; none where it only looks like one."""
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = bounded.row(text)
+    except ValueError:
         return None
     return found if isinstance(found, dict) else None
 

@@ -1,3 +1,6 @@
+import json
+import random
+
 import pytest
 from rich.console import Console
 
@@ -26,7 +29,7 @@ def test_a_document_without_split_is_noticed():
 def test_parts_add_up_and_are_taken_once():
     whole, part = Account(), Account(read=2)
     part.drop("empty")
-    part.keep("a.txt", 1, 10)
+    part.keep("a.txt", [10])
     part.reject("empty file", "b.txt")
     taken = part.take()
     assert part == Account()
@@ -43,10 +46,68 @@ def test_warnings_and_files_are_bounded(monkeypatch):
     account = Account()
     for number in range(50):
         account.warn(f"w{number}")
-        account.keep(f"f{number}", 1, 1)
+        account.keep(f"f{number}", [1])
     assert len(account.warnings) == module.WARNINGS
     assert account.unshown == 50 - module.WARNINGS
     assert account.sources == {"f0": 1, "f1": 1, "f2": 1, "(other files)": 47}
+
+
+def test_lengths_are_counted_by_powers_of_two():
+    account = Account()
+    account.keep("a.txt", [1, 2, 3, 4, 511, 512, 1023, 1024])
+    assert account.lengths == {0: 1, 1: 2, 2: 1, 8: 1, 9: 2, 10: 1}
+    assert (account.kept, account.characters) == (8, 3080)
+
+
+def test_examples_are_the_same_whatever_the_order_and_the_parts():
+    dropped = [(f"a.txt:{number}", f"text {number % 40}") for number in range(100)]
+    whole = Account()
+    whole.show("too short", dropped)
+    for seed in range(10):
+        shuffled = random.Random(seed).sample(dropped, len(dropped))
+        together = Account()
+        for start in range(0, 100, 7):
+            part = Account()
+            for one in shuffled[start : start + 7]:
+                part.show("too short", [one])
+            together.add(part.take())
+        assert together.examples == whole.examples
+    (few,) = whole.examples.values()
+    assert len(few) == 5 == len({text for _, text in few})
+
+
+def test_an_excerpt_is_one_line_cut_at_a_word():
+    account = Account()
+    account.show("empty", [("a:1", " two\n\n words\x00 "), ("a:2", "word " * 500), ("a:3", "字" * 500)])
+    for place, text in account.examples["empty"]:
+        assert len(text) <= 200
+        assert "\n" not in text
+        assert place != "a:2" or text.endswith("word …")
+    assert ("a:1", "two words\x00") in account.examples["empty"]
+    account.show("half", [("a:4", "half \ud800 of a pair")])
+    assert account.examples["half"] == [("a:4", "half ? of a pair")]
+
+
+def test_examples_are_placed_from_the_start_of_their_file():
+    account = Account()
+    account.show("too short", [("folder/a:b.txt:3", "x")])
+    account.move(40)
+    assert account.examples == {"too short": [("folder/a:b.txt:43", "x")]}
+
+
+def test_an_account_goes_through_json():
+    account = Account(read=3, kept=1)
+    account.keep("a.txt", [10, 2000])
+    account.show("too short", [("a.txt:1", "x")])
+    account.drop("too short")
+    account.warn("strange")
+    account.languages["zh"] = 2
+    account.passages["a line"] = 7
+    assert Account.of(json.loads(json.dumps(account.plain()))) == account
+    again = Account.of(account.plain())
+    again.drop("too short")
+    again.warn("stranger")
+    assert (account.dropped["too short"], account.warnings) == (1, ["strange"])
 
 
 def test_table_shows_every_count():

@@ -58,10 +58,17 @@ def test_damage_is_told_apart_from_truncation():
 
 @pytest.mark.parametrize("compression", [".gz", ".zst"])
 def test_enormous_expansion_stays_bounded(compression):
-    size = 30 << 20
+    size = 7 << 20
     packed = pack(bytes(size), compression)
     seen = 0
     for chunk in decompressed(iter([packed]), compression):
         assert len(chunk) <= CHUNK
         seen += len(chunk)
     assert seen == size
+
+
+@pytest.mark.parametrize("compression", [".gz", ".zst"])
+def test_what_unpacks_to_far_more_than_text_is_a_trap(compression):
+    out, error = unpack(pack(bytes(60 << 20), compression), compression)
+    assert error == "unpacks to more than 100 times its size"
+    assert len(out) < 40 << 20

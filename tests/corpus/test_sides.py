@@ -150,9 +150,9 @@ def test_builtin_pairs_and_pictures_are_read() -> None:
 
 def test_the_command_writes_what_can_be_read_again(tmp_path: Path) -> None:
     file = pairs_file(tmp_path / "a.jsonl", [(f"source {n}", f"target {n}") for n in range(30)])
-    account = report(str(file), ["corpus.text=en", "corpus.target=de"], tmp_path / "out", Console(quiet=True))
+    told = report(str(file), ["corpus.text=en", "corpus.target=de"], Console(quiet=True), out=tmp_path / "out")
     console = Console(record=True, width=100, file=(tmp_path / "screen").open("w"))
-    console.print(account.table())
+    console.print(told.account.table())
     assert "pairs" in console.export_text()
     again, _ = read(tmp_path / "out" / "train.jsonl", text="source", target="target")
     before, _ = read(file, text="en", target="de")

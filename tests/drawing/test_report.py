@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from meristem.drawing.report import Report, as_json, by_label, confusions, hardest, plain, shortened, visible
+from meristem.drawing.page import shortened, visible
+from meristem.drawing.report import Report, as_json, by_label, confusions, hardest, plain
 from meristem.drawing.report_page import page
 from meristem.drawing.report_screen import tables
 from meristem.task import Confusion, Judged, Mistake

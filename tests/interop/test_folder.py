@@ -13,8 +13,9 @@ import transformers
 from safetensors.torch import load_file
 
 import meristem
+from meristem.bounded import SMALL, read_mapping
 from meristem.checkpoint.revive import revive
-from meristem.interop.folder import LARGEST, Weights, config_of, read_json
+from meristem.interop.folder import Weights, config_of
 from meristem.interop.importing import import_folder
 from meristem.settings import MeristemError
 
@@ -158,10 +159,10 @@ def test_safetensors_go_before_bin(model: transformers.BertForMaskedLM, tmp_path
 def test_json_of_any_size_but_too_large(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_bytes(b"\xef\xbb\xbf" + b'{"a": 1}')
-    assert read_json(path) == {"a": 1} == config_of(tmp_path)
+    assert read_mapping(path) == {"a": 1} == config_of(tmp_path)
     with path.open("ab") as file:
-        file.truncate(LARGEST + 1)
+        file.truncate(SMALL.size + 1)
     with pytest.raises(MeristemError, match=r"too large for config\.json"):
-        read_json(path)
+        read_mapping(path)
     with pytest.raises(MeristemError, match="no such folder"):
         config_of(tmp_path / "nowhere")

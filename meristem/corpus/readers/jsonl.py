@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any, cast
 
+from meristem import bounded
 from meristem.corpus.account import Account
 from meristem.corpus.document import Document, Drop, cut
 from meristem.corpus.encoding import decoded
@@ -43,6 +43,6 @@ def read(piece: Piece, settings: CorpusSettings, account: Account) -> Iterator[D
 
 def _parsed(line: str) -> Any:
     try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
+        return bounded.row(line)
+    except ValueError:
         return Drop("broken JSON")

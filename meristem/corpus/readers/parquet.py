@@ -9,7 +9,7 @@ from tempfile import TemporaryFile
 from typing import IO, Any, cast
 
 from meristem.corpus.account import Account
-from meristem.corpus.compression import CutShort
+from meristem.corpus.compression import MOST, TRUSTED, CutShort
 from meristem.corpus.document import Document, Drop
 from meristem.corpus.opening import Stream, Unreadable
 from meristem.corpus.pieces import Piece
@@ -44,6 +44,10 @@ def opened(file: File, account: Account) -> Iterator[Any]:
             table = arrow.parquet.ParquetFile(handle)
         except (arrow.ArrowException, OSError):
             raise Unreadable("damaged parquet file") from None
+        told = table.metadata
+        plain = sum(told.row_group(number).total_byte_size for number in range(told.num_row_groups))
+        if plain > TRUSTED and plain > MOST * file.size:
+            raise Unreadable(f"unpacks to more than {MOST} times its size")
         yield table
 
 

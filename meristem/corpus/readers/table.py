@@ -12,7 +12,7 @@ from meristem.corpus.encoding import decoded
 from meristem.corpus.opening import Stream
 from meristem.corpus.pieces import Piece
 from meristem.corpus.readers.columns import Columns, columns_of
-from meristem.corpus.readers.lines import LONGEST_LINE, numbered
+from meristem.corpus.readers.lines import LONGEST_CELL, numbered
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sources import File
 
@@ -37,7 +37,7 @@ class Lines:
 def read(piece: Piece, settings: CorpusSettings, account: Account) -> Iterator[Document | Drop]:
     """The documents of a table whose first row names its columns."""
     file = cast(File, piece.source)
-    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
+    csv.field_size_limit(LONGEST_CELL)
     lines = Lines(decoded(Stream(file, account), account))
     columns: Columns | None = None
     at: list[int] = []

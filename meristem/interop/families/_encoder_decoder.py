@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from meristem import bounded
 from meristem.checkpoint.revive import Revived
 from meristem.generation.given import start_of
-from meristem.interop.folder import Weights, read_json
+from meristem.interop.folder import Weights
 from meristem.interop.lines import Line
 from meristem.interop.published import Carried, Published
 from meristem.settings import MeristemError
@@ -44,7 +45,7 @@ class EncoderDecoder(Published):
         path = weights.folder / "generation_config.json"
         if not path.is_file():
             return config
-        first, forced = (read_json(path).get(key) for key in SPOKEN)
+        first, forced = (bounded.read_mapping(path).get(key) for key in SPOKEN)
         return {**config, SPOKEN[0]: config.get(SPOKEN[0]) if first is None else first, SPOKEN[1]: forced}
 
     @classmethod

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
+from meristem import bounded
 from meristem.labelled.formats import Asked, jsonl, squad
 from meristem.labelled.found import Flaw, Found, Notes, Rows
 from meristem.labelled.opening import file_of, text
@@ -17,8 +17,8 @@ def read(asked: Asked, notes: Notes) -> Rows:
     file = file_of(asked.path)
     whole = text(file, notes)
     try:
-        found = json.loads(whole)
-    except (ValueError, RecursionError) as error:
+        found = bounded.row(whole)
+    except ValueError as error:
         lines = whole.lstrip().split("\n", 1)
         if len(lines) > 1 and _is_object(lines[0]):
             return jsonl.read(asked, notes)
@@ -50,6 +50,6 @@ def _objects(found: list[Any], name: str) -> Iterator[Found | Flaw]:
 
 def _is_object(line: str) -> bool:
     try:
-        return isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
+        return isinstance(bounded.row(line), dict)
+    except ValueError:
         return False

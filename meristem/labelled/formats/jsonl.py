@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
+from meristem import bounded
 from meristem.corpus.sources import File
 from meristem.labelled.formats import Asked
 from meristem.labelled.found import Flaw, Found, Notes, Rows
@@ -24,8 +24,8 @@ def _found(file: File, notes: Notes) -> Iterator[Found | Flaw]:
             continue
         place = f"{file.name}:{number}"
         try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
+            record = bounded.row(line)
+        except ValueError as error:
             yield Flaw(f"{place}: broken JSON ({error})")
             continue
         if isinstance(record, dict):

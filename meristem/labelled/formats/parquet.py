@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
+from meristem import bounded
 from meristem.corpus.readers import parquet
 from meristem.corpus.sources import File
 from meristem.labelled.classes import naming
@@ -30,7 +30,7 @@ def _found(file: File, notes: Notes) -> Iterator[Found]:
 
 def _features(metadata: dict[bytes, bytes]) -> dict[str, Any]:
     try:
-        features = json.loads(metadata[b"huggingface"])["info"]["features"]
+        features = bounded.strict(metadata[b"huggingface"])["info"]["features"]
     except (KeyError, TypeError, ValueError):
         return {}
     return features if isinstance(features, dict) else {}

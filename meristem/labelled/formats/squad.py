@@ -17,22 +17,25 @@ def questions(articles: list[Any], name: str) -> Iterator[Found | Flaw]:
         paragraph
         for article in articles
         if isinstance(article, dict)
-        for paragraph in article.get("paragraphs") or ()
+        for paragraph in _list(article.get("paragraphs"))
         if isinstance(paragraph, dict)
     ]
-    second = any("is_impossible" in one for part in paragraphs for one in part.get("qas") or ())
+    asked = (one for part in paragraphs for one in _list(part.get("qas")))
+    second = any("is_impossible" in one for one in asked if isinstance(one, dict))
     for number, paragraph in enumerate(paragraphs, 1):
         passage = paragraph.get("context")
         if not isinstance(passage, str):
             yield Flaw(f"{name}#{number}: paragraph {number} has no context")
             continue
-        for one in paragraph.get("qas") or ():
+        for one in _list(paragraph.get("qas")):
             yield _question(one, passage, second, name)
 
 
 def _question(one: Any, passage: str, second: bool, name: str) -> Found | Flaw:
-    place = f"{name}#{one.get('id', '?')}"
-    answers = one.get("answers") or ()
+    if not isinstance(one, dict):
+        return Flaw(f"{name}: a question is an object, not a {type(one).__name__}")
+    place = f"{name}#{one.get('id', '?')!s:.80}"
+    answers = _list(one.get("answers"))
     if one.get("is_impossible"):
         if answers:
             return Flaw(f"{place}: marked as impossible to answer, but has answers; mend one or the other")
@@ -43,3 +46,8 @@ def _question(one: Any, passage: str, second: bool, name: str) -> Found | Flaw:
         told = list(answers) or None
     values = {"question": one.get("question"), "passage": passage, "answers": told, "id": str(one.get("id", ""))}
     return Found(values, place)
+
+
+def _list(value: Any) -> list[Any]:
+    """A list as it is; nothing in place of anything else."""
+    return value if isinstance(value, list) else []

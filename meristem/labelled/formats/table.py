@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from meristem.corpus.readers.lines import LONGEST_LINE
+from meristem.corpus.readers.lines import LONGEST_CELL
 from meristem.corpus.sources import File
 from meristem.labelled.columns import USUAL
 from meristem.labelled.formats import Asked
@@ -21,7 +21,7 @@ from meristem.settings import MeristemError
 LOOKED_AT = 1000
 """Rows from which delimiter, quotes and header are told."""
 DELIMITERS = {".csv": ",\t;|", ".tsv": "\t", ".tab": "\t"}
-LONGEST_CELL = 100
+MOST_LINES = 100
 """Lines that a cell in quotes may reasonably have."""
 NAME = re.compile(r"[^\W\d][\w /-]{0,39}")
 
@@ -73,7 +73,7 @@ def _regular(some: Sequence[str], style: Style) -> float:
     for row in _cells(passed, style):
         if isinstance(row, list):
             counts[len(row)] += 1
-        elif len(some) - passed.begun > LONGEST_CELL:  # else a cell that is cut off where looking ends
+        elif len(some) - passed.begun > MOST_LINES:  # else a cell that is cut off where looking ends
             return 0.0
         passed.begun = 0
     (cells, count), *_ = counts.most_common(1) or [(0, 0)]
@@ -87,7 +87,7 @@ def _cells(source: Iterable[str], style: Style) -> Iterator[Row | str]:
             cells = line.split(style.delimiter)
             yield [_unwrapped(cell, style.wrapped) for cell in cells] if '"' in line else cells
         return
-    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
+    csv.field_size_limit(LONGEST_CELL)
     rows = csv.reader((line + "\n" for line in source), delimiter=style.delimiter, strict=True)
     while True:
         try:

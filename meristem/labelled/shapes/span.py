@@ -97,8 +97,8 @@ def _answer(text: Any, start: Any, place: str) -> tuple[str, int | None]:
         raise Flaw(f"{place}: an answer without text")
     try:
         return text, None if values.nothing(start) else int(start)
-    except (TypeError, ValueError):
-        raise Flaw(f"{place}: an answer begins at {start!r}, which is no number") from None
+    except (TypeError, ValueError, OverflowError):
+        raise Flaw(f"{place}: an answer begins at {start!r:.60}, which is no number") from None
 
 
 def _occurrences(text: str, passage: str, low: int, high: int) -> list[int]:

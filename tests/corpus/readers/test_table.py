@@ -33,7 +33,7 @@ def test_an_unclosed_quote_is_a_broken_row_not_the_end(tmp_path, read, monkeypat
     path = tmp_path / "a.csv"
     rows = "".join(f"{n},row number {n}\n" for n in range(100))
     path.write_text('id,text\n0,first\n1,"never closed\n' + rows)
-    monkeypatch.setattr("meristem.corpus.readers.table.LONGEST_LINE", 200)
+    monkeypatch.setattr("meristem.corpus.readers.table.LONGEST_CELL", 200)
     before = csv.field_size_limit(200)
     try:
         documents, account = read(path)

@@ -1,0 +1,270 @@
+"""A crawl made on the spot through the whole pipeline to shards: speed, memory, and five kills.
+
+    python -m benchmarks.scale ../shared/data --mb 200 --work FOLDER [--kills 5] [--seed 0]
+
+The text: sentences of English novels and WikiText-2 and lines of Tang poems, drawn anew for every document; of the
+documents 4 % are exact copies of earlier ones, 8 % near copies (up to 4 % of their words changed), 6 % junk (links,
+symbols, repeated lines), and 4 % hold private strings. Three quarters lie in plain text, a quarter in jsonl. Every pass
+(rules of quality, boilerplate, private strings; with and without near duplicates) runs in a process group of its own;
+its memory is the sum over the group, shared pages counted once. Then the pass is killed at random moments and gone on
+with: parts and shards must be the same, byte for byte.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.planting import PLANTERS
+from benchmarks.side_by_side import table
+
+SHARES = {"exact copy": 0.04, "near copy": 0.08, "junk": 0.06, "private": 0.04}
+REMEMBERED = 4_000
+"""Documents that may be copied: recent ones, and some from long ago."""
+
+FILE_MB = 64
+BEGUN = "begun"
+"""A file in the cache: the imports are over, and work begins."""
+
+
+def sentences(data: Path) -> tuple[list[str], list[str]]:
+    """What documents are made of: English sentences, Chinese lines."""
+    raw = "".join(
+        (data / name).read_text(encoding="utf-8") for name in ("english_novels/train.txt", "wikitext-2/train.txt")
+    )
+    english = [s.strip() + "." for s in raw.replace("\n", " ").split(". ") if 20 < len(s) < 600]
+    poems = (data / "chinese_poetry/tang.txt").read_text(encoding="utf-8").split("\n")
+    return english, [line.strip() for line in poems if 20 < len(line) < 200]
+
+
+def junk(rng: random.Random) -> str:
+    """What no one wants to learn from."""
+    match rng.randrange(3):
+        case 0:
+            return "\n".join(f"http://example.com/{rng.randrange(10**9)}/page?id={n}" for n in range(40))
+        case 1:
+            return " ".join("".join(rng.choices("#*=~^|<>{}[]", k=rng.randrange(3, 12))) for _ in range(200))
+        case _:
+            return "\n".join([f"Buy now, offer {rng.randrange(10**6)} ends today, click here to continue."] * 30)
+
+
+def private(rng: random.Random) -> str:
+    """A sentence with something private in it."""
+    return f"Whoever asks for it is given {PLANTERS[rng.choice(list(PLANTERS))](rng)} before noon."
+
+
+def documents(data: Path, seed: int) -> Iterator[tuple[str, str]]:
+    """Documents without end, each with what kind it is."""
+    rng = random.Random(seed)
+    english, chinese = sentences(data)
+    kinds, weights = ["plain", *SHARES], [1 - sum(SHARES.values()), *SHARES.values()]
+    known: list[str] = []
+    while True:
+        kind = rng.choices(kinds, weights)[0] if known else "plain"
+        if kind == "exact copy":
+            yield kind, rng.choice(known)
+            continue
+        if kind == "near copy":
+            yield kind, near_copy(rng.choice(known), rng)
+            continue
+        if kind == "junk":
+            yield kind, junk(rng)
+            continue
+        pool, joint, count = (chinese, "\n", 30) if rng.random() < 0.1 else (english, " ", rng.randrange(8, 40))
+        picked = rng.choices(pool, k=count)
+        if kind == "private":
+            picked.insert(rng.randrange(len(picked)), private(rng))
+        text = joint.join(picked)
+        if kind == "plain":
+            if len(known) < REMEMBERED:
+                known.append(text)
+            else:
+                known[rng.randrange(REMEMBERED)] = text
+        yield kind, text
+
+
+def near_copy(text: str, rng: random.Random) -> str:
+    """The same text with a few words, or signs, replaced."""
+    pieces = text.split(" ") if " " in text else list(text)
+    for _ in range(max(1, int(len(pieces) * rng.uniform(0, 0.02)))):
+        pieces[rng.randrange(len(pieces) - 1)] = rng.choice(pieces)
+    pieces.insert(len(pieces) // 2, "indeed" if " " in text else "也")
+    return (" " if " " in text else "").join(pieces)
+
+
+def make(data: Path, folder: Path, megabytes: float, seed: int) -> Counter[str]:
+    """Write the text; how many documents of each kind it holds."""
+    folder.mkdir(parents=True)
+    made: Counter[str] = Counter()
+    source, left, number = documents(data, seed), megabytes * 1e6, 0
+    while left > 0:
+        plain = number % 4 != 3
+        size = min(left, FILE_MB * 1e6)
+        with (folder / f"{number:04d}.{'txt' if plain else 'jsonl'}").open("w", encoding="utf-8") as file:
+            while size > 0:
+                kind, text = next(source)
+                made[kind] += 1
+                row = text + "\n\n" if plain else json.dumps({"text": text}, ensure_ascii=False) + "\n"
+                file.write(row)
+                size -= len(row.encode())
+                left -= len(row.encode())
+        number += 1
+    return made
+
+
+def through(source: Path, tokenizer: Path, near: bool) -> None:
+    """The whole pipeline, in this process and its workers; prints what became of the documents."""
+    from rich.console import Console
+
+    from meristem.corpus.settings import CorpusSettings
+    from meristem.store.prepare import cache, store_for
+    from meristem.store.settings import StoreSettings
+    from meristem.tokenizers.tokenizer import Tokenizer
+
+    (cache() / BEGUN).touch()
+    corpus = CorpusSettings.model_validate(
+        {
+            "source": str(source),
+            "document": "block",
+            "quality": True,
+            "boilerplate": True,
+            "private": True,
+            "near": near,
+            "processes": 2,
+        }
+    )
+    store_for(
+        corpus,
+        Tokenizer.load(tokenizer),
+        StoreSettings(shard_tokens=4_000_000),
+        words=False,
+        console=Console(file=sys.stderr),
+    )
+
+
+class Pass:
+    """A pass in a process group of its own, with a cache of its own."""
+
+    def __init__(self, source: Path, tokenizer: Path, cache: Path, *, near: bool) -> None:
+        code = (
+            f"from pathlib import Path; from benchmarks.scale import through; "
+            f"through(Path({str(source)!r}), Path({str(tokenizer)!r}), {near})"
+        )
+        env = {**os.environ, "MERISTEM_CACHE": str(cache), "TOKENIZERS_PARALLELISM": "false"}
+        cache.mkdir(exist_ok=True)
+        self.log, self.begun = cache.with_suffix(".log"), cache / BEGUN
+        self.begun.unlink(missing_ok=True)
+        with self.log.open("a") as said:
+            self.process = subprocess.Popen([sys.executable, "-c", code], stderr=said, env=env, start_new_session=True)
+        self.start = time.perf_counter()
+        self.peak = 0
+
+    def wait(self, limit: float = float("inf")) -> bool:
+        """Watch its memory until it ends by itself (true) or has worked for so many seconds, and is killed (false)."""
+        working = float("inf")
+        while self.process.poll() is None:
+            now = time.perf_counter()
+            working = min(working, now) if self.begun.exists() else working
+            if now - working > limit:
+                os.killpg(self.process.pid, signal.SIGKILL)
+                self.process.wait()
+                return False
+            self.peak = max(self.peak, memory(self.process.pid))
+            time.sleep(0.05)
+        self.seconds = time.perf_counter() - self.start
+        if self.process.returncode:
+            sys.exit(f"the pass failed: {self.log.read_text()[-3000:]}")
+        return True
+
+
+def memory(pid: int) -> int:
+    """Bytes of a process and its descendants, shared pages counted once."""
+    import psutil
+
+    total = 0
+    try:
+        family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    except psutil.Error:
+        return 0
+    for one in family:
+        try:
+            total += one.memory_full_info().pss
+        except (psutil.Error, FileNotFoundError, ProcessLookupError):
+            continue
+    return total
+
+
+def contents(cache: Path) -> dict[str, str]:
+    """Every part and every shard, by name, as a digest."""
+    patterns = ("corpora/*/parts/*", "stores/*/*/*", "stores/*/*.json")
+    found = [path for pattern in patterns for path in cache.glob(pattern)]
+    return {
+        str(path.relative_to(cache)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in found
+        if path.is_file() and path.name != "lock"
+    }
+
+
+def killed(source: Path, tokenizer: Path, cache: Path, kills: int, straight: float, seed: int) -> int:
+    """Kill the pass at random moments of its work and go on each time; how often it was killed."""
+    rng = random.Random(seed)
+    for done in range(kills):  # together they take less than the whole, so that there is something left to kill
+        if Pass(source, tokenizer, cache, near=True).wait(rng.uniform(0, straight / (kills + 1))):
+            return done
+    Pass(source, tokenizer, cache, near=True).wait()
+    return kills
+
+
+def main() -> None:
+    """Make the text, pass it twice, then kill and go on."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--mb", type=float, default=200)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--kills", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    from meristem.tokenizers.settings import TokenizerSettings
+    from meristem.tokenizers.train import train
+
+    work = options.work.resolve()
+    if work.exists() and any(work.iterdir()):
+        sys.exit(f"{work} is not empty: give a new folder")
+    work.mkdir(parents=True, exist_ok=True)
+    source, tokenizer = work / "text", work / "tokenizer.json"
+    made = make(options.data, source, options.mb, options.seed)
+    print("documents:", ", ".join(f"{count:,} {kind}" for kind, count in made.items()), flush=True)
+    english = (options.data / "english_novels/valid.txt").open(encoding="utf-8")
+    train(TokenizerSettings(size=8192), iter(english)).save(tokenizer)
+    rows = []
+    for near in (False, True):
+        cache = work / f"cache-near-{near}"
+        one = Pass(source, tokenizer, cache, near=near)
+        one.wait()
+        speed = f"{options.mb / one.seconds:.1f} MB/s"
+        rows.append(["with" if near else "without", f"{one.seconds:.1f} s", speed, f"{one.peak / 1e6:.0f} MB"])
+        print(one.log.read_text().strip(), flush=True)
+    print(table([f"near duplicates, {options.mb:g} MB", "time", "speed", "peak memory"], rows), flush=True)
+    if options.kills:
+        done = killed(source, tokenizer, work / "cache-killed", options.kills, one.seconds, options.seed)
+        same = contents(work / "cache-killed") == contents(work / "cache-near-True")
+        print(f"killed {done} times and gone on: {len(contents(cache))} files, the same: {same}")
+        if not same or done < options.kills:
+            sys.exit(1)
+    for name in ("text", "cache-near-False", "cache-near-True", "cache-killed"):
+        shutil.rmtree(work / name, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meristem.corpus import advice as module
+from meristem.corpus import quality
+from meristem.corpus.account import Account
+from meristem.corpus.advice import Advice, advice, share
+from meristem.corpus.look import Looked, Trial
+from meristem.corpus.settings import CorpusSettings
+from meristem.overrides import override
+from meristem.settings import build
+
+LINE = "We use cookies to give you the best experience on our website."
+
+
+def account(**counts: Any) -> Account:
+    made = Account(read=1000, kept=1000, characters=2_000_000)
+    made.lengths.update({10: 500, 11: 500})
+    for name, value in counts.items():
+        setattr(made, name, value)
+    return made
+
+
+def given(found: Looked | None = None, counts: Account | None = None, **settings: Any) -> list[Advice]:
+    return advice(counts or account(), found or Looked(documents=1000), CorpusSettings(source="x.txt", **settings))
+
+
+def test_nothing_stands_out_in_an_ordinary_corpus() -> None:
+    found = Looked(
+        documents=1000,
+        languages=Counter(en=980, de=10, **{"": 10}),
+        compared=1000,
+        alike=5,
+        quality=Trial(affected=320, dropped=Counter({"too few words": 300, "lorem ipsum": 20})),
+        boilerplate=Trial(affected=5, removed=Counter({"boilerplate lines": 9})),
+    )
+    assert given(found) == []
+
+
+@pytest.mark.parametrize(
+    ("found", "setting", "told"),
+    [
+        (Looked(documents=1000, compared=1000, alike=52), "corpus.near=true", "52 of 1,000 documents compared"),
+        (
+            Looked(documents=1000, languages=Counter(en=900, de=70, fr=30)),
+            "corpus.languages=[en]",
+            "10 % of a sample are not in en: de 7.0 %, fr 3.0 %",
+        ),
+        (
+            Looked(documents=500, quality=Trial(dropped=Counter({"too few words": 60, "lorem ipsum": 25}))),
+            "corpus.quality=true",
+            "17 % of a sample fail rules of quality: too few words 12 %, lorem ipsum 5.0 %",
+        ),
+        (
+            Looked(documents=1000, boilerplate=Trial(affected=40, removed=Counter({"boilerplate lines": 90}))),
+            "corpus.boilerplate=true",
+            "4.0 % of a sample hold lines of menus, notices and footers, 90 in all",
+        ),
+        (
+            Looked(documents=1000, private=Trial(affected=2, removed=Counter({"phone": 1, "e-mail": 3}))),
+            "corpus.private=true",
+            "in 2 of 1,000 documents looked at: e-mail 3, phone 1",
+        ),
+    ],
+)
+def test_what_a_sample_shows_becomes_a_setting(found: Looked, setting: str, told: str) -> None:
+    (one,) = given(found)
+    assert one.setting == setting
+    assert told in one.finding
+    assert one.effect
+
+
+def test_a_line_in_many_documents() -> None:
+    (one,) = given(counts=account(passages=Counter({LINE: 31})))
+    assert one.setting == "corpus.boilerplate=true"
+    assert f"3.1 % of the documents: “{LINE}”" in one.finding
+    assert given(counts=account(passages=Counter({LINE: 29}))) == []
+    (one,) = given(counts=account(passages=Counter({LINE: 31})), boilerplate=True)
+    assert one.setting == ""
+
+
+def test_many_short_documents_that_hold_little() -> None:
+    (one,) = given(counts=account(lengths=Counter({4: 100, 5: 200, 11: 700})))
+    assert one.setting == "corpus.shortest=128"
+    assert "30 % of the documents have fewer than 128 characters, and hold 0.6 % of the text" in one.finding
+    assert given(counts=account(lengths=Counter({4: 100, 5: 200, 11: 700})), shortest=128) == []
+    lines = account(characters=60_000, lengths=Counter({4: 100, 5: 900}))  # a corpus of short lines is meant so
+    assert given(counts=lines) == []
+
+
+def test_one_reason_that_drops_most() -> None:
+    counts = account(kept=100, dropped=Counter({"another language: de": 800, "empty": 100}))
+    (one,) = given(counts=counts, languages=("en",))
+    assert (one.setting, "80 %" in one.finding) == ("corpus.languages=[en,de]", True)
+    counts = account(kept=100, dropped=Counter({"too short": 900}))
+    assert given(counts=counts, shortest=400)[0].setting == "corpus.shortest=100"
+    counts = account(kept=100, dropped=Counter({"too few words": 900}))
+    assert given(counts=counts, quality=True)[0].setting == "corpus.quality.shortest_words=null"
+    counts = account(kept=100, dropped=Counter({"repeated lines": 900}))
+    assert given(counts=counts, quality=True)[0].setting == "corpus.quality=false"
+    counts = account(kept=100, dropped=Counter({"another language: not clear": 900}))
+    assert given(counts=counts, quality=True, languages=("en",))[0].setting == ""
+    assert given(counts=account(kept=100, dropped=Counter({"duplicate": 900}))) == []
+
+
+def test_rules_that_are_named_exist() -> None:
+    source = Path(quality.__file__).read_text(encoding="utf-8")
+    for reason, rule in module.RULES.items():
+        assert f'"{reason}"' in source
+        assert build(CorpusSettings, override({"corpus": {}}, [f"corpus.quality.{rule}=null"])["corpus"], "corpus")
+
+
+def test_a_few_huge_documents() -> None:
+    (one,) = given(counts=account(read=3, kept=3, characters=3_000_000, lengths=Counter({19: 3})))
+    assert one.setting == "corpus.document=block"
+    assert "Only 3 documents, of 1,000,000 characters" in one.finding
+
+
+def test_wrongly_decoded_text_where_nothing_mends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "find_spec", lambda _: None)
+    (one,) = given(Looked(documents=1000, garbled=7))
+    assert one.setting == 'pip install "meristem[clean]"'
+    monkeypatch.setattr(module, "find_spec", lambda _: object())
+    assert given(Looked(documents=1000, garbled=7)) == []
+
+
+def test_nothing_is_said_about_a_handful_of_documents() -> None:
+    few = account(read=5, kept=5, characters=500, lengths=Counter({4: 4, 8: 1}), passages=Counter({LINE: 5}))
+    found = Looked(
+        documents=5,
+        languages=Counter(en=3, de=2),
+        compared=5,
+        alike=1,
+        quality=Trial(dropped=Counter({"too few words": 4})),
+        boilerplate=Trial(affected=3),
+    )
+    assert given(found, few) == []
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "told"),
+    [
+        (0, 10, "0 %"),
+        (1, 100_000, "0.1 %"),
+        (1, 100, "1.0 %"),
+        (999, 10_000, "10 %"),
+        (10, 10, "100 %"),
+        (0, 0, "0 %"),
+    ],
+)
+def test_shares(part: int, whole: int, told: str) -> None:
+    assert share(part, whole) == told

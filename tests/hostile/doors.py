@@ -1,0 +1,143 @@
+"""Every public door that reads a file: each opens what it is given, and says what was passed over."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+
+from meristem import api, cli
+from meristem.corpus.pictures import picture
+from meristem.corpus.reading import Reading
+from meristem.corpus.settings import CorpusSettings
+from meristem.evaluation.pairs import read_pairs
+from meristem.labelled.reading import read
+from meristem.labelled.settings import DataSettings
+from meristem.settings import MeristemError
+from meristem.store.store import Store
+from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.training.vectors import read_vectors
+
+QUIET = Console(quiet=True)
+Door = Callable[[Path, Path], str]
+
+
+def load_run(path: Path, out: Path) -> str:
+    """A run for use."""
+    return "; ".join(api.load(path).revived.notices)
+
+
+def resume_run(path: Path, out: Path) -> str:
+    """A run that is trained on."""
+    ended = api.pretrain(path / "recipe.yaml", out=path, console=QUIET)
+    return (ended.run / "log.txt").read_text()
+
+
+def begin_from_run(path: Path, out: Path) -> str:
+    """A run that another begins from."""
+    text = os.environ["HOSTILE_TEXT"]
+    api.pretrain(os.environ["HOSTILE_RECIPE"], [f"from={path}"], source=text, out=out / "begun", console=QUIET)
+    return (out / "begun" / "log.txt").read_text()
+
+
+def import_published(path: Path, out: Path) -> str:
+    """A folder of published weights."""
+    api.import_folder(path, out / "imported")
+    return ""
+
+
+def begin_from_published(path: Path, out: Path) -> str:
+    """A folder of published weights that a task begins from."""
+    api.task_recipe(None, ["task=classification", f"from={path}"])
+    return ""
+
+
+def load_tokenizer(path: Path, out: Path) -> str:
+    """A tokenizer's file or folder, used."""
+    Tokenizer.load(path).encode("a text with aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab in it, 中文 1234.")
+    return ""
+
+
+def read_recipe(path: Path, out: Path) -> str:
+    """A recipe's file."""
+    api.recipe_for(path)
+    return ""
+
+
+def describe_recipe(path: Path, out: Path) -> str:
+    """The command line, with a recipe's file."""
+    return _command("describe", str(path))
+
+
+def fill_with_run(path: Path, out: Path) -> str:
+    """The command line, with a run."""
+    return _command("fill", str(path), "a [MASK] c")
+
+
+def open_store(path: Path, out: Path) -> str:
+    """A folder of shards."""
+    Store.open(path)
+    return ""
+
+
+def read_corpus(path: Path, out: Path) -> str:
+    """A file of text; what a corpus drops it counts and names."""
+    reading = Reading(CorpusSettings(source=str(path), processes=1))
+    deque(reading, maxlen=0)
+    return "; ".join([*reading.account.warnings, *map(str, reading.account.dropped.items())])
+
+
+def look_at_picture(path: Path, out: Path) -> str:
+    """A picture's file."""
+    picture(path, 32)
+    return ""
+
+
+def read_word_vectors(path: Path, out: Path) -> str:
+    """A file of word vectors."""
+    deque(read_vectors(path), maxlen=0)
+    return ""
+
+
+def read_minimal_pairs(path: Path, out: Path) -> str:
+    """A file of minimal pairs."""
+    read_pairs(path)
+    return ""
+
+
+def labelled(shape: str) -> Door:
+    """A file of labelled samples of one shape."""
+
+    def read_labelled(path: Path, out: Path) -> str:
+        notices: list[str] = []
+        read(str(path), DataSettings.model_validate({}), shape, notices=notices)
+        return "; ".join(notices)
+
+    return read_labelled
+
+
+OPEN: tuple[Door, ...] = (
+    load_run, resume_run, begin_from_run, import_published, begin_from_published, load_tokenizer, read_recipe,
+    describe_recipe, fill_with_run, open_store, read_corpus, look_at_picture, read_word_vectors, read_minimal_pairs,
+)  # fmt: skip
+
+
+def _command(*words: str) -> str:
+    """The command line in this process; an error that is told is one, a fault is not."""
+    said = io.StringIO()
+    sys.argv = ["meristem", *words]
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+        try:
+            cli.main()
+        except SystemExit as ended:
+            if ended.code in (0, None):
+                return ""
+    if "an unexpected" in said.getvalue() or "Traceback" in said.getvalue():
+        raise AssertionError(said.getvalue())
+    raise MeristemError(said.getvalue())

@@ -1,0 +1,158 @@
+"""Bad artifacts at every door: refused by name, at once, with little memory, and nothing in them runs.
+
+`pytest -s tests/hostile/test_artifacts.py` prints what each door said and what it took.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from hostile.artifacts import ARTIFACTS, DOORS, HELD
+from hostile.doors import QUIET
+from hostile.making import BOMB, Artifact, Good
+from hostile.watching import MEMORY, PLANTED, Seen, watched
+from PIL import Image
+
+from meristem import api
+from meristem.checkpoint.run import Run
+from meristem.settings import find, names
+from meristem.training import budget
+
+SECONDS = 1.0
+RECIPE = """\
+model: {family: bert, width: 16, heads: 2, layers: 1, inner: 32, length: 16}
+objective: mlm
+tokenizer: {size: 64}
+corpus: {source: TEXT, processes: 1}
+train: {steps: 2, batch_tokens: 64, workers: 0, save_every: 2, evaluate_every: 2, evaluate_tokens: 64, threads: 1}
+"""
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+LINES: list[str] = []
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Good]:
+    """A run, a folder of published weights and a store, each opened once: what they import is then in memory."""
+    folder = tmp_path_factory.mktemp("good")
+    text = folder / "text.txt"
+    text.write_text("\n".join(f"a line of words, number {number}, and then another." for number in range(400)))
+    os.environ["HOSTILE_TEXT"], os.environ["HOSTILE_RECIPE"] = str(text), str(folder / "small.yaml")
+    (folder / "small.yaml").write_text(RECIPE.replace("TEXT", str(text)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(budget, "PEAK_SIZE", 64)  # the machine's speed is nobody's question here
+        yield _made(folder)
+    print(f"\n{'artifact':64} {'door':22} {'s':>6} {'MiB':>6}  message", *LINES, sep="\n")
+
+
+def _made(folder: Path) -> Good:
+    run = api.pretrain(folder / "small.yaml", out=folder / "run", console=QUIET).run
+    published = folder / "published"
+    api.export(run, published)
+    (published / "tokenizer.json").unlink()
+    (published / "tokenizer_config.json").unlink()
+    words = [*SPECIAL, *(f"w{number}" for number in range(api.load(run).tokenizer.size - len(SPECIAL)))]
+    (published / "vocab.txt").write_text("".join(f"{word}\n" for word in words))
+    (key,) = Run.open(run).shards().values()
+    shutil.copytree(Path(os.environ["MERISTEM_CACHE"]) / "stores" / key, folder / "store")
+    made = Good(run=run, published=published, store=folder / "store")
+    _warm(made, folder)
+    return made
+
+
+def _warm(good: Good, folder: Path) -> None:
+    for room in ("models", "objectives", "tasks", "labelled.shapes", "interop.families"):
+        for name in names(room):
+            find(room, name)
+    for library in ("h5py", "pyarrow.parquet", "zstandard"):  # which look around when they are imported
+        importlib.import_module(library)
+    Image.init()
+    (folder / "p.jsonl").write_text('{"sentence_good": "a", "sentence_bad": "b"}\n')
+    (folder / "v.txt").write_text("word 1.0 2.0\n")
+    (folder / "t.csv").write_text("text,label\na,b\nc,d\n")
+    Image.new("RGB", (8, 8)).save(folder / "p.png")
+    recipe = folder / "small.yaml"
+    for number, (door, path) in enumerate({
+        "load_run": good.run, "fill_with_run": good.run, "resume_run": good.run, "begin_from_run": good.run,
+        "import_published": good.published, "begin_from_published": good.published, "open_store": good.store,
+        "load_tokenizer": good.published, "read_recipe": recipe, "describe_recipe": recipe,
+        "read_corpus": folder / "text.txt", "look_at_picture": folder / "p.png", "read_word_vectors": folder / "v.txt",
+        "read_minimal_pairs": folder / "p.jsonl", "read_labelled_text": folder / "t.csv",
+    }.items()):  # fmt: skip
+        out = folder / f"out-{number}"
+        out.mkdir()
+        DOORS[door](path, out)
+
+
+def _line(artifact: Artifact, door: str, seen: Seen) -> str:
+    said = " ".join(seen.said.split())
+    return f"{artifact.name[:64]:64} {door:22} {seen.seconds:6.2f} {seen.memory:6.1f}  {seen.outcome}: {said[:150]}"
+
+
+@pytest.mark.parametrize(("artifact", "door"), HELD, ids=[f"{artifact.name}-{door}" for artifact, door in HELD])
+def test_it_is_refused(artifact: Artifact, door: str, good: Good, tmp_path: Path) -> None:
+    inside, out = tmp_path / "inside", tmp_path / "out"
+    inside.mkdir()
+    out.mkdir()
+    given = artifact.make(inside, good)
+    seen = watched(DOORS[door], given, given if given.is_dir() else inside, out)
+    LINES.append(_line(artifact, door, seen))
+    shutil.rmtree(inside, ignore_errors=True)
+    assert seen.outcome == artifact.outcome, LINES[-1]
+    assert artifact.says in seen.said, LINES[-1]
+    assert not seen.ran, (LINES[-1], seen.ran)
+    assert seen.seconds < SECONDS, LINES[-1]
+    assert seen.memory < MEMORY >> 20, LINES[-1]
+    assert not list(tmp_path.rglob(PLANTED))
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len({artifact.name for artifact in ARTIFACTS}) == len(ARTIFACTS) > 80
+    assert {door for artifact in ARTIFACTS for door in artifact.doors} == set(DOORS)
+
+
+def test_a_bomb_is_noticed(tmp_path: Path) -> None:
+    def careless(path: Path, out: Path) -> str:
+        return str(pickle.loads(path.read_bytes()))
+
+    (tmp_path / "bomb").write_bytes(BOMB)
+    seen = watched(careless, tmp_path / "bomb", tmp_path, tmp_path)
+    assert any("pickle.find_class" in event for event in seen.ran) and any("os.system" in event for event in seen.ran)
+
+
+@pytest.mark.parametrize(("line", "event"), [
+    ("exec(path.read_text())", "compile"),
+    ("import planted", "import"),
+    ("open(str(path.parent.parent / 'elsewhere'), 'w').close()", "open for writing"),
+])  # fmt: skip
+def test_what_must_not_happen_is_noticed(line: str, event: str, tmp_path: Path) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (inside / "planted.py").write_text("x = 12345")
+
+    def careless(path: Path, out: Path) -> str:
+        exec(line, {"path": path})
+        return "done"
+
+    seen = watched(careless, inside / "planted.py", inside, inside)
+    assert any(one.startswith(event) for one in seen.ran), seen
+
+
+def test_too_much_memory_and_too_much_time_are_noticed(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("x")
+    greedy = watched(lambda path, out: str(len(torch.ones(MEMORY))), tmp_path / "x", tmp_path, tmp_path)
+    assert greedy.outcome.startswith("died of")
+    slow = watched(lambda path, out: str(sum(range(15_000_000))), tmp_path / "x", tmp_path, tmp_path)
+    assert slow.seconds > 0.1
+
+
+def test_whoever_begins_from_a_run_hears_what_is_wrong_with_it(good: Good, tmp_path: Path) -> None:
+    shutil.copytree(good.run, tmp_path / "run")
+    (tmp_path / "run" / "checkpoints" / "latest").write_text("../../..")
+    assert "`latest` names no checkpoint" in DOORS["begin_from_run"](tmp_path / "run", tmp_path)

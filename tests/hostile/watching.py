@@ -1,0 +1,136 @@
+"""One door opened in a child that is watched: what it said, what it took, and whether anything in the file ran."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from meristem.settings import MeristemError
+
+MEMORY = 64 << 20
+"""Bytes that a child may take beside what its parent had: more is a MemoryError, not a refusal."""
+PATIENCE = 30.0
+"""Seconds after which a child is taken to hang."""
+RUNS = {"pickle.find_class", "os.system", "subprocess.Popen", "os.exec", "os.posix_spawn", "os.spawn", "pty.spawn",
+        "socket.connect", "socket.bind", "webbrowser.open", "ctypes.dlopen"}  # fmt: skip
+CHANGES = {"os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.truncate", "os.link", "os.symlink", "os.chmod"}
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+PLANTED = "planted"
+"""The module that hostile folders hold, and that nothing may import."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What came of opening something."""
+
+    outcome: str
+    """refused, passed over (with notices), taken, or what it died of."""
+    said: str
+    seconds: float
+    """Of the processor."""
+    memory: float
+    """MiB beside what there was."""
+    ran: tuple[str, ...] = ()
+    """Events that must not happen."""
+
+
+def watched(door: Callable[[Path, Path], str], given: Path, inside: Path, out: Path) -> Seen:
+    """Open a door on what is given; nothing may be written but `inside` the folder it lies in and to `out`."""
+    source, sink = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(source)
+        _child(door, given, inside, out, sink)
+    os.close(sink)
+    peak, status = _wait(child)
+    with os.fdopen(source, "rb") as pipe:
+        told = pipe.read()
+    if not told:
+        number = os.waitstatus_to_exitcode(status)
+        name = signal.Signals(-number).name if number < 0 else str(number)
+        return Seen(outcome=f"died of {name}", said="", seconds=PATIENCE, memory=peak)
+    found: dict[str, Any] = json.loads(told)
+    return Seen(memory=peak, **{**found, "ran": tuple(found["ran"])})
+
+
+def _wait(child: int) -> tuple[float, int]:
+    """The most anonymous memory the child was seen with, beside what it began with, and how it ended."""
+    first, most, began = 0, 0, time.monotonic()
+    while True:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return max(0, most - first) / 1024, status
+        try:
+            told = Path(f"/proc/{child}/status").read_text()
+            now = int(told.partition("RssAnon:")[2].split()[0])
+        except (OSError, IndexError):
+            now = 0
+        first, most = first or now, max(most, now)
+        if time.monotonic() - began > PATIENCE:
+            os.kill(child, signal.SIGKILL)
+        time.sleep(0.002)
+
+
+def _child(door: Callable[[Path, Path], str], given: Path, inside: Path, out: Path, sink: int) -> None:
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1), os.dup2(quiet, 2)
+    os.chdir(out)
+    sys.path.insert(0, str(inside))
+    ran: list[str] = []
+    sys.addaudithook(
+        _hook(ran, given, [os.path.realpath(place) for place in (inside, out, os.environ["MERISTEM_CACHE"])])
+    )
+    held = int(Path("/proc/self/status").read_text().partition("VmData:")[2].split()[0]) << 10
+    resource.setrlimit(resource.RLIMIT_DATA, (held + MEMORY, held + MEMORY))
+    before = _seconds()
+    resource.setrlimit(resource.RLIMIT_CPU, (int(before) + 20, int(before) + 20))
+    try:
+        said = door(given, out)
+        outcome = "passed over" if said else "taken"
+    except MeristemError as error:
+        outcome, said = "refused", str(error)
+    except BaseException as error:
+        outcome, said = f"died of {type(error).__name__}", str(error)[:500]
+    facts = {"outcome": outcome, "said": said[:2000], "seconds": _seconds() - before, "ran": ran[:5]}
+    os.write(sink, json.dumps(facts).encode())
+    os._exit(0)
+
+
+def _seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def _hook(ran: list[str], given: Path, free: list[str]) -> Callable[[str, tuple[Any, ...]], None]:
+    """Notes whatever would run a file's content, reach out of the machine, or write where nothing may be written."""
+    content = given.read_bytes() if given.is_file() and given.stat().st_size < 1 << 20 else b""
+
+    def outside(path: Any) -> bool:
+        place = os.path.realpath(os.fsdecode(path)) if isinstance(path, str | bytes | os.PathLike) else ""
+        return bool(place) and place != os.devnull and not any(place.startswith(root) for root in free)
+
+    def hook(event: str, told: tuple[Any, ...]) -> None:
+        if event in RUNS:
+            ran.append(f"{event} {told[:1]!r:.100}")
+        elif event == "import" and PLANTED in str(told[0]):
+            ran.append(f"import {told[0]}")
+        elif event == "exec" and str(getattr(told[0], "co_filename", "")).startswith(str(given.parent)):
+            ran.append(f"exec {told[0].co_filename}")
+        elif event == "compile" and isinstance(told[0], str | bytes) and len(told[0]) > 3:
+            source = told[0].encode("utf-8", "replace") if isinstance(told[0], str) else told[0]
+            if source in content:
+                ran.append(f"compile {source[:80]!r}")
+        elif event == "open" and isinstance(told[2], int) and told[2] & WRITING and outside(told[0]):
+            ran.append(f"open for writing {told[0]}")
+        elif event in CHANGES and told[-1] in (-1, None) and outside(told[0]):
+            ran.append(f"{event} {told[0]}")
+
+    return hook

@@ -1,0 +1,269 @@
+"""Weights that lie: pickles in disguise, safetensors headers, indices of shards."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import pickle
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from hostile.making import (
+    BOMB,
+    REFUSED,
+    STEP,
+    TENSOR,
+    Artifact,
+    Bomb,
+    Good,
+    file,
+    large,
+    published,
+    reseal,
+    run,
+    safetensors,
+)
+
+PUBLISHED = ("import_published", "begin_from_published")
+RUN = ("load_run", "resume_run")
+
+
+def weights() -> Iterator[Artifact]:
+    """All of them."""
+    yield from _pickles()
+    yield from _headers()
+    yield from _indices()
+
+
+# ---------------------------------------------------------------- pickles
+
+
+def _torch(**how: Any) -> bytes:
+    made = io.BytesIO()
+    torch.save({"w": torch.zeros(2), "bomb": Bomb()}, made, **how)
+    return made.getvalue()
+
+
+def _zip() -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.writestr("archive/data.pkl", BOMB)
+    return made.getvalue()
+
+
+def _array(save: Callable[..., None]) -> bytes:
+    made = io.BytesIO()
+    save(made, np.array([Bomb()], object), allow_pickle=True) if save is np.save else save(made, w=np.array([Bomb()]))
+    return made.getvalue()
+
+
+PICKLES: dict[str, Callable[[], bytes]] = {
+    "a pickle": lambda: BOMB,
+    "a pickle of protocol 0": lambda: pickle.dumps(Bomb(), protocol=0),
+    "a pickle of protocol 2": lambda: pickle.dumps(Bomb(), protocol=2),
+    "what torch.save writes": _torch,
+    "what torch.save wrote in old days": lambda: _torch(_use_new_zipfile_serialization=False),
+    "a zip with data.pkl": _zip,
+    "a gzipped pickle": lambda: gzip.compress(BOMB),
+    "an array of objects": lambda: _array(np.save),
+    "an archive of arrays of objects": lambda: _array(np.savez),
+}
+
+
+def _pickles() -> Iterator[Artifact]:
+    for kind, content in PICKLES.items():
+        yield Artifact(name=f"{kind} named model.safetensors", make=_in_published("model.safetensors", content),
+                       doors=PUBLISHED, says="model.safetensors")  # fmt: skip
+    for kind in ("a pickle", "what torch.save writes", "what torch.save wrote in old days", "a zip with data.pkl"):
+        yield Artifact(name=f"{kind} named pytorch_model.bin", make=_only_bin(PICKLES[kind]), doors=PUBLISHED,
+                       says="pytorch_model.bin")  # fmt: skip
+    yield Artifact(name="model.pt and model.ckpt alone", make=_unknown_names, doors=PUBLISHED, says="holds no weights")
+    for name in ("model.safetensors", "optimizer.safetensors", "state.json", "recipe.yaml"):
+        yield Artifact(
+            name=f"a pickle as a checkpoint's {name}", make=_in_run(name, lambda: BOMB), doors=RUN, says=name
+        )
+    yield Artifact(
+        name="model.pt among the checkpoints", make=_loose_pickle, doors=RUN[:1], says="model.pt is a pickle"
+    )
+    for name in ("tokenizer.json", "vocab.txt", "vocab.json"):
+        yield Artifact(name=f"a pickle as {name}", make=_words(name), doors=("load_tokenizer",), says=name)
+    for name in ("vectors.bin", "vectors.txt"):
+        yield Artifact(name=f"a pickle as {name}", make=file(name, BOMB), doors=("read_word_vectors",), says=name)
+    for name in ("text.txt", "text.jsonl", "text.parquet", "text.csv"):
+        yield Artifact(name=f"a pickle as {name}", make=file(name, BOMB), doors=("read_corpus",), says=name)
+
+
+def _words(name: str) -> Callable[[Path, Good], Path]:
+    def make(folder: Path, good: Good) -> Path:
+        (folder / name).write_bytes(BOMB)
+        (folder / "merges.txt").write_text("")
+        return folder
+
+    return make
+
+
+def _in_published(name: str, content: Callable[[], bytes]) -> Callable[[Path, Good], Path]:
+    def make(folder: Path, good: Good) -> Path:
+        made = published(folder, good)
+        (made / name).write_bytes(content())
+        return made
+
+    return make
+
+
+def _only_bin(content: Callable[[], bytes]) -> Callable[[Path, Good], Path]:
+    def make(folder: Path, good: Good) -> Path:
+        made = _in_published("pytorch_model.bin", content)(folder, good)
+        (made / "model.safetensors").unlink()
+        return made
+
+    return make
+
+
+def _unknown_names(folder: Path, good: Good) -> Path:
+    made = published(folder, good)
+    (made / "model.safetensors").unlink()
+    for name in ("model.pt", "model.ckpt", "weights.pkl", "model.joblib"):
+        (made / name).write_bytes(BOMB)
+    return made
+
+
+def _in_run(name: str, content: Callable[[], bytes]) -> Callable[[Path, Good], Path]:
+    """In the run's only checkpoint, whose manifest is made to agree with it."""
+
+    def make(folder: Path, good: Good) -> Path:
+        made = run(folder, good)
+        (made / STEP / name).write_bytes(content())
+        reseal(made / STEP)
+        return made
+
+    return make
+
+
+def _loose_pickle(folder: Path, good: Good) -> Path:
+    made = run(folder, good)
+    for part in (made / STEP).iterdir():
+        part.unlink()
+    (made / STEP).rmdir()
+    (made / "checkpoints" / "model.pt").write_bytes(BOMB)
+    return made
+
+
+# ---------------------------------------------------------------- headers
+
+OTHER = TENSOR | {"data_offsets": [8, 16]}
+HEADERS: dict[str, Callable[[], bytes]] = {
+    "longer than the file": lambda: (1 << 20).to_bytes(8, "little") + b'{"w":',
+    "of 2 to the 63": lambda: (1 << 63).to_bytes(8, "little") + b"{}",
+    "of no bytes": lambda: safetensors(b""),
+    "with overlapping tensors": lambda: safetensors({"w": TENSOR, "v": TENSOR}),
+    "with a hole": lambda: safetensors({"w": TENSOR, "v": TENSOR | {"data_offsets": [12, 20]}}, b"\0" * 20),
+    "with reversed offsets": lambda: safetensors({"w": TENSOR | {"data_offsets": [8, 0]}}),
+    "with negative offsets": lambda: safetensors({"w": TENSOR | {"data_offsets": [-8, 0]}}),
+    "with an unknown type": lambda: safetensors({"w": TENSOR | {"dtype": "OBJECT"}}),
+    "with a shape that overflows": lambda: safetensors({"w": TENSOR | {"shape": [1 << 40, 1 << 40]}}),
+    "with a shape of other size": lambda: safetensors({"w": TENSOR | {"shape": [3]}}),
+    "with negative sizes": lambda: safetensors({"w": TENSOR | {"shape": [-1, -2]}}),
+    "with one name twice": lambda: safetensors(b'{"w":%b,"w":%b}' % ((json.dumps(TENSOR).encode(),) * 2)),
+    "that is not JSON": lambda: safetensors(b"{w: 1}  "),
+    "that is a list": lambda: safetensors([TENSOR]),
+    "of depth 100,000": lambda: safetensors(b'{"w":' * 100_000),
+    "with NaN in numbers": lambda: safetensors(b'{"w":{"dtype":"F32","shape":[NaN],"data_offsets":[0,8]}}'),
+    "before bytes that belong to nothing": lambda: safetensors({"w": TENSOR}, b"\0" * 64),
+    "before too few bytes": lambda: safetensors({"w": TENSOR}, b"\0" * 4),
+    "of invalid UTF-8": lambda: safetensors(b'{"\xff\xfe": 1}'),
+    "of a file without a byte": lambda: b"",
+    "of a file of zeros": lambda: b"\0" * 4096,
+}
+
+
+def _headers() -> Iterator[Artifact]:
+    for kind, content in HEADERS.items():
+        name = f"a safetensors header {kind}"
+        yield Artifact(name=name, make=_in_published("model.safetensors", content), doors=PUBLISHED[:1],
+                       says="model.safetensors")  # fmt: skip
+        yield Artifact(name=f"{name} in a checkpoint", make=_in_run("model.safetensors", content), doors=RUN[:1],
+                       says="model.safetensors")  # fmt: skip
+    for name, make in (
+        ("a safetensors header of 100 MB of spaces", _spaces),
+        ("a safetensors header of a million tensors", _million),
+        ("a safetensors file cut in half", _half),
+    ):
+        yield Artifact(name=name, make=make, doors=PUBLISHED, says="model.safetensors")
+
+
+def _spaces(folder: Path, good: Good) -> Path:
+    made = published(folder, good)
+    large(made / "model.safetensors", (100 << 20).to_bytes(8, "little"), b" ", 100 << 20, b"{}")
+    return made
+
+
+def _million(folder: Path, good: Good) -> Path:
+    made = published(folder, good)
+    one = b'"%07d":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},'
+    header = b"{" + b"".join(one % number for number in range(200_000)).rstrip(b",") + b"}"
+    (made / "model.safetensors").write_bytes(safetensors(header, b""))
+    return made
+
+
+def _half(folder: Path, good: Good) -> Path:
+    made = published(folder, good)
+    whole = (made / "model.safetensors").read_bytes()
+    (made / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+    return made
+
+
+# ---------------------------------------------------------------- indices
+
+
+def _indices() -> Iterator[Artifact]:
+    index = "model.safetensors.index.json"
+    told: dict[str, Any] = {
+        "a shard above the folder": {"w": "../secret.safetensors"},
+        "a shard by its whole path": {"w": "/etc/passwd"},
+        "a shard of a null byte": {"w": "a\0.safetensors"},
+        "a shard that is the index itself": {"w": index},
+        "a shard that is missing": {"w": "gone.safetensors"},
+        "a shard that is a pickle": {"w": "model.pkl"},
+        "a number as a shard": {"w": 7},
+        "nothing": {},
+    }
+    for kind, weight_map in told.items():
+        yield Artifact(name=f"an index that names {kind}", make=_index({"weight_map": weight_map}), doors=PUBLISHED[:1],
+                       says=index)  # fmt: skip
+    yield Artifact(name="an index without a map", make=_index({"weight_map": [1]}), doors=PUBLISHED, says=index)
+    for kind, target in {
+        "out of the folder": "../secret.safetensors",
+        "to /etc/passwd": "/etc/passwd",
+        "to a device": "/dev/zero",
+        "to itself": "model.safetensors",
+    }.items():
+        yield Artifact(name=f"weights that are a link {kind}", make=_link("model.safetensors", target),
+                       doors=PUBLISHED, says="model.safetensors", outcome=REFUSED)  # fmt: skip
+    yield Artifact(name="a vocabulary that is a link to /etc/passwd", make=_link("vocab.txt", "/etc/passwd"),
+                   doors=PUBLISHED, says="vocab.txt")  # fmt: skip
+
+
+def _index(content: Any) -> Callable[[Path, Good], Path]:
+    def make(folder: Path, good: Good) -> Path:
+        made = published(folder, good)
+        (made / "model.safetensors").rename(folder / "secret.safetensors")
+        (made / "model.safetensors.index.json").write_text(json.dumps(content))
+        return made
+
+    return make
+
+
+def _link(name: str, target: str) -> Callable[[Path, Good], Path]:
+    def make(folder: Path, good: Good) -> Path:
+        made = published(folder, good)
+        (made / name).rename(folder / "secret.safetensors")
+        (made / name).symlink_to(target)
+        return made
+
+    return make

@@ -1,0 +1,136 @@
+"""Files that strangers may have written, read within bounds."""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meristem import bounded
+from meristem.bounded import Bounds
+from meristem.settings import MeristemError, RecipeError
+
+TINY = Bounds(size=100, parts=10, objects=3, depth=3)
+
+
+@pytest.mark.parametrize(("text", "value"), [
+    ('{"a": [1, 2.5, null, "中"]}', {"a": [1, 2.5, None, "中"]}),
+    (b'\xef\xbb\xbf{"a": 1}', {"a": 1}),
+    ('"\\ud83d\\ude00"', "😀"),
+    ("1000000000000000019884624838656", 1000000000000000019884624838656),
+    ("[[[1]]]", [[[1]]]),
+])  # fmt: skip
+def test_what_is_plain_is_read(text: str | bytes, value: Any) -> None:
+    assert bounded.strict(text, TINY) == value
+
+
+@pytest.mark.parametrize(("text", "says"), [
+    ('{"a": 1, "a": 2}', "'a' stands twice"),
+    ('{"b": {"a": 1, "a": 2}}', "'a' stands twice"),
+    ("[NaN]", "NaN is no number"),
+    ("-Infinity", "is no number"),
+    ("1e999", "beyond every number"),
+    ("9" * 41, "a number of 41 digits"),
+    ('"\\ud800"', "half a character"),
+    ('{"\\udc00": 1}', "half a character"),
+    ("[[[[1]]]]", "nested deeper than 3 levels"),
+    ('{"a":' * 99_000, "at most"),
+    ("[" * 20, "at most 10 are read"),
+    ("[{}, {}, {}, {}]", "4 objects, at most 3"),
+    (" " * 101, "101 characters"),
+    (b'"\xff"', "invalid start byte"),
+    ("{", "Expecting property name"),
+])  # fmt: skip
+def test_what_is_not_is_refused(text: str | bytes, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        bounded.strict(text, TINY)
+
+
+def test_what_is_deep_beyond_python_is_refused_as_deep() -> None:
+    with pytest.raises(bounded.Refused, match="nested deeper than 64"):
+        bounded.strict("[" * 100_000)
+    with pytest.raises(bounded.Refused, match="nested too deeply"):
+        bounded.row('{"a":' * 100_000)
+    assert bounded.strict("[" * 64 + "]" * 64)
+
+
+def test_a_row_of_data_may_hold_what_data_hold() -> None:
+    found = bounded.row('{"a": NaN, "a": 2}')
+    assert found == {"a": 2}
+
+
+@pytest.mark.parametrize(("text", "value"), [
+    ("a: 1\nb: [x, y]\n", {"a": 1, "b": ["x", "y"]}),
+    ("", None),
+    ("base: &b {x: 1}\nc: {<<: *b, y: 2}\n", {"base": {"x": 1}, "c": {"x": 1, "y": 2}}),
+    ("base: &b {x: 1}\nc: {<<: *b, x: 2}\n", {"base": {"x": 1}, "c": {"x": 2}}),
+])  # fmt: skip
+def test_yaml_is_read_as_plain_data(text: str, value: Any) -> None:
+    assert bounded.yaml_in(text) == value
+
+
+@pytest.mark.parametrize(("text", "says"), [
+    ("a: 1\na: 2\n", "'a' stands twice"),
+    ("x: {a: 1, a: 2}", "'a' stands twice"),
+    ("a: !!python/name:os.system\n", "could not determine a constructor"),
+    ("a: &a [*a]", "an alias that holds itself"),
+    ("a: &a {<<: *a}", "an alias that holds itself"),
+    ("a: " + "[" * 5000, "nested deeper"),
+    ("- " * 5000, "nested deeper"),
+    ("a: [1", "expected"),
+    ("a: " + "9" * 5000, "5000 digits"),
+    ("a: 2001-99-99", "month"),
+    ("a\n" * 200_000, "200,000 parts"),
+])  # fmt: skip
+def test_yaml_that_is_more_is_refused(text: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        bounded.yaml_in(text)
+
+
+def test_aliases_count_as_what_they_unfold_into() -> None:
+    letters = "abcdefgh"
+    laughs = "a: &a [x, x, x, x, x, x, x, x]\n" + "".join(
+        f"{new}: &{new} [{', '.join([f'*{old}'] * 8)}]\n" for old, new in pairwise(letters)
+    )
+    with pytest.raises(bounded.Refused, match="its aliases unfold into"):
+        bounded.yaml_in(laughs)
+
+
+def test_only_regular_files_are_read_and_never_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "device").symlink_to("/dev/zero")
+    (tmp_path / "loop").symlink_to("loop")
+    for name, says in {"pipe": "is a pipe", "device": "is a device", ".": "is a folder", "loop": "levels of symbolic",
+                       "gone": "No such file", "a\0b": "no name of a file"}.items():  # fmt: skip
+        with pytest.raises(MeristemError, match=says):
+            bounded.content(tmp_path / name)
+
+
+def test_sizes_are_refused_unread(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text("{}")
+    assert bounded.read_mapping(path) == {} and bounded.content(path, 2) == b"{}"
+    with pytest.raises(MeristemError, match=r"x\.json: 0 MB is too large for x\.json"):
+        bounded.content(path, 1)
+    with path.open("ab") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(MeristemError, match="1099512 MB is too large"):
+        bounded.read_json(path)
+
+
+def test_places_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    for content, says in {
+        b"\xff": "x: not UTF-8 text at byte 0",
+        b"{\n\n1": r"x:3: not JSON",
+        b"[]": "expected a JSON object",
+    }.items():
+        path.write_bytes(content)
+        with pytest.raises(MeristemError, match=says):
+            bounded.read_mapping(path)
+    with pytest.raises(RecipeError, match=r"x: not readable as YAML: .*"):
+        path.write_text("a: [1")
+        bounded.read_yaml(path)
