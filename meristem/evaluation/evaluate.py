@@ -16,7 +16,7 @@ from meristem.checkpoint.revive import Revived
 from meristem.corpus.settings import CorpusSettings
 from meristem.evaluation.held_out import SEED, held_out
 from meristem.evaluation.on_samples import evaluate_task
-from meristem.evaluation.pairs import Answers, judge, read_pairs
+from meristem.evaluation.pairs import Answers, judge, read_pairs, some
 from meristem.generation.score import logprobs
 from meristem.generation.way import require
 from meristem.learning.assemble import feeds_of
@@ -62,7 +62,7 @@ def evaluate(
             found["metrics"].update(measured.metrics)
             found["samples"].update(measured.samples)
     if pairs is not None:
-        judgement = judge(revived.learner.model, revived.tokenizer, read_pairs(Path(pairs))[:limit])
+        judgement = judge(revived.learner.model, revived.tokenizer, some(read_pairs(Path(pairs)), limit))
         found["metrics"]["pairs.accuracy"] = judgement.overall.accuracy
         found["samples"]["pairs"] = judgement.overall.pairs
         found["pairs"] = {"file": pairs, "ties": judgement.overall.ties, "phenomena": _plain(judgement.phenomena),

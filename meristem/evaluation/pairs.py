@@ -78,6 +78,19 @@ def read_pairs(path: Path) -> list[Pair]:
     return pairs
 
 
+def some(pairs: Sequence[Pair], limit: int | None) -> Sequence[Pair]:
+    """The first so many of each paradigm."""
+    if limit is None:
+        return pairs
+    met: Counter[str] = Counter()
+    kept = []
+    for pair in pairs:
+        met[pair.paradigm] += 1
+        if met[pair.paradigm] <= limit:
+            kept.append(pair)
+    return kept
+
+
 def judge(model: Model, tokenizer: Tokenizer, pairs: Sequence[Pair]) -> Judgement:
     """Score both sentences of every pair and count."""
     scored = score(model, tokenizer, [text for pair in pairs for text in (pair.good, pair.bad)])
@@ -115,12 +128,12 @@ def _pair(line: str, file: str) -> Pair:
 def _files(path: Path) -> Iterator[tuple[str, str]]:
     """(place, content) of every .jsonl there is."""
     if path.is_dir():
-        for file in sorted(path.rglob("*.jsonl")):
+        for file in sorted(one for one in path.rglob("*.jsonl") if not one.name.startswith(".")):
             yield str(file), _text(bounded.content(file, LARGEST), str(file))
     elif path.suffix == ".zip" and path.is_file():
         try:
             with zipfile.ZipFile(path) as archive:
-                for name in sorted(name for name in archive.namelist() if name.endswith(".jsonl")):
+                for name in sorted(one for one in archive.namelist() if _wanted(one)):
                     with archive.open(name) as member:
                         found = member.read(LARGEST + 1)
                     if len(found) > LARGEST:
@@ -132,6 +145,11 @@ def _files(path: Path) -> Iterator[tuple[str, str]]:
         yield str(path), _text(bounded.content(path, LARGEST), str(path))
     else:
         raise MeristemError(f"{path}: no such file or folder; give a .jsonl file, a folder or a .zip of them")
+
+
+def _wanted(name: str) -> bool:
+    """Whether a member of an archive holds pairs: a Mac packs a hidden twin beside every file."""
+    return name.endswith(".jsonl") and not name.rpartition("/")[2].startswith(".")
 
 
 def _text(data: bytes, place: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from meristem.batch import Head, Model
-from meristem.evaluation.pairs import Pair, judge, read_pairs
+from meristem.evaluation.pairs import Pair, judge, read_pairs, some
 from meristem.generation.score import score
 from meristem.models.gpt2 import GPT2, GPT2Settings
 from meristem.settings import MeristemError
@@ -95,3 +95,16 @@ def test_judgement_counts_what_the_scores_say(model: Model, tokenizer: Tokenizer
     assert judgement.phenomena["same"].ties == judgement.overall.ties == 6
     assert judgement.overall.right == 15
     assert judgement.paradigms["x"] == judgement.overall
+
+
+def test_a_limit_is_of_each_paradigm_and_hidden_twins_are_no_pairs(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "pairs.zip", "w") as archive:
+        for name in ("one", "two"):
+            archive.writestr(f"data/{name}.jsonl", lines(*[BARE] * 3))
+            archive.writestr(f"__MACOSX/data/._{name}.jsonl", b"\x00\x05\x16\x07\xff")
+    (tmp_path / "._hidden.jsonl").write_bytes(b"\xff")
+    (tmp_path / "one.jsonl").write_text(lines(BARE), encoding="utf-8")
+    found = read_pairs(tmp_path / "pairs.zip")
+    assert [pair.paradigm for pair in some(found, 2)] == ["one", "one", "two", "two"]
+    assert some(found, None) == found
+    assert len(read_pairs(tmp_path)) == 1
