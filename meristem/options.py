@@ -122,6 +122,9 @@ TopAnswers = Annotated[int | None, Option("--top", min=1, help="The K likeliest 
 
 Schema = Annotated[Path | None, Option(help="Write a JSON schema for editors to this file.")]
 What = Annotated[str, Argument(metavar="RECIPE|RUN", help="A recipe's name or file, or a run.", show_default=False)]
+Devices = Annotated[
+    int | None, Option(min=1, show_default=False, help="What each of so many devices would hold and send.")
+]
 Hours = Annotated[float | None, Option(min=0.001, help="Which recipe and how much text fit this many hours here.")]
 
 

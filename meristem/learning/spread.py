@@ -64,13 +64,13 @@ def _shard(learner: Learner, team: Team) -> None:
     from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
     mesh = init_device_mesh(team.device.type, (team.size,))
-    for layer in _layers(learner):
+    for layer in layers_of(learner):
         fully_shard(layer, mesh=mesh)
     fully_shard(learner, mesh=mesh)
     register_fsdp_forward_method(learner, "explore")
 
 
-def _layers(learner: Learner) -> Iterator[nn.Module]:
+def layers_of(learner: Learner) -> Iterator[nn.Module]:
     """The backbone's layers, where their weights are nobody else's."""
     times = Counter(id(p) for _, p in learner.named_parameters(remove_duplicate=False))
     for name, module in learner.model.backbone.named_modules():

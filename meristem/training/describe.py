@@ -20,10 +20,12 @@ from meristem.learning.feed import Feed
 from meristem.learning.learner import Learner
 from meristem.recipe import Recipe, read, resolve, shipped
 from meristem.samples import pairs
+from meristem.settings import RecipeError
 from meristem.store.build import build
 from meristem.store.store import Store
 from meristem.training.budget import Cost, flops_of, measure, peak_flops
 from meristem.training.finetuning import labelled, tokenizer_of, understood
+from meristem.training.sharing import Shared, shared, sizes_of
 from meristem.training.step import device_of
 from meristem.training.thawing import prepare
 
@@ -86,9 +88,11 @@ class Description:
     seconds: float
     device: str
     peak: float
+    shared: Shared | None = None
+    """What each of several devices would hold and send, where that was asked for."""
 
 
-def describe(recipe: Recipe, *, vocabulary: int | None = None) -> Description:
+def describe(recipe: Recipe, *, vocabulary: int | None = None, devices: int | None = None) -> Description:
     """Build it, run it for a few seconds, and say what was found."""
     check(recipe)
     with tempfile.TemporaryDirectory() as folder:
@@ -104,7 +108,15 @@ def describe(recipe: Recipe, *, vocabulary: int | None = None) -> Description:
         cost = measure(learner, name, lambda step: [feed.at(step * rows, rows)], recipe.train, device)
     scale = feed.rows / rows
     epoch = len(feed.view) / feed.rows if recipe.task is not None else None
-    return _described(recipe, learner, cost, scale, device, tokens=round(tokens), epoch=epoch)
+    found = _described(recipe, learner, cost, scale, device, tokens=round(tokens), epoch=epoch)
+    if devices is None:
+        return found
+    if feed.rows < devices:
+        raise RecipeError(f"--devices {devices}: a step has only {feed.rows} rows to share (train.batch_tokens)")
+    sizes = sizes_of(learner, recipe.train)
+    each = max(0, cost.bytes - sizes.kept) / rows
+    mine = min(feed.micro, -(-feed.rows // devices))
+    return replace(found, shared=shared(sizes, devices, sharded=recipe.train.shard, activations=each * mine))
 
 
 def _described(

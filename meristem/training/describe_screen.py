@@ -16,12 +16,15 @@ from meristem.overrides import override
 from meristem.recipe import Recipe, parse, read, resolve
 from meristem.training.describe import Description, Fit, describe, fits
 from meristem.training.journal import duration
+from meristem.training.sharing import Shared
 
 
-def show(what: str, overrides: Sequence[str], hours: float | None, *, as_json: bool) -> None:
+def show(
+    what: str, overrides: Sequence[str], hours: float | None, devices: int | None = None, *, as_json: bool
+) -> None:
     """A recipe or a run, described on the screen or as JSON."""
     recipe, lines = _resolved(what, overrides)
-    found = describe(recipe)
+    found = describe(recipe, devices=devices)
     fitting = fits(hours, found.flops_per_token * found.tokens_per_step / found.seconds_per_step) if hours else []
     if as_json:
         print(json.dumps({**asdict(found), **({"fits": [asdict(f) for f in fitting]} if hours else {})}))
@@ -76,10 +79,23 @@ def _table(found: Description) -> Table:
         "one step here": f"{found.seconds_per_step:.3g} s on {found.device} ({speed:,.0f} tokens/s)",
         "used of this machine": f"{share:.0%} of {found.peak / 1e9:,.0f} GFLOP/s",
         "the whole run": whole,
+        **(_shared(found.shared) if found.shared is not None else {}),
     }
     for name, value in rows.items():
         table.add_row(name, value)
     return table
+
+
+def _shared(found: Shared) -> dict[str, str]:
+    """What one of several devices holds and sends."""
+    how = "a part of every weight" if found.sharded else "a copy of the model"
+    slow = duration(found.sent * 8 / 1e9) if found.sent >= 125e6 else f"{found.sent * 8 / 1e6:,.0f} ms"
+    return {
+        f"each of {found.devices} devices": how,
+        "  holds": f"{found.held / 2**20:,.0f} MiB of weights, gradients and optimizer",
+        "  memory while training": f"about {found.memory / 2**20:,.0f} MiB above the idle process",
+        "  sends in a step": f"{found.sent / 2**20:,.1f} MiB ({slow} at 1 Gbit/s)",
+    }
 
 
 def _fits(found: Sequence[Fit], hours: float) -> Table:

@@ -23,7 +23,7 @@ def names_of(model: nn.Module) -> dict[nn.Parameter, str]:
 def optimizers(model: Model, settings: TrainSettings) -> list[torch.optim.Optimizer]:
     """AdamW, fused, for everything; or Muon for the backbone's matrices and AdamW for the rest."""
     free = [p for p in model.parameters() if p.requires_grad]
-    matrices = _matrices(model) if settings.optimizer == "muon" else []
+    matrices = matrices_of(model) if settings.optimizer == "muon" else []
     taken = {id(p) for p in matrices}
     deep = depths(model) if settings.layer_decay < 1 else dict.fromkeys(free, 0)
     made: list[torch.optim.Optimizer] = []
@@ -40,7 +40,7 @@ def optimizers(model: Model, settings: TrainSettings) -> list[torch.optim.Optimi
     return made
 
 
-def _matrices(model: Model) -> list[nn.Parameter]:
+def matrices_of(model: Model) -> list[nn.Parameter]:
     """The weights of linear maps inside the backbone and a generator's body, which Muon's geometry is about."""
     bodies = [model.backbone, *(head.body for head in model.heads.values() if isinstance(head, Generator))]
     linear = [module.weight for body in bodies for module in body.modules() if isinstance(module, nn.Linear)]

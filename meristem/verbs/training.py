@@ -133,9 +133,13 @@ def describe(
     what: options.What,
     overrides: options.Overrides = None,
     hours: options.Hours = None,
+    devices: options.Devices = None,
     json_: options.Json = False,
 ) -> None:
-    """Parameters, operations, memory, and the time it would take on this machine (measured now)."""
+    """Parameters, operations, memory, and the time it would take on this machine (measured now).
+
+    With --devices, also what each of so many would hold and send: a copy of the model, or with train.shard=true a part.
+    """
     from meristem.training.describe_screen import show
 
-    show(what, overrides or [], hours, as_json=json_)
+    show(what, overrides or [], hours, devices, as_json=json_)
