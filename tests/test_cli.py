@@ -304,6 +304,7 @@ def test_describe_counts_and_measures(meristem: Meristem) -> None:
     assert "parameters" in meristem("describe", "bert-mini", *TINY).out
 
 
+@pytest.mark.slow
 def test_describe_says_what_fits_some_hours(meristem: Meristem) -> None:
     # over 10 s: every shipped recipe is built and counted, the papers' sizes too
     found = json.loads(meristem("describe", "gpt2-mini", *TINY, "--hours", 2, "--json").out)

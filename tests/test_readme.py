@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from commanding import Meristem
 
 from meristem.recipe import parse, shipped_tasks
 
@@ -68,24 +69,21 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("readme", READMES)
-def test_the_commands_work_in_their_order(readme: str, tmp_path: Path, cache: Path) -> None:
-    # over 10 s: thirteen commands in processes of their own, each of which imports torch
-    env = {
-        **os.environ,
-        "MERISTEM_CACHE": str(cache),
-        "NO_COLOR": "1",
-        "OMP_NUM_THREADS": "1",
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-    }
+@pytest.mark.usefixtures("small_peak")
+def test_the_commands_work_in_their_order(
+    readme: str, meristem: Meristem, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # over 10 s: some twenty commands, half of which train
+    monkeypatch.setenv("MERISTEM_CACHE", str(cache))
     commands = commands_of(readme)
     assert len(commands) >= 10
     if readme != READMES[0]:  # word for word the same: tried there
         commands = [command for command in commands if command not in commands_of(READMES[0])]
         assert len(commands) >= 3
     for command in commands:
-        done = subprocess.run(smaller(command), cwd=tmp_path, env=env, capture_output=True, text=True, timeout=240)
-        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-        assert done.stdout.strip() or done.stderr.strip(), f"{command} said nothing"
+        said = meristem(*smaller(command)[1:])
+        assert said.code == 0, f"{command}\n{said.out}\n{said.err}"
+        assert said.out.strip() or said.err.strip(), f"{command} said nothing"
 
 
 @pytest.mark.parametrize("readme", READMES)
@@ -104,7 +102,6 @@ def test_the_python_works(readme: str, tmp_path: Path, cache: Path) -> None:
 
 def test_both_readmes_show_the_same_commands() -> None:
     english, chinese = (
-        [line.split()[:2] for block in blocks(name, "bash") for line in block.splitlines()]
-        for name in READMES
+        [line.split()[:2] for block in blocks(name, "bash") for line in block.splitlines()] for name in READMES
     )
     assert english == chinese

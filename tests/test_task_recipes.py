@@ -93,8 +93,9 @@ def beats(report: dict[str, Any], by: float) -> bool:
     return len(pairs) >= len(report["baselines"]) > 0 and all(said > guess + by for said, guess in pairs)
 
 
-@pytest.mark.parametrize(("recipe", "by"), [("classification", 0.15), ("tagging", 0.02), ("entities", 0.08),
-                                            ("commands", 0.05)])  # fmt: skip
+@pytest.mark.parametrize(("recipe", "by"), [("classification", 0.15), ("entities", 0.08),
+                                            pytest.param("tagging", 0.02, marks=pytest.mark.slow),
+                                            pytest.param("commands", 0.05, marks=pytest.mark.slow)])  # fmt: skip
 def test_a_short_training_beats_a_guess(recipe: str, by: float, tmp_path: Path) -> None:
     # about 10 s each: a number that means something needs a hundred steps
     some = {**SMALL, "model.layers": 2, "model.width": 64, "tokenizer.size": 2000, "train.rate": 2e-3,

@@ -107,7 +107,7 @@ def held_out(
                 first, number, counts = (use + lanes.start, number, True) if number > 0 else (use, 1, False)
                 batch = learner.explore(name, feed.at(first, number).to(device))
                 totals = {term: max(1, n) for term, n in batch.counts.items()}
-                outcome = learner(name, batch, totals, states.get(micro) if counts else None)
+                outcome = learner(name, batch, totals, (states.get(micro) or None) if counts else None)
                 if counts:
                     states[micro] = outcome.state
                 found.add(outcome, batch.counts, weight=float(counts))

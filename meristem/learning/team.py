@@ -154,6 +154,11 @@ def _meeting_place(rank: int, size: int, seconds: float) -> Any:
     return dist.PrefixStore(f"start-{start}", place)  # type: ignore[attr-defined]
 
 
+def several() -> bool:
+    """Whether this process was started as one of several."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
 def restarted() -> bool:
     """Whether torchrun has started this process again after another one died."""
     return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"

@@ -13,7 +13,7 @@ from meristem.checkpoint.run import Run
 from meristem.labelled.reading import Splits, splits
 from meristem.learning.assemble import objectives_of
 from meristem.learning.learner import begin_of, carries
-from meristem.learning.team import ALONE, Team
+from meristem.learning.team import ALONE, Team, several
 from meristem.recipe import Recipe
 from meristem.settings import RecipeError, find
 from meristem.task import Task
@@ -34,6 +34,8 @@ def finetune(recipe: Recipe, out: Path, *, fresh: bool, console: Console) -> End
         return _one(recipe, out, task, found, fresh=fresh, console=console)
     if not found.samples.get("validation"):
         raise RecipeError("grid: the best is chosen on validation samples; give data.validation or data.held_out")
+    if several():
+        raise RecipeError("grid: its runs are made one after the other by one process; leave out --processes")
     each = partial(_one, task=task, found=found, fresh=False, console=console)
     return run_grid(recipe, out, each, fresh=fresh, console=console)
 

@@ -1,4 +1,4 @@
-"""What each of several devices would hold and send, counted from the model: a copy in each, or a part of every weight."""
+"""What each of several devices would hold and send, counted from the model: a copy each, or a part of every weight."""
 
 from __future__ import annotations
 

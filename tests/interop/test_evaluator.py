@@ -182,6 +182,7 @@ def test_a_run_without_words_is_refused(runs: dict[str, Path]) -> None:
         Evaluator(runs["nsp"])
 
 
+@pytest.mark.slow
 def test_the_command_line(runs: dict[str, Path], task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = {"--model": "meristem", "--model_args": f"run={runs['causal']}", "--tasks": "local_choice",
             "--include_path": str(task), "--output_path": str(tmp_path / "out")}  # fmt: skip

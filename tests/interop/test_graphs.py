@@ -66,9 +66,9 @@ FAMILIES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "captioner": ({"family": "captioner", **SMALL, "picture": 16, "patch": 4}, ["caption"]),
 }  # fmt: skip
-ENCODERS = ["bert", "roberta", "electra", pytest.param("xlnet", marks=pytest.mark.slow)]
-CAUSAL = ["gpt", "gpt2", "modern", pytest.param("transformer_xl", marks=pytest.mark.slow)]
-PAIRS = ["plain", "bart", "t5"]
+ENCODERS = ["bert", "electra", *(pytest.param(name, marks=pytest.mark.slow) for name in ("roberta", "xlnet"))]
+CAUSAL = ["gpt2", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gpt", "modern", "transformer_xl"))]
+PAIRS = ["plain", *(pytest.param(name, marks=pytest.mark.slow) for name in ("bart", "t5"))]
 BROUGHT = {
     "tagging": {"kind": "tags", "sizes": {"classes": 3}, "labels": ["a", "b", "c"]},
     "pooler": {"kind": "pooler"},

@@ -41,9 +41,9 @@ def together(number: int, work: Callable[[int], None], folder: Path) -> None:
 def sent() -> int:
     """Bytes that the sockets of this process have sent and others have received, by the kernel's own count."""
     total = 0
-    for name in os.listdir("/proc/self/fd"):
+    for entry in Path("/proc/self/fd").iterdir():
         try:
-            one = socket.socket(fileno=os.dup(int(name)))
+            one = socket.socket(fileno=os.dup(int(entry.name)))
         except OSError:
             continue  # no socket, or gone meanwhile
         with one:

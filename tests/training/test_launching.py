@@ -11,8 +11,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
+from team import together
 
+from meristem import api
 from meristem.checkpoint import load
+from meristem.recipe import Recipe
+from meristem.training.pretraining import pretrain
 
 SMALL = [
     "model.layers=1", "model.width=32", "model.heads=2", "model.length=32", "tokenizer.size=300", "tokenizer.kind=bpe",
@@ -27,6 +32,11 @@ def command(cache: Path, out: Path, *words: str, processes: int = 2) -> subproce
         [sys.executable, "-m", "meristem", *told, "--processes", str(processes)],
         env=env, cwd=cache, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
     )  # fmt: skip
+
+
+def _pretrained(recipe: Recipe, out: Path) -> None:
+    torch.set_num_threads(1)
+    pretrain(recipe, out, fresh=False, console=Console(quiet=True))
 
 
 def steps(out: Path) -> int:
@@ -55,13 +65,16 @@ def wait_for(out: Path, number: int, run: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked for in /proc")
-def test_a_killed_process_is_noticed_and_the_run_ends_as_if_it_had_lived(tmp_path: Path) -> None:
+def test_a_killed_process_is_noticed_and_the_run_ends_as_if_it_had_lived(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # about 20 s: five starts of an interpreter with torch
-    (whole,) = [command(tmp_path, tmp_path / "whole", "train.steps=400")]
-    assert whole.wait(240) == 0
+    monkeypatch.setenv("MERISTEM_CACHE", str(tmp_path))
+    recipe = api.recipe_for("gpt2-mini", [*SMALL, "train.steps=200"], "builtin:microworld-en?size=40")
+    together(2, lambda rank: _pretrained(recipe, tmp_path / "whole"), tmp_path / "said")
     out = tmp_path / "killed"
-    run = command(tmp_path, out, "train.steps=400")
-    wait_for(out, 60, run)
+    run = command(tmp_path, out, "train.steps=200")
+    wait_for(out, 40, run)
     os.kill(workers(run.pid)[-1], signal.SIGKILL)
     killed = time.monotonic()
     _, said = run.communicate(timeout=240)
@@ -72,7 +85,7 @@ def test_a_killed_process_is_noticed_and_the_run_ends_as_if_it_had_lived(tmp_pat
     one, two = (load.load(tmp_path / name / "checkpoints") for name in ("whole", "killed"))
     assert one is not None
     assert two is not None
-    assert one.snapshot.step == two.snapshot.step == 400
+    assert one.snapshot.step == two.snapshot.step == 200
     for name, value in one.snapshot.model.items():
         assert torch.equal(value, two.snapshot.model[name]), name
 
@@ -85,6 +98,7 @@ def test_what_cannot_begin_is_said_once_and_not_tried_again(tmp_path: Path) -> N
     assert "Traceback" not in said
 
 
+@pytest.mark.slow
 def test_the_first_signal_stops_all_after_a_save(tmp_path: Path) -> None:
     out = tmp_path / "run"
     run = command(tmp_path, out, "train.steps=100000")

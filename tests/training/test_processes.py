@@ -30,6 +30,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "mixed": {"model": {"family": "modern", **SMALL, "inner": 64},
               "mix": [{"weight": 2, "objective": "clm"}, {"weight": 1, "objective": "mlm"}]},
 }  # fmt: skip
+OTHERS = ("gpt2", "replaced", "mixed")
 ROWS = 7  # shared by two or three, somebody has more than the others
 
 
@@ -158,7 +159,7 @@ def test_more_processes_than_rows_are_refused() -> None:
 # ------------------------------------------------------------ the same losses
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["bert", "memory", *(pytest.param(kind, marks=pytest.mark.slow) for kind in OTHERS)])
 def test_two_and_three_processes_lose_what_one_does(kind: str, tmp_path: Path) -> None:
     for size in (1, 2, 3):
         run(recipe_of(kind), tmp_path / str(size), size)
@@ -186,7 +187,7 @@ def test_in_double_precision_they_are_one(kind: str, tmp_path: Path) -> None:
             torch.testing.assert_close(value, one[name], rtol=1e-9, atol=1e-9, msg=name)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["bert", "memory", *(pytest.param(kind, marks=pytest.mark.slow) for kind in OTHERS)])
 def test_weights_in_parts_learn_the_same(kind: str, tmp_path: Path) -> None:
     run(recipe_of(kind), tmp_path / "1")
     run(recipe_of(kind, shard=True), tmp_path / "2", 2)
