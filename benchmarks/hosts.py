@@ -60,7 +60,8 @@ def start(host: str, out: Path, timeout: float, log: Path) -> subprocess.Popen[b
     run = [
         "ip", "netns", "exec", host, sys.executable, "-m", "torch.distributed.run", "--nnodes", "1:2",
         "--nproc-per-node", "1", "--max-restarts", "5", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"{first}:{PORT}",
-        "--rdzv-id", "hosts", "--rdzv-conf", "last_call_timeout=5", "--local-addr", HOSTS[host][1], "-m", "meristem",
+        "--rdzv-id", "hosts", "--rdzv-conf", f"last_call_timeout=5,is_host={int(host == 'meristem-a')}",
+        "--local-addr", HOSTS[host][1], "-m", "meristem",
         *RECIPE, f"train.timeout={timeout:g}", "--out", str(out),
     ]  # fmt: skip
     return subprocess.Popen(run, env=env, stdout=log.open("wb"), stderr=subprocess.STDOUT, start_new_session=True)

@@ -45,6 +45,10 @@ class Team:
         """Which of so many consecutive things are this process's; the shares of all are consecutive too."""
         return range(number * self.rank // self.size, number * (self.rank + 1) // self.size)
 
+    def shares(self, number: int) -> list[int]:
+        """How many of so many things each process has."""
+        return [number * (rank + 1) // self.size - number * rank // self.size for rank in range(self.size)]
+
     def sum(self, values: Sequence[float]) -> list[float]:
         """Each value summed over the processes, in double precision."""
         if self.size == 1:
@@ -76,7 +80,8 @@ class Team:
         parts = []
         for rank, size in enumerate(sizes):
             part = mine.contiguous() if rank == self.rank else mine.new_empty((size, *mine.shape[1:]))
-            dist.broadcast(part, rank)
+            if size:
+                dist.broadcast(part, rank)
             parts.append(part)
         return torch.cat(parts)
 

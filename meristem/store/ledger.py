@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from meristem.corpus.parts import flush_folder
 from meristem.settings import MeristemError
 from meristem.store.encode import fingerprint
 from meristem.store.manifest import (
@@ -18,7 +19,6 @@ from meristem.store.manifest import (
     Manifest,
     ShardRecord,
     finished_name,
-    flush_folder,
 )
 from meristem.store.shards import Shard
 

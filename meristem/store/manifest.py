@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from meristem import bounded
 from meristem.bounded import Bounds
+from meristem.corpus.parts import flush_folder
 from meristem.settings import MeristemError
 
 FORMAT = 1
@@ -105,15 +106,6 @@ class Manifest(Record):
         if manifest.dtype not in DTYPES or not set(manifest.splits) <= set(SPLITS):
             raise damaged(path, "a type of tokens or a split that no store has")
         return manifest
-
-
-def flush_folder(folder: Path) -> None:
-    """Make renames inside a folder survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def mend(path: Path) -> str:

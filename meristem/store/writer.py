@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from meristem.corpus.parts import flush_folder
 from meristem.store.encode import Pack
-from meristem.store.manifest import PARTIAL, FileRecord, ShardRecord, flush_folder
+from meristem.store.manifest import PARTIAL, FileRecord, ShardRecord
 from meristem.store.shards import (
     DOCUMENTS,
     MIDDLES,

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from meristem.learning.spread import placed, whole
+from meristem.learning.team import ALONE, Team
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 ROUNDS = 5
@@ -30,7 +31,10 @@ def orthogonal(m_ARC: Tensor) -> Tensor:
 
 
 class Muon(torch.optim.Optimizer):
-    """For matrices only; the update has the size AdamW's would have, so that one rate serves both."""
+    """For matrices only; the update has the size AdamW's would have, so that one rate serves both.
+
+    Every process of a team makes its share of the matrices orthogonal, and they tell each other.
+    """
 
     def __init__(
         self,
@@ -39,8 +43,10 @@ class Muon(torch.optim.Optimizer):
         *,
         momentum: float,
         weight_decay: float,
+        team: Team = ALONE,
     ) -> None:
         super().__init__(params, {"lr": rate, "momentum": momentum, "weight_decay": weight_decay})
+        self.team = team
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]  # no closure is used
@@ -67,8 +73,12 @@ class Muon(torch.optim.Optimizer):
         parts = (
             rows // columns if rows % columns == 0 else 1
         )  # queries, keys and values side by side are three matrices
-        update = orthogonal(stacked.view(len(same) * parts, rows // parts, columns)).reshape_as(stacked)
+        update = self._shared(stacked.view(len(same) * parts, rows // parts, columns)).reshape_as(stacked)
         scale = 0.2 * max(rows // parts, columns) ** 0.5  # AdamW's usual root mean square (Liu et al. 2025)
         for parameter, change in zip(same, update, strict=True):
             parameter.mul_(1 - group["lr"] * group["weight_decay"])
             parameter.add_(placed(change, parameter), alpha=-group["lr"] * scale)
+
+    def _shared(self, m_ARC: Tensor) -> Tensor:
+        mine = self.team.share(len(m_ARC))
+        return self.team.gathered(orthogonal(m_ARC[mine.start : mine.stop]), self.team.shares(len(m_ARC)))

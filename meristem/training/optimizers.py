@@ -10,6 +10,7 @@ from torch import nn
 
 from meristem.batch import Model
 from meristem.blocks.generator import Generator
+from meristem.learning.team import ALONE, Team
 from meristem.training.depth import depths
 from meristem.training.muon import Muon
 from meristem.training.settings import TrainSettings
@@ -20,7 +21,7 @@ def names_of(model: nn.Module) -> dict[nn.Parameter, str]:
     return {parameter: name for name, parameter in model.named_parameters()}
 
 
-def optimizers(model: Model, settings: TrainSettings) -> list[torch.optim.Optimizer]:
+def optimizers(model: Model, settings: TrainSettings, team: Team = ALONE) -> list[torch.optim.Optimizer]:
     """AdamW, fused, for everything; or Muon for the backbone's matrices and AdamW for the rest."""
     free = [p for p in model.parameters() if p.requires_grad]
     matrices = matrices_of(model) if settings.optimizer == "muon" else []
@@ -33,7 +34,7 @@ def optimizers(model: Model, settings: TrainSettings) -> list[torch.optim.Optimi
     if matrices:
         rate = settings.matrix_rate or 4 * settings.rate  # measured on WikiText-2: docs/log.md
         groups = _groups(matrices, deep, settings, rate)
-        made.append(Muon(groups, rate, momentum=settings.momentum, weight_decay=settings.weight_decay))
+        made.append(Muon(groups, rate, momentum=settings.momentum, weight_decay=settings.weight_decay, team=team))
     for optimizer in made:
         for group in optimizer.param_groups:
             group["peak"] = group["lr"]

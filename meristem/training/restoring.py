@@ -24,9 +24,7 @@ def remembered(stepper: Stepper, feeds: Mapping[str, Feed]) -> dict[str, Tensor]
             parts.setdefault(f"{source}/{name}", []).append(value)
     out = {}
     for name, tensors in parts.items():
-        rows = feeds[name.rpartition("/")[0]].rows
-        sizes = [rows * (rank + 1) // team.size - rows * rank // team.size for rank in range(team.size)]
-        out[name] = team.gathered(torch.cat(tensors), sizes)
+        out[name] = team.gathered(torch.cat(tensors), team.shares(feeds[name.rpartition("/")[0]].rows))
     return out
 
 

@@ -103,7 +103,7 @@ def _train(recipe: Recipe, run: Run, material: Material, loaded: load.Loaded | N
         run.reopen()
     flops = {name: _flops_per_token(work, name, step_batches(feed, 0)) for name, feed in feeds.items()}
     spread = Spread(learner, team, shard=settings.shard)
-    made = optimizers(learner.model, settings)
+    made = optimizers(learner.model, settings, team)
     stepper = Stepper(learner=learner, optimizers=made, settings=settings, device=device, spread=spread)
     if loaded is not None:
         restore(stepper, loaded.snapshot, feeds)

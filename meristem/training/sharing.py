@@ -56,21 +56,22 @@ class Shared:
     memory: int
     """Bytes in all, above the idle process: what is held, what is gathered for a while, and activations."""
     sent: int
-    """Bytes that each process sends to others in a step."""
+    """Bytes that a process sends to others in a step, on the average."""
 
 
 def shared(sizes: Sizes, devices: int, *, sharded: bool, activations: float) -> Shared:
     """What one of `devices` holds and sends; `activations` are the bytes that its rows of a pass take."""
     others = (devices - 1) / devices
     if not sharded or devices == 1:
-        # gradients go round twice: once to be summed, once to be told
-        sent = 2 * others * FLOAT * sizes.learning
+        # gradients go round twice: once to be summed, once to be told; of Muon's matrices each makes its share
+        sent = others * FLOAT * (2 * sizes.learning + sizes.matrices)
         return Shared(
             devices=devices, sharded=False, held=sizes.kept, memory=round(sizes.kept + activations), sent=round(sent)
         )
     gathered = FLOAT * (sizes.weights - sizes.layers + 2 * sizes.largest)
-    # weights once for the way forward, those of layers again for the way back, gradients, and Muon's whole matrices
-    sent = others * FLOAT * (sizes.weights + sizes.layers + 2 * sizes.learning + sizes.matrices)
+    # weights once for the way forward, those of layers again for the way back, gradients, and Muon's matrices, whole
+    # before each process makes its share of them orthogonal, and again afterwards
+    sent = others * FLOAT * (sizes.weights + sizes.layers + 2 * sizes.learning + 2 * sizes.matrices)
     held = round(sizes.kept / devices)
     return Shared(
         devices=devices, sharded=True, held=held, memory=round(held + gathered + activations), sent=round(sent)

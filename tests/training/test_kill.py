@@ -11,20 +11,20 @@ import random
 import signal
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from rich.console import Console
 
 from meristem.checkpoint import disk
 from meristem.checkpoint.layout import REPLACED, RETIRED, WRITING
 from meristem.recipe import Recipe, resolve
-from meristem.training import budget
 from meristem.training.pretraining import pretrain
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 CHANGES = ("make_folder", "create", "write", "sync", "close", "sync_folder", "rename", "unlink", "remove_folder")
 """Every function through which a run changes the disk."""
@@ -149,16 +149,6 @@ class Unbroken:
     trace: Trace
     seconds: float
     changes: int
-
-
-@pytest.fixture(autouse=True)
-def _one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A forked child has no other threads, and the speed of the machine is nobody's question here."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    monkeypatch.setattr(budget, "PEAK_SIZE", 64)
-    yield
-    torch.set_num_threads(before)
 
 
 def unbroken(recipe: Recipe, out: Path) -> Unbroken:

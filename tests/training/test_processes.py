@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,10 @@ from meristem.learning.feed import Feed
 from meristem.learning.team import Team
 from meristem.recipe import Recipe, resolve
 from meristem.settings import RecipeError
-from meristem.training import budget
 from meristem.training.finetuning import finetune
 from meristem.training.pretraining import pretrain
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 SMALL = {"layers": 2, "width": 32, "heads": 2, "length": 16, "dropout": 0.0}
 KINDS: dict[str, dict[str, Any]] = {
@@ -57,16 +57,6 @@ def recipe_of(kind: str, steps: int = 20, **train: Any) -> Recipe:
 def _ready(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Shards are made, and whatever is imported late, before processes are forked."""
     pretrain(recipe_of("bert", 1), tmp_path_factory.mktemp("ready") / "run", fresh=False, console=Console(quiet=True))
-
-
-@pytest.fixture(autouse=True)
-def _one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A forked child has no other threads, and the speed of the machine is nobody's question here."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    monkeypatch.setattr(budget, "PEAK_SIZE", 64)
-    yield
-    torch.set_num_threads(before)
 
 
 def run(recipe: Recipe, out: Path, processes: int = 1, *, double: bool = False) -> None:
