@@ -133,7 +133,7 @@ def trace(out: Path) -> str:
     snapshot = found.snapshot
     for tensors in (snapshot.model, snapshot.optimizer, snapshot.memory):
         for name in sorted(tensors):
-            digest.update(name.encode() + tensors[name].contiguous().view(torch.uint8).numpy().tobytes())
+            digest.update(name.encode() + tensors[name].contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     digest.update(json.dumps(_timeless(snapshot.state), sort_keys=True).encode())
     for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
         digest.update(json.dumps(_timeless(json.loads(line)), sort_keys=True).encode())
