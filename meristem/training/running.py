@@ -27,7 +27,7 @@ from meristem.training.ending import Ended, Work, finish, used
 from meristem.training.going_on import refuse_another_run
 from meristem.training.journal import Journal
 from meristem.training.loop import Loop
-from meristem.training.material import Material, create, recipe_text, refuse_other_things
+from meristem.training.material import Evaluate, Material, create, recipe_text, refuse_other_things
 from meristem.training.optimizers import optimizers
 from meristem.training.restoring import restore
 from meristem.training.standing import Standing
@@ -137,11 +137,27 @@ def _loop(
         mix=Mix({s.name: s.weight for s in recipe.sources()}, recipe.train.seed),
         flops=flops,
         peak=peak_flops(device),
-        evaluate=work.material.evaluator(recipe, work.learner, "validation", work.journal.say),
+        evaluate=_evaluator(work, stepper, device),
         regret=work.material.regret,
         describe_samples=lambda name, ids: work.material.texts(feeds[name], ids),
         thaw=Thawing(work.learner.model, recipe.start, _epoch(next(iter(feeds.values())))),
     )
+
+
+def _evaluator(work: Work, stepper: Stepper, device: torch.device) -> Evaluate | None:
+    """What measures the model on validation samples; a task's answers come from whole weights."""
+    material, say = work.material, work.journal.say
+    plain = material.evaluator(work.recipe, work.learner, "validation", say)
+    if plain is None or work.recipe.task is None or stepper.spread is None or not stepper.spread.sharded:
+        return plain
+
+    def evaluate() -> dict[str, float]:
+        stepper.settle()
+        whole = material.evaluator(work.recipe, _whole(work, device), "validation", say)
+        assert whole is not None
+        return whole()
+
+    return evaluate
 
 
 def _nothing_to_do(work: Work, facts: Mapping[str, Any]) -> Ended:

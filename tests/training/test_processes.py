@@ -212,10 +212,11 @@ def test_a_resumed_team_is_bit_identical(tmp_path: Path) -> None:
         assert torch.equal(value, weights(tmp_path / "whole")[name]), name
 
 
-def test_a_task_learns_with_two(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shard", [False, True])
+def test_a_task_learns_with_two(shard: bool, tmp_path: Path) -> None:
     data = {split: f"builtin:microworld-sentiment?size={size}&seed={seed}"
             for seed, (split, size) in enumerate((("train", 60), ("validation", 20), ("test", 20)))}  # fmt: skip
-    plain = {
+    plain: dict[str, Any] = {
         "task": {"name": "classification", "dropout": 0.0},
         "data": data,
         "model": {"family": "bert", **SMALL, "length": 64},
@@ -223,6 +224,7 @@ def test_a_task_learns_with_two(tmp_path: Path) -> None:
         "train": {"steps": 10, "batch_samples": 7, "log_every": 1, "evaluate_every": 5, "threads": 1},
     }
     for size in (1, 2):
+        plain["train"]["shard"] = shard and size == 2
         run(resolve("task", plain), tmp_path / str(size), size)
     assert losses(tmp_path / "2") == pytest.approx(losses(tmp_path / "1"), rel=1e-4)
     reports = [json.loads((tmp_path / size / "report.json").read_text(encoding="utf-8")) for size in "12"]
