@@ -58,7 +58,7 @@ KINDS: dict[str, dict[str, Any]] = {
               "mix": [{"weight": 2, "objective": "clm"}, {"weight": 1, "objective": "mlm"}]},
     "classification": {"task": {"name": "classification"}, "data": "sentiment", "model": {"family": "bert", **SMALL}},
     "tagging": {"task": {"name": "tagging", "crf": True}, "data": "entities", "model": {"family": "bert", **SMALL}},
-    "translation": {"task": {"name": "translation"}, "data": "translation",
+    "translation": {"task": {"name": "translation"}, "data": "pairs",
                     "model": {"family": "transformer", **SMALL}},
 }  # fmt: skip
 

@@ -66,11 +66,6 @@ class Batch:
         )
 
 
-def wide(tensor: Tensor) -> Tensor:
-    """In float32 at least: half precision is no place for a loss."""
-    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
-
-
 @dataclass(kw_only=True)
 class Hidden:
     """What a backbone made of its inputs."""

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
-from meristem.batch import Backbone, Batch, Head, Model, Objective, Outcome, State, wide
+from meristem.batch import Backbone, Batch, Head, Model, Objective, Outcome, State
+from meristem.blocks.precision import wide
 from meristem.settings import RecipeError, find, names
 from meristem.task import Task
 

@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from meristem.batch import Batch, Draws, Head, Hidden, Model, Objective, Outcome, Row, View, wide
+from meristem.batch import Batch, Draws, Head, Hidden, Model, Objective, Outcome, Row, View
+from meristem.blocks.precision import wide
 from meristem.settings import MeristemError, Settings
 from meristem.tokenizers.tokenizer import Tokenizer
 

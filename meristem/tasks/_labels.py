@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from meristem.batch import Batch, Head, Hidden, Model, Outcome, wide
+from meristem.batch import Batch, Head, Hidden, Model, Outcome
+from meristem.blocks.precision import wide
 from meristem.metrics import labels as metrics
 from meristem.settings import MeristemError
 from meristem.task import Confusion, Indices, Metrics, Mistake, Sample

@@ -8,8 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from meristem.batch import Batch, Head, Hidden, Model, wide
+from meristem.batch import Batch, Head, Hidden, Model
 from meristem.blocks.crf import CRF, NEVER
+from meristem.blocks.precision import wide
 from meristem.metrics.entities import are_entities
 from meristem.tasks._tagged import Found, legal
 from meristem.tasks._word_rows import Words, WordSettings

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from meristem.batch import Batch, Draws, Hidden, Model, Outcome, Row, wide
+from meristem.batch import Batch, Draws, Hidden, Model, Outcome, Row
+from meristem.blocks.precision import wide
 from meristem.settings import MeristemError
 from meristem.task import Indices, Metrics, Mistake, Piece, Sample
 from meristem.tasks._reading import Pooling, Reading, ReadingSettings

@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from meristem.batch import Batch, Hidden, Model, Outcome, wide
+from meristem.batch import Batch, Hidden, Model, Outcome
+from meristem.blocks.precision import wide
 from meristem.metrics import entities as metrics
 from meristem.metrics import labels
 from meristem.settings import MeristemError

@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from meristem.batch import Batch, Head, Hidden, Model, Outcome, State, wide
+from meristem.batch import Batch, Head, Hidden, Model, Outcome, State
+from meristem.blocks.precision import wide
 from meristem.metrics.bootstrap import totals
 from meristem.settings import MeristemError
 from meristem.task import Confusion, Indices, Metrics, Mistake, Piece, Sample

@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from meristem.batch import Batch, Draws, Hidden, Model, Outcome, Row, wide
+from meristem.batch import Batch, Draws, Hidden, Model, Outcome, Row
+from meristem.blocks.precision import wide
 from meristem.metrics import spans as metrics
 from meristem.settings import MeristemError
 from meristem.task import Confusion, Indices, Metrics, Mistake, Piece, Sample
