@@ -22,74 +22,13 @@ from rich.console import Console
 
 from benchmarks import tasks_trivial as trivial
 from benchmarks.side_by_side import RESULTS, table
+from benchmarks.tasks_before import pretrained, pretrainings
 from meristem import api
 from meristem.settings import MeristemError
 from meristem.training.signals import Stopped
 
 CELLS, PAGE = RESULTS / "tasks", RESULTS / "tasks.md"
 Numbers = dict[str, float]
-
-
-# ---------------------------------------------------------------- what is begun from
-
-
-@dataclass(frozen=True)
-class Before:
-    """A pretraining that rows begin from."""
-
-    recipe: str
-    text: Callable[[Path, Path], Sequence[Path]]
-    steps: int
-    """About half an hour at the most on two quiet cores; the page says what it took."""
-    settings: tuple[str, ...] = ()
-
-
-def english(data: Path, work: Path) -> Sequence[Path]:
-    """Novels and encyclopaedia, about 30 MB."""
-    return data / "english_novels" / "train.txt", data / "wikitext-2" / "train.txt"
-
-
-def chinese(data: Path, work: Path) -> Sequence[Path]:
-    """The tagged sentences without their tags, and Tang poems, which are in the other script."""
-    plain = work / "weibo.txt"
-    if not plain.is_file():
-        lines = (data / "weibo_ner" / "weiboNER_2nd_conll.train").read_text(encoding="utf-8").split("\n\n")
-        sentences = ("".join(line[0] for line in block.splitlines() if line) for block in lines)
-        plain.write_text("\n".join(sentences) + "\n", encoding="utf-8")
-    return plain, data / "chinese_poetry" / "tang.txt"
-
-
-LINES = "corpus.document=line"
-BEFORE = {
-    "encoder": Before("bert-mini", english, 1643, ("objective=mlm", LINES)),
-    "causal": Before("modern-mini", english, 1050, (LINES, "model.initial=0.05")),
-    "writer": Before("bart-mini", english, 700, (LINES,)),
-    "elmo": Before("elmo-mini", english, 2000, (LINES,)),
-    "chinese": Before("bert-mini", chinese, 500, ("objective=mlm", "tokenizer.kind=characters", LINES)),
-}
-
-
-def pretrained(name: str, data: Path, work: Path) -> Path:
-    """The run of that name, trained now or earlier."""
-    before, out = BEFORE[name], work / f"pretrained-{name}"
-    text = json.dumps([str(path) for path in before.text(data, work)])
-    settings = [f"corpus.source={text}", f"train.steps={before.steps}", *before.settings]
-    if not (out / "finished.json").is_file():
-        api.pretrain(before.recipe, settings, out=out, console=Console(stderr=True))
-    return out
-
-
-def pretrainings(work: Path) -> list[list[str]]:
-    """What each pretraining has used and reached."""
-    rows = []
-    for name, before in BEFORE.items():
-        file = work / f"pretrained-{name}" / "finished.json"
-        if file.is_file():
-            facts = json.loads(file.read_text(encoding="utf-8"))
-            used = facts["used"]
-            rows.append([name, before.recipe, f"{used['steps']:,}", f"{used['tokens'] / 1e6:.1f} M",
-                         f"{used['minutes']:.0f}", f"{facts['test']['loss']:.3f}"])  # fmt: skip
-    return rows
 
 
 # ---------------------------------------------------------------- what is measured

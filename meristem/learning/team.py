@@ -69,10 +69,6 @@ class Team:
         dist.broadcast(said, 0)
         return int(said)
 
-    def wait(self) -> None:
-        """Until all are here."""
-        self.told(0)
-
     def gathered(self, mine: Tensor, sizes: Sequence[int]) -> Tensor:
         """The rows of all processes, one after the other; each knows how many every other has."""
         if self.size == 1:

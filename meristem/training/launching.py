@@ -52,6 +52,8 @@ def launch(arguments: Sequence[str], processes: int, *, threads: int | None = No
         try:
             elastic_launch(config, sys.executable)("-m", "meristem", *arguments)
         except ChildFailedError as error:
+            if verdict.is_file():
+                return int(verdict.read_text())
             rank, failure = error.get_first_failure()
             how = f"signal {-failure.exitcode}" if failure.exitcode < 0 else f"exit code {failure.exitcode}"
             raise MeristemError(

@@ -69,8 +69,10 @@ def finetune(
 
 def _together(processes: int | None, threads: int | None) -> None:
     """Hand the command over to several processes, where they are asked for and this is not one of them."""
-    from meristem.training.launching import launch, launched
+    from meristem.training.launching import condemned, launch, launched
 
+    if condemned():
+        raise typer.Exit(0)
     if processes is None or processes == 1 or launched():
         return
     raise typer.Exit(launch(sys.argv[1:], processes, threads=threads))

@@ -11,13 +11,16 @@ from pathlib import Path
 
 import pytest
 import torch
+import typer
 from rich.console import Console
 from team import together
 
 from meristem import api
 from meristem.checkpoint import load
 from meristem.recipe import Recipe
+from meristem.training import launching
 from meristem.training.pretraining import pretrain
+from meristem.verbs import training as verb
 
 SMALL = [
     "model.layers=1", "model.width=32", "model.heads=2", "model.length=32", "tokenizer.size=300", "tokenizer.kind=bpe",
@@ -110,3 +113,16 @@ def test_the_first_signal_stops_all_after_a_save(tmp_path: Path) -> None:
     found = load.load(out / "checkpoints")
     assert found is not None
     assert found.snapshot.step >= 20
+
+
+def test_after_a_verdict_nobody_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert launching.judged(2) == 2  # alone: the code is its own
+    monkeypatch.setenv(launching.VERDICT, str(tmp_path / "verdict"))
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
+    assert not launching.condemned()
+    assert launching.judged(2) == 0
+    assert launching.condemned()
+    assert (tmp_path / "verdict").read_text() == "2"
+    with pytest.raises(typer.Exit) as ended:
+        verb._together(2, None)
+    assert ended.value.exit_code == 0
