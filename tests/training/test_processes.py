@@ -212,11 +212,12 @@ def test_a_resumed_team_is_bit_identical(tmp_path: Path) -> None:
         assert torch.equal(value, weights(tmp_path / "whole")[name]), name
 
 
-@pytest.mark.parametrize("shard", [False, True])
-def test_a_task_learns_with_two(shard: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("shard", "start"), [(False, {}), (True, {}), (False, {"thaw": 3})], ids=str)
+def test_a_task_learns_with_two(shard: bool, start: dict[str, Any], tmp_path: Path) -> None:
     data = {split: f"builtin:microworld-sentiment?size={size}&seed={seed}"
             for seed, (split, size) in enumerate((("train", 60), ("validation", 20), ("test", 20)))}  # fmt: skip
     plain: dict[str, Any] = {
+        "from": start,
         "task": {"name": "classification", "dropout": 0.0},
         "data": data,
         "model": {"family": "bert", **SMALL, "length": 64},
