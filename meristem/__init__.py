@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from meristem.api import describe, export, finetune, import_folder, load, pretrain
+    from meristem.api import describe, export, finetune, import_folder, load, pretrain, reinforce, reward
 
 __version__ = "0.1.0"
-__all__ = ["describe", "export", "finetune", "import_folder", "load", "pretrain"]
+__all__ = ["describe", "export", "finetune", "import_folder", "load", "pretrain", "reinforce", "reward"]
 
 
 def __getattr__(name: str) -> Any:

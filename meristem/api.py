@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -12,44 +11,39 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from meristem.checkpoint.revive import Revived, recipe_of, revive
-from meristem.checkpoint.run import Run
-from meristem.corpus.pictures import picture
+from meristem.checkpoint.revive import Revived, revive
+from meristem.corpus import pictures
+from meristem.drawing.attended import Attended
 from meristem.evaluation.answering import answer
 from meristem.evaluation.asking import Given, asked
 from meristem.evaluation.carried import tasks_of, the_task
+from meristem.evaluation.embedding import Pooling, embed, frame, states
 from meristem.evaluation.evaluate import evaluate as evaluate_run
 from meristem.evaluation.held_out import resting
+from meristem.evaluation.looking import look
 from meristem.evaluation.prompted import evaluate_prompted
 from meristem.generation.fill import Filled, fill
-from meristem.generation.given import Prompt, given, together
+from meristem.generation.given import Picture, Prompt
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.score import Scored, score
-from meristem.generation.way import Way, way_of, ways
+from meristem.generation.way import Way, way_of
 from meristem.generation.write import write
 from meristem.generation.written import Written
 from meristem.interop import exporting, importing
 from meristem.interop.exporting import Exported
 from meristem.interop.importing import Imported
-from meristem.interop.starting import run_for
-from meristem.overrides import override, written_out
-from meristem.recipe import Recipe, read, resolve
+from meristem.recipe import read
+from meristem.reinforce import ranking
+from meristem.reinforce.named import Named, settings_of
+from meristem.reinforce.ranking import Ranked
+from meristem.reinforce.reward import Attempt
+from meristem.resolving import Overrides, policy_recipe, recipe_for, task_recipe
 from meristem.settings import build
-from meristem.store.letters import spelled
 from meristem.task import Task
 from meristem.training import describe as describing
-from meristem.training import finetuning, pretraining
+from meristem.training import finetuning, pretraining, reinforcing
 from meristem.training.ending import Ended
-
-Overrides = Mapping[str, Any] | Sequence[str]
-
-
-def recipe_for(recipe: str | Path, overrides: Overrides = (), source: str | None = None) -> Recipe:
-    """A recipe by name or file, with a source and overrides put in."""
-    name, mapping = read(recipe)
-    if source is not None:
-        mapping = {**mapping, "corpus": {**(mapping.get("corpus") or {}), "source": source}}
-    return resolve(name, mapping, overrides)
+from meristem.training.rewarding import desk, rewarded
 
 
 def pretrain(
@@ -67,29 +61,6 @@ def pretrain(
     return pretraining.pretrain(resolved, folder, fresh=fresh, console=console or Console(stderr=True))
 
 
-def task_recipe(recipe: str | Path | None = None, overrides: Overrides = ()) -> Recipe:
-    """A recipe for a task: by name or file, else the one named like its task; the model is that of `from`.
-
-    Settings of `model` in the recipe are for a start from scratch; those among the overrides always count.
-    """
-    told = override({}, overrides)
-    name, mapping = read(recipe or (told.get("task") or {}).get("name") or "classification")
-    mapping = written_out(mapping)
-    if "train" in (told.get("data") or {}):  # whoever brings data is not judged on the built-in ones of the recipe
-        data = mapping.get("data") or {}
-        mapping["data"] = {key: value for key, value in data.items() if not str(value).startswith("builtin:")}
-    start = {**(mapping.get("start") or {}), **(told.get("start") or {})}
-    if start.get("path") in (None, "scratch"):
-        return resolve(name, mapping, overrides)
-    path = run_for(Path(start["path"]))  # published weights are imported where they were not yet
-    before = recipe_of(Run.open(path))
-    mapping["model"], mapping["tokenizer"] = (
-        getattr(before, part).model_dump(mode="json") for part in ("model", "tokenizer")
-    )
-    found = resolve(name, mapping, overrides)
-    return replace(found, start=found.start.model_copy(update={"path": str(path)}))
-
-
 def finetune(
     recipe: str | Path | None = None,
     overrides: Overrides = (),
@@ -102,6 +73,23 @@ def finetune(
     resolved = task_recipe(recipe, overrides)
     folder = Path(out) if out is not None else Path("runs") / resolved.name
     return finetuning.finetune(resolved, folder, fresh=fresh, console=console or Console(stderr=True))
+
+
+def reinforce(
+    recipe: str | Path,
+    overrides: Overrides = (),
+    *,
+    out: str | Path | None = None,
+    fresh: bool = False,
+    console: Console | None = None,
+) -> Ended:
+    """Improve a model that writes with rewards; its start and its judges are trained first where they are recipes."""
+    console = console or Console(stderr=True)
+    folder = Path(out) if out is not None else Path("runs") / read(recipe)[0]
+    resolved = policy_recipe(recipe, overrides, Path(f"{folder}-start"), console)
+    rewards = rewarded(resolved.rewards, desk(), console)
+    judge = rewarded(resolved.judge, desk(), console) if resolved.judge else None
+    return reinforcing.reinforce(resolved, folder, rewards=rewards, judge=judge, fresh=fresh, console=console)
 
 
 def describe(recipe: str | Path, overrides: Overrides = ()) -> describing.Description:
@@ -121,6 +109,30 @@ def export(run: str | Path, folder: str | Path, *, onnx: bool = False, architect
 
         return graphs.export_run(Path(run), Path(folder))
     return exporting.export_run(Path(run), Path(folder), architecture=architecture)
+
+
+def reward(
+    name: Named | Sequence[Named],
+    *,
+    text: str | Sequence[str],
+    prompt: str = "",
+    references: Sequence[str] = (),
+    columns: Mapping[str, Any] | None = None,
+    folder: str | Path | None = None,
+    console: Console | None = None,
+    **settings: Any,
+) -> Any:
+    """What a reward thinks of a text, or of each of several, and why; what it must fit first is kept in a folder.
+
+    Several rewards, or one with all its settings, are given as mappings: `{"name": "length", "target": 20}`.
+    """
+    told = {"name": name, **settings} if isinstance(name, str) and settings else name
+    rewards = rewarded(settings_of(told), Path(folder) if folder else desk(), console or Console(stderr=True))
+    texts = [text] if isinstance(text, str) else list(text)
+    attempts = [Attempt(prompt=prompt, text=one, references=tuple(references), columns=columns or {}) for one in texts]
+    rewards.check(attempts)
+    judged = rewards.judge(attempts).judgements()
+    return judged[0] if isinstance(text, str) else judged
 
 
 def load(
@@ -166,10 +178,39 @@ class Loaded:
         An encoder-decoder turns each prompt into a text; a captioner's may be pictures: files, or arrays [P, P, 3].
         """
         several = [prompt] if isinstance(prompt, str | Path | np.ndarray) else list(prompt)
-        prompts = [picture(one, self.recipe.store.picture) if isinstance(one, Path) else one for one in several]
+        side = self.recipe.store.picture
+        prompts = [pictures.picture(one, side) if isinstance(one, Path) else one for one in several]
         chosen = build(SamplingSettings, settings, "generate")
         assert isinstance(chosen, SamplingSettings)
         return write(self.model, self.tokenizer, prompts, chosen, count=count, on_text=on_text)
+
+    def best(
+        self,
+        prompt: str | Sequence[str] = "",
+        *,
+        rewards: Named | Sequence[Named],
+        of: int = 8,
+        keep: int = 1,
+        references: Sequence[Any] = (),
+        folder: str | Path | None = None,
+        **settings: Any,
+    ) -> list[list[Ranked]]:
+        """For each prompt the best of several texts, as rewards have it; nothing is trained but what they must fit.
+
+        `references` are those of the prompt, or, where there are several prompts, those of each.
+        """
+        prompts = [prompt] if isinstance(prompt, str) else list(prompt)
+        known = [references] if isinstance(prompt, str) else references or [()] * len(prompts)
+        made = rewarded(settings_of(rewards), Path(folder) if folder else desk(), Console(stderr=True))
+        attempts = [
+            Attempt(prompt=one, text="", references=tuple(some), seed=settings.get("seed", 0), place=f"prompt {number}")
+            for number, (one, some) in enumerate(zip(prompts, known, strict=True), 1)
+        ]
+
+        def write(count: int) -> list[list[Written]]:
+            return self.generate(prompts, count=count, **settings)
+
+        return ranking.best(write, attempts, made, of=of, keep=keep)
 
     @cached_property
     def tasks(self) -> dict[str, Task]:
@@ -196,50 +237,42 @@ class Loaded:
         """Log-probabilities: exact for causal models, pseudo for masked ones."""
         return score(self.model, self.tokenizer, [texts] if isinstance(texts, str) else list(texts), way=self.way)
 
-    def embed(self, texts: Sequence[str], *, pooling: Literal["mean", "first", "last"] = "mean") -> torch.Tensor:
+    def embed(self, texts: Sequence[str], *, pooling: Pooling = "mean") -> torch.Tensor:
         """One vector per text [texts, width]: the mean of its (encoder's) states, or its first or last."""
-        rows = []
-        with resting(self.model):
-            for text in texts:
-                hidden, _ = self._states(text)
-                states = (hidden.last if hidden.source is None else hidden.source)[0]
-                rows.append({"mean": states.mean(0), "first": states[0], "last": states[-1]}[pooling])
-        return torch.stack(rows).clone()
+        return embed(self.model, [frame(self.model, self.tokenizer, text) for text in texts], pooling)
 
     def attention(self, text: str) -> tuple[list[str], list[torch.Tensor]]:
         """The tokens of a text, and per layer (an encoder's, if any) where each looks [heads, queries, keys]."""
+        framed = frame(self.model, self.tokenizer, text)
         with resting(self.model):
-            hidden, tokens = self._states(text, want=("attention",))
+            hidden = states(self.model, [framed], want=("attention",))
+        tokens = [self.tokenizer.token(token) for token in framed.ids]
         return tokens, [layer[0].clone() for layer in hidden.extra.get("encoder_attention", hidden.attention)]
 
-    def _states(self, text: str, want: tuple[str, ...] = ()) -> tuple[Any, list[str]]:
-        way, can = next(iter(ways(self.model)), None), self.model.backbone.can
-        found = self.tokenizer.encode(text, special=True)
-        ids = found.ids.tolist()
-        if way == "source":
-            inputs = together([given(self.model, self.tokenizer, text)], self.model.device)
-            hidden = self.model.backbone(tokens=inputs[0], **inputs[2], want=want)
-            return hidden, [self.tokenizer.token(i) for i in inputs[2]["source"][0].tolist()]
-        start, end = self.tokenizer.start, self.tokenizer.end
-        framed = (
-            [start, *ids, end] if way != "causal" and start is not None and end is not None else (ids or [end or 0])
-        )
-        framed = framed if "characters" in can else framed[: self.recipe.model.length]
-        reads: dict[str, Any] = {"tokens": torch.tensor([framed], device=self.model.device)}
-        if way == "causal":
-            reads["causal"] = True
-        if "characters" in can:
-            reads["characters"] = self._letters(text, framed, found.offsets)
-        return self.model.backbone(**reads, want=want), [self.tokenizer.token(i) for i in framed]
+    def look(
+        self,
+        text: Given = "",
+        *,
+        target: str | None = None,
+        picture: Path | Picture | None = None,
+        order: Sequence[int] | None = None,
+        before: str | None = None,
+    ) -> Attended:
+        """Where the run looks, every kind of attention it has, with tokens as a person reads them.
 
-    def _letters(self, text: str, framed: list[int], offsets: np.ndarray[Any, Any]) -> torch.Tensor:
-        """How each token of a framed text is written, whether or not its word is in the vocabulary."""
-        words = [text[first:last].encode("utf-8", "surrogatepass") for first, last in offsets.tolist()]
-        edge = [b""] * ((len(framed) - len(words)) // 2)
-        if len(words) + 2 * len(edge) < len(framed):  # an empty text without a frame is read as its end
-            words = [b""]
-        letters = spelled(np.array(framed), [*edge, *words, *edge], self.tokenizer)
-        return torch.from_numpy(letters)[None].to(self.model.device)
+        A task run reads a text as its task does, or its parts by name; a captioner looks at a `picture`. `target` is
+        what is written, found greedily unless given; `order` the factorisation of two streams, drawn unless given;
+        `before` a text that a model with memory has just read.
+        """
+        size = self.recipe.model.model_dump().get("picture", self.recipe.store.picture)
+        pixels = pictures.picture(picture, size) if isinstance(picture, Path) else picture
+        own = (one for one in self.revived.learner.objectives.values() if isinstance(one, Task))
+        told: dict[str, Any] = {"target": target, "picture": pixels, "order": order, "before": before}
+        return look(self.model, self.tokenizer, text, run=self.revived.run.path.name, task=next(own, None), **told)
+
+    def looks(self, texts: Iterable[Given]) -> Iterator[Attended]:
+        """The same for many texts, one at a time: however many there are, one is held."""
+        return (self.look(text) for text in texts)
 
     def evaluate(self, **options: Any) -> dict[str, Any]:
         """Loss, perplexity, bits per byte, accuracies, minimal pairs; of a task run, the task's numbers.

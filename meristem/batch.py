@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -55,15 +55,7 @@ class Batch:
             return self
         move = {k: v.to(device, non_blocking=True) if isinstance(v, Tensor) else v for k, v in self.inputs.items()}
         goals = {t: {k: v.to(device, non_blocking=True) for k, v in g.items()} for t, g in self.goals.items()}
-        return Batch(
-            inputs=move,
-            goals=goals,
-            counts=self.counts,
-            owner=self.owner.to(device),
-            ids=self.ids,
-            notes=self.notes,
-            tokens=self.tokens,
-        )
+        return replace(self, inputs=move, goals=goals, owner=self.owner.to(device))
 
 
 @dataclass(kw_only=True)
@@ -159,6 +151,9 @@ class Writer(Protocol):
     def grow(self, state: State, slots: int) -> State:
         """Room for more tokens."""
 
+    def join(self, one: State, other: State) -> State:
+        """The rows of two states with as many slots under each other."""
+
 
 class Model(nn.Module):
     """A backbone and its heads by name: the only thing that is saved."""
@@ -205,7 +200,9 @@ class Objective(ABC):
     lanes: View | None = None
     """The view for a backbone whose memory is on; without one the objective leaves memory alone."""
     rows_per_sample: int = 1
-    """Rows that `prepare` makes of one sample, at the most."""
+    """Rows that are made of one sample, at the most."""
+    updates: int = 1
+    """Optimizer updates that are taken on what one exploration found."""
     heads: Mapping[str, Head]
     weights: Mapping[str, float]
     """Per loss term its share of the loss; its keys are the terms."""
@@ -227,6 +224,10 @@ class Objective(ABC):
     def explore(self, model: Model, batch: Batch) -> Batch:
         """On the device, without gradient: rollouts, reference log-probabilities."""
         return batch
+
+    def settle(self, model: Model, metrics: Mapping[str, tuple[Tensor, Tensor]]) -> str | None:
+        """After a step that was taken, with its numbers over all processes: adapt; why the run should stop, if so."""
+        return None
 
     def wanted(self, batch: Batch) -> Tensor | None:
         """The flat positions whose states the loss reads, where they are few; none means any of them."""

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import typer
 
-from meristem.verbs import training, using, weights
+from meristem.verbs import looking, rewarding, serving, training, using, weights
 
 app = typer.Typer(
     name="meristem",
@@ -23,14 +23,18 @@ app = typer.Typer(
 for verb in (
     training.pretrain,
     training.finetune,
+    training.reinforce,
     using.predict,
     training.corpus,
     using.evaluate,
     using.generate,
     using.fill,
     using.score,
+    looking.attention,
+    rewarding.reward,
     weights.import_,
     weights.export,
+    serving.serve,
     training.recipes,
     training.describe,
 ):

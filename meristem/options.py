@@ -37,6 +37,9 @@ TaskWords = Annotated[
         "from=RUN, data.train=FILE, data.label=COLUMN.",
     ),
 ]
+RewardRecipe = Annotated[
+    str, Argument(metavar="RECIPE", help="A recipe with rewards: its name (clicks-microworld) or a YAML file.")
+]
 Out = Annotated[Path | None, Option(help="The run's folder; runs/RECIPE unless given.")]
 Processes = Annotated[
     int | None,
@@ -102,6 +105,36 @@ Beams = Annotated[int, Option(min=1, help="Beam search with this many beams.")]
 Stop = Annotated[list[str] | None, Option(help="End before this text; may be given several times.")]
 Seed = Annotated[int, Option(help="The same seed writes the same text.")]
 
+BestOf = Annotated[
+    int | None, Option("--best-of", min=1, help="Write so many texts for each prompt; keep those that --reward likes best.")
+]
+Judges = Annotated[
+    list[str] | None,
+    Option(
+        "--reward",
+        help="NAME or NAME,key=value,… (meristem reward lists them), a YAML file with rewards:, or a run that was "
+        "trained by some; may be given several times.",
+    ),
+]
+References = Annotated[
+    list[str] | None, Option("--reference", help="A text that is right for the prompt; may be given several times.")
+]
+RewardWords = Annotated[
+    list[str] | None,
+    Argument(
+        metavar="[NAME] [KEY=VALUE]…",
+        show_default=False,
+        help="A reward's name, a YAML file with rewards:, or a run that was trained by some; its settings.",
+    ),
+]
+Judged = Annotated[list[str] | None, Option("--text", help="A text to judge; may be given several times.")]
+Behind = Annotated[str, Option("--prompt", help="What the text was written for.")]
+Attempts = Annotated[
+    Path | None,
+    Option("--file", help='A file of texts, one a line: as they are, or {"text": …, "prompt": …, "references": […]}.'),
+]
+Cells = Annotated[list[str] | None, Option("--column", help="NAME=VALUE: another column of the prompt's row.")]
+
 Masked = Annotated[str, Argument(help="A text with [MASK] where a word is missing.", show_default=False)]
 Top = Annotated[int, Option(min=1, help="Candidates for each mask.")]
 
@@ -119,6 +152,39 @@ Samples = Annotated[
     Option("--file", help="A file of samples (text, tsv, csv, jsonl, CoNLL, …), builtin:NAME, or - for a pipe."),
 ]
 TopAnswers = Annotated[int | None, Option("--top", min=1, help="The K likeliest answers with their scores.")]
+
+LookedAt = Annotated[str | None, Argument(help="The text that is looked at.", show_default=False)]
+LookOut = Annotated[
+    Path | None,
+    Option("--out", help="The file to write: .png, .svg or .json; with --file a folder. Without it a table."),
+]
+Kind = Annotated[
+    str | None,
+    Option(help="self, cross, decoder, align, image, content or query; the most telling one there is unless given."),
+]
+Layer = Annotated[int | None, Option(help="One layer, numbered from 1.")]
+OneHead = Annotated[int | None, Option("--head", help="One head, numbered from 1; of the last layer unless given.")]
+GridView = Annotated[bool, Option("--grid", help="All layers and heads as small pictures.")]
+MeanView = Annotated[bool, Option("--mean", help="The mean of all heads, of one layer or of all.")]
+RolloutView = Annotated[bool, Option("--rollout", help="How much of each token reaches each other through all layers.")]
+Written = Annotated[
+    str | None, Option("--target", help="What is written from the text or picture; the model's own unless given.")
+]
+Before = Annotated[str | None, Option(help="A text that a model with memory has read just before.")]
+Factorised = Annotated[
+    str | None, Option("--order", help="The order of XLNet's two streams, as 2,0,1; drawn unless given.")
+]
+LookFormat = Annotated[
+    Literal["png", "svg", "json"], Option("--format", help="What is written into a folder for each line of --file.")
+]
+
+Runs = Annotated[list[Path], Argument(help="Runs to serve; each is named after its folder.", show_default=False)]
+Port = Annotated[int, Option(min=0, max=65535, help="The port; 0 takes a free one.")]
+Host = Annotated[str, Option(help="The address; any other than this machine's own needs --key-file.")]
+KeyFile = Annotated[Path | None, Option(help="A file with one key a line; requests must bring one.")]
+Threads = Annotated[int, Option(min=1, help="Threads that a batch is computed with.")]
+Queue = Annotated[int, Option(min=1, help="Requests in work or waiting; more are answered 429.")]
+Deadline = Annotated[float, Option(min=0.001, help="Seconds that a request may take.")]
 
 Schema = Annotated[Path | None, Option(help="Write a JSON schema for editors to this file.")]
 What = Annotated[str, Argument(metavar="RECIPE|RUN", help="A recipe's name or file, or a run.", show_default=False)]

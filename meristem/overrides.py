@@ -8,7 +8,8 @@ from typing import Any
 from meristem import bounded
 from meristem.settings import SECTIONS, RecipeError, did_you_mean, find, section_class
 
-PLACES = ("task", "data", "corpus", "tokenizer", "store", "model", "objective", "mix", "train", "from", "grid")
+PLACES = ("task", "policy", "rewards", "judge", "data", "corpus", "tokenizer", "store", "model", "objective", "mix",
+          "train", "from", "grid")  # fmt: skip
 
 
 def override(mapping: Mapping[str, Any], overrides: Mapping[str, Any] | Sequence[str]) -> dict[str, Any]:
@@ -109,6 +110,9 @@ def _mapping(node: Any, key: str) -> dict[str, Any]:
 
 
 def _index(node: list[Any], step: str, key: str) -> int:
+    named = [number for number, one in enumerate(node) if isinstance(one, dict) and one.get("name") == step]
+    if named:
+        return named[0]
     if not step.isdigit() or int(step) >= len(node):
         raise RecipeError(f"{key}: expected a number from 0 to {len(node) - 1} in place of {step!r}")
     return int(step)

@@ -27,7 +27,7 @@ class Source:
     corpus: Any
     weight: float = 1.0
     room: str = "objectives"
-    """Where its parts are found: objectives, or tasks."""
+    """Where its parts are found: objectives, tasks, or reinforce."""
 
 
 class HeadSettings(Settings):
@@ -60,6 +60,11 @@ class Recipe:
     """What is learned from labelled data, where the run is a fine-tuning; then there is no corpus and no objective."""
     data: Any = None
     heads: Mapping[str, HeadSettings] = field(default_factory=dict)
+    policy: Any = None
+    """How texts are written for rewards, where a run is reinforced; its task is then the one it was taught before."""
+    rewards: tuple[Any, ...] = ()
+    judge: tuple[Any, ...] = ()
+    """Rewards that the run is not trained by, and is judged by at its end."""
     grid: Any = None
     """Settings to try one after the other, where a task is learned with several; each becomes a run of its own."""
 
@@ -67,7 +72,8 @@ class Recipe:
     def ends_best(self) -> bool:
         """Whether a run is its best checkpoint on validation, and not its last one."""
         said: bool | None = self.train.keep_best
-        return said if said is not None else self.task is not None or self.train.patience is not None
+        labelled = self.task is not None or self.policy is not None
+        return said if said is not None else labelled or self.train.patience is not None
 
     def labels(self, head: str) -> tuple[str, ...]:
         """What the scores of a head stand for, in order; nothing where it is one number or was never said."""
@@ -78,9 +84,13 @@ class Recipe:
 
     def plain(self) -> dict[str, Any]:
         """The resolved recipe as YAML would hold it: every default written out."""
-        sections = ("task", "data", "tokenizer", "model") if self.task else ("corpus", "tokenizer", "store", "model")
-        out: dict[str, Any] = {section: getattr(self, section).model_dump(mode="json") for section in sections}
-        if self.task:
+        text = self.task is None and self.policy is None
+        own = ("corpus", "tokenizer", "store") if text else ("task", "policy", "data", "tokenizer")
+        there = [section for section in (*own, "model") if getattr(self, section) is not None]
+        out: dict[str, Any] = {section: getattr(self, section).model_dump(mode="json") for section in there}
+        for section in ("rewards", "judge") if self.policy else ():
+            out[section] = [one.model_dump(mode="json") for one in getattr(self, section)]
+        if not text:
             pass
         elif self.mix:
             out["mix"] = [
@@ -102,6 +112,8 @@ class Recipe:
 
     def sources(self) -> tuple[Source, ...]:
         """The streams of a run; a recipe without `mix` has one."""
+        if self.policy is not None:
+            return (Source(name="policy", objective=(self.policy,), corpus=None, room="reinforce"),)
         if self.task is not None:
             return (Source(name="task", objective=(self.task,), corpus=None, room="tasks"),)
         return self.mix or (Source(name="main", objective=self.objective, corpus=self.corpus),)
@@ -121,6 +133,11 @@ def shipped_tasks() -> dict[str, Path]:
     return {path.stem: path for path in sorted((RECIPES / "tasks").glob("*.yaml"))}
 
 
+def shipped_rewards() -> dict[str, Path]:
+    """Every recipe for rewards in the package, by name."""
+    return {path.stem: path for path in sorted((RECIPES / "rewards").glob("*.yaml"))}
+
+
 def summary(path: Path) -> str:
     """A recipe's first comment line, without its own file name."""
     first = path.read_text(encoding="utf-8").splitlines()[:1]
@@ -134,7 +151,7 @@ def read(recipe: str | Path) -> tuple[str, dict[str, Any]]:
     if (path / "recipe.yaml").is_file():
         return f"{path.resolve().name}-on", {**parse(path / "recipe.yaml"), "from": str(path)}
     if path.suffix not in {".yaml", ".yml"}:
-        known = {**shipped(), **shipped_tasks()}
+        known = {**shipped(), **shipped_tasks(), **shipped_rewards()}
         if str(recipe) not in known:
             raise RecipeError(f"no recipe {str(recipe)!r}{did_you_mean(str(recipe), list(known))}")
         path = known[str(recipe)]
@@ -159,13 +176,18 @@ def resolve(name: str, mapping: Mapping[str, Any], overrides: Mapping[str, Any] 
 
 
 def _validate(name: str, plain: dict[str, Any]) -> Recipe:
-    allowed = [*SECTIONS, "model", "objective", "mix", "task", "heads"]
+    allowed = [*SECTIONS, "model", "objective", "mix", "task", "heads", "policy", "rewards", "judge"]
     for key in plain:
         if key not in allowed:
             shown = [name if name != "start" else "from" for name in allowed]
             raise RecipeError(f"{key}: unknown section{did_you_mean(str(key), shown)}")
-    sections = {s: build(section_class(s), plain.get(s) or {}, "from" if s == "start" else s) for s in SECTIONS}
+    places = {section: "from" if section == "start" else section for section in SECTIONS}
+    sections: dict[str, Any] = {s: build(section_class(s), plain.get(s) or {}, at) for s, at in places.items()}
     model = _named(plain.get("model") or {}, "models", "family", "model")
+    if "policy" in plain:
+        return _policy(name, plain, model, sections)
+    if other := [key for key in ("rewards", "judge") if key in plain]:
+        raise RecipeError(f"{other[0]}: rewards belong to a recipe with a policy: meristem reinforce")
     if "task" in plain:
         return _task(name, plain, model, sections)
     if plain.get("data"):
@@ -189,6 +211,34 @@ def _task(name: str, plain: dict[str, Any], model: Settings, sections: dict[str,
         raise RecipeError(f"task and {other[0]}: a run is fine-tuned for a task or pretrained with objectives")
     task = _named(plain["task"], "tasks", "name", "task")
     return Recipe(name=name, model=model, task=task, objective=(), mix=(), heads=_heads(plain.get("heads")), **sections)
+
+
+def _policy(name: str, plain: dict[str, Any], model: Settings, sections: dict[str, Any]) -> Recipe:
+    """A run that learns from rewards; what it was taught before comes along."""
+    if other := [key for key in ("objective", "mix", "grid") if plain.get(key)]:
+        raise RecipeError(f"policy and {other[0]}: what a model learned before its rewards is its run's own affair")
+    if not plain.get("rewards"):
+        raise RecipeError(f"rewards: missing; known: {', '.join(names('reinforce.rewards'))}")
+    return Recipe(
+        name=name,
+        model=model,
+        task=_named(plain["task"], "tasks", "name", "task") if plain.get("task") else None,
+        policy=_named({"name": "policy", **(plain["policy"] or {})}, "reinforce", "name", "policy"),
+        objective=(),
+        mix=(),
+        heads=_heads(plain.get("heads")),
+        rewards=rewards(plain["rewards"], "rewards"),
+        judge=rewards(plain.get("judge") or [], "judge"),
+        **{**sections, "grid": None},
+    )
+
+
+def rewards(entries: Any, place: str) -> tuple[Any, ...]:
+    """A list of rewards, each by its name alone or with settings."""
+    if not isinstance(entries, list):
+        raise RecipeError(f"{place}: expected a list of rewards, each {{name, weight, …}}")
+    each = [{"name": one} if isinstance(one, str) else one for one in entries]
+    return tuple(_named(one, "reinforce.rewards", "name", f"{place}.{n}") for n, one in enumerate(each))
 
 
 def _heads(value: Any) -> dict[str, HeadSettings]:
@@ -245,50 +295,3 @@ def _named(value: Any, room: str, key: str, place: str) -> Settings:
     except RecipeError:
         raise RecipeError(f"{place}.{key}: no {value[key]!r}{did_you_mean(str(value[key]), names(room))}") from None
     return build(found.Settings, value, place)
-
-
-# ---------------------------------------------------------------- for editors
-
-
-def schema() -> dict[str, Any]:
-    """A JSON schema of recipes, for completion and checking while typing."""
-    definitions: dict[str, Any] = {}
-
-    def add(cls: type[Settings]) -> dict[str, Any]:
-        made = cls.model_json_schema(ref_template="#/$defs/{model}")
-        definitions.update(made.pop("$defs", {}))
-        definitions[cls.__name__] = made
-        return {"$ref": f"#/$defs/{cls.__name__}"}
-
-    families = [add(find("models", name).Settings) for name in names("models")]
-    objectives = [add(find("objectives", name).Settings) for name in names("objectives")]
-    part = {"anyOf": [{"enum": list(names("objectives"))}, *objectives]}
-    objective = {"anyOf": [part, {"type": "array", "items": part, "minItems": 1}]}
-    sections: dict[str, Any] = {name: add(section_class(name)) for name in SECTIONS}
-    start = sections.pop("start")
-    entry = {
-        "type": "object",
-        "required": ["objective"],
-        "additionalProperties": False,
-        "properties": {
-            "name": {"type": "string"},
-            "weight": {"type": "number", "exclusiveMinimum": 0},
-            "objective": objective,
-            "corpus": {"anyOf": [{"type": "string"}, sections["corpus"]]},
-        },
-    }
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Meristem recipe",
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {
-            **sections,
-            "model": {"anyOf": families},
-            "objective": objective,
-            "mix": {"type": "array", "items": entry},
-            "heads": {"type": "object", "additionalProperties": add(HeadSettings)},
-            "from": {"anyOf": [{"type": "string"}, start]},
-        },
-        "$defs": definitions,
-    }

@@ -15,7 +15,7 @@ from meristem.settings import Settings, find, names
 
 PACKAGE = Path(meristem.__file__).parent
 FLOORS = [
-    ["settings", "bounded", "recipes", "overrides", "recipe", "randomness"],
+    ["settings", "bounded", "recipes", "overrides", "recipe", "schema", "randomness"],
     ["batch"],
     ["task"],
     ["metrics"],
@@ -38,6 +38,7 @@ FLOORS = [
     ["compare", "trust"],
     ["interop"],
     ["serving"],
+    ["resolving"],
     ["api"],
     ["options"],
     ["verbs"],

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from meristem.batch import State
 from meristem.blocks.decoder import Decoder, DecoderLayer, seen_source
 from meristem.blocks.entrance import Entrance
+from meristem.blocks.joining import joined
 from meristem.blocks.steps import Place, Step, flat_linear, flat_norm
 
 Encode = Callable[..., tuple[Tensor, Tensor | None]]
@@ -72,6 +73,10 @@ class Decoding:
         """More slots, empty."""
         more = slots - state["cache"].shape[4]
         return {**state, "cache": F.pad(state["cache"], (0, 0, 0, more))}
+
+    def join(self, one: State, other: State) -> State:
+        """Rows under rows; where a source is shorter than others, the rest of it is hidden."""
+        return joined(one, other, along={"cross": 4, "present": 1})
 
 
 class _Step(Step):

@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from meristem.blocks.crf import CRF
 from meristem.blocks.feed_forward import GATED, ActivationName, activate
+from meristem.blocks.leash import Leash
 from meristem.blocks.norms import NormName, norm
 from meristem.blocks.scalar_mix import ScalarMix
 from meristem.settings import MeristemError
@@ -152,7 +153,7 @@ class Probes(nn.Module):
         ])
 
 
-SHARED = ("pooled", "tags", "scores", "mix", "network", "crf", "probes")
+SHARED = ("pooled", "tags", "scores", "mix", "network", "crf", "probes", "leash")
 
 
 def width_of(backbone: Any, sizes: Mapping[str, int]) -> int:
@@ -181,5 +182,7 @@ def shared_head(backbone: Any, kind: str, sizes: Mapping[str, int], own: tuple[s
             return CRF(sizes["classes"])
         case "probes":
             return Probes(settings.layers + 1, width, sizes["classes"], deviation)
+        case "leash":
+            return Leash()
     known = ", ".join(dict.fromkeys((*own, *SHARED)))
     raise MeristemError(f"the {settings.family} family makes no head {kind!r}; it makes {known}")

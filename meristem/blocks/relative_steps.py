@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from meristem.batch import State
+from meristem.blocks.joining import joined
 from meristem.blocks.relative import waves
 from meristem.blocks.relative_stack import RelativeLayer, RelativeStack
 
@@ -40,6 +41,10 @@ class RelativeSteps:
         """More slots, empty, until the ring is whole."""
         more = max(0, min(slots, self.reach) - state["cache"].shape[4])
         return {**state, "cache": F.pad(state["cache"], (0, 0, 0, more))}
+
+    def join(self, one: State, other: State) -> State:
+        """Rows under rows."""
+        return joined(one, other)
 
     def read(self, tokens_BT: Tensor, sizes_B: Tensor, state: State) -> tuple[Tensor, State]:
         """Prompts, some tokens at a time; padding is never written."""

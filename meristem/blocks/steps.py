@@ -20,6 +20,7 @@ from meristem.blocks.attention import Attention
 from meristem.blocks.decoder import DecoderLayer
 from meristem.blocks.embedding import Embedding
 from meristem.blocks.feed_forward import activate
+from meristem.blocks.joining import joined
 from meristem.blocks.layer import Layer
 from meristem.blocks.stack import Stack
 
@@ -54,6 +55,10 @@ class Steps:
         """More slots, empty."""
         more = slots - state["cache"].shape[4]
         return {**state, "cache": F.pad(state["cache"], (0, 0, 0, more))}
+
+    def join(self, one: State, other: State) -> State:
+        """Rows under rows."""
+        return joined(one, other)
 
     def step(self, tokens_B: Tensor, state: State, uniform: int | None) -> tuple[Tensor, State]:
         """The states [B, D] of new tokens; `uniform` is the position of all of them where they have the same."""

@@ -47,6 +47,14 @@ def picture(path: Path, size: int) -> NDArray[np.uint8]:
         raise MeristemError(f"{path}: {reason}") from None
 
 
+def decoded(data: bytes, size: int, *, most: int = MOST_PIXELS) -> NDArray[np.uint8]:
+    """The picture in some bytes as [size, size, 3] pixels."""
+    try:
+        return np.asarray(_decoded(data, size, most).resize((size, size)), np.uint8)
+    except NoPicture as reason:
+        raise MeristemError(f"the picture: {reason}; send a {', '.join(FORMATS[:-1])} or {FORMATS[-1]}") from None
+
+
 def drawn(sample: str) -> str:
     """The reference of a picture that a built-in sample draws."""
     return f"{sample} {BUILTIN}"
@@ -75,13 +83,13 @@ def _bytes(path: Path) -> bytes:
         raise NoPicture(str(error).removeprefix(f"{path}: ")) from None
 
 
-def _decoded(data: bytes, size: int) -> Any:
+def _decoded(data: bytes, size: int, most: int = MOST_PIXELS) -> Any:
     """All pixels, upright, on white where the picture lets its ground show through."""
     image, ops = _pillow()
     try:
         with image.open(BytesIO(data), formats=FORMATS) as opened:
             opened.draft("RGB", (size, size))  # a JPEG decodes at an eighth of its size, where that is enough
-            if opened.width * opened.height > MOST_PIXELS:
+            if opened.width * opened.height > most:
                 raise NoPicture(f"a picture of {opened.width:,} × {opened.height:,} pixels, which are too many")
             upright = ops.exif_transpose(opened)
             if upright.has_transparency_data:

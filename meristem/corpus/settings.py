@@ -54,6 +54,9 @@ class CorpusSettings(Settings):
     near: Nearness = None
     """Find documents that are nearly the same as an earlier one, and drop them: true, or settings of its own."""
 
+    half: Literal[0, 1] | None = None
+    """Only one half of the documents, chosen by their texts: what learns from the other half never meets them."""
+
     validation: float = Field(0.02, ge=0.0, le=0.5)
     """Share of documents held out for evaluation during training."""
 
@@ -100,8 +103,9 @@ class CorpusSettings(Settings):
 
     def deciding(self) -> dict[str, Any]:
         """All that decides which documents there are, but for the source; what is off leaves no trace."""
-        one_sided = set() if self.mark else {"target", "picture"}  # plain text has the key it always had
-        plain = self.model_dump(mode="json", exclude={"source", "processes", *one_sided})
+        absent = {"half"} if self.half is None else set()  # what was not there before keeps the key it always had
+        one_sided = set() if self.mark else {"target", "picture"}
+        plain = self.model_dump(mode="json", exclude={"source", "processes", *one_sided, *absent})
         if self.near is not None:
             plain["near"].pop("memory_mb")
         return {name: value for name, value in plain.items() if value or name not in REFINING}

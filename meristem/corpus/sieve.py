@@ -19,7 +19,7 @@ from meristem.corpus.near_index import Near
 from meristem.corpus.pieces import Piece
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sides import KINDS, PICTURE, sides
-from meristem.corpus.split import Undecided
+from meristem.corpus.split import Undecided, half
 
 
 class Sieve:
@@ -85,6 +85,10 @@ class Sieve:
         chosen = self._first_met(batch)
         if self._near is not None:
             chosen = self._unlike(batch, chosen)
+        if self._settings.half is not None:
+            kept = [at for at in chosen if half(batch.numbers[at]) == self._settings.half]
+            self.account.drop("in the other half", len(chosen) - len(kept))
+            chosen = kept
         within = chosen if self._settings.limit is None else chosen[: self._settings.limit - self.kept]
         self.account.drop("over the limit", len(chosen) - len(within))
         mark = self._settings.mark

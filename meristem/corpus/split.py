@@ -22,6 +22,11 @@ def uniform(digest: bytes) -> float:
     return (int.from_bytes(digest[:8], "little") >> 11) / 2**53
 
 
+def half(number: float) -> int:
+    """The half that a document is in: its number's last bit, which has no part in its split."""
+    return int(number * 2**53) & 1
+
+
 def by_hash(number: float, settings: CorpusSettings) -> str:
     """The split of a document in a large corpus, whatever else is in it."""
     if number < settings.test:

@@ -47,7 +47,7 @@ def draw(metrics: Path, out: Path, *, title: str) -> None:
     named = {key for line in judged for key in line}
     accuracies = sorted(key for key in named if key in SHARES or key.endswith((".top1", ".accuracy")))
     figure, axes = pyplot.subplots(1, 2 if accuracies else 1, figsize=(9.6 if accuracies else 5.6, 3.6), squeeze=False)
-    _loss(axes[0][0], trained, judged)
+    _followed(axes[0][0], trained, judged, "reward" if "reward" in named else "loss")
     if accuracies:
         _accuracy(axes[0][1], judged, accuracies)
     figure.suptitle(title, color=INK, fontsize=11)
@@ -56,10 +56,11 @@ def draw(metrics: Path, out: Path, *, title: str) -> None:
     pyplot.close(figure)
 
 
-def _loss(axis: Any, trained: Lines, judged: Lines) -> None:
+def _followed(axis: Any, trained: Lines, judged: Lines, name: str) -> None:
+    """What a run is about, in training and on validation samples."""
     axis.plot(
         [line["step"] for line in trained],
-        [line.get("loss") for line in trained],
+        [line.get(name) for line in trained],
         color=SOFT,
         linewidth=1,
         label="training",
@@ -67,7 +68,7 @@ def _loss(axis: Any, trained: Lines, judged: Lines) -> None:
     if judged:
         axis.plot(
             [line["step"] for line in judged],
-            [line["loss"] for line in judged],
+            [line[name] for line in judged],
             color=INK,
             linewidth=1.8,
             marker="o",
@@ -76,14 +77,14 @@ def _loss(axis: Any, trained: Lines, judged: Lines) -> None:
         )
         last = judged[-1]
         axis.annotate(
-            f"{last['loss']:.2f}",
-            (last["step"], last["loss"]),
+            f"{last[name]:.2f}",
+            (last["step"], last[name]),
             textcoords="offset points",
             xytext=(-4, 8),
             color=INK,
             ha="right",
         )
-    _dress(axis, "loss")
+    _dress(axis, name)
 
 
 def _accuracy(axis: Any, judged: Lines, names: Sequence[str]) -> None:

@@ -22,6 +22,9 @@ PROBLEMS = {
 def tasks_of(revived: Revived) -> dict[str, Task]:
     """By name; a head is a task's where both have the same name."""
     found = {one.name: one for one in revived.learner.objectives.values() if isinstance(one, Task)}
+    taught = revived.recipe.task
+    if revived.recipe.policy is not None and taught is not None:  # what it answered before it was rewarded
+        found[taught.name] = find("tasks", taught.name)(taught, revived.tokenizer)
     for name, head in revived.recipe.heads.items():
         if name in names("tasks") and name not in found and name not in revived.state.get("new", ()):
             found[name] = _task(name, head, revived)

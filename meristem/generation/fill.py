@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,9 @@ from meristem.generation.framed import Frame, mask_of, states_at
 from meristem.generation.way import require
 from meristem.settings import MeristemError
 from meristem.tokenizers.tokenizer import Encoding, Tokenizer
+
+TOKENS = 4096
+"""Read at once, padding counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,39 +37,79 @@ class Filled:
     candidates: tuple[Candidate, ...]
 
 
-@torch.inference_mode()
 def fill(model: Model, tokenizer: Tokenizer, text: str, *, top: int = 5) -> list[Filled]:
     """The likeliest tokens of each mask, ranked while the other masks stay hidden; special tokens are left out."""
     require(model, "masked", "fill")
-    if top < 1:
-        raise MeristemError(f"top: {top} candidates cannot be shown, at least 1 can")
+    return fill_many(model, tokenizer, [masked(tokenizer, text)], top=top)[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Masked:
+    """A text with masks, cut into tokens."""
+
+    text: str
+    encoding: Encoding
+    places: tuple[int, ...]
+    """Where its masks stand among the tokens."""
+
+
+def masked(tokenizer: Tokenizer, text: str) -> Masked:
+    """A text in which something is missing; one that is whole is refused."""
     encoding = tokenizer.encode(text, special=True)
     places = np.flatnonzero(encoding.ids == mask_of(tokenizer)).tolist()
     if not places:
         raise MeristemError('there is no mask in the text: write [MASK] where a word is missing, as in '
                             '"The capital of France is [MASK]."')
-    probabilities = _probabilities(model, tokenizer, encoding, places)[:, : tokenizer.size]
-    ordinary = probabilities.masked_fill(torch.from_numpy(tokenizer.specials), -1.0)
-    best = ordinary.topk(min(top, int((~tokenizer.specials).sum())))
-    return [
-        Filled(mask=number, candidates=tuple(
-            Candidate(token=tokenizer.token(token), probability=chance,
-                      text=_with(tokenizer, text, encoding, place, token))
-            for token, chance in zip(best.indices[number].tolist(), best.values[number].tolist(), strict=True)))
-        for number, place in enumerate(places)
-    ]
+    return Masked(text=text, encoding=encoding, places=tuple(places))
 
 
-def _probabilities(model: Model, tokenizer: Tokenizer, encoding: Encoding, places: Iterable[int]) -> torch.Tensor:
+@torch.inference_mode()
+def fill_many(model: Model, tokenizer: Tokenizer, texts: Sequence[Masked], *, top: int = 5) -> list[list[Filled]]:
+    """The same for several texts, those of like lengths read together."""
+    if top < 1:
+        raise MeristemError(f"top: {top} candidates cannot be shown, at least 1 can")
+    masks = [(number, mask) for number, one in enumerate(texts) for mask in range(len(one.places))]
+    specials, most = torch.from_numpy(tokenizer.specials), min(top, int((~tokenizer.specials).sum()))
+    out: list[list[Filled]] = [[Filled(mask=mask, candidates=()) for mask in range(len(one.places))] for one in texts]
+    for some in _together(masks, texts):
+        probabilities = _probabilities(model, tokenizer, [(texts[n], texts[n].places[mask]) for n, mask in some])
+        best = probabilities[:, : tokenizer.size].masked_fill(specials, -1.0).topk(most)
+        found = zip(some, best.indices.tolist(), best.values.tolist(), strict=True)
+        for (number, mask), tokens, chances in found:
+            one = texts[number]
+            out[number][mask] = Filled(mask=mask, candidates=tuple(
+                Candidate(token=tokenizer.token(token), probability=chance,
+                          text=_with(tokenizer, one.text, one.encoding, one.places[mask], token))
+                for token, chance in zip(tokens, chances, strict=True)))
+    return out
+
+
+def _together(masks: list[tuple[int, int]], texts: Sequence[Masked]) -> Iterator[list[tuple[int, int]]]:
+    """Masks of texts of like length, as many as are read at once."""
+    some: list[tuple[int, int]] = []
+    for mask in sorted(masks, key=lambda mask: len(texts[mask[0]].encoding.ids)):
+        if some and (len(some) + 1) * len(texts[mask[0]].encoding.ids) > TOKENS:
+            yield some
+            some = []
+        some.append(mask)
+    if some:
+        yield some
+
+
+def _probabilities(model: Model, tokenizer: Tokenizer, masks: Sequence[tuple[Masked, int]]) -> torch.Tensor:
     """[masks, V]; a text longer than the model is read in a window around each mask."""
-    frame, size = Frame.of(model, tokenizer), len(encoding.ids)
-    out = []
-    for place in places:
-        start, stop = frame.window(size, place)
-        at = torch.tensor([place - start + len(frame.before)])
-        states = states_at(model, [frame.row(encoding.ids[start:stop])], at, torch.zeros(1, dtype=torch.long))
-        out.append(model.heads["mlm"](states).float().softmax(-1).cpu())
-    return torch.cat(out)
+    frame = Frame.of(model, tokenizer)
+    rows: dict[tuple[int, int, int], int] = {}  # a window that holds several masks is read once
+    read, places, owners = list[torch.Tensor](), list[int](), list[int]()
+    for one, place in masks:
+        start, stop = frame.window(len(one.encoding.ids), place)
+        if (key := (id(one), start, stop)) not in rows:
+            rows[key] = len(read)
+            read.append(frame.row(one.encoding.ids[start:stop]))
+        places.append(place - start + len(frame.before))
+        owners.append(rows[key])
+    states = states_at(model, read, torch.tensor(places), torch.tensor(owners))
+    return model.heads["mlm"](states).float().softmax(-1).cpu()  # type: ignore[no-any-return]  # nn.Module.__call__
 
 
 def _with(tokenizer: Tokenizer, text: str, encoding: Encoding, place: int, token: int) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -15,9 +16,26 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from meristem.batch import Model, Writer
+from meristem.blocks.joining import joined_inputs
 from meristem.blocks.logits import Logits
 from meristem.blocks.vocabulary import VocabularyHead
+from meristem.generation.watching import go_on
 from meristem.generation.way import HEADS, way_of
+
+
+@dataclass(frozen=True)
+class Means:
+    """What sessions of a model write with: made once, since weights are copied so that few rows read them fast."""
+
+    writer: Writer
+    read: Logits
+
+    @classmethod
+    def of(cls, model: Model) -> Means:
+        """Those of a model that writes."""
+        head = model.heads[HEADS[way_of(model)]]
+        assert isinstance(head, VocabularyHead)
+        return cls(cast(Any, model.backbone).writer(), Logits(head))  # every family that can write has one
 
 
 class Session:
@@ -29,16 +47,14 @@ class Session:
 
     @torch.inference_mode()
     def __init__(
-        self, model: Model, tokens: Tensor, lengths: Tensor | None = None, *, capacity: int, **inputs: Tensor
+        self, model: Model | Means, tokens: Tensor, lengths: Tensor | None = None, *, capacity: int, **inputs: Tensor
     ) -> None:
         """`tokens` [B, T] padded on the right to `lengths` [B]; `capacity` tokens of each row need no new room.
 
         `inputs` are what an encoder reads beside them, a row for each row.
         """
-        head = model.heads[HEADS[way_of(model)]]
-        assert isinstance(head, VocabularyHead)
-        self._writer: Writer = cast(Any, model.backbone).writer()  # every family that can write has one
-        self._read, self._inputs = Logits(head), inputs
+        means = model if isinstance(model, Means) else Means.of(model)
+        self._writer, self._read, self._inputs = means.writer, means.read, inputs
         self._length = self._writer.length or sys.maxsize
         self._half = self._length // 2
         sizes = [tokens.shape[1]] * len(tokens) if lengths is None else [int(size) for size in lengths]
@@ -62,6 +78,7 @@ class Session:
     @torch.inference_mode()
     def push(self, tokens: Tensor) -> None:
         """Go on with one token [B] per row."""
+        go_on()
         full = [row for row, size in enumerate(self._sizes) if size == self._length]
         if full:
             self._slide(torch.tensor(full, device=tokens.device))
@@ -83,6 +100,18 @@ class Session:
         # row by row in one piece: `value[rows]` goes through every element
         self._state = {key: value.index_select(0, rows) for key, value in self._state.items()}
         self._inputs = {key: value[rows] for key, value in self._inputs.items()}
+
+    @torch.inference_mode()
+    def join(self, other: Session) -> None:
+        """Take in the rows of another session of the same model, behind its own; the other is used up."""
+        slots = max(self._text.shape[1], other._text.shape[1])
+        for one in (self, other):
+            one._widen(slots)
+        self._state = self._writer.join(self._state, other._state)
+        self._inputs = joined_inputs(self._inputs, other._inputs)
+        self._text = torch.cat([self._text, other._text])
+        self._logits = torch.cat([self._logits, other._logits])
+        self._sizes += other._sizes
 
     def _window(self, size: int) -> int:
         """How much of a text of this size is read: what remains after every slide back to half the length."""
@@ -109,9 +138,13 @@ class Session:
         slots = self._text.shape[1]
         if max(self._sizes) < slots:
             return
-        room = min(2 * slots, self._length)
-        self._text = F.pad(self._text, (0, room - slots))
-        self._state = self._writer.grow(self._state, room)
+        self._widen(min(2 * slots, self._length))
+
+    def _widen(self, slots: int) -> None:
+        """Room for so many tokens a row."""
+        if slots > self._text.shape[1]:
+            self._text = F.pad(self._text, (0, slots - self._text.shape[1]))
+            self._state = self._writer.grow(self._state, slots)
 
 
 @contextmanager

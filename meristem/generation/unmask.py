@@ -17,6 +17,7 @@ from torch import Tensor
 from meristem.batch import Model
 from meristem.generation.framed import Frame, mask_of, states_at
 from meristem.generation.sampling import SamplingSettings, draw, shaped, with_repetition_penalty, without
+from meristem.generation.watching import go_on
 from meristem.generation.way import require
 from meristem.generation.written import OnText, Writing, Written
 from meristem.randomness import generator
@@ -64,6 +65,7 @@ def _one(model: Model, tokenizer: Tokenizer, prompt: str, settings: SamplingSett
     hidden, score = list(range(first, first + masks)), 0.0
     rounds = min(ROUNDS, masks)
     for number in range(1, rounds + 1):
+        go_on()
         uniform = torch.from_numpy(generator(settings.seed, "unmask", copy, number).random(masks))
         mine = uniform[[at - first for at in hidden]]
         tokens, sureness, logprobs = _guess(model, tokenizer, row, hidden, settings, mine)

@@ -53,6 +53,8 @@ class Read(PipelineStep):  # type: ignore[misc]  # datatrove is untyped
                 "corpus.limit counts over a whole corpus, which no task sees; give it to the run that "
                 "reads the cleaned folder"
             )
+        if settings.half is not None:
+            raise MeristemError("corpus.half is chosen when text is read for a run; give it to that run")
         self.settings = settings
 
     def run(self, data: Iterable[Carried] | None = None, rank: int = 0, world_size: int = 1) -> Iterator[Carried]:

@@ -56,6 +56,7 @@ ASKED = _names("prompt question instruction input message source text utterance 
 REPLY = _names("target reply response completion answer output replies")
 SOURCE = _names("source src article document dialogue text input body content sentence")
 TARGET = _names("target targets trg tgt summary highlights tldr output reference references translation headline title")
+PROMPT = _names("prompt query question instruction source text input headline title 提示 查询")
 PICTURE = _names("picture image file file_name filename image_path path img image_id")
 CAPTION = _names("caption captions target text sentence sentences description comment")
 

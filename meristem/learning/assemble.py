@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from meristem.batch import Head, Model, Objective, View
+from meristem.batch import Backbone, Head, Model, Objective, View
 from meristem.blocks.shapes import shapes_alone
 from meristem.corpus.sides import KINDS, PAIR, PICTURE
 from meristem.learning.combined import Combined
@@ -18,7 +18,7 @@ from meristem.learning.learner import Learner, agree, carries, heads_of
 from meristem.learning.team import ALONE, Team
 from meristem.randomness import key
 from meristem.recipe import Recipe
-from meristem.settings import RecipeError, find, whole_numbers
+from meristem.settings import RecipeError, find, names, whole_numbers
 from meristem.store.store import Store
 from meristem.tokenizers.tokenizer import Tokenizer
 
@@ -31,6 +31,9 @@ WORDS = ("tokens", "source")
 def check(recipe: Recipe) -> None:
     """Refuse what cannot work, before any text is read."""
     family = find("models", recipe.model.family)
+    if recipe.policy is not None:
+        _writes(recipe, family)
+        return
     if recipe.task is not None:
         carries(find("tasks", recipe.task.name), family, recipe.model.family)
         return
@@ -51,6 +54,17 @@ def check(recipe: Recipe) -> None:
             raise RecipeError(
                 f"train.{name}: {tokens} is less than one row of model.length={recipe.model.length} tokens"
             )
+
+
+def _writes(recipe: Recipe, family: type[Backbone]) -> None:
+    """Refuse to reward a model that writes nothing, or whose weights no process holds as a whole."""
+    if not {"causal", "encoder_decoder"} & family.can or "image" in family.can:
+        able = [name for name in names("models") if {"causal", "encoder_decoder"} & find("models", name).can]
+        raise RecipeError(
+            f"policy: {recipe.model.family} writes no texts for prompts; families that do: {', '.join(able)}"
+        )
+    if recipe.train.shard:
+        raise RecipeError("train.shard: texts are written by whole models; leave it out, --processes alone shares them")
 
 
 def _two_sided(objective: Objective, mark: str) -> None:

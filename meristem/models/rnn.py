@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from meristem.batch import Backbone, Hidden, State
 from meristem.blocks.heads import shared_head
+from meristem.blocks.joining import joined
 from meristem.blocks.looking import Bahdanau, Decoder, Luong
 from meristem.blocks.recurrent import CellName, Recurrent
 from meristem.blocks.scores import Annotated, Look, ScoreName
@@ -198,3 +199,7 @@ class Writing:
     def grow(self, state: State, slots: int) -> State:
         """There is always room."""
         return state
+
+    def join(self, one: State, other: State) -> State:
+        """Rows under rows; where a source is shorter than others, the rest of it is hidden."""
+        return joined(one, other, along={"values": 1, "keys": 1, "present": 1})

@@ -21,7 +21,7 @@ from meristem.objectives.seq2seq import Seq2Seq, Seq2SeqSettings
 from meristem.randomness import Draw
 from meristem.settings import MeristemError, Settings
 from meristem.task import Indices, Metrics, Mistake, Piece, Sample, Task
-from meristem.tasks._laid import Laid, OneLine, TwoSides
+from meristem.generation.laid import Laid, OneLine, TwoSides
 from meristem.tasks._reader import MARKS, marked
 from meristem.tokenizers.tokenizer import Tokenizer
 

@@ -16,7 +16,7 @@ from meristem.objectives import caption
 from meristem.samples import microworld
 from meristem.settings import MeristemError
 from meristem.task import Indices, Metrics, Piece, Sample
-from meristem.tasks._laid import Laid, TwoSides
+from meristem.generation.laid import Laid, TwoSides
 from meristem.tasks._writing import Said, Writing, WritingSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 
@@ -63,6 +63,9 @@ class Caption(Writing):
         out = []
         for number, (sample, target) in enumerate(zip(samples, self.targets(samples), strict=True)):
             name = sample.given["picture"]
+            if isinstance(name, np.ndarray):  # pixels already, of the model's size
+                out.append(self.laid.piece(number, name, target))
+                continue
             opened[name] = opened[name] if name in opened else self._picture(sample)
             out.append(self.laid.piece(number, opened[name], target))
         return out

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tokenizers.processors import TemplateProcessing
 
 from meristem.tokenizers import reading
+from meristem.tokenizers.labels import labels
 from meristem.tokenizers.pieces import Ints, Memo, Places, cuts, groups, visible
 from meristem.tokenizers.roles import MASK, SENTINEL, roles, told
 from meristem.tokenizers.spelling import Stream, spelling_of
@@ -218,6 +219,12 @@ class Tokenizer:
     def token(self, number: int) -> str:
         """The token's name."""
         return self._tokens[number]
+
+    def labels(self, ids: Iterable[int]) -> list[str]:
+        """Tokens as a person reads them: spaces shown, bytes as their characters, special names as they are."""
+        numbers = [int(number) for number in ids]
+        special = [number in self._special for number in numbers]
+        return labels([self._tokens[number] for number in numbers], special, self._spelling)
 
     def id(self, token: str) -> int | None:
         """The id of a token's name."""

@@ -40,7 +40,8 @@ class Journal:
             self.say(
                 'TensorBoard is not installed; its events are not written (pip install "meristem[track]")', quiet=True
             )
-        self._bar: Progress | None = None
+        self._bar: _Bar | None = None
+        self._beneath: RenderableType | None = None
         self._task = TaskID(0)
         self._said = time.monotonic()
 
@@ -90,7 +91,7 @@ class Journal:
         """Begin the bar where the run begins or goes on."""
         if not self.console.is_terminal:
             return
-        self._bar = Progress(
+        self._bar = _Bar(
             TextColumn("[bold]{task.description}"),
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
@@ -102,16 +103,34 @@ class Journal:
             expand=True,
         )
         self._task = self._bar.add_task("training", total=total, completed=step, numbers="")
+        self._bar.beneath = self._beneath
         self._bar.start()
+
+    def watch(self, beneath: RenderableType) -> None:
+        """Draw something beneath the bar as well; where there is no bar, it speaks for itself, and `show` is silent."""
+        self._beneath = beneath
+        if self._bar is not None:
+            self._bar.beneath = beneath
 
     def show(self, step: int, total: int, numbers: Mapping[str, str], left: float) -> None:
         """Move the bar, or print a line now and then where there is none."""
         text = "  ".join(f"{name} {value}" for name, value in numbers.items())
         if self._bar is not None:
             self._bar.update(self._task, completed=step, numbers=text)
-        elif time.monotonic() - self._said > QUIET_SECONDS or step == total:
+        elif self._beneath is None and (time.monotonic() - self._said > QUIET_SECONDS or step == total):
             self._said = time.monotonic()
             self.say(f"step {step}/{total}  {text}  left {duration(left)}")
+
+
+class _Bar(Progress):
+    """A progress bar with room for something beneath it."""
+
+    beneath: RenderableType | None = None
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        if self.beneath is not None:
+            yield self.beneath
 
 
 def duration(seconds: float) -> str:

@@ -21,7 +21,7 @@ from meristem.learning.mix import Mix
 from meristem.learning.spread import gathered
 from meristem.settings import MeristemError
 from meristem.training.journal import Journal
-from meristem.training.material import Evaluate
+from meristem.training.material import Evaluate, Watch
 from meristem.training.optimizers import names_of
 from meristem.training.restoring import remembered
 from meristem.training.settings import Interval, TrainSettings, seconds, steps
@@ -52,6 +52,7 @@ class Loop:
     describe_samples: Callable[[str, Sequence[int]], list[str]]
     thaw: Callable[[int], None]
     """Freezes and thaws parameters as a step wants it."""
+    watch: Watch | None = None
 
     def __post_init__(self) -> None:
         rows = next(iter(self.feeds.values()))
@@ -77,7 +78,8 @@ class Loop:
                 source, use = self.mix(s.step)
                 taken = self.stepper.take(s.step, s.total, source, _next(batches, self.feeds[source].micro_steps))
                 self._note(taken, use)
-                last = s.step == s.total
+                s.stopped = taken.stop or ""
+                last = s.step == s.total or bool(s.stopped)
                 stop = False
                 if self.evaluate is not None and (self._evaluations.now(s.step) or last):
                     found = self._evaluation(self.evaluate)
@@ -91,6 +93,10 @@ class Loop:
                         f"stopped early at step {s.step}: no better validation in "
                         f"{self.settings.patience} evaluations (the best was at step {s.best_step})"
                     )
+                    break
+                if s.stopped:
+                    self.journal.record("stopped", s.step, {"why": s.stopped})
+                    self.journal.say(f"stopped at step {s.step}: {s.stopped}")
                     break
                 if asked and not last:
                     raise Stopped(
@@ -154,6 +160,8 @@ class Loop:
             },
             left=(s.total - s.step) / done,
         )
+        if self.watch is not None:
+            self.watch(s.step, means, (s.total - s.step) / done)
 
     def _bad(self, source: str, ids: Sequence[int]) -> None:
         s = self.standing
@@ -249,7 +257,8 @@ def _numbers(taken: Taken, *, mixed: bool) -> dict[str, tuple[float, float]]:
         found[f"{taken.source}.loss"] = found["loss"]
     if len(taken.terms) > 1:
         found.update({term: (float(value), 1.0) for term, value in taken.terms.items()})
-    found.update({name: (float(total), float(number)) for name, (total, number) in taken.metrics.items()})
+    told = {name: pair for name, pair in taken.metrics.items() if not name.startswith("_")}
+    found.update({name: (float(total), float(number)) for name, (total, number) in told.items()})
     return found
 
 

@@ -21,6 +21,8 @@ from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.journal import Journal
 
 Evaluate = Callable[[], dict[str, float]]
+Watch = Callable[[int, Mapping[str, float], float], None]
+"""Called with a step, its numbers and the seconds left, whenever a line of metrics is written."""
 
 BEGUN = ".begun"
 """Without a recipe beside it, it tells a start that was killed from a folder of something else."""
@@ -83,6 +85,10 @@ class Material(ABC):
     @abstractmethod
     def sources(self, recipe: Recipe) -> list[str]:
         """What it was trained on, a line each, for the model card."""
+
+    def watcher(self, learner: Learner, journal: Journal, total: int) -> Watch | None:
+        """What shows more of a run than the bar does, while it trains."""
+        return None
 
     def leave(self, run: Run, recipe: Recipe, learner: Learner, journal: Journal) -> list[str]:
         """Whatever else a finished run leaves behind, reports; and lines about it for the model card."""

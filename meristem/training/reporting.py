@@ -36,7 +36,7 @@ def report_of(
     return Report(
         name=recipe.name,
         task=recipe.task.name,
-        model=_model(recipe, learner),
+        model=described(recipe, learner),
         split=split,
         judged=judged,
         metric=task.metric,
@@ -75,7 +75,8 @@ def card_lines(report: Report, labels: Sequence[str]) -> list[str]:
     return lines
 
 
-def _model(recipe: Recipe, learner: Learner) -> str:
+def described(recipe: Recipe, learner: Learner) -> str:
+    """A model in a line: its family, its size, where it began."""
     parameters = sum(p.numel() for p in learner.model.parameters())
     begun = recipe.start.path
     told = f"{recipe.model.family}, {parameters / 1e6:.1f} M parameters"

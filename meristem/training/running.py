@@ -140,6 +140,7 @@ def _loop(
         evaluate=_evaluator(work, stepper, device),
         regret=work.material.regret,
         describe_samples=lambda name, ids: work.material.texts(feeds[name], ids),
+        watch=work.material.watcher(work.learner, work.journal, work.standing.total),
         thaw=Thawing(work.learner.model, recipe.start, _epoch(next(iter(feeds.values())))),
     )
 
@@ -167,6 +168,8 @@ def _nothing_to_do(work: Work, facts: Mapping[str, Any]) -> Ended:
             f"{place} has used its budget ({standing.budget}): nothing to do. A larger one goes on, "
             f"for instance train.steps={standing.total * 2}"
         )
+    elif standing.stopped:
+        work.journal.say(f"{place} stopped at step {standing.step}: {standing.stopped}")
     else:
         best = f"the best was at {standing.best_step}"
         work.journal.say(f"{place} stopped early at step {standing.step}, {best}: nothing to do")

@@ -169,6 +169,8 @@ class StartSettings(Settings):
 
     path: str | None = None
     """A run whose weights are taken; none starts from nothing."""
+    recipe: str | None = None
+    """Rewards: a recipe whose run is trained first where no path is given, beside this run."""
     take: Literal["all", "embeddings", "nothing"] = "all"
     """All weights, only the embeddings of tokens both tokenizers know, or nothing but the shape and the tokenizer."""
     learns: Literal["all", "head", "embeddings"] = "all"

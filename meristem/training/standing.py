@@ -39,6 +39,8 @@ class Standing:
     window: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Name → (sum, count) since the last line of metrics."""
     threads: int = 0
+    stopped: str = ""
+    """Why the objective wanted no more steps."""
 
     def add(self, values: dict[str, tuple[float, float]]) -> None:
         """Add a step's numbers to the window."""
@@ -54,7 +56,8 @@ class Standing:
 
     def ended(self, patience: int | None) -> bool:
         """Whether there is nothing left to do: the budget is used up, or the run stopped early."""
-        return self.step >= self.total or (patience is not None and self.stale >= patience)
+        stale = patience is not None and self.stale >= patience
+        return self.step >= self.total or stale or bool(self.stopped)
 
     def plain(self) -> dict[str, Any]:
         """As JSON holds it."""

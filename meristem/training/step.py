@@ -32,6 +32,19 @@ class Taken:
     rate: float
     tokens: int
     samples: int
+    stop: str | None = None
+    """Why the objective wants no more steps."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Update:
+    """One pass over the micro-batches of a step, and whether its gradient was taken."""
+
+    terms: dict[str, Tensor]
+    metrics: dict[str, tuple[Tensor, Tensor]]
+    loss: Tensor
+    norm: Tensor
+    finite: bool
 
 
 def device_of(settings: TrainSettings) -> torch.device:
@@ -71,9 +84,32 @@ class Stepper:
         share = factor(self.settings, step, total)
         set_rate(self.optimizers, share)
         ready = [self._explored(step, micro, source, batch) for micro, batch in enumerate(batches)]
-        names = list(self.learner.objectives[source].weights)
+        objective = self.learner.objectives[source]
+        names = list(objective.weights)
         counts = self.team.sum([sum(b.counts.get(term, 0) for b in ready) for term in names])
         totals = {term: max(1, round(count)) for term, count in zip(names, counts, strict=True)}
+        for _ in range(objective.updates):
+            made = self._update(step, source, ready, totals)
+            if not made.finite:
+                break
+        tokens, samples = sum(b.tokens for b in ready), sum(len(b.ids) for b in ready)
+        if self.team.size > 1:
+            tokens, samples = map(round, self.team.sum([tokens, samples]))
+        return Taken(
+            source=source,
+            terms=made.terms,
+            metrics=made.metrics,
+            loss=made.loss,
+            norm=made.norm,
+            finite=made.finite,
+            rate=self.settings.rate * share,
+            tokens=tokens,
+            samples=samples,
+            stop=objective.settle(self.learner.model, made.metrics) if made.finite else None,
+        )
+
+    def _update(self, step: int, source: str, ready: Sequence[Batch], totals: dict[str, int]) -> _Update:
+        """Sum the gradients of all micro-batches, and take the step only if all of it is finite."""
         terms: dict[str, Tensor] = {}
         metrics: dict[str, tuple[Tensor, Tensor]] = {}
         losses, states = [], {}
@@ -88,9 +124,8 @@ class Stepper:
             states[source, micro] = {key: value.detach() for key, value in outcome.state.items()}
             _add(terms, metrics, outcome.sums, outcome.metrics, totals)
         loss, norm = torch.stack(losses).sum(), self._norm()
-        tokens, samples = sum(b.tokens for b in ready), sum(len(b.ids) for b in ready)
         if self.team.size > 1:
-            loss, tokens, samples = self._summed(loss, terms, metrics, tokens, samples)
+            loss = self._summed(loss, terms, metrics)
         finite = bool(torch.isfinite(norm) & torch.isfinite(loss))
         if finite:
             for optimizer in self.optimizers:
@@ -98,17 +133,7 @@ class Stepper:
             self.memory.update({key: state for key, state in states.items() if state})
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
-        return Taken(
-            source=source,
-            terms=terms,
-            metrics=metrics,
-            loss=loss,
-            norm=norm,
-            finite=finite,
-            rate=self.settings.rate * share,
-            tokens=tokens,
-            samples=samples,
-        )
+        return _Update(terms=terms, metrics=metrics, loss=loss, norm=norm, finite=finite)
 
     def _seed(self, step: int, micro: int) -> None:
         """What torch draws (dropout, rollouts) follows from the step alone."""
@@ -130,22 +155,14 @@ class Stepper:
             torch.nn.utils.clip_grads_with_norm_(parameters, self.settings.clip, norm)
         return whole(norm)
 
-    def _summed(
-        self,
-        loss: Tensor,
-        terms: dict[str, Tensor],
-        metrics: dict[str, tuple[Tensor, Tensor]],
-        tokens: int,
-        samples: int,
-    ) -> tuple[Tensor, int, int]:
+    def _summed(self, loss: Tensor, terms: dict[str, Tensor], metrics: dict[str, tuple[Tensor, Tensor]]) -> Tensor:
         """What a step is told by, over all processes; terms and metrics in their places."""
         pairs = [value for pair in metrics.values() for value in pair]
-        flat = [float(value) for value in (loss, *terms.values(), *pairs)]
-        whole_loss, *rest, tokens_, samples_ = self.team.sum([*flat, tokens, samples])
+        whole_loss, *rest = self.team.sum([float(value) for value in (loss, *terms.values(), *pairs)])
         found = iter(map(torch.tensor, rest))
         terms.update({term: next(found) for term in terms})
         metrics.update({name: (next(found), next(found)) for name in metrics})
-        return torch.tensor(whole_loss), round(tokens_), round(samples_)
+        return torch.tensor(whole_loss)
 
 
 def _add(

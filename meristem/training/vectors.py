@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,17 +14,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from meristem.batch import Model
+from meristem.corpus.vectors import Vector, read_vectors
 from meristem.randomness import generator
 from meristem.settings import MeristemError, find, names
 from meristem.tokenizers.tokenizer import Tokenizer
 
-LONGEST_WORD = 1000
-LONGEST_LINE = 1 << 20
-WIDEST = 1 << 16
 BATCH = 4096
 _WORD = re.compile(r"\w+|[^\w\s]")
-
-Vector = NDArray[np.float32]
 
 
 def from_vectors(model: Model, tokenizer: Tokenizer, path: Path, passages: Iterable[str] = ()) -> str:
@@ -156,72 +151,3 @@ def _project(vectors: Tensor, width: int) -> Tensor:
     square = torch.from_numpy(generator(0, "vectors", theirs, width).standard_normal((max(theirs, width),) * 2))
     turn: Tensor = torch.linalg.qr(square)[0][:theirs, :width]
     return vectors @ turn.to(vectors.dtype)
-
-
-def read_vectors(path: Path) -> Iterator[tuple[str, Vector]]:
-    """Words and vectors of a word2vec file (text or binary) or a GloVe text file."""
-    if not path.is_file():
-        raise MeristemError(f"from.vectors: no file {path}")
-    with path.open("rb") as file:
-        first = file.readline(1 << 20)
-    header = first.split()
-    counted = len(header) == 2 and all(part.isdigit() for part in header)
-    if counted and _is_binary(path, len(first)):
-        yield from _binary(path, len(first), int(header[0]), int(header[1]))
-    else:
-        yield from _text(path, skip=counted)
-
-
-def _is_binary(path: Path, start: int) -> bool:
-    with path.open("rb") as file:
-        file.seek(start)
-        sample = file.read(4096)
-    try:
-        sample.decode("utf-8")
-    except UnicodeDecodeError as error:
-        return error.start < len(sample) - 4
-    return b"\0" in sample
-
-
-def _binary(path: Path, start: int, number: int, width: int) -> Iterator[tuple[str, Vector]]:
-    size = 4 * width
-    if not 0 < width <= WIDEST:
-        raise MeristemError(f"{path}: vectors of {width:,} numbers are none; at most {WIDEST:,} are read")
-    with path.open("rb") as file:
-        file.seek(start)
-        for count in range(number):
-            word = bytearray()
-            while (byte := file.read(1)) not in (b" ", b""):
-                word += byte
-                if len(word) > LONGEST_WORD:
-                    raise MeristemError(f"{path}: word {count + 1} has no end; is it a word2vec file?")
-            raw = file.read(size)
-            if len(raw) < size:
-                raise MeristemError(f"{path}: ends inside word {count + 1} of {number:,}; the file is cut off")
-            vector = np.frombuffer(raw, "<f4").astype(np.float32)
-            if not np.isfinite(vector).all():
-                raise MeristemError(f"{path}: word {count + 1} of {number:,} has a number that is not finite")
-            yield word.decode("utf-8", "replace").lstrip("\n"), vector
-
-
-def _text(path: Path, *, skip: bool) -> Iterator[tuple[str, Vector]]:
-    width = None
-    with path.open(encoding="utf-8", errors="replace") as file:
-        for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE), ""), 1):
-            if skip and number == 1:
-                continue
-            if len(line) == LONGEST_LINE:
-                raise MeristemError(f"{path}:{number}: more than {LONGEST_LINE:,} characters; is it the file?")
-            parts = line.rstrip().split(" ")
-            width = width or len(parts) - 1
-            word, numbers = " ".join(parts[:-width]), parts[-width:]
-            try:
-                with np.errstate(over="ignore"):  # what overflows is told below
-                    vector = np.array(numbers, dtype=np.float32)
-            except ValueError:
-                raise MeristemError(f"{path}:{number}: expected a word and {width} numbers") from None
-            if not word or len(vector) != width:
-                raise MeristemError(f"{path}:{number}: expected a word and {width} numbers, found {len(parts) - 1}")
-            if not np.isfinite(vector).all():
-                raise MeristemError(f"{path}:{number}: {word!r} has a number that is not finite")
-            yield word, vector

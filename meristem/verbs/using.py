@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from meristem import options
+from meristem.verbs import rewarding
 from meristem.verbs.screen import opened, print_json, print_measured
 
 
@@ -87,12 +88,33 @@ def generate(
     beams: options.Beams = 1,
     stop: options.Stop = None,
     seed: options.Seed = 0,
+    best_of: options.BestOf = None,
+    reward: options.Judges = None,
+    reference: options.References = None,
     which: options.Which = None,
     json_: options.Json = False,
 ) -> None:
-    """Write text: causal models go on from a prompt, encoder-decoders turn it into another, masked ones fill masks."""
+    """Write text: causal models go on from a prompt, encoder-decoders turn it into another, masked ones fill masks.
+
+    With --best-of several texts are written for each prompt, and the best ones kept, as rewards have it:
+    meristem generate runs/gpt2-mini --prompt "The old" --best-of 8 --reward length,target=20 --reward repetition
+    """
     loaded = opened(run, which)
     prompts: list[Any] = options.lines(file) if file else [image or prompt]
+    sampling = {
+        "max_tokens": max_tokens,
+        "temperature": temperature or 1.0,
+        "greedy": temperature == 0,
+        "top_k": top_k,
+        "top_p": top_p,
+        "repetition_penalty": repetition_penalty,
+        "beams": beams,
+        "stop": tuple(stop or ()),
+        "seed": seed,
+    }
+    if best_of is not None or reward or reference:
+        rewarding.best(loaded, prompts, sampling, best_of, reward or [], reference or [], keep=count, as_json=json_)
+        return
     streaming = not json_ and len(prompts) == 1 and count == 1 and beams == 1 and loaded.way != "masked"
     goes_on = loaded.way != "source"  # a source is no part of what is written from it
     if streaming and goes_on:
@@ -101,15 +123,7 @@ def generate(
         prompts,
         count=count,
         on_text=(lambda _, text: print(text, end="", flush=True)) if streaming else None,
-        max_tokens=max_tokens,
-        temperature=temperature or 1.0,
-        greedy=temperature == 0,
-        top_k=top_k,
-        top_p=top_p,
-        repetition_penalty=repetition_penalty,
-        beams=beams,
-        stop=tuple(stop or ()),
-        seed=seed,
+        **sampling,
     )
     texts = [(first, one) for first, some in zip(prompts, written, strict=True) for one in some]
     if json_:

@@ -84,6 +84,20 @@ def test_the_limit_does_not_depend_on_processes_either(mixed, read):
     assert read(mixed, processes=3, limit=5_000) == first
 
 
+def test_halves_share_nothing_and_hold_out_what_the_whole_does(tmp_path, read):
+    path = tmp_path / "lines.txt"
+    path.write_text("\n".join(f"Line {n}" for n in range(6_000)))
+    whole, *halves = ({d.text: d.split for d in read(path, document="line", half=half)[0]} for half in (None, 0, 1))
+    assert halves[0] | halves[1] == whole and not halves[0].keys() & halves[1].keys()
+    assert 2_800 < len(halves[0]) < 3_200 and "test" in halves[0].values()
+    assert read(path, document="line", half=0)[1].dropped == {"in the other half": len(halves[1])}
+
+
+def test_no_half_leaves_the_key_of_a_corpus_as_it_was():
+    whole, first, second = (CorpusSettings(half=half).deciding() for half in (None, 0, 1))
+    assert "half" not in whole and (first["half"], second["half"]) == (0, 1)
+
+
 def test_a_pass_can_be_repeated(tmp_path):
     (tmp_path / "a.txt").write_text("one\ntwo\ntwo")
     reading = Reading(CorpusSettings(source=str(tmp_path), document="line"))

@@ -16,13 +16,13 @@ from meristem import api, cli
 from meristem.corpus.pictures import picture
 from meristem.corpus.reading import Reading
 from meristem.corpus.settings import CorpusSettings
+from meristem.corpus.vectors import read_vectors
 from meristem.evaluation.pairs import read_pairs
 from meristem.labelled.reading import read
 from meristem.labelled.settings import DataSettings
 from meristem.settings import MeristemError
 from meristem.store.store import Store
 from meristem.tokenizers.tokenizer import Tokenizer
-from meristem.training.vectors import read_vectors
 
 QUIET = Console(quiet=True)
 Door = Callable[[Path, Path], str]

@@ -21,6 +21,7 @@ from meristem.checkpoint.revive import revive
 from meristem.checkpoint.run import Run
 from meristem.checkpoint.save import save
 from meristem.checkpoint.snapshot import Snapshot
+from meristem.evaluation.embedding import frame, states
 from meristem.interop.exporting import export_run
 from meristem.interop.importing import import_folder
 from meristem.learning.assemble import learner_of
@@ -119,7 +120,8 @@ def test_there_and_back(words: list[str] | None, tmp_path: Path) -> None:
     backbone = run.learner.model.backbone
     assert isinstance(backbone, ELMo)
     loaded = load(tmp_path / "run")
-    hidden, tokens = loaded._states("the cat said n't-so grelbon", want=("layers",))
+    framed = frame(loaded.model, loaded.tokenizer, "the cat said n't-so grelbon")
+    hidden, tokens = states(loaded.model, [framed], want=("layers",)), [loaded.tokenizer.token(t) for t in framed.ids]
     assert tokens[0] == "[CLS]" and len(tokens) == 7
     vectors = hidden.layers[0][0, :, :6]
     assert len({tuple(row) for row in vectors.tolist()}) == 7  # words that no vocabulary holds differ too
@@ -216,9 +218,8 @@ def test_the_published_files_give_the_published_vectors(tmp_path: Path) -> None:
             state = backbone.begin(1)
             with h5py.File(REFERENCE / f"lm_embeddings_{number}.hdf5") as file:
                 for place, sentence in enumerate(stream):
-                    found = loaded.tokenizer.encode(sentence)
-                    framed = [loaded.tokenizer.start, *found.ids.tolist(), loaded.tokenizer.end]
-                    hidden = backbone(characters=loaded._letters(sentence, framed, found.offsets), state=state)
+                    letters = torch.as_tensor(frame(loaded.model, loaded.tokenizer, sentence).letters)
+                    hidden = backbone(characters=letters[None], state=state)
                     state = hidden.state
                     expected = torch.from_numpy(file[str(place)][...])  # direction, word, channel
                     ours = hidden.last[0, 1:-1].unflatten(-1, (2, -1)).transpose(0, 1)

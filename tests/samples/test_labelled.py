@@ -35,6 +35,8 @@ COLUMNS = {
     "summaries": {"source", "target"},
     "dialogues": {"turns", "target"},
     "commands": {"words", "tags", "intent", "text"},
+    "queries": {"query", "text"},
+    "clicks": {"query", "text", "position", "shown", "clicked"},
 }
 ALL = [(name, language) for name, of in SETS.items() for language in of.languages]
 TAGGED = [(name, language) for name, language in ALL if "words" in COLUMNS[name]]

@@ -1,8 +1,8 @@
-"""Word vectors as initial embeddings, from every kind of file, and from files that are broken."""
+"""Word vectors as initial embeddings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,54 +10,21 @@ import pytest
 import torch
 from cases import SMALL
 from place import Place
+from vector_files import Words, drawn, glove
 
+from meristem.corpus.vectors import read_vectors
 from meristem.learning.assemble import learner_of
 from meristem.recipe import resolve
 from meristem.settings import MeristemError
 from meristem.tokenizers.tokenizer import Tokenizer
-from meristem.training.vectors import Usage, _Sums, from_vectors, read_vectors
+from meristem.training.vectors import Usage, _Sums, from_vectors
 
-Words = Mapping[str, np.ndarray]
 LETTERS = SMALL["elmo"]
-WORDS = ("the", "harbour", "garden", "boats", "letters", "painter", "garden gate", "naïve", "苹果")
 
 
 @pytest.fixture
 def words() -> Words:
-    rng = np.random.default_rng(0)
-    return {word: rng.standard_normal(32).astype(np.float32) for word in WORDS}
-
-
-def glove(path: Path, words: Words) -> Path:
-    lines = [f"{word} {' '.join(map(str, vector))}\n" for word, vector in words.items()]
-    path.write_text("".join(lines), encoding="utf-8")
-    return path
-
-
-def word2vec_text(path: Path, words: Words) -> Path:
-    glove(path, words)
-    path.write_text(f"{len(words)} 32\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
-    return path
-
-
-def word2vec_binary(path: Path, words: Words, *, newline: bytes = b"\n") -> Path:
-    """A space ends a word in this format, so that none can be inside one."""
-    names = [word.replace(" ", "_").encode() for word in words]
-    vectors = [vector.astype("<f4").tobytes() for vector in words.values()]
-    parts = [name + b" " + vector + newline for name, vector in zip(names, vectors, strict=True)]
-    path.write_bytes(f"{len(words)} 32\n".encode() + b"".join(parts))
-    return path
-
-
-def word2vec_binary_without_newlines(path: Path, words: Words) -> Path:
-    return word2vec_binary(path, words, newline=b"")
-
-
-@pytest.mark.parametrize("write", [glove, word2vec_text, word2vec_binary, word2vec_binary_without_newlines])
-def test_every_kind_of_file_gives_the_same_words(write: object, words: Words, tmp_path: Path) -> None:
-    found = dict(read_vectors(write(tmp_path / "vectors", words)))  # type: ignore[operator]  # one of the writers above
-    assert [word.replace("_", " ") for word in found] == list(WORDS)
-    np.testing.assert_allclose(np.stack(list(found.values())), np.stack(list(words.values())), rtol=1e-6)
+    return drawn()
 
 
 def test_tokens_take_the_vectors_of_words(place: Place, words: Words, tokenizer: Tokenizer, tmp_path: Path) -> None:
@@ -167,47 +134,7 @@ def test_a_model_that_reads_letters_is_refused_with_those_that_look_words_up(
         from_vectors(model, tokenizer, glove(tmp_path / "glove.txt", words))
 
 
-# ------------------------------------------------------------ broken files
-
-
-def _refusal(path: Path) -> str:
-    with pytest.raises(MeristemError) as caught:
-        list(read_vectors(path))
-    return str(caught.value)
-
-
-def test_no_such_file(tmp_path: Path) -> None:
-    assert "no file" in _refusal(tmp_path / "absent.txt")
-
-
-def test_a_line_with_too_few_numbers_is_named(tmp_path: Path, words: Words) -> None:
-    path = glove(tmp_path / "glove.txt", words)
-    path.write_text(path.read_text(encoding="utf-8") + "short 0.1 0.2\n", encoding="utf-8")
-    assert _refusal(path).startswith(f"{path}:10: expected a word and 32 numbers")
-
-
-def test_a_line_that_is_no_numbers_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "prose.txt"
-    path.write_text("this is only a story about boats\n", encoding="utf-8")
-    assert f"{path}:1: expected a word and" in _refusal(path)
-
-
-def test_a_binary_file_that_is_cut_off(tmp_path: Path, words: Words) -> None:
-    path = word2vec_binary(tmp_path / "cut.bin", words)
-    path.write_bytes(path.read_bytes()[:-70])
-    assert "ends inside word 9 of 9; the file is cut off" in _refusal(path)
-
-
-def test_a_header_that_promises_more_words_than_there_are(tmp_path: Path, words: Words) -> None:
-    path = word2vec_binary(tmp_path / "more.bin", words)
-    path.write_bytes(path.read_bytes().replace(b"9 32\n", b"12 32\n", 1))
-    assert "ends inside word 10 of 12" in _refusal(path)
-
-
-def test_noise_after_a_header_is_not_a_word(tmp_path: Path) -> None:
-    path = tmp_path / "noise.bin"
-    path.write_bytes(b"10 32\n" + bytes([255]) * 5000)
-    assert "has no end; is it a word2vec file?" in _refusal(path)
+# ------------------------------------------------------------ files that give nothing
 
 
 @pytest.mark.parametrize("content", ["", "0 32\n"])
@@ -216,18 +143,6 @@ def test_no_word_at_all(place: Place, tokenizer: Tokenizer, content: str) -> Non
     path.write_text(content, encoding="utf-8")
     with pytest.raises(MeristemError, match=r"empty\.txt holds no word"):
         from_vectors(learner_of(place.recipe("bert"), tokenizer).model, tokenizer, path)
-
-
-@pytest.mark.parametrize("number", ["nan", "inf", "1e39"])
-def test_numbers_that_are_not_finite_are_named(tmp_path: Path, words: Words, number: str) -> None:
-    path = glove(tmp_path / "glove.txt", words)
-    path.write_text(path.read_text(encoding="utf-8") + f"bad {number}{' 0.5' * 31}\n", encoding="utf-8")
-    assert f"{path}:10:" in _refusal(path)
-
-
-def test_a_binary_number_that_is_not_finite_is_named(tmp_path: Path, words: Words) -> None:
-    path = word2vec_binary(tmp_path / "bad.bin", {**words, "boats": np.full(32, np.nan, np.float32)})
-    assert "word 4 of 9 has a number that is not finite" in _refusal(path)
 
 
 def test_vectors_that_are_all_the_same_poison_nothing(place: Place, tokenizer: Tokenizer, tmp_path: Path) -> None:

@@ -40,6 +40,8 @@ SETS = {
     "summaries": Set("passages, and what became of the thing they are about"),
     "dialogues": Set("somebody tells and asks, and the reply"),
     "commands": Set("commands with twelve intents and their slots", "text"),
+    "queries": Set("what people search for, with lines that answer it well or badly", "query"),
+    "clicks": Set("lines shown for a query: where, how often, how often clicked, by known preferences", "query"),
 }  # fmt: skip
 
 

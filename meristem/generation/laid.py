@@ -13,6 +13,7 @@ from meristem.generation.given import Given
 from meristem.objectives._written import Written
 from meristem.objectives.clm import CLM
 from meristem.settings import MeristemError
+from meristem.store.encode import separator_of
 from meristem.store.rows import ended
 from meristem.task import Piece
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -89,6 +90,41 @@ class TwoSides(Laid):
         )
 
 
+class GoingOn(Laid):
+    """A causal text goes on after its prompt, as in pretraining; of a long prompt the end is read."""
+
+    objective: CLM
+
+    def __init__(self, objective: CLM, tokenizer: Tokenizer, length: int, most: int) -> None:
+        self.objective, self.term = objective, objective.name
+        begin = objective.begin_ids
+        self.opening = [separator_of(tokenizer)] if begin is None else list(begin)
+        self.most = min(most, max(1, length // 2))
+        self.room, self.end = length - len(self.opening) - self.most, tokenizer.end
+        if self.room < 0:
+            raise MeristemError(f"model.length: {length} leaves no room for a text beside its opening; it needs 4")
+
+    def piece(self, number: int, source: Array, target: Array | None) -> Piece:
+        """What fits of both; a target that was cut does not end."""
+        kept = source[len(source) - min(len(source), self.room) :]
+        prompt = np.concatenate([self.opening, kept]).astype(np.int64)
+        if not len(prompt):
+            raise MeristemError("no token begins a text for this model, so every prompt needs words")
+        parts: dict[str, Any] = {"prompt": prompt, "target": None}
+        if target is not None:
+            ending = [] if len(target) > self.most or self.end is None else [self.end]
+            parts["target"] = np.concatenate([target[: self.most], ending]).astype(np.int64)
+        return Piece(sample=number, size=len(prompt), parts=parts, cut=len(source) - len(kept))
+
+    def row(self, row: Row, draw: Draws) -> Row:
+        """The causal objective's row, with goals from the prompt's last token on."""
+        return _in_line(self.objective, self.term, row, draw)
+
+    def start(self, piece: Piece) -> Given:
+        """The prompt."""
+        return Given(prompt=piece.parts["prompt"].tolist())
+
+
 class OneLine(Laid):
     """`start source delimiter target extract` for a causal model; only the target and its end are predicted."""
 
@@ -119,18 +155,20 @@ class OneLine(Laid):
 
     def row(self, row: Row, draw: Draws) -> Row:
         """The causal objective's row, with goals from the delimiter on."""
-        prompt, target = (row.notes["piece"].parts[key] for key in ("prompt", "target"))
-        if target is None:
-            return Row(inputs={"tokens": prompt}, notes=row.notes, sample=row.sample)
-        whole = Row(inputs={"tokens": np.concatenate([prompt, target])}, notes=row.notes, sample=row.sample)
-        made = self.objective.prepare(whole, draw)
-        every = made.goals.pop(self.term)
-        made.goals |= {
-            "every": every,
-            self.term: {key: value[len(prompt) - 1 :] for key, value in every.items()},
-        }
-        return made
+        return _in_line(self.objective, self.term, row, draw)
 
     def start(self, piece: Piece) -> Given:
         """Everything up to the delimiter."""
         return Given(prompt=piece.parts["prompt"].tolist())
+
+
+def _in_line(objective: CLM, term: str, row: Row, draw: Draws) -> Row:
+    """Prompt and target as one line; the target is predicted, and what predicts the whole line is kept apart."""
+    prompt, target = (row.notes["piece"].parts[key] for key in ("prompt", "target"))
+    if target is None:
+        return Row(inputs={"tokens": prompt}, notes=row.notes, sample=row.sample)
+    whole = Row(inputs={"tokens": np.concatenate([prompt, target])}, notes=row.notes, sample=row.sample)
+    made = objective.prepare(whole, draw)
+    every = made.goals.pop(term)
+    made.goals |= {"every": every, term: {key: value[len(prompt) - 1 :] for key, value in every.items()}}
+    return made

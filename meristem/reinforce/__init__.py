@@ -1,0 +1,1 @@
+"""Models that write better because something tells them how well they wrote."""

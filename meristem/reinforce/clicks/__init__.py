@@ -1,0 +1,1 @@
+"""What people click on: tables of it, and a model that expects how often they would."""

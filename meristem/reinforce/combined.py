@@ -1,0 +1,141 @@
+"""Several rewards as one: weighed and summed, each kept by itself, and nothing wrong let through."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meristem.reinforce.reward import Attempt, Desk, Judgement, Reward, RewardSettings
+from meristem.settings import MeristemError, RecipeError, find
+
+Floats = NDArray[np.float64]
+SHOWN = 80
+"""Characters of a text in a message."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What all rewards think of attempts, in their order."""
+
+    total: Floats
+    """Σ weight · value."""
+    parts: Mapping[str, Floats]
+    """Each reward's own values, by its name."""
+    why: Sequence[Mapping[str, Mapping[str, float | str]]] = field(default_factory=list)
+    """For each attempt what each reward's value is made of."""
+
+    def judgements(self) -> list[Judgement]:
+        """One for each attempt: of a single reward its own, of several the sum, made of their values."""
+        if len(self.parts) == 1:
+            (name,) = self.parts
+            return [
+                Judgement(value=float(total), why=why[name]) for total, why in zip(self.total, self.why, strict=True)
+            ]
+        return [
+            Judgement(value=float(total), why={name: float(values[at]) for name, values in self.parts.items()})
+            for at, total in enumerate(self.total)
+        ]
+
+
+class Rewards:
+    """Rewards by name, with their weights; one that stands twice is counted on: grammar, grammar-2."""
+
+    def __init__(self, rewards: Sequence[Reward], weights: Sequence[float]) -> None:
+        if not rewards:
+            raise RecipeError("rewards: none given; meristem reward lists them")
+        self.rewards = dict(zip(_unique([one.name for one in rewards]), rewards, strict=True))
+        self.weights = dict(zip(self.rewards, weights, strict=True))
+
+    @classmethod
+    def of(cls, settings: Sequence[RewardSettings], desk: Desk) -> Rewards:
+        """Made from their settings, none of which lacks a run any more."""
+        made = [find("reinforce.rewards", one.name)(one, desk) for one in settings]
+        return cls(made, [one.weight for one in settings])
+
+    @classmethod
+    def made(cls, settings: Sequence[RewardSettings], folder: Path, say: Callable[[str], None]) -> Rewards:
+        """The same at a desk of their own: what they fit is kept in the folder."""
+        return cls.of(settings, Desk(folder=folder, say=say))
+
+    @staticmethod
+    def orders(settings: RewardSettings) -> Mapping[str, Any]:
+        """Setting → the run that a reward lacks."""
+        found: Mapping[str, Any] = find("reinforce.rewards", settings.name).orders(settings)
+        return found
+
+    def check(self, attempts: Sequence[Attempt]) -> None:
+        """Refuse prompts that one of them cannot judge, before anything is written for them."""
+        for name, reward in self.rewards.items():
+            try:
+                reward.check(attempts)
+            except MeristemError as error:
+                raise MeristemError(_named(name, str(error))) from None
+
+    def judge(self, attempts: Sequence[Attempt]) -> Verdict:
+        """Every reward's judgement of every attempt, each value looked at before it is believed."""
+        found = {name: self._asked(name, reward, attempts) for name, reward in self.rewards.items()}
+        parts = {name: np.array([one.value for one in some], np.float64) for name, some in found.items()}
+        total = np.zeros(len(attempts))
+        for name, values in parts.items():
+            total += self.weights[name] * values
+        why = [{name: some[number].why for name, some in found.items()} for number in range(len(attempts))]
+        return Verdict(total=total, parts=parts, why=why)
+
+    def _asked(self, name: str, reward: Reward, attempts: Sequence[Attempt]) -> list[Judgement]:
+        try:
+            found = reward.judge(attempts)
+        except MeristemError as error:
+            raise MeristemError(_named(name, str(error))) from None
+        except Exception as error:  # a reward is anybody's code, and the run must say whose text it was
+            about = _about(_cause(reward, attempts)) if attempts else ""
+            raise MeristemError(f"reward {name}: {type(error).__name__}: {error}{about}") from error
+        if len(found) != len(attempts):
+            first = _about(attempts[0]) if attempts else ""
+            raise MeristemError(f"reward {name}: {len(found)} judgements for {len(attempts)} texts{first}")
+        for attempt, one in zip(attempts, found, strict=True):
+            if not math.isfinite(one.value):
+                raise MeristemError(f"reward {name}: its value is {one.value}{_about(attempt)}")
+        return found
+
+
+Combined = Rewards  # as `find` knows this file: training reaches the room in no other way
+
+
+def _unique(names: Sequence[str]) -> Iterator[str]:
+    seen: Counter[str] = Counter()
+    for name in names:
+        seen[name] += 1
+        yield name if seen[name] == 1 else f"{name}-{seen[name]}"
+
+
+def _cause(reward: Reward, attempts: Sequence[Attempt]) -> Attempt:
+    """The attempt that a reward raises at, found by asking again one by one; the first where none does it alone."""
+    for attempt in attempts:
+        try:
+            reward.judge([attempt])
+        except Exception:  # the one it raised at first is told
+            return attempt
+    return attempts[0]
+
+
+def _named(name: str, told: str) -> str:
+    """A message that says which reward it is from."""
+    said = told.startswith("reward ") or name.partition("-")[0] in told
+    return told if said else f"reward {name}: {told}"
+
+
+def _about(attempt: Attempt) -> str:
+    """Which text it was, as the end of a message."""
+    where = f"{attempt.place}: " if attempt.place else ""
+    return f"\n  {where}prompt {_short(attempt.prompt)}\n  text {_short(attempt.text)}"
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= SHOWN else text[: SHOWN - 1] + "…")

@@ -1,0 +1,64 @@
+"""Rewards as people name them: `length,target=20`, a mapping, a YAML file, a run that was trained by some."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from meristem import bounded
+from meristem.recipe import parse, rewards
+from meristem.reinforce.reward import RewardSettings
+from meristem.settings import RecipeError
+
+Named = str | Path | Mapping[str, Any] | RewardSettings
+"""A reward's name with settings behind commas, or its settings, or where there are some."""
+
+
+def settings_of(given: Sequence[Named] | Named) -> list[RewardSettings]:
+    """The settings of every reward that was named."""
+    several = [given] if isinstance(given, str | Path | Mapping | RewardSettings) else given
+    found: list[RewardSettings] = []
+    for one in several:
+        if isinstance(one, RewardSettings):
+            found.append(one)
+        elif isinstance(one, Mapping):
+            found += rewards([dict(one)], "reward")
+        elif (path := _file(one)) is not None:
+            found += _of_recipe(path)
+        else:
+            name, *told = re.split(r",(?=\s*[\w.]+=)", str(one))  # a comma inside a value is before no key
+            found += rewards([{"name": name.strip(), **equations(told)}], "reward")
+    return found
+
+
+def equations(told: Sequence[str]) -> dict[str, Any]:
+    """`key=value`, the value as YAML would have it."""
+    found: dict[str, Any] = {}
+    for one in told:
+        key, sign, value = one.strip().partition("=")
+        if not (sign and key):
+            raise RecipeError(f"reward: {one!r} is no setting; they are given as key=value, for instance weight=0.5")
+        try:
+            found[key] = bounded.yaml_in(value) if value else None
+        except ValueError:
+            found[key] = value
+    return found
+
+
+def _file(given: str | Path) -> Path | None:
+    """The recipe that is meant, if one is: a YAML file, or that of a run."""
+    path = Path(given).expanduser()
+    if (path / "recipe.yaml").is_file():
+        return path / "recipe.yaml"
+    return path if isinstance(given, Path) or path.suffix in (".yaml", ".yml") else None
+
+
+def _of_recipe(path: Path) -> tuple[RewardSettings, ...]:
+    if not path.is_file():
+        raise RecipeError(f"no file {path} with rewards")
+    entries = parse(path).get("rewards")
+    if not entries:
+        raise RecipeError(f"{path} has no rewards; they are a list:  rewards: [{{name: length, target: 20}}]")
+    return rewards(entries, f"{path}: rewards")

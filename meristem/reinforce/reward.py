@@ -1,0 +1,91 @@
+"""What a reward is: it reads what was written for a prompt, and says how good it is and why."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from meristem.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """A text that was written for a prompt, with all that is known about the prompt."""
+
+    prompt: str
+    text: str
+    references: tuple[str, ...] = ()
+    """Texts that are known to be right for this prompt."""
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """The other columns of the prompt's row, by name."""
+    ended: bool = True
+    """Whether the text came to its end; false where it was cut at the length limit."""
+    seed: int = 0
+    """Whatever a reward draws for this attempt follows from it (from the run's seed, the epoch and the sample)."""
+    place: str = ""
+    """`file:line` of the prompt, for messages."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """What a reward thinks of an attempt."""
+
+    value: float
+    """Higher is better."""
+    why: Mapping[str, float | str] = field(default_factory=dict)
+    """What it is made of, in the order of a person's questions."""
+
+
+class RewardSettings(Settings):
+    """What every reward can be told."""
+
+    name: str
+    """The reward's name."""
+    weight: float = Field(1.0, allow_inf_nan=False)
+    """How much it counts beside others; below 0 it punishes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """A run that a reward lacks and that is trained before it is made."""
+
+    recipe: str
+    """By name or file."""
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Desk:
+    """Where a reward may keep what it fits (vectors, a click model), and how it speaks while it does."""
+
+    folder: Path
+    say: Callable[[str], None]
+
+
+class Reward(ABC):
+    """One idea of what is good. Made once; asked at every step with all attempts of a batch."""
+
+    Settings: ClassVar[type[RewardSettings]]
+    name: ClassVar[str]
+
+    @classmethod
+    def orders(cls, settings: Any) -> dict[str, Order]:
+        """Setting → the run that it should name and does not; whoever makes the reward trains it and puts it in."""
+        return {}
+
+    @abstractmethod
+    def __init__(self, settings: Any, desk: Desk) -> None:
+        """Read and fit what it needs; what is wrong with that is named here, before any step."""
+
+    @abstractmethod
+    def judge(self, attempts: Sequence[Attempt]) -> list[Judgement]:
+        """One judgement for each attempt, in their order; the same attempts are always judged the same."""
+
+    def check(self, attempts: Sequence[Attempt]) -> None:
+        """Refuse prompts that it cannot judge (no reference, no such column) before training; texts are still empty."""
+        return

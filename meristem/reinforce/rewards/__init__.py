@@ -1,0 +1,1 @@
+"""What tells a model how well it wrote: one reward per file."""

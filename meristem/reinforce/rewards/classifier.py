@@ -1,0 +1,110 @@
+"""Classifier: how sure a fine-tuned run is that a text has a label."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from meristem.batch import Row, collate
+from meristem.learning.assemble import WORDS
+from meristem.randomness import Draw
+from meristem.reinforce.judging import opened
+from meristem.reinforce.reward import Attempt, Desk, Judgement, Reward, RewardSettings
+from meristem.settings import MeristemError, did_you_mean
+from meristem.task import Piece, Sample, Task
+
+TOKENS = 4096
+"""Read at once, padding counted."""
+SHOWN = 3
+"""Labels that are told beside the one that counts."""
+
+
+class ClassifierSettings(RewardSettings):
+    """Who classifies, and which label is wanted."""
+
+    name: Literal["classifier"] = "classifier"
+    """The reward's name."""
+    run: str
+    """A run that `meristem finetune classification` made."""
+    label: str | None = None
+    """The label whose probability is the reward; none where the run gives a number, which then is the reward."""
+    prompted: bool = False
+    """Whether the prompt is read before the text."""
+
+
+class Classifier(Reward):
+    """p(label | text), or the number that the run gives."""
+
+    Settings = ClassifierSettings
+    name = "classifier"
+
+    def __init__(self, settings: ClassifierSettings, desk: Desk) -> None:
+        self.settings = settings
+        learner = opened(settings.run, desk.say).learner
+        tasks = [one for one in learner.objectives.values() if isinstance(one, Task) and one.name == "classification"]
+        if not tasks:
+            trained = ", ".join(one.name for one in learner.objectives.values())
+            raise MeristemError(
+                f"reward classifier: {settings.run} classifies nothing (it was trained for {trained}): "
+                f"meristem finetune classification from={settings.run} data.train=FILE teaches it to"
+            )
+        self._task, self._model = tasks[0], learner.model
+        self._labels = self._labelled(self._task.settings)
+
+    def _labelled(self, task: Any) -> tuple[str, ...]:
+        """The run's labels; the wanted one is among them."""
+        s, labels = self.settings, tuple(map(str, task.labels))
+        if task.problem == "regression":
+            if s.label is not None:
+                raise MeristemError(f"reward classifier: {s.run} gives a number, no labels; leave label={s.label} out")
+            return ("number",)
+        if s.label is None:
+            raise MeristemError(f"reward classifier: which label of {s.run} is wanted? label={' or '.join(labels)}")
+        if s.label not in labels:
+            raise MeristemError(f"reward classifier: {s.run} has no label {s.label!r}{did_you_mean(s.label, labels)}")
+        return labels
+
+    def judge(self, attempts: Sequence[Attempt]) -> list[Judgement]:
+        """All texts, those of like lengths together."""
+        texts = [one.prompt + one.text if self.settings.prompted else one.text for one in attempts]
+        return [self._judged(answer) for answer in self._answers(texts)]
+
+    def _judged(self, answer: np.ndarray[Any, Any]) -> Judgement:
+        wanted = self.settings.label or "number"
+        scores = dict(zip(self._labels, answer.astype(np.float64).tolist(), strict=True))
+        others = sorted((name for name in scores if name != wanted), key=lambda name: -scores[name])
+        return Judgement(value=scores[wanted], why={name: scores[name] for name in (wanted, *others[:SHOWN])})
+
+    @torch.inference_mode()
+    def _answers(self, texts: Sequence[str]) -> list[np.ndarray[Any, Any]]:
+        """A probability for each label, or one number."""
+        pieces = self._task.pieces([Sample(given={"text": text}) for text in texts])
+        out: list[Any] = [None] * len(texts)
+        for some in _batches(pieces):
+            rows = [self._row(pieces[number], number) for number in some]
+            batch = collate(rows, self._task, dict.fromkeys(WORDS, 0)).to(self._model.device)
+            hidden = self._task.encode(self._model, batch)
+            for number, answer in zip(batch.ids, self._task.decode(self._model, hidden, batch), strict=True):
+                out[number] = answer
+        return out
+
+    def _row(self, piece: Piece, number: int) -> Row:
+        row = self._task.prepare(Row(inputs={}, notes={"piece": piece}), Draw(0, 0, number))
+        assert isinstance(row, Row)  # a text is one row
+        row.sample = number
+        return row
+
+
+def _batches(pieces: Sequence[Piece]) -> Iterator[list[int]]:
+    """Places of pieces, by length, as many together as one pass takes."""
+    some: list[int] = []
+    for number in sorted(range(len(pieces)), key=lambda one: pieces[one].size):
+        if some and (len(some) + 1) * pieces[number].size > TOKENS:
+            yield some
+            some = []
+        some.append(number)
+    if some:
+        yield some

@@ -1,0 +1,142 @@
+"""Clicks: how often people would click on a text, against the best texts shown for its query (SPEC D3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import erf, exp, sqrt
+from typing import Literal
+
+from pydantic import Field
+
+from meristem.reinforce.clicks.kept import fitted
+from meristem.reinforce.clicks.model import Expected, ModelSettings
+from meristem.reinforce.clicks.queries import nearness
+from meristem.reinforce.clicks.table import ClickColumns, read
+from meristem.reinforce.reward import Attempt, Desk, Judgement, Reward, RewardSettings
+from meristem.settings import MeristemError
+
+TOLD = 80
+"""Characters of a text that are shown."""
+
+
+class ClicksSettings(RewardSettings):
+    """Which table, and how a text is held against it."""
+
+    name: Literal["clicks"] = "clicks"
+    """The reward's name."""
+    table: str
+    """A table of query, text, shown and clicked: csv, tsv, jsonl, parquet, or builtin:microworld-clicks."""
+    columns: ClickColumns = ClickColumns.model_validate({})
+    """What its columns are called."""
+    top: int = Field(5, ge=1)
+    """A text is held against so many texts of its query, those with the highest rates."""
+    by: Literal["margin", "rank", "rate"] = "margin"
+    """Log-odds above the mean of these, the share of these that it beats, or its rate alone."""
+    cautious: float = Field(0.0, ge=0.0)
+    """Standard deviations taken off what is expected, so that what no text in the table was like earns nothing."""
+    unseen: Literal["nearest", "overall", "refuse"] = "nearest"
+    """What stands for a query that is not in the table: the queries most like it, all of them, or nothing."""
+    near: int = Field(5, ge=1)
+    """How many queries most like it."""
+    fit: ModelSettings = ModelSettings.model_validate({})
+    """How the click model is fitted."""
+
+
+@dataclass(frozen=True)
+class Rivals:
+    """What a text is held against."""
+
+    best: tuple[tuple[str, Expected], ...]
+    told: str
+    """Whose they are."""
+
+
+class Clicks(Reward):
+    """margin: logit(rate) − mean logit(top K); rank: mean P(rival ≤ text); rate: the rate."""
+
+    Settings = ClicksSettings
+    name = "clicks"
+
+    def __init__(self, settings: ClicksSettings, desk: Desk) -> None:
+        self.settings = settings
+        self.table = read(settings.table, settings.columns)
+        self.model = fitted(self.table, settings.fit, desk.folder, desk.say)
+        self._known = frozenset(self.table.queries)
+        self._near = nearness(self.table.queries)
+        self._rivals: dict[str, Rivals] = {}
+
+    def check(self, attempts: Sequence[Attempt]) -> None:
+        """Refuse prompts without a query, and unknown queries where they are to be refused."""
+        for one in attempts:
+            self._against(one)
+
+    def judge(self, attempts: Sequence[Attempt]) -> list[Judgement]:
+        """Each text against the best of its query; a text that was shown keeps what was seen of it."""
+        expected = self.model.expect([(self._query(one), one.text.strip()) for one in attempts])
+        return [self._judged(one, what) for one, what in zip(attempts, expected, strict=True)]
+
+    def _judged(self, attempt: Attempt, expected: Expected) -> Judgement:
+        rivals, text = self._against(attempt), attempt.text.strip()
+        shown = dict(self.model.known(self._query(attempt))).get(text)
+        what = shown or (expected if text else self.model.least)
+        odds = what.odds - self.settings.cautious * what.spread
+        best, best_expected = rivals.best[0]
+        why: dict[str, float | str] = {
+            "expected rate": what.rate,
+            "nine of ten between": f"{what.low:.4f} and {what.high:.4f}",
+            "text": "in the table" if shown else "new" if text else "empty: as bad as the worst in the table",
+            "held against": rivals.told,
+            "best of these": best if len(best) <= TOLD else f"{best[: TOLD - 1]}…",
+            "its rate": best_expected.rate,
+        }
+        return Judgement(value=self._value(odds, [one for _, one in rivals.best]), why=why)
+
+    def _value(self, odds: float, rivals: Sequence[Expected]) -> float:
+        if self.settings.by == "rate":
+            return 1 / (1 + exp(-odds))
+        if self.settings.by == "margin":
+            return odds - sum(one.odds for one in rivals) / len(rivals)
+        # Only the rivals' spread: a text of which nothing is known would else beat some of them by that alone.
+        beaten = (0.5 + 0.5 * erf((odds - one.odds) / (sqrt(2) * one.spread)) for one in rivals)
+        return sum(beaten) / len(rivals)
+
+    def _query(self, attempt: Attempt) -> str:
+        """The query in the prompt's row where it has such a column, else the prompt."""
+        given = attempt.columns.get(self.settings.columns.query, attempt.prompt)
+        return str(given).strip()
+
+    def _against(self, attempt: Attempt) -> Rivals:
+        query = self._query(attempt)
+        where = f"{attempt.place}: " if attempt.place else ""
+        if not query:
+            raise MeristemError(f"{where}clicks: the query is empty; a prompt must be what people search for")
+        if query not in self._known and self.settings.unseen == "refuse":
+            raise MeristemError(f"{where}clicks: {self.settings.table} does not have the query {query!r:.80}; drop the "
+                                "prompt, or let queries like it stand for it: unseen=nearest")  # fmt: skip
+        if query not in self._rivals:
+            self._rivals[query] = self._found(query)
+        return self._rivals[query]
+
+    def _found(self, query: str) -> Rivals:
+        """The best texts of the query, of the queries most like it, or of all."""
+        if query in self._known:
+            return Rivals(tuple(self.model.known(query)[: self.settings.top]), "its query's best")
+        near = self._near(query)
+        like = sorted((-value, number) for number, value in enumerate(near.tolist()) if value > 0)
+        if self.settings.unseen == "overall" or not like:
+            return self._all
+        names = [self.table.queries[number] for _, number in like[: self.settings.near]]
+        several = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        return Rivals(self._best(names), f"an unknown query; the best of {names[0]!r}{several}")
+
+    def _best(self, queries: Sequence[str]) -> tuple[tuple[str, Expected], ...]:
+        """The top K of each, the best first."""
+        found = [one for query in queries for one in self.model.known(query)[: self.settings.top]]
+        return tuple(sorted(found, key=lambda one: -one[1].odds))
+
+    @property
+    def _all(self) -> Rivals:
+        if "" not in self._rivals:
+            self._rivals[""] = Rivals(self._best(self.table.queries), "an unknown query; the best of all queries")
+        return self._rivals[""]

@@ -1,0 +1,159 @@
+"""Grammar: how little a text surprises a model of correct text, beside correct sentences (SPEC D1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from meristem.corpus.settings import CorpusSettings
+from meristem.randomness import generator
+from meristem.reinforce.correct import FEWEST, Sentence, sentences
+from meristem.reinforce.judging import Floats, Judge
+from meristem.reinforce.reward import Attempt, Desk, Judgement, Order, Reward, RewardSettings
+from meristem.reinforce.words import Known, variety, words
+from meristem.settings import MeristemError
+
+
+class GrammarSettings(RewardSettings):
+    """Who judges, what is correct, and what is refused whatever the judge thinks of it."""
+
+    name: Literal["grammar"] = "grammar"
+    """The reward's name."""
+    run: str | None = None
+    """The judge: a causal or masked run of ours, trained on correct text."""
+    corpus: str | tuple[str, ...] | None = None
+    """Without a run: text that a judge is trained on first; a file, a folder, builtin:NAME."""
+    half: Literal[0, 1] | None = None
+    """Only this half of the corpus, so that another judge can learn from the other."""
+    document: Literal["auto", "file", "block", "line"] = "auto"
+    """What one document of a text file is: halves, and what is held out, are made of whole ones."""
+    recipe: str = "gpt2-mini"
+    """What that judge is."""
+    judge: dict[str, Any] = {}
+    """Its other settings, as in {train.steps: 500, model.width: 128}."""
+    seed: int = Field(0, ge=0)
+    """Of its training, and of the choice of sentences."""
+    correct: str | tuple[str, ...] | None = None
+    """Text to take correct sentences from; what the judge's corpus held out unless given."""
+    sentences: int = Field(256, ge=FEWEST)
+    """Correct sentences that are read once; their spread is the unit of the reward."""
+    drawn: int = Field(64, ge=1)
+    """How many of them, drawn anew for each prompt, a text is compared with."""
+    prompted: bool = True
+    """Whether a text goes on where its prompt ends, and is read behind it; false where it is made from a source."""
+    limit: float = Field(5.0, gt=0)
+    """Values lie between −limit and limit, nearly straight in the middle."""
+    shortest: int = Field(3, ge=1)
+    """A text of fewer words gets −limit."""
+    variety: float = Field(0.5, ge=0, le=1)
+    """So does one with fewer different pairs of words among 40 words, as a share."""
+    copy_words: int = Field(8, ge=2)
+    """So many words in a row that stand in a reference or a correct sentence are copied."""
+    copy_share: float = Field(0.5, gt=0, le=1)
+    """A text of which more is copied gets −limit."""
+    longest: int = Field(4000, ge=1)
+    """Characters of a text that are read."""
+
+    @model_validator(mode="after")
+    def _judged(self) -> Self:
+        if self.run is None and self.corpus is None:
+            raise ValueError("grammar needs a judge: run=RUN, or corpus=SOURCE to train one")
+        return self
+
+
+class Grammar(Reward):
+    """limit · tanh(z / limit), z = (mean surprise of correct sentences − surprise of the text) / their spread."""
+
+    Settings = GrammarSettings
+    name = "grammar"
+
+    @classmethod
+    def orders(cls, settings: GrammarSettings) -> dict[str, Order]:
+        """A judge, where none is named."""
+        if settings.run is not None:
+            return {}
+        text = {"source": settings.corpus, "half": settings.half, "document": settings.document}
+        told = {f"corpus.{key}": value for key, value in text.items()}
+        return {"run": Order(recipe=settings.recipe, overrides={**told, "train.seed": settings.seed, **settings.judge})}
+
+    def __init__(self, settings: GrammarSettings, desk: Desk) -> None:
+        assert settings.run is not None  # ordered where it was not named
+        self.settings = settings
+        self._reader = Judge.of(settings.run, desk.say)
+        found = self._correct(settings.run)
+        self._known = Known((one.text for one in found), settings.copy_words)
+        surprise = self._reader.surprise([("", one.text) for one in found] + [(one.before, one.text) for one in found])
+        self._alone, self._behind = np.split(surprise, 2)
+        desk.say(
+            f"grammar: {len(found)} correct sentences have {self._alone.mean():.2f} ± {self._alone.std():.2f} nats per "
+            f"token alone and {self._behind.mean():.2f} ± {self._behind.std():.2f} behind others, by {settings.run}"
+        )
+
+    def _correct(self, run: str) -> list[Sentence]:
+        """Sentences that the judge has not learned from."""
+        s, sources = self.settings, self._reader.recipe.sources()
+        if s.correct is None and sources[0].corpus is None:
+            raise MeristemError(f"{run} was trained on labelled data: give correct=FILE with correct sentences")
+        corpus = (
+            sources[0].corpus
+            if s.correct is None
+            else CorpusSettings.model_validate({"source": s.correct, "document": s.document})
+        )
+        found = sentences(corpus, held_out=s.correct is None, number=s.sentences, shortest=s.shortest, seed=s.seed)
+        if len(found) < FEWEST:
+            where = f"{corpus.source} " + ("holds out" if s.correct is None else "has")
+            raise MeristemError(
+                f"grammar: {where} {len(found)} sentences, and {FEWEST} are the fewest that say what is correct; "
+                "give correct=FILE with text that the judge was not trained on, or cut it finer: document=block or line"
+            )
+        return found
+
+    def judge(self, attempts: Sequence[Attempt]) -> list[Judgement]:
+        """Guards first; only what passes them is read."""
+        guards = [self._guard(one) for one in attempts]
+        passed = [number for number, guard in enumerate(guards) if not guard]
+        read = [self._read(attempts[number]) for number in passed]
+        surprise = dict(zip(passed, self._reader.surprise(read).tolist(), strict=True))
+        return [
+            self._judged(one, surprise[number]) if number in surprise else self._refused(guards[number])
+            for number, one in enumerate(attempts)
+        ]
+
+    def _read(self, attempt: Attempt) -> tuple[str, str]:
+        """What stands before a text, and as much of the text as is read."""
+        text = attempt.text[: self.settings.longest]
+        prompt = attempt.prompt[-self.settings.longest :] if self.settings.prompted else ""
+        return (prompt, text) if prompt.strip() else ("", text.lstrip())
+
+    def _guard(self, attempt: Attempt) -> str:
+        """Why a text gets the lowest value whatever the judge thinks: dull repetition surprises nobody."""
+        s, text = self.settings, words(attempt.text)
+        if len(text) < s.shortest:
+            return f"too short: {len(text)} of at least {s.shortest} words"
+        if (varied := variety(text)) < s.variety:
+            return f"repetitive: {varied:.0%} of its pairs of words are different, at least {s.variety:.0%} should be"
+        references = Known(attempt.references, s.copy_words)
+        if (copied := max(self._known.share(text), references.share(text))) > s.copy_share:
+            return f"copied: {copied:.0%} of its words stand like that in a reference or a correct sentence"
+        return ""
+
+    def _judged(self, attempt: Attempt, surprise: float) -> Judgement:
+        s = self.settings
+        if not np.isfinite(surprise):
+            return self._refused("unreadable: the judge's tokenizer finds no token in it")
+        correct = self._behind if self._read(attempt)[0] else self._alone
+        mean = float(self._drawn(correct, attempt.seed).mean())
+        z = (mean - surprise) / max(float(correct.std()), 1e-3)
+        value = s.limit * float(np.tanh(z / s.limit))
+        return Judgement(value=value, why={"surprise": surprise, "of correct sentences": mean, "spreads better": z})
+
+    def _drawn(self, correct: Floats, seed: int) -> Floats:
+        """Some of the correct sentences' surprises, as an attempt's seed has it."""
+        number = min(self.settings.drawn, len(correct))
+        return correct[generator(seed, "grammar", 0, 0).permutation(len(correct))[:number]]
+
+    def _refused(self, guard: str) -> Judgement:
+        return Judgement(value=-self.settings.limit, why={"guard": guard})

@@ -1,0 +1,77 @@
+"""Recipes by name or file, with what the runs they begin from tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from meristem.checkpoint.revive import recipe_of
+from meristem.checkpoint.run import Run
+from meristem.interop.starting import run_for
+from meristem.overrides import override, written_out
+from meristem.recipe import Recipe, read, resolve, shipped_rewards
+from meristem.settings import RecipeError
+from meristem.training import finetuning, pretraining
+
+Overrides = Mapping[str, Any] | Sequence[str]
+
+
+def recipe_for(recipe: str | Path, overrides: Overrides = (), source: str | None = None) -> Recipe:
+    """A recipe by name or file, with a source and overrides put in."""
+    name, mapping = read(recipe)
+    if source is not None:
+        mapping = {**mapping, "corpus": {**(mapping.get("corpus") or {}), "source": source}}
+    return resolve(name, mapping, overrides)
+
+
+def task_recipe(recipe: str | Path | None = None, overrides: Overrides = ()) -> Recipe:
+    """A recipe for a task: by name or file, else the one named like its task; the model is that of `from`.
+
+    Settings of `model` in the recipe are for a start from scratch; those among the overrides always count.
+    """
+    told = override({}, overrides)
+    name, mapping = read(recipe or (told.get("task") or {}).get("name") or "classification")
+    mapping = written_out(mapping)
+    if "train" in (told.get("data") or {}):  # whoever brings data is not judged on the built-in ones of the recipe
+        data = mapping.get("data") or {}
+        mapping["data"] = {key: value for key, value in data.items() if not str(value).startswith("builtin:")}
+    start = {**(mapping.get("start") or {}), **(told.get("start") or {})}
+    if start.get("path") in (None, "scratch"):
+        return resolve(name, mapping, overrides)
+    path = run_for(Path(start["path"]))  # published weights are imported where they were not yet
+    before = recipe_of(Run.open(path))
+    mapping["model"], mapping["tokenizer"] = (
+        getattr(before, part).model_dump(mode="json") for part in ("model", "tokenizer")
+    )
+    found = resolve(name, mapping, overrides)
+    return replace(found, start=found.start.model_copy(update={"path": str(path)}))
+
+
+def policy_recipe(recipe: str | Path, overrides: Overrides, start: Path, console: Console) -> Recipe:
+    """A recipe for rewards with the model of `from`; where that is a recipe, it becomes a run in `start` first."""
+    name, mapping = read(recipe)
+    told = override(mapping, overrides)
+    if "policy" not in told:
+        raise RecipeError(f"{name} has no policy; recipes with rewards: {', '.join(shipped_rewards())}")
+    begun = told.get("start") or {}
+    if begun.get("path") is None and begun.get("recipe") is None:
+        raise RecipeError("from: rewards need a model that writes: from=RUN, or from.recipe=NAME to train one first")
+    path = run_for(Path(begun["path"] if begun.get("path") else _begun(begun["recipe"], start, console)))
+    before = recipe_of(Run.open(path))
+    shape = before.model.model_dump(mode="json")
+    shape |= {key: 0.0 for key in shape if key.endswith("dropout")}  # what was written must be what is read again
+    words = before.tokenizer.model_dump(mode="json")
+    resolved = resolve(name, {**written_out(mapping), "model": shape, "tokenizer": words}, overrides)
+    return replace(resolved, start=resolved.start.model_copy(update={"path": str(path)}))
+
+
+def _begun(recipe: str, out: Path, console: Console) -> Path:
+    """The run of a recipe that is trained, or gone on with, before another can begin."""
+    console.print(f"First the model that writes: {recipe} in {out}", highlight=False, markup=False, soft_wrap=True)
+    if "task" in read(recipe)[1]:
+        return finetuning.finetune(task_recipe(recipe), out, fresh=False, console=console).run
+    return pretraining.pretrain(recipe_for(recipe), out, fresh=False, console=console).run

@@ -1,0 +1,126 @@
+"""Who gets in: a bounded number of requests, each until its deadline or until its client has left."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, TypeVar
+
+from meristem.serving.errors import Refused
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Answer = TypeVar("Answer")
+
+TICKET = "meristem.ticket"
+SMOOTH = 0.05
+"""Weight of the newest request in the mean time that requests take."""
+
+
+class Gone(Exception):
+    """The client has left: whatever would be said, nobody hears it."""
+
+
+class Ticket:
+    """One request that was let in."""
+
+    def __init__(self, deadline: float) -> None:
+        self.begun = time.monotonic()
+        self._deadline = self.begun + deadline
+        self._left = False
+        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def wanted(self) -> bool:
+        """Whether somebody still waits for it; workers ask this between two steps."""
+        return not self._left and time.monotonic() < self._deadline
+
+    def leave(self) -> None:
+        """The client has left, or has its answer."""
+        self._left = True
+        if not self.gone.done():
+            self.gone.set_result(None)
+
+    async def wait(self, answer: asyncio.Future[Answer]) -> Answer:
+        """The answer, unless the client leaves or the deadline comes before it."""
+        remaining = max(0.0, self._deadline - time.monotonic())
+        await asyncio.wait((answer, self.gone), timeout=remaining, return_when=asyncio.FIRST_COMPLETED)
+        if answer.done():
+            return answer.result()
+        answer.cancel()
+        if self._left:
+            raise Gone
+        self._left = True
+        raise Refused(503, f"not done within {self._deadline - self.begun:g} s: ask for less, or try later", after=1)
+
+
+class Admission:
+    """A number of places; whoever finds none is told to come back."""
+
+    def __init__(self, places: int, deadline: float) -> None:
+        self._places, self._deadline = places, deadline
+        self.inside = 0
+        self.stopping = False
+        self._seconds = 0.1
+
+    def check(self) -> None:
+        """Refuse when there is no place."""
+        if self.stopping:
+            raise Refused(503, "the server is stopping: try another one, or later", after=1)
+        if self.inside >= self._places:
+            after = max(1, math.ceil(self._seconds))
+            raise Refused(429, f"{self._places} requests are in work already: try again in {after} s", after=after)
+
+    def enter(self) -> Ticket:
+        """Take a place."""
+        self.check()
+        self.inside += 1
+        return Ticket(self._deadline)
+
+    def leave(self, ticket: Ticket) -> None:
+        """Give the place back."""
+        self.inside -= 1
+        ticket.leave()
+        self._seconds += SMOOTH * (time.monotonic() - ticket.begun - self._seconds)
+
+
+class Gate:
+    """The part of the application that gives each request with work a ticket, and notices when its client leaves."""
+
+    def __init__(self, app: App, admission: Admission) -> None:
+        self._app, self._admission = app, admission
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Requests that only look (GET) need no ticket."""
+        if scope["type"] != "http" or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        ticket = self._admission.enter()
+        scope[TICKET] = ticket
+        first = [await receive()]
+        watcher = asyncio.create_task(_watch(receive, ticket))
+
+        async def replayed() -> Message:
+            if first:
+                return first.pop()
+            await ticket.gone
+            return {"type": "http.disconnect"}
+
+        try:
+            await self._app(scope, replayed, send)
+        except Gone:
+            pass  # there is nobody to answer
+        finally:
+            watcher.cancel()
+            self._admission.leave(ticket)
+
+
+async def _watch(receive: Receive, ticket: Ticket) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    ticket.leave()

@@ -1,0 +1,109 @@
+"""The server as a process: it binds, says where, and stops without dropping what it has begun."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from meristem.serving.hub import Hub
+from meristem.serving.keys import keys_for
+from meristem.serving.settings import ServingSettings
+from meristem.settings import MeristemError
+from meristem.training.signals import Stopped
+
+Say = Callable[[str], None]
+GRACE = 30.0
+"""Seconds that requests have to end in once the server is asked to stop, at the most."""
+
+
+def serve(paths: Sequence[Path], settings: ServingSettings, say: Say) -> None:
+    """Load runs and answer until somebody asks to stop; `say` tells the person at the terminal."""
+    uvicorn = _library()
+    keys_for(settings)  # what is wrong with keys is said before anything is loaded
+    from meristem.serving.app import create_app
+    from meristem.serving.protocol import Patient
+
+    bound = _bound(settings.host, settings.port)
+    hub = Hub.open(paths)
+    for run in hub.runs.values():
+        for notice in run.revived.notices:
+            say(notice)
+        say(f"{run.name}: {', '.join(run.can) or 'nothing that can be asked'}")
+    app = create_app(hub, settings)
+    config = uvicorn.Config(
+        app,
+        http=Patient,
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        limit_concurrency=settings.connections,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=int(min(GRACE, settings.deadline) + 1),
+        backlog=min(2048, settings.connections),
+    )
+    logging.getLogger("meristem.serving").addHandler(logging.StreamHandler())
+    bound.listen(config.backlog)
+    host, port = bound.getsockname()[:2]
+    say(f"serving at http://{f'[{host}]' if ':' in host else host}:{port} (Ctrl-C stops)")
+    received = _run(uvicorn.Server(config), bound)
+    raise Stopped(received, "stopped; what was begun has been answered")
+
+
+def _library() -> Any:
+    try:
+        import fastapi  # noqa: F401  # named here, so that its absence is told once
+        import httptools  # noqa: F401
+        import uvicorn
+    except ImportError as error:
+        raise MeristemError(f'serving needs {error.name}: pip install "meristem[serve]"') from None
+    return uvicorn
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A socket at the address, so that a port that is taken is known before anything is loaded."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        made = socket.socket(family, kind)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+    except OSError as error:
+        raise MeristemError(f"--host {host} --port {port}: {error.strerror}; choose another, or --port 0") from None
+    return made
+
+
+def _run(server: Any, bound: socket.socket) -> int:
+    """Serve until a signal comes → which one; a second one ends what still runs."""
+    received: list[int] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        server.handle_exit(number, frame)
+
+    with _handled(handle):
+        server.capture_signals = _nothing  # uvicorn would raise the signal again, and its own exit code with it
+        server.run(sockets=[bound])
+    if not received:
+        raise MeristemError("the server ended by itself; its messages above say why")
+    return received[0]
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def _handled(handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,58 @@
+"""The two workers, and how a route reaches them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from meristem.serving.admission import Admission, Ticket
+from meristem.serving.batching import Batcher, Work
+from meristem.serving.continuous import Scribe
+from meristem.serving.hub import Hub
+from meristem.serving.metrics import Metrics
+from meristem.serving.settings import ServingSettings
+
+
+class Engine:
+    """All runs, what is counted, who is inside, and the workers."""
+
+    def __init__(self, hub: Hub, settings: ServingSettings) -> None:
+        self.hub, self.settings, self.metrics = hub, settings, Metrics()
+        self.admission = Admission(settings.queue, settings.deadline)
+        self.batcher = Batcher(self.metrics, settings.threads)
+        runs = list(hub.runs.values())
+        self.scribe = Scribe(runs, self.metrics, threads=settings.threads, rows=settings.rows)
+        self.metrics.gauge("meristem_inside", "Requests in work or waiting for it.", lambda: self.admission.inside)
+        self.metrics.gauge("meristem_waiting", "Requests that wait to be read.", lambda: self.batcher.waiting)
+        self.metrics.gauge("meristem_writing", "Texts that are being written.", lambda: self.scribe.texts)
+
+    def start(self) -> None:
+        """Begin to work."""
+        self.admission.stopping = False
+        self.batcher.start()
+        self.scribe.start()
+
+    def stop(self) -> None:
+        """Let nobody in any more, and end."""
+        self.admission.stopping = True
+        self.batcher.stop()
+        self.scribe.stop()
+
+    @property
+    def ready(self) -> bool:
+        """Whether requests are answered."""
+        return self.batcher.alive and self.scribe.alive and not self.admission.stopping
+
+    async def ask(self, work: Work, asked: Any, ticket: Ticket) -> Any:
+        """The answer to one thing."""
+        return await self.batcher.ask(work, asked, ticket)
+
+    async def ask_each(self, work: Work, asked: Sequence[Any], ticket: Ticket) -> list[Any]:
+        """The answers to several, in their order; the first that is wrong ends them all."""
+        tasks = [asyncio.ensure_future(self.ask(work, one, ticket)) for one in asked]
+        try:
+            return list(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()

@@ -1,0 +1,93 @@
+"""Who may ask: anybody on this machine, or whoever brings a key."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+from pathlib import Path
+
+from meristem import bounded
+from meristem.serving.admission import App, Receive, Scope, Send
+from meristem.serving.errors import Refused
+from meristem.serving.settings import ServingSettings
+from meristem.settings import MeristemError
+
+SHORTEST = 16
+"""Characters of a key."""
+OPEN = ("/health/live", "/health/ready")
+"""Answered without a key: whoever keeps the server running asks them."""
+
+
+class Keys:
+    """Digests of the keys, compared in a time that tells nothing."""
+
+    def __init__(self, keys: tuple[str, ...]) -> None:
+        self._digests = [_digest(key.encode()) for key in keys]
+
+    @classmethod
+    def read(cls, path: Path) -> Keys:
+        """The keys of a file, one a line."""
+        keys = tuple(line.strip() for line in bounded.text(path, 1 << 16).splitlines() if line.strip())
+        if not keys:
+            raise MeristemError(f"{path}: holds no key; write one, as with: openssl rand -hex 24 > {path}")
+        for number, key in enumerate(keys, 1):
+            if len(key) < SHORTEST or not key.isascii():
+                raise MeristemError(f"{path}:{number}: a key has at least {SHORTEST} plain characters")
+        return cls(keys)
+
+    def holds(self, key: bytes) -> bool:
+        """Whether it is one of them; every one is compared, whichever fits."""
+        digest = _digest(key)
+        return sum(hmac.compare_digest(digest, known) for known in self._digests) > 0
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()
+
+
+def keys_for(settings: ServingSettings) -> Keys | None:
+    """The keys that requests need; an address that others can reach is refused without any."""
+    if settings.key_file is not None:
+        return Keys.read(settings.key_file)
+    if not _own(settings.host):
+        raise MeristemError(
+            f"--host {settings.host}: others can reach this address, so requests need a key: "
+            "openssl rand -hex 24 > key.txt, then --key-file key.txt"
+        )
+    return None
+
+
+def _own(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class Door:
+    """The part of the application that asks for the key, or that the client is on this machine."""
+
+    def __init__(self, app: App, keys: Keys | None) -> None:
+        self._app, self._keys = app, keys
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Only the health of the server is told to everybody."""
+        if scope["type"] == "http" and scope["path"] not in OPEN:
+            headers = dict(scope["headers"])
+            if self._keys is not None:
+                kind, _, key = headers.get(b"authorization", b"").partition(b" ")
+                if kind.lower() != b"bearer" or not self._keys.holds(key.strip()):
+                    raise Refused(401, "this server wants a key: send the header authorization: Bearer KEY")
+            elif not _own(_host(headers.get(b"host", b"localhost").decode("latin-1"))):
+                # a page from elsewhere whose name was turned to this machine would be one
+                raise Refused(403, "without a key only localhost is answered: ask for 127.0.0.1, or set --key-file")
+        await self._app(scope, receive, send)
+
+
+def _host(header: str) -> str:
+    """The name or address in a host header, without its port."""
+    if header.startswith("["):
+        return header[1:].partition("]")[0]
+    return header.partition(":")[0]

@@ -1,0 +1,1 @@
+"""The routes, a few per file."""

@@ -1,0 +1,75 @@
+"""Routes that ask a language model: fill, score, embed, attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+
+from meristem.generation.fill import Filled
+from meristem.generation.score import Scored
+from meristem.serving import bodies
+from meristem.serving.engine import Engine
+from meristem.serving.numbers import finite
+from meristem.serving.routes.answers import ERRORS, answered, ticket_of
+from meristem.serving.works import attention_work, embed_work, fill_work, score_work
+
+
+def router(engine: Engine) -> APIRouter:
+    """What a pretrained model can be asked."""
+    routes = APIRouter(tags=["words"], responses=ERRORS)
+
+    @routes.post("/fill", summary="The words that could stand in place of each [MASK]")
+    async def fill(asked: bodies.Fill, request: Request) -> JSONResponse:
+        run = engine.hub.for_("fill", asked.model)
+        given = [(text, asked.top) for text in _several(asked.text)]
+        found = await engine.ask_each(fill_work(run), given, ticket_of(request))
+        return answered(run, [_filled(one) for one in found], asked.text)
+
+    @routes.post("/score", summary="The log-probability of a text, exact or pseudo")
+    async def score(asked: bodies.Score, request: Request) -> JSONResponse:
+        run = engine.hub.for_("score", asked.model)
+        found = await engine.ask_each(score_work(run), _several(asked.text), ticket_of(request))
+        return answered(run, [_scored(one) for one in found], asked.text)
+
+    @routes.post("/embed", summary="A text as a vector")
+    async def embed(asked: bodies.Embed, request: Request) -> JSONResponse:
+        run = engine.hub.for_("embed", asked.model)
+        work = embed_work(run, asked.pooling)
+        found = await engine.ask_each(work, _several(asked.text), ticket_of(request))
+        return answered(run, [vector for vector, _ in found], asked.text)
+
+    @routes.post("/attention", summary="Where each token looks, for every layer and head")
+    async def attention(asked: bodies.Attention, request: Request) -> Response:
+        run = engine.hub.for_("attention", asked.model)
+        second = {} if asked.text_b is None else {"text_b": asked.text_b}
+        first = {"text": asked.text} if asked.text or not asked.parts else {}
+        given = {
+            "parts": {**first, **second, **asked.parts},
+            **{name: getattr(asked, name) for name in ("target", "image", "kind")},
+        }
+        found = await engine.ask(attention_work(run), given, ticket_of(request))
+        return Response(found, media_type="application/json")
+
+    return routes
+
+
+def _several(text: str | list[str]) -> list[str]:
+    return [text] if isinstance(text, str) else text
+
+
+def _filled(found: list[Filled]) -> list[dict[str, Any]]:
+    """As `meristem fill --json` has it."""
+    return [
+        {
+            "mask": one.mask,
+            "candidates": [{"token": c.token, "score": c.probability, "sequence": c.text} for c in one.candidates],
+        }
+        for one in found
+    ]
+
+
+def _scored(found: Scored) -> dict[str, Any]:
+    each = [[token, finite(value)] for token, value in found.per_token]
+    return {"text": found.text, "logprob": finite(found.logprob), "tokens": found.tokens, "per_token": each}

@@ -1,0 +1,34 @@
+"""What the server can be told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from meristem.settings import Settings
+
+
+class ServingSettings(Settings):
+    """Where it listens, who may ask, and how much it takes."""
+
+    host: str = "127.0.0.1"
+    """The address it listens on; any other than this machine's own needs a key file."""
+    port: int = Field(8000, ge=0, le=65535)
+    """The port it listens on; 0 takes a free one."""
+    key_file: Path | None = None
+    """A file with one key a line, of which each request must bring one."""
+    threads: int = Field(1, ge=1)
+    """Threads that a batch is computed with; reading and writing have a worker each."""
+    queue: int = Field(64, ge=1)
+    """Requests that are in work or wait for it; more are answered 429."""
+    deadline: float = Field(60.0, gt=0)
+    """Seconds that a request may take in all."""
+    rows: int = Field(64, ge=1)
+    """Texts of one run that are written side by side."""
+    body: int = Field(1 << 20, ge=1)
+    """Bytes of a request's body."""
+    patience: float = Field(10.0, gt=0)
+    """Seconds that a client has to send a request."""
+    connections: int = Field(1024, ge=1)
+    """Connections that are open at once."""

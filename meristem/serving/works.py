@@ -1,0 +1,211 @@
+"""How each route asks a run: what a request becomes before it is read, and what is made of what was read."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from meristem.corpus.pictures import decoded
+from meristem.evaluation.answering import answer
+from meristem.evaluation.asking import asked
+from meristem.evaluation.embedding import Framed, Pooling, embed, frame
+from meristem.evaluation.looking import look
+from meristem.generation.echoed import echoed
+from meristem.generation.fill import Filled, Masked, fill_many, masked
+from meristem.generation.given import Given, given, opening
+from meristem.generation.pool import Chosen
+from meristem.generation.sampling import SamplingSettings
+from meristem.generation.score import Scored, score
+from meristem.generation.write import write
+from meristem.serving.batching import Work
+from meristem.serving.errors import Refused
+from meristem.serving.hub import Served
+from meristem.settings import MeristemError
+from meristem.task import Sample, Task
+
+PIXELS = 1 << 24
+"""Of a picture that is unpacked."""
+WEIGHTS = 1 << 20
+"""Of attention that are sent at once."""
+HIDDEN = 512
+"""Tokens of a text whose score hides each of them once."""
+Top = int | None
+
+
+def _size(text: str) -> int:
+    """About how many tokens a text has, where counting them can wait."""
+    return len(text) // 4 + 2
+
+
+def task_work(run: Served, verb: str, task: Task) -> Work:
+    """Parts by name and how many answers are wanted → the answer as its task shows it."""
+
+    def ready(given: tuple[dict[str, Any], Top]) -> tuple[tuple[Sample, Top], int]:
+        parts, top = given
+        if verb == "caption":
+            sample = Sample(given={"picture": pixels(parts["image"], task.settings.picture)})
+            return (sample, top), 1
+        return (asked(task, parts), top), sum(_size(str(part)) for part in parts.values())
+
+    def answers(read: Sequence[tuple[Sample, Top]]) -> list[Any]:
+        found = answer(run.learner, [sample for sample, _ in read], task=task).answers
+        return [
+            task.shown(one, sample) if top is None else task.ranked(one, sample, top)
+            for one, (sample, top) in zip(found, read, strict=True)
+        ]
+
+    return Work((run.name, verb, task.name), ready, answers)
+
+
+def fill_work(run: Served) -> Work:
+    """A text with masks and how many candidates are wanted → those of each mask."""
+
+    def ready(given: tuple[str, int]) -> tuple[tuple[Masked, int], int]:
+        found = masked(run.tokenizer, given[0])
+        if len(found.places) > 64:
+            raise Refused(422, f"text: {len(found.places)} masks are too many for one request, 64 are filled")
+        return (found, given[1]), len(found.encoding.ids)
+
+    def answers(read: Sequence[tuple[Masked, int]]) -> list[list[Filled]]:
+        most = max(top for _, top in read)
+        found = fill_many(run.model, run.tokenizer, [one for one, _ in read], top=most)
+        return [
+            [Filled(mask=mask.mask, candidates=mask.candidates[:top]) for mask in one]
+            for one, (_, top) in zip(found, read, strict=True)
+        ]
+
+    return Work((run.name, "fill"), ready, answers)
+
+
+def embed_work(run: Served, pooling: Pooling) -> Work:
+    """A text → its vector and how many tokens it has."""
+
+    def ready(text: str) -> tuple[Framed, int]:
+        found = frame(run.model, run.tokenizer, text)
+        return found, found.size
+
+    def answers(read: Sequence[Framed]) -> list[tuple[list[float], int]]:
+        vectors = embed(run.model, read, pooling).float().cpu().tolist()
+        return [(vector, one.size) for vector, one in zip(vectors, read, strict=True)]
+
+    return Work((run.name, "embed", pooling), ready, answers)
+
+
+def score_work(run: Served) -> Work:
+    """A text → its log-probability; a masked model reads it once for each token, so that it must be short."""
+
+    def ready(text: str) -> tuple[str, int]:
+        if run.ways[0] == "masked" and (size := len(run.tokenizer.encode(text).ids)) > HIDDEN:
+            raise Refused(422, f"text: a masked model scores {HIDDEN} tokens at the most, and there are {size}")
+        return text, _size(text)
+
+    def answers(read: Sequence[str]) -> list[Scored]:
+        return score(run.model, run.tokenizer, read, way=run.ways[0])
+
+    return Work((run.name, "score"), ready, answers)
+
+
+def start_of_prompt(run: Served, prompt: str | list[int]) -> tuple[Given, int]:
+    """Where a text begins that goes on from a prompt or its tokens, and how many tokens stand before those given."""
+    if isinstance(prompt, str):
+        start = given(run.model, run.tokenizer, prompt)
+        return start, len(opening(run.model, run.tokenizer)) if run.ways[0] == "causal" else 0
+    if run.ways[0] != "causal":
+        raise Refused(422, "prompt: tokens are read by causal models; give this one a text", param="prompt")
+    if (highest := max(prompt)) >= run.tokenizer.size:
+        told = f"prompt: token {highest} is none of {run.name}, which has {run.tokenizer.size:,}"
+        raise Refused(422, told, param="prompt")
+    before = opening(run.model, run.tokenizer)
+    if prompt[: len(before)] == before:  # it brings the token that begins a document
+        return Given(prompt=list(prompt)), 0
+    return Given(prompt=[*before, *prompt]), len(before)
+
+
+@dataclass(frozen=True)
+class Echo:
+    """A prompt given back: its text, its tokens, and what the model says of each that something comes before."""
+
+    text: str
+    ids: list[int]
+    said: list[Chosen | None]
+
+
+def echo_work(run: Served, top: int) -> Work:
+    """A prompt or its tokens → its echo."""
+
+    def ready(prompt: str | list[int]) -> tuple[tuple[list[int], int], int]:
+        start, added = start_of_prompt(run, prompt)
+        return (start.prompt, added), len(start.prompt)
+
+    def answers(read: Sequence[tuple[list[int], int]]) -> list[Echo]:
+        found = echoed(run.model, [ids for ids, _ in read], top=top)
+        return [
+            Echo(run.tokenizer.decode(ids[added:]), ids[added:], [None, *said][added:])
+            for (ids, added), said in zip(read, found, strict=True)
+        ]
+
+    return Work((run.name, "echo", top), ready, answers)
+
+
+def write_work(run: Served, settings: SamplingSettings, count: int) -> Work:
+    """A prompt → its texts, for what is not written token by token: beams, and masked models."""
+
+    def answers(read: Sequence[Any]) -> list[Any]:
+        return write(run.model, run.tokenizer, read, settings, count=count)
+
+    return Work((run.name, "generate", settings, count), lambda prompt: (prompt, _size(prompt)), answers)
+
+
+def caption_work(run: Served) -> Work:
+    """A picture → the likeliest caption of a captioner that was taught no task."""
+    told = run.recipe.model.model_dump().get("picture", run.recipe.store.picture)
+    settings = SamplingSettings.model_validate({"greedy": True})
+
+    def answers(read: Sequence[Any]) -> list[Any]:
+        return [
+            {"generated_text": one.text.strip()} for (one,) in write(run.model, run.tokenizer, list(read), settings)
+        ]
+
+    return Work((run.name, "caption"), lambda given: (pixels(given[0]["image"], told), 1), answers)
+
+
+def attention_work(run: Served) -> Work:
+    """What is looked at → where, as JSON: so much is written out where nobody else waits."""
+    return Work((run.name, "attention"), lambda given: (given, 1), partial(map_each, partial(_attended, run)))
+
+
+def map_each(one: Callable[[Any], Any], read: Sequence[Any]) -> list[Any]:
+    """What cannot be read together, one by one."""
+    return [one(each) for each in read]
+
+
+def _attended(run: Served, given: dict[str, Any]) -> bytes:
+    parts = given["parts"]
+    text: Any = parts.get("text", "") if set(parts) <= {"text"} else parts
+    picture = None
+    if given["image"] is not None:
+        size = run.recipe.model.model_dump().get("picture", run.recipe.store.picture)
+        picture = pixels(given["image"], size)
+    own = next((one for one in run.learner.objectives.values() if isinstance(one, Task)), None)
+    found = look(run.model, run.tokenizer, text, run=run.name, task=own, target=given["target"], picture=picture)
+    chosen = found.kinds if given["kind"] is None else dict([found.kind(given["kind"])])
+    if (many := sum(seen.weights.size for seen in chosen.values())) > WEIGHTS:
+        raise MeristemError(
+            f"{many:,} weights are too many to send, at most {WEIGHTS:,}: give a shorter text or a kind"
+        )
+    return json.dumps(found.plain(given["kind"]), ensure_ascii=False).encode("utf-8", "replace")
+
+
+def pixels(data: str, size: int) -> Any:
+    """The picture in a text of base64, perhaps behind data:image/png;base64, as pages have it."""
+    plain = data.partition(",")[2] if data.startswith("data:") else data
+    try:
+        found = base64.b64decode(plain, validate=True)
+    except (binascii.Error, ValueError):
+        raise MeristemError("image: not base64; send the bytes of a picture, as with base64 -w0 FILE") from None
+    return decoded(found, size, most=PIXELS)

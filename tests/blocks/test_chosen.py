@@ -1,0 +1,68 @@
+"""Log-probabilities of chosen words against plain log-softmax, gradients included."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from meristem.blocks import chosen as room
+from meristem.blocks.adaptive import AdaptiveHead
+from meristem.blocks.chosen import chosen
+from meristem.blocks.vocabulary import CHUNK, VocabularyHead
+
+WORDS, WIDTH = 37, 12
+
+
+@pytest.fixture(autouse=True)
+def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "LOGITS", 1)
+
+
+def case(number: int, *, bias: bool) -> tuple[VocabularyHead, Tensor, Tensor]:
+    torch.manual_seed(1)
+    head = VocabularyHead(nn.Embedding(WORDS, WIDTH), bias=bias).double()
+    if head.bias is not None:
+        nn.init.normal_(head.bias)
+    return head, torch.randn(number, WIDTH, dtype=torch.float64, requires_grad=True), torch.randint(5, WORDS, (number,))
+
+
+def plainly(head: VocabularyHead, states: Tensor, words: Tensor, without: Tensor, heat: float) -> Tensor:
+    return ((head(states) / heat) + without).log_softmax(-1).gather(1, words[:, None])[:, 0]
+
+
+@pytest.mark.parametrize("number", [0, 1, CHUNK, 2 * CHUNK + 3])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("heat", [1.0, 0.7])
+def test_values_and_gradients_are_log_softmaxs(number: int, bias: bool, heat: float) -> None:
+    head, states, words = case(number, bias=bias)
+    without = torch.zeros(WORDS, dtype=torch.float64).index_fill_(0, torch.tensor([0, 3]), -torch.inf)
+    pull = torch.randn(number, dtype=torch.float64)
+    parts = [states, head.weight, *([head.bias] if head.bias is not None else [])]
+    found = chosen(head, states, words, without_V=without, heat=heat)
+    right = plainly(head, states, words, without, heat)
+    torch.testing.assert_close(found, right, atol=1e-12, rtol=1e-12)
+    own, theirs = (torch.autograd.grad((one * pull).sum(), parts) for one in (found, right))
+    for mine, other in zip(own, theirs, strict=True):
+        torch.testing.assert_close(mine, other, atol=1e-11, rtol=1e-9)
+
+
+def test_what_is_shut_out_has_no_gradient_and_no_share() -> None:
+    head, states, words = case(9, bias=False)
+    shut = torch.zeros(WORDS, dtype=torch.float64).index_fill_(0, torch.tensor([4]), -torch.inf)
+    (grad,) = torch.autograd.grad(chosen(head, states, words, without_V=shut).sum(), [head.weight])
+    assert not grad[4].any() and grad[6].any()
+
+
+def test_no_gradient_is_made_for_what_does_not_learn() -> None:
+    head, states, words = case(5, bias=True)
+    head.requires_grad_(False)
+    (grad,) = torch.autograd.grad(chosen(head, states, words).sum(), [states])
+    assert grad.abs().sum() > 0
+
+
+def test_a_head_in_parts_gives_the_same_kind_of_number() -> None:
+    torch.manual_seed(0)
+    head = AdaptiveHead(nn.Embedding(WORDS, WIDTH), (10,), deviation=0.5)
+    states, words = torch.randn(7, WIDTH), torch.randint(WORDS, (7,))
+    torch.testing.assert_close(chosen(head, states, words), head(states).log_softmax(-1)[torch.arange(7), words])

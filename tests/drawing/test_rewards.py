@@ -1,0 +1,94 @@
+"""A reward run's facts: kept and read back the same, and what follows from them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent))
+
+from rewarding import made, pair
+
+from meristem.drawing.rewards import Attempted, BestOf, Judge, Moment, as_good_as, as_json, moment, number, of, plain
+from meristem.drawing.rewards import verdict as told
+from meristem.metrics.winning import Winning
+from meristem.settings import MeristemError
+
+
+def test_a_report_is_read_back_as_it_was() -> None:
+    report = made()
+    assert of(plain(report)) == report
+    assert of(json.loads(as_json(report))) == report
+    assert "春天来了" in as_json(report)  # readable, not escaped
+
+
+def test_numbers_that_are_none_become_null() -> None:
+    report = made(train=(Moment(step=1, reward=float("nan"), parts={"a": float("inf")}),), before=(float("nan"), 1.0))
+    found = json.loads(as_json(report))
+    assert found["train"][0]["reward"] is None and found["train"][0]["parts"] == {"a": None}
+    assert of(found).before == (None, 1.0)
+
+
+def test_half_a_character_does_not_stop_a_report() -> None:
+    report = made(pairs=(pair(0, after=Attempted(text="half \ud83d")),))
+    json.loads(as_json(report))
+
+
+@pytest.mark.parametrize(("wrong", "named"), [
+    ([], "report.json"),
+    ({"name": "x"}, "model"),
+    ({"name": "x", "model": "y", "train": [{"reward": 1}]}, r"train\.0\.step"),
+    ({"name": "x", "model": "y", "warnings": [{"kind": "a", "severity": "deadly", "sentence": "b"}]}, "severity"),
+    ({"name": "x", "model": "y", "judges": [{"name": "j", "won": {"wins": -1, "ties": 0, "losses": 9}}]}, "win rate"),
+])  # fmt: skip
+def test_what_is_no_report_is_refused(wrong: Any, named: str) -> None:
+    with pytest.raises(MeristemError, match=named):
+        of(wrong)
+
+
+def test_a_moment_of_what_was_logged() -> None:
+    line = {"reward": 0.5, "reward.grammar": -1.0, "reward.my:own": 2, "kl": 3.0, "leash": 0.1, "entropy": 2.5,
+            "written": 40, "distinct2": 0.7, "loss": 1.0, "texts": ["x"]}  # fmt: skip
+    assert moment(7, line) == Moment(
+        step=7, reward=0.5, parts={"grammar": -1.0, "my:own": 2.0}, kl=3.0, coefficient=0.1, entropy=2.5, length=40.0,
+        distinct2=0.7,
+    )  # fmt: skip
+    assert moment(1, {"loss": 1.0}) == Moment(step=1)
+
+
+@pytest.mark.parametrize(("wins", "losses", "after", "wanted"), [
+    (50, 10, 1.0, "The reward rose (0.000 → 1.00), and an independent judge prefers the new texts"),
+    (10, 50, 1.0, "The reward rose (0.000 → 1.00), but an independent judge prefers the old texts"),
+    (30, 29, 1.0, "The reward rose (0.000 → 1.00), but an independent judge sees no difference"),
+    (50, 10, -1.0, "The reward fell (0.000 → -1.00), but an independent judge prefers the new texts"),
+    (10, 50, -1.0, "The reward fell (0.000 → -1.00), and an independent judge prefers the old texts"),
+    (10, 50, 0.0, "The reward stayed as it was (0.000 → 0.000), and an independent judge prefers the old texts"),
+])  # fmt: skip
+def test_the_verdict(wins: int, losses: int, after: float, wanted: str) -> None:
+    judge = Judge(name="j", won=Winning(wins=wins, ties=0, losses=losses))
+    assert told(made(before=(0.0, 0.0), after=(after,), judges=(judge,))).startswith(wanted)
+
+
+def test_the_verdict_asks_only_independent_judges() -> None:
+    judge = Judge(name="grammar", won=Winning(wins=50, ties=0, losses=1), independent=False)
+    assert "judge" not in told(made(judges=(judge,)))
+
+
+@pytest.mark.parametrize(("single", "count"), [
+    (0.2, 1.0), (0.3, 2**0.5), (0.4, 2.0), (0.6, 4.0), (0.1, None), (0.7, None),
+])  # fmt: skip
+def test_how_many_texts_of_the_start_are_as_good_as_one(single: float, count: float | None) -> None:
+    start = {1: 0.2, 2: 0.4, 4: 0.6}
+    rows = tuple(BestOf(count=n, start=value, trained=single if n == 1 else None) for n, value in start.items())
+    found = as_good_as(made(best_of=rows))
+    assert found == (None if count is None else pytest.approx(count))
+    assert as_good_as(made(best_of=())) is None
+
+
+def test_numbers_have_as_many_digits_as_say_something() -> None:
+    shown = [number(value) for value in (0.12345, 1.2345, -31.25, 12345.6, 0.00001, 0.0, 3.5e9, None, float("nan"))]
+    assert shown == ["0.123", "1.23", "-31.2", "12,345.6", "1.0e-05", "0.000", "3.50e+09", "–", "–"]

@@ -1,0 +1,90 @@
+"""A tiny judge of grammar, trained once on the small world, and sentences that it has not read."""
+
+from __future__ import annotations
+
+import io
+import random
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from meristem import samples
+from meristem.reinforce.combined import Rewards
+from meristem.reinforce.named import settings_of
+from meristem.reinforce.reward import Attempt
+from meristem.store.sentences import boundaries
+from meristem.training import budget
+from meristem.training.rewarding import desk, rewarded
+
+TINY: dict[str, Any] = {
+    "tokenizer.kind": "words",
+    "tokenizer.size": 800,
+    "model.layers": 1,
+    "model.width": 48,
+    "model.heads": 2,
+    "model.length": 48,
+    "train.steps": 40,
+    "train.batch_tokens": 768,
+    "train.rate": 6e-3,
+    "train.threads": 1,
+    "train.evaluate_every": 1000,
+    "train.evaluate_tokens": 512,
+    "corpus.processes": 1,
+    "corpus.validation": 0.1,
+    "corpus.test": 0.1,
+}
+GRAMMAR: dict[str, Any] = {
+    "name": "grammar",
+    "corpus": "builtin:microworld-en?size=120",
+    "judge": TINY,
+    "sentences": 64,
+}
+
+
+def made(*given: Any, folder: Path | None = None, said: io.StringIO | None = None) -> Rewards:
+    """Rewards with all that they lack; judges are kept for the whole session."""
+    console = Console(file=said or io.StringIO(), width=400)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(budget, "PEAK_SIZE", 64)
+        rewards = rewarded(settings_of(list(given)), folder or desk(), console)
+    assert isinstance(rewards, Rewards)
+    return rewards
+
+
+def sentences(number: int, seed: int = 9) -> list[str]:
+    """Sentences of stories that no judge was trained on."""
+    found = []
+    for text in samples.documents(f"microworld-en?size={number}&seed={seed}"):
+        found += [text[a:b].strip() for a, b in pairwise([*boundaries(text).tolist(), len(text)])]
+    return found[:number]
+
+
+def shuffled(text: str) -> str:
+    """The same words in another order."""
+    parts = text.split()
+    random.Random(len(text)).shuffle(parts)
+    return " ".join(parts)
+
+
+def noise(text: str) -> str:
+    """Letters and spaces, as many as the text has."""
+    draw = random.Random(len(text))
+    return "".join(draw.choice("abcdefghijklmnopqrstuvwxyz    ") for _ in text)
+
+
+def attempts(*texts: str, **known: Any) -> list[Attempt]:
+    """Texts for one prompt."""
+    return [Attempt(**{"prompt": "", **known, "text": text}) for text in texts]
+
+
+def values(rewards: Rewards, *texts: str, **known: Any) -> list[float]:
+    """What each text is worth."""
+    return rewards.judge(attempts(*texts, **known)).total.tolist()  # type: ignore[no-any-return]
+
+
+def echoed(prompts: list[str], completions: list[str], **columns: Any) -> list[float]:
+    """A reward of one's own: how long each text is."""
+    return [float(len(text)) for text in completions]

@@ -1,0 +1,159 @@
+"""Your own reward: what it is called with, and how its mistakes are told with the text that caused them."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judges import attempts, made, values
+
+from meristem.reinforce.combined import Rewards
+from meristem.reinforce.named import settings_of
+from meristem.reinforce.reward import Attempt
+from meristem.settings import MeristemError, RecipeError
+
+NUMBERS = itertools.count()
+Make = Callable[..., Rewards]
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    """A reward from the lines of a module beside us."""
+    monkeypatch.chdir(tmp_path)
+    before = list(sys.path)
+
+    def build(code: str, name: str = "score") -> Rewards:
+        module = f"my_reward_{next(NUMBERS)}"
+        (tmp_path / f"{module}.py").write_text(code, encoding="utf-8")
+        return made({"name": "function", "call": f"{module}:{name}"})
+
+    yield build
+    sys.path[:] = before
+
+
+def refused(rewards: Rewards, *texts: str, **known: object) -> str:
+    with pytest.raises(MeristemError) as caught:
+        values(rewards, *texts, **known)
+    return str(caught.value)
+
+
+def test_prompts_completions_columns_and_references_arrive_as_lists(make: Make) -> None:
+    found = make(
+        "seen = []\ndef score(prompts, completions, **columns):\n"
+        "    seen.append((prompts, completions, columns))\n    return [len(c) for c in completions]\n"
+    )
+    one = Attempt(prompt="p", text="abc", references=("r", "s"), columns={"topic": "sea"})
+    assert found.judge([one, Attempt(prompt="q", text="")]).total.tolist() == [3.0, 0.0]
+    module = sys.modules[found.rewards["function"].call.partition(":")[0]]  # type: ignore[attr-defined]
+    assert module.seen == [(["p", "q"], ["abc", ""], {"topic": ["sea", None], "references": [["r", "s"], []]})]
+
+
+def test_a_function_is_given_only_the_columns_that_it_names(make: Make) -> None:
+    named = make("def score(prompts, completions, topic):\n    return [float(t == 'sea') for t in topic]\n")
+    assert values(named, "x", columns={"topic": "sea", "other": 1}) == [1.0]
+    bare = make("def score(completions, prompts):\n    return [float(len(c)) for c in completions]\n")
+    assert values(bare, "abcd", columns={"topic": "sea"}) == [4.0]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "np.array([1, 2])",
+        "torch.tensor([1.0, 2.0])",
+        "(1, 2.0)",
+        "iter([1, 2])",
+        "[np.float32(1), np.int64(2)]",
+        "[True, 2]",
+    ],
+)
+def test_numbers_of_every_kind_are_taken(make: Make, answer: str) -> None:
+    assert values(
+        make(f"import numpy as np, torch\ndef score(prompts, completions):\n    return {answer}\n"), "a", "b"
+    ) == [1.0, 2.0]
+
+
+def test_what_is_raised_is_told_with_the_text_that_caused_it(make: Make) -> None:
+    found = make("def score(prompts, completions, **columns):\n    return [1 / len(c) for c in completions]\n")
+    known = [*attempts("fine", "well"), *attempts("", prompt="a prompt", place="data.tsv:7")]
+    with pytest.raises(MeristemError) as caught:
+        found.judge(known)
+    told = str(caught.value)
+    assert told.startswith("reward my_reward_") and "ZeroDivisionError: division by zero (my_reward_" in told
+    assert ".py:2)" in told and "data.tsv:7" in told and "text ''" in told and "prompt 'a prompt'" in told
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ("[float('nan') if 'bad' in c else 1.0 for c in completions]", "nan is no finite number"),
+        ("[float('inf') if 'bad' in c else 1.0 for c in completions]", "inf is no finite number"),
+        ("['high' if 'bad' in c else 1.0 for c in completions]", "'high' is no finite number"),
+        ("[None if 'bad' in c else 1.0 for c in completions]", "None is no finite number"),
+        ("['1' if 'bad' in c else 1.0 for c in completions]", "'1' is no finite number"),
+        ("[10 ** 400 if 'bad' in c else 1.0 for c in completions]", "is no finite number"),
+        ("[1.0 for c in completions if 'bad' not in c]", "expected 1 numbers, one for each text, got 0"),
+    ],
+)
+def test_a_wrong_value_is_told_with_its_text(make: Make, answer: str, told: str) -> None:
+    found = make(f"def score(prompts, completions, **columns):\n    return {answer}\n")
+    assert values(found, "good", "fine") == [1.0, 1.0]
+    message = refused(found, "good", "a bad one", prompt="p")
+    assert told in message and "text 'a bad one'" in message
+
+
+def test_an_answer_that_is_no_list(make: Make) -> None:
+    assert "expected a list of 1 numbers, got float" in refused(
+        make("def score(prompts, completions): return 0.5\n"), "a"
+    )
+    assert "got NoneType" in refused(make("def score(prompts, completions): pass\n"), "a")
+
+
+def test_a_fault_that_only_many_texts_show(make: Make) -> None:
+    found = make("def score(prompts, completions):\n    assert len(completions) < 2, 'too many'\n    return [1.0]\n")
+    assert (
+        "too many" in (told := refused(found, "a", "b")) and "for 2 texts together and for none of them alone" in told
+    )
+
+
+@given(st.text())
+def test_any_text_arrives_as_it_is(text: str) -> None:
+    found = made({"name": "function", "call": "judges:echoed"})
+    assert values(found, text) == [float(len(text))]
+
+
+# ------------------------------------------------------------ functions that are not there
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        ("no_such_module_here:f", "no module no_such_module_here; no_such_module_here.py would be read from"),
+        ("json:load_", "json has no function 'load_', did you mean load?"),
+        ("json:__doc__", "json has no function '__doc__'"),
+        ("os:getcwd", "its signature has no prompts; it is called as f(prompts, completions, **columns)"),
+    ],
+)
+def test_a_function_that_is_not_there(call: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.raises(MeristemError) as caught:
+        made({"name": "function", "call": call})
+    assert f"reward {call}: {told}" in str(caught.value)
+
+
+def test_a_module_that_cannot_be_imported_says_where(make: Make) -> None:
+    with pytest.raises(MeristemError, match=r"cannot be imported: name 'wrong' is not defined \(my_reward_\d+\.py:2\)"):
+        make("x = 1\nwrong\n")
+    with pytest.raises(MeristemError, match=r"needs not_there_either, which is not installed"):
+        make("import not_there_either\n")
+
+
+@pytest.mark.parametrize("call", ["", "module", "a.b", "module:", ":f", "os; f:g"])
+def test_a_name_that_is_no_function(call: str) -> None:
+    with pytest.raises(RecipeError, match=r"reward\.0\.call"):
+        settings_of({"name": "function", "call": call})

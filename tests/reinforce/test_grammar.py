@@ -1,0 +1,171 @@
+"""Grammar: correct sentences above shuffled ones above noise, and no reward for what only looks likely."""
+
+from __future__ import annotations
+
+import io
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from judges import GRAMMAR, TINY, attempts, made, noise, sentences, shuffled, values
+
+from meristem.corpus.settings import CorpusSettings
+from meristem.reinforce.combined import Rewards
+from meristem.reinforce.correct import sentences as correct
+from meristem.reinforce.named import settings_of
+from meristem.reinforce.reward import Desk
+from meristem.reinforce.rewards.grammar import Grammar
+from meristem.settings import MeristemError, RecipeError
+
+DESK = Desk(folder=Path(), say=lambda text: None)
+ODD = [
+    "",
+    " \n",
+    "😀 😀 🙈 🐟 😀 a b",
+    "老园丁种下了苹果树。",
+    "\ud800 a b c \udfff d",
+    "x" * 100_000,
+    "a b c " * 20_000,
+    " ".join(map(str, range(20_000))),
+    "\0\0 b \x1e c d",
+]
+
+
+@pytest.fixture(scope="module")
+def rewards() -> Rewards:
+    return made(GRAMMAR)
+
+
+@pytest.fixture(scope="module")
+def grammar(rewards: Rewards) -> Grammar:
+    (only,) = rewards.rewards.values()
+    assert isinstance(only, Grammar)
+    return only
+
+
+def test_correct_sentences_beat_shuffled_ones_and_those_beat_noise(rewards: Rewards) -> None:
+    texts = [text for text in sentences(60) if len(text.split()) > 5]
+    right, mixed, wild = (np.array(values(rewards, *map(change, texts))) for change in (str, shuffled, noise))
+    assert np.mean(right > mixed) > 0.8 and np.mean(mixed > wild) > 0.95
+    assert right.mean() > mixed.mean() + 0.4 > wild.mean() + 2
+    assert abs(right.mean()) < 0.7  # as correct as what is correct
+
+
+def test_repetition_emptiness_and_copies_are_below_an_ordinary_sentence(rewards: Rewards, grammar: Grammar) -> None:
+    pool = correct(grammar._reader.recipe.sources()[0].corpus, held_out=True, number=64, shortest=3, seed=0)
+    copied = [one.text for one in pool]
+    ordinary = [text for text in sentences(30) if text not in copied]
+    lowest = min(values(rewards, *ordinary))
+    guarded = ["the the the the", "", "the cat the cat the cat the cat", "cat", *copied[:5]]
+    assert max(values(rewards, *guarded)) < lowest
+    told = [one.why["guard"] for one in grammar.judge(attempts(*guarded))]
+    assert "repetitive" in told[0] and "too short: 0 of" in told[1] and "repetitive" in told[2]
+    assert all("copied: 100%" in one for one in told[4:])
+
+
+def test_a_varied_beginning_does_not_hide_what_repeats_behind_it(rewards: Rewards) -> None:
+    good = " ".join(sentences(12))
+    assert values(rewards, good + " and so on" * 40)[0] == -5.0 < values(rewards, good)[0]
+
+
+def test_a_reference_may_be_followed_and_not_copied(rewards: Rewards) -> None:
+    text = "Nils walked to the market with a heavy basket and came home before noon."
+    free, copied = (values(rewards, text, references=known)[0] for known in ((), ("Yes. " + text,)))
+    other = values(rewards, text, references=("Nils walked home and read a book at noon.",))[0]
+    assert copied == -5.0 < free == other
+
+
+def test_the_prompt_is_read_and_not_judged(grammar: Grammar) -> None:
+    text = " walked to the market in the morning."
+    behind, wild, alone = (grammar.judge(attempts(text, prompt=prompt))[0] for prompt in ("Nils", "qxv zzk jjw", ""))
+    assert len({behind.value, wild.value, alone.value}) == 3
+    unprompted = Grammar(grammar.settings.model_copy(update={"prompted": False}), DESK)
+    assert unprompted.judge(attempts(text, prompt="Nils"))[0].value == alone.value
+
+
+def test_what_a_text_is_compared_with_follows_from_its_seed(grammar: Grammar) -> None:
+    one, same, other = (grammar.judge(attempts("Nils bought a red boat.", seed=seed))[0] for seed in (3, 3, 4))
+    narrow = Grammar(grammar.settings.model_copy(update={"drawn": 4}), DESK)
+    assert one == same and one.why["surprise"] == other.why["surprise"]
+    few = {narrow.judge(attempts("Nils bought a red boat.", seed=seed))[0].value for seed in range(5)}
+    assert len(few) == 5
+
+
+@pytest.mark.parametrize("text", ODD, ids=range(len(ODD)))
+def test_any_text_has_a_finite_value(rewards: Rewards, text: str) -> None:
+    assert -5 <= values(rewards, text)[0] <= 5 and math.isfinite(values(rewards, text, prompt=text[:500])[0])
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.text(st.characters(), max_size=60), min_size=1, max_size=4), st.text(max_size=20))
+def test_every_batch_is_finite(rewards: Rewards, texts: list[str], prompt: str) -> None:
+    assert np.isfinite(values(rewards, *texts, prompt=prompt)).all()
+
+
+def test_a_judge_is_trained_once_and_gone_on_with(rewards: Rewards, tmp_path: Path) -> None:
+    said = io.StringIO()
+    made(GRAMMAR, said=said)
+    assert "Training" not in said.getvalue()
+    changed = {**GRAMMAR, "judge": {**TINY, "train.steps": 2, "model.width": 16}}
+    made(changed, folder=tmp_path)
+    (folder,) = (tmp_path / "judges").iterdir()
+    (folder / "finished.json").unlink()  # as if it had been killed before its last word
+    weights = folder / "checkpoints" / "step-00000002" / "model.safetensors"
+    before = weights.stat().st_mtime_ns
+    made(changed, folder=tmp_path)
+    assert (folder / "finished.json").is_file() and [*(tmp_path / "judges").iterdir()] == [folder]
+    assert weights.stat().st_mtime_ns == before
+
+
+def test_orders_say_which_half_the_judge_may_see() -> None:
+    (told,) = settings_of({"name": "grammar", "corpus": "my.txt", "half": 1, "seed": 4, "judge": {"train.steps": 9}})
+    assert isinstance(told, Grammar.Settings)
+    order = Grammar.orders(told)["run"]
+    assert order.recipe == "gpt2-mini"
+    corpus = {"corpus.source": "my.txt", "corpus.half": 1, "corpus.document": "auto"}
+    assert order.overrides == {**corpus, "train.seed": 4, "train.steps": 9}
+    assert Grammar.orders(told.model_copy(update={"run": "runs/x"})) == {}
+
+
+def test_a_masked_run_judges_too(tmp_path: Path) -> None:
+    masked = {**TINY, "tokenizer.kind": "wordpiece", "tokenizer.size": 300, "train.steps": 4}
+    found = made({**GRAMMAR, "recipe": "roberta-mini", "judge": masked, "sentences": 8}, folder=tmp_path)
+    assert np.isfinite(values(found, *sentences(3), "zz qq kk", prompt="Nils said.")).all()
+
+
+# ------------------------------------------------------------ what is refused
+
+
+def test_a_judge_is_needed() -> None:
+    with pytest.raises(RecipeError, match=r"grammar needs a judge: run=RUN, or corpus=SOURCE"):
+        settings_of("grammar")
+
+
+def test_no_such_run(tmp_path: Path) -> None:
+    with pytest.raises(MeristemError, match="there is no such run"):
+        made({"name": "grammar", "run": str(tmp_path / "absent")})
+
+
+def test_too_few_correct_sentences(grammar: Grammar, tmp_path: Path) -> None:
+    (tmp_path / "few.txt").write_text("A boat came in.\n\nNobody saw it.\n", encoding="utf-8")
+    told = {"name": "grammar", "run": str(grammar.settings.run), "correct": str(tmp_path / "few.txt")}
+    with pytest.raises(MeristemError, match=r"few\.txt has 2 sentences, and 8 are the fewest"):
+        made(told)
+
+
+def test_correct_sentences_of_ones_own(grammar: Grammar, tmp_path: Path) -> None:
+    (tmp_path / "own.txt").write_text("\n\n".join(sentences(40, seed=5)), encoding="utf-8")
+    found = made({"name": "grammar", "run": str(grammar.settings.run), "correct": str(tmp_path / "own.txt")})
+    assert values(found, sentences(40, seed=5)[3])[0] == -5.0  # copied
+    assert math.isfinite(values(found, *sentences(2))[0])
+
+
+def test_held_out_sentences_are_none_that_training_read() -> None:
+    corpus = CorpusSettings.model_validate({"source": "builtin:microworld-en?size=120", "processes": 1, "test": 0.1})
+    every = {one.text for one in correct(corpus, held_out=False, number=5000, shortest=3, seed=0)}
+    held = correct(corpus, held_out=True, number=40, shortest=3, seed=0)
+    assert len(held) == 40 and {one.text for one in held} < every
+    assert held != correct(corpus, held_out=True, number=40, shortest=3, seed=1)

@@ -1,0 +1,65 @@
+"""Includes: words that must be there, of the settings or of each prompt's row, and words that must not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judges import attempts, made, values
+
+from meristem.reinforce.named import settings_of
+from meristem.settings import MeristemError, RecipeError
+
+
+def test_the_share_of_words_that_are_there() -> None:
+    found = made("includes,words=[sea,old boat,苹果]")
+    assert values(found, "The SEA, an old boat and 苹果树.", "seaside, old; boat", "old boats", "苹果") == [
+        1.0,
+        pytest.approx(1 / 3),
+        0.0,
+        pytest.approx(1 / 3),
+    ]
+
+
+def test_unwanted_words_take_away() -> None:
+    found = made("includes,words=[sea],without=[war,the end]")
+    assert values(found, "sea", "the sea, the end", "war at sea: the end", "war") == [1.0, 0.5, 0.0, -0.5]
+    assert values(made("includes,without=[war]"), "peace", "war") == [0.0, -1.0]
+
+
+@pytest.mark.parametrize("cell", ["sea, boat", ["sea", "boat"], "sea，boat"])
+def test_each_prompt_has_its_own_words(cell: Any) -> None:
+    found = made("includes,column=words")
+    assert values(found, "a boat at sea", "a boat", columns={"words": cell}) == [1.0, 0.5]
+
+
+def test_why_names_what_is_missing() -> None:
+    found = made("includes,words=[sea,boat],without=[war]")
+    why = found.judge(attempts("a boat")).why[0]["includes"]
+    assert why == {"found": "1 of 2", "missing": "sea", "unwanted": "none"}
+
+
+@given(st.text())
+def test_finite_for_any_text(text: str) -> None:
+    assert -1 <= values(made("includes,words=[a,b],without=[c]"), text)[0] <= 1
+
+
+@pytest.mark.parametrize(
+    "columns", [{}, {"wrods": "sea"}, {"words": ""}, {"words": []}, {"words": "!, ?"}, {"words": 3}]
+)
+def test_a_prompt_without_words_is_refused_before_anything_is_written(columns: dict[str, Any]) -> None:
+    found = made("includes,column=words")
+    with pytest.raises(MeristemError, match=r"p\.tsv:4: includes: the column 'words' has no words for this prompt"):
+        found.check(attempts("", columns=columns, place="p.tsv:4"))
+    if "wrods" in columns:
+        with pytest.raises(MeristemError, match="did you mean wrods"):
+            values(found, "sea", columns=columns)
+
+
+def test_something_must_be_wanted() -> None:
+    with pytest.raises(RecipeError, match=r"give words=\[…\], column=NAME or without=\[…\]"):
+        settings_of("includes")
+    with pytest.raises(RecipeError, match=r"'!' has no word in it"):
+        settings_of("includes,words=['!']")

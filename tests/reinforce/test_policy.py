@@ -1,0 +1,218 @@
+"""The policy objective: what its loss and its gradient are, what they hang on, and that it learns what is rewarded."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+sys.path.append(str(Path(__file__).parent))
+from policies import FAMILIES, Counting, feed_for, learner_for, settings, tokenizer
+
+from meristem.batch import Batch
+from meristem.learning.learner import Learner
+from meristem.settings import MeristemError
+from meristem.training.optimizers import optimizers
+from meristem.training.settings import TrainSettings
+from meristem.training.step import Stepper
+
+WORDS = tokenizer()
+
+
+def letters(text: str) -> float:
+    return float(text.count("e") + 2 * text.count("a"))
+
+
+def made(family: str, **told: Any) -> tuple[Learner, Any, Batch]:
+    learner = learner_for(family, WORDS, Counting(letters), **told)
+    return learner, learner.objectives["policy"], feed_for(learner, rows=4).batch(0, 0)
+
+
+def stepper(learner: Learner, **told: Any) -> Stepper:
+    plain = {"steps": 100, "rate": 1e-2, "schedule": "constant", "warmup": 0.0, "weight_decay": 0.0,
+             "optimizer": "adamw", **told}  # fmt: skip
+    train = TrainSettings.model_validate(plain)
+    return Stepper(learner=learner, optimizers=optimizers(learner.model, train), settings=train,
+                   device=torch.device("cpu"))  # fmt: skip
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_gradient_is_that_of_advantage_times_log_probability(family: str) -> None:
+    learner, policy, batch = made(family, double=True)
+    explored = learner.explore("policy", batch)
+    totals = {term: max(1, count) for term, count in explored.counts.items()}
+    parameters = [p for p in learner.model.parameters() if p.requires_grad]
+    loss = learner("policy", explored, totals).loss
+    own = torch.autograd.grad(loss, parameters, allow_unused=True)
+    goal = explored.goals["policy"]
+    hidden = policy.encode(learner.model, explored)
+    logits = learner.model.heads[policy.head](hidden.last.reshape(-1, hidden.last.shape[-1])[goal["at"]])
+    logits = logits + policy.way(learner.model).without(logits.shape[1])
+    chosen = logits.log_softmax(-1).gather(1, goal["values"][:, None])[:, 0]
+    right = -(chosen * goal["advantage"]).sum() / len(explored.goals["text"]["at"])
+    theirs = torch.autograd.grad(right, parameters, allow_unused=True)
+    for mine, other in zip(own, theirs, strict=True):
+        if other is not None:
+            torch.testing.assert_close(mine, other, atol=1e-8, rtol=1e-6)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_at_the_start_the_distance_is_nothing_and_advantages_sum_to_nothing(family: str) -> None:
+    learner, policy, batch = made(family)
+    explored = learner.explore("policy", batch)
+    text = explored.goals["text"]
+    assert text["kl"].abs().max() < 1e-4
+    assert text["reward"].tolist() == [letters(one.text) for one in policy.rewards.asked[-12:]]
+    sizes = text["written"].long().tolist()
+    first = np.cumsum([0, *sizes[:-1]])
+    assert explored.goals["policy"]["advantage"][first].reshape(4, 3).sum(1).abs().max() < 1e-4
+    assert batch.goals == {}  # what comes in is left as it was
+
+
+def test_returns_pay_for_distance_surprise_and_an_end() -> None:
+    learner, policy, batch = made("gpt2", whiten=False, unfinished=5.0, entropy=0.3, kl={"coefficient": 0.5})
+    with torch.no_grad():
+        for parameter in policy.reference.parameters():
+            parameter.mul_(0.8)
+    text = learner.explore("policy", batch).goals["text"]
+    bare = np.array([letters(one.text) for one in policy.rewards.asked[-12:]])
+    ended = np.array([one.ended for one in policy.rewards.asked[-12:]])
+    right = bare - 5.0 * ~ended - 0.5 * text["kl"].numpy() + 0.3 * text["entropy"].numpy()
+    np.testing.assert_allclose(text["return"].numpy(), right, atol=1e-4)
+    assert text["kl"].abs().max() > 0.1
+
+
+def test_whitened_rewards_are_in_units_of_what_was_seen() -> None:
+    learner, policy, batch = made("gpt2", kl={"coefficient": 0.0})
+    policy.leash(learner.model).saw(4.0, 4.0**2 + 9.0)
+    text = learner.explore("policy", batch).goals["text"]
+    np.testing.assert_allclose(text["return"], (text["reward"] - 4.0) / 3.0, atol=1e-5)
+
+
+def test_with_several_updates_ratios_are_clipped() -> None:
+    learner, policy, batch = made("gpt2", double=True, updates=3, clip=0.2)
+    explored = learner.explore("policy", batch)
+    totals = {"policy": 12}
+    with torch.no_grad():
+        for parameter in learner.model.backbone.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    outcome = learner("policy", explored, totals)
+    goal = explored.goals["policy"]
+    now = policy.logprobs(learner.model, policy.encode(learner.model, explored), goal)
+    ratio = (now - goal["old"]).exp()
+    gain = torch.minimum(ratio * goal["advantage"], ratio.clamp(0.8, 1.2) * goal["advantage"])
+    torch.testing.assert_close(outcome.sums["policy"], -gain.sum())
+    share = float(outcome.metrics["clipped"][0] / outcome.metrics["clipped"][1])
+    assert share == pytest.approx(float(((ratio - 1).abs() > 0.2).double().mean())) and share > 0
+
+
+@pytest.mark.parametrize("micro", [1, 2, 3])
+def test_parts_of_a_step_add_up_to_the_whole(micro: int) -> None:
+    """Accumulated over passes of uneven sizes the gradient is that of one pass: sums and totals, never means."""
+    found = []
+    for size in (4, micro):
+        learner = learner_for("gpt2", WORDS, Counting(letters), double=True, supervised=0.5, baseline="learned")
+        feed = feed_for(learner, rows=4, micro=size, references=True)
+        batches = [learner.explore("policy", feed.batch(0, m)) for m in range(feed.micro_steps)]
+        names = learner.objectives["policy"].weights
+        totals = {name: sum(batch.counts[name] for batch in batches) for name in names}
+        for batch in batches:
+            learner("policy", batch, totals).loss.backward()
+        found.append({name: p.grad for name, p in learner.model.named_parameters() if p.grad is not None})
+    assert found[0].keys() == found[1].keys()
+    for name, grad in found[0].items():
+        torch.testing.assert_close(grad, found[1][name], atol=1e-9, rtol=1e-6, msg=name)
+
+
+@pytest.mark.parametrize(
+    ("family", "told"),
+    [
+        ("gpt2", {}),
+        ("transformer", {}),
+        ("rnn", {}),
+        ("gpt2", {"baseline": "learned", "count": 1}),
+        ("gpt2", {"baseline": "grpo", "updates": 3}),
+        ("gpt2", {"per": "token", "temperature": 0.8}),
+    ],
+    ids=str,
+)
+def test_it_learns_to_write_what_is_rewarded(family: str, told: dict[str, Any]) -> None:
+    # fifty steps take one to three seconds, and fewer do not tell learning from chance
+    learner = learner_for(family, WORDS, Counting(letters), kl={"coefficient": 0.0}, collapse=None, **told)
+    feed, walk = feed_for(learner, rows=8), stepper(learner, rate=2e-2)
+    rewards = []
+    for step in range(50):
+        taken = walk.take(step, 100, "policy", [feed.batch(step, 0)])
+        rewards.append(float(taken.metrics["reward"][0] / taken.metrics["reward"][1]))
+    first, last = np.mean(rewards[:8]), np.mean(rewards[-8:])
+    assert last > first + 1.5, (first, last)
+
+
+def test_the_leash_holds_the_distance_near_its_target() -> None:
+    far = {}
+    for coefficient in (0.0, 0.3):
+        kl = {"coefficient": coefficient, "target": 1.0, "adapt": 0.5}
+        learner = learner_for("gpt2", WORDS, Counting(letters), kl=kl, collapse=None)
+        feed, walk = feed_for(learner, rows=8), stepper(learner, rate=2e-2)
+        took = [walk.take(step, 100, "policy", [feed.batch(step, 0)]).metrics["kl"] for step in range(40)]
+        far[coefficient] = np.mean([float(total / number) for total, number in took[-8:]])
+    assert far[0.3] < 0.6 * far[0.0], far
+
+
+def test_a_supervised_share_learns_the_references() -> None:
+    learner = learner_for("gpt2", WORDS, Counting(lambda text: 0.0), supervised=1.0)
+    feed, walk = feed_for(learner, rows=8, references=True), stepper(learner)
+    losses = [float(walk.take(step, 100, "policy", [feed.batch(step, 0)]).terms["supervised"]) for step in range(20)]
+    assert losses[-1] < 0.7 * losses[0]
+
+
+def test_it_says_why_it_should_stop() -> None:
+    learner, policy, _ = made("gpt2", alarm=3, kl={"target": 1.0, "runaway": 2.0}, collapse=0.5)
+    one = torch.tensor(1.0)
+
+    def settled(kl: float, variety: float) -> str | None:
+        told = {"reward": 0.0, "_square": 1.0, "kl": kl, "distinct2": variety}
+        return policy.settle(learner.model, {name: (torch.tensor(value), one) for name, value in told.items()})
+
+    assert [settled(5.0, 0.9) for _ in range(2)] == [None, None]
+    assert settled(1.0, 0.9) is None  # it must last
+    assert [settled(5.0, 0.9) for _ in range(2)] == [None, None]
+    assert "ran away" in str(settled(5.0, 0.9))
+    assert [settled(0.5, 0.3) for _ in range(2)] == [None, None]
+    assert "alike" in str(settled(0.5, 0.3))
+
+
+def test_what_a_text_is_drawn_at_hangs_on_its_sample_alone() -> None:
+    learner, policy, _ = made("gpt2")
+    whole = feed_for(learner, rows=4).batch(0, 0)
+    part = feed_for(learner, rows=4, micro=1).batch(0, 2)
+    same = [note for note in whole.notes if note["piece"].sample == part.notes[0]["piece"].sample]
+    assert np.array_equal(same[0]["uniforms"], part.notes[0]["uniforms"])
+    assert same[0]["seeds"] == part.notes[0]["seeds"]
+
+
+def test_nothing_is_written_past_the_limit() -> None:
+    learner, policy, batch = made("gpt2", max_tokens=2)
+    explored = learner.explore("policy", batch)
+    assert explored.goals["text"]["written"].max() <= 2
+    assert all(len(one.text.split()) <= 2 for one in policy.rewards.asked)
+
+
+def test_refusals() -> None:
+    with pytest.raises(ValueError, match="at least 2"):
+        settings("gpt2", count=1)
+    learner, policy, batch = made("gpt2")
+    policy.rewards = None
+    with pytest.raises(MeristemError, match="meristem reinforce"):
+        learner.explore("policy", batch)
+
+
+def test_a_copy_of_the_learner_shares_its_judges() -> None:
+    import copy
+
+    learner, policy, _ = made("gpt2")
+    assert copy.deepcopy(learner).objectives["policy"] is policy

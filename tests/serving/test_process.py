@@ -1,0 +1,180 @@
+"""The server as people start it: a process of its own, spoken to over sockets."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commanding import COMMAND, Meristem
+
+HEAD = b"POST /fill HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+
+
+class Process:
+    """A server that has said where it is."""
+
+    def __init__(self, *words: object) -> None:
+        command = [*COMMAND, "serve", *map(str, words), "--port", "0"]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "NO_COLOR": "1"})
+        self.said: list[str] = []
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.said.append(line)
+            if found := re.search(r"http://127\.0\.0\.1:(\d+)", line):
+                self.port = int(found[1])
+                return
+        raise AssertionError("".join(self.said))
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        content = None if body is None else json.dumps(body).encode()
+        connection.request(method, path, content, {"content-type": "application/json", **headers})
+        answer = connection.getresponse()
+        data = answer.read()
+        connection.close()
+        return answer.status, json.loads(data) if data.startswith(b"{") else data.decode()
+
+    def open(self, data: bytes = b"") -> socket.socket:
+        made = socket.create_connection(("127.0.0.1", self.port), timeout=30)
+        made.sendall(data)
+        return made
+
+    def gauge(self, name: str) -> float:
+        return float(re.search(rf"^{name} (\S+)$", self.ask("GET", "/metrics")[1], re.M)[1])  # type: ignore[index]
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        code = self.process.wait(timeout=60)
+        assert self.process.stderr is not None
+        self.said += list(self.process.stderr)
+        return code
+
+
+@pytest.fixture(scope="module")
+def server(runs: dict[str, Path]) -> Iterator[Process]:
+    made = Process(runs["bert"], runs["gpt2"], "--queue", 3)
+    yield made
+    if made.process.poll() is None:
+        made.process.kill()
+        made.process.wait()
+
+
+def until(true: Callable[[], bool], seconds: float = 20) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if true():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_it_says_what_it_serves_and_answers(server: Process) -> None:
+    assert "bert: generate, fill, score, embed, attention" in "".join(server.said)
+    assert server.ask("GET", "/health/ready") == (200, {"status": "ready"})
+    assert server.ask("POST", "/fill", {"text": "Ada [MASK]"})[0] == 200
+    assert server.ask("POST", "/generate", {"model": "gpt2", "prompt": "Ada", "max_tokens": 3})[0] == 200
+
+
+def answer_of(made: socket.socket) -> bytes:
+    """What is said until the connection is closed."""
+    found = b""
+    try:
+        while more := made.recv(1 << 16):
+            found += more
+    except ConnectionError:
+        pass
+    return found
+
+
+def sent(made: socket.socket, pieces: Iterable[bytes]) -> bool:
+    """Whether all pieces were taken; a server that has heard enough closes."""
+    try:
+        for piece in pieces:
+            made.sendall(piece)
+    except ConnectionError:
+        return False
+    return True
+
+
+def test_one_byte_at_a_time_until_it_is_too_much(server: Process) -> None:
+    made = server.open(HEAD + b"transfer-encoding: chunked\r\n\r\n")
+    taken = sent(made, (b"1\r\na\r\n" * 1000 for _ in range(3000)))
+    assert not taken or b" 413 " in answer_of(made)[:20]
+    assert server.ask("POST", "/fill", {"text": "Ada [MASK]"})[0] == 200
+
+
+def test_headers_that_never_end_are_cut_off(server: Process) -> None:
+    made = server.open(b"GET /runs HTTP/1.1\r\nhost: localhost\r\n")
+    taken = sent(made, (b"x-%d: %s\r\n" % (number, b"a" * 100) for number in range(2000)))
+    assert not taken or b" 431 " in answer_of(made)[:20]
+    assert server.ask("GET", "/runs")[0] == 200
+
+
+def test_slow_clients_take_no_place(server: Process) -> None:
+    slow = [server.open(HEAD + b"content-length: 20\r\n\r\n{") for _ in range(40)]
+    idle = [server.open() for _ in range(40)]
+    assert server.ask("POST", "/fill", {"text": "Ada [MASK]"})[0] == 200
+    assert server.gauge("meristem_inside") == 0
+    for one in (*slow, *idle):
+        one.close()
+
+
+LONG = {"model": "gpt2", "prompt": "Ada", "max_tokens": 2000, "min_tokens": 2000}
+
+
+def asking(server: Process, body: Any, **more: Any) -> socket.socket:
+    content = json.dumps({**body, **more}).encode()
+    head = b"POST /generate HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+    return server.open(head % len(content) + content)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_work_stops_when_clients_leave_and_too_many_are_told_so(server: Process, stream: bool) -> None:
+    held = [asking(server, LONG, stream=stream, seed=n) for n in range(3)]
+    assert until(lambda: server.gauge("meristem_writing") == 3)
+    status, told = server.ask("POST", "/fill", {"text": "Ada [MASK]"})
+    assert status == 429 and "try again in" in told["error"]["message"]
+    if stream:
+        while b"data: " not in held[0].recv(1 << 16):
+            pass
+    for one in held:
+        one.close()
+    assert until(lambda: server.gauge("meristem_inside") == 0)
+    assert until(lambda: server.gauge("meristem_writing") == 0)
+    assert server.ask("POST", "/fill", {"text": "Ada [MASK]"})[0] == 200
+
+
+def test_it_stops_when_asked_and_answers_what_it_has_begun(server: Process) -> None:
+    body = {"model": "gpt2", "prompt": "Ada", "max_tokens": 300, "min_tokens": 300}
+    begun = asking(server, body)
+    assert until(lambda: server.gauge("meristem_writing") == 1)
+    assert server.end() == 143
+    assert b"200 OK" in answer_of(begun)[:30]
+    assert "stopped; what was begun has been answered" in "".join(server.said)
+    with pytest.raises(ConnectionError):
+        server.open()
+
+
+def test_what_cannot_be_served_is_told(meristem: Meristem, runs: dict[str, Path], tmp_path: Path) -> None:
+    said = meristem("serve", runs["bert"], "--host", "0.0.0.0")
+    assert said.code == 1 and "--key-file" in said.err
+    said = meristem("serve", tmp_path / "nothing", "--port", 0)
+    assert said.code == 1 and "nothing" in said.err
+    (tmp_path / "bert").symlink_to(runs["bert"])
+    said = meristem("serve", runs["bert"], tmp_path / "bert", "--port", 0)
+    assert said.code == 1 and "both named bert" in said.err
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        said = meristem("serve", runs["bert"], "--port", taken.getsockname()[1])
+    assert said.code == 1 and "choose another" in said.err

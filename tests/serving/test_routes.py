@@ -1,0 +1,266 @@
+"""Every route says what the run itself says from Python."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from meristem.api import Loaded
+
+TEXT, OTHER = "Ada walked to the old harbour.", "It rained on Diego, and on the garden."
+
+
+def asked(client: TestClient, route: str, **body: Any) -> Any:
+    answer = client.post(route, json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def alike(found: Any, expected: Any) -> None:
+    """Equal but for rounding, which follows from what is read together."""
+    if isinstance(expected, dict):
+        assert set(found) == set(expected)
+        for key, value in expected.items():
+            alike(found[key], value)
+    elif isinstance(expected, list | tuple):
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            alike(one, other)
+    elif isinstance(expected, float):
+        assert found == pytest.approx(expected, abs=1e-4)
+    else:
+        assert found == expected
+
+
+TASKS: dict[str, tuple[str, dict[str, Any]]] = {
+    "reviews": ("/classify", {"text": TEXT}),
+    "pairs": ("/classify", {"text": TEXT, "text_b": OTHER}),
+    "names": ("/tag", {"text": TEXT}),
+    "squad": ("/answer", {"question": "Who walked?", "passage": TEXT}),
+    "choices": ("/choose", {"text": TEXT, "choices": ["It rained.", OTHER]}),
+    "translator": ("/translate", {"text": TEXT}),
+    "shortener": ("/summarise", {"text": TEXT}),
+    "talker": ("/reply", {"turns": [TEXT, OTHER]}),
+}
+
+
+@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("top", [None, 2])
+def test_tasks(client: TestClient, loaded: dict[str, Loaded], name: str, top: int | None) -> None:
+    route, body = TASKS[name]
+    found = asked(client, route, model=name, **body, **({} if top is None else {"top": top}))
+    assert found["model"] == name
+    alike(found["answer"], loaded[name].predict(body, top=top))
+
+
+def test_several_texts_have_several_answers(client: TestClient, loaded: dict[str, Loaded]) -> None:
+    texts = [TEXT, OTHER, "garden"]
+    alike(asked(client, "/classify", model="reviews", text=texts)["answers"], loaded["reviews"].predict(texts))
+
+
+def picture() -> bytes:
+    from PIL import Image
+
+    out = io.BytesIO()
+    Image.linear_gradient("L").convert("RGB").save(out, "PNG")
+    return out.getvalue()
+
+
+def test_captions(client: TestClient, loaded: dict[str, Loaded], tmp_path: Any) -> None:
+    (tmp_path / "a.png").write_bytes(picture())
+    expected = loaded["captioner"].predict({"picture": str(tmp_path / "a.png")})
+    plain = base64.b64encode(picture()).decode()
+    for image in (plain, f"data:image/png;base64,{plain}"):
+        assert asked(client, "/caption", image=image)["answer"] == expected
+
+
+@pytest.mark.parametrize("image", ["/etc/passwd", "microworld:1:2 builtin", "QUJD", "data:image/png;base64,####"])
+def test_what_is_no_picture_is_refused_and_never_opened(client: TestClient, image: str) -> None:
+    answer = client.post("/caption", json={"image": image})
+    assert answer.status_code == 422
+    assert "base64" in answer.text or "not a picture" in answer.text
+
+
+def test_fill(client: TestClient, loaded: dict[str, Loaded]) -> None:
+    texts = ["Ada [MASK] to the [MASK].", "[MASK]"]
+    found = asked(client, "/fill", text=texts, top=3)["answers"]
+    for one, text in zip(found, texts, strict=True):
+        for mask, expected in zip(one, loaded["bert"].fill(text, top=3), strict=True):
+            names = [(c["token"], c["sequence"]) for c in mask["candidates"]]
+            assert names == [(c.token, c.text) for c in expected.candidates]
+            alike([c["score"] for c in mask["candidates"]], [c.probability for c in expected.candidates])
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert"])
+def test_score(client: TestClient, loaded: dict[str, Loaded], name: str) -> None:
+    found = asked(client, "/score", model=name, text=[TEXT, ""])["answers"]
+    for one, expected in zip(found, loaded[name].score([TEXT, ""]), strict=True):
+        alike(one, {"text": expected.text, "logprob": expected.logprob, "tokens": expected.tokens,
+                    "per_token": [list(pair) for pair in expected.per_token]})  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert", "reviews", "rnn"])
+@pytest.mark.parametrize("pooling", ["mean", "first", "last"])
+def test_embed(client: TestClient, loaded: dict[str, Loaded], name: str, pooling: Any) -> None:
+    texts = [TEXT, "garden", OTHER]
+    found = asked(client, "/embed", model=name, text=texts, pooling=pooling)["answers"]
+    one_by_one = [loaded[name].embed([text], pooling=pooling)[0].tolist() for text in texts]
+    alike(found, one_by_one)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert", "translator", "reviews"])
+def test_attention(client: TestClient, loaded: dict[str, Loaded], name: str) -> None:
+    found = asked(client, "/attention", model=name, text=TEXT)
+    alike(found, loaded[name].look(TEXT).plain())
+
+
+def test_attention_of_parts_and_pictures(client: TestClient, loaded: dict[str, Loaded]) -> None:
+    parts = {"question": "Who walked?", "passage": TEXT}
+    alike(asked(client, "/attention", model="squad", parts=parts), loaded["squad"].look(parts).plain())
+    image = base64.b64encode(picture()).decode()
+    assert "image" in asked(client, "/attention", model="captioner", image=image, kind="image")["kinds"]
+
+
+GENERATING: list[tuple[str, dict[str, Any]]] = [
+    ("gpt2", {"temperature": 0}),
+    ("gpt2", {"seed": 3, "temperature": 0.8, "top_k": 50, "n": 3}),
+    ("gpt2", {"seed": 4, "top_p": 0.9, "repetition_penalty": 1.2, "stop": ["e"]}),
+    ("gpt2", {"beams": 3, "n": 2}),
+    ("rnn", {"seed": 5, "n": 2}),
+    ("translator", {"seed": 6, "min_tokens": 4}),
+    ("bert", {"seed": 7}),
+]
+
+
+@pytest.mark.parametrize(("name", "told"), GENERATING)
+def test_generate(client: TestClient, loaded: dict[str, Loaded], name: str, told: dict[str, Any]) -> None:
+    found = asked(client, "/generate", model=name, prompt=TEXT, max_tokens=9, **told)["texts"]
+    count = told.get("n", 1)
+    same = {key: value for key, value in told.items() if key not in ("n", "temperature", "stop")}
+    temperature = told.get("temperature", 1.0)
+    (expected,) = loaded[name].generate(
+        TEXT, count=count, max_tokens=9, temperature=temperature or 1.0, greedy=temperature == 0,
+        stop=tuple(told.get("stop", ())), **same
+    )  # fmt: skip
+    assert [one["text"] for one in found] == [one.text for one in expected]
+    assert [one["finished"] for one in found] == [one.finished for one in expected]
+    assert [one["score"] for one in found] == pytest.approx([one.score for one in expected], abs=1e-3)
+
+
+def streamed(client: TestClient, **body: Any) -> list[Any]:
+    with client.stream("POST", "/generate", json={**body, "stream": True}) as answer:
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        lines = [line for line in answer.iter_lines() if line]
+    return [json.loads(line.removeprefix("data: ")) for line in lines]
+
+
+def test_a_stream_adds_up_to_the_whole(client: TestClient) -> None:
+    body = {"model": "gpt2", "prompt": TEXT, "max_tokens": 12, "seed": 9, "n": 2, "top": 2}
+    whole = asked(client, "/generate", **body)["texts"]
+    *events, last = streamed(client, **body)
+    assert last == {"done": True}
+    assert len(events) >= 12
+    for index, expected in enumerate(whole):
+        mine = [event for event in events if event["index"] == index]
+        assert "".join(event["text"] for event in mine) == expected["text"]
+        alike([token for event in mine for token in event["tokens"]], expected["tokens"])
+        assert [event["finished"] for event in mine][-1] == expected["finished"]
+        assert all(len(token["top"]) == 2 for token in expected["tokens"])
+
+
+def test_many_clients_at_once_get_what_each_gets_alone(client: TestClient, loaded: dict[str, Loaded]) -> None:
+    """Requests of different kinds, lengths and seeds, all at the same time."""
+    prompts = [" ".join(LINE[: 1 + n % 9]) for n in range(24)]
+
+    def one(number: int) -> Any:
+        if number % 3 == 0:
+            return asked(client, "/classify", model="reviews", text=prompts[number])["answer"]
+        if number % 3 == 1:
+            return asked(client, "/fill", text=f"{prompts[number]} [MASK]", top=1)["answer"]
+        body = {"model": "gpt2", "prompt": prompts[number], "seed": number, "max_tokens": 5 + number % 7}
+        return asked(client, "/generate", **body)["texts"][0]["text"]
+
+    with ThreadPoolExecutor(24) as pool:
+        found = list(pool.map(one, range(24)))
+    for number, answer in enumerate(found):
+        if number % 3 == 0:
+            alike(answer, loaded["reviews"].predict(prompts[number]))
+        elif number % 3 == 1:
+            (expected,) = loaded["bert"].fill(f"{prompts[number]} [MASK]", top=1)
+            assert answer[0]["candidates"][0]["token"] == expected.candidates[0].token
+        else:
+            settings = {"seed": number, "max_tokens": 5 + number % 7}
+            assert answer == loaded["gpt2"].generate(prompts[number], **settings)[0][0].text
+
+
+LINE = ["Ada", "walked", "from", "the", "old", "harbour", "to", "garden", "and", "it", "rained"]
+
+
+# ------------------------------------------------------------ refusals
+
+
+WRONG: list[tuple[str, dict[str, Any], int, str]] = [
+    ("/fill", {"text": "no mask"}, 422, "there is no mask in the text"),
+    ("/fill", {"text": "[MASK] " * 65}, 422, "65 masks"),
+    ("/classify", {"text": "a"}, 422, "several runs can classify: say which as model, one of reviews, pairs"),
+    ("/classify", {"text": "a", "model": "review"}, 404, "did you mean reviews?"),
+    ("/classify", {"text": "a", "model": "gpt2"}, 422, "cannot classify: it can generate"),
+    ("/classify", {"model": "pairs", "text": "a"}, 422, "needs text_b"),
+    ("/classify", {"model": "reviews", "text": "a", "tpo": 1}, 422, "tpo: Extra inputs are not permitted"),
+    ("/classify", {"model": "reviews", "text": ""}, 422, "at least 1 character"),
+    ("/classify", {"model": "reviews", "text": ["a"] * 65}, 422, "at most 64"),
+    ("/classify", {"model": "reviews", "text": "a\x00b"}, 422, "NUL"),
+    ("/classify", {"model": "reviews"}, 422, "text: Field required"),
+    ("/generate", {"model": "gpt2", "n": 10**9}, 422, "n: Input should be less than or equal to 16"),
+    ("/generate", {"model": "gpt2", "max_tokens": 0}, 422, "max_tokens"),
+    ("/generate", {"model": "gpt2", "temperature": -1}, 422, "temperature"),
+    ("/generate", {"model": "gpt2", "stop": ["x"] * 9}, 422, "stop"),
+    ("/generate", {"model": "gpt2", "stop": [""]}, 422, "stop.0"),
+    ("/generate", {"model": "gpt2", "n": 3, "beams": 2}, 422, "need as many beams"),
+    ("/generate", {"model": "bert", "max_tokens": 500}, 422, "this masked model holds"),
+    ("/generate", {"model": "bert", "stream": True}, 422, "stream"),
+    ("/generate", {"model": "rnn", "prompt": ""}, 422, "source text"),
+    ("/score", {"model": "bert", "text": "walked " * 600}, 422, "512 tokens at the most"),
+    ("/embed", {"model": "captioner", "text": "a"}, 422, "cannot embed"),
+    ("/attention", {"model": "bert", "text": "a", "kind": "croos"}, 422, "no such attention"),
+    ("/reply", {"turns": []}, 422, "turns"),
+    ("/choose", {"text": "a", "choices": ["b"]}, 422, "choices"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("route", "body", "status", "told"), WRONG)
+def test_what_cannot_be_is_told_in_a_sentence(
+    client: TestClient, route: str, body: dict[str, Any], status: int, told: str
+) -> None:
+    answer = client.post(route, json=body)
+    assert answer.status_code == status, answer.text
+    assert told in answer.json()["error"]["message"]
+
+
+def test_what_each_run_is_and_can_do_is_told(client: TestClient) -> None:
+    found = {run["name"]: run for run in client.get("/runs").json()["runs"]}
+    assert found["reviews"]["can"] == ["classify", "embed", "attention"]
+    assert found["gpt2"]["family"] == "gpt2" and found["gpt2"]["length"] == 48
+
+
+def test_metrics_add_up(client: TestClient) -> None:
+    def count(start: str) -> float:
+        return sum(float(line.rpartition(" ")[2]) for line in client.get("/metrics").text.splitlines()
+                   if line.startswith(start))  # fmt: skip
+
+    before = count('meristem_requests_total{route="/fill"'), count('meristem_tokens_total{kind="written"')
+    asked(client, "/fill", text="[MASK]")
+    written = asked(client, "/generate", model="gpt2", max_tokens=7, min_tokens=7)["texts"][0]
+    after = count('meristem_requests_total{route="/fill"'), count('meristem_tokens_total{kind="written"')
+    assert after[0] - before[0] == 1
+    assert after[1] - before[1] == len(written["tokens"]) == 7
+    assert count("meristem_inside ") == 0
+    assert count('meristem_request_seconds_count{route="/fill"') == count('meristem_requests_total{route="/fill"')
+    assert client.get("/metrics").headers["content-type"].startswith("text/plain; version=0.0.4")

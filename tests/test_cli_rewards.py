@@ -1,0 +1,195 @@
+"""Rewards as a person meets them: what each thinks of a text, and the best of several texts by them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from commanding import Meristem
+from judges import GRAMMAR, TINY, sentences
+
+import meristem as package
+from meristem.api import load
+from meristem.interop.importing import whole_state, write_run
+from meristem.learning.assemble import learner_of
+from meristem.recipe import resolve
+from meristem.reinforce.reward import Judgement
+from meristem.settings import MeristemError, names
+from meristem.tokenizers.train import train
+
+LINES = [f"Ada walked from the old harbour to garden {n}, and it rained at sea." for n in range(40)]
+FEW = ["--best-of", 4, "--max-tokens", 8]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A causal model that was never trained."""
+    model = {"family": "gpt2", "layers": 1, "width": 32, "heads": 2, "length": 48}
+    recipe = resolve("run", {"model": model, "objective": "clm", "tokenizer": {"kind": "wordpiece", "size": 400}})
+    words = train(recipe.tokenizer, LINES)
+    learner = learner_of(recipe, words)
+    generator = torch.Generator().manual_seed(3)
+    for parameter in learner.model.parameters():
+        parameter.data = torch.randn(parameter.shape, generator=generator) * 0.3
+    state = whole_state(learner.model, dict(learner.model.named_parameters()))
+    out = tmp_path_factory.mktemp("runs") / "causal"
+    return write_run(out, recipe, words, {key: value.detach() for key, value in state.items()}, {}).path
+
+
+# ------------------------------------------------------------ what a reward thinks
+
+
+def test_without_a_name_every_reward_has_a_line(meristem: Meristem) -> None:
+    said = meristem("reward")
+    lines = said.out.split("\n\n")[0].splitlines()
+    assert said.code == 0 and [line.split()[0] for line in lines] == list(names("reinforce.rewards"))
+    assert all(len(line.split()) > 4 and "SPEC" not in line for line in lines)
+
+
+def test_without_a_text_its_settings_are_explained(meristem: Meristem) -> None:
+    said = meristem("reward", "length")
+    assert said.code == 0 and "target" in said.out and "needed" in said.out and "slack" in said.out
+    assert meristem("reward", "lenght").err == "meristem: 'lenght' is not in reinforce.rewards/, did you mean length?\n"
+
+
+def test_a_value_and_why_in_a_table_and_in_json(meristem: Meristem) -> None:
+    said = meristem("reward", "length", "target=[2,4]", "--text", "a b c", "--text", "a b c d e f g")
+    head, *rows = said.out.splitlines()
+    assert head.split() == ["value", "reward", "why", "text"] and len(rows) == 2
+    assert rows[0].split() == ["1.0000", "length", "words", "3,", "wanted:", "2", "to", "4", "a", "b", "c"]
+    first, second = meristem("reward", "length", "target=[2,4]", "--text", "a b c", "--text", "x", "--json").answers
+    assert first == {"text": "a b c", "prompt": "", "value": 1.0, "parts": {"length": 1.0},
+                     "why": {"length": {"words": 3.0, "wanted": "2 to 4"}}}  # fmt: skip
+    assert second["value"] < 0.5
+
+
+def test_several_rewards_of_a_file_and_their_sum(meristem: Meristem) -> None:
+    Path("my.yaml").write_text("rewards: [repetition, {name: length, target: 2, weight: 0.5}]\n", encoding="utf-8")
+    rows = meristem("reward", "my.yaml", "--text", "a b").out.splitlines()
+    assert [row.split()[:2] for row in rows[1:]] == [["0.0000", "repetition"], ["1.0000", "length"], ["0.5000", "sum"]]
+    assert "1 · repetition + 0.5 · length" in rows[3]
+
+
+def test_texts_of_a_file_with_their_prompts_and_columns(meristem: Meristem) -> None:
+    rows = ["a boat at sea", json.dumps({"text": "a boat", "words": ["boat", "sea"]})]
+    Path("texts.txt").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    command = ["reward", "includes", "column=words", "--file", "texts.txt", "--json"]
+    assert [one["value"] for one in meristem(*command, "--column", "words=sea").answers] == [1.0, 0.5]
+    said = meristem(*command)
+    assert said.code == 1 and said.err.startswith("meristem: texts.txt:1: includes: the column 'words' has no words")
+    Path("texts.txt").write_text('{"prompt": "x"}\n', encoding="utf-8")
+    assert 'texts.txt:1: expected {"text": …}' in meristem(*command).err
+
+
+def test_references_and_prompts_reach_a_reward(meristem: Meristem) -> None:
+    Path("mine.py").write_text(
+        "def score(prompts, completions, references, topic):\n"
+        "    return [len(p) + 10 * len(r) + (t == 'sea') for p, r, t in zip(prompts, references, topic)]\n"
+    )
+    told = ["--text", "x", "--prompt", "abc", "--reference", "r", "--reference", "s", "--column", "topic=sea", "--json"]
+    (found,) = meristem("reward", "function", "call=mine:score", *told).answers
+    assert found["value"] == 24.0
+
+
+@pytest.mark.usefixtures("small_peak")
+def test_grammar_trains_its_judge_first(meristem: Meristem) -> None:
+    judge = json.dumps({**TINY, "train.steps": 2})
+    told = ["reward", "grammar", f"corpus={GRAMMAR['corpus']}", f"judge={judge}", "sentences=32", "--json"]
+    said = meristem(*told, "--text", sentences(1)[0], "--text", "the the the the")
+    good, dull = said.answers
+    assert good["value"] > dull["value"] == -5.0 and "repetitive" in dull["why"]["grammar"]["guard"]
+    assert "Training a judge: gpt2-mini" in said.err and "32 correct sentences have" in said.err
+
+
+@pytest.mark.parametrize(("words", "code", "told"), [
+    (["gramar", "--text", "x"], 2, "reward.0.name: no 'gramar', did you mean grammar?"),
+    (["length", "traget=3", "--text", "x"], 2, "reward.0.traget: unknown setting, did you mean target?"),
+    (["length", "oops", "--text", "x"], 2, "'oops' is no setting; they are given as key=value"),
+    (["meaning", "vectors=absent.txt", "--text", "x"], 1, "absent.txt: no file of word vectors"),
+    (["function", "call=nowhere:f", "--text", "x"], 1, "reward nowhere:f: no module nowhere"),
+    (["length", "target=3", "--file", "absent.txt"], 1, "absent.txt"),
+])  # fmt: skip
+def test_what_is_wrong_is_said_with_what_to_do(meristem: Meristem, words: list[str], code: int, told: str) -> None:
+    said = meristem("reward", *words)
+    assert said.code == code and told in said.err and said.out == ""
+
+
+def test_a_failing_function_is_told_with_its_text(meristem: Meristem) -> None:
+    Path("failing.py").write_text("def score(prompts, completions):\n    return [1 / len(c) for c in completions]\n")
+    said = meristem("reward", "function", "call=failing:score", "--text", "ok", "--text", "")
+    assert said.code == 1 and "ZeroDivisionError: division by zero (failing.py:2)\n  text ''" in said.err
+
+
+# ------------------------------------------------------------ the best of several
+
+
+def test_the_best_of_several_is_what_the_reward_likes(meristem: Meristem, run: Path) -> None:
+    told = ["generate", run, "--prompt", "Ada", "--max-tokens", 8, "--json"]
+    (all_,) = (json.loads(meristem(*told, "--count", 4).out),)
+    (found,) = json.loads(meristem(*told, "--best-of", 4, "--reward", "length,target=3").out)
+    values = [package.reward("length", text=one["text"], target=3).value for one in all_]
+    assert found["text"] == all_[values.index(max(values))]["text"] and found["value"] == max(values) > min(values)
+    assert found["parts"] == {"length": found["value"]} and found["finished"] and found["prompt"] == "Ada"
+
+
+def test_the_best_in_words_with_its_value(meristem: Meristem, run: Path) -> None:
+    said = meristem("generate", run, "--prompt", "Ada", *FEW, "--count", 2, "--reward", "length,target=3", "--reward",
+                    "repetition,weight=2")  # fmt: skip
+    assert said.code == 0 and len(said.out.splitlines()) == 2 and said.out.startswith("Ada")
+    assert said.err.count("best of 4 (length ") == 2
+
+
+def test_rewards_of_a_file_and_of_a_run(meristem: Meristem, run: Path) -> None:
+    Path("trained").mkdir()
+    for path in (Path("my.yaml"), Path("trained/recipe.yaml")):
+        path.write_text("rewards: [{name: length, target: 3}]\n", encoding="utf-8")
+    told = ["generate", run, "--prompt", "Ada", *FEW, "--json", "--reward"]
+    assert meristem(*told, "my.yaml").out == meristem(*told, "trained").out == meristem(*told, "length,target=3").out
+
+
+def test_every_prompt_of_a_file_has_its_best(meristem: Meristem, run: Path) -> None:
+    Path("prompts.txt").write_text("Ada\nthe old\n", encoding="utf-8")
+    found = json.loads(meristem("generate", run, "--file", "prompts.txt", *FEW, "--json", "--reward", "repetition").out)
+    assert [one["prompt"] for one in found] == ["Ada", "the old"]
+
+
+@pytest.mark.parametrize(("words", "code", "told"), [
+    (["--best-of", "3"], 2, "--best-of: needs --reward NAME (meristem reward lists them) beside it"),
+    (["--reward", "repetition"], 2, "--reward: needs --best-of N beside it"),
+    (["--best-of", "2", "--reward", "repetition", "--count", "3"], 1, "between 1 and 2 texts can be kept, not 3"),
+    (["--best-of", "2", "--reward", "meaning,vectors=none.txt"], 1, "none.txt: no file of word vectors"),
+    (["--best-of", "2", "--reward", "includes,column=words"], 1, "prompt 1: includes: the column 'words' has no words"),
+])  # fmt: skip
+def test_what_cannot_be_ranked(meristem: Meristem, run: Path, words: list[str], code: int, told: str) -> None:
+    said = meristem("generate", run, "--prompt", "Ada", "--max-tokens", "4", *words)
+    assert said.code == code and told in said.err, said.err
+
+
+# ------------------------------------------------------------ from Python
+
+
+def test_the_same_from_python(run: Path, tmp_path: Path) -> None:
+    found = package.reward("length", text="a b c", target=3)
+    assert found == Judgement(value=1.0, why={"words": 3.0, "wanted": "3"})
+    assert [one.value for one in package.reward("includes", text=["sea", "sun"], words=["sea"])] == [1.0, 0.0]
+    both = package.reward([{"name": "length", "target": 2}, "repetition"], text="a b")
+    assert both.value == 1.0 and both.why == {"length": 1.0, "repetition": 0.0}
+    ((best,),) = load(run).best("Ada", of=4, rewards=["length,target=3"], max_tokens=8)
+    assert best.value == max(
+        package.reward("length", text=one.text, target=3).value
+        for one in load(run).generate("Ada", count=4, max_tokens=8)[0]
+    )
+    several = load(run).best(["Ada", "the"], of=3, keep=2, rewards={"name": "length", "target": 3}, max_tokens=4)
+    assert [len(some) for some in several] == [2, 2] and all(a.value >= b.value for a, b in several)
+
+
+def test_references_of_every_prompt(run: Path, tmp_path: Path) -> None:
+    path = tmp_path / "glove.txt"
+    path.write_text("sea 1 0 0\nrain 0 1 0\nada 0 0 1\nharbour 1 0.2 0\nold 0.3 0.3 0.2\n", encoding="utf-8")
+    told = {"name": "meaning", "vectors": str(path)}
+    found = load(run).best(["Ada", "the"], of=2, rewards=told, references=[["sea"], ["rain"]], max_tokens=4)
+    assert len(found) == 2
+    with pytest.raises(MeristemError, match="prompt 2: meaning: no reference for the prompt 'the'"):
+        load(run).best(["Ada", "the"], of=2, rewards=told, references=[["sea"], []], max_tokens=4)
