@@ -186,7 +186,7 @@ class Loaded:
 
     def best(
         self,
-        prompt: str | Sequence[str] = "",
+        prompt: str | Path | Sequence[str | Path] = "",
         *,
         rewards: Named | Sequence[Named],
         of: int = 8,
@@ -199,13 +199,10 @@ class Loaded:
 
         `references` are those of the prompt, or, where there are several prompts, those of each.
         """
-        prompts = [prompt] if isinstance(prompt, str) else list(prompt)
-        known = [references] if isinstance(prompt, str) else references or [()] * len(prompts)
+        one = isinstance(prompt, str | Path)
+        prompts = [prompt] if isinstance(prompt, str | Path) else list(prompt)
+        attempts = ranking.asked(prompts, [references] if one else references, seed=settings.get("seed", 0))
         made = rewarded(settings_of(rewards), Path(folder) if folder else desk(), Console(stderr=True))
-        attempts = [
-            Attempt(prompt=one, text="", references=tuple(some), seed=settings.get("seed", 0), place=f"prompt {number}")
-            for number, (one, some) in enumerate(zip(prompts, known, strict=True), 1)
-        ]
 
         def write(count: int) -> list[list[Written]]:
             return self.generate(prompts, count=count, **settings)

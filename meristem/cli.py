@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import typer
 
-from meristem.verbs import looking, rewarding, serving, training, using, weights
+from meristem.verbs import looking, rewarding, serving, studio, training, using, weights
 
 app = typer.Typer(
     name="meristem",
@@ -35,6 +35,7 @@ for verb in (
     weights.import_,
     weights.export,
     serving.serve,
+    studio.studio,
     training.recipes,
     training.describe,
 ):

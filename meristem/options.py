@@ -179,6 +179,7 @@ LookFormat = Annotated[
 ]
 
 Runs = Annotated[list[Path], Argument(help="Runs to serve; each is named after its folder.", show_default=False)]
+Folder = Annotated[Path, Argument(help="The folder whose runs are shown, also those that are yet to come.")]
 Port = Annotated[int, Option(min=0, max=65535, help="The port; 0 takes a free one.")]
 Host = Annotated[str, Option(help="The address; any other than this machine's own needs --key-file.")]
 KeyFile = Annotated[Path | None, Option(help="A file with one key a line; requests must bring one.")]

@@ -191,5 +191,8 @@ def test_references_of_every_prompt(run: Path, tmp_path: Path) -> None:
     told = {"name": "meaning", "vectors": str(path)}
     found = load(run).best(["Ada", "the"], of=2, rewards=told, references=[["sea"], ["rain"]], max_tokens=4)
     assert len(found) == 2
+    for wrong in (["sea", "rain"], [["sea"]]):
+        with pytest.raises(MeristemError, match="references: expected a list of texts for each of the 2 prompts"):
+            load(run).best(["Ada", "the"], of=2, rewards=told, references=wrong, max_tokens=4)
     with pytest.raises(MeristemError, match="prompt 2: meaning: no reference for the prompt 'the'"):
         load(run).best(["Ada", "the"], of=2, rewards=told, references=[["sea"], []], max_tokens=4)

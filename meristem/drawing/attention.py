@@ -31,7 +31,7 @@ class Shot:
 
     kind: str | None = None
     layer: int | None = None
-    """From 1; with a head alone, the last one."""
+    """From 1."""
     head: int | None = None
     view: View | None = None
 
@@ -46,6 +46,10 @@ class Shot:
         """The view that is meant: a layer or a head by itself is one map."""
         single = self.layer is not None or self.head is not None
         return self.view or ("mean" if single else "overview")
+
+    def floor(self, seen: Seen) -> int | None:
+        """The one layer that is meant, if any: with a head alone, the last."""
+        return seen.layers if self.layer is None and self.head is not None else self.layer
 
 
 def pick(attended: Attended, shot: Shot) -> tuple[str, Seen]:
@@ -109,8 +113,8 @@ def what(seen: Seen, shot: Shot) -> str:
     if seen.layers * seen.heads == 1:
         return "its only head"
     heads = "1 head" if seen.heads == 1 else f"{seen.heads} heads"
-    layer = shot.layer or (seen.layers if shot.head is not None else None)
-    every = f"layer {layer} of {seen.layers}" if layer else f"{seen.layers} layer{'s' * (seen.layers > 1)}"
+    layer = shot.floor(seen)
+    every = f"layer {layer} of {seen.layers}" if layer is not None else f"{seen.layers} layer{'s' * (seen.layers > 1)}"
     if shot.head is not None:
         return f"{every}, head {shot.head} of {seen.heads}"
     return {
@@ -124,7 +128,7 @@ def what(seen: Seen, shot: Shot) -> str:
 def chosen(seen: Seen, shot: Shot) -> Floats:
     """[Q, K] of the one map that is meant."""
     if shot.head is not None:
-        return seen.head(shot.layer or seen.layers, shot.head)
+        return seen.head(shot.floor(seen) or 0, shot.head)
     return seen.rollout() if shot.looks == "rollout" else seen.mean(shot.layer)
 
 

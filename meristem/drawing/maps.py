@@ -29,6 +29,10 @@ SHORT = 24
 """Queries up to which one row may set the scale."""
 LONGEST = 18
 """Characters of a label; of a longer one the middle is left out."""
+TITLE = 9.0
+"""Points of the title."""
+NARROWEST = 5.0
+"""Inches that a title needs."""
 LINE, EDGE, BAR = 0.17, 0.12, 0.75
 """Inches of a line of the title, of what is left free around everything, and of a scale with its numbers."""
 
@@ -42,7 +46,8 @@ class Sheet:
         self.top = EDGE + LINE * len(title)
         self.wide, self.high = wide, high + self.top + EDGE
         self.figure: Any = Figure(figsize=(self.wide, self.high), dpi=DPI)
-        self.text(wide / 2, EDGE - self.top, "\n".join(title), size=9.0, va="top", linespacing=1.35)
+        lines = "\n".join(_fitting(line, (wide - 2 * EDGE) * 72 / TITLE) for line in title)
+        self.text(wide / 2, EDGE - self.top, lines, size=TITLE, va="top", linespacing=1.35)
 
     def axis(self, left: float, down: float, wide: float, high: float) -> Any:
         """A part of the sheet to draw in."""
@@ -62,12 +67,23 @@ class Sheet:
         bar.outline.set(edgecolor=INK, linewidth=0.4)
 
 
+def _width(text: str) -> float:
+    """About how wide a text is, in points of its size: ideographs are square."""
+    return sum(1.0 if ord(one) > 0x2E7F else 0.68 for one in text)
+
+
+def _fitting(line: str, most: float) -> str:
+    """A line of the title in so many points of its size, its middle left out where it is longer."""
+    wide = _width(line)
+    return line if wide <= most else shortened(line, int(len(line) * most / wide))
+
+
 def alone(seen: Seen, matrix: Floats, title: Sequence[str]) -> tuple[Any, list[Map]]:
     """One map with its labels."""
     size = _cell(seen, most=10.5)
     wide, high = _room(seen, size)
-    sheet = Sheet(max(wide, 5.0), high, title)
-    return sheet.figure, [_heat(sheet, seen, matrix, size, left=max(0.0, 5.0 - wide) / 2)]
+    sheet = Sheet(max(wide, NARROWEST), high, title)
+    return sheet.figure, [_heat(sheet, seen, matrix, size, left=max(0.0, NARROWEST - wide) / 2)]
 
 
 def overview(seen: Seen, grid: Floats, mean: Floats, title: Sequence[str], *, first: int = 1) -> tuple[Any, list[Map]]:
@@ -77,7 +93,7 @@ def overview(seen: Seen, grid: Floats, mean: Floats, title: Sequence[str], *, fi
     layers, heads = grid.shape[:2]
     side = min(2.0, max(0.45, high / layers - 0.12), 12.0 / max(layers, heads))
     across, down = _spread(grid, side)
-    sheet = Sheet(wide + across, max(high, down), title)
+    sheet = Sheet(max(wide + across, NARROWEST), max(high, down), title)
     found = _heat(sheet, seen, mean, size, down=max(0.0, down - high) / 2)
     _panels(sheet, grid, side, left=wide, down=max(0.0, high - down) / 2, first=first)
     return sheet.figure, [found]
@@ -87,8 +103,8 @@ def small(grid: Floats, title: Sequence[str], *, first: int = 1) -> Any:
     """Every head [L, H, Q, K] of the layers from the first on, as small multiples."""
     side = min(1.5, 12.0 / max(grid.shape[:2]))
     across, down = _spread(grid, side)
-    sheet = Sheet(max(across, 5.0), down, title)
-    _panels(sheet, grid, side, left=max(0.0, 5.0 - across) / 2, down=0.0, first=first)
+    sheet = Sheet(max(across, NARROWEST), down, title)
+    _panels(sheet, grid, side, left=max(0.0, NARROWEST - across) / 2, down=0.0, first=first)
     return sheet.figure
 
 
@@ -136,12 +152,14 @@ def _panels(sheet: Sheet, grid: Floats, side: float, *, left: float, down: float
     (layers, heads), (wide, high), most = grid.shape[:2], _panel(grid, side), _most(grid)
     across, tall = heads * (wide + GAP), layers * (high + GAP)
     axis, frames, image = sheet.axis(left + BESIDE, down + ABOVE, across, tall), [], None
+    sharp = "nearest" if high * DPI >= grid.shape[2] and wide * DPI >= grid.shape[3] else None
     for layer, row in enumerate(grid):
         y = layer * (high + GAP)
         sheet.text(left + BESIDE - 0.14, down + ABOVE + y + high / 2, f"layer {first + layer}", size=7, rotation=90)
         for head, weights in enumerate(row):
             x = head * (wide + GAP)
-            image = axis.imshow(weights, cmap=_colours(), vmin=0, vmax=most, extent=(x, x + wide, y + high, y))
+            place = (x, x + wide, y + high, y)
+            image = axis.imshow(weights, cmap=_colours(), vmin=0, vmax=most, extent=place, interpolation=sharp)
             frames.append(Rectangle((x, y), wide, high))
     for head in range(heads):
         x = left + BESIDE + head * (wide + GAP) + wide / 2
@@ -165,20 +183,20 @@ def _points(size: float) -> float:
     return min(9.0, max(5.0, size * 72 * 0.62))
 
 
-def _width(label: str) -> float:
-    """About how wide a label is, in points of its size: ideographs are square."""
-    return sum(1.0 if ord(one) > 0x2E7F else 0.68 for one in label[:LONGEST])
+def _widest(labels: Sequence[str]) -> float:
+    """In points of their size."""
+    return max((_width(label[:LONGEST]) for label in labels), default=1.0)
 
 
 def _upright(seen: Seen, size: float) -> bool:
     """Whether every label fits over its column as it is."""
-    return max(map(_width, seen.keys), default=0) * _points(size) < size * 72
+    return _widest(seen.keys) * _points(size) < size * 72
 
 
 def _margins(seen: Seen, size: float) -> tuple[float, float]:
     """Inches for labels at the left and at the top."""
-    widest = [max(map(_width, some), default=1) * _points(size) / 72 + 0.12 for some in (seen.queries, seen.keys)]
-    return EDGE + widest[0], 0.3 if _upright(seen, size) else EDGE + widest[1]
+    beside, above = (_widest(some) * _points(size) / 72 + 0.12 for some in (seen.queries, seen.keys))
+    return EDGE + beside, 0.3 if _upright(seen, size) else EDGE + above
 
 
 def _room(seen: Seen, size: float) -> tuple[float, float]:

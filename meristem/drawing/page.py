@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 STYLE = Path(__file__).with_name("report.css")
-_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufeff\ufffe\uffff\ud800-\udfff]")
 
 
 def framed(title: str, parts: Iterable[str], *styles: Path) -> str:

@@ -19,7 +19,7 @@ from meristem.generation.given import Picture, opening
 from meristem.randomness import generator
 from meristem.settings import MeristemError
 from meristem.task import Task
-from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.tokenizers.tokenizer import Tokenizer, sound
 
 WANT = ("attention",)
 
@@ -57,7 +57,7 @@ def look(
             if "two_stream" in model.backbone.can and task is None:
                 streams, followed = _streams(model, tokenizer, inputs, order, remembered)
                 kinds |= streams
-    said = tokenizer.decode(taken.says).strip()
+    said = tokenizer.decode(taken.says).strip() if target is None else sound(target)
     pixels = None if picture is None else _pixels(picture)
     told: dict[str, Any] = {"target": said, "picture": pixels, "order": followed, "notices": taken.notices}
     return Attended(text=_shown(given) or said, run=run, kinds=kinds, **told)
@@ -79,9 +79,9 @@ def _nothing(model: Model) -> str:
 
 
 def _shown(given: Given) -> str:
-    """What was given, in one line."""
+    """What was given, in one line, without the half characters that no file can hold."""
     parts = given.values() if isinstance(given, Mapping) else [given]
-    return " | ".join(part if isinstance(part, str) else " | ".join(map(str, part)) for part in parts)
+    return sound(" | ".join(part if isinstance(part, str) else " | ".join(map(str, part)) for part in parts))
 
 
 def _pixels(picture: Picture) -> Pixels:

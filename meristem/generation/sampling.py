@@ -14,6 +14,10 @@ from meristem.randomness import generator
 from meristem.settings import Settings
 
 
+COLDEST = 1e-4
+"""Nothing but the likeliest token is drawn below this, where numbers would overflow."""
+
+
 class SamplingSettings(Settings):
     """How a text is written."""
 
@@ -52,7 +56,7 @@ class SamplingSettings(Settings):
 
 def with_temperature(logits: Tensor, temperature: float) -> Tensor:
     """Sharpened or flattened logits."""
-    return logits if temperature == 1.0 else logits / temperature
+    return logits if temperature == 1.0 else logits / max(temperature, COLDEST)
 
 
 def with_top_k(logits: Tensor, k: int | None) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean, median
@@ -29,7 +29,8 @@ EARLY = 0.25
 Interval = tuple[float, float]
 Measured = dict[str, tuple[float, float]]
 """Name → before and after."""
-Table = NDArray[np.float64]
+Fractions = dict[str, tuple[list[float], list[float]]]
+"""Name → what each text adds above and below the line; the whole set's number is one sum over the other."""
 
 MEANINGS = {
     "texts": "texts that were measured",
@@ -40,6 +41,7 @@ MEANINGS = {
     "within2": "distinct-2: different pairs of words among 50 in a row",
     "within3": "distinct-3: different triples of words among 50 in a row",
     "repeated4": "texts that say four words in a row twice",
+    "stutter": "texts in which some letters stand six times in a row inside a word",
     "longest_run": "times that one word is said in a row, at the most, per text",
     "copied5": "passages of 5 words that stand in the references or the prompt",
     "copied6": "passages of 6 words that stand in the references or the prompt",
@@ -103,34 +105,34 @@ def measured(before: Texts, after: Texts) -> Measured:
 
 def intervals(before: Texts, after: Texts, *, seed: int = 0) -> dict[str, tuple[Interval, Interval]]:
     """How sure those numbers are (bootstrap), before and after; sameness is of a whole set and has none."""
+    usual = median(before.lengths)
+    old, new = (_sure(_by_text(one, usual), seed) for one in (before, after))
+    return {name: (old[name], new[name]) for name in old}
+
+
+def _sure(each: Fractions, seed: int) -> dict[str, Interval]:
     from meristem.metrics import bootstrap  # it imports torch, which texts do not need
 
-    found = []
-    for one in (before, after):
-        each = _by_text(one, median(before.lengths))
-        table = np.array([column for both in each.values() for column in both]).T  # [texts, over and under each line]
+    table = np.array([column for both in each.values() for column in both]).T  # [texts, above and below each line]
 
-        def measure(
-            at: NDArray[np.int64], table: Table = table, names: Sequence[str] = tuple(each)
-        ) -> dict[str, float]:
-            sums = bootstrap.totals(table, at).reshape(-1, 2)
-            return dict(zip(names, map(_share, names, *sums.T), strict=True))
+    def measure(at: NDArray[np.int64]) -> dict[str, float]:
+        above, below = bootstrap.totals(table, at).reshape(-1, 2).T
+        return dict(zip(each, map(_share, each, above, below), strict=True))
 
-        found.append(bootstrap.intervals(measure, len(one.texts), seed=seed))
-    return {name: (found[0][name], found[1][name]) for name in found[0]}
+    return bootstrap.intervals(measure, len(table), seed=seed)
 
 
-def _whole(each: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> dict[str, float]:
-    return {name: _share(name, sum(over), sum(under)) for name, (over, under) in each.items()}
+def _whole(each: Fractions) -> dict[str, float]:
+    return {name: _share(name, sum(above), sum(below)) for name, (above, below) in each.items()}
 
 
-def _share(name: str, over: float, under: float) -> float:
+def _share(name: str, above: float, below: float) -> float:
     """One sum as a share of another; where there is nothing, nothing was repeated or copied."""
-    return float(over / under) if under else float(name.startswith("within"))
+    return float(above / below) if below else float(name.startswith("within"))
 
 
-def _by_text(one: Texts, usual: float) -> dict[str, tuple[list[float], list[float]]]:
-    """By name, for each text, what is added above and below the line of a fraction."""
+def _by_text(one: Texts, usual: float) -> Fractions:
+    """What is counted text by text."""
     ones = [1.0] * len(one.texts)
     runs = [float(passages.longest_run(said)) for said in one.pieces]
     return {
@@ -139,6 +141,7 @@ def _by_text(one: Texts, usual: float) -> dict[str, tuple[list[float], list[floa
         "unended": ([float(not ended) for ended in one.ended] or [0.0 for _ in ones], ones),
         **{f"within{size}": _within(one, size) for size in (1, 2, 3)},
         f"repeated{REPEATED}": ([float(passages.repeats(said, REPEATED)) for said in one.pieces], ones),
+        "stutter": ([float(passages.stutters(text)) for text in one.texts], ones),
         "longest_run": (runs, ones),
         **_copying(one, ones),
     }
@@ -152,7 +155,7 @@ def _within(one: Texts, size: int) -> tuple[list[float], list[float]]:
     ]
 
 
-def _copying(one: Texts, ones: list[float]) -> dict[str, tuple[list[float], list[float]]]:
+def _copying(one: Texts, ones: list[float]) -> Fractions:
     """From references and prompt: passages of each size in all texts together, and each text's longest."""
     pairs = [(said, one.sources(place)) for place, said in enumerate(one.spoken)]
     found = {}

@@ -128,6 +128,8 @@ def _repetition(seen: _Seen) -> Warning | None:
     (before, after), (short, long) = seen.found["longest_run"], seen.found["length"]
     if after >= RUN and after >= 1.5 * before:
         fact = f"One word is said {after:.1f} times in a row, on average at the most ({before:.1f} before)"
+    elif seen.rise("stutter", LOOPED):
+        fact = f"Texts in which letters stand six times in a row rose {seen.shares('stutter')}"
     elif (fell := seen.fell("within2")) >= REPETITIVE:
         fact = f"Texts repeat themselves (a text has {100 * fell:.0f} % fewer different pairs of words)"
     elif seen.rise("repeated4", LOOPED) and long < LONGER * short:

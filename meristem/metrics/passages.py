@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -10,6 +11,7 @@ from itertools import groupby
 from meristem.metrics.words import words
 
 Words = Sequence[str]
+_STUTTER = re.compile(r"([^\W\d_]{1,6}?)\1{5}")
 
 
 def pieces(text: str) -> list[str]:
@@ -20,6 +22,11 @@ def pieces(text: str) -> list[str]:
 def spoken(text: str) -> list[str]:
     """The same without punctuation: what two texts have in common whoever set the commas."""
     return [piece for piece in pieces(text) if not _mark(piece[0])]
+
+
+def stutters(text: str) -> bool:
+    """Whether some letters stand six times in a row inside a word, as no language has them."""
+    return _STUTTER.search(text) is not None
 
 
 def runs(said: Words, size: int) -> list[tuple[str, ...]]:

@@ -47,17 +47,20 @@ class Verdict:
 class Rewards:
     """Rewards by name, with their weights; one that stands twice is counted on: grammar, grammar-2."""
 
-    def __init__(self, rewards: Sequence[Reward], weights: Sequence[float]) -> None:
+    def __init__(
+        self, rewards: Sequence[Reward], weights: Sequence[float], titles: Sequence[str | None] | None = None
+    ) -> None:
         if not rewards:
             raise RecipeError("rewards: none given; meristem reward lists them")
-        self.rewards = dict(zip(_unique([one.name for one in rewards]), rewards, strict=True))
+        named = [title or one.name for one, title in zip(rewards, titles or [None] * len(rewards), strict=True)]
+        self.rewards = dict(zip(_unique(named), rewards, strict=True))
         self.weights = dict(zip(self.rewards, weights, strict=True))
 
     @classmethod
     def of(cls, settings: Sequence[RewardSettings], desk: Desk) -> Rewards:
         """Made from their settings, none of which lacks a run any more."""
         made = [find("reinforce.rewards", one.name)(one, desk) for one in settings]
-        return cls(made, [one.weight for one in settings])
+        return cls(made, [one.weight for one in settings], [one.title for one in settings])
 
     @classmethod
     def made(cls, settings: Sequence[RewardSettings], folder: Path, say: Callable[[str], None]) -> Rewards:

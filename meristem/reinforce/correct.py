@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from meristem.corpus.document import Document
 from meristem.corpus.reading import Reading
+from meristem.corpus.refining import home
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sides import sides
 from meristem.randomness import generator
@@ -33,7 +34,7 @@ class Sentence:
 def sentences(corpus: CorpusSettings, *, held_out: bool, number: int, shortest: int, seed: int) -> list[Sentence]:
     """Up to so many sentences of a corpus, or of what it holds out; the same ones for the same seed."""
     found: list[Sentence] = []
-    for document in Reading(corpus):
+    for document in Reading(corpus, folder=home(corpus)):
         if held_out and document.split == "train":
             continue
         found += [one for one in _of(document) if shortest <= len(words(one.text)) <= LONGEST]

@@ -18,6 +18,7 @@ from safetensors.numpy import save
 
 from meristem.checkpoint import disk
 from meristem.corpus.reading import Reading
+from meristem.corpus.refining import home
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sides import sides
 from meristem.corpus.sources import digest
@@ -107,7 +108,7 @@ def _texts(corpus: CorpusSettings, most: int) -> list[list[str]]:
     """The words of every training document, until there are enough."""
     out: list[list[str]] = []
     read = 0
-    for document in Reading(corpus):
+    for document in Reading(corpus, folder=home(corpus)):
         if document.split != "train":
             continue
         text = [sys.intern(word) for word in words(sides(document.text).told)]

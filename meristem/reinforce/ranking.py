@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -33,23 +34,29 @@ class Ranked:
         return self.written.text
 
 
-def best(write: Write, asked: Sequence[Attempt], rewards: Rewards, *, of: int, keep: int = 1) -> list[list[Ranked]]:
+def asked(prompts: Sequence[str | Path], references: Sequence[Sequence[str]], *, seed: int) -> list[Attempt]:
+    """Prompts that texts are still to be written for, each with its references; none has any where none are given."""
+    known = references or [()] * len(prompts)
+    if len(known) != len(prompts) or any(isinstance(some, str) for some in known):
+        raise MeristemError(
+            f"references: expected a list of texts for each of the {len(prompts)} prompts, got {len(known)} of "
+            f"{', '.join(sorted({type(some).__name__ for some in known}))}"
+        )
+    return [
+        Attempt(prompt=str(prompt), text="", references=tuple(some), seed=seed, place=f"prompt {number}")
+        for number, (prompt, some) in enumerate(zip(prompts, known, strict=True), 1)
+    ]
+
+
+def best(write: Write, prompts: Sequence[Attempt], rewards: Rewards, *, of: int, keep: int = 1) -> list[list[Ranked]]:
     """For each prompt the best of so many texts, the first one the best; level ones in the order of their writing."""
     if not 1 <= keep <= of:
         raise MeristemError(f"best of {of}: between 1 and {of} texts can be kept, not {keep}")
-    rewards.check(asked)
+    rewards.check(prompts)
     written = write(of)
     attempts = [
-        Attempt(
-            prompt=one.prompt,
-            text=text.text,
-            references=one.references,
-            columns=one.columns,
-            ended=text.finished != "length",
-            seed=one.seed,
-            place=one.place,
-        )
-        for one, texts in zip(asked, written, strict=True)
+        replace(one, text=text.text, ended=text.finished != "length")
+        for one, texts in zip(prompts, written, strict=True)
         for text in texts
     ]
     verdict = rewards.judge(attempts)

@@ -48,6 +48,8 @@ class RewardSettings(Settings):
     """The reward's name."""
     weight: float = Field(1.0, allow_inf_nan=False)
     """How much it counts beside others; below 0 it punishes."""
+    title: str | None = None
+    """What it is called where its values are shown; its name unless set."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -64,11 +65,14 @@ class Vectors:
         replaced = 0
         for word in islice(self._joined(as_written(text)), most):
             at, exact = self._found(word)
-            if at is None:
-                unknown.append(word)
-            else:
+            if at is not None:
                 rows.append(at)
                 replaced += not exact
+            elif parts := self._parts(word):
+                rows += parts
+                replaced += 1
+            else:
+                unknown.append(word)
         return Laid(np.array(rows, np.int64), unknown, replaced)
 
     def _joined(self, text: Sequence[str]) -> Iterator[str]:
@@ -81,6 +85,11 @@ class Vectors:
 
     def _is_word(self, parts: Sequence[str], size: int) -> bool:
         return len(parts) == size and all(map(_dense, parts)) and "".join(parts) in self.index
+
+    def _parts(self, word: str) -> list[int]:
+        """The rows of what `well-known` is put together from."""
+        parts = [part for part in re.split(r"\W+", word) if part != word]
+        return [at for at, _ in map(self._found, parts) if at is not None]
 
     def _look(self, word: str) -> tuple[int | None, bool]:
         """A word's row: as it is written, in small letters, with a capital, or that of one which begins alike."""

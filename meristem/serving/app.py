@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
-from meristem import __version__
+import meristem
 from meristem.serving import openai
 from meristem.serving.admission import Gate, Gone
 from meristem.serving.batching import told
@@ -45,7 +45,7 @@ def create_app(hub: Hub, settings: ServingSettings | None = None, *, more: Rooms
 
     app = FastAPI(
         title="Meristem",
-        version=__version__,
+        version=meristem.__version__,
         summary="Finished runs over HTTP.",
         docs_url=None,  # their page would be fetched from elsewhere
         redoc_url=None,

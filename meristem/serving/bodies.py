@@ -17,7 +17,7 @@ MOST_TOKENS = 2048
 """That one text is gone on with."""
 COPIES = 16
 """Texts from one prompt."""
-STOPS, STOP = 8, 100
+STOPS, STOP = 16, 100
 """Strings that end a text, and the characters of each."""
 
 

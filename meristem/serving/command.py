@@ -22,12 +22,17 @@ GRACE = 30.0
 """Seconds that requests have to end in once the server is asked to stop, at the most."""
 
 
-def serve(paths: Sequence[Path], settings: ServingSettings, say: Say) -> None:
-    """Load runs and answer until somebody asks to stop; `say` tells the person at the terminal."""
+def serve(paths: Sequence[Path], settings: ServingSettings, say: Say, *, folder: Path | None = None) -> None:
+    """Load runs and answer until somebody asks to stop; `say` tells the person at the terminal.
+
+    The page shows these runs, or, where there is a folder, all that are in it: those are loaded when they are wanted.
+    """
     uvicorn = _library()
     keys_for(settings)  # what is wrong with keys is said before anything is loaded
     from meristem.serving.app import create_app
     from meristem.serving.protocol import Patient
+    from meristem.serving.studio.routes import studio
+    from meristem.serving.studio.runs import Listing
 
     bound = _bound(settings.host, settings.port)
     hub = Hub.open(paths)
@@ -35,7 +40,8 @@ def serve(paths: Sequence[Path], settings: ServingSettings, say: Say) -> None:
         for notice in run.revived.notices:
             say(notice)
         say(f"{run.name}: {', '.join(run.can) or 'nothing that can be asked'}")
-    app = create_app(hub, settings)
+    listing = Listing(folder, {name: run.revived.run.path for name, run in hub.runs.items()})
+    app = create_app(hub, settings, more=[studio(listing)])
     config = uvicorn.Config(
         app,
         http=Patient,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from meristem.generation.given import Given
@@ -77,18 +77,18 @@ class Scribe(Worker):
 
     name = "meristem-writing"
 
-    def __init__(self, runs: Sequence[Served], metrics: Metrics, *, threads: int, rows: int) -> None:
+    def __init__(self, runs: Mapping[str, Served], metrics: Metrics, *, threads: int, rows: int) -> None:
+        """`runs` are those that are served now: they may come and go."""
         super().__init__(threads)
-        writing = [run for run in runs if {"causal", "source"} & set(run.ways)]
-        self._pools = {run.name: Pool(run.model, run.tokenizer, rows=rows) for run in writing}
-        self._metrics = metrics
+        self._runs, self._rows, self._metrics = runs, rows, metrics
+        self._pools: dict[Served, Pool] = {}
         self._new: deque[Order] = deque()
         self._places: dict[Seat, _Place] = {}
 
     @property
     def texts(self) -> int:
         """Texts that are being written now."""
-        return sum(map(len, self._pools.values()))
+        return sum(map(len, list(self._pools.values())))
 
     async def write(self, order: Order) -> AsyncIterator[list[News]]:
         """News until every text of an order has ended."""
@@ -112,9 +112,11 @@ class Scribe(Worker):
     def work(self) -> None:
         """One token for each text of each run."""
         self._gather()
-        for name, pool in self._pools.items():
+        for run, pool in list(self._pools.items()):
             if pool.busy:
-                self._step(name, pool)
+                self._step(run.name, pool)
+            elif self._runs.get(run.name) is not run:
+                del self._pools[run]
 
     def _step(self, name: str, pool: Pool) -> None:
         """One token for each text of a run; a failure that nobody can be blamed for ends them all, and only them."""
@@ -145,8 +147,14 @@ class Scribe(Worker):
         places = [_Place(order, index, start, copy) for index, (start, copy) in enumerate(copies)]
         for place in places:
             self._places[place.seat] = place
-            self._pools[order.run.name].add(place.seat)
+            self._pool(order.run).add(place.seat)
         self._metrics.tokens("prompt", sum(start.size for start in starts))
+
+    def _pool(self, run: Served) -> Pool:
+        """Made when it is first needed."""
+        if run not in self._pools:
+            self._pools[run] = Pool(run.model, run.tokenizer, rows=self._rows)
+        return self._pools[run]
 
     def _tell(self, places: Sequence[_Place]) -> None:
         """News to each request, all of a step at once; a request that does not stream hears of ends alone."""

@@ -19,7 +19,7 @@ CORPUS = ("corpus.processes", "corpus.near.memory_mb")  # also of an entry of mi
 
 def refuse_another_run(before: Recipe, now: Recipe, out: Path) -> None:
     """Budgets may grow, places and intervals may change; anything else is refused with the difference."""
-    old, new = dict(_flat(before.plain())), dict(_flat(now.plain()))
+    old, new = dict(flat(before.plain())), dict(flat(now.plain()))
     differing = [
         key
         for key in dict.fromkeys([*old, *new])
@@ -42,14 +42,15 @@ def refuse_another_run(before: Recipe, now: Recipe, out: Path) -> None:
     )
 
 
-def _flat(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+def flat(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """Every setting of a recipe by its dotted name; of a list of parts each by the part's own."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from _flat(inner, f"{place}.{key}" if place else str(key))
-    elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+            yield from flat(inner, f"{place}.{key}" if place else str(key))
+    elif isinstance(value, list) and value and all(isinstance(one, Mapping) for one in value):
         for number, inner in enumerate(value):
             name = inner.get("name", number)
-            yield from _flat(inner, f"{place}.{name}")
+            yield from flat(inner, f"{place}.{name}")
     else:
         yield place, list(value) if isinstance(value, tuple) else value
 

@@ -135,7 +135,9 @@ class Prompts(Material):
     def watcher(self, learner: Learner, journal: Journal, total: int) -> Watch:
         """A table of rewards, and the newest texts, beneath the bar."""
         policy: Any = next(iter(learner.objectives.values()))
-        live = LiveRewards(journal.console, journal.say, total=total, kl_target=policy.settings.kl.target)
+        leash = policy.settings.kl
+        held = leash.target if leash.coefficient else None
+        live = LiveRewards(journal.console, journal.say, total=total, kl_target=held)
         journal.watch(live)
 
         def see(step: int, means: Mapping[str, float], left: float) -> None:

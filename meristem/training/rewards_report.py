@@ -29,6 +29,7 @@ from meristem.drawing.rewards import (
     verdict,
 )
 from meristem.drawing.rewards_page import page
+from meristem.metrics import drift
 from meristem.metrics.bootstrap import intervals
 from meristem.metrics.drift import MEANINGS, Measured, Texts, measured
 from meristem.metrics.hacking import warnings
@@ -189,9 +190,11 @@ def _numbers(before: Wrote, after: Wrote, drifted: Measured) -> tuple[Number, ..
     pairs = [distinct(one.texts.texts)["distinct2"] for one in (before, after)]
     made.append(Number(name="distinct-2", before=pairs[0], after=pairs[1], meaning=MEANINGS["distinct2"]))
     made.append(_mean("surprise per token", before.tried.entropy[at], after.tried.entropy[at], ""))
-    made += [
-        Number(name=name, before=drifted[name][0], after=drifted[name][1], meaning=MEANINGS[name]) for name in TOLD
-    ]
+    sure = drift.intervals(before.texts, after.texts)
+    for name in TOLD:
+        (old, new), (low, high) = drifted[name], sure.get(name, (None, None))
+        made.append(Number(name=name, before=old, after=new, before_interval=low, after_interval=high,
+                           meaning=MEANINGS[name]))  # fmt: skip
     return tuple(made)
 
 

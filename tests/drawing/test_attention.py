@@ -122,6 +122,16 @@ def test_numbers_are_written_as_json(tmp_path: Path) -> None:
     assert np.array(found["kinds"]["self"]["weights"]).shape == (2, 3, 9, 9)
 
 
+def test_no_text_breaks_a_file(tmp_path: Path) -> None:
+    hostile = "\x00]]><script>&\u202e\uffff\ud800$"
+    seen = Seen(queries=(hostile, ""), keys=("\n", hostile), weights=np.full((1, 1, 2, 2), 0.5, np.float32))
+    for ending in ("svg", "png"):
+        save(Attended(text=hostile, run=hostile, kinds={"cross": seen}), tmp_path / f"a.{ending}", Shot())
+    drawn = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert not [one for one in ElementTree.fromstring(drawn).iter() if "script" in one.tag]
+    assert "<script" not in drawn and "\u202e" not in drawn
+
+
 def test_titles_say_what_is_seen() -> None:
     found = made()
     seen = found.kinds["self"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -263,6 +264,11 @@ def test_an_empty_text_is_only_its_frame(tokenizer: Tokenizer) -> None:
     assert look(model_of("bert", tokenizer), tokenizer, "").kinds["self"].keys == ("[CLS]", "[SEP]")
     assert look(model_of("gpt2", tokenizer), tokenizer, "").kinds["self"].keys == ("[SEP]",)
     assert "query" not in look(model_of("xlnet", tokenizer), tokenizer, "").kinds
+
+
+def test_half_characters_are_no_obstacle(tokenizer: Tokenizer) -> None:
+    found = look(model_of("bert", tokenizer), tokenizer, "the \ud800\x00 garden")
+    assert json.dumps(found.plain(), ensure_ascii=False).encode() and "\ufffd" in found.text
 
 
 def test_what_has_no_attention_is_refused(tokenizer: Tokenizer) -> None:

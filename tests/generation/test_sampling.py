@@ -85,3 +85,10 @@ def test_no_run_of_tokens_is_written_twice() -> None:
     assert allowed(without_repeats(logits, [text, [4]], 1)) == [0, 4]
     assert torch.equal(without_repeats(logits, [text, [4]], 3)[1], logits[1])  # too short to repeat anything
     assert torch.equal(without_repeats(logits, [text, [4]], None), logits)
+
+
+@pytest.mark.parametrize("temperature", [1e-4, 1e-40, 1e-300])
+def test_the_coldest_temperatures_draw_the_likeliest(temperature: float) -> None:
+    logits = torch.tensor([[1.0, 3.0, 2.5], [-50.0, 40.0, 39.0]])
+    settings = SamplingSettings.model_validate({"temperature": temperature})
+    assert choose(logits, settings, [0, 1], 0).tolist() == [1, 1]

@@ -185,3 +185,5 @@ def test_without_datatrove_the_extra_is_named() -> None:
 def test_a_limit_is_refused(corpus: CorpusSettings) -> None:
     with pytest.raises(MeristemError, match=r"corpus\.limit"):
         Read(corpus.model_copy(update={"limit": 3}))
+    with pytest.raises(MeristemError, match=r"corpus\.half"):
+        Read(corpus.model_copy(update={"half": 1}))

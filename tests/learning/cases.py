@@ -1,18 +1,19 @@
-"""A learner and its feed for every objective there is, real or toy, small enough to run in a moment."""
+"""A learner and its feed for every objective there is, small enough to run in a moment."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
-from toys import BACKBONES, OBJECTIVES
 
-from meristem.batch import Batch, Model, Row
+from meristem.batch import Batch, Row
 from meristem.checkpoint import load, transfer
 from meristem.checkpoint.optimizer_state import flatten
 from meristem.checkpoint.run import Run
@@ -27,6 +28,8 @@ from meristem.learning.ragged import Pieces
 from meristem.learning.ragged import Ragged as OfLikeLengths
 from meristem.randomness import Draw
 from meristem.recipe import Recipe, resolve
+from meristem.reinforce.combined import Verdict
+from meristem.reinforce.reward import Attempt
 from meristem.settings import find, names
 from meristem.store.build import build
 from meristem.store.settings import StoreSettings
@@ -86,7 +89,7 @@ REAL = [*_cover(PRODUCT), Case(["mlm", "nsp"], "bert")]
 """What `make test` runs of it: every objective on one backbone, and every backbone with one objective."""
 REST = [pytest.param(case, marks=pytest.mark.slow, id=str(case)) for case in PRODUCT if case not in REAL]
 """The others, which `make test-all` adds."""
-TOYS = list(OBJECTIVES)
+POLICIES = ["policy"]
 TASKS = ["span"]
 """Tasks that cut a sample into several pieces, on BERT."""
 SIDES = {"examples": PAIR, "pictures": PICTURE}
@@ -166,18 +169,33 @@ def real(
     return learner, whole, recipe.train
 
 
-def toy(name: str, tokenizer: Tokenizer, store: Store, *, micro: int = ROWS, dropout: float = 0.0, ragged: bool = False,
-        **train: Any) -> tuple[Learner, Feed, TrainSettings]:
-    """The same for a toy."""
-    kind = BACKBONES[name]
-    torch.manual_seed(0)
-    backbone = kind(kind.Settings(layers=1, width=16, heads=2, length=LENGTH, dropout=dropout), tokenizer.size)
-    objective = OBJECTIVES[name](None, tokenizer)
-    view = find("store.views", objective.view.kind)(store.split("train"), tokenizer, LENGTH, frame=True)
-    view = Ragged(view) if ragged else view
-    feed = Feed(view=view, objective=objective, seed=3, rows=ROWS, micro=micro, fill={"tokens": tokenizer.pad or 0})
-    settings = TrainSettings(**{"steps": 6, "rate": 1e-3, "seed": 3, **train})
-    return Learner(Model(backbone, objective.heads), {SOURCE: objective}), feed, settings
+class Letters:
+    """A reward for every e."""
+
+    def judge(self, attempts: Sequence[Attempt]) -> Verdict:
+        """Counted."""
+        found = np.array([float(attempt.text.count("e")) for attempt in attempts])
+        return Verdict(total=found, parts={"letters": found})
+
+
+def policy(name: str, tokenizer: Tokenizer, store: Store, *, micro: int = ROWS, dropout: float = 0.0,
+           ragged: bool = True, **train: Any) -> tuple[Learner, Feed, TrainSettings]:
+    """The same for rewards: four short texts for the beginning of every document, held near the fresh model."""
+    told = {"name": name, "way": "causal", "length": LENGTH, "count": 4, "max_tokens": 4, "kl": {"coefficient": 0.0}}
+    model = {"family": "gpt2", **NARROW, "length": LENGTH, "dropout": dropout}
+    settings = {"steps": 6, "rate": 1e-3, "seed": 3, **train}
+    recipe = resolve("test", {"model": model, "policy": told, "train": settings,
+                              "rewards": [{"name": "length", "target": 3}]})  # fmt: skip
+    made = learner_of(recipe, tokenizer)
+    objective: Any = made.objectives["policy"]
+    objective.attach(Letters(), learner_of(recipe, tokenizer).model)
+    stream = store.split("train")
+    spans = [stream.document(number) for number in range(stream.documents)]
+    starts = [tokenizer.decode(stream.tokens(one.start, one.start + 3 + n % 4).tolist()) for n, one in enumerate(spans)]
+    samples = [Sample(given={"prompt": text, "columns": {}}) for text in starts]
+    feed = OfLikeLengths(view=Pieces(objective.pieces(samples)), objective=objective, seed=3, rows=ROWS, micro=micro,
+                         fill={"tokens": tokenizer.pad or 0})  # fmt: skip
+    return Learner(made.model, {SOURCE: objective}), feed, recipe.train
 
 
 def questions(tokenizer: Tokenizer, store: Store) -> list[Sample]:

@@ -1,4 +1,4 @@
-"""The toys beside the tests can be imported, and a whole run can be put together small."""
+"""What stands beside the tests can be imported, and a whole run can be put together small."""
 
 from __future__ import annotations
 

@@ -5,27 +5,35 @@ from typing import Any
 import pytest
 import torch
 from cases import SOURCE, Case, real
-from toys import Toy
 
-from meristem.batch import Batch, Draws, Head, Hidden, Model, Outcome, Row, View
+from meristem.batch import Batch, Draws, Head, Hidden, Model, Objective, Outcome, Row, View
 from meristem.learning.combined import Combined
 from meristem.objectives.clm import CLM, CLMSettings
 from meristem.objectives.mlm import MLM, MLMSettings
 from meristem.objectives.nsp import NSP, NSPSettings
 from meristem.objectives.rtd import RTD, RTDSettings
 from meristem.randomness import Draw
-from meristem.settings import RecipeError
+from meristem.settings import RecipeError, Settings
 from meristem.store.store import Store
 from meristem.tokenizers.tokenizer import Tokenizer
 
 
-class Several(Toy):
+class SeveralSettings(Settings):
+    """Nothing to choose."""
+
+
+class Several(Objective):
     """Three rows of one sample, and a head like no other's."""
+
+    Settings = SeveralSettings
 
     name, needs = "several", frozenset({"bidirectional"})
     heads = {"several": Head("pooled", (("classes", 2),))}
     weights = {"several": 1.0}
     rows_per_sample = 3
+
+    def __init__(self, settings: Any, tokenizer: Any) -> None:
+        pass
 
     def prepare(self, row: Row, draw: Draws) -> list[Row]:
         """The row three times."""

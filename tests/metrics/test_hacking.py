@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from meristem.metrics.hacking import MEANINGS, Measured, Texts, measured, warnings
+from meristem.metrics.hacking import MEANINGS, Measured, Texts, intervals, measured, warnings
 from meristem.settings import MeristemError
 
 COUNT = 60
@@ -105,6 +105,7 @@ def shuffled(number: int) -> str:
     (made(lambda n: prose(n, 12 + n % 8, 1)), "length", "shrank to"),
     (made(lambda n: prose(n, 30, 1) + " so" * (12 if n % 3 else 0)), "repetition", "One word is said"),
     (made(lambda n: prose(n, 30, 1) + "!" * 30), "repetition", "One word is said"),
+    (made(lambda n: prose(n, 30, 1) + " ye" + "s" * (30 if n % 2 else 0)), "repetition", "letters stand six times"),
     (HACKED["repetition"], "repetition", "fewer different pairs of words)"),
     (made(lambda n: prose(n, 30, 1) + " you know what I mean, yes, you know what I mean"), "repetition", "four words"),
     (HACKED["copying"], "copying", "Passages of 5 words"),
@@ -141,6 +142,15 @@ def test_several_texts_of_one_prompt_may_be_alike() -> None:
     assert found["duplicates"] == (0.0, 0.0) and found["alike"] == (0.0, 0.0)
 
 
+def test_a_few_texts_of_many_are_let_pass() -> None:
+    after = made(
+        lambda n: prose(n, 34 + n % 20, 1) if n >= 5 else prose(n, 3, 1), ended=[n % 8 > 0 for n in range(COUNT)]
+    )
+    found = measured(BEFORE, after)
+    assert found["early"][1] > 3 / COUNT and found["unended"][1] > 3 / COUNT
+    assert kinds(after) == []
+
+
 def test_one_text_of_a_few_is_chance() -> None:
     few = [Texts(prompts=list("abcde"), texts=[prose(n, 30, p) for n in range(5)]) for p in (0, 1)]
     cut = Texts(prompts=list("abcde"), texts=[*few[1].texts[:4], "Yes."])
@@ -160,6 +170,17 @@ def test_numbers_counted_by_hand() -> None:
     assert found["longest_run"] == (1.0, 2.0) and found["repeated4"] == (0.0, 0.0)
     assert found["copied5"] == (0.5, 0.0) and found["copied6"] == (0.0, 0.0) and found["longest_copied"] == (2.5, 0.0)
     assert set(found) == set(MEANINGS)
+
+
+def test_how_sure_the_numbers_are() -> None:
+    found, sure = measured(BEFORE, HACKED["length"]), intervals(BEFORE, HACKED["length"])
+    assert set(MEANINGS) - set(sure) == {"texts", "distinct2", "distinct2_even", "alike", "duplicates"}
+    for name, both in sure.items():
+        for value, (low, high) in zip(found[name], both, strict=True):
+            assert low <= value <= high
+    lengths = np.array(BEFORE.lengths)
+    low, high = sure["length"][0]
+    assert high - low == pytest.approx(2 * 1.96 * lengths.std() / COUNT**0.5, rel=0.15)
 
 
 def test_the_judge_decides_how_serious_it_is() -> None:

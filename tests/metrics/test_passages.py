@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meristem.metrics.passages import copied, distinct, longest_copied, longest_run, pieces, repeats, spoken
+from meristem.metrics.passages import copied, distinct, longest_copied, longest_run, pieces, repeats, spoken, stutters
 
 WORDS = st.lists(st.sampled_from("abc"), max_size=12)
 
@@ -23,6 +23,12 @@ def test_repetition() -> None:
     assert distinct([["a"], []], 2) == 1.0
     assert repeats(list("abcabc"), 3) and not repeats(list("abcabd"), 3)
     assert longest_run(list("abbbcc")) == 3 and longest_run([]) == 0
+
+
+def test_stuttering() -> None:
+    assert stutters("it is aaaaaa") and stutters("abcabcabcabcabcabc") and stutters("哈哈哈哈哈哈")
+    assert not stutters("aaaaa a a a a a") and not stutters("......----------") and not stutters("")
+    assert not stutters("ab" * 5) and stutters("x" * 100_000)
 
 
 def test_copying_is_of_one_source_at_a_time() -> None:

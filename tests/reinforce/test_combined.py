@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 from judges import attempts, made, values
 
 from meristem.generation.written import Written
+from meristem.reinforce import rewards
 from meristem.reinforce.combined import Rewards
 from meristem.reinforce.named import settings_of
 from meristem.reinforce.ranking import best
@@ -144,7 +147,7 @@ def test_rewards_are_named_in_words_mappings_files_and_runs(tmp_path: Path) -> N
     ]
     plain = [one.model_dump() for one in told]
     assert plain[2]["target"] == (2, 3) and plain[5]["target"] == 7
-    assert plain[6] == {"name": "includes", "weight": 2.0, "words": ("a", "b"), "column": None, "without": ()}
+    assert (plain[6]["weight"], plain[6]["words"]) == (2.0, ("a", "b"))
 
 
 @pytest.mark.parametrize(
@@ -166,6 +169,21 @@ def test_a_file_without_rewards(tmp_path: Path) -> None:
     (tmp_path / "my.yaml").write_text("corpus: {source: a.txt}\n")
     with pytest.raises(RecipeError, match=r"my\.yaml has no rewards; they are a list"):
         settings_of(tmp_path / "my.yaml")
+
+
+def test_the_reward_on_the_page_is_one_new_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "rewards.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n# meristem/reinforce/rewards/shouting.py\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "shouting.py").write_text(code, encoding="utf-8")
+    monkeypatch.setattr(rewards, "__path__", [*rewards.__path__, str(tmp_path)])
+    names.cache_clear()
+    try:
+        found = made("shouting,weight=2", "repetition")
+        assert values(found, "GO home NOW I say", "go home") == [pytest.approx(-0.8), 0.0]
+        assert found.judge(attempts("GO home")).why[0]["shouting"] == {"loud": "GO"}
+    finally:
+        names.cache_clear()
+        sys.modules.pop("meristem.reinforce.rewards.shouting", None)
 
 
 # ------------------------------------------------------------ the best of N
@@ -193,9 +211,9 @@ def test_the_best_of_each_prompt_come_first_and_level_ones_in_order() -> None:
 
 def test_rewards_see_the_seed_and_whether_a_text_ended() -> None:
     seen: list[Attempt] = []
-    rewards = odd(len)
-    rewards.rewards["odd"].judge = lambda some: seen.extend(some) or [Judgement(value=0.0) for _ in some]  # type: ignore[method-assign,func-returns-value]
-    best(lambda number: [written("so on…", "done")], [Attempt(prompt="p", text="", seed=4, place="x:1")], rewards, of=2)
+    found = odd(len)
+    found.rewards["odd"].judge = lambda some: seen.extend(some) or [Judgement(value=0.0) for _ in some]  # type: ignore[method-assign,func-returns-value]
+    best(lambda number: [written("so on…", "done")], [Attempt(prompt="p", text="", seed=4, place="x:1")], found, of=2)
     assert [(one.text, one.ended, one.seed, one.place) for one in seen] == [
         ("so on…", False, 4, "x:1"),
         ("done", True, 4, "x:1"),

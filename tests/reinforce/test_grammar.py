@@ -76,6 +76,8 @@ def test_a_reference_may_be_followed_and_not_copied(rewards: Rewards) -> None:
     free, copied = (values(rewards, text, references=known)[0] for known in ((), ("Yes. " + text,)))
     other = values(rewards, text, references=("Nils walked home and read a book at noon.",))[0]
     assert copied == -5.0 < free == other
+    echo = "He met an old friend there. " + text
+    assert values(rewards, " " + text, prompt=echo)[0] == -5.0 < values(rewards, " " + text, prompt=echo[:27])[0]
 
 
 def test_the_prompt_is_read_and_not_judged(grammar: Grammar) -> None:

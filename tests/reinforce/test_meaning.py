@@ -121,6 +121,16 @@ def test_a_word_that_begins_alike_stands_for_an_unknown_one(file: Path) -> None:
     assert found.unknown == ["Gardeners"] and len(found.rows) == 1
 
 
+def test_an_unknown_word_that_both_have_is_no_loss_and_a_compound_is_its_parts(file: Path, rewards: Rewards) -> None:
+    both, other, twice = values(
+        rewards, "Zork's boat", "Bork's boat", "Bork's Bork's boat", references=("Zork's ship",)
+    )
+    assert both > other > twice
+    table = Vectors.read(file, 1000, alike=False)
+    found = table.lay("sea-boat/zzq", 9)
+    assert found.rows.tolist() == [table.index["sea"], table.index["boat"]] and not found.unknown
+
+
 def test_only_the_first_words_of_a_file_are_read(file: Path) -> None:
     assert len(Vectors.read(file, 10, alike=True).index) == 10
 

@@ -221,7 +221,7 @@ WRONG: list[tuple[str, dict[str, Any], int, str]] = [
     ("/generate", {"model": "gpt2", "n": 10**9}, 422, "n: Input should be less than or equal to 16"),
     ("/generate", {"model": "gpt2", "max_tokens": 0}, 422, "max_tokens"),
     ("/generate", {"model": "gpt2", "temperature": -1}, 422, "temperature"),
-    ("/generate", {"model": "gpt2", "stop": ["x"] * 9}, 422, "stop"),
+    ("/generate", {"model": "gpt2", "stop": ["x"] * 17}, 422, "stop"),
     ("/generate", {"model": "gpt2", "stop": [""]}, 422, "stop.0"),
     ("/generate", {"model": "gpt2", "n": 3, "beams": 2}, 422, "need as many beams"),
     ("/generate", {"model": "bert", "max_tokens": 500}, 422, "this masked model holds"),

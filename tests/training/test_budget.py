@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from cases import LENGTH, ROWS, SOURCE, Case, batches, real, toy
+from cases import LENGTH, ROWS, SOURCE, Case, batches, policy, real
 
 from meristem.store.store import Store
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -64,7 +64,7 @@ def test_counting_leaves_no_trace_and_micro_steps_cost_the_same(tokenizer: Token
 
 
 def test_rollouts_are_made_before_they_are_counted(tokenizer: Tokenizer, store: Store) -> None:
-    learner, feed, _ = toy("rloo", tokenizer, store)
+    learner, feed, _ = policy("policy", tokenizer, store)
     assert flops_of(learner, SOURCE, [feed.batch(0, 0)]) > 0
 
 

@@ -34,6 +34,10 @@ def short(prompts, completions, topic, **columns):
     return [-float(len(text)) / 20 + (kind == "x") for text, kind in zip(completions, topic)]
 
 
+def greedy(prompts, completions, **columns):
+    return [float(text.count(" a")) for text in completions]
+
+
 def wrong(prompts, completions, **columns):
     return [float("nan") if "e" in text else 0.0 for text in completions]
 """
@@ -151,6 +155,20 @@ def test_ctrl_c_keeps_what_was_learned(writer: Place, monkeypatch: pytest.Monkey
     reinforced(writer, out="whole")
     whole, broken = weights(writer, "whole"), weights(writer, "better")
     assert all(torch.equal(whole[name], broken[name]) for name in whole)
+
+
+def test_without_a_leash_the_reward_is_hacked_and_the_report_warns(writer: Place) -> None:
+    """A reward that pays for one letter, thirty steps: held, the texts stay what they were; loose, they do not."""
+    greedy = ("rewards=[{name: function, call: 'liking:greedy'}]", "policy.max_tokens=10", "policy.count=6",
+              "train.steps=30", "train.rate=1e-2", "train.batch_samples=8", "train.evaluate_every=30")  # fmt: skip
+    reinforced(writer, *greedy, "policy.kl.coefficient=0", "policy.collapse=null", out="loose")
+    reinforced(writer, *greedy, "policy.kl.target=0.5", "policy.kl.coefficient=2", "policy.kl.adapt=0.5", out="held")
+    loose, held = (json.loads((writer.root / out / "report.json").read_bytes()) for out in ("loose", "held"))
+    kinds = {one["kind"] for one in loose["warnings"] if one["severity"] == "serious"}
+    assert kinds & {"repetition", "sameness"}, loose["warnings"]
+    assert sum(loose["after"]) > 2 * sum(loose["before"])
+    assert not {one["kind"] for one in held["warnings"]} & {"repetition", "sameness"}, held["warnings"]
+    assert loose["kl"] > 4 * held["kl"]
 
 
 @pytest.mark.parametrize(

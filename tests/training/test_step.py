@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from cases import ROWS, SOURCE, Case, batches, bits, gradients, real, stepper_of, steps, toy
+from cases import ROWS, SOURCE, Case, batches, bits, gradients, policy, real, stepper_of, steps
 
 from meristem.batch import Batch
 from meristem.store.store import Store
@@ -27,9 +27,7 @@ def snapshot(stepper: Stepper) -> dict[str, torch.Tensor]:
 def test_a_step_that_is_not_finite_touches_nothing(
     case: Any, optimizer: str, where: str, tokenizer: Tokenizer, store: Store
 ) -> None:
-    learner, feed, settings = (toy if isinstance(case, str) else real)(
-        case, tokenizer, store, optimizer=optimizer, micro=4
-    )
+    learner, feed, settings = real(case, tokenizer, store, optimizer=optimizer, micro=4)
     stepper = stepper_of(learner, settings)
     steps(stepper, feed, range(2))
     before = snapshot(stepper)
@@ -104,7 +102,7 @@ def test_dropout_follows_from_the_step_alone(tokenizer: Tokenizer, store: Store)
 
 
 def test_what_exploring_draws_follows_from_the_step_alone(tokenizer: Tokenizer, store: Store) -> None:
-    learner, feed, settings = toy("rloo", tokenizer, store, micro=4)
+    learner, feed, settings = policy("policy", tokenizer, store, micro=4)
     stepper, drawn = stepper_of(learner, settings), []
     objective = learner.objectives[SOURCE]
     explore = objective.explore

@@ -31,7 +31,7 @@ SUREST = 1e-3
 class ModelSettings(Settings):
     """How a click model is fitted."""
 
-    strengths: tuple[float, ...] = Field((0.3, 1.0, 3.0, 10.0, 30.0, 100.0), min_length=1)
+    strengths: tuple[float, ...] = Field((0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0), min_length=1)
     """Precisions of the prior that are tried on queries held out; the best is taken."""
     parts: int = Field(5, ge=2, le=50)
     """Into how many parts the queries are split for that; calibration and uncertainty come from them too."""

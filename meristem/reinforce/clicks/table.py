@@ -162,7 +162,7 @@ def _there(columns: ClickColumns, names: Sequence[str], place: str) -> ClickColu
             continue
         near = did_you_mean(name, names)
         shown = near if "known" in near else f"{near} Columns: {', '.join(names)}"
-        raise MeristemError(f"{place}: no column {name!r}{shown}. Set columns.{role}=COLUMN")
+        raise MeristemError(f"{place}: no column {name!r}{shown}. Set columns={{{role}: COLUMN}}")
     return columns
 
 

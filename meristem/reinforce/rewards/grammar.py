@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -51,7 +51,7 @@ class GrammarSettings(RewardSettings):
     variety: float = Field(0.5, ge=0, le=1)
     """So does one with fewer different pairs of words among 40 words, as a share."""
     copy_words: int = Field(8, ge=2)
-    """So many words in a row that stand in a reference or a correct sentence are copied."""
+    """So many words in a row that stand in a reference, a correct sentence or the prompt are copied."""
     copy_share: float = Field(0.5, gt=0, le=1)
     """A text of which more is copied gets −limit."""
     longest: int = Field(4000, ge=1)
@@ -85,12 +85,17 @@ class Grammar(Reward):
         self._reader = Judge.of(settings.run, desk.say)
         found = self._correct(settings.run)
         self._known = Known((one.text for one in found), settings.copy_words)
-        surprise = self._reader.surprise([("", one.text) for one in found] + [(one.before, one.text) for one in found])
-        self._alone, self._behind = np.split(surprise, 2)
+        self._alone = self._surprise(("", one.text) for one in found)
+        self._behind = self._surprise((one.before, one.text) for one in found)
         desk.say(
             f"grammar: {len(found)} correct sentences have {self._alone.mean():.2f} ± {self._alone.std():.2f} nats per "
             f"token alone and {self._behind.mean():.2f} ± {self._behind.std():.2f} behind others, by {settings.run}"
         )
+
+    def _surprise(self, pairs: Iterable[tuple[str, str]]) -> Floats:
+        """Of those sentences that have any token."""
+        found = self._reader.surprise(list(pairs))
+        return found[np.isfinite(found)]
 
     def _correct(self, run: str) -> list[Sentence]:
         """Sentences that the judge has not learned from."""
@@ -135,9 +140,9 @@ class Grammar(Reward):
             return f"too short: {len(text)} of at least {s.shortest} words"
         if (varied := variety(text)) < s.variety:
             return f"repetitive: {varied:.0%} of its pairs of words are different, at least {s.variety:.0%} should be"
-        references = Known(attempt.references, s.copy_words)
-        if (copied := max(self._known.share(text), references.share(text))) > s.copy_share:
-            return f"copied: {copied:.0%} of its words stand like that in a reference or a correct sentence"
+        others = (*attempt.references, attempt.prompt) if s.prompted else attempt.references
+        if (copied := max(self._known.share(text), Known(others, s.copy_words).share(text))) > s.copy_share:
+            return f"copied: {copied:.0%} of its words stand like that in a reference, a correct sentence or the prompt"
         return ""
 
     def _judged(self, attempt: Attempt, surprise: float) -> Judgement:

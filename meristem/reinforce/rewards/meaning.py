@@ -56,7 +56,7 @@ class MeaningSettings(RewardSettings):
 
 
 class Meaning(Reward):
-    """known · ((1 − alignment) · cosine + alignment · F), the best over the references; between −1 and 1."""
+    """known share · ((1 − alignment) · cosine + alignment · F), of the nearest reference; between −1 and 1."""
 
     Settings = MeaningSettings
     name = "meaning"
@@ -93,25 +93,29 @@ class Meaning(Reward):
         text = self.vectors.lay(attempt.text, s.longest)
         if not len(text.rows):
             return Judgement(value=-1.0, why={"unknown words": _told(text) or "no word at all"})
-        known = self._known(text)
         each = [similarity(self.vectors, text.rows, other.rows, even=s.weighing == "even") for other in wanted]
-        values = [(1 - s.alignment) * cosine + s.alignment * aligned for cosine, aligned in each]
+        values = [
+            self._less(text, other, (1 - s.alignment) * cosine + s.alignment * aligned)
+            for other, (cosine, aligned) in zip(wanted, each, strict=True)
+        ]
         best = max(range(len(values)), key=values.__getitem__)
-        value = values[best] * known if values[best] > 0 else values[best]
         why: dict[str, float | str] = {"cosine": each[best][0], "alignment": each[best][1]}
         if len(wanted) > 1:
             why["nearest reference"] = f"{best + 1} of {len(wanted)}"
-        return Judgement(value=value, why={**why, "unknown words": _told(text) or "none"})
+        return Judgement(value=values[best], why={**why, "unknown words": _told(text) or "none"})
 
-    def _known(self, text: Laid) -> float:
-        """The share of a text's weight that has vectors; an unknown word weighs as much as the rarest."""
-        if self.settings.unknown == "skip":
-            return 1.0
+    def _less(self, text: Laid, other: Laid, value: float) -> float:
+        """A value times the share of the text's weight that could be compared.
+
+        A word without a vector weighs as much as the rarest; one that the other text has too is no loss.
+        """
+        strange = sum(word not in other.unknown for word in text.unknown)
+        if self.settings.unknown == "skip" or not strange or value <= 0:
+            return value
         if self.settings.weighing == "even":
-            return len(text.rows) / (len(text.rows) + len(text.unknown))
-        weights = self.vectors.weights
-        known = float(weights[text.rows].sum())
-        return known / (known + float(weights.max()) * len(text.unknown))
+            return value * len(text.rows) / (len(text.rows) + strange)
+        known, rarest = float(self.vectors.weights[text.rows].sum()), float(self.vectors.weights.max())
+        return value * known / (known + rarest * strange)
 
     def _others(self, attempt: Attempt) -> tuple[str, ...]:
         """What a text of this prompt is compared with."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from math import exp, log
 
@@ -11,7 +12,7 @@ from meristem.samples.sets.asking import APART, Ask, Row
 from meristem.samples.sets.preferring import best_rate, shortfall, true_rate
 from meristem.samples.sets.searching import Search, best_line, drawn, line, search
 
-__all__ = ["EXAMINED", "best_line", "best_rate", "row", "search", "true_rate"]
+__all__ = ["EXAMINED", "best_line", "best_rate", "optimal_fraction", "row", "search", "true_rate"]
 
 EXAMINED = (1.0, 0.75, 0.58, 0.46, 0.38, 0.32)
 """How many of the people who see the first line of a page look at each of its lines."""
@@ -43,3 +44,12 @@ def _page(seed: int, number: int, language: str) -> tuple[Search, list[str], int
     low, high = SHOWN
     shown = round(low * exp(dice.roll() * log(high / low)))
     return of, sorted(lines, key=lines.__getitem__), shown
+
+
+def optimal_fraction(prompts: Sequence[str], completions: Sequence[str], **columns: object) -> list[float]:
+    """The true rate of each text as a share of the best there can be, in whichever language the query is."""
+    found = []
+    for query, text in zip(prompts, completions, strict=True):
+        language = "en" if query.isascii() else "zh"
+        found.append(true_rate(query, text.strip(), language) / best_rate(query, language))
+    return found

@@ -7,7 +7,7 @@ that lacks and spoils nothing exists for every query (`best_line`), so that no t
 from __future__ import annotations
 
 from itertools import pairwise
-from math import exp, log
+from math import exp
 
 from meristem.samples.sets.searching import Search, search, subjects, towns
 from meristem.samples.sets.splitting import split
@@ -33,8 +33,7 @@ def true_rate(query: str, text: str, language: str = "en") -> float:
     """How often people who search for this click on this text where they see it."""
     of = search(query, language)
     best = BEST[of.kind]
-    odds = log(best / (1 - best)) - shortfall(of, text)
-    return max(LOWEST, 1 / (1 + exp(-odds)))
+    return max(LOWEST, best / (best + (1 - best) * exp(shortfall(of, text))))
 
 
 def best_rate(query: str, language: str = "en") -> float:

@@ -1,0 +1,200 @@
+"""What rewards are worth: clicks in the small world, grammar and meaning on novels, three seeds each.
+
+    python -m benchmarks.rewards ../shared/data --work FOLDER [--only microworld grammar meaning] [--seeds 3]
+
+Runs are folders in --work and go on where they stopped; each cell's numbers are a file in docs/results/rewards, and a
+cell that is there is not run again. docs/results/rewards.md is made of them. Prompts are the beginnings of paragraphs of
+novels that nothing was trained on. The rewarding judge learned from one half of the training novels' paragraphs, the
+independent one, with another seed, from the other. The baseline that costs nothing: sampling the start at the lower
+temperature at which its distinct-2 is that of the trained model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from benchmarks.side_by_side import RESULTS, table
+from meristem import api
+from meristem.metrics.variety import distinct
+from meristem.recipe import rewards as reward_settings
+from meristem.reinforce.judging import Judge
+from meristem.reinforce.reward import Attempt
+from meristem.training.rewarding import desk, rewarded
+
+CELLS, PAGE = RESULTS / "rewards", RESULTS / "rewards.md"
+SMALL = {"model.layers": 3, "model.width": 192, "model.heads": 4, "model.length": 96, "tokenizer.size": 4096,
+         "train.batch_tokens": 3072, "train.steps": 500}  # fmt: skip
+HEATS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6)
+PROMPT_WORDS, TOKENS, PROMPTS = 8, 32, 200
+POLICY = {"policy.prompt_words": PROMPT_WORDS, "policy.count": 4, "policy.max_tokens": TOKENS, "policy.prompts": 64,
+          "policy.kl.target": 8, "policy.kl.coefficient": 0.05, "policy.kl.adapt": 0.2, "train.steps": 150,
+          "train.batch_samples": 16, "train.rate": 2e-4}  # fmt: skip
+Numbers = dict[str, float]
+
+
+def microworld(data: Path, work: Path, seed: int) -> Numbers:
+    """How much of the best expected rate the policy reaches, and the start."""
+    start = api.finetune("lines", {}, out=work / "lines", console=Console()).run
+    settings = {"from": str(start), "train.seed": seed}
+    run = api.reinforce("clicks-microworld", settings, out=work / f"microworld-{seed}", console=Console()).run
+    report = json.loads((run / "report.json").read_bytes())
+    (found,) = (one for one in report["numbers"] if one["name"] == "judge: optimal_fraction")
+    return {"start": found["before"], "trained": found["after"], "kl": report["kl"]}
+
+
+def grammar(data: Path, work: Path, seed: int) -> Numbers:
+    """Reward in deviations of the start's, independent surprise beside cooler sampling, variety, distance."""
+    own = _model(data, work / "judge-0", half=0, seed=10)
+    outside = Judge.of(str(_model(data, work / "judge-1", half=1, seed=11)), print)
+    rewards: list[dict[str, Any]] = [{"name": "grammar", "run": str(own)}, {"name": "repetition", "weight": 0.5}]
+    start, run, prompts = _reinforced("grammar-microworld", data, work / f"grammar-{seed}", seed, rewards)
+    return _beside(start, run, prompts, rewards) | _cooler(start, run, [prompt for prompt, _ in prompts], outside)
+
+
+def meaning(data: Path, work: Path, seed: int) -> Numbers:
+    """Cosine to references on held-out prompts, by vectors of the other half."""
+    text = {"corpus": str(data / "english_novels/train.txt"), "document": "line"}
+    rewards = [{"name": "meaning", **text, "half": 0, "alignment": 0.0}, {"name": "repetition", "weight": 0.5}]
+    start, run, prompts = _reinforced("meaning-microworld", data, work / f"meaning-{seed}", seed, rewards)
+    found = _beside(start, run, prompts, rewards)
+    other = _judged([{"name": "meaning", **text, "half": 1, "alignment": 0.0}], start, run, prompts)
+    return found | {f"cosine.{name}": float(values.mean()) for name, values in other.items()}
+
+
+PARTS: dict[str, Callable[[Path, Path, int], Numbers]] = {
+    "microworld": microworld, "grammar": grammar, "meaning": meaning,
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------- runs
+
+
+def _model(data: Path, out: Path, *, half: int | None, seed: int) -> Path:
+    """A small GPT-2 on the training novels, or on one half of their paragraphs."""
+    source = str(data / "english_novels/train.txt")
+    told = {**SMALL, "corpus.document": "line", "corpus.half": half, "train.seed": seed}
+    return api.pretrain("gpt2-mini", told, source=source, out=out, console=Console()).run
+
+
+def _reinforced(
+    recipe: str, data: Path, out: Path, seed: int, rewards: list[dict[str, Any]]
+) -> tuple[Path, Path, list[tuple[str, str]]]:
+    """The start, the trained run, and prompts with their references of novels that neither has seen."""
+    start = _model(data, out.parent / "novels", half=0, seed=0)
+    files = {name: str(_prompts(data, out.parent, name)) for name in ("valid", "test")}
+    settings = {**POLICY, "from": str(start), "train.seed": seed, "rewards": rewards, "judge": None,
+                "data.train": files["valid"], "data.validation": None, "data.test": None}  # fmt: skip
+    run = api.reinforce(recipe, settings, out=out, console=Console()).run
+    rows = [json.loads(line)["text"].split(" ") for line in Path(files["test"]).read_text("utf-8").splitlines()]
+    pairs = [(" ".join(row[:PROMPT_WORDS]), " " + " ".join(row[PROMPT_WORDS:])) for row in rows[:PROMPTS]]
+    return start, run, pairs
+
+
+def _prompts(data: Path, work: Path, split: str) -> Path:
+    """Paragraphs of 20 to 60 words, each once, in an order of their own."""
+    out = work / f"prompts-{split}.jsonl"
+    if not out.exists():
+        lines = (data / f"english_novels/{split}.txt").read_text(encoding="utf-8").splitlines()
+        some = [line for line in dict.fromkeys(lines) if 20 <= len(line.split(" ")) <= 60]
+        chosen = np.random.default_rng(0).permutation(len(some))[:2000]
+        out.write_text("".join(json.dumps({"text": some[at]}) + "\n" for at in chosen), encoding="utf-8")
+    return out
+
+
+# ---------------------------------------------------------------- measuring
+
+
+def _written(run: Path, prompts: Sequence[str], heat: float) -> list[str]:
+    """One text for each prompt, drawn with a seed that no training used."""
+    found = api.load(run).generate(list(prompts), max_tokens=TOKENS, temperature=heat, seed=12345)
+    return [some[0].text for some in found]
+
+
+def _judged(
+    rewards: list[dict[str, Any]], start: Path, run: Path, pairs: Sequence[tuple[str, str]]
+) -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:
+    """What rewards make of texts of the start and of the trained model."""
+    made, prompts = rewarded(reward_settings(rewards, "rewards"), desk(), Console()), [one for one, _ in pairs]
+    found = {}
+    for name, model in (("start", start), ("trained", run)):
+        texts = _written(model, prompts, 1.0)
+        tried = [Attempt(prompt=p, text=t, references=(r,)) for (p, r), t in zip(pairs, texts, strict=True)]
+        found[name] = made.judge(tried).total
+    return found
+
+
+def _beside(start: Path, run: Path, pairs: Sequence[tuple[str, str]], rewards: list[dict[str, Any]]) -> Numbers:
+    """The reward before and after, in deviations of before; variety; the distance as the run's own report has it."""
+    found, prompts = _judged(rewards, start, run, pairs), [one for one, _ in pairs]
+    varied = {name: distinct(_written(model, prompts, 1.0))["distinct2"]
+              for name, model in (("start", start), ("trained", run))}  # fmt: skip
+    return {
+        "reward.start": float(found["start"].mean()),
+        "reward.trained": float(found["trained"].mean()),
+        "deviations": float((found["trained"].mean() - found["start"].mean()) / found["start"].std()),
+        "distinct2.start": varied["start"],
+        "distinct2.trained": varied["trained"],
+        "kl": float(json.loads((run / "report.json").read_bytes())["kl"]),
+    }
+
+
+def _cooler(start: Path, run: Path, prompts: Sequence[str], judge: Judge) -> Numbers:
+    """Independent surprise (nats per token) of the start, of the trained model, and of the start cooled as much."""
+
+    def measured(model: Path, heat: float) -> tuple[float, float]:
+        texts = _written(model, prompts, heat)
+        surprise = judge.surprise(list(zip(prompts, texts, strict=True)))
+        return distinct(texts)["distinct2"], float(surprise[np.isfinite(surprise)].mean())
+
+    variety, after = measured(run, 1.0)
+    ladder = sorted(measured(start, heat) for heat in HEATS)  # variety grows with heat, and surprise with it
+    cooled = float(np.interp(variety, [one for one, _ in ladder], [two for _, two in ladder]))
+    return {"surprise.start": measured(start, 1.0)[1], "surprise.trained": after, "surprise.cooled": cooled}
+
+
+# ---------------------------------------------------------------- results
+
+
+def page() -> str:
+    """All cells there are, as tables: the mean over seeds, and from the lowest to the highest."""
+    parts = []
+    for part in PARTS:
+        cells = [json.loads(path.read_text()) for path in sorted(CELLS.glob(f"{part}-*.json"))]
+        if not cells:
+            continue
+        rows = [[name, f"{statistics.mean(values):.3f}", f"{min(values):.3f} – {max(values):.3f}"]
+                for name in cells[0] if (values := [cell[name] for cell in cells])]  # fmt: skip
+        parts += [f"## {part}, {len(cells)} seeds", "", table(["measure", "mean", "lowest – highest"], rows), ""]
+    made = "`python -m benchmarks.rewards ../shared/data --work FOLDER`; surprise in nats per token, by a model of the other "
+    return "\n".join(["# Rewards, measured", "", f"{made}half of the novels.", "", *parts])
+
+
+def main() -> None:
+    """Run the cells that are not there yet, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS))
+    parser.add_argument("--seeds", type=int, default=3)
+    given = parser.parse_args()
+    given.work.mkdir(parents=True, exist_ok=True)
+    CELLS.mkdir(parents=True, exist_ok=True)
+    for part in given.only:
+        for seed in range(given.seeds):
+            cell = CELLS / f"{part}-{seed}.json"
+            if not cell.exists():
+                cell.write_text(json.dumps(PARTS[part](given.data.resolve(), given.work, seed), indent=1) + "\n")
+            PAGE.write_text(page(), encoding="utf-8")
+    print(page())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""The server under load, beside the same weights behind transformers in a plain FastAPI route.
+
+    python -m benchmarks.serving --out docs/results/serving.md            # all of it, about an hour
+    python -m benchmarks.serving --seconds 5 --overload 10 --disconnects 40 --examples 10 --layers 2 --width 128
+
+The load comes from a second process on loopback. Ratios are of measurements taken in turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmarks.serving_attacks import asked, bombs, disconnects, schemas
+from benchmarks.serving_load import Loaded, load
+from benchmarks.serving_runs import make
+from benchmarks.side_by_side import table
+
+COMMAND = [sys.executable, "-m", "meristem"]
+SENTENCE = "the old harbour and a garden were red when it rained on every boat that had come home before night"
+WORDS = tuple(SENTENCE.split())
+CLASSIFY = [{"text": " ".join(WORDS[n % 5 : 6 + n])} for n in range(13)]
+FILL = [{"text": " ".join([*WORDS[n % 5 : 4 + n], "[MASK]", "."])} for n in range(13)]
+GENERATE = [{"prompt": " ".join(WORDS[: 3 + n]), "max_tokens": 32, "temperature": 0, "min_tokens": 32}
+            for n in range(8)]  # fmt: skip
+CLIENTS, WRITERS = 32, 16
+
+
+@contextmanager
+def process(*command: str, port: int = 0) -> Iterator[tuple[int, psutil.Process]]:
+    """A server, once it is ready; its port is read from what it says unless it is given."""
+    made = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert made.stderr is not None
+    while not port:
+        line = made.stderr.readline()
+        if not line:
+            raise RuntimeError(f"{' '.join(command)} did not start")
+        port = int(found[1]) if (found := re.search(r"http://127\.0\.0\.1:(\d+)", line)) else 0
+    threading.Thread(target=lambda: sys.stderr.writelines(made.stderr or ()), daemon=True).start()
+    until = time.monotonic() + 120
+    while asked(port, "GET", "/health/ready")[0] != 200 and time.monotonic() < until:
+        time.sleep(0.2)
+    try:
+        yield port, psutil.Process(made.pid)
+    finally:
+        made.send_signal(signal.SIGTERM)
+        made.wait(timeout=60)
+
+
+def ours(runs: Path, *more: str) -> Any:
+    """The server under test."""
+    return process(*COMMAND, "serve", *(str(runs / name) for name in ("gpt2", "bert", "reviews")), "--port", "0", *more)
+
+
+def theirs(folder: Path) -> Any:
+    """The plain one."""
+    return process(sys.executable, str(Path(__file__).with_name("serving_plain.py")), str(folder), "18321", port=18321)
+
+
+def named(bodies: list[dict[str, Any]], model: str) -> list[dict[str, Any]]:
+    """The same bodies for one run."""
+    return [{**body, "model": model} for body in bodies]
+
+
+def side_by_side(runs: Path, folder: Path, seconds: float, repeats: int) -> Iterator[list[str]]:
+    """Rows: what, ours, theirs, ratio, wanted."""
+    with ours(runs) as (port, _), theirs(folder) as (plain, _):
+        for route, bodies, model in (("/classify", CLASSIFY, "reviews"), ("/fill", FILL, "bert")):
+            both: list[tuple[Loaded, Loaded]] = []
+            single: list[tuple[Loaded, Loaded]] = []
+            for _ in range(repeats):
+                both.append(_both(port, plain, route, bodies, model, CLIENTS, seconds))
+                single.append(_both(port, plain, route, bodies, model, 1, seconds / 2))
+            rates = [a.rate() / max(b.rate(), 1e-9) for a, b in both]
+            yield [f"{route}, {CLIENTS} clients, requests/s", f"{_middle(a.rate() for a, _ in both):.0f}",
+                   f"{_middle(b.rate() for _, b in both):.0f}", f"{statistics.median(rates):.1f}×", "≥ 3×"]  # fmt: skip
+            yield [f"{route}, one client, p50 ms", f"{_middle(a.median for a, _ in single):.1f}",
+                   f"{_middle(b.median for _, b in single):.1f}",
+                   f"{_middle(b.median / a.median for a, b in single):.1f}×", "≥ 1×"]  # fmt: skip
+        written = [_both(port, plain, "/generate", GENERATE, "gpt2", WRITERS, seconds) for _ in range(repeats)]
+        speeds = [(a.tokens / a.seconds, b.tokens / b.seconds) for a, b in written]
+        yield [f"/generate, {WRITERS} clients, tokens/s", f"{_middle(a for a, _ in speeds):.0f}",
+               f"{_middle(b for _, b in speeds):.0f}", f"{_middle(a / max(b, 1e-9) for a, b in speeds):.1f}×",
+               "≥ 3×"]  # fmt: skip
+
+
+def _middle(values: Any) -> float:
+    return statistics.median(values)
+
+
+def _both(port: int, plain: int, route: str, bodies: Any, model: str, clients: int, seconds: float) -> Any:
+    mine = load(port, route, named(bodies, model), clients=clients, seconds=seconds)
+    return mine, load(plain, route, bodies, clients=clients, seconds=seconds)
+
+
+def overload(runs: Path, seconds: float, overloaded: float) -> Iterator[list[str]]:
+    """Four times as many requests as can be answered: rows of what, found, wanted."""
+    with ours(runs, "--queue", str(CLIENTS)) as (port, server):
+        bodies = named(CLASSIFY, "reviews")
+        load(port, "/classify", bodies, clients=CLIENTS, seconds=3)
+        full = load(port, "/classify", bodies, clients=CLIENTS, seconds=seconds)
+        before = server.memory_info().rss
+        told: dict[str, Any] = {"clients": 4 * CLIENTS, "seconds": overloaded, "rate": 4 * full.rate()}
+        over = load(port, "/classify", bodies, **told)
+        grown = server.memory_info().rss / before - 1
+        time.sleep(1)
+        again = load(port, "/classify", bodies, clients=CLIENTS, seconds=4)
+        yield ["at capacity: requests/s, p99 ms", f"{full.rate():.0f}, {full.quantile(0.99):.0f}", ""]
+        p99 = over.quantile(0.99)
+        yield ["4× overload: p99 ms of those admitted", f"{p99:.0f} ({p99 / full.quantile(0.99):.2f}×)", "≤ 2×"]
+        yield ["answered 429: p99 ms", f"{over.quantile(0.99, 429):.0f} ({over.rate(429):.0f}/s)", "≤ 100"]
+        yield ["goodput", f"{over.rate() / full.rate():.0%} of capacity", "≥ 95 %"]
+        yield ["memory growth", f"{grown:.1%}", "≤ 10 %"]
+        yield ["1–5 s later: requests/s, p99 ms", f"{again.rate():.0f}, {again.quantile(0.99):.0f}", "as at capacity"]
+
+
+def attacks(runs: Path, number: int, examples: int) -> Iterator[list[str]]:
+    """Rows of what, found, wanted."""
+    with ours(runs) as (port, server):
+        left = disconnects(port, number)
+        yield [f"{number} disconnects: places, texts left", f"{left['inside']:.0f}, {left['writing']:.0f}", "0, 0"]
+        yield ["tokens written a second after all had left", f"{left['tokens written after']:.0f}", "0"]
+        healthy = load(port, "/classify", named(CLASSIFY, "reviews"), clients=4, seconds=15)
+        found: dict[str, int] = {}
+        thread = threading.Thread(target=lambda: found.update(bombs(port)))
+        thread.start()
+        during = load(port, "/classify", named(CLASSIFY, "reviews"), clients=4, seconds=15)
+        thread.join()
+        for name, status in found.items():
+            yield [f"bomb: {name}", str(status) if status else "closed", "4xx or closed"]
+        worse = during.quantile(0.99) / healthy.quantile(0.99)
+        yield ["healthy clients' p99 meanwhile", f"{during.quantile(0.99):.0f} ms ({worse:.2f}×)", "≤ 1.5×"]
+        statuses = schemas(port, examples)
+        bad = sum(count for status, count in statuses.items() if status >= 500 and status != 503)
+        each = ", ".join(f"{status}: {count:,}" for status, count in sorted(statuses.items()))
+        said = f"{bad} of {sum(statuses.values()):,} are 5xx ({each})"
+        yield [f"schemathesis, {examples:,} + {examples:,} examples a route", said, "0"]
+        yield ["the process is the same", str(server.is_running() and asked(port, "GET", "/health/ready")[0] == 200),
+               "True"]  # fmt: skip
+
+
+def main() -> None:
+    """Measure, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--place", type=Path, default=Path(tempfile.gettempdir()) / "meristem-serving")
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--overload", type=float, default=120.0)
+    parser.add_argument("--disconnects", type=int, default=500)
+    parser.add_argument("--examples", type=int, default=1000)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--vocabulary", type=int, default=8192)
+    parser.add_argument("--only", nargs="*", choices=("beside", "overload", "attacks"), default=None)
+    told = parser.parse_args()
+    runs, folder = make(told.place, layers=told.layers, width=told.width, vocabulary=told.vocabulary)
+    size = f"{told.layers} layers, width {told.width}, {told.vocabulary:,} tokens"
+    words = " ".join(sys.argv[1:])
+    parts = [f"# Serving\n\n`python -m benchmarks.serving {words}`, {os.cpu_count()} cores; {size}."]
+    wanted = told.only or ("beside", "overload", "attacks")
+    if "beside" in wanted:
+        rows = list(side_by_side(runs, folder, told.seconds, told.repeats))
+        parts.append(table(["what", "meristem serve", "transformers in a plain route", "ratio", "wanted"], rows))
+    if "overload" in wanted:
+        parts.append(table(["overload", "found", "wanted"], list(overload(runs, told.seconds, told.overload))))
+    if "attacks" in wanted:
+        parts.append(table(["attacks", "found", "wanted"], list(attacks(runs, told.disconnects, told.examples))))
+    page = "\n\n".join(parts) + "\n"
+    print(page)
+    if told.out is not None:
+        told.out.write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

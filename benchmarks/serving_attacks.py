@@ -1,0 +1,144 @@
+"""What strangers and bad luck do to a server: clients that leave at every stage, bombs, what fits no schema."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import json
+import random
+import re
+import socket
+import time
+from collections import Counter
+from contextlib import suppress
+from typing import Any
+
+LINES = "host: 127.0.0.1\r\ncontent-type: application/json\r\n"
+
+
+def asked(port: int, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, bytes]:
+    """One request on a connection of its own; 0 where it was closed."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+    try:
+        connection.request(method, path, body or None, {"content-type": "application/json", **headers})
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    except (ConnectionError, http.client.HTTPException, TimeoutError):
+        return 0, b""
+    finally:
+        connection.close()
+
+
+def gauge(port: int, name: str) -> float:
+    """A number of /metrics."""
+    found = re.search(rf"^{re.escape(name)} (\S+)$", asked(port, "GET", "/metrics")[1].decode(), re.M)
+    return float(found[1]) if found else 0.0
+
+
+def request(route: str, body: Any) -> bytes:
+    """A whole request as bytes."""
+    content = json.dumps(body).encode()
+    return f"POST {route} HTTP/1.1\r\n{LINES}content-length: {len(content)}\r\n\r\n".encode() + content
+
+
+def disconnects(port: int, number: int) -> dict[str, float]:
+    """Clients that leave in the head, in the body, while they wait, and inside a stream."""
+    draw = random.Random(0)
+    long = {"model": "gpt2", "prompt": "The", "max_tokens": 2000, "min_tokens": 2000}
+    kinds = [
+        request("/generate", long),
+        request("/generate", {**long, "stream": True}),
+        request("/classify", {"text": "What a film!"}),
+        request("/fill", {"text": "The [MASK] is red."}),
+    ]
+    for place in range(number):
+        whole = kinds[place % len(kinds)]
+        with suppress(ConnectionError, TimeoutError), socket.create_connection(("127.0.0.1", port), timeout=5) as made:
+            stage = place // len(kinds) % 4
+            if stage < 2:
+                made.sendall(whole[: draw.randrange(1, len(whole))])
+            else:
+                made.sendall(whole)
+                if stage == 3:
+                    made.settimeout(draw.random() * 0.2 + 0.01)
+                    made.recv(1024)
+                else:
+                    time.sleep(draw.random() * 0.02)
+    begun = time.monotonic()
+    while gauge(port, "meristem_inside") + gauge(port, "meristem_writing") > 0 and time.monotonic() < begun + 30:
+        time.sleep(0.02)
+    emptied = time.monotonic() - begun
+    written = gauge(port, 'meristem_tokens_total{kind="written"}')
+    time.sleep(1)
+    return {
+        "inside": gauge(port, "meristem_inside"),
+        "writing": gauge(port, "meristem_writing"),
+        "seconds until empty": emptied,
+        "tokens written after": gauge(port, 'meristem_tokens_total{kind="written"}') - written,
+    }
+
+
+def bombs(port: int) -> dict[str, int]:
+    """Each with the status it was answered with; 0 where the connection was closed."""
+    found = {
+        "JSON of depth 100,000": asked(port, "POST", "/fill", b"[" * 100_000)[0],
+        "n = 10⁹": asked(port, "POST", "/generate", b'{"model": "gpt2", "n": 1000000000}')[0],
+        "lone surrogates": asked(port, "POST", "/fill", b'{"text": "\\ud800[MASK]"}')[0],
+        "NUL": asked(port, "POST", "/fill", b'{"text": "\\u0000[MASK]"}')[0],
+        "a gzip body": asked(port, "POST", "/fill", gzip.compress(b"[" * 10**7), **{"content-encoding": "gzip"})[0],
+        "3 MB of one-byte chunks": _chunks(port),
+    }
+    slow = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(200)]
+    for one in slow:
+        one.sendall(f"POST /fill HTTP/1.1\r\n{LINES}content-length: 100\r\n\r\n{{".encode())
+    time.sleep(12)
+    found["200 slow clients"] = Counter(_status(one) for one in slow).most_common(1)[0][0]
+    for one in slow:
+        one.close()
+    return found
+
+
+def _chunks(port: int) -> int:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as made:
+        made.sendall(f"POST /fill HTTP/1.1\r\n{LINES}transfer-encoding: chunked\r\n\r\n".encode())
+        with suppress(ConnectionError):
+            for _ in range(3000):
+                made.sendall(b"1\r\na\r\n" * 1000)
+        return _status(made)
+
+
+def _status(made: socket.socket) -> int:
+    try:
+        found = made.recv(4096)
+    except (ConnectionError, TimeoutError):
+        return 0
+    return int(found[9:12]) if found else 0
+
+
+def schemas(port: int, examples: int) -> Counter[int]:
+    """Statuses of what fits the description of each route, and of what does not; a 5xx but 503 is printed."""
+    import schemathesis
+    from hypothesis import HealthCheck, Phase, given, settings
+    from hypothesis.errors import Unsatisfiable
+    from schemathesis.core import NOT_SET
+
+    statuses: Counter[int] = Counter()
+    description = json.loads(asked(port, "GET", "/openapi.json")[1])
+    for found in schemathesis.openapi.from_dict(description).get_all_operations():
+        operation = found.ok()
+        for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
+
+            @given(case=operation.as_strategy(generation_mode=mode))
+            @settings(max_examples=examples, deadline=None, database=None, phases=[Phase.generate],
+                      suppress_health_check=list(HealthCheck))  # fmt: skip
+            def ask(case: Any) -> None:
+                empty = isinstance(case.body, type(NOT_SET))
+                body = b"" if empty else json.dumps(case.body, default=str).encode()
+                status, said = asked(port, case.method, case.formatted_path, body)
+                statuses[status] += 1
+                if status >= 500 and status != 503:
+                    print(f"{case.method} {case.formatted_path} {body[:500]!r}: {said[:500]!r}")
+
+            with suppress(Unsatisfiable):  # a route that takes nothing cannot be asked wrongly
+                ask()
+    return statuses

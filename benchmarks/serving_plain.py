@@ -1,0 +1,68 @@
+"""What a person would write instead: the same weights behind transformers' pipelines in plain FastAPI routes.
+
+    python benchmarks/serving_plain.py FOLDER PORT
+
+FOLDER holds `reviews`, `bert` and `gpt2` as our exporter wrote them.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+import uvicorn
+from fastapi import FastAPI
+from pydantic import BaseModel
+from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
+
+
+class Text(BaseModel):
+    """A text."""
+
+    text: str
+
+
+class Prompt(BaseModel):
+    """A prompt."""
+
+    prompt: str
+    max_tokens: int
+
+
+def application(folder: Path) -> FastAPI:
+    """Three routes; FastAPI runs each request in a thread of its own."""
+    app = FastAPI()
+    classifier = pipeline("text-classification", str(folder / "reviews"))
+    filler = pipeline("fill-mask", str(folder / "bert"))
+    tokenizer = AutoTokenizer.from_pretrained(folder / "gpt2")
+    model = AutoModelForCausalLM.from_pretrained(folder / "gpt2").eval()
+
+    @app.post("/classify")
+    def classify(asked: Text) -> Any:
+        return classifier(asked.text)
+
+    @app.post("/fill")
+    def fill(asked: Text) -> Any:
+        return filler(asked.text)
+
+    @app.post("/generate")
+    def generate(asked: Prompt) -> Any:
+        read = tokenizer(asked.prompt, return_tensors="pt")
+        with torch.inference_mode():
+            written = model.generate(
+                **read, max_new_tokens=asked.max_tokens, min_new_tokens=asked.max_tokens, do_sample=False,
+                pad_token_id=0,
+            )[0, read["input_ids"].shape[1] :]  # fmt: skip
+        return {"texts": [{"text": tokenizer.decode(written), "tokens": written.tolist()}]}
+
+    @app.get("/health/ready")
+    def ready() -> Any:
+        return {}
+
+    return app
+
+
+if __name__ == "__main__":
+    uvicorn.run(application(Path(sys.argv[1])), host="127.0.0.1", port=int(sys.argv[2]), log_level="warning")

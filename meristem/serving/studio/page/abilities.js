@@ -1,0 +1,98 @@
+// What a run may be able to do: what is asked for, where it is asked, and how the answer looks.
+
+import * as answers from "./answers.js";
+import { make, replace } from "./elements.js";
+import { caption, translated } from "./aligned.js";
+import { written } from "./written.js";
+import { ask, stream } from "./server.js";
+
+const TEXT = { rows: 3, start: "Ada walked to the old harbour." };
+const lines = (text) => text.split("\n").map((line) => line.trim()).filter(Boolean);
+
+async function asked(route, { run, given, out, signal }, shown, more = {}) {
+  const found = await ask(route, { model: run.name, ...given, ...more }, signal);
+  replace(out, shown(found.answer ?? found.answers, given));
+  return found;
+}
+
+async function generate({ run, given, out, signal }) {
+  const body = { model: run.name, ...given, top: 5 };
+  const shown = written(given.prompt);
+  replace(out, shown.element);
+  try {
+    await stream("/generate", body, (news) => news.done || shown.add(news), signal);
+  } catch (error) {
+    if (error.status !== 422) throw error;  // not every model writes token by token
+    const found = await ask("/generate", { ...body, top: 0 }, signal);
+    shown.add(found.texts[0]);
+  }
+  shown.end();
+}
+
+async function rewritten(route, all) {
+  const found = await asked(route, all, answers.said);
+  const answer = found.answer;
+  const target = Object.values(answer)[0];
+  if (route === "/translate" && target) all.out.append(await translated(all, target));
+}
+
+export const ABILITIES = {
+  fill: {
+    fields: { text: { ...TEXT, start: "The [MASK] walked to the old [MASK].", hint: "mask_hint" } },
+    answer: (all) => asked("/fill", all, answers.filled, { top: 6 }),
+  },
+  generate: {
+    fields: {
+      prompt: { like: "text", start: "The", free: true },
+      max_tokens: { title: "tokens", number: true, small: true, start: 40, min: 1, max: 2048 },
+      temperature: { number: true, small: true, start: 0.8, min: 0, max: 10, step: 0.1 },
+      seed: { number: true, small: true, start: 0, min: 0, max: 1e9 },
+    },
+    answer: generate,
+  },
+  classify: {
+    fields: { text: TEXT, text_b: { rows: 2, free: true } },
+    answer: ({ given, ...all }) => {
+      const { text_b, ...rest } = given;
+      return asked("/classify", { ...all, given: text_b ? given : rest }, answers.classified, { top: 8 });
+    },
+  },
+  tag: { fields: { text: TEXT }, answer: (all) => asked("/tag", all, answers.tagged) },
+  answer: {
+    fields: { question: { rows: 1, start: "Who walked to the harbour?" }, passage: { ...TEXT, rows: 5 } },
+    answer: (all) => asked("/answer", all, answers.answered, { top: 3 }),
+  },
+  choose: {
+    fields: {
+      text: { ...TEXT, start: "It rained, so" },
+      question: { rows: 1, free: true },
+      choices: { start: "she took an umbrella.\nthe sun shone." },
+    },
+    answer: ({ given, ...all }) => {
+      const parts = { text: given.text, choices: lines(given.choices), ...(given.question ? { question: given.question } : {}) };
+      return asked("/choose", { ...all, given: parts }, answers.classified, { top: 16 });
+    },
+  },
+  translate: { fields: { text: TEXT }, answer: (all) => rewritten("/translate", all) },
+  summarise: { fields: { text: { ...TEXT, rows: 6 } }, answer: (all) => rewritten("/summarise", all) },
+  reply: {
+    fields: { turns: { like: "text", start: "Hello!" } },
+    answer: ({ given, ...all }) => asked("/reply", { ...all, given: { turns: lines(given.turns) } }, answers.said),
+  },
+  caption: {
+    fields: { image: { title: "picture", file: true } },
+    answer: async (all) => {
+      const { answer } = await ask("/caption", { model: all.run.name, image: all.given.image }, all.signal);
+      replace(all.out, await caption(all, Object.values(answer)[0]));
+    },
+  },
+  score: { fields: { text: TEXT }, answer: (all) => asked("/score", all, answers.scored) },
+  embed: {
+    fields: { text: { title: "lines", rows: 4, start: "The boat left the harbour.\nA ship sailed away.\nShe cooked soup." } },
+    answer: async (all) => {
+      const texts = lines(all.given.text);
+      const { answers: vectors } = await ask("/embed", { model: all.run.name, text: texts }, all.signal);
+      replace(all.out, texts.length > 1 ? answers.likeness(texts, vectors) : make("p", {}, vectors[0].length));
+    },
+  },
+};

@@ -1,0 +1,103 @@
+// The page: what its address says is what it shows.
+
+import { make, replace } from "./elements.js";
+import { trouble } from "./server.js";
+import { choose, keep, language, read, t } from "./words.js";
+
+const VIEWS = {
+  runs: () => import("./runs.js"),
+  run: () => import("./run.js"),
+  compare: () => import("./compare.js"),
+  playground: () => import("./playground.js"),
+  attention: () => import("./attention.js"),
+  rewards: () => import("./reports.js"),
+  tasks: () => import("./reports.js"),
+  corpus: () => import("./reports.js"),
+};
+const TABS = ["runs", "compare", "playground", "attention", "rewards", "tasks", "corpus"];
+const THEMES = ["auto", "light", "dark"];
+const STORED = "meristem.theme";
+
+let leaving = new AbortController();
+let shown = "";
+
+function address() {
+  const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  const [view = "runs", ...rest] = path.split("/").filter(Boolean).map(decoded);
+  return { view, name: rest.join("/"), query: new URLSearchParams(query) };
+}
+
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+async function show() {
+  const { view, name, query } = address();
+  leaving.abort();
+  leaving = new AbortController();
+  const { signal } = leaving;
+  trouble("");
+  tabs(view);
+  const place = document.getElementById("view");
+  const turned = shown && shown !== `${view}/${name}`;
+  shown = `${view}/${name}`;
+  document.title = name ? `${name} · Meristem` : `${t(view)} · Meristem`;
+  if (!Object.hasOwn(VIEWS, view)) {
+    replace(place, make("p", { class: "soft" }, t("missing_view")));
+    return;
+  }
+  try {
+    const module = await VIEWS[view]();
+    if (signal.aborted) return;
+    replace(place);
+    if (turned) {
+      window.scrollTo(0, 0);
+      place.focus({ preventScroll: true });
+    }
+    await module.show({ place, view, name, query, signal });
+  } catch (error) {
+    if (!signal.aborted) trouble(error.message);
+  }
+}
+
+function tabs(view) {
+  const current = view === "run" ? "runs" : view;
+  const bar = document.getElementById("tabs");
+  bar.setAttribute("aria-label", t("sections"));
+  replace(bar, TABS.map((tab) =>
+    make("a", { href: `#/${tab}`, "aria-current": tab === current ? "page" : null }, t(tab))));
+}
+
+function switches() {
+  document.documentElement.lang = language() === "zh" ? "zh-CN" : "en";
+  document.querySelector(".skip").textContent = t("skip");
+  const theme = read(STORED) ?? "auto";
+  document.documentElement.dataset.theme = theme;
+  const [words, colours] = ["language", "theme"].map((name) => document.getElementById(name));
+  words.textContent = t("language");
+  words.lang = language() === "zh" ? "en" : "zh-CN";
+  colours.textContent = t(`theme_${theme}`);
+  colours.title = t("theme_title");
+}
+
+document.getElementById("language").addEventListener("click", () => {
+  choose(language() === "zh" ? "en" : "zh");
+  switches();
+  show();
+});
+document.getElementById("theme").addEventListener("click", () => {
+  const theme = read(STORED) ?? "auto";
+  keep(STORED, THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length]);
+  switches();
+});
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  document.getElementById("view").focus();
+});
+window.addEventListener("hashchange", show);
+switches();
+show();

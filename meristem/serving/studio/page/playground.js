@@ -1,0 +1,125 @@
+// A run, opened to be tried: a form for each thing it can do, and its answer.
+
+import { ABILITIES } from "./abilities.js";
+import { labelled, make, number, own, replace, select } from "./elements.js";
+import { place as address } from "./runs.js";
+import { get, post } from "./server.js";
+import { t } from "./words.js";
+
+// The runs that have weights, one of them chosen; `opened` gets it once the server has loaded it.
+export async function chooser({ view, name, signal, tab, opened }) {
+  const { runs } = await get("/studio/runs", {}, signal);
+  const there = runs.filter((run) => run.saved !== null);
+  if (!there.length) {
+    replace(view, make("h1", {}, t(tab)), make("p", { class: "soft" }, t("no_weights")), make("p", {}, make("a", { href: "#/runs" }, t("back"))));
+    return;
+  }
+  const chosen = there.find((run) => run.name === name)?.name ?? there[0].name;
+  const about = make("p", { class: "soft", role: "status" }, t("opening", { name: chosen }));
+  const body = make("div", { class: "try" });
+  const picked = select(there.map((run) => [run.name, `${run.name} (${run.learns})`]), chosen, (value) => {
+    location.hash = `#/${tab}/${address(value)}`;
+  });
+  replace(view, make("h1", {}, t(tab)), labelled(t("run"), picked, { class: "field pick" }), about, body);
+  try {
+    const run = await post("/studio/open", { model: chosen }, signal);
+    const told = await get("/studio/run", { name: chosen }, signal);
+    about.textContent = t("at_step", { family: run.family, parameters: number(run.parameters), step: number(run.step) });
+    opened(body, { ...run, examples: told.examples });
+  } catch (error) {
+    if (!signal.aborted) replace(about, make("span", { class: "wrong" }, error.message));
+  }
+}
+
+export async function show({ place: view, name, query, signal }) {
+  await chooser({ view, name, signal, tab: "playground", opened: (body, run) => {
+    const able = Object.keys(ABILITIES).filter((ability) => run.can.includes(ability));
+    if (!able.length) {
+      replace(body, make("p", {}, t("nothing_to_try")));
+      return;
+    }
+    const panel = make("div", { class: "panel", role: "tabpanel" });
+    const tabs = make("div", { class: "tabs", role: "tablist" });
+    const turn = (ability) => {
+      for (const tab of tabs.children) {
+        const on = tab.dataset.ability === ability;
+        tab.setAttribute("aria-selected", on);
+        tab.tabIndex = on ? 0 : -1;
+      }
+      replace(panel, form(run, ability, signal));
+    };
+    tabs.append(...able.map((ability) => make("button", { type: "button", role: "tab", data: { ability }, onclick: () => turn(ability) }, t(`can_${ability}`))));
+    tabs.addEventListener("keydown", (event) => {
+      const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (!step) return;
+      const at = [...tabs.children].indexOf(document.activeElement);
+      const next = tabs.children[(at + step + able.length) % able.length];
+      next.focus();
+      turn(next.dataset.ability);
+    });
+    replace(body, tabs, panel);
+    turn(able.includes(query.get("do")) ? query.get("do") : able[0]);
+  } });
+}
+
+// One ability's fields, its button and the place of its answer; a second question ends the first.
+function form(run, ability, signal) {
+  const { fields, answer } = ABILITIES[ability];
+  const controls = Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, control(name, field, run)]));
+  const out = make("div", { class: "answer", "aria-live": "polite" });
+  const button = make("button", { type: "submit" }, t("ask"));
+  let asking = null;
+
+  async function submit(event) {
+    event.preventDefault();
+    if (asking) {
+      asking.abort();
+      return;
+    }
+    asking = new AbortController();
+    const both = AbortSignal.any([asking.signal, signal]);
+    button.textContent = t("stop");
+    out.setAttribute("aria-busy", "true");
+    replace(out);
+    try {
+      const given = {};
+      for (const [name, one] of Object.entries(controls)) given[name] = await value(one);
+      await answer({ run, given, out, signal: both });
+    } catch (error) {
+      if (!both.aborted) replace(out, make("p", { class: "wrong" }, error.message));
+    } finally {
+      asking = null;
+      button.textContent = t("ask");
+      out.setAttribute("aria-busy", "false");
+    }
+  }
+
+  const made = make("form", { class: "ask", onsubmit: submit },
+    Object.entries(controls).map(([name, one]) => labelled(t(fields[name].title ?? name), one, { class: fields[name].small ? "field small" : "field" })),
+    fields.text?.hint ? make("p", { class: "soft" }, t(fields.text.hint)) : null, button);
+  made.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) made.requestSubmit();
+  });
+  return [made, out];
+}
+
+function control(name, field, run) {
+  if (field.file) return make("input", { type: "file", accept: "image/*", required: true });
+  const start = run.examples[field.like ?? name] ?? field.start ?? "";
+  if (field.number) return make("input", { type: "number", value: field.start, min: field.min, max: field.max, step: field.step ?? 1 });
+  const made = make("textarea", { rows: field.rows ?? 3, spellcheck: "false", required: !field.free, dir: "auto" });
+  made.value = start;
+  return made;
+}
+
+async function value(one) {
+  if (one.type === "file") {
+    return new Promise((done, failed) => {
+      const reader = new FileReader();
+      reader.onload = () => done(reader.result);
+      reader.onerror = () => failed(reader.error);
+      reader.readAsDataURL(one.files[0]);
+    });
+  }
+  return one.type === "number" ? Number(one.value) : one.value;
+}

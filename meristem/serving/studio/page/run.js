@@ -1,0 +1,152 @@
+// One run: its curves while it trains, what it writes, its recipe, and what to do next.
+
+import { Chart } from "./chart.js";
+import { labelled, make, number, own, replace, select, table } from "./elements.js";
+import { command, place, progress, state } from "./runs.js";
+import { samples } from "./samples.js";
+import { get, repeat } from "./server.js";
+import { keep, read, t } from "./words.js";
+
+export const AXES = ["step", "tokens", "flops", "minutes"];
+const FIRST = ["loss", "perplexity", "reward", "accuracy"];
+const LAST = ["rate", "gradient_norm", "tokens_per_second", "mfu", "memory"];
+
+export async function show({ place: view, name, signal }) {
+  const parts = { head: make("div", {}), curves: make("section", { class: "charts" }), below: make("div", {}) };
+  const charts = new Map();
+  const looks = { axis: "step", weight: Number(read("meristem.smooth") ?? 0), logX: false, logY: false, part: null };
+  let [seen, told, asked] = ["", "", 0];
+
+  function settle() {
+    for (const chart of charts.values()) {
+      Object.assign(chart, { weight: looks.weight, logX: looks.logX, logY: looks.logY, part: looks.part, axis: t(`axis_${looks.axis}`) });
+      chart.paint();
+    }
+  }
+
+  async function curves() {
+    const mine = ++asked;
+    const [begin, end] = looks.part ?? [];
+    const found = await get("/studio/curves", { name, axis: looks.axis, begin, end, seen }, signal);
+    if (mine !== asked) return;
+    if (found.series && looks.part === null) seen = found.seen;
+    if (found.series) paint(found.series);
+  }
+
+  function paint(series) {
+    const groups = grouped(series);
+    if (!groups.size) {
+      replace(parts.curves, make("p", { class: "soft" }, t("no_curves")));
+      return;
+    }
+    for (const [title, lines] of groups) {
+      if (!charts.has(title)) {
+        charts.set(title, new Chart({ title, zoomed: (part) => {
+          looks.part = part;
+          seen = "";
+          settle();
+          curves().catch(() => {});
+        } }));
+      }
+      const chart = charts.get(title);
+      Object.assign(chart, { weight: looks.weight, logX: looks.logX, logY: looks.logY, part: looks.part, axis: t(`axis_${looks.axis}`) });
+      if (!chart.element.parentNode) {
+        if (!charts.size || parts.curves.firstChild?.tagName === "P") replace(parts.curves);
+        parts.curves.append(chart.element);
+      }
+      chart.set(lines);
+    }
+  }
+
+  replace(view, parts.head, controls(looks, settle, () => {
+    seen = "";
+    looks.part = null;
+    curves().catch(() => {});
+  }), parts.curves, parts.below);
+  await repeat(async () => {
+    const found = await get("/studio/run", { name }, signal);
+    const now = JSON.stringify({ ...found, changed: 0, log: 0 });
+    if (now !== told) {
+      told = now;
+      replace(parts.head, head(found));
+      if (!parts.below.firstChild) replace(parts.below, ...below(found, signal));
+      for (const section of parts.below.children) section.update?.(found);
+    }
+    await curves();
+  }, 2, signal);
+}
+
+// Training and validation of one number share a chart.
+function grouped(series) {
+  const groups = new Map();
+  for (const one of series) {
+    if (!groups.has(one.name)) groups.set(one.name, []);
+    groups.get(one.name).push({ name: t(one.kind), x: one.x, y: one.y, mark: one.kind === "train" ? 0 : 1 });
+  }
+  const rank = (title) => (FIRST.includes(title) ? FIRST.indexOf(title) - 100 : LAST.includes(title) ? 100 + LAST.indexOf(title) : 0);
+  return new Map([...groups].sort(([a], [b]) => rank(a) - rank(b)));
+}
+
+function controls(looks, settle, again) {
+  const slider = make("input", { type: "range", min: 0, max: 0.98, step: 0.02, value: looks.weight, oninput: () => {
+    looks.weight = Number(slider.value);
+    keep("meristem.smooth", slider.value);
+    settle();
+  } });
+  const box = (word, key) => {
+    const made = make("input", { type: "checkbox", onchange: () => {
+      looks[key] = made.checked;
+      settle();
+    } });
+    return make("label", { class: "tick" }, made, t(word));
+  };
+  const axes = AXES.map((one) => [one, t(`axis_${one}`)]);
+  return make("div", { class: "controls" },
+    labelled(t("axis"), select(axes, looks.axis, (value) => {
+      looks.axis = value;
+      again();
+    })),
+    labelled(t("smooth"), slider), box("log_x", "logX"), box("log_y", "logY"));
+}
+
+function head(run) {
+  const why = run.why ? t(`why_${run.why}`, { ...run, step: number(run.step), saved: number(run.saved) }) : "";
+  return [
+    make("p", {}, make("a", { href: "#/runs" }, t("back"))),
+    make("div", { class: "head" }, make("h1", {}, own(run.name)), state(run),
+      make("span", { class: "soft" }, [run.family, run.learns].filter(Boolean).join(" · ")),
+      run.saved === null ? null : make("a", { class: "button", href: `#/playground/${place(run.name)}` }, t("try"))),
+    make("p", { class: "under" }, progress(run), why ? make("span", { dir: "auto" }, why) : null),
+    run.commands.length ? make("details", { open: run.state !== "finished" }, make("summary", {}, t("go_on")), run.commands.map(command)) : null,
+  ];
+}
+
+function below(run, signal) {
+  return [samples(run, signal), ends(run), text("recipe", run, (one) => one.recipe), text("card", run, (one) => one.card), text("log", run, (one) => one.log.join("\n"))];
+}
+
+// What it ended with, and where its report is.
+function ends(run) {
+  const section = make("section", { class: "ended-with" });
+  section.update = (now) => {
+    const splits = ["validation", "test"].map((split) => now.finished?.[split] ?? {});
+    const names = [...new Set(splits.flatMap(Object.keys))];
+    const rows = names.map((name) => [name, ...splits.map((one) => number(one[name]))]);
+    const link = now.report ? make("a", { class: "button", href: `#/${now.report.kind}/${place(now.name)}` }, t("report")) : null;
+    replace(section, rows.length || link ? make("div", { class: "head" }, make("h2", {}, t("numbers")), link) : null,
+      rows.length ? table([t("measure"), t("evaluation"), t("test")], rows, { class: "numbers" }) : null);
+  };
+  section.update(run);
+  return section;
+}
+
+function text(word, run, of) {
+  const pre = make("pre", { tabindex: "0" });
+  const section = make("details", {}, make("summary", {}, t(word)), pre);
+  section.update = (now) => {
+    pre.textContent = of(now);
+    section.hidden = !of(now);
+  };
+  section.update(run);
+  return section;
+}

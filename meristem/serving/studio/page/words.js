@@ -1,0 +1,175 @@
+// Every word of the interface, in English and Chinese: {name} is filled in.
+
+const WORDS = {
+  runs: ["Runs", "训练"],
+  compare: ["Compare", "比较"],
+  playground: ["Playground", "试用"],
+  attention: ["Attention", "注意力"],
+  rewards: ["Rewards", "奖励"],
+  tasks: ["Tasks", "任务"],
+  corpus: ["Corpus", "语料"],
+  sections: ["Sections", "栏目"],
+  language: ["中文", "English"],
+  theme_auto: ["◐ System", "◐ 跟随系统"],
+  theme_light: ["☀ Light", "☀ 浅色"],
+  theme_dark: ["☾ Dark", "☾ 深色"],
+  theme_title: ["Colours: system, light or dark", "配色：跟随系统、浅色或深色"],
+  skip: ["To the content", "跳到正文"],
+  back: ["← All runs", "← 全部训练"],
+  training: ["training", "训练中"],
+  finished: ["finished", "已完成"],
+  stopped: ["stopped", "已停止"],
+  failed: ["failed", "失败"],
+  new: ["not begun", "未开始"],
+  why_budget: ["Its budget is used up.", "预算已用完。"],
+  why_patience: ["It stopped early: {detail}.", "提前停止：{detail}。"],
+  why_asked: ["It stopped before its budget ended: {detail}", "在预算用完之前停止：{detail}"],
+  why_saved: ["It was stopped at step {step} and saved. The command below goes on.", "在第 {step} 步停止并已保存。用下面的命令继续。"],
+  why_unsaved: ["It ended without saving at step {step}: killed, or an error. Step {saved} is the last that is saved; the command below goes on from there.", "在第 {step} 步未保存就结束了：被终止或出错。最后保存的是第 {saved} 步，下面的命令从那里继续。"],
+  why_nothing_saved: ["It ended at step {step} before anything was saved. The command below begins again.", "在第 {step} 步结束，尚未保存任何内容。下面的命令重新开始。"],
+  why_not_finite: ["Its last steps were not finite numbers, for instance on: {detail}", "最后几步不是有限数，例如：{detail}"],
+  why_not_begun: ["It has not taken a step.", "还没有开始第一步。"],
+  step: ["step", "步"],
+  step_of: ["step {step} of {total}", "第 {step} 步，共 {total} 步"],
+  step_only: ["step {step}", "第 {step} 步"],
+  loss: ["loss", "损失"],
+  ago_s: ["{n} s ago", "{n} 秒前"],
+  ago_m: ["{n} min ago", "{n} 分钟前"],
+  ago_h: ["{n} h ago", "{n} 小时前"],
+  ago_d: ["{n} days ago", "{n} 天前"],
+  no_runs: ["No runs yet", "还没有训练"],
+  no_runs_in: ["{folder} holds no run. Type this in a terminal, in the folder you started the studio in:", "{folder} 里还没有训练。在启动本页的文件夹中，在终端里输入："],
+  no_runs_what: ["It trains a small BERT on built-in text in about three minutes. This page shows it as soon as it begins; nothing needs to be reloaded.", "它用内置文本训练一个小型 BERT，大约三分钟。训练一开始本页就会显示，不需要刷新。"],
+  no_runs_more: ["Or a small GPT-2 on texts of your own:", "或者用你自己的文本训练一个小型 GPT-2："],
+  copy: ["Copy", "复制"],
+  copied: ["Copied", "已复制"],
+  tick: ["Tick to compare", "勾选以比较"],
+  compare_ticked: ["Compare {n} runs", "比较 {n} 个训练"],
+  try: ["Try it", "试用"],
+  axis: ["Along", "横轴"],
+  axis_step: ["steps", "步数"],
+  axis_tokens: ["tokens", "词元"],
+  axis_flops: ["FLOPs", "FLOPs"],
+  axis_minutes: ["minutes", "分钟"],
+  smooth: ["Smoothing", "平滑"],
+  log_x: ["log across", "横轴对数"],
+  log_y: ["log up", "纵轴对数"],
+  whole_again: ["A part is shown: double-click or Escape shows the whole.", "正在显示一部分：双击或按 Esc 显示全部。"],
+  train: ["training", "训练"],
+  evaluation: ["validation", "验证"],
+  test: ["test", "测试"],
+  no_curves: ["Nothing has been measured yet.", "还没有测量数据。"],
+  samples: ["Samples as it learns", "样本的进步"],
+  samples_what: ["The same prompt, given to each checkpoint that the run still has; those seen here are remembered while the page is open.", "把同一个提示交给这次训练现有的每个检查点；在此看到的样本会在本页打开期间保留。"],
+  before: ["before", "之前"],
+  after: ["after", "之后"],
+  prompt: ["Prompt", "提示"],
+  show_samples: ["Show samples", "显示样本"],
+  recipe: ["Recipe", "配方"],
+  card: ["Model card", "模型卡"],
+  log: ["Log", "日志"],
+  report: ["Report", "报告"],
+  go_on: ["Go on", "继续"],
+  numbers: ["Numbers", "数值"],
+  measure: ["measure", "指标"],
+  value: ["value", "值"],
+  best: ["best", "最佳"],
+  choose_runs: ["Runs to compare", "要比较的训练"],
+  choose_two: ["Tick two or more runs.", "请勾选两个或更多训练。"],
+  curve: ["Curve", "曲线"],
+  differences: ["What differs in their recipes", "配方的差异"],
+  no_differences: ["Their recipes are the same.", "配方相同。"],
+  final_numbers: ["Final numbers", "最终数值"],
+  final_what: ["★ marks the best. Losses are marked only where corpus, tokenizer and objective are the same: otherwise they say different things.", "★ 表示最佳。只有语料、分词器和目标都相同时才标记损失，否则它们含义不同。"],
+  setting: ["setting", "设置"],
+  run: ["Run", "训练"],
+  opening: ["Loading {name} …", "正在加载 {name} …"],
+  at_step: ["{family}, {parameters} parameters, weights of step {step}", "{family}，{parameters} 个参数，第 {step} 步的权重"],
+  nothing_to_try: ["This run can be asked nothing here.", "这个训练在这里无法试用。"],
+  no_weights: ["There is no run to try yet.", "还没有可以试用的训练。"],
+  can_fill: ["Fill", "填空"],
+  can_generate: ["Write", "写作"],
+  can_classify: ["Classify", "分类"],
+  can_tag: ["Tag", "标注"],
+  can_answer: ["Answer", "问答"],
+  can_choose: ["Choose", "选择"],
+  can_translate: ["Translate", "翻译"],
+  can_summarise: ["Summarise", "摘要"],
+  can_caption: ["Caption", "看图说话"],
+  can_reply: ["Reply", "对话"],
+  can_score: ["Score", "打分"],
+  can_embed: ["Likeness", "相似度"],
+  ask: ["Ask", "提交"],
+  stop: ["Stop", "停止"],
+  text: ["Text", "文本"],
+  text_b: ["Second text, for pairs", "第二段文本（成对时）"],
+  question: ["Question", "问题"],
+  passage: ["Passage", "段落"],
+  choices: ["Choices, one a line", "选项，每行一个"],
+  turns: ["Turns, one a line", "对话，每行一句"],
+  lines: ["Texts, one a line", "文本，每行一段"],
+  picture: ["Picture", "图片"],
+  tokens: ["Tokens", "词元数"],
+  temperature: ["Temperature", "温度"],
+  seed: ["Seed", "种子"],
+  mask_hint: ["[MASK] stands for each word that is left out.", "用 [MASK] 代替每个省略的词。"],
+  mask_number: ["Mask {n}", "第 {n} 处"],
+  hover_tokens: ["Point at a token, or move to it with Tab, to see its probability and what else was likely.", "指向一个词元（或用 Tab 键移动），查看它的概率和其他可能的词元。"],
+  token_told: ["“{token}” had {p}", "“{token}” 的概率为 {p}"],
+  instead: ["likeliest: {others}", "最可能的：{others}"],
+  no_entities: ["Nothing was found in the text.", "文本中没有找到实体。"],
+  no_answer: ["The passage holds no answer.", "段落中没有答案。"],
+  score_told: ["log-probability {logprob} over {tokens} tokens, perplexity {perplexity}", "对数概率 {logprob}，共 {tokens} 个词元，困惑度 {perplexity}"],
+  alignment: ["Where each word came from: point at one.", "每个词来自哪里：指向一个词查看。"],
+  looked: ["Where the model looked: point at a word.", "模型看了哪里：指向一个词查看。"],
+  nothing_written: ["(an empty text)", "（空文本）"],
+  look: ["Look", "查看"],
+  kind: ["Kind", "种类"],
+  view: ["Shown", "显示"],
+  view_heads: ["every head", "每个头"],
+  view_mean: ["mean of all", "全部平均"],
+  view_rollout: ["rollout", "展开（rollout）"],
+  layer: ["layer", "层"],
+  head: ["head", "头"],
+  layer_head: ["layer {layer}, head {head}", "第 {layer} 层，第 {head} 头"],
+  attention_what: ["Each small map is one head: rows look at columns. Click one, or move with the arrow keys and press Enter.", "每个小图是一个注意力头：行看向列。点击，或用方向键移动并按回车放大。"],
+  attention_point: ["Point at a token on the left to see where it looks.", "指向左侧的词元，查看它看向哪里。"],
+  looks_at: ["“{token}” looks at {others}", "“{token}” 看向 {others}"],
+  target: ["What is written (its own unless given)", "写出的内容（留空则由模型生成）"],
+  no_reports: ["No report of this kind under this folder yet.", "此文件夹下还没有这类报告。"],
+  how_tasks: ["meristem finetune leaves one in its run.", "meristem finetune 会在训练文件夹中留下报告。"],
+  how_rewards: ["meristem reinforce leaves one in its run.", "meristem reinforce 会在训练文件夹中留下报告。"],
+  how_corpus: ["meristem corpus SOURCE --out runs/my-corpus leaves one.", "meristem corpus SOURCE --out runs/my-corpus 会留下报告。"],
+  open_report: ["Open by itself", "单独打开"],
+  missing_view: ["There is nothing at this address.", "此地址没有内容。"],
+};
+
+const STORED = "meristem.language";
+let chosen = read(STORED) ?? (navigator.language?.toLowerCase().startsWith("zh") ? "zh" : "en");
+
+export function read(name) {
+  try {
+    return localStorage.getItem(name);
+  } catch {
+    return null;
+  }
+}
+
+export function keep(name, value) {
+  try {
+    localStorage.setItem(name, value);
+  } catch { /* a browser that keeps nothing still shows everything */ }
+}
+
+export const language = () => chosen;
+
+export function choose(name) {
+  chosen = name;
+  keep(STORED, name);
+}
+
+export function t(word, parts = {}) {
+  const found = WORDS[word];
+  if (!found) return word;
+  return found[chosen === "zh" ? 1 : 0].replace(/\{(\w+)\}/g, (_, name) => parts[name] ?? "");
+}

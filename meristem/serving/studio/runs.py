@@ -1,0 +1,192 @@
+"""The runs under a folder: found anew each time, named by where they lie, never opened by a path that a client gave."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from meristem import bounded
+from meristem.checkpoint.run import Run
+from meristem.serving.errors import Refused
+from meristem.serving.studio.standing import locks, stamp, standing
+from meristem.settings import MeristemError, did_you_mean
+
+DEPTH, FOLDERS, MOST = 4, 4000, 500
+"""How deep runs are looked for, in how many folders, and how many are listed."""
+PAGE, FACTS, CARD = "report.html", "report.json", "README.md"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A folder that is a run, or that holds the report of a corpus."""
+
+    name: str
+    path: Path
+    run: bool = True
+
+
+class Listing:
+    """What there is to see, by name."""
+
+    def __init__(self, folder: Path | None, runs: Mapping[str, Path] | None = None) -> None:
+        """The runs under a folder, or those that are given."""
+        self.folder = folder
+        self._given = [Found(name, path) for name, path in (runs or {}).items()]
+
+    def found(self) -> list[Found]:
+        """Everything, in the order of names."""
+        if self.folder is None:
+            return self._given
+        return _named(self.folder, sorted(_walk(self.folder), key=lambda one: str(one[0])))
+
+    def named(self, name: str) -> Found:
+        """One of them: names are compared with those there are, and never become a part of a path."""
+        there = self.found()
+        for one in there:
+            if one.name == name:
+                return one
+        close = did_you_mean(name, [one.name for one in there])
+        raise Refused(404, f"there is no run {name[:100]!r} here{close}", param="name")
+
+    def run(self, name: str) -> Run:
+        """A run by name, whose own files are its own."""
+        found = self.named(name)
+        if not found.run:
+            raise Refused(422, f"{name[:100]!r} is the report of a corpus, and no run", param="name")
+        run = Run(found.path)
+        run.refuse_links()
+        return run
+
+    def summaries(self) -> list[dict[str, Any]]:
+        """Each run in a line."""
+        held = locks()
+        return [summary(one, held) for one in self.found() if one.run]
+
+    def reports(self) -> list[dict[str, Any]]:
+        """The reports there are: of which kind, and their most important numbers."""
+        return [found for one in self.found() if (found := report(one)) is not None]
+
+
+def summary(found: Found, held: Any) -> dict[str, Any]:
+    """A run in a line of a table."""
+    run = Run(found.path)
+    told = recipe_of(run)
+    now = asdict(standing(run, told, held))
+    return {"name": found.name, **kind_of(told), **now, "report": report(found) is not None}
+
+
+def recipe_of(run: Run) -> dict[str, Any]:
+    """The recipe as plain data; empty where it cannot be read."""
+    return _recipe(run.recipe_path, stamp(run.recipe_path))
+
+
+@lru_cache(maxsize=1024)
+def _recipe(path: Path, _stamp: tuple[int, int, int]) -> dict[str, Any]:
+    if path.is_symlink():
+        return {}
+    try:
+        found = bounded.read_yaml(path)
+    except MeristemError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def kind_of(recipe: dict[str, Any]) -> dict[str, str]:
+    """What a run learns, and with what: the family, and the objectives, the task or the rewards."""
+    task, rewards = _names(recipe.get("task")), _names(recipe.get("rewards"))
+    if recipe.get("policy"):
+        kind, learns = "rewards", rewards
+    elif task:
+        kind, learns = "tasks", task
+    else:
+        mixed = recipe.get("mix")
+        parts = [one.get("objective") for one in mixed if isinstance(one, dict)] if isinstance(mixed, list) else []
+        kind, learns = "objectives", " / ".join(map(_names, parts)) or _names(recipe.get("objective"))
+    model = recipe.get("model")
+    return {"family": str(model.get("family", "")) if isinstance(model, dict) else "", "kind": kind, "learns": learns}
+
+
+def _names(part: Any) -> str:
+    """The names of what a section holds."""
+    entries = part if isinstance(part, list) else [part] if part else []
+    return " + ".join(str(one.get("name", "?")) if isinstance(one, dict) else str(one) for one in entries)
+
+
+def report(found: Found) -> dict[str, Any] | None:
+    """The kind of a report, and the numbers that it begins with."""
+    page = found.path / PAGE
+    if not page.is_file() or page.is_symlink():
+        return None
+    if not found.run:
+        return {"name": found.name, "kind": "corpus", "numbers": {}, "title": ""}
+    facts = _facts(found.path / FACTS, stamp(found.path / FACTS))
+    numbers = facts.get("metrics")
+    if not isinstance(numbers, dict):
+        listed = facts.get("numbers") if isinstance(facts.get("numbers"), list) else []
+        numbers = {
+            str(one["name"]): one.get("after") for one in listed or [] if isinstance(one, dict) and "name" in one
+        }
+    kept = {str(name): value for name, value in numbers.items() if isinstance(value, int | float)}
+    kind = kind_of(recipe_of(Run(found.path)))["kind"]
+    return {"name": found.name, "kind": kind if kind == "rewards" else "tasks",
+            "numbers": dict(list(kept.items())[:6]), "title": str(facts.get("model", ""))[:200]}  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def _facts(path: Path, _stamp: tuple[int, int, int]) -> dict[str, Any]:
+    bounds = bounded.Bounds(size=32 << 20, parts=1 << 21, objects=1 << 20, depth=64)
+    try:
+        return {} if path.is_symlink() else bounded.read_mapping(path, bounds)
+    except MeristemError:
+        return {}
+
+
+def facts_of(found: Found) -> dict[str, Any]:
+    """The report for programs."""
+    return _facts(found.path / FACTS, stamp(found.path / FACTS))
+
+
+def _walk(folder: Path) -> Iterator[tuple[Path, bool]]:
+    """Runs and folders of reports, never through a link, never inside a run, never further than the bounds."""
+    level, visited, listed = [folder], 0, 0
+    for _ in range(DEPTH + 1):
+        below: list[Path] = []
+        for place in level:
+            visited += 1
+            if visited > FOLDERS or listed >= MOST:
+                return
+            if Run(place).exists():
+                listed += 1
+                yield place, True
+                continue
+            if (place / PAGE).is_file():
+                listed += 1
+                yield place, False
+            below += _folders(place)
+        level = below
+
+
+def _folders(place: Path) -> list[Path]:
+    try:
+        with os.scandir(place) as entries:
+            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+    return [place / name for name in sorted(names) if not name.startswith(".")]
+
+
+def _named(folder: Path, found: Iterable[tuple[Path, bool]]) -> list[Found]:
+    """Each by its way from the folder; bytes that are no text are replaced, and names that then agree get numbers."""
+    out: dict[str, Found] = {}
+    for path, run in found:
+        way = path.relative_to(folder).as_posix()
+        name = plain = os.fsencode(folder.name if way == "." else way).decode("utf-8", "replace")
+        number = 2
+        while name in out:
+            name, number = f"{plain} ({number})", number + 1
+        out[name] = Found(name, path, run)
+    return list(out.values())

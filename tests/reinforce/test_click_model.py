@@ -1,0 +1,190 @@
+"""A click model finds the preferences that a table was drawn from, and knows how sure it is."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from meristem import api
+from meristem.reinforce.clicks.kept import fitted
+from meristem.reinforce.clicks.model import ClickModel, Expected, ModelSettings
+from meristem.reinforce.clicks.table import ClickColumns, Clicks, read
+from meristem.samples.sets.clicks import EXAMINED, true_rate
+from meristem.settings import MeristemError
+
+USUAL = ClickColumns.model_validate({})
+ONE = ModelSettings.model_validate({"strengths": [3.0]})
+QUICK = ModelSettings.model_validate({"strengths": [3.0], "parts": 2})
+
+
+def table(size: int, seed: int = 1, language: str = "en") -> Clicks:
+    return read(f"builtin:microworld-clicks?size={size}&seed={seed}&language={language}", USUAL)
+
+
+@pytest.fixture(scope="module")
+def model() -> ClickModel:
+    return ClickModel.fit(table(1200), ModelSettings.model_validate({"strengths": [3.0, 10.0]}))
+
+
+@pytest.fixture(scope="module")
+def unseen(model: ClickModel) -> tuple[list[Expected], np.ndarray]:
+    test = table(600, seed=3)
+    assert not set(test.queries) & set(model.table.queries)
+    return model.expect(test.pairs), np.array([true_rate(query, text) for query, text in test.pairs])
+
+
+def ranks(values: np.ndarray) -> np.ndarray:
+    """Places in order, the mean place where values are alike."""
+    _, where, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[where]
+
+
+def spearman(first: np.ndarray, second: np.ndarray) -> float:
+    return float(np.corrcoef(ranks(first), ranks(second))[0, 1])
+
+
+def test_it_ranks_texts_of_unseen_queries_as_people_do(unseen: tuple[list[Expected], np.ndarray]) -> None:
+    expected, true = unseen
+    assert spearman(np.array([one.rate for one in expected]), true) > 0.9  # measured 0.93
+
+
+def test_expected_rates_come_true(unseen: tuple[list[Expected], np.ndarray]) -> None:
+    expected, true = unseen
+    rates = np.array([one.rate for one in expected])
+    for tenth in np.array_split(np.argsort(rates), 10):
+        assert rates[tenth].mean() == pytest.approx(true[tenth].mean(), abs=0.035)
+    assert rates.mean() == pytest.approx(true.mean(), abs=0.015)
+
+
+def test_intervals_cover_and_are_of_use(unseen: tuple[list[Expected], np.ndarray]) -> None:
+    expected, true = unseen
+    low, high = (np.array([getattr(one, name) for one in expected]) for name in ("low", "high"))
+    covered = float(np.mean((low <= true) & (true <= high)))
+    assert 0.87 < covered  # nine of ten are wanted
+    assert np.mean(high - low) < 0.35
+
+
+def test_who_looks_at_which_place_is_found(model: ClickModel) -> None:
+    assert list(model.looks) == [1, 2, 3, 4, 5, 6]
+    assert list(model.looks.values()) == pytest.approx(EXAMINED, rel=0.1)
+
+
+def test_what_was_seen_moves_what_is_expected(model: ClickModel) -> None:
+    shown = [(query, text, what) for query in model.table.queries for text, what in model.known(query)]
+    true = np.array([true_rate(query, text) for query, text, _ in shown])
+    seen = np.array([what.rate for *_, what in shown])
+    expected = np.array([one.rate for one in model.expect([(query, text) for query, text, _ in shown])])
+    assert np.abs(seen - true).mean() < np.abs(expected - true).mean()
+    assert spearman(seen, true) > 0.97
+    spread = np.array([what.spread for *_, what in shown])
+    covered = np.abs(np.log(seen / (1 - seen)) - np.log(true / (1 - true))) < 1.645 * spread
+    assert 0.8 < covered.mean()
+
+
+def test_of_what_no_text_was_like_it_is_less_sure(model: ClickModel) -> None:
+    query = model.table.queries[0]
+    plain, strange = model.expect([(query, model.table.texts[0]), (query, "zxq wvk jjj qqy")])
+    assert strange.spread > plain.spread + 0.2
+    assert model.expect([]) == []
+
+
+def test_chinese() -> None:
+    found = ClickModel.fit(table(900, language="zh"), ModelSettings.model_validate({"strengths": [10.0], "parts": 3}))
+    test = table(360, seed=3, language="zh")
+    rates = np.array([one.rate for one in found.expect(test.pairs)])
+    true = np.array([true_rate(query, text, "zh") for query, text in test.pairs])
+    assert spearman(rates, true) > 0.88  # measured 0.91
+
+
+def test_the_same_model_whatever_the_order_of_rows_bit_for_bit(tmp_path: Path) -> None:
+    clicks = table(180)
+    rows = [f"{query}\t{text}\t{place}\t{shown}\t{clicked}" for (query, text), place, shown, clicked in zip(
+        clicks.pairs, clicks.position, clicks.shown, clicks.clicked, strict=True)]  # fmt: skip
+    random.Random(1).shuffle(rows)
+    path = tmp_path / "mixed.tsv"
+    path.write_text("\n".join(["query\ttext\tposition\tshown\tclicked", *rows]), encoding="utf-8")
+    first, second = (ClickModel.fit(one, QUICK) for one in (clicks, read(str(path), USUAL)))
+    assert first.calibration == second.calibration
+    for one, other in zip(first.weights, second.weights, strict=True):
+        assert (one.text == other.text).all()
+        assert (one.looks == other.looks).all()
+    asked = [("repair a lamp in Oakham", "We mend a lovely lamp."), clicks.pairs[3]]
+    assert first.expect(asked) == second.expect(asked)
+
+
+def test_it_is_kept_and_read_again_unless_damaged(tmp_path: Path) -> None:
+    clicks, said = table(180), list[str]()
+    asked = [("repair a lamp in Oakham", "We mend a lovely lamp."), clicks.pairs[3]]
+    first = fitted(clicks, QUICK, tmp_path, said.append)
+    again = fitted(clicks, QUICK, tmp_path, said.append)
+    assert len(said) == 1
+    assert first.expect(asked) == again.expect(asked)
+    assert first.known(clicks.queries[0]) == again.known(clicks.queries[0])
+    (file,) = (tmp_path / "clicks").iterdir()
+    file.write_bytes(file.read_bytes()[:-50])
+    assert fitted(clicks, QUICK, tmp_path, said.append).expect(asked) == first.expect(asked)
+    assert len(said) == 2
+    fitted(clicks, QUICK.model_copy(update={"seed": 1}), tmp_path, said.append)
+    assert len(list((tmp_path / "clicks").iterdir())) == 2
+
+
+WORDS = ("garden", "winter", "river", "letter", "market", "silver", "window", "summer", "mirror", "forest")
+
+
+def headlines(folder: Path, seed: int, tests: int) -> Clicks:
+    """Tests with levels of their own, far apart, in which one word adds clicks and one takes them away."""
+    rng, rows = np.random.default_rng(seed), ["test,headline,shown,clicked"]
+    for number in range(tests):
+        level = rng.normal(-3.5, 1.2)
+        for _ in range(4):
+            words = [*rng.choice(WORDS, 4, replace=False), rng.choice(["wonderful", "boring", "plain"])]
+            rng.shuffle(words)
+            effect = 0.8 * ("wonderful" in words) - 0.8 * ("boring" in words)
+            clicked = rng.binomial(2000, 1 / (1 + np.exp(-(level + effect + rng.normal(0, 0.1)))))
+            rows.append(f"{seed}-{number:05x}7e,{' '.join(words)},2000,{clicked}")
+    (folder / f"{seed}.csv").write_text("\n".join(rows))
+    names = {"query": "test", "text": "headline"}
+    return read(str(folder / f"{seed}.csv"), ClickColumns.model_validate(names))
+
+
+def test_differences_within_a_test_are_learned_whatever_its_level(tmp_path: Path) -> None:
+    found = ClickModel.fit(headlines(tmp_path, 1, 80), QUICK)
+    assert not found.features.spoken  # names of tests are no words
+    good, plain, bad = found.expect([("new", f"river {word} garden market letter") for word in
+                                     ("wonderful", "plain", "boring")])  # fmt: skip
+    assert 0.5 < good.odds - plain.odds < 1.1  # drawn as 0.8
+    assert 0.5 < plain.odds - bad.odds < 1.1
+    assert found.calibration.strange > 0.7  # the level of a new test is anybody's guess, as it was drawn
+    known = found.table.queries[0]
+    assert found.expect([(known, "the river")])[0].spread < found.expect([("new", "the river")])[0].spread
+
+
+def test_word_vectors_say_what_unknown_words_are_like(tmp_path: Path) -> None:
+    lines = ["wonderful 1 0", "splendid 0.95 0.05", "boring -1 0", "tedious -0.95 0.05", "plain 0 0"]
+    (tmp_path / "vectors.txt").write_text("\n".join([*lines, *(f"{word} 0 1" for word in WORDS)]))
+    clicks = headlines(tmp_path, 2, 80)
+    asked = [("new", "splendid river garden"), ("new", "tedious river garden")]
+    blind = ClickModel.fit(clicks, QUICK).expect(asked)
+    told = ClickModel.fit(clicks, QUICK.model_copy(update={"vectors": str(tmp_path / "vectors.txt")})).expect(asked)
+    assert told[0].odds - told[1].odds > 0.3 + blind[0].odds - blind[1].odds
+
+
+def test_a_run_of_ours_can_read_along(tmp_path: Path) -> None:
+    small = {"model.layers": 1, "model.width": 32, "model.heads": 2, "model.length": 32, "tokenizer.size": 400,
+             "train.steps": 2, "train.batch_tokens": 128}  # fmt: skip
+    run = api.pretrain("gpt2-mini", {**small, "corpus.source": "builtin:microworld-en?size=60"}, out=tmp_path / "run",
+                       console=Console(quiet=True)).run.path  # fmt: skip
+    settings = QUICK.model_copy(update={"embed": str(run)})
+    found = fitted(table(60), settings, tmp_path, lambda _: None)
+    assert len(found.features.mean) == 32 + len(ClickModel.fit(table(60), QUICK).features.mean)
+    asked = [("repair a lamp in Oakham", text) for text in ("We mend a lovely lamp.", "", "lamp " * 200)]
+    assert fitted(table(60), settings, tmp_path, lambda _: None).expect(asked) == found.expect(asked)
+
+
+def test_too_few_queries_for_the_parts(tmp_path: Path) -> None:
+    with pytest.raises(MeristemError, match="3 queries cannot be split into 5 parts"):
+        ClickModel.fit(table(18), ONE)

@@ -1,0 +1,110 @@
+"""Clicks of the small world: drawn from preferences that are known for any text, with an optimum that is known too."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meristem import samples
+from meristem.randomness import generator
+from meristem.samples.microworld.dice import Dice
+from meristem.samples.sets.clicks import EXAMINED, best_rate, true_rate
+from meristem.samples.sets.preferring import BEST, LOWEST
+from meristem.samples.sets.searching import best_line, line, searches
+from meristem.settings import MeristemError
+
+LANGUAGES = ("en", "zh")
+QUERY = "repair a lamp in Oakham"
+GOOD = "We repair your lovely lamp in Oakham at half price today."
+
+
+@cache
+def rows(name: str, language: str, seed: int, size: int) -> list[dict[str, Any]]:
+    return list(samples.labelled(f"microworld-{name}?size={size}&seed={seed}&language={language}"))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_queries_have_a_text_that_reaches_the_best_rate(language: str) -> None:
+    found = searches(language)
+    assert len(found) > 5000
+    for query, of in list(found.items())[::3]:
+        assert true_rate(query, best_line(of), language) == best_rate(query, language) == BEST[of.kind]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_no_line_of_the_grammar_beats_it_and_the_average_is_far_below(language: str) -> None:
+    rates, best = [], []
+    for number, of in enumerate(list(searches(language).values())[::61]):
+        dice = Dice(generator(5, "test lines", 0, number))
+        for _ in range(4):
+            rates.append(true_rate(of.query, line(of, dice), language))
+            best.append(best_rate(of.query, language))
+    assert all(LOWEST <= rate <= most for rate, most in zip(rates, best, strict=True))
+    assert 0.3 < np.mean(rates) / np.mean(best) < 0.6
+    assert max(rates) == 0.6
+    assert min(rates) == LOWEST
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(max_size=120) | st.lists(st.sampled_from(GOOD.split()), max_size=30).map(" ".join))
+def test_any_text_has_a_rate_below_the_best(text: str) -> None:
+    assert LOWEST <= true_rate(QUERY, text) <= best_rate(QUERY)
+
+
+@pytest.mark.parametrize("worse", [
+    "We repair your lovely clock in Oakham at half price today.",
+    "We repair your lovely lamp in Riverton at half price today.",
+    "We repair your lovely lamp and a clock in Oakham at half price today.",
+    "We repair your lovely lamp in Oakham and Riverton at half price today.",
+    "We like your lovely lamp in Oakham at half price today.",
+    "We repair your lovely lamp in Oakham at a high price today.",
+    "We repair your gloomy lamp in Oakham at half price today.",
+    "Repair lovely lamp Oakham at half price",
+    f"{GOOD} {GOOD}",
+])  # fmt: skip
+def test_whatever_is_lacking_or_spoiled_costs_clicks(worse: str) -> None:
+    assert true_rate(QUERY, worse) < true_rate(QUERY, GOOD) == best_rate(QUERY)
+
+
+def test_a_query_of_another_world_is_named() -> None:
+    with pytest.raises(MeristemError, match="'cheap flights': nobody searches for this in the small world"):
+        true_rate("cheap flights", GOOD)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_pages_have_six_lines_and_their_clicks_follow_the_preferences(language: str) -> None:
+    clicked: dict[int, float] = defaultdict(float)
+    expected: dict[int, float] = defaultdict(float)
+    rates: dict[int, list[float]] = defaultdict(list)
+    found = rows("clicks", language, 1, 1200)
+    for number, row in enumerate(found):
+        assert row["position"] == number % 6 + 1
+        assert row["query"] == found[number - number % 6]["query"]
+        assert 0 <= row["clicked"] <= row["shown"]
+        clicked[row["position"]] += row["clicked"]
+        rates[row["position"]].append(true_rate(row["query"], row["text"], language))
+        expected[row["position"]] += row["shown"] * rates[row["position"]][-1]
+    for position, share in enumerate(EXAMINED, 1):
+        assert clicked[position] / expected[position] == pytest.approx(share, rel=0.06)
+    assert np.mean(rates[1]) > np.mean(rates[6]) * 1.2  # better lines tend to stand higher
+    assert len({row["text"] for row in found}) > 1000
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_seeds_and_sets_keep_their_queries_apart(language: str) -> None:
+    train, test = ({row["query"] for name in ("clicks", "queries") for row in rows(name, language, seed, 300)}
+                   for seed in (1, 3))  # fmt: skip
+    assert not train & test
+    assert len(train) > 200
+
+
+def test_lines_are_short_sentences() -> None:
+    lengths = [len(row["text"].split()) for row in rows("queries", "en", 1, 400)]
+    assert np.mean([5 <= length <= 14 for length in lengths]) > 0.85
+    assert all(row["text"].endswith(".") for row in rows("queries", "en", 1, 50))

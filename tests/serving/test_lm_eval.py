@@ -1,0 +1,95 @@
+"""lm-eval scores a server through OpenAI's completions as it scores the run itself."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+pytest.importorskip("lm_eval")
+pytest.importorskip("transformers")
+pytest.importorskip("tenacity")  # which lm-eval asks servers with
+
+import lm_eval
+import lm_eval.models
+import uvicorn
+from lm_eval.tasks import TaskManager
+
+from meristem.api import export
+from meristem.interop.evaluator import Evaluator
+from meristem.serving.app import create_app
+from meristem.serving.hub import Hub
+from meristem.serving.protocol import Patient
+
+QUESTIONS = [
+    {"context": f"Ada walked from {where}", "choices": [" to the garden", " and it rained", " harbour"], "label": n % 3}
+    for n, where in enumerate(["the old harbour", "garden 7", "Diego", "the rain", "the garden"])
+]
+TASK = {
+    "task": "local_choice",
+    "dataset_path": "json",
+    "test_split": "test",
+    "output_type": "multiple_choice",
+    "doc_to_text": "{{context}}",
+    "doc_to_choice": "choices",
+    "doc_to_target": "label",
+    "target_delimiter": "",
+    "metric_list": [{"metric": "acc"}, {"metric": "acc_norm"}],
+}
+
+
+@pytest.fixture(scope="module")
+def address(hub: Hub) -> Iterator[str]:
+    """Where a live server answers, in a thread of this process."""
+    bound = socket.socket()
+    bound.bind(("127.0.0.1", 0))
+    app = create_app(Hub({"gpt2": hub.runs["gpt2"].revived}))
+    server = uvicorn.Server(uvicorn.Config(app, http=Patient, ws="none", log_level="warning"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{bound.getsockname()[1]}/v1/completions"
+    server.should_exit = True
+    thread.join(timeout=30)
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A multiple-choice task in a folder."""
+    place = tmp_path_factory.mktemp("lm-eval")
+    (place / "tasks").mkdir()
+    (place / "questions.jsonl").write_text("".join(json.dumps(one) + "\n" for one in QUESTIONS))
+    kwargs = {"data_files": {"test": str(place / "questions.jsonl")}, "cache_dir": str(place / "cache")}
+    (place / "tasks" / "local.yaml").write_text(yaml.safe_dump({**TASK, "dataset_kwargs": kwargs}))
+    return place / "tasks"
+
+
+def evaluated(model: Any, task: Path, **more: Any) -> list[list[tuple[float, bool]]]:
+    """What it says of each choice of each question."""
+    logging.getLogger("lm_eval").setLevel(logging.ERROR)
+    manager = TaskManager(include_path=str(task), include_defaults=False)
+    told = {"tasks": ["local_choice"], "task_manager": manager, "bootstrap_iters": 0, **more}
+    found = lm_eval.simple_evaluate(model=model, **told)
+    samples = sorted(found["samples"]["local_choice"], key=lambda sample: sample["doc_id"])
+    return [[tuple(answer) for answer in sample["filtered_resps"]] for sample in samples]
+
+
+def test_local_completions_is_the_run_itself(address: str, task: Path, runs: dict[str, Path], tmp_path: Path) -> None:
+    export(runs["gpt2"], tmp_path / "exported")  # its tokenizer is how lm-eval cuts texts
+    told = {"model": "gpt2", "base_url": address, "tokenizer": str(tmp_path / "exported"), "num_concurrent": 2,
+            "tokenizer_backend": "huggingface", "max_length": 48}  # fmt: skip
+    found = evaluated("local-completions", task, model_args=told)
+    expected = evaluated(Evaluator(runs["gpt2"]), task)
+    assert len(found) == len(QUESTIONS)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert [value for value, _ in ours] == pytest.approx([value for value, _ in theirs], abs=1e-3)
+        assert [greedy for _, greedy in ours] == [greedy for _, greedy in theirs]

@@ -1,0 +1,199 @@
+"""`meristem attention` as a person meets it: tables, pictures, numbers, folders, and words on what cannot be shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from commanding import Meristem
+
+from meristem.api import load
+from meristem.interop.importing import whole_state, write_run
+from meristem.learning.assemble import learner_of
+from meristem.recipe import resolve
+from meristem.tokenizers.train import train
+
+LINES = [f"Ada walked from the old harbour to garden {n}, and 安娜走回家。" for n in range(40)]
+TEXT = "Ada walked home from the old garden."
+TWO = {"layers": 2, "width": 32, "heads": 2, "length": 48}
+RUNS: dict[str, dict[str, Any]] = {
+    "bert": {"model": {"family": "bert", **TWO}, "objective": "mlm"},
+    "gpt2": {"model": {"family": "gpt2", **TWO}, "objective": "clm", "tokenizer": {"kind": "bpe", "size": 400}},
+    "xl": {"model": {"family": "transformer_xl", **TWO, "memory": 8}, "objective": "clm"},
+    "xlnet": {"model": {"family": "xlnet", **TWO}, "objective": "plm"},
+    "translator": {"model": {"family": "transformer", **TWO}, "objective": "seq2seq", "corpus": {"target": "b"}},
+    "captioner": {
+        "model": {"family": "captioner", **TWO, "picture": 16, "patch": 8},
+        "objective": "caption",
+        "corpus": {"picture": "p"},
+        "store": {"picture": 16},
+    },
+    "elmo": {
+        "model": {"family": "elmo", "layers": 1, "width": 16, "cells": 16, "filters": ((1, 8),)},
+        "objective": "bilm",
+    },
+    "pairs": {
+        "model": {"family": "bert", **TWO},
+        "task": {"name": "pair", "way": "bidirectional", "length": 48, "labels": ("no", "yes"), "problem": "single"},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Runs as training leaves them, with weights that nobody trained."""
+    return {name: _run(tmp_path_factory.mktemp("runs") / name, told) for name, told in RUNS.items()}
+
+
+def _run(out: Path, told: dict[str, Any]) -> Path:
+    plain = {"tokenizer": {"kind": "words" if "elmo" in str(told) else "wordpiece", "size": 300}, **told}
+    data = (
+        {"data": {"train": "none.tsv"}}
+        if "task" in told
+        else {"corpus": {"source": "none.txt", **told.get("corpus", {})}}
+    )
+    recipe = resolve("run", {**plain, **data})
+    words = train(recipe.tokenizer, LINES)
+    learner = learner_of(recipe, words)
+    generator = torch.Generator().manual_seed(3)
+    for parameter in learner.model.parameters():
+        parameter.data = torch.randn(parameter.shape, generator=generator) * 0.3
+    state = whole_state(learner.model, dict(learner.model.named_parameters()))
+    return write_run(out, recipe, words, {key: value.detach() for key, value in state.items()}, {}).path
+
+
+# ------------------------------------------------------------ in the terminal
+
+
+def test_a_table_names_what_each_token_looks_at(meristem: Meristem, runs: dict[str, Path]) -> None:
+    said = meristem("attention", runs["bert"], TEXT)
+    assert said.code == 0, said.err
+    seen = load(runs["bert"]).look(TEXT).kinds["self"]
+    head, *rows = said.out.split("\n\n")[0].splitlines(), *said.out.split("\n\n")[1].splitlines()
+    assert head[0] == "bert · self · mean of 2 heads, layer 2 of 2" and head[-1] == TEXT
+    assert len(rows) == len(seen.queries)
+    mean = seen.mean(2)
+    for row, query, weights in zip(rows, seen.queries, mean, strict=True):
+        best = int(weights.argmax())
+        assert row.split()[:3] == [query, seen.keys[best], f"{weights[best]:.0%}"]
+    one = meristem("attention", runs["bert"], TEXT, "--layer", 1, "--head", 2).out
+    assert "layer 1 of 2, head 2 of 2" in one and one != said.out
+    assert "rollout through 2 layers" in meristem("attention", runs["bert"], TEXT, "--rollout").out
+
+
+def test_numbers_for_other_programs(meristem: Meristem, runs: dict[str, Path]) -> None:
+    (found,) = meristem("attention", runs["gpt2"], "the old 花园", "--json").answers
+    assert found == load(runs["gpt2"]).look("the old 花园").plain()
+    assert "".join(found["kinds"]["self"]["keys"][1:4]).replace("␣", " ").startswith("the old")
+    np.testing.assert_allclose(np.array(found["kinds"]["self"]["weights"]).sum(-1), 1.0, atol=0.01)
+
+
+def test_a_translation_is_shown_beside_its_source(meristem: Meristem, runs: dict[str, Path]) -> None:
+    (found,) = meristem(
+        "attention", runs["translator"], "Ada walked home.", "--target", "安娜走回家。", "--json"
+    ).answers
+    assert found["target"] == "安娜走回家。" and list(found["kinds"]) == ["cross", "self", "decoder"]
+    assert found["kinds"]["cross"]["queries"][:2] == ["安", "娜"]
+    (one,) = meristem("attention", runs["translator"], "Ada walked home.", "--kind", "decoder", "--json").answers
+    assert list(one["kinds"]) == ["decoder"]
+    table = meristem("attention", runs["translator"], "Ada walked home.", "--target", "安娜走回家。").out
+    assert "cross" in table and "→ 安娜走回家。" in table
+
+
+def test_two_streams_memory_and_parts(meristem: Meristem, runs: dict[str, Path]) -> None:
+    (found,) = meristem("attention", runs["xlnet"], "the old garden", "--order", "2,0,1", "--json").answers
+    assert found["order"] == [2, 0, 1] and list(found["kinds"]) == ["self", "content", "query"]
+    assert (
+        "order: garden the old"
+        in meristem("attention", runs["xlnet"], "the old garden", "--order", "2,0,1", "--kind", "query").out
+    )
+    (found,) = meristem("attention", runs["xl"], "the garden", "--before", "Ada walked", "--json").answers
+    assert len(found["kinds"]["self"]["keys"]) > len(found["kinds"]["self"]["queries"]) > 0
+    (found,) = meristem("attention", runs["pairs"], "the old", "--text-b", "garden", "--json").answers
+    assert found["kinds"]["self"]["keys"].count("[SEP]") == 2
+
+
+# ------------------------------------------------------------ files
+
+
+def test_pictures_are_written(meristem: Meristem, runs: dict[str, Path]) -> None:
+    pytest.importorskip("matplotlib")
+    said = meristem("attention", runs["bert"], TEXT, "--out", "a.png")
+    assert (said.code, said.out) == (0, "") and "wrote a.png" in said.err
+    assert Path("a.png").read_bytes().startswith(b"\x89PNG")
+    meristem(
+        "attention", runs["translator"], "Ada walked home.", "--target", "安娜走回家。", "--mean", "--out", "a.svg"
+    )
+    drawn = Path("a.svg").read_text(encoding="utf-8")
+    assert "walked" in drawn and "娜" in drawn and "translator · cross" in drawn
+    meristem("attention", runs["bert"], TEXT, "--out", "a.json")
+    assert json.loads(Path("a.json").read_text(encoding="utf-8")) == load(runs["bert"]).look(TEXT).plain()
+
+
+def test_a_picture_is_captioned_with_where_it_looked(meristem: Meristem, runs: dict[str, Path]) -> None:
+    image = pytest.importorskip("PIL.Image")
+    pytest.importorskip("matplotlib")
+    pixels = np.random.default_rng(0).integers(256, size=(40, 40, 3), dtype=np.uint8)
+    image.fromarray(pixels).save("scene.png")
+    said = meristem(
+        "attention", runs["captioner"], "--image", "scene.png", "--target", "the old garden", "--out", "a.svg"
+    )
+    assert said.code == 0, said.err
+    drawn = Path("a.svg").read_text(encoding="utf-8")
+    assert drawn.count("<image ") == 5 and ">garden<" in drawn
+    (found,) = meristem("attention", runs["captioner"], "--image", "scene.png", "--json").answers
+    assert found["kinds"]["image"]["keys"] == ["1,1", "1,2", "2,1", "2,2"]
+
+
+def test_a_file_of_texts_becomes_a_folder(meristem: Meristem, runs: dict[str, Path]) -> None:
+    Path("texts.txt").write_text("the old garden\n\nAda walked\n", encoding="utf-8")
+    said = meristem("attention", runs["bert"], "--file", "texts.txt", "--out", "shown/here", "--format", "json")
+    assert said.code == 0, said.err
+    assert sorted(path.name for path in Path("shown/here").iterdir()) == ["0001.json", "0003.json"]
+    assert json.loads(Path("shown/here/0003.json").read_text(encoding="utf-8"))["text"] == "Ada walked"
+    lines = meristem("attention", runs["bert"], "--file", "texts.txt", "--json").answers
+    assert [line["text"] for line in lines] == ["the old garden", "Ada walked"]
+    said = meristem("attention", runs["xlnet"], "--file", "texts.txt", "--order", "2,0,1", "--json")
+    assert (said.code, len(said.answers)) == (1, 1)  # the order fits one of them, and the other is named
+    assert "texts.txt:3: order: expected each of the text's" in said.err
+
+
+# ------------------------------------------------------------ what cannot be shown
+
+
+@pytest.mark.parametrize(
+    ("run", "words", "told"),
+    [
+        ("bert", (), "give a text, --image FILE for a captioner, or --file"),
+        ("bert", ("a", "--layer", 9), "layer 9: there are 2, numbered from 1"),
+        ("bert", ("a", "--head", 3), "head 3: there are 2, numbered from 1"),
+        ("bert", ("a", "--kind", "cross"), "kind cross: this model has no such attention; there is self"),
+        ("bert", ("a", "--grid", "--mean"), "--grid and --mean: one picture shows one of them"),
+        ("bert", ("a", "--grid", "--head", 1), "one head is one map"),
+        ("bert", ("a", "--target", "b"), "target: this model writes nothing from a source"),
+        ("bert", ("a", "--before", "b"), "before: this model remembers nothing"),
+        ("bert", ("a", "--out", "a.gif"), "one of .png, .svg, .json"),
+        ("bert", ("a", "--file", "t.txt"), "leave out the text"),
+        ("bert", ("--file", "t.txt"), "t.txt"),
+        ("bert", ("--image", "no.png"), "no.png"),
+        ("translator", ("a", "--kind", "cross", "--rollout"), "choose self or decoder"),
+        ("xlnet", ("a", "--order", "x"), "expected numbers of tokens from 0, as in 2,0,1"),
+        ("elmo", ("a",), "this ELMo has no attention to look at"),
+        ("pairs", ("a",), "task pair needs text_b"),
+    ],
+)
+def test_what_cannot_be_shown_is_said(
+    run: str, words: tuple[Any, ...], told: str, meristem: Meristem, runs: dict[str, Path]
+) -> None:
+    said = meristem("attention", runs[run], *words)
+    assert said.code in (1, 2) and told in said.err, said.err
+    assert not said.out
+
+
+def test_help_shows_examples(meristem: Meristem) -> None:
+    told = meristem("attention", "--help").out
+    assert "--rollout" in told and "meristem attention runs/captioner --image scene.png" in told
