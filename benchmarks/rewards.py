@@ -3,7 +3,7 @@
     python -m benchmarks.rewards ../shared/data --work FOLDER [--only microworld grammar meaning] [--seeds 3]
 
 Runs are folders in --work and go on where they stopped; each cell's numbers are a file in docs/results/rewards, and a
-cell that is there is not run again. docs/results/rewards.md is made of them. Prompts are the beginnings of paragraphs of
+cell that is there is not run again. docs/results/rewards.md is made of them. Prompts are beginnings of paragraphs of
 novels that nothing was trained on. The rewarding judge learned from one half of the training novels' paragraphs, the
 independent one, with another seed, from the other. The baseline that costs nothing: sampling the start at the lower
 temperature at which its distinct-2 is that of the trained model.
@@ -173,8 +173,8 @@ def page() -> str:
         rows = [[name, f"{statistics.mean(values):.3f}", f"{min(values):.3f} – {max(values):.3f}"]
                 for name in cells[0] if (values := [cell[name] for cell in cells])]  # fmt: skip
         parts += [f"## {part}, {len(cells)} seeds", "", table(["measure", "mean", "lowest – highest"], rows), ""]
-    made = "`python -m benchmarks.rewards ../shared/data --work FOLDER`; surprise in nats per token, by a model of the other "
-    return "\n".join(["# Rewards, measured", "", f"{made}half of the novels.", "", *parts])
+    told = "`python -m benchmarks.rewards ../shared/data --work FOLDER`; surprise in nats per token, by another judge."
+    return "\n".join(["# Rewards, measured", "", told, "", *parts])
 
 
 def main() -> None:

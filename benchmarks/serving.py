@@ -76,18 +76,25 @@ def named(bodies: list[dict[str, Any]], model: str) -> list[dict[str, Any]]:
     return [{**body, "model": model} for body in bodies]
 
 
-def side_by_side(runs: Path, folder: Path, seconds: float, repeats: int) -> Iterator[list[str]]:
+def side_by_side(runs: Path, folder: Path, seconds: float, repeats: int, threads: int) -> Iterator[list[str]]:
     """Rows: what, ours, theirs, ratio, wanted."""
-    with ours(runs) as (port, _), theirs(folder) as (plain, _):
+    with ours(runs, "--threads", str(threads)) as (port, server), theirs(folder) as (plain, other):
         for route, bodies, model in (("/classify", CLASSIFY, "reviews"), ("/fill", FILL, "bert")):
             both: list[tuple[Loaded, Loaded]] = []
             single: list[tuple[Loaded, Loaded]] = []
+            before = _busy(server), _busy(other)
             for _ in range(repeats):
                 both.append(_both(port, plain, route, bodies, model, CLIENTS, seconds))
+            used = _busy(server) - before[0], _busy(other) - before[1]
+            for _ in range(repeats):
                 single.append(_both(port, plain, route, bodies, model, 1, seconds / 2))
             rates = [a.rate() / max(b.rate(), 1e-9) for a, b in both]
             yield [f"{route}, {CLIENTS} clients, requests/s", f"{_middle(a.rate() for a, _ in both):.0f}",
                    f"{_middle(b.rate() for _, b in both):.0f}", f"{statistics.median(rates):.1f}×", "≥ 3×"]  # fmt: skip
+            cost = [1000 * spent / max(1, sum(len(pair[side].latencies.get(200, ())) for pair in both))
+                    for side, spent in enumerate(used)]  # fmt: skip
+            yield [f"{route}, processor time, ms a request", f"{cost[0]:.1f}", f"{cost[1]:.1f}",
+                   f"{cost[1] / cost[0]:.1f}×", ""]  # fmt: skip
             yield [f"{route}, one client, p50 ms", f"{_middle(a.median for a, _ in single):.1f}",
                    f"{_middle(b.median for _, b in single):.1f}",
                    f"{_middle(b.median / a.median for a, b in single):.1f}×", "≥ 1×"]  # fmt: skip
@@ -96,6 +103,12 @@ def side_by_side(runs: Path, folder: Path, seconds: float, repeats: int) -> Iter
         yield [f"/generate, {WRITERS} clients, tokens/s", f"{_middle(a for a, _ in speeds):.0f}",
                f"{_middle(b for _, b in speeds):.0f}", f"{_middle(a / max(b, 1e-9) for a, b in speeds):.1f}×",
                "≥ 3×"]  # fmt: skip
+
+
+def _busy(server: psutil.Process) -> float:
+    """Seconds of processor time so far: where a machine is shared, they tell more than those of a clock."""
+    spent = server.cpu_times()
+    return float(spent.user + spent.system)
 
 
 def _middle(values: Any) -> float:
@@ -107,9 +120,9 @@ def _both(port: int, plain: int, route: str, bodies: Any, model: str, clients: i
     return mine, load(plain, route, bodies, clients=clients, seconds=seconds)
 
 
-def overload(runs: Path, seconds: float, overloaded: float) -> Iterator[list[str]]:
+def overload(runs: Path, seconds: float, overloaded: float, threads: int) -> Iterator[list[str]]:
     """Four times as many requests as can be answered: rows of what, found, wanted."""
-    with ours(runs, "--queue", str(CLIENTS)) as (port, server):
+    with ours(runs, "--queue", str(CLIENTS), "--threads", str(threads)) as (port, server):
         bodies = named(CLASSIFY, "reviews")
         load(port, "/classify", bodies, clients=CLIENTS, seconds=3)
         full = load(port, "/classify", bodies, clients=CLIENTS, seconds=seconds)
@@ -163,6 +176,7 @@ def main() -> None:
     parser.add_argument("--overload", type=float, default=120.0)
     parser.add_argument("--disconnects", type=int, default=500)
     parser.add_argument("--examples", type=int, default=1000)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--vocabulary", type=int, default=8192)
@@ -174,10 +188,12 @@ def main() -> None:
     parts = [f"# Serving\n\n`python -m benchmarks.serving {words}`, {os.cpu_count()} cores; {size}."]
     wanted = told.only or ("beside", "overload", "attacks")
     if "beside" in wanted:
-        rows = list(side_by_side(runs, folder, told.seconds, told.repeats))
+        rows = list(side_by_side(runs, folder, told.seconds, told.repeats, told.threads))
         parts.append(table(["what", "meristem serve", "transformers in a plain route", "ratio", "wanted"], rows))
     if "overload" in wanted:
-        parts.append(table(["overload", "found", "wanted"], list(overload(runs, told.seconds, told.overload))))
+        parts.append(
+            table(["overload", "found", "wanted"], list(overload(runs, told.seconds, told.overload, told.threads)))
+        )
     if "attacks" in wanted:
         parts.append(table(["attacks", "found", "wanted"], list(attacks(runs, told.disconnects, told.examples))))
     page = "\n\n".join(parts) + "\n"

@@ -106,7 +106,7 @@ Stop = Annotated[list[str] | None, Option(help="End before this text; may be giv
 Seed = Annotated[int, Option(help="The same seed writes the same text.")]
 
 BestOf = Annotated[
-    int | None, Option("--best-of", min=1, help="Write so many texts for each prompt; keep those that --reward likes best.")
+    int | None, Option("--best-of", min=1, help="Write so many texts for each prompt; keep what --reward likes best.")
 ]
 Judges = Annotated[
     list[str] | None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from commanding import Meristem
 
 from meristem.api import load
+from meristem.drawing.attended import MEANINGS
 from meristem.interop.importing import whole_state, write_run
 from meristem.learning.assemble import learner_of
 from meristem.recipe import resolve
@@ -197,3 +199,13 @@ def test_what_cannot_be_shown_is_said(
 def test_help_shows_examples(meristem: Meristem) -> None:
     told = meristem("attention", "--help").out
     assert "--rollout" in told and "meristem attention runs/captioner --image scene.png" in told
+
+
+def test_the_page_names_what_there_is(meristem: Meristem) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "attention.md").read_text(encoding="utf-8")
+    told = meristem("attention", "--help").out
+    named = set(re.findall(r"--[a-z][a-z-]+", page))
+    assert len(named) > 12 and not [option for option in named if option not in told]
+    assert all(f"`{kind}`" in page for kind in MEANINGS)
+    for picture in re.findall(r"\]\((pictures/[\w.-]+)\)", page):
+        assert (Path(__file__).parent.parent / "docs" / picture).is_file()

@@ -158,6 +158,7 @@ def test_every_prompt_of_a_file_has_its_best(meristem: Meristem, run: Path) -> N
 @pytest.mark.parametrize(("words", "code", "told"), [
     (["--best-of", "3"], 2, "--best-of: needs --reward NAME (meristem reward lists them) beside it"),
     (["--reward", "repetition"], 2, "--reward: needs --best-of N beside it"),
+    (["--reference", "x"], 2, "--reference: needs --best-of N and --reward NAME"),
     (["--best-of", "2", "--reward", "repetition", "--count", "3"], 1, "between 1 and 2 texts can be kept, not 3"),
     (["--best-of", "2", "--reward", "meaning,vectors=none.txt"], 1, "none.txt: no file of word vectors"),
     (["--best-of", "2", "--reward", "includes,column=words"], 1, "prompt 1: includes: the column 'words' has no words"),

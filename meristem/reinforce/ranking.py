@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from meristem.generation.written import Written
-from meristem.reinforce.combined import Rewards
+from meristem.reinforce.combined import Rewards, Verdict
 from meristem.reinforce.reward import Attempt
 from meristem.settings import MeristemError
 
@@ -61,18 +61,10 @@ def best(write: Write, prompts: Sequence[Attempt], rewards: Rewards, *, of: int,
     ]
     verdict = rewards.judge(attempts)
     flat = [text for texts in written for text in texts]
-    out = []
-    for first in range(0, len(flat), of):
-        order = np.argsort(-verdict.total[first : first + of], kind="stable")[:keep] + first
-        out.append(
-            [
-                Ranked(
-                    written=flat[at],
-                    value=float(verdict.total[at]),
-                    parts={name: float(values[at]) for name, values in verdict.parts.items()},
-                    why=verdict.why[at],
-                )
-                for at in order.tolist()
-            ]
-        )
-    return out
+    orders = [np.argsort(-verdict.total[at : at + of], kind="stable")[:keep] + at for at in range(0, len(flat), of)]
+    return [[_ranked(flat[at], verdict, at) for at in order.tolist()] for order in orders]
+
+
+def _ranked(written: Written, verdict: Verdict, at: int) -> Ranked:
+    parts = {name: float(values[at]) for name, values in verdict.parts.items()}
+    return Ranked(written=written, value=float(verdict.total[at]), parts=parts, why=verdict.why[at])

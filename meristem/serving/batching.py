@@ -22,6 +22,8 @@ from meristem.settings import MeristemError
 
 TOKENS, ROWS = 8192, 64
 """What one batch holds at the most, padding counted."""
+FEW, WASTE = 8, 1.3
+"""Beyond a few rows nothing is won by reading much padding."""
 log = logging.getLogger("meristem.serving")
 
 
@@ -123,10 +125,11 @@ class Batcher(Worker):
         first = self._jobs[0]
         alike = [job for job in self._jobs if job.work.key == first.work.key]
         batch: list[Job] = []
-        longest = 0
+        longest = whole = 0
         for job in sorted(alike, key=lambda job: abs(job.size - first.size)):  # the oldest is the nearest of all
-            longest = max(longest, job.size)
-            if batch and (len(batch) == ROWS or (len(batch) + 1) * longest > TOKENS):
+            longest, whole = max(longest, job.size), whole + job.size
+            padded = (len(batch) + 1) * longest
+            if batch and (len(batch) == ROWS or padded > TOKENS or (len(batch) >= FEW and padded > WASTE * whole)):
                 break
             batch.append(job)
         taken = set(map(id, batch))

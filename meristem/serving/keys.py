@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import hmac
 import ipaddress
@@ -77,13 +79,25 @@ class Door:
         if scope["type"] == "http" and scope["path"] not in OPEN:
             headers = dict(scope["headers"])
             if self._keys is not None:
-                kind, _, key = headers.get(b"authorization", b"").partition(b" ")
-                if kind.lower() != b"bearer" or not self._keys.holds(key.strip()):
+                if not self._keys.holds(_key(headers.get(b"authorization", b""))):
                     raise Refused(401, "this server wants a key: send the header authorization: Bearer KEY")
             elif not _own(_host(headers.get(b"host", b"localhost").decode("latin-1"))):
                 # a page from elsewhere whose name was turned to this machine would be one
                 raise Refused(403, "without a key only localhost is answered: ask for 127.0.0.1, or set --key-file")
         await self._app(scope, receive, send)
+
+
+def _key(header: bytes) -> bytes:
+    """What stands in an authorization header: a key, or the password that a browser has asked its person for."""
+    kind, _, told = header.partition(b" ")
+    if kind.lower() == b"bearer":
+        return told.strip()
+    if kind.lower() != b"basic":
+        return b""
+    try:
+        return base64.b64decode(told.strip(), validate=True).partition(b":")[2]
+    except binascii.Error:
+        return b""
 
 
 def _host(header: str) -> str:

@@ -73,10 +73,9 @@ def best(
     from meristem.settings import RecipeError
 
     if of is None or not rewards:
-        given, missing = (
-            ("--best-of", "--reward NAME (meristem reward lists them)") if of else ("--reward", "--best-of N")
-        )
-        raise RecipeError(f"{given}: needs {missing} beside it")
+        given = "--best-of" if of else "--reward" if rewards else "--reference"
+        missing = ["--best-of N"] * (of is None) + ["--reward NAME (meristem reward lists them)"] * (not rewards)
+        raise RecipeError(f"{given}: needs {' and '.join(missing)} beside it")
     known = [references] * len(prompts)
     found = loaded.best(prompts, of=of, keep=keep, rewards=rewards, references=known, **sampling)
     pairs = [(prompt, one) for prompt, some in zip(prompts, found, strict=True) for one in some]

@@ -17,7 +17,6 @@ from meristem.samples.sets.clicks import EXAMINED, true_rate
 from meristem.settings import MeristemError
 
 USUAL = ClickColumns.model_validate({})
-ONE = ModelSettings.model_validate({"strengths": [3.0]})
 QUICK = ModelSettings.model_validate({"strengths": [3.0], "parts": 2})
 
 
@@ -64,7 +63,7 @@ def test_intervals_cover_and_are_of_use(unseen: tuple[list[Expected], np.ndarray
     expected, true = unseen
     low, high = (np.array([getattr(one, name) for one in expected]) for name in ("low", "high"))
     covered = float(np.mean((low <= true) & (true <= high)))
-    assert 0.87 < covered  # nine of ten are wanted
+    assert covered > 0.87  # nine of ten are wanted
     assert np.mean(high - low) < 0.35
 
 
@@ -82,7 +81,7 @@ def test_what_was_seen_moves_what_is_expected(model: ClickModel) -> None:
     assert spearman(seen, true) > 0.97
     spread = np.array([what.spread for *_, what in shown])
     covered = np.abs(np.log(seen / (1 - seen)) - np.log(true / (1 - true))) < 1.645 * spread
-    assert 0.8 < covered.mean()
+    assert covered.mean() > 0.8
 
 
 def test_of_what_no_text_was_like_it_is_less_sure(model: ClickModel) -> None:
@@ -101,7 +100,7 @@ def test_chinese() -> None:
 
 
 def test_the_same_model_whatever_the_order_of_rows_bit_for_bit(tmp_path: Path) -> None:
-    clicks = table(180)
+    clicks = table(90)
     rows = [f"{query}\t{text}\t{place}\t{shown}\t{clicked}" for (query, text), place, shown, clicked in zip(
         clicks.pairs, clicks.position, clicks.shown, clicks.clicked, strict=True)]  # fmt: skip
     random.Random(1).shuffle(rows)
@@ -117,7 +116,7 @@ def test_the_same_model_whatever_the_order_of_rows_bit_for_bit(tmp_path: Path) -
 
 
 def test_it_is_kept_and_read_again_unless_damaged(tmp_path: Path) -> None:
-    clicks, said = table(180), list[str]()
+    clicks, said = table(90), list[str]()
     asked = [("repair a lamp in Oakham", "We mend a lovely lamp."), clicks.pairs[3]]
     first = fitted(clicks, QUICK, tmp_path, said.append)
     again = fitted(clicks, QUICK, tmp_path, said.append)
@@ -177,7 +176,7 @@ def test_a_run_of_ours_can_read_along(tmp_path: Path) -> None:
     small = {"model.layers": 1, "model.width": 32, "model.heads": 2, "model.length": 32, "tokenizer.size": 400,
              "train.steps": 2, "train.batch_tokens": 128}  # fmt: skip
     run = api.pretrain("gpt2-mini", {**small, "corpus.source": "builtin:microworld-en?size=60"}, out=tmp_path / "run",
-                       console=Console(quiet=True)).run.path  # fmt: skip
+                       console=Console(quiet=True)).run  # fmt: skip
     settings = QUICK.model_copy(update={"embed": str(run)})
     found = fitted(table(60), settings, tmp_path, lambda _: None)
     assert len(found.features.mean) == 32 + len(ClickModel.fit(table(60), QUICK).features.mean)
@@ -185,6 +184,23 @@ def test_a_run_of_ours_can_read_along(tmp_path: Path) -> None:
     assert fitted(table(60), settings, tmp_path, lambda _: None).expect(asked) == found.expect(asked)
 
 
-def test_too_few_queries_for_the_parts(tmp_path: Path) -> None:
-    with pytest.raises(MeristemError, match="3 queries cannot be split into 5 parts"):
-        ClickModel.fit(table(18), ONE)
+def test_vectors_that_know_no_word_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "vectors.txt").write_text("lampe 1 0\nblume 0 1\n")
+    with pytest.raises(MeristemError, match="know none of the table's words"):
+        ClickModel.fit(table(18), QUICK.model_copy(update={"vectors": str(tmp_path / "vectors.txt")}))
+
+
+@pytest.mark.parametrize("rows", [
+    ["a,x,1,1", "b,x,1,1"],
+    ["a,x,5,0", "b,x,5,5"],
+    ["a,x y,1000000,999999", "a,z,1000000,1", "b,x,1,0", "c,\u706f,3,1"],
+    [f"{query},{text},100,100" for query in "abc" for text in "xyz"],
+    [f"{query},{query},100,3" for query in "abcdefg"],
+])  # fmt: skip
+def test_small_and_extreme_tables_give_finite_rates(tmp_path: Path, rows: list[str]) -> None:
+    (tmp_path / "clicks.csv").write_text("\n".join(["query,text,shown,clicked", *rows]), encoding="utf-8")
+    found = ClickModel.fit(read(str(tmp_path / "clicks.csv"), USUAL), ModelSettings.model_validate({}))
+    for one in found.expect([("a", "x"), ("new", "x"), ("a", "something else"), ("", "")]):
+        assert 0 <= one.low <= one.rate <= one.high <= 1
+        assert np.isfinite(one.spread)
+    assert all(np.isfinite(what.odds) for query in found.table.queries for _, what in found.known(query))

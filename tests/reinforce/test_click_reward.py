@@ -129,7 +129,7 @@ def test_no_words_earn_no_more_than_the_worst(rewards: dict[str, Clicks]) -> Non
 def test_prompts_that_cannot_be_judged_are_refused_before_training(rewards: dict[str, Clicks], folder: Path) -> None:
     reward = rewards["margin"]
     reward.check([Attempt(prompt=NEW, text="")])
-    with pytest.raises(MeristemError, match="prompts.tsv:4: clicks: the query is empty"):
+    with pytest.raises(MeristemError, match=r"prompts\.tsv:4: clicks: the query is empty"):
         reward.check([Attempt(prompt=" ", text="", place="prompts.tsv:4")])
     strict = made(folder, unseen="refuse")
     strict.check([Attempt(prompt=known(strict), text="")])
@@ -140,5 +140,5 @@ def test_prompts_that_cannot_be_judged_are_refused_before_training(rewards: dict
 def test_a_bad_table_is_refused_when_the_reward_is_made(tmp_path: Path) -> None:
     path = tmp_path / "clicks.csv"
     path.write_text("query,text,shown,clicked\ntea,Hot tea,3,4\ncake,A cake,3,1\n")
-    with pytest.raises(MeristemError, match="clicks.csv:2: clicked 4 times, but shown 3 times"):
+    with pytest.raises(MeristemError, match=r"clicks\.csv:2: clicked 4 times, but shown 3 times"):
         made(tmp_path, table=str(path))

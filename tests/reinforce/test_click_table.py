@@ -27,8 +27,12 @@ def written(folder: Path, rows: list[str], head: str = HEAD, name: str = "clicks
 
 
 def told(clicks: Clicks) -> set[tuple[str, str, int, int, int]]:
-    return {(*clicks.pairs[pair], place, shown, clicked) for pair, place, shown, clicked in zip(
-        clicks.pair.tolist(), clicks.position.tolist(), clicks.shown.tolist(), clicks.clicked.tolist(), strict=True)}
+    return {
+        (*clicks.pairs[pair], place, shown, clicked)
+        for pair, place, shown, clicked in zip(
+            clicks.pair.tolist(), clicks.position.tolist(), clicks.shown.tolist(), clicks.clicked.tolist(), strict=True
+        )
+    }
 
 
 WANTED = {("tea", "Hot tea", 1, 120, 10), ("tea", "Hot tea", 2, 50, 2), ("tea", "Cold tea", 2, 100, 3),
@@ -124,7 +128,7 @@ def test_a_column_that_is_not_there_is_named_with_the_nearest(tmp_path: Path) ->
 
 
 def test_a_file_that_is_not_there() -> None:
-    with pytest.raises(MeristemError, match="clicks.table: .*nowhere.csv"):
+    with pytest.raises(MeristemError, match=r"clicks\.table: .*nowhere\.csv"):
         read("nowhere.csv", USUAL)
 
 

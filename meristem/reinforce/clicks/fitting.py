@@ -159,9 +159,6 @@ def information(data: Evidence, odds: Floats, looks: Floats) -> Floats:
     return np.asarray(data.shown * rate / (1 - rate) / (1 + np.exp(odds)) ** 2)
 
 
-
-
-
 def _minimum(cost: Callable[[Floats], tuple[float, Floats]], start: Floats) -> Floats:
     """Where a smooth cost with its slope is least (L-BFGS)."""
     flat = torch.from_numpy(start.copy())

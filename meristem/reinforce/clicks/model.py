@@ -18,7 +18,7 @@ from meristem.reinforce.clicks.matrix import Floats, Ints, added
 from meristem.reinforce.clicks.queries import Words
 from meristem.reinforce.clicks.table import Clicks, folds
 from meristem.reinforce.clicks.vectors import vectors_of
-from meristem.settings import MeristemError, Settings
+from meristem.settings import Settings
 
 WIDE = 1.645
 """Standard deviations on either side that hold nine of ten."""
@@ -34,7 +34,7 @@ class ModelSettings(Settings):
     strengths: tuple[float, ...] = Field((0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0), min_length=1)
     """Precisions of the prior that are tried on queries held out; the best is taken."""
     parts: int = Field(5, ge=2, le=50)
-    """Into how many parts the queries are split for that; calibration and uncertainty come from them too."""
+    """Into how many parts the queries are split for that; calibration and uncertainty come from these fits too."""
     seed: int = Field(0, ge=0)
     """Which query falls into which part follows from it and the query."""
     vectors: str | None = None
@@ -78,12 +78,13 @@ class ClickModel:
     @classmethod
     def fit(cls, table: Clicks, settings: ModelSettings, say: Callable[[str], None] = lambda _: None) -> ClickModel:
         """Choose the prior on queries held out, calibrate there, and fit on everything."""
-        part = _parts(table, settings)
-        features, matrix = Features.learned(table.pairs, table.of, vectors_of(settings.vectors, settings.embed))
+        part = folds(table.queries, min(settings.parts, len(table.queries)), settings.seed)
+        dense = vectors_of(settings.vectors, settings.embed, table.texts)
+        features, matrix = Features.learned(table.pairs, table.of, dense)
         words = Words.of(table.queries if features.spoken else ())
         directions = Directions.of(matrix)
         data = Evidence.of_table(table, directions, words(table.queries))
-        strength, outside = _chosen(data, part, settings)
+        strength, outside = _chosen(data, part, settings.strengths)
         use = tempered(data, outside.calibrated(tempered(data, USUAL)).residual)
         fits = _without(data, part, use, strength, outside.fits)
         whole = (fit(data, use, strength), *fits)
@@ -170,20 +171,12 @@ class ClickModel:
         return odds, 1 / np.sqrt(sure + added(data.pair, information(data, odds[data.pair], looks), len(odds)))
 
 
-def _parts(table: Clicks, settings: ModelSettings) -> Ints:
-    """Each query's part; every part has some."""
-    if len(table.queries) < settings.parts:
-        raise MeristemError(f"{table.place}: {len(table.queries)} queries cannot be split into {settings.parts} parts; "
-                            f"give more queries, or parts={len(table.queries)} at most")  # fmt: skip
-    return folds(table.queries, settings.parts, settings.seed)
-
-
-def _chosen(data: Evidence, part: Ints, settings: ModelSettings) -> tuple[float, Outside]:
+def _chosen(data: Evidence, part: Ints, strengths: Sequence[float]) -> tuple[float, Outside]:
     """The prior with which fits are worth most on the parts they did not see, from the strongest to where it falls."""
     use = tempered(data, USUAL)
     best: tuple[float, float, Outside] | None = None
-    fits: Sequence[Weights | None] = [None] * settings.parts
-    for strength in sorted(settings.strengths, reverse=True):
+    fits: Sequence[Weights | None] = [None] * (int(part.max()) + 1)
+    for strength in sorted(strengths, reverse=True):
         fits = _without(data, part, use, strength, fits)
         outside = Outside.of(data, part, fits)
         worth = outside.worth(1.0, use)

@@ -16,11 +16,13 @@ from meristem.reinforce.clicks.matrix import Floats
 from meristem.settings import MeristemError
 
 
-def vectors_of(vectors: str | None, embed: str | None) -> Dense | None:
-    """Whatever the settings name, side by side; nothing where they name none."""
+def vectors_of(vectors: str | None, embed: str | None, texts: Sequence[str] = ()) -> Dense | None:
+    """Whatever the settings name, side by side; nothing where they name none. Some of `texts` must be known words."""
     parts = [make(name) for make, name in ((_words, vectors), (_states, embed)) if name is not None]
     if not parts:
         return None
+    if vectors is not None and texts and not parts[0](texts).any():
+        raise MeristemError(f"{vectors}: these vectors know none of the table's words; are they of another language?")
     return lambda texts: np.hstack([part(texts) for part in parts])
 
 

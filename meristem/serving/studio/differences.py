@@ -49,7 +49,11 @@ def finals(
     alike = len({_meaning(recipe) for recipe in recipes.values()}) == 1
     terms = {name for recipe in recipes.values() for name in re.findall(r"\w+", kind_of(recipe)["learns"])}
     return [
-        {"name": name, "values": (values := [one.get(name) for one in columns]), "best": _best(name, values, alike, terms)}
+        {
+            "name": name,
+            "values": (values := [one.get(name) for one in columns]),
+            "best": _best(name, values, alike, terms),
+        }
         for name in dict.fromkeys(name for one in columns for name in one)
     ]
 

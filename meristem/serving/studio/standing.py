@@ -139,7 +139,7 @@ def _broken_off(measured: Measured, step: int, saved: int | None) -> tuple[State
     if measured.last == "skipped":
         return "failed", "not_finite", measured.bad
     if not step:
-        return "new", "not_begun", ""
+        return ("new", "not_begun", "") if saved is None else ("finished", "given", "")
     if saved is not None and saved >= step:
         return "stopped", "saved", ""
     return "failed", "unsaved" if saved is not None else "nothing_saved", ""

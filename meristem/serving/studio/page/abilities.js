@@ -37,21 +37,8 @@ async function rewritten(route, all) {
 }
 
 export const ABILITIES = {
-  fill: {
-    fields: { text: { ...TEXT, start: "The [MASK] walked to the old [MASK].", hint: "mask_hint" } },
-    answer: (all) => asked("/fill", all, answers.filled, { top: 6 }),
-  },
-  generate: {
-    fields: {
-      prompt: { like: "text", start: "The", free: true },
-      max_tokens: { title: "tokens", number: true, small: true, start: 40, min: 1, max: 2048 },
-      temperature: { number: true, small: true, start: 0.8, min: 0, max: 10, step: 0.1 },
-      seed: { number: true, small: true, start: 0, min: 0, max: 1e9 },
-    },
-    answer: generate,
-  },
   classify: {
-    fields: { text: TEXT, text_b: { rows: 2, free: true } },
+    fields: { text: TEXT, text_b: { rows: 2, free: true, only: "pair" } },
     answer: ({ given, ...all }) => {
       const { text_b, ...rest } = given;
       return asked("/classify", { ...all, given: text_b ? given : rest }, answers.classified, { top: 8 });
@@ -85,6 +72,19 @@ export const ABILITIES = {
       const { answer } = await ask("/caption", { model: all.run.name, image: all.given.image }, all.signal);
       replace(all.out, await caption(all, Object.values(answer)[0]));
     },
+  },
+  fill: {
+    fields: { text: { ...TEXT, start: "The [MASK] walked to the old [MASK].", hint: "mask_hint" } },
+    answer: (all) => asked("/fill", all, answers.filled, { top: 6 }),
+  },
+  generate: {
+    fields: {
+      prompt: { like: "text", start: "The", free: true },
+      max_tokens: { title: "tokens", number: true, small: true, start: 40, min: 1, max: 2048 },
+      temperature: { number: true, small: true, start: 0.8, min: 0, max: 10, step: 0.1 },
+      seed: { number: true, small: true, start: 0, min: 0, max: 1e9 },
+    },
+    answer: generate,
   },
   score: { fields: { text: TEXT }, answer: (all) => asked("/score", all, answers.scored) },
   embed: {

@@ -1,6 +1,7 @@
 // Answers as people read them. Probabilities are bars with numbers; places in a text are marked and named.
 
 import { make, number, own, percent, table } from "./elements.js";
+import { readable } from "./tokens.js";
 import { t } from "./words.js";
 
 export function bars(rows) {
@@ -92,7 +93,7 @@ export function scored(found) {
     make("p", { class: "soft" }, t("score_told", told)),
     make("p", { class: "scored", dir: "auto" }, found.per_token.map(([token, value]) => {
       const share = value === null ? 0 : Math.exp(value);
-      return make("span", { class: "token", style: { "--share": share.toFixed(3) } }, own(token), make("small", {}, value === null ? "–" : percent(share)));
+      return make("span", { class: "token", style: { "--share": share.toFixed(3) } }, own(readable(token)), make("small", {}, value === null ? "–" : percent(share)));
     })),
   ];
 }

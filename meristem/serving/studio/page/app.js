@@ -70,6 +70,8 @@ function tabs(view) {
   bar.setAttribute("aria-label", t("sections"));
   replace(bar, TABS.map((tab) =>
     make("a", { href: `#/${tab}`, "aria-current": tab === current ? "page" : null }, t(tab))));
+  const here = bar.querySelector("[aria-current]");
+  if (here) bar.scrollLeft = here.offsetLeft - bar.offsetLeft - (bar.clientWidth - here.clientWidth) / 2;
 }
 
 function switches() {

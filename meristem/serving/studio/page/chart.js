@@ -220,6 +220,6 @@ export function sparkline(values) {
   const x = scale(0, Math.max(1, values.length - 1), 2, 98, false);
   const y = scale(low, high, 24, 4, false);
   const points = values.map((value, at) => `${x(at).toFixed(1)},${y(value).toFixed(1)}`).join(" ");
-  return draw("svg", { class: "spark", viewBox: "0 0 100 28", width: 100, height: 28, "aria-hidden": "true" },
+  return draw("svg", { class: "spark", viewBox: "0 0 100 28", width: 100, height: 28, preserveAspectRatio: "none", "aria-hidden": "true" },
     values.length > 1 ? draw("polyline", { points }) : null);
 }

@@ -65,7 +65,8 @@ export async function show({ place: view, name, query, signal }) {
 // One ability's fields, its button and the place of its answer; a second question ends the first.
 function form(run, ability, signal) {
   const { fields, answer } = ABILITIES[ability];
-  const controls = Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, control(name, field, run)]));
+  const wanted = Object.entries(fields).filter(([, field]) => !field.only || run.tasks.includes(field.only));
+  const controls = Object.fromEntries(wanted.map(([name, field]) => [name, control(name, field, run)]));
   const out = make("div", { class: "answer", "aria-live": "polite" });
   const button = make("button", { type: "submit" }, t("ask"));
   let asking = null;

@@ -28,6 +28,7 @@ const WORDS = {
   why_unsaved: ["It ended without saving at step {step}: killed, or an error. Step {saved} is the last that is saved; the command below goes on from there.", "在第 {step} 步未保存就结束了：被终止或出错。最后保存的是第 {saved} 步，下面的命令从那里继续。"],
   why_nothing_saved: ["It ended at step {step} before anything was saved. The command below begins again.", "在第 {step} 步结束，尚未保存任何内容。下面的命令重新开始。"],
   why_not_finite: ["Its last steps were not finite numbers, for instance on: {detail}", "最后几步不是有限数，例如：{detail}"],
+  why_given: ["It has not trained: its weights were given to it.", "没有训练过：权重是导入的。"],
   why_not_begun: ["It has not taken a step.", "还没有开始第一步。"],
   step: ["step", "步"],
   step_of: ["step {step} of {total}", "第 {step} 步，共 {total} 步"],

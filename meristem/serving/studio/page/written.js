@@ -1,6 +1,7 @@
 // A text as it is written: each token can be pointed at, and says how likely it was and what else was.
 
 import { make, percent } from "./elements.js";
+import { readable } from "./tokens.js";
 import { t } from "./words.js";
 
 export function written(prompt) {
@@ -12,8 +13,8 @@ export function written(prompt) {
   function tell(token, event) {
     for (const one of body.querySelectorAll(".on")) one.classList.remove("on");
     event.currentTarget.classList.add("on");
-    const others = (token.top ?? []).map((one) => `${shown(one.token)} ${percent(Math.exp(one.logprob))}`).join(" · ");
-    const first = t("token_told", { token: shown(token.token), p: percent(Math.exp(token.logprob)) });
+    const others = (token.top ?? []).map((one) => `${readable(one.token)} ${percent(Math.exp(one.logprob))}`).join(" · ");
+    const first = t("token_told", { token: readable(token.token), p: percent(Math.exp(token.logprob)) });
     told.textContent = others ? `${first} · ${t("instead", { others })}` : first;
   }
 
@@ -33,8 +34,4 @@ export function written(prompt) {
   }
 
   return { element, add, end: () => element.classList.add("ended") };
-}
-
-function shown(token) {
-  return token.replace(/\n/g, "⏎");
 }

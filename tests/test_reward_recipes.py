@@ -1,0 +1,82 @@
+"""Every recipe with rewards: it says what it is, resolves, and runs from built-in data to a report."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from meristem import api
+from meristem.recipe import parse, shipped, shipped_rewards, shipped_tasks, summary
+from meristem.settings import find
+
+RECIPES = shipped_rewards()
+TINY = {"model.layers": 1, "model.width": 32, "model.heads": 2, "tokenizer.size": 500, "train.steps": 6,
+        "train.threads": 1}  # fmt: skip
+SHORT = {"train.steps": 2, "train.batch_samples": 4, "train.evaluate_every": 2, "train.log_every": 1,
+         "train.threads": 1, "policy.prompts": 4, "policy.count": 2, "policy.max_tokens": 8}  # fmt: skip
+
+pytestmark = pytest.mark.usefixtures("small_peak")
+
+
+def fewer(value: Any) -> Any:
+    """The same settings with little data."""
+    if isinstance(value, dict):
+        return {key: fewer(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [fewer(inner) for inner in value]
+    return re.sub(r"size=\d+", "size=120", value) if isinstance(value, str) else value
+
+
+def start_of(recipe: str, out: Path) -> Path:
+    """What a recipe begins from, much smaller."""
+    name = parse(RECIPES[recipe])["from"]["recipe"]
+    quiet = Console(quiet=True)
+    if name in shipped_tasks():
+        data = {f"data.{key}": fewer(value) for key, value in parse(shipped_tasks()[name])["data"].items()}
+        return api.finetune(name, {**TINY, **data, "train.evaluate_every": 6}, out=out, console=quiet).run
+    told = {**TINY, "train.batch_tokens": 192, "corpus.processes": 1, "corpus.validation": 0.1}
+    return api.pretrain(name, told, source="builtin:microworld-en?size=60", out=out, console=quiet).run
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_recipe_says_what_it_is_and_names_what_there_is(recipe: str) -> None:
+    plain = parse(RECIPES[recipe])
+    assert len(summary(RECIPES[recipe])) > 15 and recipe not in shipped()
+    assert plain["from"]["recipe"] in {*shipped(), *shipped_tasks()}
+    for one in (*plain["rewards"], *plain["judge"]):
+        assert find("reinforce.rewards", one["name"]).Settings.model_validate(one)
+    assert find("reinforce", "policy").Settings.model_validate(plain["policy"])
+    assert len({plain["data"][split] for split in ("train", "validation", "test")}) == 3
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_recipe_runs_from_nothing_to_a_report(recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # over 10 s where a judge is trained: a start, two judges and the run itself
+    monkeypatch.setenv("MERISTEM_CACHE", str(tmp_path / "cache"))
+    plain = parse(RECIPES[recipe])
+    judge = {**TINY, "train.batch_tokens": 192, "corpus.processes": 1, "corpus.validation": 0.2}
+    data = {f"data.{key}": fewer(value) for key, value in plain["data"].items()}
+    told: dict[str, Any] = {**SHORT, **data, "from": str(start_of(recipe, tmp_path / "start"))}
+    for section in ("rewards", "judge"):
+        small = [{"judge": judge} if one["name"] == "grammar" else {} for one in plain[section]]
+        told[section] = [{**fewer(one), **more} for one, more in zip(plain[section], small, strict=True)]
+    ended = api.reinforce(recipe, told, out=tmp_path / "run", console=Console(quiet=True))
+    report = json.loads((tmp_path / "run" / "report.json").read_bytes())
+    assert ended.step == 2 and report["prompts"] == 4
+    assert any(one["independent"] for one in report["judges"])
+    titles = [one.get("title", one["name"]) for one in plain["judge"]]
+    assert [f"judge.{title}" for title in titles] == [name for name in ended.metrics if name.startswith("judge.")]
+
+
+def test_the_best_that_there_can_be_is_all_of_it() -> None:
+    from meristem.samples.sets.clicks import best_line, optimal_fraction, search
+
+    queries = ["rent a lamp in Thornbury", "clock repair in Larkspur"]
+    best = [best_line(search(query, "en")) for query in queries]
+    assert optimal_fraction(queries, best) == pytest.approx([1.0, 1.0])
+    assert max(optimal_fraction(queries, ["", "nothing at all"])) < 0.2
