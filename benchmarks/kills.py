@@ -187,10 +187,12 @@ def _unbroken(kind: str, processes: int, folder: Path) -> tuple[str, float]:
 
 
 def _killed(kind: str, processes: int, out: Path, chance: random.Random, seconds: float) -> int:
-    """Kill it at one or two moments and let it end; how often it was killed."""
+    """Kill it at one or two moments and let it end; how often it was killed: a run that ends too soon is begun anew."""
     kills = 0
-    for _ in range(chance.choice((1, 1, 2))):
-        kills += not ended(start(recipe_of(kind), out, processes), kill_after=chance.uniform(0.05, 0.9 * seconds))
+    while not kills:
+        subprocess.run(["rm", "-rf", str(out)], check=True)
+        for _ in range(chance.choice((1, 1, 2))):
+            kills += not ended(start(recipe_of(kind), out, processes), kill_after=chance.uniform(0.05, 0.9 * seconds))
     ended(start(recipe_of(kind), out, processes))
     return kills
 

@@ -176,7 +176,7 @@ def main() -> None:
     parser.add_argument("--overload", type=float, default=120.0)
     parser.add_argument("--disconnects", type=int, default=500)
     parser.add_argument("--examples", type=int, default=1000)
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--vocabulary", type=int, default=8192)

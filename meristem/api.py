@@ -37,7 +37,7 @@ from meristem.reinforce import ranking
 from meristem.reinforce.named import Named, settings_of
 from meristem.reinforce.ranking import Ranked
 from meristem.reinforce.reward import Attempt
-from meristem.resolving import Overrides, policy_recipe, recipe_for, task_recipe
+from meristem.resolving import Overrides, made_ready, recipe_for, task_recipe
 from meristem.settings import build
 from meristem.task import Task
 from meristem.training import describe as describing
@@ -84,12 +84,12 @@ def reinforce(
     console: Console | None = None,
 ) -> Ended:
     """Improve a model that writes with rewards; its start and its judges are trained first where they are recipes."""
-    console = console or Console(stderr=True)
     folder = Path(out) if out is not None else Path("runs") / read(recipe)[0]
-    resolved = policy_recipe(recipe, overrides, Path(f"{folder}-start"), console)
-    rewards = rewarded(resolved.rewards, desk(), console)
-    judge = rewarded(resolved.judge, desk(), console) if resolved.judge else None
-    return reinforcing.reinforce(resolved, folder, rewards=rewards, judge=judge, fresh=fresh, console=console)
+    console = console or Console(stderr=True)
+    ready = made_ready(recipe, overrides, folder, console)
+    return reinforcing.reinforce(
+        ready.recipe, folder, rewards=ready.rewards, judge=ready.judge, fresh=fresh, console=console
+    )
 
 
 def describe(recipe: str | Path, overrides: Overrides = ()) -> describing.Description:

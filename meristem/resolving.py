@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from meristem.overrides import override, written_out
 from meristem.recipe import Recipe, read, resolve, shipped_rewards
 from meristem.settings import RecipeError
 from meristem.training import finetuning, pretraining
+from meristem.training.rewarding import desk, rewarded
 
 Overrides = Mapping[str, Any] | Sequence[str]
 
@@ -69,8 +70,27 @@ def policy_recipe(recipe: str | Path, overrides: Overrides, start: Path, console
     return replace(resolved, start=resolved.start.model_copy(update={"path": str(path)}))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Ready:
+    """A recipe for rewards with all that it needs: a start that is trained, rewards and judges that are fitted."""
+
+    recipe: Recipe
+    rewards: Any
+    judge: Any
+
+
+def made_ready(recipe: str | Path, overrides: Overrides, out: Path, console: Console) -> Ready:
+    """What is lacking is trained and fitted first, once; the start beside the run, the rest where all runs find it."""
+    resolved = policy_recipe(recipe, overrides, Path(f"{out}-start"), console)
+    rewards = rewarded(resolved.rewards, desk(), console)
+    judge = rewarded(resolved.judge, desk(), console) if resolved.judge else None
+    return Ready(recipe=resolved, rewards=rewards, judge=judge)
+
+
 def _begun(recipe: str, out: Path, console: Console) -> Path:
     """The run of a recipe that is trained, or gone on with, before another can begin."""
+    if Run(out).exists() and Run(out).finished is not None:
+        return out
     console.print(f"First the model that writes: {recipe} in {out}", highlight=False, markup=False, soft_wrap=True)
     if "task" in read(recipe)[1]:
         return finetuning.finetune(task_recipe(recipe), out, fresh=False, console=console).run

@@ -71,7 +71,7 @@ class Batcher(Worker):
 
     name = "meristem-reading"
 
-    def __init__(self, metrics: Metrics, threads: int) -> None:
+    def __init__(self, metrics: Metrics, threads: int | None) -> None:
         super().__init__(threads)
         self._metrics = metrics
         self._new: deque[Job] = deque()

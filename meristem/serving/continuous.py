@@ -77,7 +77,7 @@ class Scribe(Worker):
 
     name = "meristem-writing"
 
-    def __init__(self, runs: Mapping[str, Served], metrics: Metrics, *, threads: int, rows: int) -> None:
+    def __init__(self, runs: Mapping[str, Served], metrics: Metrics, *, threads: int | None, rows: int) -> None:
         """`runs` are those that are served now: they may come and go."""
         super().__init__(threads)
         self._runs, self._rows, self._metrics = runs, rows, metrics

@@ -36,6 +36,9 @@ class Served:
         self.tasks: dict[str, Task] = tasks_of(revived)
         self.ways: tuple[Way, ...] = ways(self.model)
 
+    def __str__(self) -> str:
+        return self.name
+
     def task(self, verb: str) -> Task | None:
         """The task that answers a route."""
         return next((self.tasks[name] for name in TASKS.get(verb, ()) if name in self.tasks), None)

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from threading import Condition, Thread, get_native_id
+from threading import Condition, Thread
 from typing import Any
 
 import torch
-
-LATER = 3
-"""Steps of niceness."""
 
 
 class Worker(ABC):
@@ -21,8 +16,8 @@ class Worker(ABC):
 
     name: str
 
-    def __init__(self, threads: int) -> None:
-        """`threads` are those that torch computes with."""
+    def __init__(self, threads: int | None) -> None:
+        """`threads` are those that torch computes with; as many as it takes by itself where none are told."""
         self._threads = threads
         self._changed = Condition()
         self._stopping = False
@@ -56,8 +51,8 @@ class Worker(ABC):
         """Do a little of it."""
 
     def _run(self) -> None:
-        torch.set_num_threads(self._threads)
-        _step_back()
+        if self._threads is not None:
+            torch.set_num_threads(self._threads)
         while True:
             with self._changed:
                 while not (self._stopping or self.busy()):
@@ -65,13 +60,6 @@ class Worker(ABC):
             if self._stopping:
                 return
             self.work()
-
-
-def _step_back() -> None:
-    """Let the thread that speaks to clients go first: it has little to do, and refusals should be quick."""
-    if sys.platform == "linux":  # where a thread has a priority of its own
-        mine = get_native_id()
-        os.setpriority(os.PRIO_PROCESS, mine, min(19, os.getpriority(os.PRIO_PROCESS, mine) + LATER))
 
 
 def post(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *arguments: Any) -> None:

@@ -59,7 +59,7 @@ def task_work(run: Served, verb: str, task: Task) -> Work:
             for one, (sample, top) in zip(found, read, strict=True)
         ]
 
-    return Work((run.name, verb, task.name), ready, answers)
+    return Work((run, verb, task.name), ready, answers)
 
 
 def fill_work(run: Served) -> Work:
@@ -79,7 +79,7 @@ def fill_work(run: Served) -> Work:
             for one, (_, top) in zip(found, read, strict=True)
         ]
 
-    return Work((run.name, "fill"), ready, answers)
+    return Work((run, "fill"), ready, answers)
 
 
 def embed_work(run: Served, pooling: Pooling) -> Work:
@@ -93,7 +93,7 @@ def embed_work(run: Served, pooling: Pooling) -> Work:
         vectors = embed(run.model, read, pooling).float().cpu().tolist()
         return [(vector, one.size) for vector, one in zip(vectors, read, strict=True)]
 
-    return Work((run.name, "embed", pooling), ready, answers)
+    return Work((run, "embed", pooling), ready, answers)
 
 
 def score_work(run: Served) -> Work:
@@ -107,7 +107,7 @@ def score_work(run: Served) -> Work:
     def answers(read: Sequence[str]) -> list[Scored]:
         return score(run.model, run.tokenizer, read, way=run.ways[0])
 
-    return Work((run.name, "score"), ready, answers)
+    return Work((run, "score"), ready, answers)
 
 
 def start_of_prompt(run: Served, prompt: str | list[int]) -> tuple[Given, int]:
@@ -149,7 +149,7 @@ def echo_work(run: Served, top: int) -> Work:
             for (ids, added), said in zip(read, found, strict=True)
         ]
 
-    return Work((run.name, "echo", top), ready, answers)
+    return Work((run, "echo", top), ready, answers)
 
 
 def write_work(run: Served, settings: SamplingSettings, count: int) -> Work:
@@ -158,7 +158,7 @@ def write_work(run: Served, settings: SamplingSettings, count: int) -> Work:
     def answers(read: Sequence[Any]) -> list[Any]:
         return write(run.model, run.tokenizer, read, settings, count=count)
 
-    return Work((run.name, "generate", settings, count), lambda prompt: (prompt, _size(prompt)), answers)
+    return Work((run, "generate", settings, count), lambda prompt: (prompt, _size(prompt)), answers)
 
 
 def caption_work(run: Served) -> Work:
@@ -171,12 +171,12 @@ def caption_work(run: Served) -> Work:
             {"generated_text": one.text.strip()} for (one,) in write(run.model, run.tokenizer, list(read), settings)
         ]
 
-    return Work((run.name, "caption"), lambda given: (pixels(given[0]["image"], told), 1), answers)
+    return Work((run, "caption"), lambda given: (pixels(given[0]["image"], told), 1), answers)
 
 
 def attention_work(run: Served) -> Work:
     """What is looked at → where, as JSON: so much is written out where nobody else waits."""
-    return Work((run.name, "attention"), lambda given: (given, 1), partial(map_each, partial(_attended, run)))
+    return Work((run, "attention"), lambda given: (given, 1), partial(map_each, partial(_attended, run)))
 
 
 def map_each(one: Callable[[Any], Any], read: Sequence[Any]) -> list[Any]:

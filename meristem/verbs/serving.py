@@ -11,7 +11,7 @@ def serve(
     port: options.Port = 8000,
     host: options.Host = "127.0.0.1",
     key_file: options.KeyFile = None,
-    threads: options.Threads = 1,
+    threads: options.Threads = None,
     queue: options.Queue = 64,
     deadline: options.Deadline = 60.0,
 ) -> None:

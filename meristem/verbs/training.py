@@ -86,7 +86,11 @@ def reinforce(
     and warnings where the reward may have been fooled. docs/rewards.md tells how to write a recipe and a reward.
     """
     from meristem import api
+    from meristem.resolving import made_ready
+    from meristem.training.launching import launched
 
+    if processes is not None and processes > 1 and not launched():
+        made_ready(recipe, overrides or [], out or Path("runs") / Path(recipe).stem, console())  # once for all
     _together(processes, None)
     ended = api.reinforce(recipe, overrides or [], out=out, fresh=fresh, console=console())
     _told(ended.tries)

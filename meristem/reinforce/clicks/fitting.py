@@ -17,8 +17,8 @@ import torch
 from meristem.reinforce.clicks.matrix import Floats, Ints, Sparse, added
 from meristem.reinforce.clicks.table import Clicks
 
-OWN, LOOKS = 0.5, 0.1
-"""Precision, in log-odds, of a query's own level around what its words say, and of the shares that look."""
+OWN, LOOKS, LEVEL = 0.5, 0.1, 0.01
+"""Precision, in log-odds, of a query's own level around what its words say, of the shares that look, of the level."""
 STEPS, HISTORY = 40, 12
 LEAST = 1e-12
 
@@ -87,13 +87,13 @@ def fit(data: Evidence, use: Floats, strength: float, begin: Weights | None = No
     width, words, queries = data.texts.shape[1], data.queries.shape[1], data.queries.shape[0]
     ends = np.cumsum([width, words, queries, data.groups - 1])
     precision = np.concatenate([np.full(width + words, strength), np.full(queries, OWN),
-                                np.full(data.groups - 1, LOOKS), [0.0]])  # fmt: skip
-    rate = float(use @ data.clicked) / float(use @ data.shown)
-    usual = log(max(rate, LEAST) / max(1 - rate, LEAST))
-    flat = np.concatenate([np.zeros(len(precision) - 1), [usual]])
+                                np.full(data.groups - 1, LOOKS), [LEVEL]])  # fmt: skip
+    clicked, shown = float(use @ data.clicked), float(use @ data.shown)
+    usual = log((clicked + 0.5) / (shown - clicked + 0.5))
+    flat = np.zeros(len(precision))
     if begin is not None:
-        flat = np.concatenate([begin.text, begin.query, begin.own, begin.looks[1:], [begin.level]])
-    query, total = data.query, max(float(use @ data.clicked), 1.0)
+        flat = np.concatenate([begin.text, begin.query, begin.own, begin.looks[1:], [begin.level - usual]])
+    query, total = data.query, max(clicked, 1.0)
     bend = use * information(data, np.full(len(use), usual), np.zeros(data.groups))
     pairs, per_query = added(data.pair, bend, len(data.of)), added(query, bend, queries)
     # Where every direction bends alike, a search needs few steps.
@@ -104,7 +104,7 @@ def fit(data: Evidence, use: Floats, strength: float, begin: Weights | None = No
     def cost(scaled: Floats) -> tuple[float, Floats]:
         flat = scaled * scale
         text, word, own, looks, level = np.split(flat, ends)
-        odds = data.texts.times(text) + (data.queries.times(word) + own + level)[data.of]
+        odds = data.texts.times(text) + (data.queries.times(word) + own + level + usual)[data.of]
         reached, row, place = _slopes(data, odds[data.pair], np.concatenate([[0.0], looks]))
         pairs = added(data.pair, use * row, len(data.of))
         per_query = added(query, use * row, queries)
@@ -114,7 +114,7 @@ def fit(data: Evidence, use: Floats, strength: float, begin: Weights | None = No
         return value / total, (precision * flat - slope) * scale / total
 
     text, word, own, looks, level = np.split(_minimum(cost, flat / scale) * scale, ends)
-    return Weights(text=text, query=word, own=own, looks=np.concatenate([[0.0], looks]), level=float(level[0]))
+    return Weights(text=text, query=word, own=own, looks=np.concatenate([[0.0], looks]), level=float(level[0]) + usual)
 
 
 def settled(data: Evidence, use: Floats, odds: Floats, looks: Floats, where: Ints, precision: Floats) -> Floats:

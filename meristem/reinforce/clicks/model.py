@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import exp
+from math import tanh
 
 import numpy as np
 from pydantic import Field
@@ -200,5 +200,5 @@ def _jackknife(fits: Floats) -> Floats:
 
 
 def _told(odds: float, spread: float, known: bool) -> Expected:
-    rate, low, high = (1 / (1 + exp(-(odds + step * spread))) for step in (0.0, -WIDE, WIDE))
+    rate, low, high = (0.5 + 0.5 * tanh((odds + step * spread) / 2) for step in (0.0, -WIDE, WIDE))
     return Expected(rate=rate, low=low, high=high, odds=odds, spread=spread, known=known)

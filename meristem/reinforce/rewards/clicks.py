@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import erf, exp, sqrt
+from math import erf, sqrt, tanh
 from typing import Literal
 
 from pydantic import Field
@@ -94,7 +94,7 @@ class Clicks(Reward):
 
     def _value(self, odds: float, rivals: Sequence[Expected]) -> float:
         if self.settings.by == "rate":
-            return 1 / (1 + exp(-odds))
+            return 0.5 + 0.5 * tanh(odds / 2)
         if self.settings.by == "margin":
             return odds - sum(one.odds for one in rivals) / len(rivals)
         # Only the rivals' spread: a text of which nothing is known would else beat some of them by that alone.

@@ -1,0 +1,259 @@
+"""The page's own routes: files from a fixed list, runs by name, weights when they are wanted."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from meristem.checkpoint import layout
+from meristem.checkpoint.load import load
+from meristem.checkpoint.run import Run
+from meristem.checkpoint.save import save
+from meristem.serving.app import create_app
+from meristem.serving.hub import Hub
+from meristem.serving.settings import ServingSettings
+from meristem.serving.studio import loading
+from meristem.serving.studio.routes import FILES, studio
+from meristem.serving.studio.runs import Listing
+
+TEXT = "Ada walked to the old harbour."
+PAGE = sorted(FILES.iterdir())
+SCRIPTS = [path for path in PAGE if path.suffix == ".js"]
+ESCAPES = ["../", "..%2f", "%2e%2e/", "%2e%2e%2f", "..%5c", "%252e%252e%252f", "..%c0%af", "....//", "..;/", "%00/"]
+
+
+@pytest.fixture(scope="module")
+def folder(runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Some runs with something measured, one with a report, and a report of a corpus."""
+    place = tmp_path_factory.mktemp("studio") / "runs"
+    for name in ("gpt2", "bert", "reviews", "names", "translator"):
+        shutil.copytree(runs[name], place / name)
+    rows = [{"step": n, "kind": "train", "loss": 5 - n / 10, "tokens": n, "seconds": n} for n in range(1, 31)]
+    rows.append({"step": 30, "kind": "evaluation", "loss": float("nan"), "accuracy": 0.5})
+    (place / "bert" / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (place / "reviews" / "report.html").write_text("<script>window.__hacked = 1</script><h1>Reviews</h1>")
+    (place / "reviews" / "report.json").write_text('{"model": "bert, small", "metrics": {"accuracy": 0.9, "x": null}}')
+    (place / "texts").mkdir()
+    (place / "texts" / "report.html").write_text("<h1>Texts</h1>")
+    return place
+
+
+@pytest.fixture
+def page(folder: Path) -> Iterator[TestClient]:
+    app = create_app(Hub({}), ServingSettings.model_validate({}), more=[studio(Listing(folder))])
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        yield client
+
+
+def got(client: TestClient, path: str, **parts: Any) -> Any:
+    answer = client.get(path, params=parts)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+# ------------------------------------------------------------ files
+
+
+def test_the_page_is_small_and_brings_all_it_needs(page: TestClient) -> None:
+    assert sum(path.stat().st_size for path in PAGE) < 400_000
+    index = page.get("/")
+    assert index.headers["content-type"].startswith("text/html")
+    wanted = set(re.findall(r'(?:src|href)="(/[^"]+)"', index.text))
+    for path in SCRIPTS:
+        wanted |= {f"/page/{name}" for name in re.findall(r'"\./([\w.]+)"', path.read_text(encoding="utf-8"))}
+    assert len(wanted) > 15
+    for address in wanted:
+        answer = page.get(address)
+        assert answer.status_code == 200, address
+        assert "default-src 'self'" in answer.headers["content-security-policy"]
+        assert "unsafe" not in answer.headers["content-security-policy"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+    assert re.findall(r"<script[^>]*>[^<]*", index.text) == ['<script type="module" src="/page/app.js">']
+
+
+@pytest.mark.parametrize("path", PAGE, ids=lambda path: path.name)
+def test_files_of_the_page_keep_the_rules(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert len(text.splitlines()) < 300
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text), "nothing comes from elsewhere"
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text)
+
+
+def test_every_word_is_there_in_both_languages() -> None:
+    words = (FILES / "words.js").read_text(encoding="utf-8")
+    known = re.findall(r'^  (\w+): \[("(?:[^"\\]|\\.)+"), ("(?:[^"\\]|\\.)+")\],$', words, re.M)
+    names = {name for name, _, _ in known}
+    assert len(known) == words.count("],\n"), "a word without both languages"
+    for name, english, chinese in known:
+        assert set(re.findall(r"\{\w+\}", english)) == set(re.findall(r"\{\w+\}", chinese)), name
+    used = {word for path in SCRIPTS for word in re.findall(r'\bt\("(\w+)"', path.read_text(encoding="utf-8"))}
+    assert used <= names, used - names
+    whys = set(re.findall(r'"(budget|asked|patience|\w+_\w+|saved|unsaved|given)", ', _standing()))
+    assert {f"why_{why}" for why in whys} <= names
+
+
+def _standing() -> str:
+    text = (FILES.parent / "standing.py").read_text(encoding="utf-8")
+    return text[text.index("def _ended") : text.index("def _held")]
+
+
+@pytest.mark.parametrize("before", ["/page/", "/studio/", "/studio/run?name=", "/studio/report?name=", "/page/../"])
+def test_no_address_leads_out(page: TestClient, folder: Path, before: str) -> None:
+    (folder.parent / "secret.txt").write_text("root:")
+    for escape in ESCAPES:
+        for depth in (1, 3, 8):
+            for end in ("etc/passwd", "secret.txt", "gpt2/recipe.yaml", "routes.py"):
+                answer = page.get(before + escape * depth + end)
+                assert answer.status_code in (400, 404, 422), (before, escape, end)
+                assert "root:" not in answer.text and "import" not in answer.text
+
+
+# ------------------------------------------------------------ runs
+
+
+def test_runs_and_one_of_them(page: TestClient, folder: Path) -> None:
+    found = got(page, "/studio/runs")
+    assert found["folder"] == str(folder)
+    assert [run["name"] for run in found["runs"]] == ["bert", "gpt2", "names", "reviews", "translator"]
+    bert = found["runs"][0]
+    assert (bert["family"], bert["learns"], bert["step"], bert["loss"]) == ("bert", "mlm", 30, 2.0)
+    one = got(page, "/studio/run", name="bert")
+    assert "mask_rate" in one["recipe"] and one["name"] == "bert"
+    missing = page.get("/studio/run", params={"name": "brt"})
+    assert missing.status_code == 404 and "did you mean bert?" in missing.text
+
+
+def test_curves_are_sent_once(page: TestClient) -> None:
+    found = got(page, "/studio/curves", name="bert", axis="minutes")
+    names = {(one["kind"], one["name"]) for one in found["series"]}
+    assert names == {("train", "loss"), ("evaluation", "accuracy")}, "what is no number is no point"
+    again = got(page, "/studio/curves", name="bert", axis="minutes", seen=found["seen"])
+    assert again == {"seen": found["seen"]}
+    other = got(page, "/studio/curves", name="bert", axis="step", seen=found["seen"], series="loss", points=10)
+    assert [len(one["x"]) <= 10 for one in other["series"]] == [True]
+    for wrong in ({"axis": "x"}, {"points": 10**9}, {"begin": "a"}, {"name": "none"}):
+        assert page.get("/studio/curves", params={"name": "bert", **wrong}).status_code in (404, 422)
+
+
+def test_a_first_run_is_seen_when_it_appears(tmp_path: Path, runs: dict[str, Path]) -> None:
+    app = create_app(Hub({}), ServingSettings.model_validate({}), more=[studio(Listing(tmp_path / "runs"))])
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        assert got(client, "/studio/runs")["runs"] == []
+        assert got(client, "/studio/reports") == {"reports": []}
+        shutil.copytree(runs["gpt2"], tmp_path / "runs" / "first")
+        assert [run["name"] for run in got(client, "/studio/runs")["runs"]] == ["first"]
+
+
+def test_runs_compared(page: TestClient) -> None:
+    found = page.get("/studio/compare?name=bert&name=gpt2&name=bert").json()
+    assert found["names"] == ["bert", "gpt2"]
+    told = {row["setting"]: row["values"] for row in found["differences"]}
+    assert told["model.family"] == ["bert", "gpt2"]
+    assert {row["name"] for row in found["numbers"]} >= {"validation accuracy"}
+    assert page.get("/studio/compare").status_code == 422
+    assert page.get("/studio/compare?" + "&".join(["name=bert"] * 40)).status_code == 422
+
+
+def test_reports_are_shown_without_scripts(page: TestClient) -> None:
+    found = {one["name"]: one for one in got(page, "/studio/reports")["reports"]}
+    assert found["reviews"] == {
+        "name": "reviews",
+        "kind": "tasks",
+        "numbers": {"accuracy": 0.9},
+        "title": "bert, small",
+    }
+    assert found["texts"]["kind"] == "corpus"
+    report = page.get("/studio/report", params={"name": "reviews"})
+    policy = report.headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "sandbox" in policy.split("; ") and "script-src" not in policy
+    assert page.get("/studio/report", params={"name": "bert"}).status_code == 404
+
+
+# ------------------------------------------------------------ trying
+
+
+def opened(client: TestClient, name: str) -> Any:
+    answer = client.post("/studio/open", json={"model": name})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_a_run_is_loaded_when_it_is_wanted(page: TestClient) -> None:
+    asked = {"model": "bert", "text": "Ada [MASK].", "top": 2}
+    assert page.post("/fill", json=asked).status_code == 404
+    assert "fill" in opened(page, "bert")["can"]
+    assert len(page.post("/fill", json=asked).json()["answer"][0]["candidates"]) == 2
+    opened(page, "gpt2")
+    one = page.post("/generate", json={"model": "gpt2", "prompt": "Ada", "max_tokens": 3, "top": 2}).json()
+    assert len(one["texts"][0]["tokens"]) == 3
+    assert page.post("/studio/open", json={"model": "none"}).status_code == 404
+    assert page.post("/studio/open", json={"model": "../outside"}).status_code == 404
+    assert page.post("/studio/open", json={"model": "texts"}).status_code == 422
+
+
+def test_the_run_that_was_longest_unused_leaves(page: TestClient) -> None:
+    order = ["bert", "gpt2", "reviews", "names", "bert", "translator"]
+    for name in order:
+        opened(page, name)
+    there = {run["name"] for run in got(page, "/runs")["runs"]}
+    assert there == {"bert", "reviews", "names", "translator"} and len(there) == loading.KEPT
+    opened(page, "gpt2")
+    writes = {"model": "gpt2", "prompt": "Ada", "max_tokens": 3}
+    assert page.post("/generate", json=writes).status_code == 200, "one that came back writes again"
+
+
+def test_new_weights_are_taken_and_samples_remembered(page: TestClient, folder: Path) -> None:
+    run = Run(folder / "gpt2")
+    first = layout.pointed(run.checkpoints, "latest")
+    assert first is not None and opened(page, "gpt2")["step"] == first
+    loaded = load(run.checkpoints)
+    assert loaded is not None
+    save(run.checkpoints, replace(loaded.snapshot, step=first + 7), keep=9)
+    asked = {"model": "gpt2", "prompt": "Ada walked"}
+    found = page.post("/studio/samples", json=asked).json()["samples"]
+    assert [one["step"] for one in found] == [first, first + 7] and found[0]["text"] == found[1]["text"]
+    shutil.rmtree(run.checkpoints / layout.folder_name(first))
+    assert opened(page, "gpt2")["step"] == first + 7
+    again = page.post("/studio/samples", json=asked).json()["samples"]
+    assert again == found, "a checkpoint that has gone is remembered"
+    masks = page.post("/studio/samples", json={"model": "bert", "prompt": "Ada [MASK]."}).json()["samples"]
+    assert len(masks[0]["masks"][0]) == 3
+    refused = page.post("/studio/samples", json={"model": "reviews", "prompt": "Ada"})
+    assert refused.status_code == 422 and "neither fills nor writes" in refused.text
+
+
+def test_served_runs_have_the_page_too(hub: Hub, runs: dict[str, Path]) -> None:
+    listing = Listing(None, {name: runs[name] for name in ("bert", "gpt2")})
+    few = Hub({name: hub.runs[name].revived for name in ("bert", "gpt2")})
+    app = create_app(few, ServingSettings.model_validate({}), more=[studio(listing)])
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        found = got(client, "/studio/runs")
+        assert found["folder"] is None and [run["name"] for run in found["runs"]] == ["bert", "gpt2"]
+        assert opened(client, "bert")["name"] == "bert"
+        assert client.post("/studio/open", json={"model": "reviews"}).status_code == 404
+
+
+def test_a_browser_may_bring_the_key_as_a_password(folder: Path, tmp_path: Path) -> None:
+    key = "a-key-with-enough-characters"
+    (tmp_path / "keys.txt").write_text(key)
+    settings = ServingSettings.model_validate({"key_file": tmp_path / "keys.txt"})
+    app = create_app(Hub({}), settings, more=[studio(Listing(folder))])
+    with TestClient(app, base_url="http://elsewhere.example") as client:
+        for path in ("/", "/page/app.js", "/studio/runs", "/studio/report?name=reviews"):
+            refused = client.get(path)
+            assert refused.status_code == 401 and "Basic" in refused.headers["www-authenticate"]
+            for wrong in (key, f"me:{key}x", f"{key}:", ""):
+                told = base64.b64encode(wrong.encode()).decode()
+                assert client.get(path, headers={"authorization": f"Basic {told}"}).status_code == 401
+            assert client.get(path, headers={"authorization": "Basic ###"}).status_code == 401
+            told = base64.b64encode(f"me:{key}".encode()).decode()
+            assert client.get(path, headers={"authorization": f"Basic {told}"}).status_code == 200
