@@ -184,7 +184,7 @@ Port = Annotated[int, Option(min=0, max=65535, help="The port; 0 takes a free on
 Host = Annotated[str, Option(help="The address; any other than this machine's own needs --key-file.")]
 KeyFile = Annotated[Path | None, Option(help="A file with one key a line; requests must bring one.")]
 Threads = Annotated[
-    int | None, Option(min=1, show_default=False, help="Threads that a batch is computed with; all cores unless given.")
+    int | None, Option(min=1, show_default=False, help="Threads that read, a batch each; as many as cores unless given.")
 ]
 Queue = Annotated[int, Option(min=1, help="Requests in work or waiting; more are answered 429.")]
 Deadline = Annotated[float, Option(min=0.001, help="Seconds that a request may take.")]

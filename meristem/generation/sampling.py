@@ -13,7 +13,6 @@ from torch import Tensor
 from meristem.randomness import generator
 from meristem.settings import Settings
 
-
 COLDEST = 1e-4
 """Nothing but the likeliest token is drawn below this, where numbers would overflow."""
 

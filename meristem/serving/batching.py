@@ -71,7 +71,7 @@ class Batcher(Worker):
 
     name = "meristem-reading"
 
-    def __init__(self, metrics: Metrics, threads: int | None) -> None:
+    def __init__(self, metrics: Metrics, threads: int = 1) -> None:
         super().__init__(threads)
         self._metrics = metrics
         self._new: deque[Job] = deque()
@@ -98,24 +98,30 @@ class Batcher(Worker):
 
     def work(self) -> None:
         """One batch."""
-        self._gather()
-        if batch := self._pick():
+        ready = self._gather()
+        with self._changed:
+            self._jobs += ready
+            batch = self._pick()
+            if self._jobs:
+                self._changed.notify()  # there is enough for another one
+        if batch:
             self._metrics.batch(batch[0].work.name, len(batch))
             _deliver(self._answered(batch))
 
-    def _gather(self) -> None:
-        """Take in what has come; what is wrong with a request is told before it could spoil a batch."""
+    def _gather(self) -> list[Job]:
+        """What has come; what is wrong with a request is told before it could spoil a batch."""
         with self._changed:
             new, self._new = self._new, deque()
-        wrong = []
+        ready, wrong = [], []
         for job in new:
             try:
                 if job.ticket.wanted:
                     job.read, job.size = job.work.ready(job.asked)
-                    self._jobs.append(job)
+                    ready.append(job)
             except Exception as error:
                 wrong.append((job, told(error, job.work.name)))
         _deliver(wrong)
+        return ready
 
     def _pick(self) -> list[Job]:
         """The oldest, and those of the same work whose lengths are nearest to its own."""
@@ -124,12 +130,13 @@ class Batcher(Worker):
             return []
         first = self._jobs[0]
         alike = [job for job in self._jobs if job.work.key == first.work.key]
+        most = min(ROWS, max(FEW, -(-len(alike) // self._count)))  # the other threads get their share
         batch: list[Job] = []
         longest = whole = 0
         for job in sorted(alike, key=lambda job: abs(job.size - first.size)):  # the oldest is the nearest of all
             longest, whole = max(longest, job.size), whole + job.size
             padded = (len(batch) + 1) * longest
-            if batch and (len(batch) == ROWS or padded > TOKENS or (len(batch) >= FEW and padded > WASTE * whole)):
+            if batch and (len(batch) == most or padded > TOKENS or (len(batch) >= FEW and padded > WASTE * whole)):
                 break
             batch.append(job)
         taken = set(map(id, batch))

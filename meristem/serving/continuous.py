@@ -77,9 +77,9 @@ class Scribe(Worker):
 
     name = "meristem-writing"
 
-    def __init__(self, runs: Mapping[str, Served], metrics: Metrics, *, threads: int | None, rows: int) -> None:
+    def __init__(self, runs: Mapping[str, Served], metrics: Metrics, *, rows: int) -> None:
         """`runs` are those that are served now: they may come and go."""
-        super().__init__(threads)
+        super().__init__()
         self._runs, self._rows, self._metrics = runs, rows, metrics
         self._pools: dict[Served, Pool] = {}
         self._new: deque[Order] = deque()

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from meristem.serving.admission import Admission, Ticket
 from meristem.serving.batching import Batcher, Work
 from meristem.serving.continuous import Scribe
@@ -20,8 +22,8 @@ class Engine:
     def __init__(self, hub: Hub, settings: ServingSettings) -> None:
         self.hub, self.settings, self.metrics = hub, settings, Metrics()
         self.admission = Admission(settings.queue, settings.deadline)
-        self.batcher = Batcher(self.metrics, settings.threads)
-        self.scribe = Scribe(hub.runs, self.metrics, threads=settings.threads, rows=settings.rows)
+        self.batcher = Batcher(self.metrics, settings.threads or torch.get_num_threads())
+        self.scribe = Scribe(hub.runs, self.metrics, rows=settings.rows)
         self.metrics.gauge("meristem_inside", "Requests in work or waiting for it.", lambda: self.admission.inside)
         self.metrics.gauge("meristem_waiting", "Requests that wait to be read.", lambda: self.batcher.waiting)
         self.metrics.gauge("meristem_writing", "Texts that are being written.", lambda: self.scribe.texts)

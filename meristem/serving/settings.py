@@ -19,7 +19,7 @@ class ServingSettings(Settings):
     key_file: Path | None = None
     """A file with one key a line, of which each request must bring one."""
     threads: int | None = Field(None, ge=1)
-    """Threads that a batch is computed with, as many as torch takes by itself unless set."""
+    """Threads that read, a batch each; as many as torch would take by itself unless set."""
     queue: int = Field(64, ge=1)
     """Requests that are in work or wait for it; more are answered 429."""
     deadline: float = Field(60.0, gt=0)

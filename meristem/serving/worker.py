@@ -1,4 +1,4 @@
-"""A thread that works on whatever has come, and sleeps when there is nothing."""
+"""Threads that work on whatever has come, and sleep when there is nothing."""
 
 from __future__ import annotations
 
@@ -12,35 +12,39 @@ import torch
 
 
 class Worker(ABC):
-    """One thread, which alone computes with what it holds; it may be started again after it was stopped."""
+    """One thread or several, each computing by itself; it may be started again after it was stopped.
+
+    Several that take a batch each keep as many cores busy as one whose batches are cut up, and never wait for each
+    other: on a machine that is shared that makes all the difference.
+    """
 
     name: str
 
-    def __init__(self, threads: int | None) -> None:
-        """`threads` are those that torch computes with; as many as it takes by itself where none are told."""
-        self._threads = threads
+    def __init__(self, threads: int = 1) -> None:
+        self._count = threads
         self._changed = Condition()
         self._stopping = False
-        self._thread: Thread | None = None
+        self._threads: list[Thread] = []
 
     def start(self) -> None:
         """Begin to work."""
         self._stopping = False
-        self._thread = Thread(target=self._run, name=self.name, daemon=True)
-        self._thread.start()
+        self._threads = [Thread(target=self._run, name=self.name, daemon=True) for _ in range(self._count)]
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> None:
         """End after what is being computed."""
         with self._changed:
             self._stopping = True
-            self._changed.notify()
-        if self._thread is not None:
-            self._thread.join(timeout=30)
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join(timeout=30)
 
     @property
     def alive(self) -> bool:
-        """Whether it works."""
-        return self._thread is not None and self._thread.is_alive() and not self._stopping
+        """Whether all of them work."""
+        return bool(self._threads) and all(one.is_alive() for one in self._threads) and not self._stopping
 
     @abstractmethod
     def busy(self) -> bool:
@@ -51,8 +55,7 @@ class Worker(ABC):
         """Do a little of it."""
 
     def _run(self) -> None:
-        if self._threads is not None:
-            torch.set_num_threads(self._threads)
+        torch.set_num_threads(1)
         while True:
             with self._changed:
                 while not (self._stopping or self.busy()):

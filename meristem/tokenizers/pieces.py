@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,7 @@ class Memo:
 
     def __init__(self, library: tokenizers.Tokenizer, pattern: re.Pattern[str], *, positions: bool) -> None:
         self._library, self._pattern, self._positions = library, pattern, positions
+        self._lock = Lock()  # a server's threads cut texts at the same time
         self._forget()
 
     def _forget(self) -> None:
@@ -108,9 +110,10 @@ class Memo:
         """The ids of each text."""
         out: list[Ints] = []
         for group in groups(texts):
-            pieces, ends = self._look_up(group)
-            where, tokens = self._gather(pieces)
-            out += np.split(self._tables.ids[where], tokens[ends[:-1]])
+            with self._lock:
+                pieces, ends = self._look_up(group)
+                where, tokens = self._gather(pieces)
+                out += np.split(self._tables.ids[where], tokens[ends[:-1]])
         return out
 
     def located(self, texts: Sequence[str], boundaries: Sequence[Places]) -> list[tuple[Ints, Places]]:

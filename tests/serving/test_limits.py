@@ -223,6 +223,27 @@ def test_what_gathers_while_a_batch_is_read_is_read_together(stuck: Any) -> None
     assert sizes == [1, 4]
 
 
+def test_several_threads_share_what_waits(stuck: Any) -> None:
+    work, go, sizes = stuck
+
+    async def scenario() -> list[Any]:
+        batcher, admission = Batcher(Metrics(), 2), Admission(99, 10)
+        asked = [batcher.ask(work, f"text {number}", admission.enter()) for number in range(40)]
+        tasks = [asyncio.create_task(one) for one in asked]
+        await asyncio.sleep(0.05)
+        batcher.start()
+        await asyncio.sleep(0.2)
+        assert batcher.alive and batcher.waiting <= 10
+        go.set()
+        found = await asyncio.gather(*tasks)
+        await asyncio.to_thread(batcher.stop)
+        assert not batcher.alive
+        return list(found)
+
+    assert asyncio.run(scenario()) == [f"TEXT {number}" for number in range(40)]
+    assert sorted(sizes)[-1] <= 20 and sum(sizes) == 40
+
+
 def test_only_the_culprit_of_a_batch_fails(stuck: Any, caplog: pytest.LogCaptureFixture) -> None:
     work, go, _ = stuck
     first, a, culprit, wrong, b = together(work, go, ["x", "a", "culprit", "wrong", "b"])

@@ -83,6 +83,7 @@ def evaluated(model: Any, task: Path, **more: Any) -> list[list[tuple[float, boo
     return [[tuple(answer) for answer in sample["filtered_resps"]] for sample in samples]
 
 
+@pytest.mark.slow  # lm-eval and transformers take their time to be imported; test_openai.py checks the same numbers
 def test_local_completions_is_the_run_itself(address: str, task: Path, runs: dict[str, Path], tmp_path: Path) -> None:
     export(runs["gpt2"], tmp_path / "exported")  # its tokenizer is how lm-eval cuts texts
     told = {"model": "gpt2", "base_url": address, "tokenizer": str(tmp_path / "exported"), "num_concurrent": 2,
