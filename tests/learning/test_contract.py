@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,18 @@ def test_one_pass_of_eight_rows_or_eight_of_one(case: Case | str, tokenizer: Tok
     assert len(counts) > 1 or name_of(case) in FIXED or remembers(case)
     for name, gradient in together.items():
         torch.testing.assert_close(apart[name], gradient, atol=1e-10, rtol=1e-9, msg=name)
+
+
+@pytest.mark.parametrize("case", COVER, ids=str)
+def test_a_billion_samples_later_a_batch_comes_as_soon(case: Case | str, tokenizer: Tokenizer, store: Store) -> None:
+    _, feed, _ = made(case, tokenizer, store)
+    took = []
+    for sample in (0, 10**9):
+        begun = time.perf_counter()
+        batch = feed.batch(sample // feed.rows, 0)
+        took.append(time.perf_counter() - begun)
+        assert batch.ids[0] == sample // feed.rows * feed.rows
+    assert took[1] < took[0] + 2
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import time
-
 import pytest
 import torch
 from cases import LENGTH, Case, real
@@ -105,14 +103,3 @@ def test_a_corpus_smaller_than_a_batch_is_repeated(tokenizer: Tokenizer, store: 
     batch = large.batch(0, 0)
     assert batch.inputs["tokens"].shape == (3 * size + 1, LENGTH)
     assert batch.ids == list(range(3 * size + 1))
-
-
-def test_a_billion_samples_later_a_batch_comes_as_soon(tokenizer: Tokenizer, store: Store) -> None:
-    feed = feed_of(tokenizer, store)
-    took = []
-    for sample in (0, 10**9):
-        begun = time.perf_counter()
-        batch = feed.batch(sample // feed.rows, 0)
-        took.append(time.perf_counter() - begun)
-        assert batch.ids[0] == sample // feed.rows * feed.rows
-    assert took[1] < took[0] + 2
