@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
 export TOKENIZERS_PARALLELISM ?= false
+BROWSERS = chromium chromium-browser google-chrome google-chrome-stable
+BROWSER  = $(firstword $(foreach name,$(BROWSERS),$(shell command -v $(name))))
 
-.PHONY: demo test test-all lint bench clean
+.PHONY: demo test test-all browser browser-test lint bench clean
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -15,10 +17,19 @@ demo: $(VENV)/.ready  ## Train a small BERT on built-in text and let it fill thr
 	$(BIN)/python -m benchmarks.demo
 
 test: $(VENV)/.ready  ## All tests but the full product, with the ten slowest
+	@test -n "$(BROWSER)" || echo "No chromium here: the studio's tests in a browser are skipped; make browser-test installs one."
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" --durations=10
 
 test-all: $(VENV)/.ready  ## The full product of objectives and backbones too
 	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=10
+
+browser:  ## A browser for the studio's tests, where there is none
+	@test -n "$(BROWSER)" || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null; } \
+		|| { echo "These tests need chromium: install it (Debian: sudo apt-get install -y chromium), then try again."; exit 1; }
+	@test -n "$(BROWSER)" || { apt-get update -qq && apt-get install -y -qq chromium; }
+
+browser-test: browser $(VENV)/.ready  ## The studio's page in a real browser
+	$(BIN)/python -m pytest tests/browser --durations=5
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

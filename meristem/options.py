@@ -179,12 +179,12 @@ LookFormat = Annotated[
 ]
 
 Runs = Annotated[list[Path], Argument(help="Runs to serve; each is named after its folder.", show_default=False)]
-Folder = Annotated[Path, Argument(help="The folder whose runs are shown, also those that are yet to come.")]
+RunsFolder = Annotated[Path, Argument(help="The folder whose runs are shown, also those that are yet to come.")]
 Port = Annotated[int, Option(min=0, max=65535, help="The port; 0 takes a free one.")]
 Host = Annotated[str, Option(help="The address; any other than this machine's own needs --key-file.")]
 KeyFile = Annotated[Path | None, Option(help="A file with one key a line; requests must bring one.")]
 Threads = Annotated[
-    int | None, Option(min=1, show_default=False, help="Threads that read, a batch each; as many as cores unless given.")
+    int | None, Option(min=1, show_default=False, help="Threads that read, a batch each; all cores unless given.")
 ]
 Queue = Annotated[int, Option(min=1, help="Requests in work or waiting; more are answered 429.")]
 Deadline = Annotated[float, Option(min=0.001, help="Seconds that a request may take.")]

@@ -14,6 +14,7 @@ from meristem.checkpoint.run import Run
 from meristem.interop.starting import run_for
 from meristem.overrides import override, written_out
 from meristem.recipe import Recipe, read, resolve, shipped_rewards
+from meristem.reinforce.named import refuse_functions
 from meristem.settings import RecipeError
 from meristem.training import finetuning, pretraining
 from meristem.training.rewarding import desk, rewarded
@@ -56,6 +57,10 @@ def policy_recipe(recipe: str | Path, overrides: Overrides, start: Path, console
     """A recipe for rewards with the model of `from`; where that is a recipe, it becomes a run in `start` first."""
     name, mapping = read(recipe)
     told = override(mapping, overrides)
+    if (Path(recipe) / "recipe.yaml").is_file():
+        for section in ("rewards", "judge"):
+            if told.get(section) == mapping.get(section):
+                refuse_functions(mapping.get(section), Path(recipe))
     if "policy" not in told:
         raise RecipeError(f"{name} has no policy; recipes with rewards: {', '.join(shipped_rewards())}")
     begun = told.get("start") or {}

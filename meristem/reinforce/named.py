@@ -61,4 +61,17 @@ def _of_recipe(path: Path) -> tuple[RewardSettings, ...]:
     entries = parse(path).get("rewards")
     if not entries:
         raise RecipeError(f"{path} has no rewards; they are a list:  rewards: [{{name: length, target: 20}}]")
+    if path.name == "recipe.yaml":
+        refuse_functions(entries, path.parent)
     return rewards(entries, f"{path}: rewards")
+
+
+def refuse_functions(entries: Any, run: Path) -> None:
+    """A run may be a stranger's, and nothing of it is executed: only functions of ours may be named in it."""
+    for one in entries if isinstance(entries, list) else []:
+        call = one.get("call") if isinstance(one, dict) and one.get("name") == "function" else None
+        if call is not None and not str(call).startswith("meristem."):
+            raise RecipeError(
+                f"{run} was trained by a function, {call}, and a run's own word is not enough to execute it: "
+                f"name it yourself (--reward function,call={call}, or rewards= in your recipe)"
+            )

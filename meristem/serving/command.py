@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,8 @@ from meristem.settings import MeristemError
 from meristem.training.signals import Stopped
 
 Say = Callable[[str], None]
+TURN = 0.0005
+"""Seconds that a thread may keep the others of the process from running Python."""
 GRACE = 30.0
 """Seconds that requests have to end in once the server is asked to stop, at the most."""
 
@@ -58,6 +61,7 @@ def serve(paths: Sequence[Path], settings: ServingSettings, say: Say, *, folder:
     bound.listen(config.backlog)
     host, port = bound.getsockname()[:2]
     say(f"serving at http://{f'[{host}]' if ':' in host else host}:{port} (Ctrl-C stops)")
+    sys.setswitchinterval(TURN)  # the thread that speaks to clients asks for its turn many times a request
     received = _run(uvicorn.Server(config), bound)
     raise Stopped(received, "stopped; what was begun has been answered")
 

@@ -9,7 +9,7 @@ from meristem.verbs.screen import say
 
 
 def studio(
-    folder: options.Folder = Path("runs"),
+    folder: options.RunsFolder = Path("runs"),
     port: options.Port = 8642,
     host: options.Host = "127.0.0.1",
     key_file: options.KeyFile = None,

@@ -17,7 +17,8 @@ expect = pytest.importorskip("playwright.sync_api").expect
 expect.set_options(timeout=30_000)
 HARM = "<img src=x onerror=window.__hacked=1>"
 Look = Callable[..., Any]
-TINY = ["builtin:microworld-en?size=60", "objective=mlm", "corpus.validation=0.1", "model.layers=2", "model.width=32", "model.heads=2", "model.length=32",
+TINY = ["builtin:microworld-en?size=60", "objective=mlm", "corpus.validation=0.1",
+        "model.layers=2", "model.width=32", "model.heads=2", "model.length=32",
         "tokenizer.size=300", "train.batch_tokens=256", "train.log_every=2", "train.evaluate_tokens=256",
         "train.save_every=60", "train.threads=1"]  # fmt: skip
 

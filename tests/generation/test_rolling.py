@@ -1,4 +1,4 @@
-"""Rollouts: drawn where given numbers say, whatever else is drawn beside them, with the log-probability of each token."""
+"""Rollouts: drawn where given numbers say, whatever is drawn beside them, with each token's log-probability."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def uniforms(prompts: int, count: int) -> list[np.ndarray[Any, Any]]:
 
 
 @pytest.mark.parametrize("heat", [1.0, 0.6])
-def test_log_probabilities_are_those_of_reading_the_text_again(causal: Model, tokenizer: Tokenizer, heat: float) -> None:
+def test_log_probabilities_are_those_of_reading_again(causal: Model, tokenizer: Tokenizer, heat: float) -> None:
     way = way_for(causal, tokenizer, heat)
     starts = [given(causal, tokenizer, prompt) for prompt in PROMPTS]
     for start, texts in zip(starts, roll(causal, starts, uniforms(3, 4), way), strict=True):

@@ -208,6 +208,16 @@ def test_a_reward_that_fails_names_the_text_and_the_last_checkpoint_stays(writer
     assert writer.steps("good") == [2]
 
 
+def test_what_a_run_says_is_not_executed(writer: Place) -> None:
+    reinforced(writer, "train.steps=1", "judge=null")
+    for ask in (
+        lambda: api.reinforce(writer.root / "better", (), out=writer.root / "again", console=Console(quiet=True)),
+        lambda: api.load(writer.root / "better").best("Anna", of=2, rewards=[str(writer.root / "better")]),
+    ):
+        with pytest.raises(MeristemError, match="liking:short"):
+            ask()
+
+
 def test_models_that_do_not_write_are_refused(writer: Place) -> None:
     writer.train("train.steps=2", run="masked", family="bert")
     with pytest.raises(MeristemError, match="is a masked model"):

@@ -174,7 +174,8 @@ def _tried(routes: APIRouter, listing: Listing, engine: Engine) -> None:
     @routes.post("/studio/open")
     async def open_(asked: Opened, request: Request) -> Response:
         try:
-            return plain(described(await shelf.open(asked.model)))
+            run = await shelf.open(asked.model)
+            return plain({**described(run), "ways": run.ways})
         except Refused:
             raise
         except MeristemError as error:

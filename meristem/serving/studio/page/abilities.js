@@ -1,7 +1,7 @@
 // What a run may be able to do: what is asked for, where it is asked, and how the answer looks.
 
 import * as answers from "./answers.js";
-import { make, replace } from "./elements.js";
+import { replace } from "./elements.js";
 import { caption, translated } from "./aligned.js";
 import { written } from "./written.js";
 import { ask, stream } from "./server.js";
@@ -17,16 +17,19 @@ async function asked(route, { run, given, out, signal }, shown, more = {}) {
 
 async function generate({ run, given, out, signal }) {
   const body = { model: run.name, ...given, top: 5 };
-  const shown = written(given.prompt);
+  const turns = run.ways[0] === "source";  // the prompt is not gone on from, but turned into another text
+  const shown = written(turns ? "" : given.prompt);
   replace(out, shown.element);
-  try {
-    await stream("/generate", body, (news) => news.done || shown.add(news), signal);
-  } catch (error) {
-    if (error.status !== 422) throw error;  // not every model writes token by token
+  if (run.ways[0] === "masked") {  // it does not write token by token
     const found = await ask("/generate", { ...body, top: 0 }, signal);
     shown.add(found.texts[0]);
+  } else {
+    await stream("/generate", body, (news) => news.done || shown.add(news), signal);
   }
   shown.end();
+  if (turns && shown.text() && run.can.includes("attention")) {
+    out.append(await translated({ run, given: { text: given.prompt }, signal }, shown.text()));
+  }
 }
 
 async function rewritten(route, all) {
@@ -79,7 +82,7 @@ export const ABILITIES = {
   },
   generate: {
     fields: {
-      prompt: { like: "text", start: "The", free: true },
+      prompt: { like: "text", start: "The", until: "[MASK]", free: true },
       max_tokens: { title: "tokens", number: true, small: true, start: 40, min: 1, max: 2048 },
       temperature: { number: true, small: true, start: 0.8, min: 0, max: 10, step: 0.1 },
       seed: { number: true, small: true, start: 0, min: 0, max: 1e9 },
@@ -88,11 +91,11 @@ export const ABILITIES = {
   },
   score: { fields: { text: TEXT }, answer: (all) => asked("/score", all, answers.scored) },
   embed: {
-    fields: { text: { title: "lines", rows: 4, start: "The boat left the harbour.\nA ship sailed away.\nShe cooked soup." } },
+    fields: { text: { title: "lines", like: "", rows: 4, start: "The boat left the harbour.\nA ship sailed away.\nShe cooked soup." } },
     answer: async (all) => {
       const texts = lines(all.given.text);
       const { answers: vectors } = await ask("/embed", { model: all.run.name, text: texts }, all.signal);
-      replace(all.out, texts.length > 1 ? answers.likeness(texts, vectors) : make("p", {}, vectors[0].length));
+      replace(all.out, answers.likeness(texts, vectors));
     },
   },
 };

@@ -95,6 +95,7 @@ document.getElementById("theme").addEventListener("click", () => {
   const theme = read(STORED) ?? "auto";
   keep(STORED, THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length]);
   switches();
+  window.dispatchEvent(new Event("theme"));
 });
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();

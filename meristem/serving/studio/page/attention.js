@@ -33,13 +33,18 @@ function opened(body, run, signal) {
   const file = make("input", { type: "file", accept: "image/*", required: true });
   const out = make("div", { class: "looked" });
 
+  let again = new AbortController();
+  signal.addEventListener("abort", () => again.abort());
+
   async function submit(event) {
     event.preventDefault();
+    again.abort();
+    again = new AbortController();
     const told = Object.fromEntries(Object.entries(controls).map(([name, one]) => [name, one.value]));
     const { text, text_b, ...parts } = told;
     const asked = pictured ? { image: await dataOf(file.files[0]) } : { text: text ?? "", ...(text_b ? { text_b } : {}), parts };
     try {
-      seen(out, await ask("/attention", { model: run.name, ...asked }, signal));
+      seen(out, await ask("/attention", { model: run.name, ...asked }, signal), again);
     } catch (error) {
       if (!signal.aborted) replace(out, make("p", { class: "wrong" }, error.message));
     }
@@ -60,7 +65,7 @@ function dataOf(file) {
   });
 }
 
-function seen(out, found) {
+function seen(out, found, { signal }) {
   const names = Object.keys(found.kinds);
   const looks = { kind: names[0], view: "heads" };
   const grid = make("div", { class: "heads" });
@@ -93,6 +98,7 @@ function seen(out, found) {
     found.target ? make("p", { class: "sentence" }, own(found.target)) : null,
     bar, make("p", { class: "soft" }, t("attention_what")), grid, large);
   turn();
+  window.addEventListener("theme", turn, { signal });  // maps are painted in the ink of the theme
 }
 
 // Layers down, heads across; arrow keys move between them, Enter enlarges one.

@@ -109,7 +109,7 @@ function control(name, field, run) {
   const start = run.examples[field.like ?? name] ?? field.start ?? "";
   if (field.number) return make("input", { type: "number", value: field.start, min: field.min, max: field.max, step: field.step ?? 1 });
   const made = make("textarea", { rows: field.rows ?? 3, spellcheck: "false", required: !field.free, dir: "auto" });
-  made.value = start;
+  made.value = field.until ? start.split(field.until)[0].trimEnd() : start;
   return made;
 }
 

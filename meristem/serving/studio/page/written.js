@@ -33,5 +33,6 @@ export function written(prompt) {
       title: percent(Math.exp(token.logprob)), onpointerenter: (event) => tell(token, event), onfocus: (event) => tell(token, event) }, text));
   }
 
-  return { element, add, end: () => element.classList.add("ended") };
+  const text = () => body.textContent.slice(prompt.length);
+  return { element, add, text, end: () => element.classList.add("ended") };
 }
