@@ -187,7 +187,7 @@ def test_it_says_why_it_should_stop() -> None:
 
 
 def test_what_a_text_is_drawn_at_hangs_on_its_sample_alone() -> None:
-    learner, policy, _ = made("gpt2")
+    learner, _, _ = made("gpt2")
     whole = feed_for(learner, rows=4).batch(0, 0)
     part = feed_for(learner, rows=4, micro=1).batch(0, 2)
     same = [note for note in whole.notes if note["piece"].sample == part.notes[0]["piece"].sample]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commanding import Meristem
 from starlette.testclient import TestClient
 
 from meristem.checkpoint import layout
@@ -257,3 +258,9 @@ def test_a_browser_may_bring_the_key_as_a_password(folder: Path, tmp_path: Path)
             assert client.get(path, headers={"authorization": "Basic ###"}).status_code == 401
             told = base64.b64encode(f"me:{key}".encode()).decode()
             assert client.get(path, headers={"authorization": f"Basic {told}"}).status_code == 200
+
+
+def test_the_verb_wants_a_key_where_others_can_reach_it(meristem: Meristem, tmp_path: Path) -> None:
+    said = meristem("studio", tmp_path / "runs", "--host", "0.0.0.0", "--port", 0)
+    assert said.code == 1 and "--key-file" in said.err
+    assert "default: runs" in meristem("studio", "--help").out

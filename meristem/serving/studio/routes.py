@@ -7,7 +7,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Thread
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -68,6 +68,7 @@ def studio(listing: Listing) -> Callable[[Engine], APIRouter]:
     """The maker of all routes of the page, for `create_app(more=…)`."""
 
     def router(engine: Engine) -> APIRouter:
+        Thread(target=listing.summaries, daemon=True).start()  # recipes are parsed before the first person looks
         routes = APIRouter(include_in_schema=False)
         _files(routes)
         _seen(routes, listing, Read())

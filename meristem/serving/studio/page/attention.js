@@ -50,7 +50,7 @@ function opened(body, run, signal) {
     }
   }
 
-  const form = make("form", { class: "ask", onsubmit: submit },
+  const form = make("form", { class: "ask row", onsubmit: submit },
     pictured ? labelled(t("picture"), file) : Object.entries(controls).map(([name, one]) => labelled(t(name), one)),
     make("button", { type: "submit" }, t("look")));
   replace(body, form, out);
@@ -96,7 +96,7 @@ function seen(out, found, { signal }) {
 
   replace(out, (found.notices ?? []).map((one) => make("p", { class: "soft" }, one)),
     found.target ? make("p", { class: "sentence" }, own(found.target)) : null,
-    bar, make("p", { class: "soft" }, t("attention_what")), grid, large);
+    bar, make("p", { class: "soft" }, t("attention_what")), make("div", { class: "maps" }, grid, large));
   turn();
   window.addEventListener("theme", turn, { signal });  // maps are painted in the ink of the theme
 }

@@ -122,12 +122,16 @@ export class Chart {
   // The name of each curve where it ends, pushed apart where they would lie on each other.
   names() {
     const ends = this.shown.map((line) => ({ line, y: this.y(line.smooth.at(-1)) })).sort((a, b) => a.y - b.y);
+    const lowest = this.height - 8;
     ends.forEach((end, at) => {
-      if (at && end.y < ends[at - 1].y + 13) end.y = ends[at - 1].y + 13;
+      if (at) end.y = Math.max(end.y, ends[at - 1].y + 13);
+    });
+    ends.toReversed().forEach((end, at) => {
+      end.y = Math.min(end.y, lowest - 13 * at);
     });
     return ends.map(({ line, y }) => {
       const name = line.name.length > 20 ? `${line.name.slice(0, 9)}…${line.name.slice(-10)}` : line.name;
-      return draw("text", { class: `end c${line.mark % COLOURS}`, x: this.right + 8, y: Math.min(y, this.height - 6) + 4 }, name);
+      return draw("text", { class: `end c${line.mark % COLOURS}`, x: this.right + 8, y: y + 4 }, name);
     });
   }
 

@@ -3,7 +3,7 @@
 import { draw, make, own } from "./elements.js";
 
 export const ROW = 24;
-const GAP = 150;
+const GAP = 110;
 
 export function pulled(seen, map, told) {
   const lines = draw("svg", { width: GAP, height: ROW * Math.max(seen.queries.length, seen.keys.length), "aria-hidden": "true" });
