@@ -1,6 +1,6 @@
-"""What rewards are worth: clicks in the small world, grammar and meaning on novels, three seeds each.
+"""What rewards are worth: clicks in the small world and on headlines, grammar and meaning on novels, three seeds.
 
-    python -m benchmarks.rewards ../shared/data --work FOLDER [--only microworld grammar meaning] [--seeds 3]
+    python -m benchmarks.rewards ../shared/data --work FOLDER [--only microworld grammar …] [--seeds 3]
 
 Runs are folders in --work and go on where they stopped; each cell's numbers are a file in docs/results/rewards, and a
 cell that is there is not run again. docs/results/rewards.md is made of them. Prompts are beginnings of paragraphs of
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
+from benchmarks.rewards_headlines import headlines
 from benchmarks.side_by_side import RESULTS, table
 from meristem import api
 from meristem.metrics.variety import distinct
@@ -70,7 +71,7 @@ def meaning(data: Path, work: Path, seed: int) -> Numbers:
 
 
 PARTS: dict[str, Callable[[Path, Path, int], Numbers]] = {
-    "microworld": microworld, "grammar": grammar, "meaning": meaning,
+    "microworld": microworld, "grammar": grammar, "meaning": meaning, "headlines": headlines,
 }  # fmt: skip
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+CHEAPEST = 0.2
+"""The lowest price, as a share of the first."""
 DECAY = 0.95
 """How much of what is known of rewards a step keeps."""
 
@@ -46,9 +48,12 @@ class Leash(nn.Module):
         self.known.copy_(torch.tensor(found, dtype=torch.float64))
 
     def pull(self, distance: float, target: float, speed: float) -> None:
-        """A dearer start where the texts are farther than wanted, a cheaper one where they are nearer."""
-        error = min(max(distance / target - 1, -0.2), 0.2)  # Ziegler et al. 2019
-        self.price.mul_(1 + speed * error)
+        """A dearer way where the texts are farther than wanted, a cheaper one where they are nearer.
+
+        As in Ziegler et al. 2019, but quicker back than forth, and never so cheap that it takes long to be felt again.
+        """
+        error = min(max(distance / target - 1, -0.2), 1.0)
+        self.price.mul_(1 + speed * error).clamp_(min=CHEAPEST)
 
     def met(self, variety: float, first: int) -> float:
         """The share of the first steps' variety that is left."""

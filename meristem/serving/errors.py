@@ -23,7 +23,7 @@ class Refused(MeristemError):
     def headers(self) -> dict[str, str]:
         """What a status asks for besides."""
         found = {} if self.after is None else {"retry-after": str(self.after)}
-        return {**found, "www-authenticate": 'Bearer, Basic realm="Meristem"'} if self.status == 401 else found
+        return {**found, "www-authenticate": 'Basic realm="Meristem"'} if self.status == 401 else found
 
 
 def error_object(status: int, text: str, *, param: str | None = None, code: str | None = None) -> dict[str, Any]:

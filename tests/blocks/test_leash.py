@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from meristem.blocks.leash import DECAY, Leash
+from meristem.blocks.leash import CHEAPEST, DECAY, Leash
 
 
 def test_the_scale_follows_rewards_and_newer_ones_count_more() -> None:
@@ -26,9 +26,12 @@ def test_the_scale_follows_rewards_and_newer_ones_count_more() -> None:
 def test_the_price_rises_when_too_far_and_falls_when_near() -> None:
     leash = Leash()
     leash.pull(30.0, 10.0, 0.5)
-    assert float(leash.price) == pytest.approx(1.1)  # no more than a fifth of the speed at once
+    assert float(leash.price) == pytest.approx(1.5)  # no more than the whole speed at once
     leash.pull(0.0, 10.0, 0.5)
-    assert float(leash.price) == pytest.approx(1.1 * 0.9)
+    assert float(leash.price) == pytest.approx(1.5 * 0.9)  # and a fifth of it back
+    for _ in range(100):
+        leash.pull(0.0, 10.0, 0.5)
+    assert float(leash.price) == CHEAPEST
 
 
 def test_variety_is_measured_against_the_first_steps() -> None:

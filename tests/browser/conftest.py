@@ -11,6 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -145,14 +146,14 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.fixture(scope="session")
-def served(hostile: Path) -> Iterator[str]:
-    """A studio over those runs, in a thread of this process."""
+@contextmanager
+def listening(folder: Path, **settings: Any) -> Iterator[str]:
+    """A studio over a folder, in a thread of this process."""
     import uvicorn
 
     from meristem.serving.protocol import Patient
 
-    app = create_app(Hub({}), ServingSettings.model_validate({}), more=[routes(Listing(hostile))])
+    app = create_app(Hub({}), ServingSettings.model_validate(settings), more=[routes(Listing(folder))])
     server = uvicorn.Server(uvicorn.Config(app, http=Patient, ws="none", log_level="warning"))
     bound = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
@@ -162,3 +163,19 @@ def served(hostile: Path) -> Iterator[str]:
     yield f"http://127.0.0.1:{bound.getsockname()[1]}"
     server.should_exit = True
     thread.join(timeout=30)
+
+
+@pytest.fixture(scope="session")
+def served(hostile: Path) -> Iterator[str]:
+    """A studio over those runs."""
+    with listening(hostile) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def locked(hostile: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """The same behind a key, and the key."""
+    path = tmp_path_factory.mktemp("keys") / "key.txt"
+    path.write_text("a-key-with-enough-characters")
+    with listening(hostile, key_file=path) as url:
+        yield url, path.read_text()

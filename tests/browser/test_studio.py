@@ -24,6 +24,7 @@ TINY = ["builtin:microworld-en?size=60", "objective=mlm", "corpus.validation=0.1
 
 
 def test_a_run_is_watched_from_its_first_step(empty: Any, look: Look) -> None:
+    """Over ten seconds, because a run is trained in a process of its own while the page is looked at."""
     page = look()
     page.goto(empty.url)
     expect(page.get_by_role("heading", name="No runs yet")).to_be_visible()
@@ -117,6 +118,21 @@ def test_runs_are_compared(served: str, look: Look) -> None:
     expect(page.locator(".chart .frame")).to_contain_text("60")
     page.get_by_label("Along").select_option("tokens")
     expect(page.locator(".chart .frame")).to_contain_text("3,000")
+    part_by_dragging(page)
+
+
+def part_by_dragging(page: Any) -> None:
+    """The middle of the axis by itself, and all of it again."""
+    box = page.locator(".chart").bounding_box()
+    page.mouse.move(box["x"] + 400, box["y"] + 100)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 600, box["y"] + 100)
+    page.mouse.up()
+    expect(page.locator(".chart .frame")).not_to_contain_text("3,000")
+    page.locator(".chart").press("Escape")
+    expect(page.locator(".chart .frame")).to_contain_text("3,000")
+    page.get_by_label("log up").check()
+    expect(page.locator(".chart .frame")).to_contain_text("0.2")
 
 
 def test_nothing_that_is_shown_ever_runs(served: str, look: Look) -> None:
@@ -170,6 +186,9 @@ def test_it_fits_a_phone(served: str, look: Look, tmp_path: Path, view: str) -> 
     page.screenshot(path=tmp_path / "phone.png")
     assert (tmp_path / "phone.png").stat().st_size > 10_000
     assert page.evaluate("() => document.documentElement.scrollWidth") <= 390
+    if view.startswith("attention"):
+        for number in (1, 3, 2):  # what is told must not push away what is pointed at
+            page.locator(".tokens.from li").nth(number).hover()
 
 
 def test_dark_and_in_chinese(served: str, look: Look, tmp_path: Path) -> None:
@@ -208,3 +227,14 @@ def test_keys_reach_everything(served: str, look: Look) -> None:
     page.locator(".chart").first.focus()
     page.keyboard.press("ArrowLeft")
     expect(page.locator(".readout").first).to_contain_text("steps")
+
+
+def test_a_browser_asks_for_the_key(locked: tuple[str, str], look: Look, browser: Any) -> None:
+    url, key = locked
+    page = look(http_credentials={"username": "me", "password": key})
+    page.goto(f"{url}/#/playground/writer?do=score")
+    page.get_by_role("button", name="Ask").click()
+    expect(page.locator(".scored .token").first).to_be_visible()
+    stranger = browser.new_page()
+    assert stranger.goto(url).status == 401
+    stranger.close()

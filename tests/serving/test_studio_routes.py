@@ -40,6 +40,7 @@ def folder(runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> P
         shutil.copytree(runs[name], place / name)
     rows = [{"step": n, "kind": "train", "loss": 5 - n / 10, "tokens": n, "seconds": n} for n in range(1, 31)]
     rows.append({"step": 30, "kind": "evaluation", "loss": float("nan"), "accuracy": 0.5})
+    rows.append({"step": 30, "kind": "skipped", "source": "main", "samples": [1], "texts": ["x"]})
     (place / "bert" / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (place / "reviews" / "report.html").write_text("<script>window.__hacked = 1</script><h1>Reviews</h1>")
     (place / "reviews" / "report.json").write_text('{"model": "bert, small", "metrics": {"accuracy": 0.9, "x": null}}')
@@ -137,6 +138,8 @@ def test_curves_are_sent_once(page: TestClient) -> None:
     found = got(page, "/studio/curves", name="bert", axis="minutes")
     names = {(one["kind"], one["name"]) for one in found["series"]}
     assert names == {("train", "loss"), ("evaluation", "accuracy")}, "what is no number is no point"
+    assert found["names"] == [["train", "loss"], ["evaluation", "loss"], ["evaluation", "accuracy"]]
+    assert found["skipped"] == [30]
     again = got(page, "/studio/curves", name="bert", axis="minutes", seen=found["seen"])
     assert again == {"seen": found["seen"]}
     other = got(page, "/studio/curves", name="bert", axis="step", seen=found["seen"], series="loss", points=10)

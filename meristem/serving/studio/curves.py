@@ -80,6 +80,12 @@ class Curves:
         """Changes with every line."""
         return f"{self._inode}-{self._offset}"
 
+    @property
+    def names(self) -> list[tuple[str, str]]:
+        """Of all curves: the kind, and the name."""
+        tables = list(self.tables.items())
+        return [(kind, name) for kind, table in tables for name in list(table.columns) if name not in AXES]
+
     def refresh(self) -> None:
         """Read what is new; a file that was replaced or cut is read again from its start."""
         with self._lock:
@@ -119,9 +125,9 @@ class Curves:
         flops: float | None = None,
         points: int = 600,
         between: tuple[float, float] | None = None,
-        names: frozenset[str] = frozenset(),
+        only: str | None = None,
     ) -> list[dict[str, Any]]:
-        """Every curve over an axis, or those named, in at most so many points each, perhaps a part alone.
+        """Every curve over an axis, or those of one name, in at most so many points each, perhaps a part alone.
 
         `flops` are those of one token: lines tell tokens.
         """
@@ -130,7 +136,7 @@ class Curves:
             for kind, table in self.tables.items():
                 along = self._along(table, axis, flops)
                 for name in table.columns:
-                    if name in AXES or (names and name not in names):
+                    if name in AXES or (only is not None and name != only):
                         continue
                     x, y = _part(along, table.column(name), between)
                     x, y = thinned(x, y, points)

@@ -131,7 +131,7 @@ def _seen(routes: APIRouter, listing: Listing, read: Read) -> None:
         begin: float | None = None,
         end: float | None = None,
         seen: str = "",
-        series: str = "",
+        series: str | None = None,
     ) -> Response:
         one = listing.run(name)
         found = read(one)
@@ -139,10 +139,10 @@ def _seen(routes: APIRouter, listing: Listing, read: Read) -> None:
         if seen == mark:
             return plain({"seen": mark})
         between = None if begin is None or end is None else (begin, end)
-        names = frozenset(filter(None, series.split(",")))
         flops = flops_a_token(one) if axis == "flops" else None
-        lines = found.series(axis, flops=flops, points=points, between=between, names=names)
-        return plain({"seen": mark, "series": lines, "events": found.events[-50:]})
+        lines = found.series(axis, flops=flops, points=points, between=between, only=series)
+        skipped = [event["step"] for event in found.events if event["kind"] == "skipped"]
+        return plain({"seen": mark, "names": found.names, "series": lines, "skipped": skipped})
 
     @routes.get("/studio/compare")
     def compare(names: Names) -> Response:

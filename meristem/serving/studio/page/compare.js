@@ -10,7 +10,7 @@ import { keep, read, t } from "./words.js";
 const MOST = 12;
 
 export async function show({ place: view, query, signal }) {
-  const looks = { axis: "step", curve: "", weight: Number(read("meristem.smooth") ?? 0), part: null };
+  const looks = { axis: "step", curve: "train loss", weight: Number(read("meristem.smooth") ?? 0), part: null };
   const ticked = new Set(query.getAll("run"));
   const chart = new Chart({ height: 340, zoomed: (part) => {
     looks.part = part;
@@ -65,11 +65,17 @@ export async function show({ place: view, query, signal }) {
     const [begin, end] = looks.part ?? [];
     await Promise.all(names.map(async (name) => {
       const seen = fetched.get(name)?.seen;
-      const found = await get("/studio/curves", { name, axis: looks.axis, begin, end, seen, points: 500 }, signal);
+      const series = looks.curve.split(" ").slice(1).join(" ");
+      const found = await get("/studio/curves", { name, axis: looks.axis, begin, end, seen, series, points: 600 }, signal);
       if (found.series) fetched.set(name, found);
     }));
-    const there = [...new Set(names.flatMap((name) => (fetched.get(name)?.series ?? []).map((one) => `${one.kind} ${one.name}`)))];
-    if (!there.includes(looks.curve)) looks.curve = there.find((one) => one === "train loss") ?? there[0] ?? "";
+    const there = [...new Set(names.flatMap((name) => (fetched.get(name)?.names ?? []).map((one) => one.join(" "))))];
+    if (there.length && !there.includes(looks.curve)) {
+      [looks.curve] = there;
+      fetched.clear();
+      await curves();
+      return;
+    }
     if (named !== there.join()) {
       named = there.join();
       controls(there);

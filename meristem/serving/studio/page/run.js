@@ -12,7 +12,7 @@ const FIRST = ["loss", "perplexity", "reward", "accuracy"];
 const LAST = ["rate", "gradient_norm", "tokens_per_second", "mfu", "memory"];
 
 export async function show({ place: view, name, signal }) {
-  const parts = { head: make("div", {}), curves: make("section", { class: "charts" }), below: make("div", {}) };
+  const parts = { head: make("div", {}), skipped: make("p", { class: "soft" }), curves: make("section", { class: "charts" }), below: make("div", {}) };
   const charts = new Map();
   const looks = { axis: "step", weight: Number(read("meristem.smooth") ?? 0), logX: false, logY: false, part: null };
   let [seen, told, asked] = ["", "", 0];
@@ -31,6 +31,7 @@ export async function show({ place: view, name, signal }) {
     if (mine !== asked) return;
     if (found.series && looks.part === null) seen = found.seen;
     if (found.series) paint(found.series);
+    if (found.skipped) parts.skipped.textContent = found.skipped.length ? t("skipped", { n: found.skipped.length, steps: some(found.skipped) }) : "";
   }
 
   function paint(series) {
@@ -62,7 +63,7 @@ export async function show({ place: view, name, signal }) {
     seen = "";
     looks.part = null;
     curves().catch(() => {});
-  }), parts.curves, parts.below);
+  }), parts.skipped, parts.curves, parts.below);
   await repeat(async () => {
     const found = await get("/studio/run", { name }, signal);
     const now = JSON.stringify({ ...found, changed: 0, log: 0 });
@@ -74,6 +75,10 @@ export async function show({ place: view, name, signal }) {
     }
     await curves();
   }, 2, signal);
+}
+
+function some(steps) {
+  return steps.slice(-6).map((step) => number(step)).join(", ");
 }
 
 // Training and validation of one number share a chart.

@@ -59,6 +59,7 @@ const WORDS = {
   train: ["training", "训练"],
   evaluation: ["validation", "验证"],
   test: ["test", "测试"],
+  skipped: ["{n} steps were skipped, because the loss or its gradient was not a finite number; the last of them: {steps}.", "跳过了 {n} 步，因为损失或梯度不是有限数；最近的是：{steps}。"],
   no_curves: ["Nothing has been measured yet.", "还没有测量数据。"],
   samples: ["Samples as it learns", "样本的进步"],
   samples_what: ["The same prompt, given to each checkpoint that the run still has; those seen here are remembered while the page is open.", "把同一个提示交给这次训练现有的每个检查点；在此看到的样本会在本页打开期间保留。"],

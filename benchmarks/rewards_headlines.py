@@ -1,0 +1,92 @@
+"""Headlines that are clicked more: Upworthy's tests in three parts, for a part of benchmarks/rewards.py.
+
+Two fifths of the tests teach a writer (from a package's lede to its headline) and the rewarding click model, two other
+fifths a second click model, and the last fifth has the ledes that headlines are written for.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import html
+import json
+import re
+from pathlib import Path
+
+from rich.console import Console
+
+from meristem import api
+
+FILE = "upworthy/exploratory_packages.csv"
+COLUMNS = {"query": "test", "text": "headline", "shown": "impressions", "clicked": "clicks"}
+WRITER = {"model.layers": 3, "model.width": 192, "model.heads": 4, "model.length": 128, "tokenizer.size": 4096,
+          "task.max_tokens": 32, "train.epochs": 6, "data.validation": None, "data.test": None, "data.held_out": 0.05,
+          "data.text": "prompt", "data.target": "headline"}  # fmt: skip
+POLICY = {"policy.max_tokens": 32, "policy.kl.target": 8, "policy.collapse": 0.4, "train.steps": 150,
+          "train.rate": 2e-4, "data.validation": None, "data.test": None, "data.held_out": 0.2, "data.text": "prompt",
+          "data.target": "headline"}  # fmt: skip
+
+
+def headlines(data: Path, work: Path, seed: int) -> dict[str, float]:
+    """The expected rate by both click models, before and after, and how often the second prefers the new headline."""
+    folder = _cut(data, work / "headlines")
+    told = {**WRITER, "data.train": str(folder / "writer.jsonl")}
+    start = api.finetune("lines", told, out=work / "headline-writer", console=Console()).run
+    glove = str(data / "glove/glove.6B.50d.top40k.txt")
+    own, other = (
+        {"name": "clicks", "title": part, "table": str(folder / f"{part}.csv"), "columns": COLUMNS, "by": "margin",
+         "unseen": "overall", "fit": {"vectors": glove}}
+        for part in ("own", "other")
+    )  # fmt: skip
+    settings = {
+        **POLICY,
+        "from": str(start),
+        "train.seed": seed,
+        "data.train": str(folder / "prompts.jsonl"),
+        "rewards": [{**own, "cautious": 1.0}, {"name": "repetition", "weight": 1.0}],
+        "judge": [other],
+    }
+    run = api.reinforce("clicks-microworld", settings, out=work / f"headlines-{seed}", console=Console()).run
+    report = json.loads((run / "report.json").read_bytes())
+    found = {one["name"]: one for one in report["numbers"]}
+    (judge,) = (one for one in report["judges"] if one["independent"])
+    wins, ties, losses = (judge["won"][name] for name in ("wins", "ties", "losses"))
+    return {
+        "own.start": found["reward: own"]["before"],
+        "own.trained": found["reward: own"]["after"],
+        "other.start": found["judge: other"]["before"],
+        "other.trained": found["judge: other"]["after"],
+        "other.win_rate": (wins + ties / 2) / (wins + ties + losses),
+        "distinct2.start": found["distinct-2"]["before"],
+        "distinct2.trained": found["distinct-2"]["after"],
+        "kl": report["kl"],
+    }
+
+
+def _cut(data: Path, out: Path) -> Path:
+    """The three parts as files; tests are told apart by a hash of their id."""
+    if (out / "prompts.jsonl").exists():
+        return out
+    out.mkdir(parents=True, exist_ok=True)
+    tables: dict[str, list[list[str]]] = {"own": [], "other": []}
+    pairs: dict[str, dict[tuple[str, str], None]] = {"writer": {}, "prompts": {}}
+    with (data / FILE).open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            test, headline, lede = row["clickability_test_id"], row["headline"].strip(), _plain(row["lede"])
+            part = int(hashlib.sha256(test.encode()).hexdigest(), 16) % 5
+            if part < 4:
+                tables["own" if part < 2 else "other"].append([test, headline, row["impressions"], row["clicks"]])
+            if part < 2 or part == 4:
+                pairs["writer" if part < 2 else "prompts"][lede, headline] = None
+    for name, rows in tables.items():
+        with (out / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([["test", "headline", "impressions", "clicks"], *rows])
+    for name, some in pairs.items():
+        lines = [json.dumps({"prompt": lede, "headline": text}) + "\n" for lede, text in some if lede and text]
+        (out / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
+    return out
+
+
+def _plain(lede: str) -> str:
+    """Without tags, its first sentences."""
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", lede)).split())[:300]
