@@ -16,8 +16,9 @@ def schema() -> dict[str, Any]:
     def add(cls: type[Settings]) -> dict[str, Any]:
         made = cls.model_json_schema(ref_template="#/$defs/{model}")
         definitions.update(made.pop("$defs", {}))
-        definitions[cls.__name__] = made
-        return {"$ref": f"#/$defs/{cls.__name__}"}
+        name = f"{cls.__module__.split('.')[1]}.{cls.__name__}"  # a task may be named like an objective
+        definitions[name] = made
+        return {"$ref": f"#/$defs/{name}"}
 
     families = [add(find("models", name).Settings) for name in names("models")]
     objectives = [add(find("objectives", name).Settings) for name in names("objectives")]

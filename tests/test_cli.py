@@ -16,7 +16,7 @@ import pytest
 from commanding import COMMAND, Meristem
 
 from meristem import api, cli, options
-from meristem.recipe import shipped, shipped_tasks
+from meristem.recipe import shipped, shipped_rewards, shipped_tasks
 from meristem.settings import RecipeError
 
 pytestmark = pytest.mark.usefixtures("small_peak")
@@ -82,10 +82,10 @@ def test_nothing_at_all_is_answered_with_help(meristem: Meristem) -> None:
 
 def test_recipes_are_listed_one_a_line(meristem: Meristem) -> None:
     said = meristem("recipes")
-    both = [part.splitlines() for part in said.out.split("\nfor tasks, with meristem finetune:\n")]
-    names = [[line.split()[0] for line in lines] for lines in both]
-    assert names == [list(shipped()), list(shipped_tasks())]
-    assert all(len(line.split()) > 3 for lines in both for line in lines)
+    parts = [part.splitlines() for part in re.split(r"\nfor \w+, with meristem \w+:\n", said.out)]
+    names = [[line.split()[0] for line in lines] for lines in parts]
+    assert names == [list(shipped()), list(shipped_tasks()), list(shipped_rewards())]
+    assert all(len(line.split()) > 3 for lines in parts for line in lines)
 
 
 def test_the_schema_is_written_for_editors(meristem: Meristem) -> None:
@@ -93,7 +93,7 @@ def test_the_schema_is_written_for_editors(meristem: Meristem) -> None:
     schema = json.loads(Path("recipe.json").read_text(encoding="utf-8"))
     assert said.code == 0
     assert {"corpus", "model", "train", "objective", "from"} <= schema["properties"].keys()
-    assert schema["$defs"]["TrainSettings"]["properties"]["rate"]["description"] == "Peak learning rate."
+    assert schema["$defs"]["training.TrainSettings"]["properties"]["rate"]["description"] == "Peak learning rate."
 
 
 # ------------------------------------------------------------ wrong words

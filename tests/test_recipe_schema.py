@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from meristem.recipe import read, resolve, schema, shipped
+from meristem.recipe import read, resolve, shipped, shipped_rewards, shipped_tasks
+from meristem.schema import schema
 
 BERT: dict[str, Any] = {"model": {"family": "bert", "layers": 2}, "objective": ["mlm", "nsp"], "train": {"minutes": 3}}
 
@@ -44,12 +45,12 @@ def fits(value: Any, rule: dict[str, Any], root: dict[str, Any]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", [*shipped(), *shipped_tasks(), *shipped_rewards()])
 def test_the_schema_knows_every_shipped_recipe(name: str) -> None:
     rules = schema()
     _, mapping = read(name)
     assert fits(mapping, rules, rules)
-    plain = resolve(name, mapping).plain()
+    plain = resolve(name, {"model": {"family": "gpt2"}, **mapping}).plain()  # rewards take the model of their start
     assert fits(plain, rules, rules)
 
 

@@ -25,7 +25,7 @@ SHOWN = {
     "classification": {"label", "score"}, "sentiment": {"label", "score"}, "sentiment-zh": {"label", "score"},
     "pair": {"label", "score"}, "similarity": {"label", "score"}, "choice": {"label", "choice", "score"},
     "commands": {"intent", "score", "slots"}, "span": {"answer", "score", "start", "end"},
-    "translation": {"translation_text"}, "summary": {"summary_text"},
+    "translation": {"translation_text"}, "lines": {"translation_text"}, "summary": {"summary_text"},
     "dialogue": {"generated_text"}, "caption": {"generated_text"},
 }  # fmt: skip
 """What an answer has, as in transformers' pipelines; a list where a recipe is not here."""

@@ -76,7 +76,7 @@ def summary(found: Found, held: Any) -> dict[str, Any]:
     run = Run(found.path)
     told = recipe_of(run)
     now = asdict(standing(run, told, held))
-    return {"name": found.name, **kind_of(told), **now, "report": report(found) is not None}
+    return {"name": found.name, **kind_of(told), **now, "report": (found.path / PAGE).is_file()}
 
 
 def recipe_of(run: Run) -> dict[str, Any]:
