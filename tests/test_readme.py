@@ -86,7 +86,7 @@ def test_the_commands_work_in_their_order(
         assert said.out.strip() or said.err.strip(), f"{command} said nothing"
 
 
-@pytest.mark.parametrize("readme", READMES)
+@pytest.mark.parametrize("readme", [READMES[0], pytest.param(READMES[1], marks=pytest.mark.slow)])
 def test_the_python_works(readme: str, tmp_path: Path, cache: Path) -> None:
     (code,) = blocks(readme, "python")
     settings = ", ".join(repr(key) + ": " + repr(value) for key, value in (word.split("=") for word in SMALL))

@@ -74,3 +74,15 @@ def _dealt(view: Pieces, seed: int, epoch: int, begin: int, end: int, size: int,
         out[ends[number] - counts[number] : ends[number]] = by_size[taken : taken + counts[number]]
         taken += counts[number]
     return out
+
+
+def groups(pieces: Sequence[Piece], tokens: int) -> Iterator[list[int]]:
+    """Places of pieces, by length, as many together as are so many tokens with their padding."""
+    some: list[int] = []
+    for number in sorted(range(len(pieces)), key=lambda number: pieces[number].size):
+        if some and (len(some) + 1) * pieces[number].size > tokens:
+            yield some
+            some = []
+        some.append(number)
+    if some:
+        yield some

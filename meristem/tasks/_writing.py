@@ -16,6 +16,7 @@ from meristem.blocks.vocabulary import VocabularyHead
 from meristem.generation.laid import Laid, OneLine, TwoSides
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.write import write_from
+from meristem.learning.ragged import groups
 from meristem.metrics import writing as metrics
 from meristem.objectives.clm import CLM, CLMSettings
 from meristem.objectives.seq2seq import Seq2Seq, Seq2SeqSettings
@@ -202,7 +203,7 @@ class Writing(Task):
         """Per sample −log p(gold | given) and over how many tokens, in one pass."""
         pieces = self.pieces(samples)
         found = np.zeros((len(pieces), 2))
-        for some in _groups(pieces):
+        for some in groups(pieces, TOKENS):
             rows = [self.prepare(Row(inputs={}, notes={"piece": pieces[n]}), Draw(0, 0, n)) for n in some]
             batch = collate(rows, self, {}).to(model.device)
             goal = batch.goals.get(self.laid.term)
@@ -271,15 +272,3 @@ class Writing(Task):
         if not isinstance(source, str):
             raise MeristemError(f"{self.name} writes from one text: give it as such, or as source=…, not {given!r}")
         return Sample(given={"source": source})
-
-
-def _groups(pieces: Sequence[Piece]) -> Iterator[list[int]]:
-    """Places of pieces, by length, as many together as are read at once."""
-    some: list[int] = []
-    for number in sorted(range(len(pieces)), key=lambda number: pieces[number].size):
-        if some and (len(some) + 1) * pieces[number].size > TOKENS:
-            yield some
-            some = []
-        some.append(number)
-    if some:
-        yield some

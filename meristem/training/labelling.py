@@ -2,69 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from meristem.batch import Model, Objective
+from meristem.batch import Model
 from meristem.checkpoint.run import Run
 from meristem.drawing.report_screen import tables
 from meristem.evaluation.answering import answer, judge
-from meristem.learning.assemble import fill_of
 from meristem.learning.feed import Feed
 from meristem.learning.learner import Learner
-from meristem.learning.ragged import Pieces, Ragged
-from meristem.learning.team import ALONE, Team
+from meristem.learning.ragged import Pieces
 from meristem.recipe import Recipe
 from meristem.task import Piece, Sample, Task
-from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.journal import Journal
-from meristem.training.material import Evaluate, Material
+from meristem.training.material import Evaluate
+from meristem.training.pieced import Pieced
 from meristem.training.reporting import card_lines, report_of, write
 
 
 @dataclass(frozen=True, kw_only=True)
-class Labelled(Material):
-    """The tokenizer, and samples by split."""
+class Labelled(Pieced):
+    """Samples that a task learns from."""
 
-    tokenizer: Tokenizer
-    samples: Mapping[str, Sequence[Sample]]
     task: Task
-    notices: Sequence[str] = ()
-    team: Team = ALONE
-    _pieces: dict[str, list[Piece]] = field(default_factory=dict)
     _answers: dict[str, list[Any]] = field(default_factory=dict)
 
-    def pieces(self, split: str) -> list[Piece]:
-        """A split cut to what fits the model, once."""
-        if split not in self._pieces:
-            self._pieces[split] = self.task.pieces(self.samples[split])
-        return self._pieces[split]
-
-    @property
-    def tokens(self) -> int:
-        """Tokens of the training samples, special ones included."""
-        return sum(piece.size for piece in self.pieces("train"))
-
-    def feeds(self, recipe: Recipe, objectives: Mapping[str, Objective], *, split: str, seed: int) -> dict[str, Feed]:
-        """Batches of like lengths."""
-        if not self.samples.get(split):
-            return {}
-        train, name = recipe.train, next(iter(objectives))
-        rows = train.batch_samples
-        longest = max(piece.size for piece in self.pieces(split)) * self.task.rows_per_sample
-        micro = rows if train.micro_tokens is None else max(1, min(rows, train.micro_tokens // longest))
-        return {
-            name: Ragged(
-                view=Pieces(self.pieces(split), shuffled=split == "train"),
-                objective=objectives[name],
-                seed=seed,
-                rows=rows,
-                micro=micro,
-                fill=fill_of(self.tokenizer),
-                team=self.team,
-            )
-        }
+    def cut(self, samples: Sequence[Sample]) -> list[Piece]:
+        """As the task reads them."""
+        return self.task.pieces(samples)
 
     def evaluator(self, recipe: Recipe, learner: Learner, split: str, say: Callable[[str], None]) -> Evaluate | None:
         """The loss and the task's numbers over the whole split; answers that take long only at the end."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from meristem.batch import Model, Objective
@@ -12,17 +12,14 @@ from meristem.checkpoint.run import Run
 from meristem.drawing.rewards import Attempted, moment
 from meristem.drawing.rewards_screen import LiveRewards, tables
 from meristem.evaluation.held_out import SEED, resting
-from meristem.learning.assemble import fill_of
 from meristem.learning.feed import Feed
 from meristem.learning.learner import Learner
-from meristem.learning.ragged import Pieces, Ragged
-from meristem.learning.team import ALONE, Team
 from meristem.recipe import Recipe
 from meristem.settings import MeristemError
 from meristem.task import Piece, Sample
-from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.journal import Journal, duration
-from meristem.training.material import Evaluate, Material, Watch
+from meristem.training.material import Evaluate, Watch
+from meristem.training.pieced import Pieced
 from meristem.training.reporting import described
 from meristem.training.rewards_report import BEST_OF, card_lines, report_of, write, wrote
 
@@ -30,11 +27,9 @@ SHOWN = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prompts(Material):
+class Prompts(Pieced):
     """Prompts by split, with rewards and judges, and where the run began."""
 
-    tokenizer: Tokenizer
-    samples: Mapping[str, Sequence[Sample]]
     policy: Any
     """How prompts are cut and written for; the run's own objective is another one like it."""
     rewards: Any
@@ -43,41 +38,28 @@ class Prompts(Material):
     reference: Model
     began: str
     """Which weights the run began with."""
-    notices: Sequence[str] = ()
-    team: Team = ALONE
-    _pieces: dict[str, list[Piece]] = field(default_factory=dict)
 
     @property
     def shards(self) -> Mapping[str, str]:
         """The start, so that going on with another is refused."""
         return {"start": self.began}
 
-    def pieces(self, split: str) -> list[Piece]:
-        """A split cut to what fits the model, once."""
-        if split not in self._pieces:
-            self._pieces[split] = self.policy.pieces(self.samples[split])
-        return self._pieces[split]
+    def cut(self, samples: Sequence[Sample]) -> list[Piece]:
+        """As the policy reads them."""
+        found: list[Piece] = self.policy.pieces(samples)
+        return found
 
     @property
-    def tokens(self) -> int:
-        """Tokens of the prompts."""
-        return sum(piece.size for piece in self.pieces("train"))
+    def grows(self) -> int:
+        """What is written for a prompt."""
+        most: int = self.policy.laid.most
+        return most
 
     def feeds(self, recipe: Recipe, objectives: Mapping[str, Objective], *, split: str, seed: int) -> dict[str, Feed]:
         """Prompts of like lengths; the objective is given its judges with them."""
-        if not self.samples.get(split):
-            return {}
-        (name, objective), train = next(iter(objectives.items())), recipe.train
-        attach: Any = objective
-        attach.attach(self.rewards, self.reference)
-        rows, pieces = train.batch_samples, self.pieces(split)
-        longest = (max(piece.size for piece in pieces) + self.policy.laid.most) * objective.rows_per_sample
-        micro = rows if train.micro_tokens is None else max(1, min(rows, train.micro_tokens // longest))
-        view = Pieces(pieces, shuffled=split == "train")
-        fill = fill_of(self.tokenizer)
-        return {
-            name: Ragged(view=view, objective=objective, seed=seed, rows=rows, micro=micro, fill=fill, team=self.team)
-        }
+        objective: Any = next(iter(objectives.values()))
+        objective.attach(self.rewards, self.reference)
+        return super().feeds(recipe, objectives, split=split, seed=seed)
 
     def tried(self, model: Model, split: str, *, texts: int = 1) -> Any:
         """What a model writes for a split's first prompts, and what the rewards make of it."""

@@ -91,6 +91,7 @@ def test_of_what_no_text_was_like_it_is_less_sure(model: ClickModel) -> None:
     assert model.expect([]) == []
 
 
+@pytest.mark.slow
 def test_chinese() -> None:
     found = ClickModel.fit(table(900, language="zh"), ModelSettings.model_validate({"strengths": [10.0], "parts": 3}))
     test = table(360, seed=3, language="zh")
@@ -172,6 +173,7 @@ def test_word_vectors_say_what_unknown_words_are_like(tmp_path: Path) -> None:
     assert told[0].odds - told[1].odds > 0.3 + blind[0].odds - blind[1].odds
 
 
+@pytest.mark.slow
 def test_a_run_of_ours_can_read_along(tmp_path: Path) -> None:
     small = {"model.layers": 1, "model.width": 32, "model.heads": 2, "model.length": 32, "tokenizer.size": 400,
              "train.steps": 2, "train.batch_tokens": 128}  # fmt: skip

@@ -136,7 +136,7 @@ def test_parts_of_a_step_add_up_to_the_whole(micro: int) -> None:
         ("rnn", {}),
         ("gpt2", {"baseline": "learned", "count": 1}),
         ("gpt2", {"baseline": "grpo", "updates": 3}),
-        ("gpt2", {"per": "token", "temperature": 0.8}),
+        pytest.param("gpt2", {"per": "token", "temperature": 0.8}, marks=pytest.mark.slow),
     ],
     ids=str,
 )

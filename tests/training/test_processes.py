@@ -166,7 +166,7 @@ def test_two_and_three_processes_lose_what_one_does(kind: str, tmp_path: Path) -
             assert shared == pytest.approx(alone, rel=1e-3)
 
 
-@pytest.mark.parametrize("kind", ["bert", "memory"])
+@pytest.mark.parametrize("kind", ["bert", pytest.param("memory", marks=pytest.mark.slow)])
 def test_in_double_precision_they_are_one(kind: str, tmp_path: Path) -> None:
     for size in (1, 2, 3):
         run(recipe_of(kind), tmp_path / str(size), size, double=True)
@@ -192,7 +192,7 @@ def test_weights_in_parts_learn_the_same(kind: str, tmp_path: Path) -> None:
 # ------------------------------------------------------------ stopped, and gone on with by others
 
 
-@pytest.mark.parametrize("kind", ["bert", "memory"])
+@pytest.mark.parametrize("kind", ["bert", pytest.param("memory", marks=pytest.mark.slow)])
 def test_two_then_one_then_three_in_parts(kind: str, tmp_path: Path) -> None:
     run(recipe_of(kind, 18), tmp_path / "whole", double=True)
     out = tmp_path / "parts"

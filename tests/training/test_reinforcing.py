@@ -96,7 +96,11 @@ def test_a_run_learns_reports_and_can_be_used(writer: Place) -> None:
 
 @pytest.mark.parametrize(
     "overrides",
-    [(), ("policy.baseline=learned", "policy.updates=2", "policy.supervised=0.3"), ("train.micro_tokens=64",)],
+    [
+        ("policy.baseline=learned", "policy.updates=2", "policy.supervised=0.3"),
+        pytest.param((), marks=pytest.mark.slow),
+        pytest.param(("train.micro_tokens=64",), marks=pytest.mark.slow),
+    ],
     ids=str,
 )
 def test_a_run_that_was_stopped_ends_where_the_unbroken_one_does(writer: Place, overrides: tuple[str, ...]) -> None:
@@ -121,6 +125,7 @@ def test_a_task_run_keeps_answering_after_its_rewards(writer: Place) -> None:
     assert "translation_text" in api.load(writer.root / "better").predict("rent a lamp in Thornbury")
 
 
+@pytest.mark.slow
 def test_two_runs_with_one_seed_are_the_same_and_another_seed_is_another(writer: Place) -> None:
     for out, seed in (("one", 1), ("two", 1), ("other", 2)):
         reinforced(writer, f"train.seed={seed}", "train.steps=2", out=out)

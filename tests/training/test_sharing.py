@@ -32,7 +32,10 @@ def recipe_of(**train: Any) -> Recipe:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="sockets are looked for in /proc")
-@pytest.mark.parametrize("sharing", [{}, {"optimizer": "muon"}, {"shard": True, "optimizer": "muon"}], ids=str)
+@pytest.mark.parametrize(
+    "sharing", [{}, pytest.param({"optimizer": "muon"}, marks=pytest.mark.slow), {"shard": True, "optimizer": "muon"}],
+    ids=str,
+)
 def test_the_estimate_is_what_processes_really_send(
     sharing: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -10,6 +10,7 @@ import torch
 
 from meristem.batch import Row, collate
 from meristem.learning.assemble import WORDS
+from meristem.learning.ragged import groups
 from meristem.randomness import Draw
 from meristem.reinforce.judging import opened
 from meristem.reinforce.reward import Attempt, Desk, Judgement, Reward, RewardSettings
@@ -83,7 +84,7 @@ class Classifier(Reward):
         """A probability for each label, or one number."""
         pieces = self._task.pieces([Sample(given={"text": text}) for text in texts])
         out: list[Any] = [None] * len(texts)
-        for some in _batches(pieces):
+        for some in groups(pieces, TOKENS):
             rows = [self._row(pieces[number], number) for number in some]
             batch = collate(rows, self._task, dict.fromkeys(WORDS, 0)).to(self._model.device)
             hidden = self._task.encode(self._model, batch)
@@ -96,15 +97,3 @@ class Classifier(Reward):
         assert isinstance(row, Row)  # a text is one row
         row.sample = number
         return row
-
-
-def _batches(pieces: Sequence[Piece]) -> Iterator[list[int]]:
-    """Places of pieces, by length, as many together as one pass takes."""
-    some: list[int] = []
-    for number in sorted(range(len(pieces)), key=lambda one: pieces[one].size):
-        if some and (len(some) + 1) * pieces[number].size > TOKENS:
-            yield some
-            some = []
-        some.append(number)
-    if some:
-        yield some
