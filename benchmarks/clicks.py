@@ -271,7 +271,7 @@ def main() -> None:
     for fold in range(min(options.seeds, PARTS)):
         if str(fold) not in found:
             found[str(fold)] = measured(clicks, fold, options.data)
-            KEPT.write_text(json.dumps(found, indent=1))
+            KEPT.write_text(json.dumps(found))
     wanted = [found[str(fold)] for fold in range(min(options.seeds, PARTS))]
     text = page(wanted)
     PAGE.write_text(text, encoding="utf-8")
