@@ -25,7 +25,7 @@ from rich.console import Console
 from benchmarks.side_by_side import RESULTS, table
 from meristem import api
 from meristem.drawing.curves import read_metrics
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.store.prepare import cache
 from meristem.store.store import Store
 

@@ -24,7 +24,7 @@ from benchmarks import tasks_trivial as trivial
 from benchmarks.side_by_side import RESULTS, table
 from benchmarks.tasks_before import pretrained, pretrainings
 from meristem import api
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.training.signals import Stopped
 
 CELLS, PAGE = RESULTS / "tasks", RESULTS / "tasks.md"

@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from meristem.settings import MeristemError, RecipeError
+from meristem.errors import MeristemError, RecipeError
 
 DIGITS = 40
 """Of a whole number; transformers writes 10³⁰ for "no limit"."""

@@ -62,7 +62,7 @@ def main() -> NoReturn:
 
 def _told(error: Exception) -> int:
     """Print what a person can act on, and choose the exit code."""
-    from meristem.settings import MeristemError, RecipeError
+    from meristem.errors import MeristemError, RecipeError
     from meristem.training.launching import judged, lost, speaks
 
     if lost(error):

@@ -199,8 +199,8 @@ Hours = Annotated[float | None, Option(min=0.001, help="Which recipe and how muc
 
 def sort_words(words: Sequence[str]) -> tuple[str, str | None, list[str]]:
     """Which word is the recipe, which the source, which are settings."""
+    from meristem.errors import RecipeError, did_you_mean
     from meristem.recipe import shipped
-    from meristem.settings import RecipeError, did_you_mean
 
     overrides = [word for word in words if re.match(r"[\w.-]+=", word) and not Path(word).exists()]
     plain = [word for word in words if word not in overrides]
@@ -223,7 +223,7 @@ def sort_words(words: Sequence[str]) -> tuple[str, str | None, list[str]]:
 
 def lines(path: Path) -> list[str]:
     """The lines of a file that hold something."""
-    from meristem.settings import MeristemError
+    from meristem.errors import MeristemError
 
     try:
         return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
@@ -233,7 +233,7 @@ def lines(path: Path) -> list[str]:
 
 def task_words(words: Sequence[str]) -> tuple[str | None, list[str]]:
     """Which word is the recipe, which are settings."""
-    from meristem.settings import RecipeError
+    from meristem.errors import RecipeError
 
     plain = [word for word in words if not re.match(r"[\w.-]+=", word)]
     if len(plain) > 1:
@@ -243,7 +243,7 @@ def task_words(words: Sequence[str]) -> tuple[str | None, list[str]]:
 
 def equations(option: str, text: str | None) -> dict[str, str]:
     """`0=bad,1=good` as names with what they stand for."""
-    from meristem.settings import RecipeError
+    from meristem.errors import RecipeError
 
     parts = [part.partition("=") for part in text.split(",")] if text else []
     for name, sign, value in parts:
@@ -254,7 +254,7 @@ def equations(option: str, text: str | None) -> dict[str, str]:
 
 def asked(template: str | None, told: Mapping[str, Any], apart: Mapping[str, Any]) -> dict[str, Any]:
     """What a template is asked with; its options are refused without it, and it beside what measures other things."""
-    from meristem.settings import RecipeError
+    from meristem.errors import RecipeError
 
     given = {name: value for name, value in told.items() if value}
     if template is None and given:

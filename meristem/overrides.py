@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from meristem import bounded
-from meristem.settings import SECTIONS, RecipeError, did_you_mean, find, section_class
+from meristem.errors import RecipeError, did_you_mean
+from meristem.settings import SECTIONS, find, section_class
 
 PLACES = ("task", "policy", "rewards", "judge", "data", "corpus", "tokenizer", "store", "model", "objective", "mix",
           "train", "from", "grid")  # fmt: skip

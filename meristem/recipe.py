@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from meristem import bounded
+from meristem.errors import RecipeError, did_you_mean
 from meristem.overrides import override, written_out
-from meristem.settings import SECTIONS, RecipeError, Settings, build, did_you_mean, find, names, section_class
+from meristem.settings import SECTIONS, Settings, build, find, names, section_class
 
 RECIPES = Path(__file__).parent / "recipes"
 

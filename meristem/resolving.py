@@ -11,11 +11,11 @@ from rich.console import Console
 
 from meristem.checkpoint.revive import recipe_of
 from meristem.checkpoint.run import Run
+from meristem.errors import RecipeError
 from meristem.interop.starting import run_for
 from meristem.overrides import override, written_out
 from meristem.recipe import Recipe, read, resolve, shipped_rewards
 from meristem.reinforce.named import refuse_functions
-from meristem.settings import RecipeError
 from meristem.training import finetuning, pretraining
 from meristem.training.rewarding import desk, rewarded
 

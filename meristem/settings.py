@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import pkgutil
 import re
@@ -11,6 +10,8 @@ from functools import cache
 from typing import Any, ClassVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+
+from meristem.errors import RecipeError, did_you_mean
 
 SECTIONS = {
     "corpus": "corpus.settings:CorpusSettings",
@@ -24,14 +25,6 @@ SECTIONS = {
 
 WIDEST, DEEPEST = 1 << 24, 1 << 13
 """The largest size of anything in a model, and the most layers."""
-
-
-class MeristemError(Exception):
-    """Something a person can mend: what, where, and what to do about it."""
-
-
-class RecipeError(MeristemError):
-    """A recipe that cannot run as written."""
 
 
 class Settings(BaseModel):
@@ -68,12 +61,6 @@ def section_class(section: str) -> type[Settings]:
     """The settings class of a fixed section."""
     module, _, name = SECTIONS[section].partition(":")
     return getattr(importlib.import_module(f"meristem.{module}"), name)  # type: ignore[no-any-return]  # found by name
-
-
-def did_you_mean(word: str, known: Sequence[str]) -> str:
-    """The end of an error message: the nearest right name, or all of them."""
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    return f", did you mean {near[0]}?" if near else f"; known: {', '.join(sorted(known))}"
 
 
 def build(cls: type[Settings], value: Any, place: str) -> Settings:

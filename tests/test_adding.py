@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 import torch
 
+from meristem.errors import MeristemError, RecipeError
 from meristem.learning.assemble import check, feeds_of, learner_of
 from meristem.recipe import read, resolve
-from meristem.settings import MeristemError, RecipeError, find, names
+from meristem.settings import find, names
 from meristem.store.store import Store
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.optimizers import optimizers

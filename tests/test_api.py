@@ -13,7 +13,7 @@ import torch
 from rich.console import Console
 
 import meristem
-from meristem.settings import MeristemError, RecipeError
+from meristem.errors import MeristemError, RecipeError
 from meristem.training import budget
 
 TINY = {"model.layers": 2, "model.width": 32, "model.heads": 2, "model.length": 32, "tokenizer.size": 300,

@@ -11,7 +11,7 @@ import pytest
 
 from meristem import bounded
 from meristem.bounded import Bounds
-from meristem.settings import MeristemError, RecipeError
+from meristem.errors import MeristemError, RecipeError
 
 TINY = Bounds(size=100, parts=10, objects=3, depth=3)
 

@@ -16,8 +16,8 @@ import pytest
 from commanding import COMMAND, Meristem
 
 from meristem import api, cli, options
+from meristem.errors import RecipeError
 from meristem.recipe import shipped, shipped_rewards, shipped_tasks
-from meristem.settings import RecipeError
 
 pytestmark = pytest.mark.usefixtures("small_peak")
 TINY = ("model.layers=1", "model.width=32", "model.heads=2", "model.length=32", "tokenizer.size=300",

@@ -12,11 +12,12 @@ from judges import GRAMMAR, TINY, sentences
 
 import meristem as package
 from meristem.api import load
+from meristem.errors import MeristemError
 from meristem.interop.importing import whole_state, write_run
 from meristem.learning.assemble import learner_of
 from meristem.recipe import resolve
 from meristem.reinforce.reward import Judgement
-from meristem.settings import MeristemError, names
+from meristem.settings import names
 from meristem.tokenizers.train import train
 
 LINES = [f"Ada walked from the old harbour to garden {n}, and it rained at sea." for n in range(40)]

@@ -15,11 +15,11 @@ import torch
 from commanding import COMMAND, Meristem
 
 from meristem.api import load
+from meristem.errors import MeristemError
 from meristem.evaluation.asking import Asked, asked, replies
 from meristem.interop.importing import whole_state, write_run
 from meristem.learning.assemble import learner_of
 from meristem.recipe import resolve
-from meristem.settings import MeristemError
 from meristem.tokenizers.train import train
 from meristem.verbs.answers import ranking, readable
 from meristem.verbs.asked import CHUNK

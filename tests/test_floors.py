@@ -15,7 +15,7 @@ from meristem.settings import Settings, find, names
 
 PACKAGE = Path(meristem.__file__).parent
 FLOORS = [
-    ["settings", "bounded", "recipes", "overrides", "recipe", "schema", "randomness"],
+    ["errors", "settings", "bounded", "recipes", "overrides", "recipe", "schema", "randomness"],
     ["batch"],
     ["task"],
     ["metrics"],
@@ -46,7 +46,9 @@ FLOORS = [
     ["__main__"],
 ]
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
-WITHOUT_TORCH = {"settings", "bounded", "overrides", "recipe", "randomness", "samples", "corpus", "tokenizers"}
+WITHOUT_TORCH = {
+    "errors", "settings", "bounded", "overrides", "recipe", "randomness", "samples", "corpus", "tokenizers",
+}  # fmt: skip
 ONLY_FOUND = {"tasks", "reinforce"}
 LONGEST = 300
 FILES = sorted(PACKAGE.rglob("*.py"))

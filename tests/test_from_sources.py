@@ -14,7 +14,7 @@ from rich.console import Console
 
 import meristem
 from meristem import cli
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.training import budget
 
 Command = Callable[..., tuple[int, str, str]]

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 import meristem
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.training import budget
 
 pytestmark = pytest.mark.timeout(60)

@@ -8,9 +8,10 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from meristem.errors import RecipeError
 from meristem.learning.assemble import check
 from meristem.recipe import Recipe, parse, read, resolve, shipped, summary
-from meristem.settings import RecipeError, find, names
+from meristem.settings import find, names
 
 BERT: dict[str, Any] = {"model": {"family": "bert", "layers": 2, "width": 32, "heads": 2, "length": 16},
                         "objective": ["mlm", "nsp"], "train": {"minutes": 3}}

@@ -5,7 +5,8 @@ from typing import Literal
 import pytest
 from pydantic import Field, ValidationError
 
-from meristem.settings import MeristemError, RecipeError, Settings, build, did_you_mean, find, names
+from meristem.errors import MeristemError, RecipeError, did_you_mean
+from meristem.settings import Settings, build, find, names
 
 
 class Lamp(Settings):

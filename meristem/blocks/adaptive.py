@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from meristem.blocks.vocabulary import CHUNK, Judged, VocabularyHead, chunked
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 
 class AdaptiveHead(VocabularyHead):

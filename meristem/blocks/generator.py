@@ -9,7 +9,7 @@ from meristem.blocks.embedding import Embedding, projection
 from meristem.blocks.heads import Transform
 from meristem.blocks.stack import Stack, StackSettings
 from meristem.blocks.vocabulary import VocabularyHead
-from meristem.settings import RecipeError
+from meristem.errors import RecipeError
 
 
 class Generator(nn.Module):

@@ -15,7 +15,7 @@ from meristem.blocks.feed_forward import GATED, ActivationName, activate
 from meristem.blocks.leash import Leash
 from meristem.blocks.norms import NormName, norm
 from meristem.blocks.scalar_mix import ScalarMix
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 
 class Transform(nn.Module):

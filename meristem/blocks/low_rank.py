@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 KINDS = {"attention": r"(^|\.)(attention|cross|look)\.", "all": ""}
 """Words for some of a backbone's linear maps, and the pattern each stands for."""

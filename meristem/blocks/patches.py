@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 LookName = Literal["patches", "convolutions"]
 GridName = Literal["learned", "grid"]

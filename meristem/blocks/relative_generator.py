@@ -14,7 +14,7 @@ from meristem.blocks.heads import Transform
 from meristem.blocks.outlook import Outlook
 from meristem.blocks.relative_stack import RelativeSettings, RelativeStack
 from meristem.blocks.vocabulary import VocabularyHead
-from meristem.settings import RecipeError
+from meristem.errors import RecipeError
 
 
 def smaller_relative(tokens: nn.Embedding, settings: RelativeSettings, divide: int) -> Generator:

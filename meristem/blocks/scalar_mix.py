@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 
 class ScalarMix(nn.Module):

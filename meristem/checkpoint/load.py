@@ -12,7 +12,7 @@ from meristem.checkpoint import disk, layout, manifest, tensors
 from meristem.checkpoint.disk import Digest
 from meristem.checkpoint.manifest import Manifest
 from meristem.checkpoint.snapshot import Snapshot
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 Pointer = Literal["latest", "best"]
 

@@ -13,7 +13,7 @@ from typing import Any
 from meristem import bounded
 from meristem.checkpoint import disk
 from meristem.checkpoint.disk import Digest
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 FORMAT = 1
 LIMIT = 16 << 20  # bytes; text that is parsed is read whole, so its size is bounded first

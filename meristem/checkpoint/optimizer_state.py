@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64}  # exact for every Python number an optimizer keeps
 

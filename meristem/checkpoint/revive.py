@@ -10,10 +10,10 @@ from meristem.blocks import low_rank
 from meristem.checkpoint import layout, transfer
 from meristem.checkpoint.load import Pointer, load
 from meristem.checkpoint.run import Run
+from meristem.errors import MeristemError
 from meristem.learning.assemble import learner_of
 from meristem.learning.learner import Learner
 from meristem.recipe import Recipe, parse, resolve
-from meristem.settings import MeristemError
 from meristem.tokenizers.tokenizer import Tokenizer
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from meristem import bounded
 from meristem.checkpoint import disk, lock
-from meristem.settings import MeristemError, did_you_mean
+from meristem.errors import MeristemError, did_you_mean
 
 BEST = "best"
 """In a folder of several runs, a file with the name of the best."""

@@ -13,7 +13,7 @@ from meristem.checkpoint import disk, layout, lock, manifest, tensors
 from meristem.checkpoint.load import content_problems, verify
 from meristem.checkpoint.manifest import Manifest
 from meristem.checkpoint.snapshot import Snapshot
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 log = logging.getLogger(__name__)
 

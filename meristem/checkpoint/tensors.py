@@ -18,7 +18,7 @@ from torch import Tensor
 
 from meristem import bounded
 from meristem.checkpoint import disk
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 KINDS = {
     torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16",

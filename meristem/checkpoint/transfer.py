@@ -9,7 +9,7 @@ import torch
 from torch import Size, Tensor, nn
 
 from meristem.checkpoint import tensors as files
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 SHOWN = 6  # names a message spells out before it only counts
 

@@ -19,8 +19,9 @@ from meristem.corpus.refining import home
 from meristem.corpus.report import CorpusReport
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sides import PAIR, PICTURE, sides
+from meristem.errors import MeristemError, RecipeError
 from meristem.overrides import override
-from meristem.settings import MeristemError, RecipeError, build
+from meristem.settings import build
 
 PAGE = "report.html"
 

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 CHUNK = 1 << 20
 

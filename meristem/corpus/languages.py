@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator
 
 from meristem.corpus.document import Document, Drop, Step
 from meristem.corpus.profiles import PROFILES, SCRIPTS
-from meristem.settings import did_you_mean
+from meristem.errors import did_you_mean
 
 SAMPLE = 1000
 """Characters looked at: so many at the start of a text and so many from its middle."""

@@ -18,7 +18,7 @@ from meristem import bounded
 from meristem.bounded import Bounds
 from meristem.corpus.growing import digest_of
 from meristem.corpus.split import Undecided
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 FORMAT = 1
 PATIENCE = 10.0

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meristem import bounded, samples
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 SMALLEST = 32
 """Pixels a side that a check decodes at the least: a JPEG need not be unpacked whole to be known as sound."""

@@ -15,7 +15,7 @@ from typing import Self
 from meristem.corpus.batches import Batch, batches
 from meristem.corpus.pieces import Piece
 from meristem.corpus.settings import CorpusSettings
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 AHEAD = 24
 """Batches a worker may be ahead of the one that is wanted: enough for a range of a large file and half of the next."""

@@ -21,7 +21,7 @@ from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sieve import Sieve
 from meristem.corpus.sources import Aligned, File, Found, resolve, survey
 from meristem.corpus.split import Undecided, assign
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 WORTH_A_POOL = 8 << 20
 """Bytes below which starting processes costs more than it saves."""

@@ -19,7 +19,7 @@ from meristem.corpus.pieces import Piece, plan
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sieve import Sieve
 from meristem.corpus.sources import Aligned, File, Source, fingerprint, key, resolve
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 PART = 64 << 20
 """Bytes of input after which a part ends, once the piece at hand is over; a larger piece is cut at twice as many."""

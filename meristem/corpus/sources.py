@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 
 from meristem import samples
 from meristem.corpus.settings import CorpusSettings
-from meristem.settings import MeristemError, did_you_mean
+from meristem.errors import MeristemError, did_you_mean
 
 FORMATS = {
     ".txt": "text", ".text": "text", ".md": "text",

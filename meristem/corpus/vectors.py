@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 LONGEST_WORD = 1000
 LONGEST_LINE = 1 << 20

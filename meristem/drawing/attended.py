@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 Floats = NDArray[np.float32]
 Picture = NDArray[np.uint8]

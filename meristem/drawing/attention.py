@@ -18,7 +18,7 @@ from meristem.drawing.curves import can_draw
 from meristem.drawing.hovering import Map, with_values
 from meristem.drawing.maps import alone, overview, small
 from meristem.drawing.page import shortened, visible
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 View = Literal["overview", "grid", "mean", "rollout"]
 ENDINGS = (".png", ".svg", ".json")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from meristem import bounded
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 INK, SOFT, MARK = "#22313f", "#9fb3c8", "#c0392b"
 SHARES = frozenset({"accuracy", "intent_accuracy", "f1", "f1_micro", "f1_macro", "exact", "slot_f1", "spearman"})

@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from meristem.errors import MeristemError
 from meristem.metrics.hacking import Warning
 from meristem.metrics.winning import Winning
-from meristem.settings import MeristemError
 
 Value = float | None
 """A number, or nothing where there was none to measure."""

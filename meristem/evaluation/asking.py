@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from meristem.errors import MeristemError
 from meristem.evaluation.answering import answer
 from meristem.learning.learner import Learner
-from meristem.settings import MeristemError
 from meristem.task import Sample, Task
 
 Given = str | Mapping[str, Any]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from meristem.checkpoint.revive import Revived
+from meristem.errors import MeristemError
 from meristem.generation.way import OFFERS, ways
 from meristem.learning.learner import begin_of
 from meristem.recipe import HeadSettings
-from meristem.settings import MeristemError, find, names
+from meristem.settings import find, names
 from meristem.task import Task
 
 PROBLEMS = {

@@ -15,10 +15,10 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from meristem.batch import Hidden, Model
+from meristem.errors import MeristemError
 from meristem.evaluation.held_out import resting
 from meristem.generation.given import Given, given, together
 from meristem.generation.way import ways
-from meristem.settings import MeristemError
 from meristem.store.letters import spelled
 from meristem.tokenizers.tokenizer import Tokenizer
 

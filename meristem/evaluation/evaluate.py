@@ -14,6 +14,7 @@ from rich.console import Console
 
 from meristem.checkpoint.revive import Revived
 from meristem.corpus.settings import CorpusSettings
+from meristem.errors import MeristemError
 from meristem.evaluation.held_out import SEED, held_out
 from meristem.evaluation.on_samples import evaluate_task
 from meristem.evaluation.pairs import Answers, judge, read_pairs, some
@@ -21,7 +22,6 @@ from meristem.generation.score import logprobs
 from meristem.generation.way import require
 from meristem.learning.assemble import feeds_of
 from meristem.randomness import Order
-from meristem.settings import MeristemError
 from meristem.store.manifest import FINISHED
 from meristem.store.prepare import cache, store_for
 from meristem.store.store import Store, Stream

@@ -12,12 +12,12 @@ from torch import Tensor
 from meristem.batch import Hidden, Model
 from meristem.drawing.attended import Attended, Floats, Seen
 from meristem.drawing.attended import Picture as Pixels
+from meristem.errors import MeristemError
 from meristem.evaluation.asking import Given
 from meristem.evaluation.held_out import SEED, resting
 from meristem.evaluation.taking_in import TakenIn, take_in
 from meristem.generation.given import Picture, opening
 from meristem.randomness import generator
-from meristem.settings import MeristemError
 from meristem.task import Task
 from meristem.tokenizers.tokenizer import Tokenizer, sound
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from meristem.checkpoint.revive import Revived
+from meristem.errors import MeristemError
 from meristem.evaluation.answering import answer, judge
 from meristem.evaluation.carried import tasks_of, the_task
 from meristem.labelled.reading import read, splits
 from meristem.labelled.settings import DataSettings
-from meristem.settings import MeristemError
 from meristem.task import Sample, Task
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from meristem import bounded
 from meristem.batch import Model
+from meristem.errors import MeristemError
 from meristem.generation.score import score
-from meristem.settings import MeristemError
 from meristem.tokenizers.tokenizer import Tokenizer
 
 SHOWN = 5  # broken lines in one message

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from meristem.batch import Model
 from meristem.checkpoint.revive import Revived
+from meristem.errors import MeristemError, did_you_mean
 from meristem.evaluation.answering import judge
 from meristem.evaluation.prompting import Asking, Prompt, PromptSettings, Template, drawn
 from meristem.generation.framed import Frame
@@ -23,7 +24,7 @@ from meristem.generation.score import judged
 from meristem.generation.way import Way, way_of
 from meristem.labelled.reading import read
 from meristem.labelled.settings import DataSettings
-from meristem.settings import MeristemError, build, did_you_mean, find
+from meristem.settings import build, find
 from meristem.store.store import Ints
 from meristem.task import Judged, Sample, Task
 from meristem.tokenizers.tokenizer import Encoding, Tokenizer

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from meristem.errors import MeristemError, did_you_mean
 from meristem.randomness import generator
-from meristem.settings import MeristemError, Settings, did_you_mean
+from meristem.settings import Settings
 from meristem.task import Sample
 
 FIELDS = {

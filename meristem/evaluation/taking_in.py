@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from meristem.batch import Model, Row
+from meristem.errors import MeristemError
 from meristem.evaluation.asking import Given, asked
 from meristem.evaluation.held_out import SEED
 from meristem.generation.given import Given as Start
@@ -20,7 +21,6 @@ from meristem.generation.sampling import SamplingSettings
 from meristem.generation.way import ways
 from meristem.generation.write import write_from
 from meristem.randomness import Draw
-from meristem.settings import MeristemError
 from meristem.store.encode import separator_of
 from meristem.store.rows import ended
 from meristem.task import Task

@@ -16,10 +16,10 @@ import torch
 
 from meristem.batch import Model
 from meristem.blocks.vocabulary import VocabularyHead
+from meristem.errors import MeristemError
 from meristem.generation.given import Given, start_of, together
 from meristem.generation.score import TOKENS, Judged, judged, split
 from meristem.generation.way import HEADS, way_of
-from meristem.settings import MeristemError
 from meristem.store.rows import ended
 from meristem.store.store import Ints
 from meristem.tokenizers.tokenizer import Tokenizer

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from meristem.batch import Model
+from meristem.errors import MeristemError
 from meristem.generation.framed import Frame, mask_of, states_at
 from meristem.generation.way import require
-from meristem.settings import MeristemError
 from meristem.tokenizers.tokenizer import Encoding, Tokenizer
 
 TOKENS = 4096

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from meristem.batch import Model
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.store.rows import frame_of
 from meristem.store.store import Ints
 from meristem.tokenizers.tokenizer import Tokenizer

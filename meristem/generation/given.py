@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from meristem.batch import Model
+from meristem.errors import MeristemError
 from meristem.generation.way import way_of
-from meristem.settings import MeristemError
 from meristem.store.encode import separator_of
 from meristem.store.rows import ended
 from meristem.tokenizers.tokenizer import Tokenizer

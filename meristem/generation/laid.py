@@ -9,10 +9,10 @@ import numpy as np
 import torch
 
 from meristem.batch import Array, Draws, Row
+from meristem.errors import MeristemError
 from meristem.generation.given import Given
 from meristem.objectives._written import Written
 from meristem.objectives.clm import CLM
-from meristem.settings import MeristemError
 from meristem.store.encode import separator_of
 from meristem.store.rows import ended
 from meristem.task import Piece

@@ -18,10 +18,10 @@ from torch.nn.utils.rnn import pad_sequence
 
 from meristem.batch import Model
 from meristem.blocks.vocabulary import VocabularyHead
+from meristem.errors import MeristemError
 from meristem.generation.framed import Frame, mask_of, states_at
 from meristem.generation.given import opening
 from meristem.generation.way import HEADS, Way, require, way_of
-from meristem.settings import MeristemError
 from meristem.store.encode import separator_of
 from meristem.store.store import Ints
 from meristem.tokenizers.tokenizer import Tokenizer

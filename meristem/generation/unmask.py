@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 from meristem.batch import Model
+from meristem.errors import MeristemError
 from meristem.generation.framed import Frame, mask_of, states_at
 from meristem.generation.sampling import SamplingSettings, draw, shaped, with_repetition_penalty, without
 from meristem.generation.watching import go_on
 from meristem.generation.way import require
 from meristem.generation.written import OnText, Writing, Written
 from meristem.randomness import generator
-from meristem.settings import MeristemError
 from meristem.tokenizers.tokenizer import Tokenizer
 
 ROUNDS = 24

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from meristem.batch import Model
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 Way = Literal["causal", "source", "masked"]
 HEADS: dict[Way, str] = {"causal": "clm", "source": "seq2seq", "masked": "mlm"}

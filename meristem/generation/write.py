@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from meristem.batch import Model
+from meristem.errors import MeristemError
 from meristem.generation.beam import Beam, Found
 from meristem.generation.given import Given, Prompt, given, start_of, together
 from meristem.generation.sampling import SamplingSettings, choose, with_repetition_penalty, without, without_repeats
@@ -20,7 +21,6 @@ from meristem.generation.session import Session, steady
 from meristem.generation.unmask import unmask
 from meristem.generation.way import way_of
 from meristem.generation.written import OnText, Writing, Written
-from meristem.settings import MeristemError
 from meristem.store.encode import separator_of
 from meristem.tokenizers.tokenizer import Tokenizer
 

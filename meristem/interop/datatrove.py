@@ -24,7 +24,7 @@ from meristem.corpus.readers import read
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sides import identity, sides
 from meristem.corpus.sources import File, survey
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 try:  # steps of datatrove's own kind cannot be told without it, and nothing else here imports this file
     from datatrove.data import Document as Carried

@@ -18,6 +18,7 @@ from meristem import bounded
 from meristem.batch import Model
 from meristem.checkpoint import disk
 from meristem.checkpoint.revive import Revived
+from meristem.errors import MeristemError, RecipeError
 from meristem.interop.allennlp import SOFTMAX, AllenNLP
 from meristem.interop.exporting import Exported
 from meristem.interop.folder import refuse_links, some
@@ -27,7 +28,6 @@ from meristem.interop.whole import whole
 from meristem.learning.assemble import learner_of
 from meristem.randomness import key
 from meristem.recipe import Recipe, resolve
-from meristem.settings import MeristemError, RecipeError
 from meristem.tokenizers.roles import BRACKETED
 from meristem.tokenizers.tokenizer import Tokenizer
 

@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from meristem.checkpoint.revive import revive
+from meristem.errors import MeristemError
 from meristem.generation.continued import continued
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.score import score
 from meristem.generation.way import way_of
 from meristem.generation.write import write
-from meristem.settings import MeristemError, build
+from meristem.settings import build
 
 if TYPE_CHECKING:
     from lm_eval.api.instance import Instance

@@ -12,13 +12,14 @@ from torch import Tensor
 
 from meristem.checkpoint import disk, tensors
 from meristem.checkpoint.revive import Revived, revive
+from meristem.errors import MeristemError, did_you_mean
 from meristem.interop import words
 from meristem.interop.folder import SAFE
 from meristem.interop.lines import given, places
 from meristem.interop.published import Published, of_family
 from meristem.interop.taught import taught
 from meristem.interop.whole import whole
-from meristem.settings import MeristemError, did_you_mean, find
+from meristem.settings import find
 
 ONNX = "meristem export --onnx writes it for onnxruntime"
 TASKS = frozenset({"classification", "tagging", "span", "choice"})

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from meristem import bounded
 from meristem.checkpoint import tensors
+from meristem.errors import MeristemError
 from meristem.interop import torch_files
-from meristem.settings import MeristemError
 
 SHOWN = 6  # names in an error
 READ = frozenset({".json", ".safetensors", ".bin", ".txt", ".model", ".hdf5"})

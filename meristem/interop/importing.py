@@ -20,15 +20,17 @@ from meristem.checkpoint import disk
 from meristem.checkpoint.run import Run
 from meristem.checkpoint.save import save
 from meristem.checkpoint.snapshot import Snapshot
+from meristem.errors import MeristemError, RecipeError
 from meristem.interop import words
 from meristem.interop.folder import Weights, config_of, some
 from meristem.interop.lines import Place, places
 from meristem.interop.published import Published, published
 from meristem.learning.assemble import learner_of
 from meristem.recipe import Recipe, resolve
-from meristem.settings import WIDEST, MeristemError, RecipeError, names
+from meristem.settings import WIDEST, names
 from meristem.tokenizers.tokenizer import Tokenizer
 
+OLD = (("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta"))
 
 @dataclass(frozen=True, kw_only=True)
 class Imported:
@@ -228,9 +230,6 @@ def take(place: Place, theirs: list[Tensor], settings: Any, like: Tensor, made: 
         return [f"{place.theirs[0]} holds {ours.dtype}, no weights"]
     made[place.ours] = ours.to(like.dtype)
     return []
-
-
-OLD = (("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta"))
 
 
 def _spelled(table: type[Published], name: str, weights: Weights) -> str | None:

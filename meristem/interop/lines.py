@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 
 class Way:

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from meristem.batch import Head
 from meristem.checkpoint.revive import Revived
+from meristem.errors import MeristemError
 from meristem.interop.folder import Weights
 from meristem.interop.lines import Line
-from meristem.settings import MeristemError, Settings, build, find, names
+from meristem.settings import Settings, build, find, names
 from meristem.tokenizers.tokenizer import Tokenizer
 
 ROOM = "interop.families"

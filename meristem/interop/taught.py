@@ -9,9 +9,9 @@ import torch
 
 from meristem.batch import Model
 from meristem.checkpoint.revive import Revived
+from meristem.errors import MeristemError
 from meristem.interop.published import Published
 from meristem.recipe import HeadSettings
-from meristem.settings import MeristemError
 from meristem.task import Task
 
 SAME = {"pair": "classification"}

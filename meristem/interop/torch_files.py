@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 OLD = bytes.fromhex("80028a0a6cfc9c46f9206aa850192e")
 """How files begin that torch wrote before 2020: a pickle of a number of its own."""

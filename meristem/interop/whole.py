@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 
 @contextmanager

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from meristem.errors import MeristemError
 from meristem.interop.published import Published
-from meristem.settings import MeristemError
 from meristem.tokenizers.roles import told, with_roles
 from meristem.tokenizers.spelling import spelling_of
 from meristem.tokenizers.tokenizer import Tokenizer

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from meristem.errors import MeristemError, did_you_mean
 from meristem.labelled.found import Found
 from meristem.labelled.settings import DataSettings
-from meristem.settings import MeristemError, did_you_mean
 
 
 def _names(text: str) -> tuple[str, ...]:

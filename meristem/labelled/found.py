@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 NAMED = 3
 """Places that a sentence names; the others are only counted."""

@@ -12,8 +12,8 @@ from meristem.corpus.encoding import decoded
 from meristem.corpus.opening import Stream, Unreadable
 from meristem.corpus.readers.lines import numbered
 from meristem.corpus.sources import COMPRESSIONS, File
+from meristem.errors import MeristemError
 from meristem.labelled.found import Notes
-from meristem.settings import MeristemError
 
 LARGEST = 1 << 30
 """Characters of a file that must be held whole, since it is one JSON value."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 
+from meristem.errors import MeristemError
 from meristem.labelled.columns import Columns
 from meristem.labelled.formats import Asked, rows
 from meristem.labelled.found import NAMED, Dropped, Flaw, Found, Notes, Rows
@@ -14,7 +15,7 @@ from meristem.labelled.holding import drawn, held_out
 from meristem.labelled.overlap import contradictions, leaks
 from meristem.labelled.settings import DataSettings
 from meristem.labelled.shape import Shape
-from meristem.settings import MeristemError, find
+from meristem.settings import find
 from meristem.task import Sample
 
 SPLITS = ("train", "validation", "test")

@@ -12,13 +12,14 @@ import torch
 from meristem.batch import Backbone, Head, Model, Objective, View
 from meristem.blocks.shapes import shapes_alone
 from meristem.corpus.sides import KINDS, PAIR, PICTURE
+from meristem.errors import RecipeError
 from meristem.learning.combined import Combined
 from meristem.learning.feed import Feed
 from meristem.learning.learner import Learner, agree, carries, heads_of
 from meristem.learning.team import ALONE, Team
 from meristem.randomness import key
 from meristem.recipe import Recipe
-from meristem.settings import RecipeError, find, names, whole_numbers
+from meristem.settings import find, names, whole_numbers
 from meristem.store.store import Store
 from meristem.tokenizers.tokenizer import Tokenizer
 

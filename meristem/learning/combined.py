@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from meristem.batch import Batch, Draws, Hidden, Model, Objective, Outcome, Row, State, View
+from meristem.errors import RecipeError
 from meristem.learning.learner import begin_of, heads_of
-from meristem.settings import RecipeError, Settings
+from meristem.settings import Settings
 
 
 class Combined(Objective):

@@ -11,9 +11,9 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from meristem.batch import Batch, Objective, Row, collate
+from meristem.errors import RecipeError
 from meristem.learning.team import ALONE, Team
 from meristem.randomness import Draw, Order
-from meristem.settings import RecipeError
 
 
 class Viewed(Protocol):

@@ -9,7 +9,8 @@ from torch import nn
 
 from meristem.batch import Backbone, Batch, Head, Model, Objective, Outcome, State
 from meristem.blocks.precision import wide
-from meristem.settings import RecipeError, find, names
+from meristem.errors import RecipeError
+from meristem.settings import find, names
 from meristem.task import Task
 
 

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 CPU = torch.device("cpu")
 BROKEN = ("gloo", "Gloo", "NCCL", "Connection closed by peer", "Connection reset by peer")

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from meristem.errors import MeristemError
 from meristem.randomness import generator
-from meristem.settings import MeristemError
 from meristem.task import Indices, Metrics
 
 DRAWS = 1000

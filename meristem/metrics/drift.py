@@ -11,9 +11,9 @@ from statistics import fmean, median
 import numpy as np
 from numpy.typing import NDArray
 
+from meristem.errors import MeristemError
 from meristem.metrics import passages
 from meristem.metrics.words import words
-from meristem.settings import MeristemError
 
 COPIED = (5, 6, 7, 8)
 """Words of a passage that counts as copied: four in a row are often an idiom, eight hardly ever come by chance."""

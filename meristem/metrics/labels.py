@@ -9,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from meristem.errors import MeristemError
 from meristem.metrics.bootstrap import totals
-from meristem.settings import MeristemError
 from meristem.task import Indices, Metrics
 
 Numbers = NDArray[np.float64]

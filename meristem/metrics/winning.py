@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite, sqrt
 
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 NORMAL = 1.959964
 """The middle 95 % of a normal distribution reach this far."""

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from meristem.errors import MeristemError
 from meristem.metrics.bootstrap import totals
 from meristem.metrics.words import script, words
-from meristem.settings import MeristemError
 from meristem.task import Indices, Metrics
 
 References = Sequence[Sequence[str]]

@@ -13,8 +13,8 @@ from meristem.batch import Hidden, State
 from meristem.blocks.norms import norm
 from meristem.blocks.patches import GridName, Look, LookName
 from meristem.blocks.stack import StackSettings
+from meristem.errors import MeristemError
 from meristem.models.transformer import Transformer, TransformerSettings
-from meristem.settings import MeristemError
 
 ONE = "a captioner reads a picture (image) or a text (source), one of the two at a time"
 

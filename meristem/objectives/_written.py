@@ -8,8 +8,8 @@ import numpy as np
 from pydantic import Field
 
 from meristem.batch import Array, Batch, Head, Hidden, Model, Objective, Outcome, Row, View
+from meristem.errors import MeristemError
 from meristem.objectives import _words
-from meristem.settings import MeristemError
 from meristem.tokenizers.tokenizer import Tokenizer
 
 Role = Literal["start", "end", "pad"]

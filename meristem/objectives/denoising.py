@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from meristem.batch import Array, Draws, Row, View
+from meristem.errors import MeristemError
 from meristem.objectives._written import Written, WrittenSettings
-from meristem.settings import MeristemError
 from meristem.tokenizers.tokenizer import Tokenizer
 
 Bools = NDArray[np.bool_]

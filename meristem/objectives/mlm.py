@@ -11,8 +11,9 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from meristem.batch import Array, Batch, Draws, Head, Hidden, Model, Objective, Outcome, Row, View
+from meristem.errors import MeristemError
 from meristem.objectives import _words
-from meristem.settings import MeristemError, Settings
+from meristem.settings import Settings
 from meristem.tokenizers.tokenizer import Tokenizer
 
 Bools = NDArray[np.bool_]

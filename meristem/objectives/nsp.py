@@ -12,7 +12,8 @@ from torch import Tensor
 
 from meristem.batch import Batch, Draws, Head, Hidden, Model, Objective, Outcome, Row, View
 from meristem.blocks.precision import wide
-from meristem.settings import MeristemError, Settings
+from meristem.errors import MeristemError
+from meristem.settings import Settings
 from meristem.tokenizers.tokenizer import Tokenizer
 
 

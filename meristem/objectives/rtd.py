@@ -12,9 +12,9 @@ from torch import Tensor
 
 from meristem.batch import Batch, Draws, Head, Hidden, Model, Objective, Outcome, Row, State, View
 from meristem.blocks.generator import Generator
+from meristem.errors import MeristemError
 from meristem.metrics import ranking
 from meristem.objectives.mlm import ChoiceSettings, chosen, units
-from meristem.settings import MeristemError
 from meristem.tokenizers.tokenizer import Tokenizer
 
 

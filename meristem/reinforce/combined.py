@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from meristem.errors import MeristemError, RecipeError
 from meristem.reinforce.reward import Attempt, Desk, Judgement, Reward, RewardSettings
-from meristem.settings import MeristemError, RecipeError, find
+from meristem.settings import find
 
 Floats = NDArray[np.float64]
 SHOWN = 80

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from meristem.batch import Model
 from meristem.checkpoint.revive import Revived, revive
+from meristem.errors import MeristemError
 from meristem.generation.continued import continued
 from meristem.generation.way import way_of
 from meristem.recipe import Recipe
-from meristem.settings import MeristemError
 from meristem.tokenizers.tokenizer import Tokenizer
 
 Floats = NDArray[np.float64]

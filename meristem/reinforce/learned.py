@@ -22,9 +22,10 @@ from meristem.corpus.refining import home
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sides import sides
 from meristem.corpus.sources import digest
+from meristem.errors import MeristemError
 from meristem.reinforce.vectors import Matrix, Vectors
 from meristem.reinforce.words import words
-from meristem.settings import MeristemError, Settings
+from meristem.settings import Settings
 
 FEWEST = 10
 """Different words without which there is nothing to learn."""

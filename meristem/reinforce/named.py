@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from meristem import bounded
+from meristem.errors import RecipeError
 from meristem.recipe import parse, rewards
 from meristem.reinforce.reward import RewardSettings
-from meristem.settings import RecipeError
 
 Named = str | Path | Mapping[str, Any] | RewardSettings
 """A reward's name with settings behind commas, or its settings, or where there are some."""

@@ -20,6 +20,7 @@ from meristem.batch import Batch, Draws, Head, Hidden, Model, Objective, Outcome
 from meristem.blocks.chosen import chosen
 from meristem.blocks.leash import Leash
 from meristem.blocks.vocabulary import VocabularyHead
+from meristem.errors import MeristemError
 from meristem.generation.laid import GoingOn, Laid, OneLine, TwoSides
 from meristem.generation.rolling import Uniforms, Way
 from meristem.generation.write import unwanted
@@ -32,7 +33,6 @@ from meristem.reinforce.collecting import Collection, Floats, Judges, collect, p
 from meristem.reinforce.reward import Attempt
 from meristem.reinforce.settings import PolicySettings
 from meristem.reinforce.trying import Tried, tried
-from meristem.settings import MeristemError
 from meristem.task import Piece, Sample
 from meristem.tokenizers.tokenizer import Tokenizer
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from meristem.errors import MeristemError
 from meristem.generation.written import Written
 from meristem.reinforce.combined import Rewards, Verdict
 from meristem.reinforce.reward import Attempt
-from meristem.settings import MeristemError
 
 Write = Callable[[int], Sequence[Sequence[Written]]]
 """So many texts for each prompt."""

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from meristem.corpus.vectors import read_vectors
 from meristem.corpus.words import IDEOGRAPH
+from meristem.errors import MeristemError
 from meristem.reinforce.words import as_written
-from meristem.settings import MeristemError
 
 Matrix = NDArray[np.float32]
 SIF = 1e-3  # a in Arora et al. 2017

@@ -15,8 +15,8 @@ from urllib.parse import parse_qsl
 import numpy as np
 from numpy.typing import NDArray
 
+from meristem.errors import MeristemError, did_you_mean
 from meristem.samples import microworld, pydocs, sets
-from meristem.settings import MeristemError, did_you_mean
 
 KNOWN = {
     "pydocs": "prose of the docstrings of this Python installation, about 8 MB of English",

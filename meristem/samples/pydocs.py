@@ -15,8 +15,8 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
+from meristem.errors import MeristemError
 from meristem.samples.prose import paragraphs
-from meristem.settings import MeristemError
 
 VERSION = 1  # raised whenever the same installation would give other text
 CAP = 8_000_000  # characters: what an installation with torch gives, so that bigger ones give the same

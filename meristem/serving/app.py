@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 import meristem
+from meristem.errors import MeristemError
 from meristem.serving import openai
 from meristem.serving.admission import Gate, Gone
 from meristem.serving.batching import told
@@ -23,7 +24,6 @@ from meristem.serving.limits import Limits
 from meristem.serving.routes import about, tasks, words, writing
 from meristem.serving.settings import ServingSettings
 from meristem.serving.shell import Shell
-from meristem.settings import MeristemError
 
 Rooms = Sequence[Callable[[Engine], APIRouter]]
 ROUTES: Rooms = (about.router, writing.router, words.router, tasks.router, openai.router)

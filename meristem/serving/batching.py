@@ -13,12 +13,12 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from meristem.errors import MeristemError
 from meristem.generation.watching import Abandoned, watched
 from meristem.serving.admission import Ticket
 from meristem.serving.errors import Refused
 from meristem.serving.metrics import Metrics
 from meristem.serving.worker import Worker, post
-from meristem.settings import MeristemError
 
 TOKENS, ROWS = 8192, 64
 """What one batch holds at the most, padding counted."""

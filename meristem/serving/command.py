@@ -12,10 +12,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from meristem.errors import MeristemError
 from meristem.serving.hub import Hub
 from meristem.serving.keys import keys_for
 from meristem.serving.settings import ServingSettings
-from meristem.settings import MeristemError
 from meristem.training.signals import Stopped
 
 Say = Callable[[str], None]

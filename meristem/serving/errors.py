@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error", 500: "server_error",
          503: "server_error"}  # fmt: skip

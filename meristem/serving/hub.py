@@ -7,10 +7,10 @@ from functools import cached_property
 from pathlib import Path
 
 from meristem.checkpoint.revive import Revived, revive
+from meristem.errors import MeristemError, did_you_mean
 from meristem.evaluation.carried import tasks_of
 from meristem.generation.way import Way, ways
 from meristem.serving.errors import Refused
-from meristem.settings import MeristemError, did_you_mean
 from meristem.task import Task
 
 TASKS: dict[str, tuple[str, ...]] = {

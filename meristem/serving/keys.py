@@ -10,10 +10,10 @@ import ipaddress
 from pathlib import Path
 
 from meristem import bounded
+from meristem.errors import MeristemError
 from meristem.serving.admission import App, Receive, Scope, Send
 from meristem.serving.errors import Refused
 from meristem.serving.settings import ServingSettings
-from meristem.settings import MeristemError
 
 SHORTEST = 16
 """Characters of a key."""

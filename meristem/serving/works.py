@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from meristem.corpus.pictures import decoded
+from meristem.errors import MeristemError
 from meristem.evaluation.answering import answer
 from meristem.evaluation.asking import asked
 from meristem.evaluation.embedding import Framed, Pooling, embed, frame
@@ -25,7 +26,6 @@ from meristem.generation.write import write
 from meristem.serving.batching import Work
 from meristem.serving.errors import Refused
 from meristem.serving.hub import Served
-from meristem.settings import MeristemError
 from meristem.task import Sample, Task
 
 PIXELS = 1 << 24

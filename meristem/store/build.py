@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.store.encode import Pack, separator_of
 from meristem.store.ledger import Ledger, Past, sole_builder
 from meristem.store.manifest import SPLITS, Manifest

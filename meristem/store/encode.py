@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.store.sentences import boundaries
 from meristem.store.shards import dtype_for
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from meristem.corpus.parts import flush_folder
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.store.encode import fingerprint
 from meristem.store.manifest import (
     FINISHED,

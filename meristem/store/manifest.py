@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from meristem import bounded
 from meristem.bounded import Bounds
 from meristem.corpus.parts import flush_folder
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 FORMAT = 1
 SPLITS = ("train", "validation", "test")

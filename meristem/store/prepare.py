@@ -21,7 +21,7 @@ from meristem.corpus.sides import PICTURE
 from meristem.corpus.sides import words as both_sides
 from meristem.corpus.sources import digest
 from meristem.corpus.split import SMALL
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.store.build import build
 from meristem.store.manifest import finished_name
 from meristem.store.settings import StoreSettings

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meristem.batch import Array, Row
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.store.encode import separator_of
 from meristem.store.store import Ints, Stream
 

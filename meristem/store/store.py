@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.store.manifest import Manifest, finished_name
 from meristem.store.shards import MIDDLES, PICTURES, WORDS, Shard, file_name
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from meristem.settings import MeristemError, did_you_mean
+from meristem.errors import MeristemError, did_you_mean
 from meristem.task import Sample
 
 Problem = Literal["single", "multiple", "regression"]

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from meristem.batch import Batch, Head, Hidden, Model, Outcome
 from meristem.blocks.precision import wide
+from meristem.errors import MeristemError
 from meristem.metrics import labels as metrics
-from meristem.settings import MeristemError
 from meristem.task import Confusion, Indices, Metrics, Mistake, Sample
 from meristem.tasks._golds import Problem, Weights, counted, labels_of, number_of, order_of, problem_of, weights_of
 from meristem.tasks._reading import Pooling, Reading, ReadingSettings

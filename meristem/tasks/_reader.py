@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from meristem.batch import Array
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.store.encode import separator_of
 from meristem.store.letters import spelled
 from meristem.tokenizers.tokenizer import Encoding, PairFrame, Tokenizer

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from meristem.batch import Batch, Head, Hidden, Model, Outcome, State
 from meristem.blocks.vocabulary import VocabularyHead
-from meristem.settings import MeristemError, Settings
+from meristem.errors import MeristemError
+from meristem.settings import Settings
 from meristem.task import Task
 from meristem.tasks._reader import MARKS, Framed, Reader, Way, marked
 from meristem.tokenizers.tokenizer import Tokenizer

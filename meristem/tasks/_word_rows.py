@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from meristem.batch import Batch, Draws, Row
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.task import Piece, Sample
 from meristem.tasks._reader import Framed, Text
 from meristem.tasks._reading import Reading, ReadingSettings

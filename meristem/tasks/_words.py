@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from meristem.errors import MeristemError
 from meristem.labelled.joining import joined
-from meristem.settings import MeristemError
 from meristem.task import Sample
 from meristem.tasks._reader import Reader, Text
 from meristem.tokenizers.characters import is_chinese

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from meristem.batch import Array, Batch, Draws, Head, Hidden, Model, Outcome, Row, State, collate
 from meristem.blocks.vocabulary import VocabularyHead
+from meristem.errors import MeristemError
 from meristem.generation.laid import Laid, OneLine, TwoSides
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.write import write_from
@@ -21,7 +22,7 @@ from meristem.metrics import writing as metrics
 from meristem.objectives.clm import CLM, CLMSettings
 from meristem.objectives.seq2seq import Seq2Seq, Seq2SeqSettings
 from meristem.randomness import Draw
-from meristem.settings import MeristemError, Settings
+from meristem.settings import Settings
 from meristem.task import Indices, Metrics, Mistake, Piece, Sample, Task
 from meristem.tasks._reader import MARKS, marked
 from meristem.tokenizers.tokenizer import Tokenizer

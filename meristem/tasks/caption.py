@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from meristem.corpus.pictures import BUILTIN, load, picture
+from meristem.errors import MeristemError
 from meristem.generation.laid import Laid, TwoSides
 from meristem.objectives import caption
 from meristem.samples import microworld
-from meristem.settings import MeristemError
 from meristem.task import Indices, Metrics, Piece, Sample
 from meristem.tasks._writing import Said, Writing, WritingSettings
 from meristem.tokenizers.tokenizer import Tokenizer

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from meristem.batch import Batch, Draws, Hidden, Model, Outcome, Row
 from meristem.blocks.precision import wide
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.task import Indices, Metrics, Mistake, Piece, Sample
 from meristem.tasks._reading import Pooling, Reading, ReadingSettings
 from meristem.tasks._sharing import shares

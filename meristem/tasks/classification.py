@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from meristem.batch import Draws, Row
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.task import Piece, Sample
 from meristem.tasks._labels import Labels, LabelSettings
 

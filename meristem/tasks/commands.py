@@ -15,9 +15,9 @@ from torch import Tensor
 
 from meristem.batch import Batch, Hidden, Model, Outcome
 from meristem.blocks.precision import wide
+from meristem.errors import MeristemError
 from meristem.metrics import entities as metrics
 from meristem.metrics import labels
-from meristem.settings import MeristemError
 from meristem.task import Confusion, Indices, Metrics, Mistake, Piece, Sample
 from meristem.tasks import _tagged
 from meristem.tasks._reader import Framed

@@ -12,8 +12,8 @@ import numpy as np
 from pydantic import Field
 
 from meristem.batch import Array, Model
+from meristem.errors import MeristemError
 from meristem.metrics import variety
-from meristem.settings import MeristemError
 from meristem.store.encode import separator_of
 from meristem.task import Indices, Metrics, Sample
 from meristem.tasks._writing import Said, Writing, WritingSettings

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from meristem.batch import Batch, Draws, Head, Hidden, Model, Row
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.task import Piece, Sample
 from meristem.tasks._labels import Answer, Labels, LabelSettings
 from meristem.tasks._reader import Text

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from meristem.batch import Batch, Head, Hidden, Model, Outcome, State
 from meristem.blocks.precision import wide
+from meristem.errors import MeristemError
 from meristem.metrics.bootstrap import totals
-from meristem.settings import MeristemError
 from meristem.task import Confusion, Indices, Metrics, Mistake, Piece, Sample
 from meristem.tasks import _tagged
 from meristem.tasks._tagged import UNTOLD, Found, Tagged

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from meristem.batch import Batch, Draws, Hidden, Model, Outcome, Row
 from meristem.blocks.precision import wide
+from meristem.errors import MeristemError
 from meristem.metrics import spans as metrics
-from meristem.settings import MeristemError
 from meristem.task import Confusion, Indices, Metrics, Mistake, Piece, Sample
 from meristem.tasks._reader import Text
 from meristem.tasks._reading import Reading, ReadingSettings

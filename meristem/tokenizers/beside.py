@@ -10,7 +10,7 @@ from typing import Any
 from tokenizers import AddedToken
 
 from meristem import bounded
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 LARGEST = bounded.WORDS.size
 CONFIG, NAMES, ADDED = "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"

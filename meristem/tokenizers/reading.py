@@ -11,7 +11,7 @@ from typing import Any
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.tokenizers import soundness
 from meristem.tokenizers.beside import Beside, beside, parsed, text
 from meristem.tokenizers.roles import ANGLED, BRACKETED, ENDOFTEXT, framing_ids, roles, told, with_roles

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 HIGHEST = 1 << 24
 """Of all ids; the library walks through every number up to the highest."""

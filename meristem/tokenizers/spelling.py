@@ -6,7 +6,7 @@ import codecs
 import re
 from typing import Any, Protocol
 
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.tokenizers.characters import continues_word, is_wide
 
 SUFFIX = "</w>"

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from meristem.settings import MeristemError, find
+from meristem.errors import MeristemError
+from meristem.settings import find
 from meristem.tokenizers.roles import SENTINEL
 from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.tokenizer import Tokenizer, sound

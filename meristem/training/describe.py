@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from meristem.corpus.document import Document
 from meristem.corpus.pictures import drawn
 from meristem.corpus.sides import PAIR
+from meristem.errors import RecipeError
 from meristem.learning.assemble import check, feeds_of, learner_of
 from meristem.learning.feed import Feed
 from meristem.learning.learner import Learner
 from meristem.recipe import Recipe, read, resolve, shipped
 from meristem.samples import pairs
-from meristem.settings import RecipeError
 from meristem.store.build import build
 from meristem.store.store import Store
 from meristem.training.budget import Cost, flops_of, measure, peak_flops

@@ -10,12 +10,13 @@ from rich.console import Console
 
 from meristem.checkpoint.revive import recipe_of
 from meristem.checkpoint.run import Run
+from meristem.errors import RecipeError
 from meristem.labelled.reading import Splits, splits
 from meristem.learning.assemble import objectives_of
 from meristem.learning.learner import begin_of, carries
 from meristem.learning.team import ALONE, Team, several
 from meristem.recipe import Recipe
-from meristem.settings import RecipeError, find
+from meristem.settings import find
 from meristem.task import Task
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.tokenizers.train import train as train_tokenizer

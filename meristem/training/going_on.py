@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from meristem.errors import RecipeError
 from meristem.recipe import Recipe
-from meristem.settings import RecipeError
 from meristem.training.settings import BUDGETS
 
 MAY_CHANGE = frozenset(

@@ -18,8 +18,8 @@ from rich.table import Table
 from meristem.checkpoint import disk
 from meristem.checkpoint.revive import recipe_of
 from meristem.checkpoint.run import BEST, Run, aside
+from meristem.errors import MeristemError
 from meristem.recipe import Recipe
-from meristem.settings import MeristemError
 from meristem.training.ending import Ended
 from meristem.training.material import regret
 from meristem.training.settings import BUDGETS

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 VERDICT = "MERISTEM_VERDICT"
 """Names a file that ends a launch: whoever has said why it cannot go on writes its exit code there."""

@@ -16,10 +16,10 @@ from meristem.checkpoint.layout import steps as steps_in
 from meristem.checkpoint.run import Run
 from meristem.checkpoint.save import save
 from meristem.checkpoint.snapshot import Snapshot
+from meristem.errors import MeristemError
 from meristem.learning.feed import Feed, stream
 from meristem.learning.mix import Mix
 from meristem.learning.spread import gathered
-from meristem.settings import MeristemError
 from meristem.training.journal import Journal
 from meristem.training.material import Evaluate, Watch
 from meristem.training.optimizers import names_of

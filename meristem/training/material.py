@@ -12,11 +12,11 @@ import yaml
 from meristem.batch import Model, Objective
 from meristem.checkpoint import disk
 from meristem.checkpoint.run import Run
+from meristem.errors import MeristemError
 from meristem.learning.feed import Feed
 from meristem.learning.learner import Learner
 from meristem.learning.team import Team
 from meristem.recipe import Recipe
-from meristem.settings import MeristemError
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.journal import Journal
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from meristem.errors import RecipeError
 from meristem.recipe import Recipe
-from meristem.settings import RecipeError
 from meristem.training.ending import Ended
 from meristem.training.running import run_recipe
 from meristem.training.shards import gather

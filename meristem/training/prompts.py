@@ -11,11 +11,11 @@ from meristem.batch import Model, Objective
 from meristem.checkpoint.run import Run
 from meristem.drawing.rewards import Attempted, moment
 from meristem.drawing.rewards_screen import LiveRewards, tables
+from meristem.errors import MeristemError
 from meristem.evaluation.held_out import SEED, resting
 from meristem.learning.feed import Feed
 from meristem.learning.learner import Learner
 from meristem.recipe import Recipe
-from meristem.settings import MeristemError
 from meristem.task import Piece, Sample
 from meristem.training.journal import Journal, duration
 from meristem.training.material import Evaluate, Watch

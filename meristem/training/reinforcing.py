@@ -13,11 +13,12 @@ from rich.console import Console
 from meristem.checkpoint.layout import folder_name
 from meristem.checkpoint.revive import Revived, revive
 from meristem.checkpoint.run import Run
+from meristem.errors import MeristemError, RecipeError
 from meristem.generation.way import way_of
 from meristem.labelled.reading import splits
 from meristem.learning.team import Team
 from meristem.recipe import Recipe
-from meristem.settings import MeristemError, RecipeError, find
+from meristem.settings import find
 from meristem.training.ending import Ended
 from meristem.training.prompts import Prompts, same_start
 from meristem.training.running import run_recipe

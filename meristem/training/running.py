@@ -14,6 +14,7 @@ from meristem.batch import Batch
 from meristem.checkpoint import load, transfer
 from meristem.checkpoint.revive import recipe_of, revive
 from meristem.checkpoint.run import Run, aside
+from meristem.errors import MeristemError
 from meristem.learning.assemble import check, learner_of
 from meristem.learning.feed import Feed
 from meristem.learning.learner import Learner
@@ -21,7 +22,6 @@ from meristem.learning.mix import Mix
 from meristem.learning.spread import Spread, gathered
 from meristem.learning.team import Team, joined, restarted
 from meristem.recipe import Recipe
-from meristem.settings import MeristemError
 from meristem.training.budget import Cost, flops_of, measure, peak_flops, planned_steps
 from meristem.training.ending import Ended, Work, finish, used
 from meristem.training.going_on import refuse_another_run

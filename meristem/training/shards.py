@@ -10,13 +10,13 @@ from rich.console import Console
 
 from meristem.batch import Model, Objective
 from meristem.checkpoint.run import Run
+from meristem.errors import MeristemError
 from meristem.evaluation.held_out import SEED, held_out
 from meristem.learning.assemble import feeds_of
 from meristem.learning.feed import Feed
 from meristem.learning.learner import Learner
 from meristem.learning.team import ALONE, Team
 from meristem.recipe import Recipe
-from meristem.settings import MeristemError
 from meristem.store.prepare import store_for, tokenizer_for
 from meristem.store.store import Store
 from meristem.tokenizers.tokenizer import Tokenizer

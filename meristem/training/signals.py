@@ -8,7 +8,7 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 
 class Stopped(MeristemError):

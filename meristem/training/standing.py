@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, fields
 from types import NoneType
 from typing import Any
 
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 KINDS: dict[str, tuple[type, ...]] = {
     "int": (int,),

@@ -12,8 +12,8 @@ from meristem.batch import Model
 from meristem.blocks.vocabulary import VocabularyHead
 from meristem.checkpoint import transfer
 from meristem.checkpoint.revive import Revived
+from meristem.errors import MeristemError
 from meristem.recipe import Recipe
-from meristem.settings import MeristemError
 from meristem.tokenizers.tokenizer import Tokenizer
 
 SHOWN = 4

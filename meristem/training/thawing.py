@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from meristem.batch import Model
 from meristem.blocks import low_rank
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.training.depth import depths
 from meristem.training.settings import StartSettings, steps
 

@@ -15,8 +15,9 @@ from torch import Tensor
 
 from meristem.batch import Model
 from meristem.corpus.vectors import Vector, read_vectors
+from meristem.errors import MeristemError
 from meristem.randomness import generator
-from meristem.settings import MeristemError, find, names
+from meristem.settings import find, names
 from meristem.tokenizers.tokenizer import Tokenizer
 
 BATCH = 4096

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from meristem import bounded
-from meristem.settings import MeristemError, RecipeError
+from meristem.errors import MeristemError, RecipeError
 
 if TYPE_CHECKING:
     from meristem.evaluation.asking import Asked

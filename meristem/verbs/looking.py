@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from meristem import options
-from meristem.settings import MeristemError, RecipeError
+from meristem.errors import MeristemError, RecipeError
 from meristem.verbs.screen import opened, print_json, say
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.verbs.answers import ranking, readable
 from meristem.verbs.asked import chunks
 from meristem.verbs.screen import print_json, say

@@ -70,7 +70,7 @@ def best(
     as_json: bool,
 ) -> None:
     """The best of several texts for each prompt, with their values."""
-    from meristem.settings import RecipeError
+    from meristem.errors import RecipeError
 
     if of is None or not rewards:
         given = "--best-of" if of else "--reward" if rewards else "--reference"
@@ -127,7 +127,7 @@ def _explain(name: str) -> None:
 def _texts(texts: Sequence[str], file: Path | None) -> Iterator[tuple[str, dict[str, Any]]]:
     """Where each text stands, and the parts of it that are known."""
     from meristem import bounded
-    from meristem.settings import MeristemError
+    from meristem.errors import MeristemError
 
     yield from (("", {"text": text}) for text in texts)
     for number, line in enumerate(options.lines(file) if file is not None else (), 1):

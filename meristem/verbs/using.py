@@ -163,7 +163,7 @@ def score(
     json_: options.Json = False,
 ) -> None:
     """The log-probability of texts: exact for causal models, pseudo for masked ones."""
-    from meristem.settings import RecipeError
+    from meristem.errors import RecipeError
 
     texts = options.lines(file) if file else [text] if text is not None else []
     if not texts:

@@ -7,7 +7,7 @@ from torch import nn
 
 from meristem.blocks.adaptive import AdaptiveHead
 from meristem.blocks.logits import Logits
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 
 def head_of(cutoffs: tuple[int, ...] = (7, 20), words: int = 50) -> AdaptiveHead:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from meristem.blocks.heads import Network, PooledHead, Transform, shared_head
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 
 def test_a_transform_is_dense_activation_norm() -> None:

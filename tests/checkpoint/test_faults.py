@@ -16,7 +16,7 @@ from meristem.checkpoint import disk
 from meristem.checkpoint.load import load, verify
 from meristem.checkpoint.save import save
 from meristem.checkpoint.snapshot import Snapshot
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 OPERATIONS = ("make_folder", "create", "write", "sync", "close", "sync_folder", "rename", "unlink", "remove_folder",
               "digest")

@@ -13,7 +13,7 @@ import torch
 from meristem.checkpoint import manifest
 from meristem.checkpoint.load import load, verify
 from meristem.checkpoint.save import save
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 FILES = ["manifest.json", "memory.safetensors", "model.safetensors", "optimizer.safetensors",
          "recipe.yaml", "state.json", "tokenizer.json"]  # fmt: skip

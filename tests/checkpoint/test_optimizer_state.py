@@ -14,7 +14,7 @@ from meristem.checkpoint.load import load
 from meristem.checkpoint.save import save
 from meristem.checkpoint.snapshot import Snapshot
 from meristem.checkpoint.transfer import restore
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 
 class Counting(Optimizer):

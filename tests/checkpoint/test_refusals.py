@@ -17,7 +17,7 @@ from meristem.checkpoint import disk, manifest
 from meristem.checkpoint.load import load, verify
 from meristem.checkpoint.manifest import Manifest
 from meristem.checkpoint.save import save
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 FILES = ["manifest.json", "memory.safetensors", "model.safetensors", "optimizer.safetensors",
          "recipe.yaml", "state.json", "tokenizer.json"]  # fmt: skip

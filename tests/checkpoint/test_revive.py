@@ -17,8 +17,8 @@ from meristem.checkpoint import disk, manifest
 from meristem.checkpoint.load import load
 from meristem.checkpoint.revive import recipe_of, revive
 from meristem.checkpoint.run import Run
+from meristem.errors import MeristemError
 from meristem.recipe import resolve
-from meristem.settings import MeristemError
 from meristem.training import budget
 from meristem.training.pretraining import pretrain
 

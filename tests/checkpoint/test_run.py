@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from meristem.checkpoint.run import Run, aside
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 RECIPE = "model: {family: bert}  # 小\n"
 

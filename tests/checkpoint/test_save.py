@@ -12,7 +12,7 @@ from meristem.checkpoint import layout, lock, tensors
 from meristem.checkpoint.load import load, verify
 from meristem.checkpoint.save import save
 from meristem.checkpoint.snapshot import Snapshot
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 
 def folders(checkpoints: Path) -> list[str]:

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from meristem.checkpoint.transfer import into, restore
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 
 class Tied(nn.Module):

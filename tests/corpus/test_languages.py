@@ -12,7 +12,8 @@ from meristem.corpus.languages import KNOWN, identify, speaking
 from meristem.corpus.profiles import PROFILES, SCRIPTS
 from meristem.corpus.reading import Reading
 from meristem.corpus.settings import CorpusSettings
-from meristem.settings import MeristemError, RecipeError, build
+from meristem.errors import MeristemError, RecipeError
+from meristem.settings import build
 
 GOLDEN = [
     line.split("\t")

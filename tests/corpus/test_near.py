@@ -16,7 +16,8 @@ from meristem.corpus.near import VALUES, NearSettings, band_keys, signatures
 from meristem.corpus.near_index import CANDIDATES, Near, _likely
 from meristem.corpus.runs import Runs
 from meristem.corpus.settings import CorpusSettings
-from meristem.settings import RecipeError, build
+from meristem.errors import RecipeError
+from meristem.settings import build
 
 SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
 IDEOGRAPHS = [chr(0x4E00 + number) for number in range(3_000)]

@@ -14,8 +14,8 @@ from meristem.corpus.pictures import NoPicture, drawn, load, reference
 from meristem.corpus.reading import Reading
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sides import PICTURE, sides
+from meristem.errors import MeristemError
 from meristem.samples.microworld import draw, scene
-from meristem.settings import MeristemError
 
 Image = pytest.importorskip("PIL.Image")
 

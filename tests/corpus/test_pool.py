@@ -13,7 +13,7 @@ from meristem.corpus.pool import AHEAD, Pool
 from meristem.corpus.reading import Reading
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sources import File
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 SETTINGS = CorpusSettings(document="line", deduplicate=False)
 

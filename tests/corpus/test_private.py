@@ -12,7 +12,8 @@ from meristem.corpus.private import MARKS, find, replacing
 from meristem.corpus.private_keys import looks_random
 from meristem.corpus.private_numbers import luhn
 from meristem.corpus.settings import CorpusSettings
-from meristem.settings import RecipeError, build
+from meristem.errors import RecipeError
+from meristem.settings import build
 
 ALL = replacing(tuple(MARKS))
 

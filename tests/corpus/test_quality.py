@@ -12,8 +12,9 @@ from meristem.corpus.repetition import Repetition, repeats
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sources import digest
 from meristem.corpus.words import Words
+from meristem.errors import RecipeError
 from meristem.overrides import override
-from meristem.settings import RecipeError, build
+from meristem.settings import build
 
 RULES = QualitySettings()
 

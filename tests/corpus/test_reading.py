@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from meristem.corpus.account import Account
 from meristem.corpus.reading import Progress, Reading
 from meristem.corpus.settings import CorpusSettings
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 TEXTS = [f"Document number {n}, 第{n}篇。" for n in range(30)]
 

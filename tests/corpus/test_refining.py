@@ -22,7 +22,7 @@ from meristem.corpus.reading import Progress, Reading
 from meristem.corpus.refining import home, turns
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.split import SMALL
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
 

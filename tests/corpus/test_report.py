@@ -21,7 +21,7 @@ from meristem.corpus.report import CorpusReport, as_json, plain
 from meristem.corpus.report_page import page
 from meristem.corpus.report_screen import sections
 from meristem.corpus.settings import CorpusSettings
-from meristem.settings import MeristemError, RecipeError
+from meristem.errors import MeristemError, RecipeError
 
 EVIL = "</bdi><script>alert(1)</script><img src=x onerror='alert(2)'>\x1b[31m\u202e"
 VOID = {"meta", "br", "img"}

@@ -1,7 +1,8 @@
 import pytest
 
 from meristem.corpus.settings import CorpusSettings
-from meristem.settings import RecipeError, build
+from meristem.errors import RecipeError
+from meristem.settings import build
 
 
 def test_every_setting_has_its_help():

@@ -18,7 +18,7 @@ from meristem.corpus.reading import Reading
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sides import PAIR, PICTURE, Sides, identity, joined, sides, words
 from meristem.corpus.sources import digest
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 
 def pairs_file(path: Path, pairs: list[tuple[str, str]]) -> Path:

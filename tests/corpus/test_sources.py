@@ -5,7 +5,7 @@ import pytest
 
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sources import Builtin, File, Hub, digest, resolve, survey
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 
 def found(*sources: object) -> list[str]:

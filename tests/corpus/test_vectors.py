@@ -17,7 +17,7 @@ from vector_files import (
 )
 
 from meristem.corpus.vectors import read_vectors
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 
 @pytest.fixture

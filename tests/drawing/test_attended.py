@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from meristem.drawing.attended import Attended, Seen
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 FIRST = np.array([[1.0, 0.0], [0.5, 0.5]], np.float32)
 SECOND = np.array([[1.0, 0.0], [0.25, 0.75]], np.float32)

@@ -14,7 +14,7 @@ from meristem.drawing import fonts
 from meristem.drawing.attended import Attended, Seen
 from meristem.drawing.attention import Shot, View, save, titles, what
 from meristem.drawing.attention_words import lit
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 pytest.importorskip("matplotlib")
 WORDS = ("[CLS]", "the", "old", "gard", "##ener", "␣costs", "$x$", "<b>&amp;", "[SEP]")

@@ -15,8 +15,8 @@ from rewarding import made, pair
 
 from meristem.drawing.rewards import Attempted, BestOf, Judge, Moment, as_good_as, as_json, moment, number, of, plain
 from meristem.drawing.rewards import verdict as told
+from meristem.errors import MeristemError
 from meristem.metrics.winning import Winning
-from meristem.settings import MeristemError
 
 
 def test_a_report_is_read_back_as_it_was() -> None:

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from meristem import api
+from meristem.errors import MeristemError
 from meristem.evaluation.answering import SHOWN, answer, judge
-from meristem.settings import MeristemError
 from meristem.task import Sample
 
 GOOD, BAD = ["fine", "lovely", "bright"], ["poor", "dull", "grey"]

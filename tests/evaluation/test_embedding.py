@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from meristem.batch import Head, Model
+from meristem.errors import MeristemError
 from meristem.evaluation.embedding import embed, frame
-from meristem.settings import MeristemError, find
+from meristem.settings import find
 from meristem.tokenizers.tokenizer import Tokenizer
 
 TEXTS = ["the old gardener planted the apple tree.", "nobody else", "", "a careful sailor sold her letters " * 9]

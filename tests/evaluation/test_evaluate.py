@@ -10,11 +10,11 @@ import pytest
 from rich.console import Console
 
 from meristem.checkpoint.revive import Revived
+from meristem.errors import MeristemError
 from meristem.evaluation.evaluate import evaluate, pseudo
 from meristem.evaluation.held_out import SEED, held_out
 from meristem.generation.score import score
 from meristem.learning.assemble import feeds_of
-from meristem.settings import MeristemError
 from meristem.store.store import Store
 
 MakeRun = Callable[..., Revived]

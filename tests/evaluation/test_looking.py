@@ -18,10 +18,11 @@ from writers import batch_of, fresh, pairs, recipe_of
 
 from meristem.batch import Head, Model
 from meristem.drawing.attended import Attended
+from meristem.errors import MeristemError
 from meristem.evaluation.looking import look
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.write import write
-from meristem.settings import MeristemError, find
+from meristem.settings import find
 from meristem.task import Sample
 from meristem.tokenizers.tokenizer import Tokenizer
 

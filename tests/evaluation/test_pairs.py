@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from meristem.batch import Head, Model
+from meristem.errors import MeristemError
 from meristem.evaluation.pairs import Pair, judge, read_pairs, some
 from meristem.generation.score import score
 from meristem.models.gpt2 import GPT2, GPT2Settings
-from meristem.settings import MeristemError
 from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.tokenizers.train import train

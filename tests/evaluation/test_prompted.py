@@ -20,13 +20,14 @@ from meristem.blocks.vocabulary import VocabularyHead
 from meristem.checkpoint.revive import Revived
 from meristem.checkpoint.run import Run
 from meristem.cli import app
+from meristem.errors import MeristemError
 from meristem.evaluation.prompted import Prompted, evaluate_prompted, prompted
 from meristem.evaluation.prompting import PromptSettings, Template, drawn
 from meristem.generation.score import score
 from meristem.learning.assemble import learner_of
 from meristem.learning.learner import Learner
 from meristem.recipe import resolve
-from meristem.settings import MeristemError, Settings
+from meristem.settings import Settings
 from meristem.task import Sample
 from meristem.tokenizers.train import train
 

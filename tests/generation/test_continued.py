@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from meristem.batch import Model
+from meristem.errors import MeristemError
 from meristem.generation.continued import continued
 from meristem.generation.given import given, together
 from meristem.generation.score import score
-from meristem.settings import MeristemError
 from meristem.store.encode import separator_of
 from meristem.tokenizers.tokenizer import Tokenizer
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from meristem.batch import Model
+from meristem.errors import MeristemError
 from meristem.generation.echoed import echoed
 from meristem.generation.given import opening
 from meristem.generation.score import score
-from meristem.settings import MeristemError
 from meristem.tokenizers.tokenizer import Tokenizer
 
 TEXTS = ["the old gardener planted the apple tree", "my sister", "a small garden and seventeen boats sold " * 12]

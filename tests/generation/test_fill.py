@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from meristem.batch import Model
+from meristem.errors import MeristemError
 from meristem.generation.fill import fill
-from meristem.settings import MeristemError
 from meristem.tokenizers.tokenizer import Tokenizer
 
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from meristem.batch import Model
+from meristem.errors import MeristemError
 from meristem.generation import score as module
 from meristem.generation.score import score
-from meristem.settings import MeristemError
 from meristem.tokenizers.tokenizer import Tokenizer
 
 TEXTS = ["The old gardener planted the apple tree.", "老园丁种下了苹果树。", "", "boats", "My sister sold boats."]

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from meristem.batch import Model
+from meristem.errors import MeristemError
 from meristem.generation.fill import fill
 from meristem.generation.given import given, start_of, together
 from meristem.generation.sampling import SamplingSettings
@@ -18,7 +19,6 @@ from meristem.generation.score import score
 from meristem.generation.session import Session
 from meristem.generation.way import way_of
 from meristem.generation.write import write
-from meristem.settings import MeristemError
 from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.tokenizers.train import train

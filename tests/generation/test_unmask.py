@@ -5,10 +5,10 @@ import itertools
 import pytest
 
 from meristem.batch import Model
+from meristem.errors import MeristemError
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.unmask import left_after, unmask
 from meristem.generation.write import write
-from meristem.settings import MeristemError
 from meristem.tokenizers.tokenizer import Tokenizer
 
 PROMPTS = ["The old gardener", "", "老园丁"]

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from meristem.batch import Head, Model
+from meristem.errors import MeristemError
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.score import logprobs, score
 from meristem.generation.write import write
 from meristem.models.bert import Bert
-from meristem.settings import MeristemError
 from meristem.tokenizers.tokenizer import Tokenizer
 
 PROMPTS = ["The old gardener", "", "老园丁种下了", "My sister sold seventeen boats and a small"]

@@ -17,10 +17,10 @@ from meristem.corpus.pictures import picture
 from meristem.corpus.reading import Reading
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.vectors import read_vectors
+from meristem.errors import MeristemError
 from meristem.evaluation.pairs import read_pairs
 from meristem.labelled.reading import read
 from meristem.labelled.settings import DataSettings
-from meristem.settings import MeristemError
 from meristem.store.store import Store
 from meristem.tokenizers.tokenizer import Tokenizer
 

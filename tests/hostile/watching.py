@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 MEMORY = 64 << 20
 """Bytes that a child may take beside what its parent had: more is a MemoryError, not a refusal."""

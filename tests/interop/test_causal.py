@@ -22,13 +22,14 @@ from meristem.checkpoint.revive import Revived, revive
 from meristem.checkpoint.run import Run
 from meristem.checkpoint.save import save
 from meristem.checkpoint.snapshot import Snapshot
+from meristem.errors import MeristemError
 from meristem.generation.given import given
 from meristem.interop.exporting import export_run
 from meristem.interop.graphs.writing import FAMILIES
 from meristem.interop.importing import import_folder
 from meristem.learning.assemble import learner_of
 from meristem.recipe import resolve
-from meristem.settings import MeristemError, find
+from meristem.settings import find
 from meristem.tokenizers.tokenizer import Tokenizer
 
 END, ROWS = "<|endoftext|>", 257

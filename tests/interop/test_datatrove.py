@@ -21,9 +21,9 @@ from meristem.corpus import pieces
 from meristem.corpus.quality import QualitySettings
 from meristem.corpus.reading import Reading
 from meristem.corpus.settings import CorpusSettings
+from meristem.errors import MeristemError
 from meristem.interop import datatrove as adapter
 from meristem.interop.datatrove import Clean, Read, Unique, Write
-from meristem.settings import MeristemError
 
 
 @pytest.fixture

@@ -21,13 +21,13 @@ from meristem.checkpoint.revive import revive
 from meristem.checkpoint.run import Run
 from meristem.checkpoint.save import save
 from meristem.checkpoint.snapshot import Snapshot
+from meristem.errors import MeristemError
 from meristem.evaluation.embedding import frame, states
 from meristem.interop.exporting import export_run
 from meristem.interop.importing import import_folder
 from meristem.learning.assemble import learner_of
 from meristem.models.elmo import ELMo
 from meristem.recipe import resolve
-from meristem.settings import MeristemError
 from meristem.tokenizers.tokenizer import Tokenizer
 
 h5py = pytest.importorskip("h5py")

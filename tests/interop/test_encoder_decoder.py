@@ -20,13 +20,13 @@ from torch import Tensor, nn
 import meristem
 from meristem.checkpoint.revive import Revived, revive
 from meristem.checkpoint.run import Run
+from meristem.errors import MeristemError
 from meristem.generation.given import given, together
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.write import write
 from meristem.interop import importing
 from meristem.interop.exporting import export_run
 from meristem.interop.importing import import_folder
-from meristem.settings import MeristemError
 from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.tokenizers.train import train

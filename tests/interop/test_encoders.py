@@ -26,11 +26,11 @@ from meristem.checkpoint.revive import Revived, revive
 from meristem.checkpoint.run import Run
 from meristem.checkpoint.save import save
 from meristem.checkpoint.snapshot import Snapshot
+from meristem.errors import MeristemError
 from meristem.interop.exporting import export_run
 from meristem.interop.importing import import_folder
 from meristem.learning.assemble import learner_of
 from meristem.recipe import resolve
-from meristem.settings import MeristemError
 from meristem.tokenizers.train import train
 
 Reads = dict[str, Tensor]

@@ -15,9 +15,9 @@ from safetensors.torch import load_file
 import meristem
 from meristem.bounded import SMALL, read_mapping
 from meristem.checkpoint.revive import revive
+from meristem.errors import MeristemError
 from meristem.interop.folder import Weights, config_of
 from meristem.interop.importing import import_folder
-from meristem.settings import MeristemError
 
 SHAPE = {
     "vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48,

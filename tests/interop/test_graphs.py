@@ -30,6 +30,7 @@ from meristem.checkpoint.revive import Revived, revive
 from meristem.checkpoint.run import Run
 from meristem.checkpoint.save import save
 from meristem.checkpoint.snapshot import Snapshot
+from meristem.errors import MeristemError
 from meristem.generation.fill import fill
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.session import Session
@@ -37,7 +38,6 @@ from meristem.generation.write import write
 from meristem.interop.graphs import export_run, graph, writing
 from meristem.learning.assemble import learner_of
 from meristem.recipe import resolve
-from meristem.settings import MeristemError
 from meristem.tokenizers.tokenizer import Tokenizer
 
 LENGTH = 24

@@ -20,9 +20,9 @@ from safetensors.torch import load_file, save_file
 import meristem
 from meristem.checkpoint import disk
 from meristem.checkpoint.run import Run
+from meristem.errors import MeristemError
 from meristem.interop import importing
 from meristem.interop.importing import import_folder
-from meristem.settings import MeristemError
 
 ROWS = 40
 CONFIG = {
@@ -252,7 +252,7 @@ WATCH = """
 import sys, torch, torch._weights_only_unpickler, meristem.models.bert, meristem.objectives.mlm
 from pathlib import Path
 from meristem.interop.importing import import_folder
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 RUNS = {"os.system", "subprocess.Popen", "os.exec", "os.posix_spawn", "os.fork", "pty.spawn", "socket.connect"}
 seen = []
 def hook(event, told):

@@ -15,10 +15,11 @@ from there import opened, scatter
 
 import meristem
 from meristem.api import Loaded, load
+from meristem.errors import MeristemError
 from meristem.interop.importing import whole_state, write_run
 from meristem.learning.assemble import learner_of
 from meristem.recipe import resolve
-from meristem.settings import MeristemError, find
+from meristem.settings import find
 from meristem.tokenizers.train import train
 
 SHAPE = {"layers": 2, "width": 32, "heads": 2, "length": 40}

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import nn
 
+from meristem.errors import MeristemError
 from meristem.interop import torch_files
-from meristem.settings import MeristemError
 
 BASE = torch.arange(24.0).view(4, 6)
 TENSORS: dict[str, Any] = {

@@ -13,11 +13,11 @@ from transformers import AutoTokenizer
 
 from meristem import load
 from meristem.checkpoint.revive import revive
+from meristem.errors import MeristemError
 from meristem.interop import words
 from meristem.interop.exporting import export_run
 from meristem.interop.importing import import_folder
 from meristem.interop.published import published
-from meristem.settings import MeristemError
 from meristem.store.rows import frame_of
 from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.tokenizer import Tokenizer

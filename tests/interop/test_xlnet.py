@@ -19,11 +19,11 @@ from meristem.checkpoint.revive import revive
 from meristem.checkpoint.run import Run
 from meristem.checkpoint.save import save
 from meristem.checkpoint.snapshot import Snapshot
+from meristem.errors import MeristemError
 from meristem.interop.exporting import export_run
 from meristem.interop.importing import import_folder
 from meristem.learning.assemble import learner_of
 from meristem.recipe import resolve
-from meristem.settings import MeristemError
 from meristem.tokenizers.tokenizer import Tokenizer
 
 SPECIAL = ["<unk>", "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>"]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from meristem.errors import MeristemError
 from meristem.labelled.reading import Splits, read, splits, stream
 from meristem.labelled.settings import DataSettings
-from meristem.settings import MeristemError
 from meristem.task import Sample
 
 

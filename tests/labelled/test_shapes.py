@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from meristem.errors import MeristemError
 from meristem.labelled.reading import read
 from meristem.labelled.settings import DataSettings
-from meristem.settings import MeristemError
 from meristem.task import Sample
 
 

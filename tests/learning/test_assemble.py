@@ -5,10 +5,11 @@ import torch
 from cases import LENGTH, Case, recipe_of
 
 from meristem.api import recipe_for
+from meristem.errors import RecipeError
 from meristem.learning.assemble import check, feeds_of, learner_of, objectives_of, view_of
 from meristem.learning.combined import Combined
 from meristem.recipe import resolve
-from meristem.settings import RecipeError, find
+from meristem.settings import find
 from meristem.store.store import Store
 from meristem.tokenizers.tokenizer import Tokenizer
 

@@ -7,13 +7,14 @@ import torch
 from cases import SOURCE, Case, real
 
 from meristem.batch import Batch, Draws, Head, Hidden, Model, Objective, Outcome, Row, View
+from meristem.errors import RecipeError
 from meristem.learning.combined import Combined
 from meristem.objectives.clm import CLM, CLMSettings
 from meristem.objectives.mlm import MLM, MLMSettings
 from meristem.objectives.nsp import NSP, NSPSettings
 from meristem.objectives.rtd import RTD, RTDSettings
 from meristem.randomness import Draw
-from meristem.settings import RecipeError, Settings
+from meristem.settings import Settings
 from meristem.store.store import Store
 from meristem.tokenizers.tokenizer import Tokenizer
 

@@ -5,8 +5,8 @@ import torch
 from cases import SOURCE, Case, policy, real
 
 from meristem.batch import Head, Model
+from meristem.errors import RecipeError
 from meristem.learning.learner import heads_of
-from meristem.settings import RecipeError
 from meristem.store.store import Store
 from meristem.tokenizers.tokenizer import Tokenizer
 

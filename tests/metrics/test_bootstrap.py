@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from meristem.errors import MeristemError
 from meristem.metrics.bootstrap import intervals, totals
-from meristem.settings import MeristemError
 from meristem.task import Indices, Metrics
 
 SETS, SIZE, TRUTH = 400, 200, 0.7

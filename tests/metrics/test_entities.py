@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from meristem.errors import MeristemError
 from meristem.metrics import entities
 from meristem.metrics.bootstrap import intervals
-from meristem.settings import MeristemError
 
 TAGS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC", "B-北-京", "I-北-京"]
 pairs = st.lists(st.tuples(st.sampled_from(TAGS), st.sampled_from(TAGS)), max_size=9)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
+from meristem.errors import MeristemError
 from meristem.metrics.hacking import MEANINGS, Measured, Texts, intervals, measured, warnings
-from meristem.settings import MeristemError
 
 COUNT = 60
 LETTERS = [

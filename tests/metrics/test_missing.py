@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from meristem.errors import MeristemError
 from meristem.metrics import entities, labels, spans, writing
-from meristem.settings import MeristemError
 
 
 @pytest.mark.parametrize(

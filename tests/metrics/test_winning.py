@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from meristem.errors import MeristemError
 from meristem.metrics.winning import Winning, winning
-from meristem.settings import MeristemError
 
 
 def test_ties_count_half() -> None:

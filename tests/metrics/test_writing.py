@@ -7,10 +7,10 @@ import time
 import numpy as np
 import pytest
 
+from meristem.errors import MeristemError
 from meristem.metrics import writing
 from meristem.metrics.bootstrap import intervals
 from meristem.metrics.words import script, words
-from meristem.settings import MeristemError
 
 GOLDS = [["The cat sat on the mat, quietly."], ["A dog ran through the park."], ["It rains again in the north today."]]
 SAID = ["The cat sat on a mat quietly.", "A dog ran through a green park.", "It rains in the north."]

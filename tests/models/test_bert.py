@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from transformers import BertConfig, BertForMaskedLM, BertForPreTraining
 
 from meristem.batch import Head, Model
+from meristem.errors import MeristemError
 from meristem.models.bert import Bert, BertSettings
-from meristem.settings import MeristemError
 
 WORDS = 61
 Close = Callable[[Tensor, Tensor], None]

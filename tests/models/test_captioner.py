@@ -8,10 +8,10 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from meristem.batch import Head, Model
+from meristem.errors import MeristemError
 from meristem.generation.session import Session
 from meristem.models.captioner import Captioner, CaptionerSettings
 from meristem.models.transformer import Transformer, TransformerSettings
-from meristem.settings import MeristemError
 
 WORDS, SIDE = 61, 12
 LOOKS: dict[str, dict[str, Any]] = {

@@ -9,9 +9,9 @@ from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTrainin
 
 from meristem.batch import Head, Model
 from meristem.blocks.generator import Generator
+from meristem.errors import RecipeError
 from meristem.models.electra import Electra, ElectraSettings
 from meristem.models.modern import Modern, ModernSettings
-from meristem.settings import RecipeError
 
 WORDS, QUARTER = 61, Head("generator", (("divide", 4),))
 Close = Callable[[Tensor, Tensor], None]

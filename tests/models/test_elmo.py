@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from meristem.batch import Head, Model
+from meristem.errors import MeristemError
 from meristem.models.elmo import ELMo, ELMoSettings
-from meristem.settings import MeristemError
 from meristem.store.letters import ALPHABET, LETTERS, TEXT_BEGINS, TEXT_ENDS, WORD_BEGINS, WORD_ENDS, letters_of
 
 Close = Callable[[Tensor, Tensor], None]

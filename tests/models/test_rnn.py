@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from meristem.batch import Head, Model
+from meristem.errors import MeristemError
 from meristem.models.rnn import RNN, RNNSettings
-from meristem.settings import MeristemError
 
 Close = Callable[[Tensor, Tensor], None]
 WORDS = 23

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from transformers import BartConfig, BartForConditionalGeneration, T5Config, T5ForConditionalGeneration
 
 from meristem.batch import Head, Model
+from meristem.errors import MeristemError
 from meristem.models.transformer import Transformer, TransformerSettings
-from meristem.settings import MeristemError
 
 WORDS, WIDTH, HEADS, INNER, LENGTH = 61, 32, 4, 80, 20
 Close = Callable[[Tensor, Tensor], None]

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from meristem.batch import Head, Model
 from meristem.blocks.adaptive import AdaptiveHead
+from meristem.errors import MeristemError
 from meristem.generation.session import Session
 from meristem.models.transformer_xl import TransformerXL, TransformerXLSettings
-from meristem.settings import MeristemError
 
 Close = Callable[[Tensor, Tensor], None]
 SEGMENTS = (5, 7, 1, 3)

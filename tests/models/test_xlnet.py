@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from transformers import XLNetConfig, XLNetLMHeadModel
 
 from meristem.batch import Head, Model
+from meristem.errors import MeristemError, RecipeError
 from meristem.models.xlnet import XLNet, XLNetSettings
-from meristem.settings import MeristemError, RecipeError
 
 WORDS, WIDTH, HEADS, MEMORY = 61, 32, 4, 7
 Close = Callable[[Tensor, Tensor], None]

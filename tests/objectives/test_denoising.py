@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from meristem import samples
 from meristem.batch import Row
 from meristem.corpus.document import Document
+from meristem.errors import MeristemError, RecipeError
 from meristem.objectives.denoising import (
     Denoising,
     DenoisingSettings,
@@ -30,7 +31,6 @@ from meristem.objectives.denoising import (
 )
 from meristem.randomness import Draw
 from meristem.recipe import resolve
-from meristem.settings import MeristemError, RecipeError
 from meristem.store.build import build
 from meristem.store.settings import StoreSettings
 from meristem.store.views.windows import Windows

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from meristem.errors import MeristemError
 from meristem.objectives.mlm import MLM, MLMSettings, choose_spans, units
-from meristem.settings import MeristemError
 from meristem.tokenizers.tokenizer import Tokenizer
 
 Make, Run = Callable[..., Any], Callable[..., Any]

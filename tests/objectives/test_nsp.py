@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from meristem.errors import MeristemError
 from meristem.objectives.nsp import NSP, NSPSettings
-from meristem.settings import MeristemError
 
 
 @pytest.mark.parametrize(("rate", "negatives"), [(0.5, "other"), (0.5, "swap"), (0.2, "other")])

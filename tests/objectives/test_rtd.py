@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from meristem.batch import Batch, Model, Row, collate
 from meristem.blocks.generator import Generator
+from meristem.errors import MeristemError
 from meristem.evaluation.held_out import held_out
 from meristem.learning.feed import Feed
 from meristem.learning.learner import Learner
@@ -17,7 +18,7 @@ from meristem.metrics.ranking import area
 from meristem.models.electra import Electra, ElectraSettings
 from meristem.objectives.rtd import RTD, RTDSettings
 from meristem.randomness import Draw
-from meristem.settings import MeristemError, find
+from meristem.settings import find
 from meristem.store.store import Store
 from meristem.tokenizers.tokenizer import Tokenizer
 

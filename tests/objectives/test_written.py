@@ -13,11 +13,11 @@ import torch
 from pydantic import ValidationError
 
 from meristem.batch import Head, Row, collate
+from meristem.errors import MeristemError, RecipeError
 from meristem.learning.learner import begin_of
 from meristem.objectives.denoising import Denoising
 from meristem.objectives.seq2seq import Seq2Seq, Seq2SeqSettings
 from meristem.randomness import Draw
-from meristem.settings import MeristemError, RecipeError
 from meristem.tokenizers.tokenizer import Tokenizer
 
 SOURCE, TARGET = np.array([7, 8, 9, 3]), np.array([10, 11, 3])

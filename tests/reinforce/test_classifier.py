@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from judges import attempts, made, values
 
 from meristem.api import load
+from meristem.errors import MeristemError, RecipeError
 from meristem.interop.importing import whole_state, write_run
 from meristem.learning.assemble import learner_of
 from meristem.recipe import resolve
 from meristem.reinforce.combined import Rewards
 from meristem.reinforce.named import settings_of
-from meristem.settings import MeristemError, RecipeError
 from meristem.tokenizers.train import train
 
 LINES = [f"Ada walked from the old harbour to garden {n}, and it rained." for n in range(40)]

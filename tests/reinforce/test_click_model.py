@@ -10,11 +10,11 @@ import pytest
 from rich.console import Console
 
 from meristem import api
+from meristem.errors import MeristemError
 from meristem.reinforce.clicks.kept import fitted
 from meristem.reinforce.clicks.model import ClickModel, Expected, ModelSettings
 from meristem.reinforce.clicks.table import ClickColumns, Clicks, read
 from meristem.samples.sets.clicks import EXAMINED, true_rate
-from meristem.settings import MeristemError
 
 USUAL = ClickColumns.model_validate({})
 QUICK = ModelSettings.model_validate({"strengths": [3.0], "parts": 2})

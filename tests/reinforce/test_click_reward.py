@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from meristem.errors import MeristemError
 from meristem.reinforce.reward import Attempt, Desk
 from meristem.reinforce.rewards.clicks import Clicks, ClicksSettings
 from meristem.samples.sets.clicks import best_line, search, true_rate
-from meristem.settings import MeristemError, find
+from meristem.settings import find
 
 TABLE = "builtin:microworld-clicks?size=600&seed=1"
 FIT = {"strengths": [3.0], "parts": 3}

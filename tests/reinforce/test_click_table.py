@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from meristem.errors import MeristemError
 from meristem.reinforce.clicks.table import ClickColumns, Clicks, folds, read
-from meristem.settings import MeristemError
 
 HEAD = "query,text,position,shown,clicked"
 ROWS = ["tea,Hot tea,1,100,9", "tea,Cold tea,2,100,3", "tea,Hot tea,2,50,2", "cake,A cake,1,80,8", "tea,Hot tea,1,20,1"]

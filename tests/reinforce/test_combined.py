@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 from judges import attempts, made, values
 
+from meristem.errors import MeristemError, RecipeError
 from meristem.generation.written import Written
 from meristem.reinforce import rewards
 from meristem.reinforce.combined import Rewards
 from meristem.reinforce.named import settings_of
 from meristem.reinforce.ranking import best
 from meristem.reinforce.reward import Attempt, Judgement, Reward, RewardSettings
-from meristem.settings import MeristemError, RecipeError, find, names
+from meristem.settings import find, names
 
 
 @dataclass

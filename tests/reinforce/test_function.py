@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judges import attempts, made, values
 
+from meristem.errors import MeristemError, RecipeError
 from meristem.reinforce.combined import Rewards
 from meristem.reinforce.named import settings_of
 from meristem.reinforce.reward import Attempt
-from meristem.settings import MeristemError, RecipeError
 
 NUMBERS = itertools.count()
 Make = Callable[..., Rewards]

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from judges import GRAMMAR, TINY, attempts, made, noise, sentences, shuffled, values
 
 from meristem.corpus.settings import CorpusSettings
+from meristem.errors import MeristemError, RecipeError
 from meristem.reinforce.combined import Rewards
 from meristem.reinforce.correct import sentences as correct
 from meristem.reinforce.named import settings_of
 from meristem.reinforce.reward import Desk
 from meristem.reinforce.rewards.grammar import Grammar
-from meristem.settings import MeristemError, RecipeError
 
 DESK = Desk(folder=Path(), say=lambda text: None)
 ODD = [

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judges import attempts, made, values
 
+from meristem.errors import MeristemError, RecipeError
 from meristem.reinforce.named import settings_of
-from meristem.settings import MeristemError, RecipeError
 
 
 def test_the_share_of_words_that_are_there() -> None:

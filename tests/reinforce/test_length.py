@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judges import made, values
 
+from meristem.errors import RecipeError
 from meristem.reinforce.named import settings_of
-from meristem.settings import RecipeError
 
 
 def test_the_nearer_the_better_and_the_target_is_best() -> None:

@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from judges import attempts, made, values
 
+from meristem.errors import MeristemError, RecipeError
 from meristem.reinforce.combined import Rewards
 from meristem.reinforce.named import settings_of
 from meristem.reinforce.vectors import Vectors
-from meristem.settings import MeristemError, RecipeError
 
 THEMES = {
     "sea": "boat ship sailor harbour sea wave captain 船 水手 港口 海",

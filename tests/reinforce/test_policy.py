@@ -14,8 +14,8 @@ sys.path.append(str(Path(__file__).parent))
 from policies import FAMILIES, Counting, feed_for, learner_for, settings, tokenizer
 
 from meristem.batch import Batch
+from meristem.errors import MeristemError
 from meristem.learning.learner import Learner
-from meristem.settings import MeristemError
 from meristem.training.optimizers import optimizers
 from meristem.training.settings import TrainSettings
 from meristem.training.step import Stepper

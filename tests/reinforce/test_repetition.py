@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judges import attempts, made, sentences, values
 
+from meristem.errors import RecipeError
 from meristem.reinforce.combined import Rewards
 from meristem.reinforce.named import settings_of
 from meristem.reinforce.words import Known, repeated, variety, words
-from meristem.settings import RecipeError
 
 
 @pytest.fixture

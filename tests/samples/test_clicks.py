@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meristem import samples
+from meristem.errors import MeristemError
 from meristem.randomness import generator
 from meristem.samples.microworld.dice import Dice
 from meristem.samples.sets.clicks import EXAMINED, best_rate, true_rate
 from meristem.samples.sets.preferring import BEST, LOWEST
 from meristem.samples.sets.searching import best_line, line, searches
-from meristem.settings import MeristemError
 
 LANGUAGES = ("en", "zh")
 QUERY = "repair a lamp in Oakham"

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from meristem import samples
+from meristem.errors import MeristemError
 from meristem.samples import microworld
 from meristem.samples.microworld.lexicon import lexicon
 from meristem.samples.sets import SETS, renamed, topics
 from meristem.samples.sets.asking import APART
 from meristem.samples.sets.similarity import alike
 from meristem.samples.sets.splitting import split
-from meristem.settings import MeristemError
 
 COLUMNS = {
     "sentiment": {"text", "label"},

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from meristem import samples
+from meristem.errors import MeristemError
 from meristem.samples import pydocs
-from meristem.settings import MeristemError
 
 
 @pytest.fixture

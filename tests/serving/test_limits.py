@@ -15,6 +15,7 @@ import pytest
 from httpx2 import ASGITransport, AsyncClient
 from starlette.testclient import TestClient
 
+from meristem.errors import MeristemError
 from meristem.serving.admission import Admission, Gone
 from meristem.serving.app import create_app
 from meristem.serving.batching import Batcher, Work
@@ -23,7 +24,6 @@ from meristem.serving.hub import Hub
 from meristem.serving.keys import Keys, keys_for
 from meristem.serving.metrics import Metrics
 from meristem.serving.settings import ServingSettings
-from meristem.settings import MeristemError
 
 KEY = "a-key-of-some-length"
 JSON = {"content-type": "application/json"}

@@ -13,13 +13,13 @@ import yaml
 
 from meristem.checkpoint import layout
 from meristem.checkpoint.run import Run
+from meristem.errors import MeristemError
 from meristem.serving.errors import Refused
 from meristem.serving.studio.curves import Curves
 from meristem.serving.studio.details import commands, details, examples
 from meristem.serving.studio.differences import differences, finals, flops_a_token
 from meristem.serving.studio.runs import DEPTH, Found, Listing, kind_of
 from meristem.serving.studio.standing import SAMPLE, SPARK, locks, spark, standing
-from meristem.settings import MeristemError
 
 RECIPE: dict[str, Any] = {
     "corpus": {"source": "builtin:pydocs"},

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from meristem.corpus.document import Document
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.store import build as building
 from meristem.store.build import Progress, build
 from meristem.store.settings import StoreSettings

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meristem.corpus.document import Document
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.store import build as building
 from meristem.store.build import build
 from meristem.store.encode import encode

@@ -14,7 +14,7 @@ from rich.console import Console
 from meristem.checkpoint.run import Run
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.split import SMALL
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.store.prepare import Prepared, cache, store_for, tokenizer_for
 from meristem.store.settings import StoreSettings
 from meristem.store.store import Store

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from meristem.corpus.settings import CorpusSettings
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.store.manifest import FINISHED
 from meristem.store.prepare import Prepared, cache, store_for, tokenizer_for
 from meristem.store.settings import StoreSettings

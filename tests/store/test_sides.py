@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from meristem.corpus.document import Document
 from meristem.corpus.pictures import drawn
 from meristem.corpus.sides import PAIR, PICTURE
+from meristem.errors import MeristemError
 from meristem.samples.microworld import draw, scene
-from meristem.settings import MeristemError
 from meristem.store import build as building
 from meristem.store.build import build
 from meristem.store.settings import StoreSettings

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.store.encode import Pack
 from meristem.store.manifest import Manifest, ShardRecord
 from meristem.store.store import Store

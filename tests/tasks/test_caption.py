@@ -16,11 +16,12 @@ from writers import MODELS, finetuned, fresh, overfitted, recipe_of, written
 from meristem import api, samples
 from meristem.batch import Row
 from meristem.corpus.pictures import drawn
+from meristem.errors import MeristemError, RecipeError
 from meristem.evaluation.answering import answer, judge
 from meristem.learning.learner import carries
 from meristem.objectives.caption import Caption as Objective
 from meristem.randomness import Draw
-from meristem.settings import MeristemError, RecipeError, find
+from meristem.settings import find
 from meristem.task import Sample
 
 MODELS["captioner"] = {

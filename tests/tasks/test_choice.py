@@ -21,7 +21,7 @@ from meristem import api
 from meristem.batch import Head
 from meristem.checkpoint.load import load
 from meristem.checkpoint.run import Run
-from meristem.settings import MeristemError, RecipeError
+from meristem.errors import MeristemError, RecipeError
 from meristem.task import Sample
 
 CASES: list[tuple[str, str, tuple[str, ...], int]] = [

@@ -20,11 +20,11 @@ from meristem import api
 from meristem.batch import Row, collate
 from meristem.checkpoint.load import load
 from meristem.checkpoint.run import Run
+from meristem.errors import MeristemError, RecipeError
 from meristem.evaluation.answering import answer
 from meristem.learning.assemble import fill_of
 from meristem.objectives.clm import CLM, CLMSettings
 from meristem.randomness import Draw
-from meristem.settings import MeristemError, RecipeError
 from meristem.task import Sample
 
 TEXTS = [

@@ -13,9 +13,9 @@ sys.path.append(str(Path(__file__).parent))
 
 from small import Small, small
 
+from meristem.errors import MeristemError
 from meristem.evaluation.answering import answer, judge
 from meristem.labelled.joining import joined
-from meristem.settings import MeristemError
 from meristem.task import Sample
 from meristem.tasks._tagged import Tagged
 from meristem.tasks.commands import Understood

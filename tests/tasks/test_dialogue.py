@@ -20,9 +20,9 @@ from writers import batch_of, finetuned, fresh, overfitted, recipe_of, written
 
 from meristem import api
 from meristem.batch import Row
+from meristem.errors import MeristemError
 from meristem.evaluation.answering import answer, judge
 from meristem.randomness import Draw
-from meristem.settings import MeristemError
 from meristem.task import Sample
 
 TALKS = [

@@ -19,7 +19,7 @@ from small import FEW_FIRST, Small, close, small
 from meristem import api
 from meristem.checkpoint.load import load
 from meristem.checkpoint.run import Run
-from meristem.settings import MeristemError, RecipeError
+from meristem.errors import MeristemError, RecipeError
 from meristem.task import Sample
 from meristem.tasks._sharing import shares
 

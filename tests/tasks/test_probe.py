@@ -19,9 +19,9 @@ from small import BACKBONES, Small, small
 from meristem import api
 from meristem.checkpoint.load import load
 from meristem.checkpoint.run import Run
+from meristem.errors import MeristemError, RecipeError
 from meristem.evaluation.answering import judge
 from meristem.labelled.joining import joined
-from meristem.settings import MeristemError, RecipeError
 from meristem.task import Sample
 from meristem.tasks._tagged import Tagged
 from meristem.tasks.probe import Probed

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tokenizers.processors import TemplateProcessing
 
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.store.letters import LETTERS, TEXT_BEGINS, TEXT_ENDS
 from meristem.tasks._reader import MARKS, Framed, Reader, marked
 from meristem.tokenizers import reading

@@ -23,9 +23,9 @@ from meristem import api
 from meristem.batch import Row
 from meristem.checkpoint.load import load
 from meristem.checkpoint.run import Run
+from meristem.errors import MeristemError
 from meristem.evaluation.answering import answer, judge
 from meristem.randomness import Draw
-from meristem.settings import MeristemError
 from meristem.task import Sample
 from meristem.tasks._spans import characters_of, tokens_of
 from meristem.tasks.span import Answer, Candidate, Span

@@ -22,9 +22,9 @@ from small import BACKBONES, Small, small
 from meristem import api
 from meristem.checkpoint.load import load
 from meristem.checkpoint.run import Run
+from meristem.errors import MeristemError
 from meristem.evaluation.answering import answer, judge
 from meristem.labelled.joining import joined
-from meristem.settings import MeristemError
 from meristem.task import Sample
 from meristem.tasks import _tagged
 from meristem.tasks._tagged import Tagged

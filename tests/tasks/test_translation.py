@@ -18,13 +18,14 @@ from meristem.checkpoint.load import load
 from meristem.checkpoint.run import Run
 from meristem.corpus.document import Document
 from meristem.corpus.sides import PAIR
+from meristem.errors import MeristemError, RecipeError
 from meristem.evaluation.answering import answer, judge
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.write import write
 from meristem.learning.learner import Learner, carries
 from meristem.objectives.seq2seq import Seq2Seq
 from meristem.randomness import Draw
-from meristem.settings import MeristemError, RecipeError, find
+from meristem.settings import find
 from meristem.store.build import build
 from meristem.store.settings import StoreSettings
 from meristem.store.views.examples import Examples

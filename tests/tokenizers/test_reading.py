@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tokenizers as library
 
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.tokenizers import beside
 from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.tokenizer import Tokenizer

@@ -1,6 +1,7 @@
 import pytest
 
-from meristem.settings import RecipeError, build, find, names
+from meristem.errors import RecipeError
+from meristem.settings import build, find, names
 from meristem.tokenizers.settings import TokenizerSettings
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.tokenizers.soundness import check, check_unknown, explodes
 from meristem.tokenizers.tokenizer import Tokenizer
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.tokenizers.train import CHUNK, sample, train

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from meristem.errors import RecipeError
 from meristem.recipe import Recipe, resolve
-from meristem.settings import RecipeError
 from meristem.training.going_on import refuse_another_run
 
 BERT: dict[str, Any] = {

@@ -11,8 +11,8 @@ from tuning import Tuning, tuning
 
 from meristem import api
 from meristem.checkpoint.run import Run
+from meristem.errors import MeristemError, RecipeError
 from meristem.recipe import resolve
-from meristem.settings import MeristemError, RecipeError
 from meristem.training import grid, loop
 from meristem.training.signals import Stopped
 

@@ -11,7 +11,7 @@ import torch
 from cases import Case, bits, loop_of, real, resume, stepper_of, steps
 
 from meristem.checkpoint import load
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.store.store import Store
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.loop import Loop, told

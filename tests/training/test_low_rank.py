@@ -11,9 +11,9 @@ from meristem import api
 from meristem.batch import Model
 from meristem.blocks import low_rank
 from meristem.checkpoint.revive import revive
+from meristem.errors import MeristemError
 from meristem.learning.assemble import learner_of
 from meristem.recipe import resolve
-from meristem.settings import MeristemError
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.optimizers import optimizers
 from meristem.training.settings import LoraSettings, StartSettings, TrainSettings

@@ -12,11 +12,11 @@ from rich.console import Console
 
 from meristem.checkpoint.load import load
 from meristem.checkpoint.revive import revive
+from meristem.errors import MeristemError, RecipeError
 from meristem.evaluation.evaluate import evaluate
 from meristem.learning.assemble import check
 from meristem.recipe import Recipe, resolve
 from meristem.samples.microworld import caption, draw, scene
-from meristem.settings import MeristemError, RecipeError
 from meristem.training.describe import describe
 from meristem.training.pretraining import pretrain
 

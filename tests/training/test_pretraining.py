@@ -15,7 +15,7 @@ from place import Place
 from meristem.checkpoint.load import load, verify
 from meristem.checkpoint.revive import revive
 from meristem.checkpoint.run import Run
-from meristem.settings import MeristemError, RecipeError
+from meristem.errors import MeristemError, RecipeError
 from meristem.training.step import Stepper, Taken
 
 # ------------------------------------------------------------ budgets

@@ -12,10 +12,10 @@ from rich.console import Console
 from team import together
 
 from meristem.checkpoint import load
+from meristem.errors import RecipeError
 from meristem.learning.feed import Feed
 from meristem.learning.team import Team
 from meristem.recipe import Recipe, resolve
-from meristem.settings import RecipeError
 from meristem.training.finetuning import finetune
 from meristem.training.pretraining import pretrain
 

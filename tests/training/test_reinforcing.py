@@ -16,7 +16,7 @@ from rich.console import Console
 
 from meristem import api
 from meristem.checkpoint.load import load
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.training.loop import Loop
 from meristem.training.signals import Stopped
 

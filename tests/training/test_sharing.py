@@ -12,8 +12,8 @@ import torch
 from rich.console import Console
 from team import sent, together
 
+from meristem.errors import RecipeError
 from meristem.recipe import Recipe, resolve
-from meristem.settings import RecipeError
 from meristem.training import budget, step
 from meristem.training.describe import describe
 from meristem.training.pretraining import pretrain

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from meristem.checkpoint.load import load
 from meristem.checkpoint.revive import Revived, revive
+from meristem.errors import MeristemError
 from meristem.learning.assemble import learner_of
-from meristem.settings import MeristemError
 from meristem.training.shards import gather
 from meristem.training.start import from_run
 

@@ -11,10 +11,10 @@ from cases import Case, batches, real
 from tuning import Tuning, tuning
 
 from meristem.batch import Model
+from meristem.errors import MeristemError, RecipeError
 from meristem.evaluation.held_out import resting
 from meristem.learning.learner import Learner
 from meristem.recipe import resolve
-from meristem.settings import MeristemError, RecipeError
 from meristem.store.store import Store
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.optimizers import names_of

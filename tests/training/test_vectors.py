@@ -13,9 +13,9 @@ from place import Place
 from vector_files import Words, drawn, glove
 
 from meristem.corpus.vectors import read_vectors
+from meristem.errors import MeristemError
 from meristem.learning.assemble import learner_of
 from meristem.recipe import resolve
-from meristem.settings import MeristemError
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.vectors import Usage, _Sums, from_vectors
 

@@ -15,7 +15,7 @@ from meristem.corpus.readers.lines import numbered
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sides import PAIR, joined
 from meristem.corpus.sources import Aligned, File
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 MISSING = object()
 

@@ -12,7 +12,7 @@ from meristem.corpus.document import Document, Drop, cut
 from meristem.corpus.pictures import NoPicture, reference
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sides import PAIR, PICTURE, joined
-from meristem.settings import MeristemError, did_you_mean
+from meristem.errors import MeristemError, did_you_mean
 
 USUAL = ("text", "content", "body", "sentence", "document")
 BEFORE_A_TARGET = ("source", "src", "input", *USUAL)

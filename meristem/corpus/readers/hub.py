@@ -14,7 +14,7 @@ from meristem.corpus.pieces import Piece
 from meristem.corpus.readers.columns import Columns, columns_of
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sources import Hub
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 
 def read(piece: Piece, settings: CorpusSettings, account: Account) -> Iterator[Document | Drop]:

@@ -16,7 +16,7 @@ from meristem.corpus.pieces import Piece
 from meristem.corpus.readers.columns import columns_of
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sources import File
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 ROWS = 256
 

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from meristem import bounded
 from meristem.checkpoint.revive import Revived
+from meristem.errors import MeristemError
 from meristem.generation.given import start_of
 from meristem.interop.folder import Weights
 from meristem.interop.lines import Line
 from meristem.interop.published import Carried, Published
-from meristem.settings import MeristemError
 
 CLASSIFICATION = Carried("pooled", (
     Line("heads.classification.dense", "classification_head.dense"),

@@ -8,10 +8,10 @@ from typing import Any
 from torch import Tensor
 
 from meristem.checkpoint.revive import Revived
+from meristem.errors import MeristemError
 from meristem.interop.families._encoder_decoder import CLASSIFICATION, SPAN, EncoderDecoder, one_table
 from meristem.interop.lines import JOINED, After, Line
 from meristem.interop.published import ACTIVATIONS, Carried, Entry
-from meristem.settings import MeristemError
 
 
 def _side(side: str, entrance: str) -> tuple[Line, ...]:

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from meristem.checkpoint.revive import Revived
+from meristem.errors import MeristemError
 from meristem.interop.families._encoder import READS, SIZES, TAGGING, Encoder, pooled, pooler, vocabulary
 from meristem.interop.lines import JOINED, Line
 from meristem.interop.published import Entry
-from meristem.settings import MeristemError
 
 HERE, THERE = "backbone.stack.layers.{}", "esm.encoder.layer.{}"
 LAYER = (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from meristem.errors import MeristemError
 from meristem.interop.families._causal import Causal
 from meristem.interop.lines import GROUPED, JOINED, Line
 from meristem.interop.published import Carried, Entry
-from meristem.settings import MeristemError
 
 LAYER = (
     Line(

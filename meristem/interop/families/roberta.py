@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from meristem.checkpoint.revive import Revived
+from meristem.errors import MeristemError
 from meristem.interop.families._encoder import (
     READS,
     SIZES,
@@ -22,7 +23,6 @@ from meristem.interop.families._encoder import (
 )
 from meristem.interop.lines import Line, Way
 from meristem.interop.published import Entry
-from meristem.settings import MeristemError
 
 PADDING = 1  # RoBERTa's own <pad>
 POSITIONS = "roberta.embeddings.position_embeddings"

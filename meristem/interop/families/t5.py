@@ -11,11 +11,11 @@ from torch import Tensor
 
 from meristem.blocks.feed_forward import GATED
 from meristem.checkpoint.revive import Revived
+from meristem.errors import MeristemError
 from meristem.interop.families._encoder_decoder import CLASSIFICATION, SPAN, EncoderDecoder, one_table
 from meristem.interop.folder import Weights
 from meristem.interop.lines import JOINED, Line
 from meristem.interop.published import Carried, Entry
-from meristem.settings import MeristemError
 
 ACTIVATION = {
     (False, "relu"): "relu",

@@ -8,10 +8,11 @@ from typing import Any
 from torch import Tensor
 
 from meristem.checkpoint.revive import Revived
+from meristem.errors import MeristemError
 from meristem.interop.folder import Weights
 from meristem.interop.lines import HEADED, Line, Shaped
 from meristem.interop.published import ACTIVATIONS, Carried, Entry, Published
-from meristem.settings import MeristemError, Settings
+from meristem.settings import Settings
 from meristem.tokenizers.tokenizer import Tokenizer
 
 LAYER = (

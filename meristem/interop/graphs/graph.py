@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 SIZES = {"batch": 2, "length": 3, "past": 5, "total": 8, "source": 7, "new_source": 4, "past_source": 3}
 """Sizes of free axes while a graph is drawn; `total` is past + length and `source` is past_source + new_source."""

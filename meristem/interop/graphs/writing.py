@@ -10,6 +10,7 @@ from typing import Any
 
 from meristem.checkpoint import disk
 from meristem.checkpoint.revive import Revived, revive
+from meristem.errors import MeristemError
 from meristem.generation.given import opening, start_of
 from meristem.generation.write import unwanted
 from meristem.interop.exporting import Exported
@@ -23,7 +24,7 @@ from meristem.models.gpt2 import GPT2
 from meristem.models.transformer import Transformer
 from meristem.models.transformer_xl import TransformerXL
 from meristem.models.xlnet import XLNet
-from meristem.settings import MeristemError, find, names
+from meristem.settings import find, names
 
 FAMILIES = (Bert, GPT2, Transformer, TransformerXL, XLNet)
 """Backbones that become graphs, and whatever is made of them."""

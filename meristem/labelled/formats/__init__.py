@@ -8,11 +8,11 @@ from importlib import import_module
 from pathlib import Path
 
 from meristem.corpus.sources import HUB_NAME, missing
+from meristem.errors import MeristemError
 from meristem.labelled.columns import TAGS, TEXT, USUAL, WORDS
 from meristem.labelled.found import Notes, Rows
 from meristem.labelled.opening import file_of, head
 from meristem.labelled.settings import DataSettings
-from meristem.settings import MeristemError
 
 ENDINGS = {
     ".parquet": "parquet",

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from meristem.corpus.sources import File
+from meristem.errors import MeristemError
 from meristem.labelled.formats import Asked
 from meristem.labelled.found import Flaw, Found, Notes, Rows
 from meristem.labelled.opening import file_of, lines
 from meristem.labelled.settings import DataSettings
-from meristem.settings import MeristemError
 
 COLUMNS = ("words", "tags")
 COMMENT = re.compile(r"#\s*([\w.-]+)\s*[=:]\s*(.*)")

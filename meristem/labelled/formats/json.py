@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from meristem import bounded
+from meristem.errors import MeristemError
 from meristem.labelled.formats import Asked, jsonl, squad
 from meristem.labelled.found import Flaw, Found, Notes, Rows
 from meristem.labelled.opening import file_of, text
-from meristem.settings import MeristemError
 
 
 def read(asked: Asked, notes: Notes) -> Rows:

@@ -7,10 +7,10 @@ from itertools import zip_longest
 from pathlib import Path
 
 from meristem.corpus.sources import File, missing
+from meristem.errors import MeristemError
 from meristem.labelled.formats import Asked
 from meristem.labelled.found import Found, Notes, Rows
 from meristem.labelled.opening import file_of, lines
-from meristem.settings import MeristemError
 
 COLUMNS = ("source", "target")
 USED = ("text", "target")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from meristem.errors import MeristemError
 from meristem.labelled.formats import Asked, jsonl, table
 from meristem.labelled.found import Notes, Rows
-from meristem.settings import MeristemError
 
 STEMS = ("captions", "metadata", "caption", "labels", "results", "index")
 READERS = {".jsonl": jsonl.read, ".tsv": table.read, ".csv": table.read, ".txt": table.read}

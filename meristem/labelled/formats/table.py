@@ -11,12 +11,12 @@ from itertools import islice
 
 from meristem.corpus.readers.lines import LONGEST_CELL
 from meristem.corpus.sources import File
+from meristem.errors import MeristemError
 from meristem.labelled.columns import USUAL
 from meristem.labelled.formats import Asked
 from meristem.labelled.found import Flaw, Found, Notes, Rows
 from meristem.labelled.opening import file_of, head, lines
 from meristem.labelled.settings import DataSettings
-from meristem.settings import MeristemError
 
 LOOKED_AT = 1000
 """Rows from which delimiter, quotes and header are told."""

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from meristem.errors import MeristemError
 from meristem.labelled import values
 from meristem.labelled.columns import CHOICES, CONTEXT, NUMBERED_CHOICES, QUESTION, RIGHT_CHOICE
 from meristem.labelled.found import Flaw, Found, Notes
 from meristem.labelled.shape import Shape
-from meristem.settings import MeristemError
 from meristem.task import Sample
 
 

@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meristem.corpus.sources import missing
+from meristem.errors import MeristemError, did_you_mean
 from meristem.labelled.formats import Asked, rows
 from meristem.labelled.found import NAMED, Flaw, Found, Notes, Rows
 from meristem.labelled.settings import DataSettings
 from meristem.labelled.values import nothing
-from meristem.settings import MeristemError, Settings, did_you_mean
+from meristem.settings import Settings
 
 FLAWS = 1000
 """Wrong rows after which reading stops."""

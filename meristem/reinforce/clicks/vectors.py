@@ -10,10 +10,10 @@ import torch
 
 from meristem.checkpoint.revive import revive
 from meristem.corpus.vectors import read_vectors
+from meristem.errors import MeristemError
 from meristem.generation.way import ways
 from meristem.reinforce.clicks.features import Dense, words
 from meristem.reinforce.clicks.matrix import Floats
-from meristem.settings import MeristemError
 
 
 def vectors_of(vectors: str | None, embed: str | None, texts: Sequence[str] = ()) -> Dense | None:

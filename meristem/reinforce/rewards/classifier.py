@@ -9,12 +9,12 @@ import numpy as np
 import torch
 
 from meristem.batch import Row, collate
+from meristem.errors import MeristemError, did_you_mean
 from meristem.learning.assemble import WORDS
 from meristem.learning.ragged import groups
 from meristem.randomness import Draw
 from meristem.reinforce.judging import opened
 from meristem.reinforce.reward import Attempt, Desk, Judgement, Reward, RewardSettings
-from meristem.settings import MeristemError, did_you_mean
 from meristem.task import Piece, Sample, Task
 
 TOKENS = 4096

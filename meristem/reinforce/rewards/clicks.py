@@ -9,12 +9,12 @@ from typing import Literal
 
 from pydantic import Field
 
+from meristem.errors import MeristemError
 from meristem.reinforce.clicks.kept import fitted
 from meristem.reinforce.clicks.model import Expected, ModelSettings
 from meristem.reinforce.clicks.queries import nearness
 from meristem.reinforce.clicks.table import ClickColumns, read
 from meristem.reinforce.reward import Attempt, Desk, Judgement, Reward, RewardSettings
-from meristem.settings import MeristemError
 
 TOLD = 80
 """Characters of a text that are shown."""

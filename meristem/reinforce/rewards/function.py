@@ -14,8 +14,8 @@ from typing import Any, Literal, SupportsFloat
 
 from pydantic import Field
 
+from meristem.errors import MeristemError, did_you_mean
 from meristem.reinforce.reward import Attempt, Desk, Judgement, Reward, RewardSettings
-from meristem.settings import MeristemError, did_you_mean
 
 SHOWN = 80
 """Characters of a text in a message."""

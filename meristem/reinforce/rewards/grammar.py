@@ -9,12 +9,12 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from meristem.corpus.settings import CorpusSettings
+from meristem.errors import MeristemError
 from meristem.randomness import generator
 from meristem.reinforce.correct import FEWEST, Sentence, sentences
 from meristem.reinforce.judging import Floats, Judge
 from meristem.reinforce.reward import Attempt, Desk, Judgement, Order, Reward, RewardSettings
 from meristem.reinforce.words import Known, variety, words
-from meristem.settings import MeristemError
 
 
 class GrammarSettings(RewardSettings):
@@ -45,7 +45,9 @@ class GrammarSettings(RewardSettings):
     prompted: bool = True
     """Whether a text goes on where its prompt ends, and is read behind it; false where it is made from a source."""
     limit: float = Field(5.0, gt=0)
-    """Values lie between −limit and limit, nearly straight in the middle."""
+    """No text is worse than −limit; values are nearly straight in the middle."""
+    most: float = Field(1.0, gt=0)
+    """None is better than this: text that surprises far less than correct sentences do is bland, not more correct."""
     shortest: int = Field(3, ge=1)
     """A text of fewer words gets −limit."""
     variety: float = Field(0.5, ge=0, le=1)
@@ -65,7 +67,7 @@ class GrammarSettings(RewardSettings):
 
 
 class Grammar(Reward):
-    """limit · tanh(z / limit), z = (mean surprise of correct sentences − surprise of the text) / their spread."""
+    """z = (mean surprise of correct sentences − surprise of the text) / their spread, between −limit and most."""
 
     Settings = GrammarSettings
     name = "grammar"
@@ -152,7 +154,8 @@ class Grammar(Reward):
         correct = self._behind if self._read(attempt)[0] else self._alone
         mean = float(self._drawn(correct, attempt.seed).mean())
         z = (mean - surprise) / max(float(correct.std()), 1e-3)
-        value = s.limit * float(np.tanh(z / s.limit))
+        end = s.limit if z < 0 else s.most
+        value = end * float(np.tanh(z / end))
         return Judgement(value=value, why={"surprise": surprise, "of correct sentences": mean, "spreads better": z})
 
     def _drawn(self, correct: Floats, seed: int) -> Floats:

@@ -7,9 +7,9 @@ from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
+from meristem.errors import MeristemError, did_you_mean
 from meristem.reinforce.reward import Attempt, Desk, Judgement, Reward, RewardSettings
 from meristem.reinforce.words import words
-from meristem.settings import MeristemError, did_you_mean
 
 Phrases = tuple[str, ...]
 

@@ -9,10 +9,10 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from meristem.corpus.settings import CorpusSettings
+from meristem.errors import MeristemError
 from meristem.reinforce.learned import LearningSettings, learned
 from meristem.reinforce.reward import Attempt, Desk, Judgement, Reward, RewardSettings
 from meristem.reinforce.vectors import Laid, Vectors, similarity
-from meristem.settings import MeristemError
 
 NAMED = 5
 """Unknown words that are told."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import count
 
+from meristem.errors import MeristemError
 from meristem.randomness import generator
 from meristem.samples.microworld.dice import Dice
 from meristem.samples.microworld.facts import Term
@@ -14,7 +15,6 @@ from meristem.samples.microworld.lexicon import lexicon
 from meristem.samples.sets.asking import APART, PARTS, part
 from meristem.samples.sets.excerpt import said
 from meristem.samples.sets.tables import groups
-from meristem.settings import MeristemError
 
 KINDS = ("buy", "repair", "borrow", "gift", "fresh")
 SOLD = frozenset({"furniture", "machine", "music", "clothing"})

@@ -10,9 +10,9 @@ from typing import Any
 
 from meristem import bounded
 from meristem.checkpoint.run import Run
+from meristem.errors import MeristemError
 from meristem.serving.studio.runs import CARD, Found, facts_of, kind_of, recipe_of, report
 from meristem.serving.studio.standing import Standing, locks, standing, tail
-from meristem.settings import MeristemError
 from meristem.training.settings import BUDGETS
 
 VERBS = {"objectives": "pretrain", "tasks": "finetune", "rewards": "reinforce"}

@@ -14,6 +14,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
 from meristem.checkpoint.run import Run
+from meristem.errors import MeristemError
 from meristem.serving.bodies import Asked, Model, Some
 from meristem.serving.engine import Engine
 from meristem.serving.errors import Refused
@@ -25,7 +26,6 @@ from meristem.serving.studio.differences import differences, finals, flops_a_tok
 from meristem.serving.studio.loading import Shelf
 from meristem.serving.studio.runs import PAGE, Listing, recipe_of
 from meristem.serving.studio.samples import Samples
-from meristem.settings import MeristemError
 
 FILES = Path(__file__).with_name("page")
 TYPES = {".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8",

@@ -11,9 +11,9 @@ from typing import Any
 
 from meristem import bounded
 from meristem.checkpoint.run import Run
+from meristem.errors import MeristemError, did_you_mean
 from meristem.serving.errors import Refused
 from meristem.serving.studio.standing import locks, stamp, standing
-from meristem.settings import MeristemError, did_you_mean
 
 DEPTH, FOLDERS, MOST = 4, 4000, 500
 """How deep runs are looked for, in how many folders, and how many are listed."""

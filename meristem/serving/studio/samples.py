@@ -9,13 +9,13 @@ from typing import Any
 from meristem.checkpoint import layout
 from meristem.checkpoint.revive import revive
 from meristem.checkpoint.run import Run
+from meristem.errors import MeristemError
 from meristem.generation.fill import fill_many, masked
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.write import write
 from meristem.serving.batching import Work
 from meristem.serving.errors import Refused
 from meristem.serving.hub import Served
-from meristem.settings import MeristemError
 
 MASK = "[MASK]"
 TOKENS, TOP = 24, 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from meristem.batch import Draws, Row
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.store.rows import content_length, ended, row_of
 from meristem.store.store import Stream
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from meristem.batch import Draws, Row
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.store.rows import content_length, documents_in, row_of
 from meristem.store.store import Stream
 

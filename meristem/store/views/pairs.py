@@ -8,7 +8,7 @@ import numpy as np
 from numpy.random import Generator
 
 from meristem.batch import Draws, Row
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 from meristem.store.counted import Counted, Share
 from meristem.store.rows import content_length, row_of
 from meristem.store.store import Ints, Span, Stream

@@ -10,7 +10,7 @@ import pytest
 from meristem.corpus.reading import Reading
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sides import sides
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 
 def corpus(tmp_path: Path, source: str, target: str, names: tuple[str, str] = ("a.en", "a.de")) -> CorpusSettings:

@@ -6,7 +6,7 @@ from meristem.corpus.readers.columns import columns_of, text_column
 from meristem.corpus.reading import Reading
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sides import sides
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 
 @pytest.mark.parametrize(("columns", "strings", "wanted", "found"), [

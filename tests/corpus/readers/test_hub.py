@@ -5,7 +5,7 @@ import pytest
 from meristem.corpus.reading import Reading
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sides import sides
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 
 @pytest.fixture

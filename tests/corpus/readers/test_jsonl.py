@@ -3,7 +3,7 @@ import json
 import pytest
 
 from meristem.corpus.readers import lines
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 
 def test_objects_strings_and_everything_broken(tmp_path, read):

@@ -4,7 +4,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 
 @pytest.fixture

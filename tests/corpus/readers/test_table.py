@@ -3,7 +3,7 @@ import csv
 import pytest
 
 from meristem.corpus.readers import lines
-from meristem.settings import MeristemError
+from meristem.errors import MeristemError
 
 
 def test_quotes_newlines_and_short_rows(tmp_path, read):

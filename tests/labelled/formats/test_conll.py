@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from meristem.errors import MeristemError
 from meristem.labelled.reading import read
 from meristem.labelled.settings import DataSettings
-from meristem.settings import MeristemError
 from meristem.task import Sample
 
 

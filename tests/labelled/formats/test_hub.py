@@ -7,9 +7,9 @@ from pathlib import Path
 import datasets
 import pytest
 
+from meristem.errors import MeristemError
 from meristem.labelled.reading import read, splits
 from meristem.labelled.settings import DataSettings
-from meristem.settings import MeristemError
 
 
 @pytest.fixture(autouse=True)

@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 from meristem.corpus.pictures import load, picture
+from meristem.errors import MeristemError
 from meristem.labelled.reading import read, splits
 from meristem.labelled.settings import DataSettings
-from meristem.settings import MeristemError
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from meristem.errors import MeristemError
 from meristem.labelled.reading import read
 from meristem.labelled.settings import DataSettings
-from meristem.settings import MeristemError
 from meristem.task import Sample
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from meristem.corpus.sides import PAIR
+from meristem.errors import MeristemError
 from meristem.randomness import Draw
-from meristem.settings import MeristemError
 from meristem.store.store import Store
 from meristem.store.views.examples import Examples
 from meristem.tokenizers.tokenizer import Tokenizer

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from meristem.errors import MeristemError
 from meristem.randomness import Draw
-from meristem.settings import MeristemError
 from meristem.store.store import Store
 from meristem.store.views.lanes import Lanes
 from meristem.tokenizers.tokenizer import Tokenizer

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from meristem.batch import Row
+from meristem.errors import MeristemError
 from meristem.randomness import Draw
-from meristem.settings import MeristemError
 from meristem.store.store import Store, Stream
 from meristem.store.views.pairs import Pairs
 from meristem.tokenizers.tokenizer import Tokenizer

@@ -8,9 +8,9 @@ import pytest
 
 from meristem.corpus.pictures import drawn
 from meristem.corpus.sides import PICTURE
+from meristem.errors import MeristemError
 from meristem.randomness import Draw
 from meristem.samples.microworld import draw, scene
-from meristem.settings import MeristemError
 from meristem.store.store import Store
 from meristem.store.views.pictures import Pictures
 from meristem.tokenizers.tokenizer import Tokenizer

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meristem.corpus.document import Document
+from meristem.errors import MeristemError
 from meristem.randomness import Draw
-from meristem.settings import MeristemError, find
+from meristem.settings import find
 from meristem.store.build import build
 from meristem.store.letters import spelled
 from meristem.store.settings import StoreSettings
