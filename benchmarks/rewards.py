@@ -32,7 +32,9 @@ from meristem.training.rewarding import desk, rewarded
 
 CELLS, PAGE = RESULTS / "rewards", RESULTS / "rewards.md"
 SMALL = {"model.layers": 3, "model.width": 192, "model.heads": 4, "model.length": 96, "tokenizer.size": 4096,
-         "train.batch_tokens": 3072, "train.steps": 500}  # fmt: skip
+         "train.batch_tokens": 3072}  # fmt: skip
+STEPS, JUDGE_STEPS = 500, 1200
+"""Of what writes, and of what judges it: a judge should know more than the writer does."""
 HEATS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6)
 PROMPT_WORDS, TOKENS, PROMPTS = 8, 32, 200
 POLICY = {"policy.prompt_words": PROMPT_WORDS, "policy.count": 4, "policy.max_tokens": TOKENS, "policy.prompts": 64,
@@ -53,8 +55,8 @@ def microworld(data: Path, work: Path, seed: int) -> Numbers:
 
 def grammar(data: Path, work: Path, seed: int) -> Numbers:
     """Reward in deviations of the start's, independent surprise beside cooler sampling, variety, distance."""
-    own = _model(data, work / "judge-0", half=0, seed=10)
-    outside = Judge.of(str(_model(data, work / "judge-1", half=1, seed=11)), print)
+    own = _model(data, work / "judge-0", half=0, seed=10, steps=JUDGE_STEPS)
+    outside = Judge.of(str(_model(data, work / "judge-1", half=1, seed=11, steps=JUDGE_STEPS)), print)
     rewards: list[dict[str, Any]] = [{"name": "grammar", "run": str(own)}, {"name": "repetition", "weight": 0.5}]
     start, run, prompts = _reinforced("grammar-microworld", data, work / f"grammar-{seed}", seed, rewards)
     return _beside(start, run, prompts, rewards) | _cooler(start, run, [prompt for prompt, _ in prompts], outside)
@@ -78,10 +80,10 @@ PARTS: dict[str, Callable[[Path, Path, int], Numbers]] = {
 # ---------------------------------------------------------------- runs
 
 
-def _model(data: Path, out: Path, *, half: int | None, seed: int) -> Path:
+def _model(data: Path, out: Path, *, half: int | None, seed: int, steps: int = STEPS) -> Path:
     """A small GPT-2 on the training novels, or on one half of their paragraphs."""
     source = str(data / "english_novels/train.txt")
-    told = {**SMALL, "corpus.document": "line", "corpus.half": half, "train.seed": seed}
+    told = {**SMALL, "corpus.document": "line", "corpus.half": half, "train.seed": seed, "train.steps": steps}
     return api.pretrain("gpt2-mini", told, source=source, out=out, console=Console()).run
 
 

@@ -143,14 +143,14 @@ class OneLine(Laid):
 
     def piece(self, number: int, source: Array, target: Array | None) -> Piece:
         """The prompt, which leaves room for the longest target; a target that was cut does not end."""
-        prompt = np.concatenate([self.frame.before, source, self.frame.between]).astype(np.int64)
+        prompt = np.concatenate([self.frame.before, source[: self.room], self.frame.between]).astype(np.int64)
         parts: dict[str, Any] = {"prompt": prompt, "target": None}
-        size, lost = len(prompt), 0
+        size, lost = len(prompt), max(0, len(source) - self.room)
         if target is not None:
-            lost = max(0, len(target) - self.most)
-            ending = self.frame.after[: 0 if lost else 1]
+            ending = self.frame.after[: 0 if len(target) > self.most else 1]
             parts["target"] = np.concatenate([target[: self.most], ending]).astype(np.int64)
             size += len(parts["target"]) - 1
+            lost += max(0, len(target) - self.most)
         return Piece(sample=number, size=size, parts=parts, cut=lost)
 
     def row(self, row: Row, draw: Draws) -> Row:

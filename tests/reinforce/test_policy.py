@@ -16,6 +16,9 @@ from policies import FAMILIES, Counting, feed_for, learner_for, settings, tokeni
 from meristem.batch import Batch
 from meristem.errors import MeristemError
 from meristem.learning.learner import Learner
+from meristem.learning.ragged import Pieces, Ragged
+from meristem.task import Sample
+from meristem.tasks._reader import marked
 from meristem.training.optimizers import optimizers
 from meristem.training.settings import TrainSettings
 from meristem.training.step import Stepper
@@ -200,6 +203,17 @@ def test_nothing_is_written_past_the_limit() -> None:
     explored = learner.explore("policy", batch)
     assert explored.goals["text"]["written"].max() <= 2
     assert all(len(one.text.split()) <= 2 for one in policy.rewards.asked)
+
+
+@pytest.mark.parametrize(("family", "told"), [("gpt2", {}), ("gpt2", {"framed": True}), ("transformer", {})])
+def test_prompts_longer_than_the_model_are_cut_to_leave_room_for_a_text(family: str, told: dict[str, Any]) -> None:
+    words = marked(WORDS) if told else WORDS
+    learner = learner_for(family, words, Counting(letters), **told)
+    policy: Any = learner.objectives["policy"]
+    pieces = policy.pieces([Sample(given={"prompt": "The old gardener " * 20, "columns": {}}, place="p:0")])
+    batch = Ragged(view=Pieces(pieces), objective=policy, seed=3, rows=1, micro=1, fill=policy.fill).batch(0, 0)
+    explored = learner.explore("policy", batch)
+    assert explored.inputs["tokens"].shape[1] <= settings(family).length + 1
 
 
 def test_refusals() -> None:
