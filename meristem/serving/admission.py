@@ -68,11 +68,16 @@ class Admission:
         self.stopping = False
         self._seconds = 0.1
 
+    @property
+    def full(self) -> bool:
+        """Whether every place is taken."""
+        return self.inside >= self._places
+
     def check(self) -> None:
         """Refuse when there is no place."""
         if self.stopping:
             raise Refused(503, "the server is stopping: try another one, or later", after=1)
-        if self.inside >= self._places:
+        if self.full:
             after = max(1, math.ceil(self._seconds))
             raise Refused(429, f"{self._places} requests are in work already: try again in {after} s", after=after)
 

@@ -24,6 +24,7 @@ from meristem.serving.limits import Limits
 from meristem.serving.routes import about, tasks, words, writing
 from meristem.serving.settings import ServingSettings
 from meristem.serving.shell import Shell
+from meristem.serving.turnstile import Turnstile
 
 Rooms = Sequence[Callable[[Engine], APIRouter]]
 ROUTES: Rooms = (about.router, writing.router, words.router, tasks.router, openai.router)
@@ -58,8 +59,11 @@ def create_app(hub: Hub, settings: ServingSettings | None = None, *, more: Rooms
         app.add_exception_handler(kind, _wrong)
     app.add_middleware(cast(Any, Gate), admission=engine.admission)
     app.add_middleware(cast(Any, Limits), settings=settings, early=engine.admission.check)
-    app.add_middleware(cast(Any, Door), keys=keys_for(settings))
-    app.add_middleware(cast(Any, Shell), metrics=engine.metrics, routes=frozenset(app.openapi()["paths"]))
+    keys = keys_for(settings)
+    engine.metrics.routes = frozenset(app.openapi()["paths"])
+    app.state.turnstile = Turnstile(engine.admission, keys, engine.metrics)
+    app.add_middleware(cast(Any, Door), keys=keys)
+    app.add_middleware(cast(Any, Shell), metrics=engine.metrics)
     return app
 
 

@@ -8,9 +8,10 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 from meristem.errors import MeristemError
 from meristem.serving.hub import Hub
@@ -47,7 +48,7 @@ def serve(paths: Sequence[Path], settings: ServingSettings, say: Say, *, folder:
     app = create_app(hub, settings, more=[studio(listing)])
     config = uvicorn.Config(
         app,
-        http=Patient,
+        http=cast(Any, partial(Patient, turnstile=app.state.turnstile)),
         ws="none",
         log_level="warning",
         access_log=False,

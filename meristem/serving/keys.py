@@ -77,14 +77,19 @@ class Door:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Only the health of the server is told to everybody."""
         if scope["type"] == "http" and scope["path"] not in OPEN:
-            headers = dict(scope["headers"])
-            if self._keys is not None:
-                if not self._keys.holds(_key(headers.get(b"authorization", b""))):
-                    raise Refused(401, "this server wants a key: send the header authorization: Bearer KEY")
-            elif not _own(_host(headers.get(b"host", b"localhost").decode("latin-1"))):
-                # a page from elsewhere whose name was turned to this machine would be one
-                raise Refused(403, "without a key only localhost is answered: ask for 127.0.0.1, or set --key-file")
+            let_in(scope, self._keys)
         await self._app(scope, receive, send)
+
+
+def let_in(scope: Scope, keys: Keys | None) -> None:
+    """Refuse whoever may not ask."""
+    headers = dict(scope["headers"])
+    if keys is not None:
+        if not keys.holds(_key(headers.get(b"authorization", b""))):
+            raise Refused(401, "this server wants a key: send the header authorization: Bearer KEY")
+    elif not _own(_host(headers.get(b"host", b"localhost").decode("latin-1"))):
+        # a page from elsewhere whose name was turned to this machine would be one
+        raise Refused(403, "without a key only localhost is answered: ask for 127.0.0.1, or set --key-file")
 
 
 def _key(header: bytes) -> bytes:

@@ -12,6 +12,9 @@ ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
+OTHER = "other"
+
+
 class Histogram:
     """How often values fell below each bound, for one set of labels."""
 
@@ -43,9 +46,12 @@ class Metrics:
         self._batches: dict[str, Histogram] = {}
         self._tokens: Counter[str] = Counter()
         self._gauges: dict[str, tuple[str, Callable[[], float]]] = {}
+        self.routes: frozenset[str] = frozenset()
+        """The paths that are counted by name; all others are one."""
 
-    def request(self, route: str, status: int, seconds: float) -> None:
+    def request(self, path: str, status: int, seconds: float) -> None:
         """A request that was answered."""
+        route = path if path in self.routes else OTHER
         with self._lock:
             self._requests[route, status] += 1
             self._seconds.setdefault(route, Histogram(SECONDS)).add(seconds)

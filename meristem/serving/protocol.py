@@ -1,4 +1,4 @@
-"""Connections that say nothing, or never end their headers, are closed: uvicorn itself would wait for ever."""
+"""Connections that say nothing, or never end, are closed, and whoever finds no place is turned away at once."""
 
 from __future__ import annotations
 
@@ -7,20 +7,27 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from meristem.serving.errors import error_bytes
+from meristem.serving.errors import Refused, error_bytes
+from meristem.serving.turnstile import Turnstile
 
 PATIENCE = 10.0
 """Seconds from the opening of a connection, or from a request's first byte, to the end of its headers."""
 MOST = 32 << 10
 """Bytes of headers that are not yet whole."""
+PIECES = 4096
+"""Pieces that one body may come in: each of them, be it one byte, costs as much as a large one."""
 TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
+
+
+BAD = b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n"
 
 
 class Patient(HttpToolsProtocol):
     """Uvicorn's way to speak HTTP, with an end to its patience."""
 
-    def __init__(self, *arguments: Any, **more: Any) -> None:
+    def __init__(self, *arguments: Any, turnstile: Turnstile | None = None, **more: Any) -> None:
         super().__init__(*arguments, **more)
+        self._turnstile, self._turned, self._pieces = turnstile, False, 0
         self._waiting: asyncio.TimerHandle | None = None
         self._heard = 0
         self._within = False
@@ -52,14 +59,45 @@ class Patient(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """A request is known; its body has limits of its own."""
-        self._within = True
+        self._within, self._pieces = True, 0
         self._rest()
-        super().on_headers_complete()
+        answer = self._turned_away()
+        self._turned = answer is not None
+        if answer is None:
+            super().on_headers_complete()
+        else:
+            self.transport.write(answer)
+            self.on_response_complete()
+
+    def _turned_away(self) -> bytes | None:
+        """The answer to a request that need not reach the application."""
+        idle = self.cycle is None or self.cycle.response_complete
+        if self._turnstile is None or not idle or not self.parser.should_keep_alive() or self.parser.should_upgrade():
+            return None
+        path = self.url.partition(b"?")[0].decode("latin-1")
+        return self._turnstile.turned(
+            {"method": self.parser.get_method().decode("ascii"), "path": path, "headers": self.headers}
+        )
+
+    def on_body(self, body: bytes) -> None:
+        """Of one that was turned away nothing is kept."""
+        self._pieces += 1
+        if self._pieces > PIECES:
+            raise Refused(400, f"a body may come in {PIECES:,} pieces")  # the parser gives up, and the request is bad
+        if not self._turned:
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
         """The next bytes are those of another request."""
         self._within, self._heard = False, 0
-        super().on_message_complete()
+        if not self._turned:
+            super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """In the shape of all other errors."""
+        body = error_bytes(400, f"{msg} (a body may come in {PIECES:,} pieces)" if self._pieces > PIECES else msg)
+        self.transport.write(BAD + b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body) + body)
+        self.transport.close()
 
     def _rest(self) -> None:
         if self._waiting is not None:

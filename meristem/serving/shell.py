@@ -20,15 +20,13 @@ STRICT = {
 """A page of our own brings its own policy."""
 CLOSING = (408, 413, 431)
 """After these the rest of a request is not waited for."""
-OTHER = "other"
 
 
 class Shell:
     """What every request passes first and last."""
 
-    def __init__(self, app: App, metrics: Metrics, routes: frozenset[str]) -> None:
-        """`routes` are the paths that are counted by name; all others are one."""
-        self._app, self._metrics, self._routes = app, metrics, routes
+    def __init__(self, app: App, metrics: Metrics) -> None:
+        self._app, self._metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Count, and answer where nobody else did."""
@@ -53,15 +51,20 @@ class Shell:
                 raise  # the answer has begun, and is cut off
             await _refuse(told(error, scope["path"]), strictly)
         finally:
-            route = scope["path"] if scope["path"] in self._routes else OTHER
-            self._metrics.request(route, status or 499, time.monotonic() - begun)
+            self._metrics.request(scope["path"], status or 499, time.monotonic() - begun)
 
 
-async def _refuse(error: Refused, send: Send) -> None:
+def refusal(error: Refused) -> tuple[list[tuple[bytes, bytes]], bytes]:
+    """Headers and body of an answer that is none."""
     body = error_bytes(error.status, str(error))
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     headers += [(name.encode(), value.encode()) for name, value in error.headers.items()]
     if error.status in CLOSING:
         headers.append((b"connection", b"close"))
+    return headers, body
+
+
+async def _refuse(error: Refused, send: Send) -> None:
+    headers, body = refusal(error)
     await send({"type": "http.response.start", "status": error.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -5,6 +5,8 @@ from meristem.serving.metrics import Metrics
 
 def test_the_text_is_what_prometheus_reads() -> None:
     metrics = Metrics()
+    metrics.routes = frozenset(('/a"b\n', "/fill"))
+    metrics.request("/anything", 404, 0.1)
     metrics.request('/a"b\n', 200, 0.02)
     metrics.request("/fill", 429, 100.0)
     metrics.batch("bert fill", 3)
@@ -12,6 +14,7 @@ def test_the_text_is_what_prometheus_reads() -> None:
     metrics.gauge("meristem_inside", "Inside.", lambda: 2)
     lines = metrics.text().splitlines()
     assert 'meristem_requests_total{route="/a\\"b\\n",status="200"} 1' in lines
+    assert 'meristem_requests_total{route="other",status="404"} 1' in lines
     assert 'meristem_request_seconds_bucket{route="/fill",le="60.0"} 0' in lines
     assert 'meristem_request_seconds_bucket{route="/fill",le="+Inf"} 1' in lines
     assert 'meristem_batch_rows_bucket{kind="bert fill",le="2"} 0' in lines
