@@ -39,7 +39,7 @@ SMALL = {"layers": 1, "width": 32, "heads": 2, "length": 32, "dropout": 0.1}
 TEXT = "builtin:microworld-en?size=40"
 PAIRS = "builtin:microworld-pairs?size=60"
 PICTURES = "builtin:microworld-pictures?size=40"
-CLOCKS = ("seconds", "tokens_per_second", "mfu")
+CLOCKS = ("seconds", "tokens_per_second", "mfu", "memory")
 KINDS: dict[str, dict[str, Any]] = {
     "clm": {"model": {"family": "gpt2", **SMALL}, "objective": ["clm"]},
     "mlm + nsp": {"model": {"family": "bert", **SMALL}, "objective": ["mlm", "nsp"], "train": {"optimizer": "muon"}},

@@ -40,6 +40,8 @@ PROMPT_WORDS, TOKENS, PROMPTS = 8, 32, 200
 POLICY = {"policy.prompt_words": PROMPT_WORDS, "policy.count": 4, "policy.max_tokens": TOKENS, "policy.prompts": 64,
           "policy.kl.target": 8, "policy.kl.coefficient": 0.05, "policy.kl.adapt": 0.2, "train.steps": 150,
           "train.batch_samples": 16, "train.rate": 2e-4}  # fmt: skip
+GRAMMAR = {"policy.kl.target": 6, "policy.kl.coefficient": 0.12, "policy.kl.adapt": 0.05, "policy.entropy": 0.4,
+           "train.steps": 250, "train.rate": 1e-4}  # fmt: skip
 Numbers = dict[str, float]
 
 
@@ -58,7 +60,7 @@ def grammar(data: Path, work: Path, seed: int) -> Numbers:
     own = _model(data, work / "judge-0", half=0, seed=10, steps=JUDGE_STEPS)
     outside = Judge.of(str(_model(data, work / "judge-1", half=1, seed=11, steps=JUDGE_STEPS)), print)
     rewards: list[dict[str, Any]] = [{"name": "grammar", "run": str(own)}, {"name": "repetition", "weight": 0.5}]
-    start, run, prompts = _reinforced("grammar-microworld", data, work / f"grammar-{seed}", seed, rewards)
+    start, run, prompts = _reinforced("grammar-microworld", data, work / f"grammar-{seed}", seed, rewards, GRAMMAR)
     return _beside(start, run, prompts, rewards) | _cooler(start, run, [prompt for prompt, _ in prompts], outside)
 
 
@@ -88,12 +90,12 @@ def _model(data: Path, out: Path, *, half: int | None, seed: int, steps: int = S
 
 
 def _reinforced(
-    recipe: str, data: Path, out: Path, seed: int, rewards: list[dict[str, Any]]
+    recipe: str, data: Path, out: Path, seed: int, rewards: list[dict[str, Any]], more: dict[str, Any] | None = None
 ) -> tuple[Path, Path, list[tuple[str, str]]]:
     """The start, the trained run, and prompts with their references of novels that neither has seen."""
     start = _model(data, out.parent / "novels", half=0, seed=0)
     files = {name: str(_prompts(data, out.parent, name)) for name in ("valid", "test")}
-    settings = {**POLICY, "from": str(start), "train.seed": seed, "rewards": rewards, "judge": None,
+    settings = {**POLICY, **(more or {}), "from": str(start), "train.seed": seed, "rewards": rewards, "judge": None,
                 "data.train": files["valid"], "data.validation": None, "data.test": None}  # fmt: skip
     run = api.reinforce(recipe, settings, out=out, console=Console()).run
     rows = [json.loads(line)["text"].split(" ") for line in Path(files["test"]).read_text("utf-8").splitlines()]

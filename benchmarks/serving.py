@@ -38,6 +38,8 @@ FILL = [{"text": " ".join([*WORDS[n % 5 : 4 + n], "[MASK]", "."])} for n in rang
 GENERATE = [{"prompt": " ".join(WORDS[: 3 + n]), "max_tokens": 32, "temperature": 0, "min_tokens": 32}
             for n in range(8)]  # fmt: skip
 CLIENTS, WRITERS = 32, 16
+LARGER = (12, 512)
+"""Layers and width of what is overloaded too: of a small model most of the work is HTTP, of a large one its own."""
 
 
 @contextmanager
@@ -166,6 +168,11 @@ def attacks(runs: Path, number: int, examples: int) -> Iterator[list[str]]:
                "True"]  # fmt: skip
 
 
+def _sized(told: argparse.Namespace, layers: int, width: int) -> tuple[Path, Path]:
+    """Runs of a size, and the same for transformers."""
+    return make(told.place / f"{layers}-{width}", layers=layers, width=width, vocabulary=told.vocabulary)
+
+
 def main() -> None:
     """Measure, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -182,18 +189,18 @@ def main() -> None:
     parser.add_argument("--vocabulary", type=int, default=8192)
     parser.add_argument("--only", nargs="*", choices=("beside", "overload", "attacks"), default=None)
     told = parser.parse_args()
-    runs, folder = make(told.place, layers=told.layers, width=told.width, vocabulary=told.vocabulary)
+    runs, folder = _sized(told, told.layers, told.width)
     size = f"{told.layers} layers, width {told.width}, {told.vocabulary:,} tokens"
     words = " ".join(sys.argv[1:])
-    parts = [f"# Serving\n\n`python -m benchmarks.serving {words}`, {os.cpu_count()} cores; {size}."]
+    parts = [f"# Serving\n\n`python -m benchmarks.serving {words}`, {os.cpu_count()} cores; {size} unless said."]
     wanted = told.only or ("beside", "overload", "attacks")
     if "beside" in wanted:
         rows = list(side_by_side(runs, folder, told.seconds, told.repeats, told.threads))
         parts.append(table(["what", "meristem serve", "transformers in a plain route", "ratio", "wanted"], rows))
     if "overload" in wanted:
-        parts.append(
-            table(["overload", "found", "wanted"], list(overload(runs, told.seconds, told.overload, told.threads)))
-        )
+        for layers, width in ((told.layers, told.width), LARGER):
+            rows = list(overload(_sized(told, layers, width)[0], told.seconds, told.overload, told.threads))
+            parts.append(table([f"overload, {layers} layers, width {width}", "found", "wanted"], rows))
     if "attacks" in wanted:
         parts.append(table(["attacks", "found", "wanted"], list(attacks(runs, told.disconnects, told.examples))))
     page = "\n\n".join(parts) + "\n"

@@ -20,6 +20,7 @@ from meristem.errors import MeristemError
 from meristem.learning.feed import Feed, stream
 from meristem.learning.mix import Mix
 from meristem.learning.spread import gathered
+from meristem.training.budget import memory_now
 from meristem.training.journal import Journal
 from meristem.training.material import Evaluate, Watch
 from meristem.training.optimizers import names_of
@@ -145,6 +146,7 @@ class Loop:
                 "tokens": s.tokens,
                 "tokens_per_second": round(speed, 1),
                 "mfu": round(used, 4),
+                "memory": memory_now(self.stepper.device),
                 "seconds": round(s.seconds, 2),
                 "skipped": s.skipped,
             },

@@ -44,7 +44,7 @@ def test_a_run_is_watched_from_its_first_step(empty: Any, look: Look) -> None:
     finally:
         training.kill()
     expect(page.locator(".progress")).to_contain_text("160 of 160")
-    for title in ("loss", "rate", "gradient_norm", "tokens_per_second", "mfu"):
+    for title in ("loss", "rate", "gradient_norm", "tokens_per_second", "mfu", "memory"):
         expect(page.locator("figcaption", has_text=re.compile(rf"^{title}\b"))).to_be_visible()
     loss = page.locator(".plot").first
     loss.locator("svg").hover(position={"x": 200, "y": 100})

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 CHANGES = ("make_folder", "create", "write", "sync", "close", "sync_folder", "rename", "unlink", "remove_folder")
 """Every function through which a run changes the disk."""
 STEPS = 30
-CLOCKS = ("seconds", "tokens_per_second", "mfu")
+CLOCKS = ("seconds", "tokens_per_second", "mfu", "memory")
 PATIENCE = 60.0  # seconds after which a child counts as hanging
 AT_RANDOM, TWICE, IN_A_SAVE = 3, 1, 3  # benchmarks/kills.py kills hundreds
 

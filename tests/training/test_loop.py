@@ -63,9 +63,8 @@ def test_a_run_goes_to_the_end_of_its_budget_and_writes_it_down(
     assert loop.standing.samples == 48
     assert loop.standing.tokens == 48 * 24
     assert [line["step"] for line in lines(tmp_path, "train")] == [1, 2, 3, 4, 5, 6]
-    assert {"loss", "gradient_norm", "rate", "tokens_per_second", "mfu", "skipped"} <= lines(tmp_path, "train")[
-        0
-    ].keys()
+    first = lines(tmp_path, "train")[0]
+    assert {"loss", "gradient_norm", "rate", "tokens_per_second", "mfu", "memory", "skipped"} <= first.keys()
     found = load.load(tmp_path / "checkpoints")
     assert found is not None
     assert found.snapshot.step == 6

@@ -13,8 +13,12 @@ from meristem.errors import MeristemError
 from meristem.randomness import generator
 from meristem.reinforce.correct import FEWEST, Sentence, sentences
 from meristem.reinforce.judging import Floats, Judge
+from meristem.reinforce.rarity import Rarity
 from meristem.reinforce.reward import Attempt, Desk, Judgement, Order, Reward, RewardSettings
 from meristem.reinforce.words import Known, variety, words
+
+COUNTED = 4096
+"""Correct sentences that say how rare words are."""
 
 
 class GrammarSettings(RewardSettings):
@@ -42,6 +46,11 @@ class GrammarSettings(RewardSettings):
     """Correct sentences that are read once; their spread is the unit of the reward."""
     drawn: int = Field(64, ge=1)
     """How many of them, drawn anew for each prompt, a text is compared with."""
+    rarity: float = Field(1.0, ge=0, le=1)
+    """How much of the surprise is forgiven that rare words have anywhere (1 is SLOR, Pauls and Klein 2012).
+
+    At 0 a text of common words is the best, however little it says.
+    """
     prompted: bool = True
     """Whether a text goes on where its prompt ends, and is read behind it; false where it is made from a source."""
     limit: float = Field(5.0, gt=0)
@@ -85,7 +94,8 @@ class Grammar(Reward):
         assert settings.run is not None  # ordered where it was not named
         self.settings = settings
         self._reader = Judge.of(settings.run, desk.say)
-        found = self._correct(settings.run)
+        found, more = self._correct(settings.run)
+        self._rarity = Rarity(self._reader.tokenizer, more)
         self._known = Known((one.text for one in found), settings.copy_words)
         self._alone = self._surprise(("", one.text) for one in found)
         self._behind = self._surprise((one.before, one.text) for one in found)
@@ -96,11 +106,16 @@ class Grammar(Reward):
 
     def _surprise(self, pairs: Iterable[tuple[str, str]]) -> Floats:
         """Of those sentences that have any token."""
-        found = self._reader.surprise(list(pairs))
+        found = self._measured(list(pairs))
         return found[np.isfinite(found)]
 
-    def _correct(self, run: str) -> list[Sentence]:
-        """Sentences that the judge has not learned from."""
+    def _measured(self, pairs: Sequence[tuple[str, str]]) -> Floats:
+        """Nats per token, less what their words' rarity explains."""
+        found = self._reader.surprise(pairs)
+        return found - self.settings.rarity * self._rarity.of([text for _, text in pairs])
+
+    def _correct(self, run: str) -> tuple[list[Sentence], list[str]]:
+        """Sentences that the judge has not learned from: those that are read, and more whose words are counted."""
         s, sources = self.settings, self._reader.recipe.sources()
         if s.correct is None and sources[0].corpus is None:
             raise MeristemError(f"{run} was trained on labelled data: give correct=FILE with correct sentences")
@@ -109,21 +124,24 @@ class Grammar(Reward):
             if s.correct is None
             else CorpusSettings.model_validate({"source": s.correct, "document": s.document})
         )
-        found = sentences(corpus, held_out=s.correct is None, number=s.sentences, shortest=s.shortest, seed=s.seed)
+        found, more = (
+            sentences(corpus, held_out=s.correct is None, number=number, shortest=s.shortest, seed=s.seed)
+            for number in (s.sentences, COUNTED)
+        )
         if len(found) < FEWEST:
             where = f"{corpus.source} " + ("holds out" if s.correct is None else "has")
             raise MeristemError(
                 f"grammar: {where} {len(found)} sentences, and {FEWEST} are the fewest that say what is correct; "
                 "give correct=FILE with text that the judge was not trained on, or cut it finer: document=block or line"
             )
-        return found
+        return found, [one.text for one in more]
 
     def judge(self, attempts: Sequence[Attempt]) -> list[Judgement]:
         """Guards first; only what passes them is read."""
         guards = [self._guard(one) for one in attempts]
         passed = [number for number, guard in enumerate(guards) if not guard]
         read = [self._read(attempts[number]) for number in passed]
-        surprise = dict(zip(passed, self._reader.surprise(read).tolist(), strict=True))
+        surprise = dict(zip(passed, self._measured(read).tolist(), strict=True))
         return [
             self._judged(one, surprise[number]) if number in surprise else self._refused(guards[number])
             for number, one in enumerate(attempts)

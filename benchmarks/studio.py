@@ -1,0 +1,128 @@
+"""The page in a real browser: the first view of a server that has just begun, and many long curves at once.
+
+    python -m benchmarks.studio --out docs/results/studio.md
+
+Needs playwright and a chromium (`make browser-test` installs both). Everything is on loopback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.serving import process
+from benchmarks.side_by_side import table
+from meristem.checkpoint.run import Run
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FRAMES = """async () => {
+  const chart = document.querySelector(".chart"), box = chart.getBoundingClientRect(), took = [];
+  for (let x = 0; x < 60; x += 1) {
+    const begun = performance.now();
+    const at = { clientX: box.x + (box.width * x) / 60, clientY: box.y + box.height / 2, bubbles: true };
+    chart.dispatchEvent(new PointerEvent("pointermove", at));
+    await new Promise(requestAnimationFrame);
+    took.push(performance.now() - begun);
+  }
+  return took.sort((a, b) => a - b);
+}"""
+BYTES = "() => performance.getEntriesByType('resource').concat(performance.getEntriesByType('navigation'))" \
+        ".reduce((sum, one) => sum + one.transferSize, 0)"  # fmt: skip
+
+
+def long_runs(folder: Path, runs: int, points: int) -> None:
+    """Runs with curves that look like training, and nothing else."""
+    for number in range(runs):
+        if (folder / f"run-{number}").exists():
+            continue
+        run = Run.create(folder / f"run-{number}", f"name: run-{number}\nmodel: {{family: bert}}\n", None)
+        with run.metrics_path.open("w", encoding="utf-8") as file:
+            for step in range(1, points + 1):
+                loss = 3 + 5 / math.log(step + 2 + number) + 0.2 * math.sin(step * (number + 1))
+                row = {"step": step, "kind": "train", "loss": loss, "rate": 1e-3, "gradient_norm": loss / 9,
+                       "tokens": step * 4096, "seconds": step / 2}  # fmt: skip
+                file.write(json.dumps(row) + "\n")
+
+
+@contextmanager
+def browser() -> Iterator[Any]:
+    """The system's own chromium."""
+    from playwright.sync_api import sync_playwright
+
+    path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if path is None:
+        sys.exit("no chromium here: `make browser-test` installs one")
+    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=path, args=[*sandbox, "--disable-dev-shm-usage"])
+        yield made
+        made.close()
+
+
+def measured(folder: Path, runs: int, points: int) -> Iterator[list[str]]:
+    """Rows of what, found, wanted."""
+    command = [sys.executable, "-m", "meristem", "studio", str(folder), "--port", "0"]
+    with browser() as chrome, process(*command) as (port, _):
+        page, wrong = chrome.new_page(viewport={"width": 1280, "height": 800}), []
+        page.set_default_timeout(60_000)
+        page.on("console", lambda one: wrong.append(one.text) if one.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        address = f"http://127.0.0.1:{port}/"
+        views = [_seconds(lambda: (page.goto(address), page.locator(".runs li").first.wait_for()))
+                 for _ in range(6)]  # fmt: skip
+        yield ["first view of a server that has just begun", f"{views[0]:.2f} s", "< 1 s"]
+        yield ["the same again, median of 5", f"{statistics.median(views[1:]):.2f} s", "< 1 s"]
+        yield ["all that is transferred for it", f"{page.evaluate(BYTES) / 1000:.0f} kB", "< 400 kB"]
+        all_of_them = address + "#/compare?" + "&".join(f"run=run-{number}" for number in range(runs))
+
+        def compare() -> None:
+            page.goto("about:blank")
+            page.goto(all_of_them)
+            page.locator(".chart path.curve").nth(runs - 1).wait_for()
+
+        cold, *warm = (_seconds(compare) for _ in range(4))
+        yield [f"{runs} runs × {points:,} points on one axis, never read before", f"{cold:.2f} s", ""]
+        yield ["the same again, median of 3", f"{statistics.median(warm):.2f} s", ""]
+        frames = page.evaluate(FRAMES)
+        usual, slow = statistics.median(frames), frames[int(0.95 * len(frames))]
+        yield ["a frame while pointing at them: median, 95 %", f"{usual:.0f} ms, {slow:.0f} ms", "smooth"]
+        yield ["errors and warnings in the console", str(len(wrong)), "0"]
+
+
+def _seconds(do: Any) -> float:
+    begun = time.perf_counter()
+    do()
+    return time.perf_counter() - begun
+
+
+def main() -> None:
+    """Measure, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--place", type=Path, default=Path(tempfile.gettempdir()) / "meristem-studio")
+    parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--points", type=int, default=50_000)
+    told = parser.parse_args()
+    long_runs(told.place, told.runs, told.points)
+    shutil.rmtree(told.place / ".cache", ignore_errors=True)
+    told_by = f"`python -m benchmarks.studio`, {os.cpu_count()} cores, chromium without a window."
+    rows = list(measured(told.place, told.runs, told.points))
+    page = f"# Studio\n\n{told_by}\n\n" + table(["what", "found", "wanted"], rows) + "\n"
+    print(page)
+    if told.out is not None:
+        told.out.write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
