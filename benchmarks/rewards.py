@@ -40,8 +40,8 @@ PROMPT_WORDS, TOKENS, PROMPTS = 8, 32, 200
 POLICY = {"policy.prompt_words": PROMPT_WORDS, "policy.count": 4, "policy.max_tokens": TOKENS, "policy.prompts": 64,
           "policy.kl.target": 8, "policy.kl.coefficient": 0.05, "policy.kl.adapt": 0.2, "train.steps": 150,
           "train.batch_samples": 16, "train.rate": 2e-4}  # fmt: skip
-GRAMMAR = {"policy.kl.target": 6, "policy.kl.coefficient": 0.12, "policy.kl.adapt": 0.05, "policy.entropy": 0.4,
-           "train.steps": 250, "train.rate": 1e-4}  # fmt: skip
+GRAMMAR = {"policy.kl.target": 5, "policy.kl.coefficient": 0.15, "policy.kl.adapt": 0.05, "policy.entropy": 0.4,
+           "train.steps": 200, "train.rate": 1e-4}  # fmt: skip
 Numbers = dict[str, float]
 
 

@@ -1,14 +1,17 @@
 """The server under load, beside the same weights behind transformers in a plain FastAPI route.
 
-    python -m benchmarks.serving --out docs/results/serving.md            # all of it, about an hour
-    python -m benchmarks.serving --seconds 5 --overload 10 --disconnects 40 --examples 10 --layers 2 --width 128
+    python -m benchmarks.serving                                  # all of it → docs/results/serving.md
+    python -m benchmarks.serving --only beside overload           # what wants a machine of its own
+    python -m benchmarks.serving --results /tmp/try --seconds 5 --overload 10 --disconnects 40 --examples 10
 
-The load comes from a second process on loopback. Ratios are of measurements taken in turn.
+The load comes from a second process on loopback. Ratios are of measurements taken in turn. Each part's rows are a file
+beside the page, which is made of all that are there.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import signal
@@ -28,7 +31,7 @@ import psutil
 from benchmarks.serving_attacks import asked, bombs, disconnects, schemas
 from benchmarks.serving_load import Loaded, load
 from benchmarks.serving_runs import make
-from benchmarks.side_by_side import table
+from benchmarks.side_by_side import RESULTS, table
 
 COMMAND = [sys.executable, "-m", "meristem"]
 SENTENCE = "the old harbour and a garden were red when it rained on every boat that had come home before night"
@@ -143,9 +146,9 @@ def overload(runs: Path, seconds: float, overloaded: float, threads: int) -> Ite
         yield ["1–5 s later: requests/s, p99 ms", f"{again.rate():.0f}, {again.quantile(0.99):.0f}", "as at capacity"]
 
 
-def attacks(runs: Path, number: int, examples: int) -> Iterator[list[str]]:
-    """Rows of what, found, wanted."""
-    with ours(runs) as (port, server):
+def attacks(runs: Path, number: int) -> Iterator[list[str]]:
+    """Clients that leave, and bombs: rows of what, found, wanted."""
+    with ours(runs) as (port, _):
         left = disconnects(port, number)
         yield [f"{number} disconnects: places, texts left", f"{left['inside']:.0f}, {left['writing']:.0f}", "0, 0"]
         yield ["tokens written a second after all had left", f"{left['tokens written after']:.0f}", "0"]
@@ -159,6 +162,11 @@ def attacks(runs: Path, number: int, examples: int) -> Iterator[list[str]]:
             yield [f"bomb: {name}", str(status) if status else "closed", "4xx or closed"]
         worse = during.quantile(0.99) / healthy.quantile(0.99)
         yield ["healthy clients' p99 meanwhile", f"{during.quantile(0.99):.0f} ms ({worse:.2f}×)", "≤ 1.5×"]
+
+
+def described(runs: Path, examples: int) -> Iterator[list[str]]:
+    """Whatever fits the description of each route, and what does not: rows of what, found, wanted."""
+    with ours(runs) as (port, server):
         statuses = schemas(port, examples)
         bad = sum(count for status, count in statuses.items() if status >= 500 and status != 503)
         each = ", ".join(f"{status}: {count:,}" for status, count in sorted(statuses.items()))
@@ -173,10 +181,44 @@ def _sized(told: argparse.Namespace, layers: int, width: int) -> tuple[Path, Pat
     return make(told.place / f"{layers}-{width}", layers=layers, width=width, vocabulary=told.vocabulary)
 
 
+Parts = Iterator[tuple[list[str], Iterator[list[str]]]]
+SIDES = ["meristem serve", "transformers in a plain route", "ratio", "wanted"]
+
+
+def _beside(told: argparse.Namespace) -> Parts:
+    runs, folder = _sized(told, told.layers, told.width)
+    size = f"{told.layers} layers, width {told.width}"
+    yield [size, *SIDES], side_by_side(runs, folder, told.seconds, told.repeats, told.threads)
+
+
+def _overload(told: argparse.Namespace) -> Parts:
+    for layers, width in ((told.layers, told.width), LARGER):
+        rows = overload(_sized(told, layers, width)[0], told.seconds, told.overload, told.threads)
+        yield [f"overload for {told.overload:g} s, {layers} layers, width {width}", "found", "wanted"], rows
+
+
+def _attacks(told: argparse.Namespace) -> Parts:
+    yield ["attacks", "found", "wanted"], attacks(_sized(told, told.layers, told.width)[0], told.disconnects)
+
+
+def _described(told: argparse.Namespace) -> Parts:
+    yield ["descriptions", "found", "wanted"], described(_sized(told, told.layers, told.width)[0], told.examples)
+
+
+PARTS = {"beside": _beside, "overload": _overload, "attacks": _attacks, "described": _described}
+
+
+def page(cells: Path) -> str:
+    """All rows there are."""
+    told = f"`python -m benchmarks.serving`, {os.cpu_count()} cores, loopback; random weights, 8,192 tokens."
+    found = [json.loads(path.read_text("utf-8")) for part in PARTS for path in sorted(cells.glob(f"{part}-*.json"))]
+    return "\n\n".join(["# Serving", told, *(table(one["header"], one["rows"]) for one in found)]) + "\n"
+
+
 def main() -> None:
     """Measure, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--place", type=Path, default=Path(tempfile.gettempdir()) / "meristem-serving")
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--repeats", type=int, default=3)
@@ -187,26 +229,16 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--vocabulary", type=int, default=8192)
-    parser.add_argument("--only", nargs="*", choices=("beside", "overload", "attacks"), default=None)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     told = parser.parse_args()
-    runs, folder = _sized(told, told.layers, told.width)
-    size = f"{told.layers} layers, width {told.width}, {told.vocabulary:,} tokens"
-    words = " ".join(sys.argv[1:])
-    parts = [f"# Serving\n\n`python -m benchmarks.serving {words}`, {os.cpu_count()} cores; {size} unless said."]
-    wanted = told.only or ("beside", "overload", "attacks")
-    if "beside" in wanted:
-        rows = list(side_by_side(runs, folder, told.seconds, told.repeats, told.threads))
-        parts.append(table(["what", "meristem serve", "transformers in a plain route", "ratio", "wanted"], rows))
-    if "overload" in wanted:
-        for layers, width in ((told.layers, told.width), LARGER):
-            rows = list(overload(_sized(told, layers, width)[0], told.seconds, told.overload, told.threads))
-            parts.append(table([f"overload, {layers} layers, width {width}", "found", "wanted"], rows))
-    if "attacks" in wanted:
-        parts.append(table(["attacks", "found", "wanted"], list(attacks(runs, told.disconnects, told.examples))))
-    page = "\n\n".join(parts) + "\n"
-    print(page)
-    if told.out is not None:
-        told.out.write_text(page, encoding="utf-8")
+    cells = told.results / "serving"
+    cells.mkdir(parents=True, exist_ok=True)
+    for part in told.only:
+        for number, (header, rows) in enumerate(PARTS[part](told)):
+            cell = cells / f"{part}-{number}.json"
+            cell.write_text(json.dumps({"header": header, "rows": list(rows)}, indent=1, ensure_ascii=False) + "\n")
+    (told.results / "serving.md").write_text(page(cells), encoding="utf-8")
+    print(page(cells))
 
 
 if __name__ == "__main__":

@@ -49,10 +49,13 @@ class Ticket:
     async def wait(self, answer: asyncio.Future[Answer]) -> Answer:
         """The answer, unless the client leaves or the deadline comes before it."""
         remaining = max(0.0, self._deadline - time.monotonic())
-        await asyncio.wait((answer, self.gone), timeout=remaining, return_when=asyncio.FIRST_COMPLETED)
-        if answer.done():
-            return answer.result()
-        answer.cancel()
+        try:
+            await asyncio.wait((answer, self.gone), timeout=remaining, return_when=asyncio.FIRST_COMPLETED)
+            if answer.done():
+                return answer.result()
+        finally:  # whoever stops waiting has heard whatever there was to hear
+            if not answer.cancel() and not answer.cancelled():
+                answer.exception()
         if self._left:
             raise Gone
         self._left = True

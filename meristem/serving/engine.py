@@ -51,6 +51,8 @@ class Engine:
 
     async def ask_each(self, work: Work, asked: Sequence[Any], ticket: Ticket) -> list[Any]:
         """The answers to several, in their order; the first that is wrong ends them all."""
+        if len(asked) == 1:
+            return [await self.ask(work, asked[0], ticket)]
         tasks = [asyncio.ensure_future(self.ask(work, one, ticket)) for one in asked]
         try:
             return list(await asyncio.gather(*tasks))

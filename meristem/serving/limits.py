@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 
 from meristem import bounded
@@ -62,15 +61,16 @@ class Limits:
         most, told = self._settings.body, headers.get(b"content-length", b"0")
         if not told.isdigit() or int(told) > most:
             raise Refused(413, f"the body may have {most:,} bytes: send less")
+        try:
+            async with asyncio.timeout(self._settings.patience):
+                return await self._whole(receive, most)
+        except TimeoutError:
+            raise Refused(408, f"the body did not come within {self._settings.patience:g} s: send it again") from None
+
+    async def _whole(self, receive: Receive, most: int) -> bytes:
         found = bytearray()
-        until = time.monotonic() + self._settings.patience
         while True:
-            try:
-                message = await asyncio.wait_for(receive(), max(0.0, until - time.monotonic()))
-            except TimeoutError:
-                raise Refused(
-                    408, f"the body did not come within {self._settings.patience:g} s: send it again"
-                ) from None
+            message = await receive()
             if message["type"] == "http.disconnect":
                 raise Refused(400, "the client left before its request was whole")
             found += message.get("body", b"")

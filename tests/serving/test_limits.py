@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import json
 import threading
@@ -175,6 +176,31 @@ def test_places_are_counted_and_given_back() -> None:
             admission.enter()
 
     asyncio.run(scenario())
+
+
+def test_whoever_stops_waiting_leaves_no_error_unheard() -> None:
+    unheard: list[Any] = []
+
+    async def scenario() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: unheard.append(told["message"]))
+        ticket = Admission(2, 10).enter()
+        answers = [asyncio.get_running_loop().create_future() for _ in range(3)]
+        tasks = [asyncio.ensure_future(ticket.wait(one)) for one in answers]
+        await asyncio.sleep(0)
+        answers[0].set_exception(Refused(422, "wrong"))  # heard
+        answers[1].set_exception(Refused(422, "wrong too"))  # known, and nobody asks any more
+        for task in tasks[1:]:
+            task.cancel()
+        with pytest.raises(Refused):
+            await tasks[0]
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert answers[2].cancelled()
+        answers.clear()
+        tasks.clear()
+        gc.collect()
+
+    asyncio.run(scenario())
+    assert unheard == []
 
 
 @pytest.fixture
