@@ -71,6 +71,7 @@ def with_top_p(logits: Tensor, p: float | None) -> Tensor:
         return logits
     probabilities, order = logits.softmax(-1).sort(descending=True, stable=True)
     unneeded = probabilities.cumsum(-1) - probabilities >= p  # reached before this token
+    unneeded[..., 0] = False  # the smallest p there is reads as 0 here
     return logits.masked_fill(torch.zeros_like(unneeded).scatter(-1, order, unneeded), -torch.inf)
 
 

@@ -45,7 +45,7 @@ def test_top_k_keeps_exactly_the_highest() -> None:
     assert allowed(with_top_k(LOGITS, None)) == allowed(with_top_k(LOGITS, 99)) == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("p", [0.05, 0.3, 0.56, 0.6, 0.8, 0.9, 0.97, 1.0])
+@pytest.mark.parametrize("p", [5e-324, 0.05, 0.3, 0.56, 0.6, 0.8, 0.9, 0.97, 1.0])
 def test_top_p_keeps_the_fewest_that_reach_it(p: float) -> None:
     probabilities = LOGITS[0].softmax(-1)
     order = probabilities.argsort(descending=True).tolist()
