@@ -99,9 +99,11 @@ class Grammar(Reward):
         self._known = Known((one.text for one in found), settings.copy_words)
         self._alone = self._surprise(("", one.text) for one in found)
         self._behind = self._surprise((one.before, one.text) for one in found)
+        beyond = " beyond what the rarity of its word explains" if settings.rarity else ""
+        alone, behind = (f"{one.mean():.2f} ± {one.std():.2f}" for one in (self._alone, self._behind))
         desk.say(
-            f"grammar: {len(found)} correct sentences have {self._alone.mean():.2f} ± {self._alone.std():.2f} nats per "
-            f"token alone and {self._behind.mean():.2f} ± {self._behind.std():.2f} behind others, by {settings.run}"
+            f"grammar: {len(found)} correct sentences have {alone} nats a token{beyond} alone and {behind} behind others, "
+            f"by {settings.run}"
         )
 
     def _surprise(self, pairs: Iterable[tuple[str, str]]) -> Floats:
