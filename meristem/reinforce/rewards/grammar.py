@@ -102,8 +102,8 @@ class Grammar(Reward):
         beyond = " beyond what the rarity of its word explains" if settings.rarity else ""
         alone, behind = (f"{one.mean():.2f} ± {one.std():.2f}" for one in (self._alone, self._behind))
         desk.say(
-            f"grammar: {len(found)} correct sentences have {alone} nats a token{beyond} alone and {behind} behind others, "
-            f"by {settings.run}"
+            f"grammar: {len(found)} correct sentences have {alone} nats a token{beyond}, "
+            f"and {behind} behind the sentences before them, by {settings.run}"
         )
 
     def _surprise(self, pairs: Iterable[tuple[str, str]]) -> Floats:
