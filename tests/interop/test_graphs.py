@@ -66,7 +66,7 @@ FAMILIES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "captioner": ({"family": "captioner", **SMALL, "picture": 16, "patch": 4}, ["caption"]),
 }  # fmt: skip
-ENCODERS = ["bert", "electra", *(pytest.param(name, marks=pytest.mark.slow) for name in ("roberta", "xlnet"))]
+ENCODERS = ["bert", *(pytest.param(name, marks=pytest.mark.slow) for name in ("electra", "roberta", "xlnet"))]
 CAUSAL = ["gpt2", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gpt", "modern", "transformer_xl"))]
 PAIRS = ["plain", *(pytest.param(name, marks=pytest.mark.slow) for name in ("bart", "t5"))]
 BROUGHT = {
