@@ -31,6 +31,7 @@ KINDS: dict[str, dict[str, Any]] = {
               "mix": [{"weight": 2, "objective": "clm"}, {"weight": 1, "objective": "mlm"}]},
 }  # fmt: skip
 OTHERS = ("gpt2", "replaced", "mixed")
+MORE = ("memory", *OTHERS)
 ROWS = 7  # shared by two or three, somebody has more than the others
 
 
@@ -177,7 +178,7 @@ def test_in_double_precision_they_are_one(kind: str, tmp_path: Path) -> None:
             torch.testing.assert_close(value, one[name], rtol=1e-9, atol=1e-9, msg=name)
 
 
-@pytest.mark.parametrize("kind", ["bert", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("memory", *OTHERS))])
+@pytest.mark.parametrize("kind", ["bert", *(pytest.param(kind, marks=pytest.mark.slow) for kind in MORE)])
 def test_weights_in_parts_learn_the_same(kind: str, tmp_path: Path) -> None:
     run(recipe_of(kind), tmp_path / "1")
     run(recipe_of(kind, shard=True), tmp_path / "2", 2)
