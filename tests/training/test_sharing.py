@@ -31,9 +31,12 @@ def recipe_of(**train: Any) -> Recipe:
     )
 
 
+SHARDED = {"shard": True, "optimizer": "muon"}
+
+
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="sockets are looked for in /proc")
 @pytest.mark.parametrize(
-    "sharing", [{}, pytest.param({"optimizer": "muon"}, marks=pytest.mark.slow), {"shard": True, "optimizer": "muon"}],
+    "sharing", [{}, *(pytest.param(told, marks=pytest.mark.slow) for told in ({"optimizer": "muon"}, SHARDED))],
     ids=str,
 )
 def test_the_estimate_is_what_processes_really_send(

@@ -47,10 +47,7 @@ class GrammarSettings(RewardSettings):
     drawn: int = Field(64, ge=1)
     """How many of them, drawn anew for each prompt, a text is compared with."""
     rarity: float = Field(1.0, ge=0, le=1)
-    """How much of the surprise is forgiven that rare words have anywhere (1 is SLOR, Pauls and Klein 2012).
-
-    At 0 a text of common words is the best, however little it says.
-    """
+    """How much of what rare words cost anywhere is forgiven: 1 is SLOR (Pauls & Klein 2012); at 0 common words pay."""
     prompted: bool = True
     """Whether a text goes on where its prompt ends, and is read behind it; false where it is made from a source."""
     limit: float = Field(5.0, gt=0)
