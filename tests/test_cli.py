@@ -257,7 +257,9 @@ def _weights(run: Path) -> bytes:
     return (run / "checkpoints/step-00000120/model.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)]
+)
 def test_a_signal_lets_it_save_and_the_same_command_goes_on(
     number: signal.Signals, code: int, unbroken: Path, tmp_path: Path, meristem: Meristem,
 ) -> None:
