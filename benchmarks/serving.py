@@ -187,7 +187,7 @@ SIDES = ["meristem serve", "transformers in a plain route", "ratio", "wanted"]
 
 def _beside(told: argparse.Namespace) -> Parts:
     runs, folder = _sized(told, told.layers, told.width)
-    size = f"{told.layers} layers, width {told.width}"
+    size = f"{told.layers} layers, width {told.width}; {told.repeats} loads of {told.seconds:g} s"
     yield [size, *SIDES], side_by_side(runs, folder, told.seconds, told.repeats, told.threads)
 
 
