@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import re
 import statistics
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 HEAD = "POST {route} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: {size}\r\n\r\n"
+LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -56,16 +58,6 @@ def load(port: int, route: str, bodies: Sequence[Any], *, clients: int, seconds:
     return Loaded(found["seconds"], {int(key): value for key, value in found["latencies"].items()}, found["tokens"])
 
 
-async def answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
-    """One answer with a known length."""
-    head = await reader.readuntil(b"\r\n\r\n")
-    status, size = int(head[9:12]), 0
-    for line in head.lower().split(b"\r\n"):
-        if line.startswith(b"content-length:"):
-            size = int(line[15:])
-    return status, await reader.readexactly(size)
-
-
 class Clients:
     """All of them, and what they found."""
 
@@ -78,31 +70,72 @@ class Clients:
         self.latencies: dict[int, list[float]] = defaultdict(list)
         self.tokens = self.sent = 0
 
-    async def turn(self) -> bool:
-        """Wait until the next request is due; false when time is over."""
-        if self.rate:
-            due = self.begun + self.sent / self.rate
-            self.sent += 1
-            await asyncio.sleep(max(0.0, due - time.monotonic()))
-        else:
-            self.sent += 1
-        return time.monotonic() < self.until
+    def turn(self) -> tuple[float, bytes]:
+        """When the next request is due, and what it says."""
+        due = self.begun + self.sent / self.rate if self.rate else 0.0
+        self.sent += 1
+        return due, self.requests[self.sent % len(self.requests)]
+
+    def count(self, status: int, seconds: float, body: bytes) -> None:
+        """An answer."""
+        self.latencies[status].append(seconds * 1000)
+        if status == 200 and b'"texts"' in body[:200]:
+            self.tokens += sum(len(text["tokens"]) for text in json.loads(body)["texts"])
 
     async def client(self) -> None:
-        """One connection, opened anew where the server closes it."""
+        """One connection at a time, opened anew where the server closes it."""
+        loop = asyncio.get_running_loop()
         while time.monotonic() < self.until:
             try:
-                reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-                while await self.turn():
-                    begun = time.monotonic()
-                    writer.write(self.requests[self.sent % len(self.requests)])
-                    status, body = await answer(reader)
-                    self.latencies[status].append((time.monotonic() - begun) * 1000)
-                    if status == 200 and b'"texts"' in body[:200]:
-                        self.tokens += sum(len(text["tokens"]) for text in json.loads(body)["texts"])
-                writer.close()
-            except (ConnectionError, asyncio.IncompleteReadError):
+                _, connection = await loop.create_connection(lambda: Connection(self), "127.0.0.1", self.port)
+                await connection.over
+            except ConnectionError:
                 self.latencies[0].append(0.0)
+
+
+class Connection(asyncio.Protocol):
+    """Asks, and asks again: without streams, since whatever a client costs on the same cores the server lacks."""
+
+    def __init__(self, everybody: Clients) -> None:
+        self._all, self._loop = everybody, asyncio.get_running_loop()
+        self.over: asyncio.Future[None] = self._loop.create_future()
+        self._heard, self._asked = b"", 0.0
+
+    def connection_made(self, transport: Any) -> None:
+        """The first request."""
+        self._transport = transport
+        self._next()
+
+    def _next(self) -> None:
+        due, request = self._all.turn()
+        wait = due - time.monotonic()
+        if wait > 0:
+            self._loop.call_later(wait, self._ask, request)
+        else:
+            self._ask(request)
+
+    def _ask(self, request: bytes) -> None:
+        if time.monotonic() >= self._all.until or self._transport.is_closing():
+            self._transport.close()
+            return
+        self._heard, self._asked = b"", time.monotonic()
+        self._transport.write(request)
+
+    def data_received(self, data: bytes) -> None:
+        """A part of an answer whose length is known."""
+        self._heard += data
+        head, found, body = self._heard.partition(b"\r\n\r\n")
+        if not found or len(body) < int(LENGTH.search(head)[1]):  # type: ignore[index]
+            return
+        self._all.count(int(head[9:12]), time.monotonic() - self._asked, body)
+        self._asked = 0.0
+        self._next()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """By the server, where an answer was still waited for."""
+        if self._asked:
+            self._all.count(0, 0.0, b"")
+        self.over.set_result(None)
 
 
 async def main() -> None:

@@ -42,8 +42,8 @@ LINES = "corpus.document=line"
 BEFORE = {
     "encoder": Before("bert-mini", english, 1643, ("objective=mlm", LINES)),
     "causal": Before("modern-mini", english, 1050, (LINES, "model.initial=0.05")),
-    "writer": Before("bart-mini", english, 700, (LINES,)),
-    "elmo": Before("elmo-mini", english, 2000, (LINES,)),
+    "writer": Before("bart-mini", english, 450, (LINES,)),
+    "elmo": Before("elmo-mini", english, 1300, (LINES,)),
     "chinese": Before("bert-mini", chinese, 500, ("objective=mlm", "tokenizer.kind=characters", LINES)),
 }
 

@@ -76,13 +76,21 @@ class Admission:
         """Whether every place is taken."""
         return self.inside >= self._places
 
+    @property
+    def after(self) -> int:
+        """Seconds until a place is likely to be free."""
+        return max(1, math.ceil(self._seconds))
+
+    def refused(self, after: int) -> Refused:
+        """What one who finds no place is told."""
+        return Refused(429, f"{self._places} requests are in work already: try again in {after} s", after=after)
+
     def check(self) -> None:
         """Refuse when there is no place."""
         if self.stopping:
             raise Refused(503, "the server is stopping: try another one, or later", after=1)
         if self.full:
-            after = max(1, math.ceil(self._seconds))
-            raise Refused(429, f"{self._places} requests are in work already: try again in {after} s", after=after)
+            raise self.refused(self.after)
 
     def enter(self) -> Ticket:
         """Take a place."""

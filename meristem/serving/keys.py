@@ -7,6 +7,7 @@ import binascii
 import hashlib
 import hmac
 import ipaddress
+from functools import lru_cache
 from pathlib import Path
 
 from meristem import bounded
@@ -60,6 +61,7 @@ def keys_for(settings: ServingSettings) -> Keys | None:
     return None
 
 
+@lru_cache(maxsize=64)  # of every request its host is looked at
 def _own(host: str) -> bool:
     """Whether only this machine can reach an address."""
     try:

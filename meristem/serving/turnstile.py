@@ -19,21 +19,24 @@ class Turnstile:
 
     def __init__(self, admission: Admission, keys: Keys | None, metrics: Metrics) -> None:
         self._admission, self._keys, self._metrics = admission, keys, metrics
+        self._answers: dict[int, bytes] = {}
+        """By the seconds after which it is worth to come back: nothing else of them changes."""
 
     def turned(self, scope: Scope) -> bytes | None:
         """The whole answer to a request that finds no place; none where the application should see it."""
-        if scope["method"] != "POST" or not self._admission.full:
+        if scope["method"] != "POST" or not self._admission.full or self._admission.stopping:
             return None
         try:
             let_in(scope, self._keys)
         except Refused:
             return None  # whoever may not ask hears that, and nothing of how busy the server is
-        try:
-            self._admission.check()
-        except Refused as error:
-            if error.status != 429:
-                return None
-            self._metrics.request(scope["path"], error.status, 0.0)
-            headers, body = refusal(error)
-            return LINE + b"".join(b"%b: %b\r\n" % pair for pair in (*headers, *STRICT.items())) + b"\r\n" + body
-        return None
+        after = self._admission.after
+        if after not in self._answers:
+            self._answers[after] = _written(self._admission.refused(after))
+        self._metrics.request(scope["path"], 429, 0.0)
+        return self._answers[after]
+
+
+def _written(error: Refused) -> bytes:
+    headers, body = refusal(error)
+    return LINE + b"".join(b"%b: %b\r\n" % pair for pair in (*headers, *STRICT.items())) + b"\r\n" + body

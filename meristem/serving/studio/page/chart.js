@@ -15,8 +15,11 @@ export class Chart {
     Object.assign(this, { title, height, axis, zoomed, under: make("small", {}), lines: [], weight: 0, logX: false, logY: false, at: null });
     this.readout = make("p", { class: "readout", "aria-live": "polite" });
     this.picture = draw("svg", { class: "chart", tabindex: "0", role: "img", height });
+    // A sheet of its own above the curves: what moves with the pointer does not have them drawn again.
+    this.cursor = draw("svg", { class: "cursor", "aria-hidden": "true", height });
     this.element = make("figure", { class: "plot" },
-      title ? make("figcaption", {}, title, " ", this.under) : null, this.picture, this.readout);
+      title ? make("figcaption", {}, title, " ", this.under) : null,
+      make("div", { class: "sheets" }, this.picture, this.cursor), this.readout);
     this.observer = new ResizeObserver(() => this.paint());
     this.observer.observe(this.element);
     this.listen();
@@ -40,11 +43,12 @@ export class Chart {
     const [least, most] = this.range();
     this.x = scale(low, high, MARGIN.left, this.right, this.logX);
     this.y = scale(least, most, this.height - MARGIN.bottom, MARGIN.top, this.logY);
-    this.picture.setAttribute("width", width);
-    this.picture.setAttribute("viewBox", `0 0 ${width} ${this.height}`);
+    for (const sheet of [this.picture, this.cursor]) {
+      sheet.setAttribute("width", width);
+      sheet.setAttribute("viewBox", `0 0 ${width} ${this.height}`);
+    }
     this.picture.setAttribute("aria-label", this.told());
-    this.cursor = draw("g", { class: "cursor" });
-    this.picture.replaceChildren(this.frame(), ...this.curves(), ...(named ? this.names() : []), this.cursor);
+    this.picture.replaceChildren(this.frame(), ...this.curves(), ...(named ? this.names() : []));
     if (this.at !== null) this.point(this.at);
   }
 
@@ -141,10 +145,14 @@ export class Chart {
       return Math.min(this.right, Math.max(MARGIN.left, event.clientX - box.left));
     };
     this.picture.addEventListener("pointermove", (event) => {
-      this.point(place(event));
-      if (this.from !== undefined) this.span(this.from, place(event));
+      const to = place(event);
+      this.soon(() => {
+        this.point(to);
+        if (this.from !== undefined) this.span(this.from, to);
+      });
     });
     this.picture.addEventListener("pointerleave", () => {
+      this.soon(null);
       this.from = undefined;
       this.leave();
     });
@@ -159,6 +167,12 @@ export class Chart {
     this.picture.addEventListener("dblclick", () => this.look(null));
     this.picture.addEventListener("keydown", (event) => this.key(event));
     this.picture.addEventListener("blur", () => this.leave());
+  }
+
+  // Once a frame, however often the pointer moves in it; null takes back what has not been drawn.
+  soon(work) {
+    cancelAnimationFrame(this.waiting);
+    if (work) this.waiting = requestAnimationFrame(work);
   }
 
   key(event) {
@@ -209,7 +223,7 @@ export class Chart {
 
   leave() {
     this.at = null;
-    this.cursor?.replaceChildren();
+    this.cursor.replaceChildren();
     this.readout.textContent = this.part ? t("whole_again") : "";
   }
 
