@@ -62,7 +62,7 @@ class Loop:
         self._evaluations = _Due(every if every is not None else max(1, self.standing.total // 10), per_epoch)
         self._saves = _Due(self.settings.save_every, per_epoch)
         self._started = time.monotonic()
-        self._before = self.standing.seconds
+        self._before, self._from = self.standing.seconds, self.standing.step
         self._shown = (self._started, self.standing.tokens, self.standing.flops)
 
     def fit(self) -> dict[str, float]:
@@ -151,7 +151,8 @@ class Loop:
                 "skipped": s.skipped,
             },
         )
-        done = s.step / max(1e-9, s.seconds)
+        # at the pace since it was started: a run that goes on may do so on another machine
+        left = (s.total - s.step) * (now - self._started) / max(1, s.step - self._from)
         self.journal.show(
             s.step,
             s.total,
@@ -160,10 +161,10 @@ class Loop:
                 "tok/s": f"{speed:,.0f}",
                 "MFU": f"{used:.0%}",
             },
-            left=(s.total - s.step) / done,
+            left=left,
         )
         if self.watch is not None:
-            self.watch(s.step, means, (s.total - s.step) / done)
+            self.watch(s.step, means, left)
 
     def _bad(self, source: str, ids: Sequence[int]) -> None:
         s = self.standing
