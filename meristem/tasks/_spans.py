@@ -1,4 +1,4 @@
-"""Stretches of a text: from characters to tokens and back, never cutting through what is seen as one character."""
+"""Stretches of a text: from characters to tokens and back, never cutting through a character or a word."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 JOINER = "\u200d"
+SPACED = "\u0530"
+"""Letters before this one are Latin, Greek or Cyrillic, whose words are told apart by spaces."""
 
 
 def tokens_of(offsets: NDArray[Any], start: int, stop: int) -> tuple[int, int] | None:
@@ -18,7 +20,7 @@ def tokens_of(offsets: NDArray[Any], start: int, stop: int) -> tuple[int, int] |
 
 
 def characters_of(text: str, offsets: NDArray[Any], first: int, last: int) -> tuple[int, int]:
-    """Where the text of some tokens stands: whole characters, white space at its ends left out."""
+    """Where the text of some tokens stands: whole characters and words, white space at its ends left out."""
     start, stop = int(offsets[first : last + 1, 0].min()), int(offsets[first : last + 1, 1].max())
     while start < stop and text[start].isspace():
         start += 1
@@ -34,9 +36,11 @@ def characters_of(text: str, offsets: NDArray[Any], first: int, last: int) -> tu
 
 
 def _joined(text: str, at: int) -> bool:
-    """Whether a character and the one before it are seen as one: marks, skin tones, emoji that a joiner holds."""
+    """Whether a character and the one before it are seen as one: of a word, marks, skin tones, emoji with a joiner."""
     character, before = text[at], text[at - 1]
     if before.isspace() or character.isspace():
         return False
+    if character.isalpha() and before.isalpha() and max(character, before) < SPACED:
+        return True
     mark = unicodedata.category(character)[0] == "M" or "\U0001f3fb" <= character <= "\U0001f3ff"
     return mark or character == JOINER or before == JOINER

@@ -26,6 +26,8 @@ from meristem.tokenizers.tokenizer import Tokenizer
 
 NEVER = float("-inf")
 PARTS = "question", "passage"
+SPARE = 3
+"""Stretches looked at for each that is kept: those that cut the same words are one."""
 
 
 class SpanSettings(ReadingSettings):
@@ -188,7 +190,7 @@ class Span(Reading):
         reach = min(self.settings.answer_length, begin.shape[1])
         ends_BTL = F.pad(end, (0, reach - 1), value=NEVER).unfold(1, reach, 1)
         pairs = (begin[..., None] + ends_BTL).flatten(1)
-        found = pairs.topk(min(self.settings.best, pairs.shape[1]), 1)
+        found = pairs.topk(min(self.settings.best * SPARE, pairs.shape[1]), 1)
         out = []
         for row, (scores, places) in enumerate(zip(found.values.tolist(), found.indices.tolist(), strict=True)):
             note = batch.notes[row]

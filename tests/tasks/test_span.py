@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -254,6 +255,18 @@ def test_marks_and_joined_emoji_are_never_cut(kind: str, gold: str) -> None:
     assert gold in found.text
     if gold in ("Zoe\u0301", "👩\u200d👧", "👍🏽", "❤\ufe0f"):
         assert found.text == gold
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram", "characters"])
+def test_words_are_never_cut_where_spaces_tell_them_apart(kind: str) -> None:
+    passage = "The photosynthesis of leaves"
+    offsets = tokenizer(kind).encode(passage).offsets
+    for first in range(len(offsets)):
+        start, end = characters_of(passage, offsets, first, first)
+        assert passage[start:end] in ("", *passage.split())
+    assert characters_of("photosynthesis", np.array([[3, 6]]), 0, 0) == (0, 14)
+    assert characters_of("我爱北京", np.array([[1, 2]]), 0, 0) == (1, 2)
+    assert characters_of("1990s", np.array([[0, 4]]), 0, 0) == (0, 4)
 
 
 def test_a_stretch_of_nothing_but_white_space_is_no_answer() -> None:
