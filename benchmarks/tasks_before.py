@@ -59,7 +59,8 @@ def pretrained(name: str, data: Path, work: Path) -> Path:
     """The run of that name, trained now or earlier."""
     before, out = BEFORE[name], work / f"pretrained-{name}"
     text = json.dumps([str(path) for path in before.text(data, work)])
-    settings = [f"corpus.source={text}", f"train.steps={before.steps}", f"train.precision={quickest()}", *before.settings]
+    told = {"corpus.source": text, "train.steps": before.steps, "train.precision": quickest()}
+    settings = [*(f"{name}={value}" for name, value in told.items()), *before.settings]
     if not (out / "finished.json").is_file():
         api.pretrain(before.recipe, settings, out=out, console=Console(stderr=True))
     return out

@@ -20,8 +20,8 @@ from meristem.serving.errors import Refused
 from meristem.serving.metrics import Metrics
 from meristem.serving.worker import Worker, post
 
-TOKENS, ROWS = 8192, 64
-"""What one batch holds at the most, padding counted."""
+TOKENS = 256
+"""What one batch holds at the most, padding counted: a core is busy with that many, and more would only wait longer."""
 FEW, WASTE = 8, 1.3
 """Beyond a few rows nothing is won by reading much padding."""
 log = logging.getLogger("meristem.serving")
@@ -130,7 +130,7 @@ class Batcher(Worker):
             return []
         first = self._jobs[0]
         alike = [job for job in self._jobs if job.work.key == first.work.key]
-        most = min(ROWS, max(FEW, -(-len(alike) // self._count)))  # the other threads get their share
+        most = max(FEW, -(-len(alike) // (1 + self.idle)))  # threads that have nothing to do get their share
         batch: list[Job] = []
         longest = whole = 0
         for job in sorted(alike, key=lambda job: abs(job.size - first.size)):  # the oldest is the nearest of all

@@ -47,6 +47,14 @@ class Patient(HttpToolsProtocol):
         if self._within:  # of a body, which the limits of the application see
             super().data_received(data)
             return
+        if not self._heard and self._idle and self._turnstile is not None:
+            answer = self._turnstile.at_once(data)
+            if answer is not None:
+                self._rest()
+                self._unset_keepalive_if_required()
+                self.transport.write(answer)
+                self.on_response_complete()
+                return
         if self._waiting is None:
             self._waiting = self.loop.call_later(PATIENCE, self.transport.close)
         self._heard += len(data)
@@ -69,10 +77,15 @@ class Patient(HttpToolsProtocol):
             self.transport.write(answer)
             self.on_response_complete()
 
+    @property
+    def _idle(self) -> bool:
+        """Whether no answer is under way."""
+        return self.cycle is None or self.cycle.response_complete
+
     def _turned_away(self) -> bytes | None:
         """The answer to a request that need not reach the application."""
-        idle = self.cycle is None or self.cycle.response_complete
-        if self._turnstile is None or not idle or not self.parser.should_keep_alive() or self.parser.should_upgrade():
+        lasts = self.parser.should_keep_alive() and not self.parser.should_upgrade()
+        if self._turnstile is None or not self._idle or not lasts:
             return None
         path = self.url.partition(b"?")[0].decode("latin-1")
         return self._turnstile.turned(

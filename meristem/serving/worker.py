@@ -24,6 +24,7 @@ class Worker(ABC):
         self._count = threads
         self._changed = Condition()
         self._stopping = False
+        self._working = 0
         self._threads: list[Thread] = []
 
     def start(self) -> None:
@@ -46,6 +47,11 @@ class Worker(ABC):
         """Whether all of them work."""
         return bool(self._threads) and all(one.is_alive() for one in self._threads) and not self._stopping
 
+    @property
+    def idle(self) -> int:
+        """Threads that have nothing to do."""
+        return self._count - self._working
+
     @abstractmethod
     def busy(self) -> bool:
         """Whether there is anything to do."""
@@ -60,9 +66,14 @@ class Worker(ABC):
             with self._changed:
                 while not (self._stopping or self.busy()):
                     self._changed.wait()
-            if self._stopping:
-                return
-            self.work()
+                if self._stopping:
+                    return
+                self._working += 1
+            try:
+                self.work()
+            finally:
+                with self._changed:
+                    self._working -= 1
 
 
 def post(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *arguments: Any) -> None:
