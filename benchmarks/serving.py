@@ -40,7 +40,8 @@ CLASSIFY = [{"text": " ".join(WORDS[n % 5 : 6 + n])} for n in range(13)]
 FILL = [{"text": " ".join([*WORDS[n % 5 : 4 + n], "[MASK]", "."])} for n in range(13)]
 GENERATE = [{"prompt": " ".join(WORDS[: 3 + n]), "max_tokens": 32, "temperature": 0, "min_tokens": 32}
             for n in range(8)]  # fmt: skip
-CLIENTS, WRITERS = 32, 16
+CLIENTS, WRITERS, PLACES = 32, 16, 64
+"""Who reads, who writes, and how many the server takes in under overload: its default."""
 LARGER = (12, 512)
 """Layers and width of what is overloaded too: of a small model most of the work is HTTP, of a large one its own."""
 
@@ -127,16 +128,16 @@ def _both(port: int, plain: int, route: str, bodies: Any, model: str, clients: i
 
 def overload(runs: Path, seconds: float, overloaded: float, threads: int) -> Iterator[list[str]]:
     """Four times as many requests as can be answered: rows of what, found, wanted."""
-    with ours(runs, "--queue", str(CLIENTS), "--threads", str(threads)) as (port, server):
+    with ours(runs, "--queue", str(PLACES), "--threads", str(threads)) as (port, server):
         bodies = named(CLASSIFY, "reviews")
-        load(port, "/classify", bodies, clients=CLIENTS, seconds=3)
-        full = load(port, "/classify", bodies, clients=CLIENTS, seconds=seconds)
+        load(port, "/classify", bodies, clients=PLACES, seconds=3)
+        full = load(port, "/classify", bodies, clients=PLACES, seconds=seconds)
         before = server.memory_info().rss
-        told: dict[str, Any] = {"clients": 4 * CLIENTS, "seconds": overloaded, "rate": 4 * full.rate()}
+        told: dict[str, Any] = {"clients": 4 * PLACES, "seconds": overloaded, "rate": 4 * full.rate()}
         over = load(port, "/classify", bodies, **told)
         grown = server.memory_info().rss / before - 1
         time.sleep(1)
-        again = load(port, "/classify", bodies, clients=CLIENTS, seconds=4)
+        again = load(port, "/classify", bodies, clients=PLACES, seconds=4)
         yield ["at capacity: requests/s, p99 ms", f"{full.rate():.0f}, {full.quantile(0.99):.0f}", ""]
         p99 = over.quantile(0.99)
         yield ["4× overload: p99 ms of those admitted", f"{p99:.0f} ({p99 / full.quantile(0.99):.2f}×)", "≤ 2×"]
@@ -166,7 +167,7 @@ def attacks(runs: Path, number: int) -> Iterator[list[str]]:
 
 def described(runs: Path, examples: int) -> Iterator[list[str]]:
     """Whatever fits the description of each route, and what does not: rows of what, found, wanted."""
-    with ours(runs) as (port, server):
+    with ours(runs, "--deadline", "5") as (port, server):
         statuses = schemas(port, examples)
         bad = sum(count for status, count in statuses.items() if status >= 500 and status != 503)
         each = ", ".join(f"{status}: {count:,}" for status, count in sorted(statuses.items()))

@@ -11,6 +11,7 @@ import socket
 import time
 from collections import Counter
 from contextlib import suppress
+from itertools import cycle
 from typing import Any
 
 LINES = "host: 127.0.0.1\r\ncontent-type: application/json\r\n"
@@ -116,29 +117,38 @@ def _status(made: socket.socket) -> int:
 
 
 def schemas(port: int, examples: int) -> Counter[int]:
-    """Statuses of what fits the description of each route, and of what does not; a 5xx but 503 is printed."""
+    """Statuses of what fits the description of each route, and of what does not; a 5xx but 503 is printed.
+
+    Of what fits, every second example names a run that is served: names that are made up are refused before any work.
+    """
     import schemathesis
     from hypothesis import HealthCheck, Phase, given, settings
     from hypothesis.errors import Unsatisfiable
+    from hypothesis.strategies import just
     from schemathesis.core import NOT_SET
 
     statuses: Counter[int] = Counter()
     description = json.loads(asked(port, "GET", "/openapi.json")[1])
+    names = cycle([one["id"] for one in json.loads(asked(port, "GET", "/v1/models")[1])["data"]])
+    second = cycle((False, True))
+    thousand = settings(max_examples=examples, deadline=None, database=None, phases=[Phase.generate],
+                        suppress_health_check=list(HealthCheck))  # fmt: skip
+
+    def ask(case: Any, fits: bool) -> None:
+        said: Any = case.body
+        if fits and isinstance(said, dict) and next(second):
+            said = {**said, "model": next(names)}
+        body = b"" if isinstance(said, type(NOT_SET)) else json.dumps(said, default=str).encode()
+        status, answer = asked(port, case.method, case.formatted_path, body)
+        statuses[status] += 1
+        if status >= 500 and status != 503:
+            print(f"{case.method} {case.formatted_path} {body[:500]!r}: {answer[:500]!r}", flush=True)
+
     for found in schemathesis.openapi.from_dict(description).get_all_operations():
         operation = found.ok()
         for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
-
-            @given(case=operation.as_strategy(generation_mode=mode))
-            @settings(max_examples=examples, deadline=None, database=None, phases=[Phase.generate],
-                      suppress_health_check=list(HealthCheck))  # fmt: skip
-            def ask(case: Any) -> None:
-                empty = isinstance(case.body, type(NOT_SET))
-                body = b"" if empty else json.dumps(case.body, default=str).encode()
-                status, said = asked(port, case.method, case.formatted_path, body)
-                statuses[status] += 1
-                if status >= 500 and status != 503:
-                    print(f"{case.method} {case.formatted_path} {body[:500]!r}: {said[:500]!r}")
-
+            cases, fits = operation.as_strategy(generation_mode=mode), mode is schemathesis.GenerationMode.POSITIVE
             with suppress(Unsatisfiable):  # a route that takes nothing cannot be asked wrongly
-                ask()
+                thousand(given(case=cases, fits=just(fits))(ask))()
+        print(operation.label, sum(statuses.values()), "requests so far", flush=True)
     return statuses
