@@ -39,9 +39,11 @@ def chinese(data: Path, work: Path) -> Sequence[Path]:
     return plain, data / "chinese_poetry" / "tang.txt"
 
 
+WHOLE = "objective={name: mlm, unit: word}"
 LINES = "corpus.document=line"
+DECAY = "train.weight_decay=0.1"  # so that Muon's matrices stay small enough for a task to move them
 BEFORE = {
-    "encoder": Before("bert-mini", english, 2000, ("objective=mlm", LINES)),
+    "encoder": Before("bert-mini", english, 1900, (WHOLE, "tokenizer.size=16384", DECAY, LINES)),
     "causal": Before("modern-mini", english, 1300, (LINES, "model.initial=0.05")),
     "writer": Before("bart-mini", english, 450, (LINES,)),
     "elmo": Before("elmo-mini", english, 1300, (LINES,)),

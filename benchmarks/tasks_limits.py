@@ -1,0 +1,109 @@
+"""What 500 sentences of SST-2 can tell a model that only counts, or averages word vectors.
+
+    python -m benchmarks.tasks_limits ../shared/data
+
+Logistic regression on the words of a sentence, and on the mean of their vectors: GloVe's, which come from six billion
+words, and word2vec's, learned here from the text that the encoder is pretrained on. Accuracy on the development data,
+three draws of the examples. The rows go to docs/results/tasks-limits.json and onto the page of the tasks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import random
+import re
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gensim.models import Word2Vec
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+from benchmarks.side_by_side import RESULTS, table
+from benchmarks.tasks_before import english
+
+EXAMPLES, SEEDS = 500, 3
+STRENGTHS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
+"""Of the regularisation, chosen by cross-validation within the examples."""
+FILE = RESULTS / "tasks-limits.json"
+Vectors = Mapping[str, Any]
+Labelled = list[tuple[str, str]]
+
+
+def sentences(path: Path) -> Labelled:
+    """Sentences with their labels."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+        return [(row["sentence"], row["label"]) for row in rows]
+
+
+def glove(path: Path) -> Vectors:
+    """Vectors of a text file."""
+    lines = (line.split(" ") for line in path.read_text(encoding="utf-8").splitlines())
+    return {word: np.array(values, np.float64) for word, *values in lines}
+
+
+def learned(paths: Sequence[Path]) -> Vectors:
+    """word2vec's from lines of text."""
+    lines = [re.findall(r"\w+|[^\w\s]", line.lower()) for path in paths for line in path.open(encoding="utf-8")]
+    found = Word2Vec(lines, vector_size=100, min_count=5, sg=1, epochs=5, workers=1, seed=0).wv
+    return {word: found[word] for word in found.key_to_index}
+
+
+def mean_of(vectors: Vectors) -> Any:
+    """A part that turns texts into the means of their words' vectors."""
+    nothing = np.zeros_like(next(iter(vectors.values())))
+
+    def means(texts: Sequence[str]) -> Any:
+        return np.array([np.mean([vectors[w] for w in text.split() if w in vectors] or [nothing], 0) for text in texts])
+
+    return make_pipeline(FunctionTransformer(means), StandardScaler())
+
+
+def accuracies(part: Callable[[], Any], train: Labelled, dev: Labelled) -> list[float]:
+    """By draw of the examples."""
+    out = []
+    for seed in range(SEEDS):
+        some = random.Random(seed).sample(train, EXAMPLES)
+        model = make_pipeline(part(), LogisticRegression(max_iter=1000))
+        tried = GridSearchCV(model, {"logisticregression__C": STRENGTHS}, cv=5)
+        tried.fit([text for text, _ in some], [label for _, label in some])
+        out.append(float(tried.score([text for text, _ in dev], [label for _, label in dev])))
+    return out
+
+
+def rows() -> list[list[str]]:
+    """What was found, for a table; nothing where it was not measured."""
+    if not FILE.is_file():
+        return []
+    found: dict[str, list[float]] = json.loads(FILE.read_text(encoding="utf-8"))
+    return [[name, f"{statistics.mean(v):.3f} ({min(v):.3f}–{max(v):.3f})"] for name, v in found.items()]
+
+
+def main() -> None:
+    """Measure, keep, and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    data = parser.parse_args().data
+    train, dev = (sentences(data / "sst2" / name) for name in ("train.tsv", "dev.tsv"))
+    published = glove(data / "glove" / "glove.6B.50d.top40k.txt")
+    own = learned(english(data, Path()))
+    parts: dict[str, Callable[[], Any]] = {
+        "words counted": lambda: CountVectorizer(token_pattern=r"\S+"),
+        "mean of GloVe's vectors (6 billion words)": lambda: mean_of(published),
+        "mean of word2vec's vectors, learned from the pretraining text": lambda: mean_of(own),
+    }
+    FILE.write_text(json.dumps({name: accuracies(part, train, dev) for name, part in parts.items()}, indent=1) + "\n")
+    print(table(["logistic regression on", "accuracy"], rows()))
+
+
+if __name__ == "__main__":
+    main()
