@@ -10,7 +10,10 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
+from benchmarks.side_by_side import RESULTS
 from meristem import api
+
+FACTS = RESULTS / "tasks" / "before"
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ BEFORE = {
     "causal": Before("modern-mini", english, 1300, (LINES, "model.initial=0.05")),
     "writer": Before("bart-mini", english, 450, (LINES,)),
     "elmo": Before("elmo-mini", english, 1300, (LINES,)),
-    "chinese": Before("bert-mini", chinese, 500, ("objective=mlm", "tokenizer.kind=characters", LINES)),
+    "chinese": Before("bert-mini", chinese, 450, ("objective=mlm", "tokenizer.kind=characters", DECAY, LINES)),
 }
 
 
@@ -65,17 +68,21 @@ def pretrained(name: str, data: Path, work: Path) -> Path:
     settings = [*(f"{name}={value}" for name, value in told.items()), *before.settings]
     if not (out / "finished.json").is_file():
         api.pretrain(before.recipe, settings, out=out, console=Console(stderr=True))
+    facts = json.loads((out / "finished.json").read_text(encoding="utf-8"))
+    kept = {"used": facts["used"], "loss": facts["test"]["loss"], "precision": told["train.precision"]}
+    FACTS.mkdir(parents=True, exist_ok=True)
+    (FACTS / f"{name}.json").write_text(json.dumps(kept, indent=1) + "\n")
     return out
 
 
-def pretrainings(work: Path) -> list[list[str]]:
+def pretrainings() -> list[list[str]]:
     """What each pretraining has used and reached."""
     rows = []
     for name, before in BEFORE.items():
-        file = work / f"pretrained-{name}" / "finished.json"
+        file = FACTS / f"{name}.json"
         if file.is_file():
             facts = json.loads(file.read_text(encoding="utf-8"))
-            used = facts["used"]
-            rows.append([name, before.recipe, f"{used['steps']:,}", f"{used['tokens'] / 1e6:.1f} M",
-                         f"{used['minutes']:.0f}", f"{facts['test']['loss']:.3f}"])  # fmt: skip
+            used, told = facts["used"], " ".join(one for one in before.settings if one != LINES)
+            rows.append([name, f"{before.recipe} {told}".strip(), f"{used['steps']:,}", f"{used['tokens'] / 1e6:.1f} M",
+                         f"{used['minutes']:.0f}", f"{facts['loss']:.3f}", facts["precision"]])  # fmt: skip
     return rows
