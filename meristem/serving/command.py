@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 import socket
@@ -20,7 +21,7 @@ from meristem.serving.settings import ServingSettings
 from meristem.training.signals import Stopped
 
 Say = Callable[[str], None]
-TURN = 0.0005
+TURN = 0.0002
 """Seconds that a thread may keep the others of the process from running Python."""
 GRACE = 30.0
 """Seconds that requests have to end in once the server is asked to stop, at the most."""
@@ -63,6 +64,8 @@ def serve(paths: Sequence[Path], settings: ServingSettings, say: Say, *, folder:
     host, port = bound.getsockname()[:2]
     say(f"serving at http://{f'[{host}]' if ':' in host else host}:{port} (Ctrl-C stops)")
     sys.setswitchinterval(TURN)  # the thread that speaks to clients asks for its turn many times a request
+    gc.collect()
+    gc.freeze()  # what is loaded stays: looking through all of it for garbage would stop everything for a tenth of a second
     received = _run(uvicorn.Server(config), bound)
     raise Stopped(received, "stopped; what was begun has been answered")
 
