@@ -21,7 +21,7 @@ from meristem.serving.settings import ServingSettings
 from meristem.training.signals import Stopped
 
 Say = Callable[[str], None]
-TURN = 0.0002
+TURN = 0.0001
 """Seconds that a thread may keep the others of the process from running Python."""
 GRACE = 30.0
 """Seconds that requests have to end in once the server is asked to stop, at the most."""
