@@ -25,6 +25,8 @@ class Before:
     steps: int
     """About half an hour at the most on two quiet cores; the page says what it took."""
     settings: tuple[str, ...] = ()
+    after: str | None = None
+    """The pretraining that it goes on from."""
 
 
 def english(data: Path, work: Path) -> Sequence[Path]:
@@ -42,11 +44,21 @@ def chinese(data: Path, work: Path) -> Sequence[Path]:
     return plain, data / "chinese_poetry" / "tang.txt"
 
 
+def reviews(data: Path, work: Path) -> Sequence[Path]:
+    """SST-2's training sentences, without their labels."""
+    plain = work / "sst2.txt"
+    if not plain.is_file():
+        lines = (data / "sst2" / "train.tsv").read_text(encoding="utf-8").splitlines()[1:]
+        plain.write_text("\n".join(line.split("\t")[0] for line in lines) + "\n", encoding="utf-8")
+    return (plain,)
+
+
 WHOLE = "objective={name: mlm, unit: word}"
 LINES = "corpus.document=line"
 DECAY = "train.weight_decay=0.1"  # so that Muon's matrices stay small enough for a task to move them
 BEFORE = {
     "encoder": Before("bert-mini", english, 1900, (WHOLE, "tokenizer.size=16384", DECAY, LINES)),
+    "reviews": Before("bert-mini", reviews, 200, (WHOLE, DECAY, LINES, "train.rate=1e-3"), after="encoder"),
     "causal": Before("modern-mini", english, 1300, (LINES, "model.initial=0.05")),
     "writer": Before("bart-mini", english, 450, (LINES,)),
     "elmo": Before("elmo-mini", english, 1300, (LINES,)),
@@ -66,6 +78,7 @@ def pretrained(name: str, data: Path, work: Path) -> Path:
     text = json.dumps([str(path) for path in before.text(data, work)])
     told = {"corpus.source": text, "train.steps": before.steps, "train.precision": quickest()}
     settings = [*(f"{name}={value}" for name, value in told.items()), *before.settings]
+    settings += [] if before.after is None else [f"from={pretrained(before.after, data, work)}"]
     if not (out / "finished.json").is_file():
         api.pretrain(before.recipe, settings, out=out, console=Console(stderr=True))
     facts = json.loads((out / "finished.json").read_text(encoding="utf-8"))
