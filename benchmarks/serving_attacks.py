@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from contextlib import suppress
 from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 LINES = "host: 127.0.0.1\r\ncontent-type: application/json\r\n"
@@ -116,9 +117,10 @@ def _status(made: socket.socket) -> int:
     return int(found[9:12]) if found else 0
 
 
-def schemas(port: int, examples: int) -> Counter[int]:
-    """Statuses of what fits the description of each route, and of what does not; a 5xx but 503 is printed.
+def schemas(port: int, examples: int, kept: Path) -> dict[str, dict[str, int]]:
+    """By route the statuses of what fits its description, and of what does not; a 5xx but 503 is printed.
 
+    Routes that the file holds already are not asked again, so that the whole can take several days.
     Of what fits, every second example names a run that is served: names that are made up are refused before any work.
     """
     import schemathesis
@@ -127,7 +129,8 @@ def schemas(port: int, examples: int) -> Counter[int]:
     from hypothesis.strategies import just
     from schemathesis.core import NOT_SET
 
-    statuses: Counter[int] = Counter()
+    done: dict[str, dict[str, int]] = json.loads(kept.read_text("utf-8")) if kept.is_file() else {}
+    statuses: Counter[str] = Counter()
     description = json.loads(asked(port, "GET", "/openapi.json")[1])
     names = cycle([one["id"] for one in json.loads(asked(port, "GET", "/v1/models")[1])["data"]])
     second = cycle((False, True))
@@ -140,15 +143,20 @@ def schemas(port: int, examples: int) -> Counter[int]:
             said = {**said, "model": next(names)}
         body = b"" if isinstance(said, type(NOT_SET)) else json.dumps(said, default=str).encode()
         status, answer = asked(port, case.method, case.formatted_path, body)
-        statuses[status] += 1
+        statuses[str(status)] += 1
         if status >= 500 and status != 503:
             print(f"{case.method} {case.formatted_path} {body[:500]!r}: {answer[:500]!r}", flush=True)
 
     for found in schemathesis.openapi.from_dict(description).get_all_operations():
         operation = found.ok()
+        if operation.label in done:
+            continue
+        statuses.clear()
         for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
             cases, fits = operation.as_strategy(generation_mode=mode), mode is schemathesis.GenerationMode.POSITIVE
             with suppress(Unsatisfiable):  # a route that takes nothing cannot be asked wrongly
                 thousand(given(case=cases, fits=just(fits))(ask))()
-        print(operation.label, sum(statuses.values()), "requests so far", flush=True)
-    return statuses
+        print(operation.label, dict(statuses), flush=True)
+        done[operation.label] = dict(sorted(statuses.items()))
+        kept.write_text(json.dumps(done, indent=1) + "\n", encoding="utf-8")
+    return done

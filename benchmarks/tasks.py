@@ -231,7 +231,8 @@ def _lines(row: Row, found: Sequence[dict[str, Any]], data: Path) -> list[list[s
         spread = f" ({min(values):.3f}–{max(values):.3f})" if len(values) > 1 else ""
         lines.append([
             row.name, start, row.metric, f"{statistics.mean(values):.3f}{spread}", str(len(values)),
-            "–" if base is None else f"{base:.3f}", row.reach, f"{statistics.mean(one['minutes'] for one in some):.1f}",
+            "–" if base is None else f"{base:.3f}", row.reach,
+            f"{statistics.median(one['minutes'] for one in some):.1f}",
         ])  # fmt: skip
     return lines
 
