@@ -47,7 +47,7 @@ def test_a_run_is_watched_from_its_first_step(empty: Any, look: Look) -> None:
     for title in ("loss", "rate", "gradient_norm", "tokens_per_second", "mfu", "memory"):
         expect(page.locator("figcaption", has_text=re.compile(rf"^{title}\b"))).to_be_visible()
     loss = page.locator(".plot").first
-    loss.locator("svg").hover(position={"x": 200, "y": 100})
+    loss.locator("svg.chart").hover(position={"x": 200, "y": 100})
     expect(loss.locator(".readout")).to_have_text(re.compile(r"steps \d+ · training [\d.]+ · validation [\d.]+"))
     page.get_by_role("button", name="Show samples").click()
     expect(page.locator(".steps li").first).to_contain_text("step")
