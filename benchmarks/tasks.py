@@ -207,10 +207,10 @@ encoder-decoder on english_novels and wikitext-2 (ELMo too; the Chinese encoder 
 
 {table(["pretraining", "recipe", "steps", "tokens read", "minutes", "test loss", "precision"], pretrainings())}
 
-Minutes are of one core of two, whose other one trained something else meanwhile. Then each task
-from those weights and from nothing (the same
-shape and tokenizer), in as many epochs, with three seeds, which also choose the examples where only some are used.
-Each start has its own rate, chosen by single trials (SST-2's on its test data, which is not shown here).
+Minutes are of one core of two, whose other one trained something else meanwhile, and count pauses in which something
+else was measured. Then each task from those weights and from nothing (the same shape and tokenizer), in as many epochs,
+with three seeds, which also choose the examples where only some are used. Each start has its own rate, chosen by single
+trials (SST-2's on its test data, which is not shown here).
 SST-2, STS-B and COPA are measured on validation data, by which the best epoch was chosen too; everything else on test
 data. `trivial` is the commonest label, the usual tag of each word, the passage's first words, the shared words, the
 copied source, the first sentence.
