@@ -65,7 +65,7 @@ def serve(paths: Sequence[Path], settings: ServingSettings, say: Say, *, folder:
     say(f"serving at http://{f'[{host}]' if ':' in host else host}:{port} (Ctrl-C stops)")
     sys.setswitchinterval(TURN)  # the thread that speaks to clients asks for its turn many times a request
     gc.collect()
-    gc.freeze()  # what is loaded stays: to look through all of it for garbage stops everything for a tenth of a second
+    gc.freeze()  # what is loaded stays, and need not be looked through for garbage while everybody waits
     received = _run(uvicorn.Server(config), bound)
     raise Stopped(received, "stopped; what was begun has been answered")
 
