@@ -204,7 +204,10 @@ def _attacks(told: argparse.Namespace) -> Parts:
 def _described(told: argparse.Namespace) -> Parts:
     kept = told.results / "serving" / "routes.json"
     rows = described(_sized(told, told.layers, told.width)[0], told.examples, kept)
-    what = "what schemathesis asks; 0: no answer was read, 503: not done within half a second; a route without a 200 had no run that could answer"
+    what = (
+        "what schemathesis asks; 0: no answer was read, 503: not done within half a second; "
+        "a route without a 200 had no run that could answer"
+    )
     yield [what, "found", "wanted"], rows
 
 
