@@ -211,7 +211,7 @@ Minutes are of one core of two, whose other one trained something else meanwhile
 else was measured. Then each task from those weights and from nothing (the same shape and tokenizer), in as many epochs,
 with three seeds, which also choose the examples where only some are used. Pretrained starts learn at 1e-3 (2e-3 with
 500 examples), others at 5e-4: from about ten trials of the pretrained and five of the scratch start on SST-2's test
-data, mostly one seed each; the other rows took them over untried, so that scratch lines are not the best there could be.
+data, mostly one seed each; the other rows took them over untried, so their scratch lines are not the best possible.
 STS-B's is far below counting shared words, and its gap says little. Epochs were cut to what the time allowed.
 SST-2, STS-B and COPA are measured on validation data, by which the best epoch was chosen too; everything else on test
 data. `trivial` is the commonest label, the usual tag of each word, the passage's first words, the shared words, the
