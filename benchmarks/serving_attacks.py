@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import http.client
 import json
@@ -10,11 +11,15 @@ import re
 import socket
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
+from io import BytesIO
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+OPENAI = {"completions": "generate", "chat/completions": "chat", "embeddings": "embed"}
+"""What a run must be able to do for OpenAI's routes."""
 LINES = "host: 127.0.0.1\r\ncontent-type: application/json\r\n"
 
 
@@ -117,11 +122,23 @@ def _status(made: socket.socket) -> int:
     return int(found[9:12]) if found else 0
 
 
+def pictures() -> Iterator[str]:
+    """Of all sizes and shapes, as base64, without an end."""
+    from PIL import Image
+
+    draw = random.Random(0)
+    while True:
+        file, mode = BytesIO(), draw.choice(("RGB", "RGBA", "L", "1", "P"))
+        Image.effect_noise((draw.randrange(1, 200), draw.randrange(1, 200)), 50).convert(mode).save(file, "PNG")
+        yield base64.b64encode(file.getvalue()).decode()
+
+
 def schemas(port: int, examples: int, kept: Path) -> dict[str, dict[str, int]]:
     """By route the statuses of what fits its description, and of what does not; a 5xx but 503 is printed.
 
     Routes that the file holds already are not asked again, so that the whole can take several days.
-    Of what fits, every second example names a run that is served: names that are made up are refused before any work.
+    Of what fits, every second example names a run that can do what is asked, and shows a real picture: what is made up
+    is refused before any work.
     """
     import schemathesis
     from hypothesis import HealthCheck, Phase, given, settings
@@ -132,15 +149,15 @@ def schemas(port: int, examples: int, kept: Path) -> dict[str, dict[str, int]]:
     done: dict[str, dict[str, int]] = json.loads(kept.read_text("utf-8")) if kept.is_file() else {}
     statuses: Counter[str] = Counter()
     description = json.loads(asked(port, "GET", "/openapi.json")[1])
-    names = cycle([one["id"] for one in json.loads(asked(port, "GET", "/v1/models")[1])["data"]])
-    second = cycle((False, True))
+    served = json.loads(asked(port, "GET", "/runs")[1])["runs"]
+    second, shown = cycle((False, True)), pictures()
     thousand = settings(max_examples=examples, deadline=None, database=None, phases=[Phase.generate],
                         suppress_health_check=list(HealthCheck))  # fmt: skip
 
     def ask(case: Any, fits: bool) -> None:
         said: Any = case.body
         if fits and isinstance(said, dict) and next(second):
-            said = {**said, "model": next(names)}
+            said = {**said, "model": next(names), **({"image": next(shown)} if "image" in said else {})}
         body = b"" if isinstance(said, type(NOT_SET)) else json.dumps(said, default=str).encode()
         status, answer = asked(port, case.method, case.formatted_path, body)
         statuses[str(status)] += 1
@@ -152,6 +169,9 @@ def schemas(port: int, examples: int, kept: Path) -> dict[str, dict[str, int]]:
         if operation.label in done:
             continue
         statuses.clear()
+        verb = operation.path.removeprefix("/v1/").strip("/")
+        able = [one["name"] for one in served if OPENAI.get(verb, verb) in one["can"]]
+        names = cycle(able or [one["name"] for one in served])
         for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
             cases, fits = operation.as_strategy(generation_mode=mode), mode is schemathesis.GenerationMode.POSITIVE
             with suppress(Unsatisfiable):  # a route that takes nothing cannot be asked wrongly

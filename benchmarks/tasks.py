@@ -23,7 +23,7 @@ from rich.console import Console
 from benchmarks import tasks_limits as limits
 from benchmarks import tasks_trivial as trivial
 from benchmarks.side_by_side import RESULTS, table
-from benchmarks.tasks_before import pretrained, pretrainings
+from benchmarks.tasks_before import BEFORE, pretrained, pretrainings
 from meristem import api
 from meristem.errors import MeristemError
 from meristem.training.signals import Stopped
@@ -261,8 +261,9 @@ def main() -> None:
     """Run what is missing, cell by cell, and write the page after each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
-    parser.add_argument("--only", nargs="*", help="names of rows")
-    parser.add_argument("--pretrain-only", nargs="*", help="only pretrain these")
+    names = [*(row.name for row in ROWS), *PAIRS]
+    parser.add_argument("--only", nargs="*", choices=names, metavar="ROW", help=f"some of: {'; '.join(names)}")
+    parser.add_argument("--pretrain-only", nargs="*", choices=BEFORE, help="only pretrain these")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--work", type=Path, default=Path("runs/tasks"))
     options = parser.parse_args()

@@ -18,6 +18,9 @@ PATH_BYTES = 2048
 DEPTH = 32
 PARTS = 1 << 17
 """Brackets and commas of a body: prompts may be lists of tokens."""
+HEARD_OUT = 8
+"""Bodies so many times too large are read to their end, and forgotten: whose connection is closed while they send may
+never see why."""
 
 
 class Limits:
@@ -59,8 +62,9 @@ class Limits:
     async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
         """All of it, unless it is too large, too slow, or its sender leaves."""
         most, told = self._settings.body, headers.get(b"content-length", b"0")
-        if not told.isdigit() or int(told) > most:
-            raise Refused(413, f"the body may have {most:,} bytes: send less")
+        waits = headers.get(b"expect", b"").lower() == b"100-continue"
+        if not told.isdigit() or int(told) > (most if waits else HEARD_OUT * most):
+            raise self._large()
         try:
             async with asyncio.timeout(self._settings.patience):
                 return await self._whole(receive, most)
@@ -68,16 +72,24 @@ class Limits:
             raise Refused(408, f"the body did not come within {self._settings.patience:g} s: send it again") from None
 
     async def _whole(self, receive: Receive, most: int) -> bytes:
-        found = bytearray()
+        found, size = bytearray(), 0
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
                 raise Refused(400, "the client left before its request was whole")
-            found += message.get("body", b"")
-            if len(found) > most:
-                raise Refused(413, f"the body may have {most:,} bytes: send less")
-            if not message.get("more_body", False):
+            size += len(message.get("body", b""))
+            if size <= most:
+                found += message.get("body", b"")
+            else:
+                found.clear()
+            ends = not message.get("more_body", False)
+            if size > HEARD_OUT * most or (ends and size > most):
+                raise self._large()
+            if ends:
                 return bytes(found)
+
+    def _large(self) -> Refused:
+        return Refused(413, f"the body may have {self._settings.body:,} bytes: send less")
 
 
 def _headers(scope: Scope) -> dict[bytes, bytes]:

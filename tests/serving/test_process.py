@@ -115,6 +115,17 @@ def test_one_byte_at_a_time_until_it_is_too_much(server: Process) -> None:
     assert server.ask("POST", "/fill", {"text": "Ada [MASK]"})[0] == 200
 
 
+@pytest.mark.parametrize("large", [2, 5])
+def test_whoever_sends_too_much_hears_of_it(server: Process, large: int) -> None:
+    body = b'{"text": "' + b"a" * (large << 20) + b'"}'
+    for _ in range(5):
+        made = server.open(HEAD + b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body))
+        assert sent(made, [body])
+        assert b" 413 " in answer_of(made)[:20]
+    waiting = server.open(HEAD + b"expect: 100-continue\r\ncontent-length: %d\r\n\r\n" % len(body))
+    assert b" 413 " in waiting.recv(20)  # before anything is sent
+
+
 def test_headers_that_never_end_are_cut_off(server: Process) -> None:
     made = server.open(b"GET /runs HTTP/1.1\r\nhost: localhost\r\n")
     taken = sent(made, (b"x-%d: %s\r\n" % (number, b"a" * 100) for number in range(2000)))
