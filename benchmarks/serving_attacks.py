@@ -18,8 +18,11 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from meristem.serving.limits import HEARD_OUT
+
 OPENAI = {"completions": "generate", "chat/completions": "chat", "embeddings": "embed"}
 """What a run must be able to do for OpenAI's routes."""
+LONGEST = HEARD_OUT << 20
 LINES = "host: 127.0.0.1\r\ncontent-type: application/json\r\n"
 
 
@@ -160,7 +163,7 @@ def schemas(port: int, examples: int, kept: Path) -> dict[str, dict[str, int]]:
             said = {**said, "model": next(names), **({"image": next(shown)} if "image" in said else {})}
         body = b"" if isinstance(said, type(NOT_SET)) else json.dumps(said, default=str).encode()
         status, answer = asked(port, case.method, case.formatted_path, body)
-        statuses[str(status)] += 1
+        statuses[str(status) if status or len(body) <= LONGEST else f"closed, sending over {LONGEST:,} bytes"] += 1
         if status >= 500 and status != 503:
             print(f"{case.method} {case.formatted_path} {body[:500]!r}: {answer[:500]!r}", flush=True)
 

@@ -2,7 +2,7 @@
 
     python benchmarks/serving_load.py PORT ROUTE BODIES.json --clients 32 --seconds 20 [--rate 400]
 
-Prints one JSON object: answers by status, and the latencies of each in milliseconds.
+Prints one JSON object: the latencies of answers by status, in milliseconds, and what the load itself took.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ class Loaded:
     latencies: dict[int, list[float]]
     """By status, in milliseconds."""
     tokens: int
+    busy: float
+    """How many cores the load itself took, which the server lacked."""
 
     def rate(self, status: int = 200) -> float:
         """Answers a second."""
@@ -55,7 +57,8 @@ def load(port: int, route: str, bodies: Sequence[Any], *, clients: int, seconds:
                "--rate", str(rate)]  # fmt: skip
     done = subprocess.run(command, input=json.dumps(list(bodies)), capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
-    return Loaded(found["seconds"], {int(key): value for key, value in found["latencies"].items()}, found["tokens"])
+    found["latencies"] = {int(key): value for key, value in found["latencies"].items()}
+    return Loaded(**found)
 
 
 class Clients:
@@ -152,7 +155,8 @@ async def main() -> None:
     all_of_them = Clients(told.port, told.route, json.loads(text), told.rate, told.seconds)
     await asyncio.gather(*(all_of_them.client() for _ in range(told.clients)))
     seconds = time.monotonic() - all_of_them.begun
-    print(json.dumps({"seconds": seconds, "latencies": all_of_them.latencies, "tokens": all_of_them.tokens}))
+    found = {"seconds": seconds, "latencies": all_of_them.latencies, "tokens": all_of_them.tokens}
+    print(json.dumps({**found, "busy": time.process_time() / seconds}))
 
 
 if __name__ == "__main__":
