@@ -18,6 +18,8 @@ from meristem.tokenizers.tokenizer import Tokenizer
 
 SHOWN = 4
 """Tokens that a message spells out before it only counts."""
+ALIKE = {"pair": "classification", "classification": "pair"}
+"""Tasks whose heads are one: published classifiers of pairs are called classification like all others."""
 
 
 def from_run(
@@ -118,8 +120,9 @@ def _heads(
     """Scores put into this run's order of labels; the beginnings of names that stay fresh, and why, in words."""
     fresh, notes = list[str](), list[str]()
     for name in model.heads if mine is not None else ():
-        here, there = mine.labels(name) if mine is not None else (), before.labels(name)
-        if here == there or not any(one.startswith(f"heads.{name}.") for one in theirs):
+        source = _source(name, theirs)
+        here, there = mine.labels(name) if mine is not None else (), before.labels(source)
+        if here == there or not _of(name, theirs):
             continue
         if sorted(here) == sorted(there) and (scores := _scores(model, name, theirs, len(here))):
             order = torch.tensor([there.index(label) for label in here])
@@ -129,6 +132,20 @@ def _heads(
             fresh.append(f"heads.{name}.")
             notes.append(f"head {name}: fresh, since its labels are {_some(there)} there and {_some(here)} here")
     return tuple(fresh), notes
+
+
+def _source(head: str, theirs: dict[str, Tensor]) -> str:
+    """The head that is one with it, put under its name where there is none of that name."""
+    other = ALIKE.get(head, head)
+    if other == head or _of(head, theirs) or not _of(other, theirs):
+        return head
+    theirs.update({f"heads.{head}.{one.split('.', 2)[2]}": theirs.pop(one) for one in _of(other, theirs)})
+    return other
+
+
+def _of(head: str, theirs: Mapping[str, Tensor]) -> list[str]:
+    """Names of a head's tensors."""
+    return [name for name in theirs if name.startswith(f"heads.{head}.")]
 
 
 def _scores(model: Model, head: str, theirs: Mapping[str, Tensor], classes: int) -> list[str]:

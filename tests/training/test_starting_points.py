@@ -11,7 +11,7 @@ import pytest
 import torch
 from place import Place, place
 from rich.console import Console
-from tuning import SMALL, Tuning, sentences, tuning
+from tuning import QUICK, SMALL, Tuning, sentences, tuning
 
 from meristem import api
 from meristem.checkpoint.layout import pointed
@@ -64,6 +64,21 @@ def test_a_folder_of_transformers_is_a_start_and_its_head_is_kept_by_the_names_o
     tuning.learn({"from": "folder", **STILL, "train.steps": 2})  # the same folder is the same start
     (tuning.root / "folder").rename(tuning.root / "moved")
     tuning.learn({"from": "moved", **STILL, "train.steps": 3})
+
+
+def test_a_published_classifier_of_pairs_is_a_start_for_pairs(tuning: Tuning) -> None:
+    theirs = published(tuning.root / "folder", {0: "same", 1: "other"}, tuning).state_dict()
+    texts = [text for text, _ in sentences(24)]
+    rows = [f"{text}\t{texts[number // 3]}\t{('same', 'other')[number % 2]}" for number, text in enumerate(texts)]
+    for name in ("train", "validation"):
+        (tuning.root / f"{name}.tsv").write_text("\n".join(["text\ttext_b\tlabel", *rows]) + "\n", encoding="utf-8")
+    told = {"from": "folder", "data.train": "train.tsv", "data.validation": "validation.tsv", **QUICK, **STILL}
+    api.finetune("pair", told, out=tuning.root / "run", console=Console(file=tuning.said, width=300))
+    assert api.load(tuning.root / "run").recipe.task.labels == ("other", "same")
+    torch.testing.assert_close(
+        tuning.weights()["heads.pair.score.weight"], theirs["classifier.weight"].flip(0), atol=1e-6, rtol=0
+    )
+    assert "head pair: kept, its labels put into this run's order" in tuning.said.getvalue()
 
 
 def test_a_head_with_other_labels_begins_afresh_and_says_so(tuning: Tuning) -> None:
