@@ -60,8 +60,8 @@ BEFORE = {
     "encoder": Before("bert-mini", english, 1900, (WHOLE, "tokenizer.size=16384", DECAY, LINES)),
     "reviews": Before("bert-mini", reviews, 200, (WHOLE, DECAY, LINES, "train.rate=1e-3"), after="encoder"),
     "causal": Before("modern-mini", english, 1300, (LINES, "model.initial=0.05")),
-    "writer": Before("bart-mini", english, 450, (LINES,)),
-    "elmo": Before("elmo-mini", english, 1300, (LINES,)),
+    "writer": Before("bart-mini", english, 350, (LINES,)),
+    "elmo": Before("elmo-mini", english, 600, (LINES,)),
     "chinese": Before("bert-mini", chinese, 450, ("objective=mlm", "tokenizer.kind=characters", DECAY, LINES)),
 }
 
