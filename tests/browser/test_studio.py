@@ -29,7 +29,7 @@ def test_a_run_is_watched_from_its_first_step(empty: Any, look: Look) -> None:
     page.goto(empty.url)
     expect(page.get_by_role("heading", name="No runs yet")).to_be_visible()
     expect(page.locator(".command code").first).to_have_text("meristem pretrain")
-    command = [*COMMAND, "pretrain", "bert-mini", *TINY, "train.steps=160", "--out", str(empty.folder / "first")]
+    command = [*COMMAND, "pretrain", "bert-mini", *TINY, "train.steps=480", "--out", str(empty.folder / "first")]
     training = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         row = page.get_by_role("link", name=re.compile("first"))
@@ -43,7 +43,7 @@ def test_a_run_is_watched_from_its_first_step(empty: Any, look: Look) -> None:
         assert training.wait(timeout=60) == 0
     finally:
         training.kill()
-    expect(page.locator(".progress")).to_contain_text("160 of 160")
+    expect(page.locator(".progress")).to_contain_text("480 of 480")
     for title in ("loss", "rate", "gradient_norm", "tokens_per_second", "mfu", "memory"):
         expect(page.locator("figcaption", has_text=re.compile(rf"^{title}\b"))).to_be_visible()
     loss = page.locator(".plot").first
