@@ -64,6 +64,8 @@ class Row:
     trivial: Callable[[Path], Numbers] | None = None
     split: str = "test"
     """Which numbers are shown: of the test, or of the validation data where a task's test has no labels."""
+    beside: tuple[str, ...] = ()
+    """Further metrics that are shown."""
 
 
 def _files(folder: str, **splits: str) -> Callable[[Path, Path], list[str]]:
@@ -140,7 +142,7 @@ ROWS = [
         ("train.minutes=8", "model.layers=2", QUICK),
         starts=(Start("Transformer", ()), Start("recurrent + attention", RECURRENT)), trivial=trivial.copied),
     Row("SciTLDR", "summary", "writer", "rouge1", "beside the lead sentence", TLDR, (*SHORT, QUICK, "train.epochs=4"),
-        trivial=trivial.lead),
+        trivial=trivial.lead, beside=("rouge2", "rougeL")),
     Row("UD English POS by layer (ELMo)", "probe", "elmo", "accuracy", "a table", UD, (*SHORT, "train.epochs=2"),
         starts=(PRETRAINED,), trivial=trivial.usual_tags),
     Row("word senses by layer (ELMo)", "probe", "elmo", "accuracy", "a table",
@@ -235,16 +237,18 @@ Each cell is a file in docs/results/tasks.
 
 def _lines(row: Row, found: Sequence[dict[str, Any]], data: Path) -> list[list[str]]:
     lines = []
-    base = row.trivial(data).get(row.name, row.trivial(data).get(row.metric)) if row.trivial and found else None
+    base = row.trivial(data) if row.trivial and found else {}
     for start in dict.fromkeys(one["start"] for one in found):
         some = [one for one in found if one["start"] == start]
-        values = [one[row.split][row.metric] for one in some]
-        spread = f" ({min(values):.3f}–{max(values):.3f})" if len(values) > 1 else ""
-        lines.append([
-            row.name, start, row.metric, f"{statistics.mean(values):.3f}{spread}", str(len(values)),
-            "–" if base is None else f"{base:.3f}", row.reach,
-            f"{statistics.median(one['minutes'] for one in some):.1f}",
-        ])  # fmt: skip
+        for metric in (row.metric, *row.beside):
+            values = [one[row.split][metric] for one in some]
+            spread = f" ({min(values):.3f}–{max(values):.3f})" if len(values) > 1 else ""
+            plain = base.get(row.name, base.get(metric))
+            lines.append([
+                row.name, start, metric, f"{statistics.mean(values):.3f}{spread}", str(len(values)),
+                "–" if plain is None else f"{plain:.3f}", row.reach,
+                f"{statistics.median(one['minutes'] for one in some):.1f}",
+            ])  # fmt: skip
     return lines
 
 
