@@ -30,9 +30,8 @@ WIDEST, DEEPEST = 1 << 24, 1 << 13
 class Settings(BaseModel):
     """Frozen settings; the docstring under each field is its help text."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", use_attribute_docstrings=True, validate_default=True, allow_inf_nan=False
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, validate_default=True,
+                              allow_inf_nan=False)
 
     exclusive: ClassVar[tuple[str, ...]] = ()
     """Fields of which one replaces the others when it is given as an override."""

@@ -24,17 +24,9 @@ from meristem.tokenizers.tokenizer import Tokenizer
 WHO = ["the old gardener", "a careful sailor", "my youngest sister", "nobody else", "the painter"]
 DID = ["planted", "watered", "remembered", "painted", "carried", "sold"]
 WHAT = ["the apple tree", "seventeen boats", "a small garden", "her letters", "the winter harvest", "the harbour"]
-CUTS = {
-    "gardener": ["garden", "##er"],
-    "watered": ["water", "##ed"],
-    "remembered": ["remember", "##ed"],
-    "painted": ["paint", "##ed"],
-    "planted": ["plant", "##ed"],
-    "painter": ["paint", "##er"],
-    "youngest": ["young", "##est"],
-    "seventeen": ["seven", "##te", "##en"],
-    "harbour": ["har", "##bo", "##ur"],
-}
+CUTS = {"gardener": ["garden", "##er"], "watered": ["water", "##ed"], "remembered": ["remember", "##ed"],
+        "painted": ["paint", "##ed"], "planted": ["plant", "##ed"], "painter": ["paint", "##er"],
+        "youngest": ["young", "##est"], "seventeen": ["seven", "##te", "##en"], "harbour": ["har", "##bo", "##ur"]}
 
 
 def _texts() -> list[str]:

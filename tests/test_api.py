@@ -16,22 +16,9 @@ import meristem
 from meristem.errors import MeristemError, RecipeError
 from meristem.training import budget
 
-TINY = {
-    "model.layers": 2,
-    "model.width": 32,
-    "model.heads": 2,
-    "model.length": 32,
-    "tokenizer.size": 300,
-    "train.batch_tokens": 128,
-    "train.steps": 12,
-    "train.threads": 1,
-    "train.save_every": 4,
-    "train.keep": 9,
-    "train.evaluate_every": 4,
-    "corpus.processes": 1,
-    "corpus.validation": 0.1,
-    "corpus.test": 0.1,
-}
+TINY = {"model.layers": 2, "model.width": 32, "model.heads": 2, "model.length": 32, "tokenizer.size": 300,
+        "train.batch_tokens": 128, "train.steps": 12, "train.threads": 1, "train.save_every": 4, "train.keep": 9,
+        "train.evaluate_every": 4, "corpus.processes": 1, "corpus.validation": 0.1, "corpus.test": 0.1}
 SOURCE = "builtin:microworld-en?size=40"
 
 
@@ -41,7 +28,6 @@ def _small_peak() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(budget, "PEAK_SIZE", 64)
         yield
-
 
 SMALL_TASK = ["model.layers=1", "model.width=32", "model.heads=2", "tokenizer.size=500"]
 
@@ -77,12 +63,9 @@ def test_settings_may_be_a_mapping_or_words(tmp_path: Path) -> None:
 
 def test_a_recipe_file_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("mine.yaml").write_text(
-        "model: {family: gpt2, layers: 1, width: 32, heads: 2, length: 32}\nobjective: clm\n"
-        f"corpus: {{source: '{SOURCE}', processes: 1}}\ntokenizer: {{kind: bpe, size: 300}}\n"
-        "train: {steps: 2, batch_tokens: 64, rate: 3e-4}\n",
-        encoding="utf-8",
-    )
+    Path("mine.yaml").write_text("model: {family: gpt2, layers: 1, width: 32, heads: 2, length: 32}\nobjective: clm\n"
+                                 f"corpus: {{source: '{SOURCE}', processes: 1}}\ntokenizer: {{kind: bpe, size: 300}}\n"
+                                 "train: {steps: 2, batch_tokens: 64, rate: 3e-4}\n", encoding="utf-8")
     ended = meristem.pretrain("mine.yaml", console=Console(quiet=True))
     assert ended.run == Path("runs/mine")
     assert meristem.load(ended.run).recipe.train.rate == 3e-4

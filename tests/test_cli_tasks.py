@@ -40,15 +40,8 @@ def made(out: Path, task: str, **data: Any) -> Path:
     """A run as fine-tuning leaves it, with weights that make answers differ."""
     settings = {"name": task, "way": "bidirectional", "length": 48, **TASKS[task]}
     model = {"family": "bert", "layers": 1, "width": 32, "heads": 2, "length": 48}
-    recipe = resolve(
-        "run",
-        {
-            "task": settings,
-            "data": {"train": "none.tsv", **data},
-            "model": model,
-            "tokenizer": {"kind": "wordpiece", "size": 400},
-        },
-    )
+    recipe = resolve("run", {"task": settings, "data": {"train": "none.tsv", **data}, "model": model,
+                             "tokenizer": {"kind": "wordpiece", "size": 400}})
     words = train(recipe.tokenizer, LINES)
     learner = learner_of(recipe, words)
     generator = torch.Generator().manual_seed(3)
@@ -82,30 +75,14 @@ def same(found: list[Any], expected: list[Any]) -> None:
 def test_a_task_is_taught_and_what_is_promised_works(meristem: Meristem) -> None:
     lines = [f"a {'lovely' if n % 2 else 'dreadful'} day number {n}\t{'good' if n % 2 else 'bad'}" for n in range(40)]
     Path("days.tsv").write_text("\n".join(["sentence\tlabel", *lines]), encoding="utf-8")
-    said = meristem(
-        "finetune",
-        "classification",
-        "data.train=days.tsv",
-        "model.layers=1",
-        "model.width=32",
-        "model.heads=2",
-        "model.length=32",
-        "tokenizer.size=300",
-        "train.steps=4",
-        "--out",
-        "runs/days",
-    )
+    said = meristem("finetune", "classification", "data.train=days.tsv", "model.layers=1", "model.width=32",
+                    "model.heads=2", "model.length=32", "tokenizer.size=300", "train.steps=4", "--out", "runs/days")
     assert said.code == 0, said.err
     _, promised = said.err.split("Try it:\n  ")
     command = promised.splitlines()[0]
     assert command.startswith("meristem predict runs/days ")
-    found = subprocess.run(
-        command.replace("meristem", f"{sys.executable} -m meristem", 1),
-        shell=True,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    found = subprocess.run(command.replace("meristem", f"{sys.executable} -m meristem", 1), shell=True, check=True,
+                           capture_output=True, text=True)
     assert "%" in found.stdout and ("good" in found.stdout or "bad" in found.stdout)
 
 
@@ -163,12 +140,8 @@ def test_conll_is_tagged_word_by_word(meristem: Meristem, runs: dict[str, Path])
 def test_parts_from_a_pipe_by_tabs_and_by_name(meristem: Meristem, runs: dict[str, Path]) -> None:
     one = {"question": "Who walked?", "passage": LINES[3]}
     expected = load(runs["span"]).predict(one)
-    lines = [
-        json.dumps(one),
-        f"{one['question']}\t{one['passage']}",
-        json.dumps({**one, "label": "ignored"}),
-        json.dumps({"question": one["question"], "context": one["passage"]}),
-    ]
+    lines = [json.dumps(one), f"{one['question']}\t{one['passage']}", json.dumps({**one, "label": "ignored"}),
+             json.dumps({"question": one["question"], "context": one["passage"]})]
     assert meristem("predict", runs["span"], "--json", pipe="\n".join(lines).encode()).answers == [expected] * 4
     words = ("predict", runs["span"], "--question", one["question"], "--passage", one["passage"])
     assert meristem(*words, "--json").answers == [expected]
@@ -180,14 +153,8 @@ def test_parts_from_a_pipe_by_tabs_and_by_name(meristem: Meristem, runs: dict[st
 
 def test_a_pipe_is_answered_before_it_ends(labels: Path) -> None:
     """Someone may be typing, or a log growing."""
-    child = subprocess.Popen(
-        [*COMMAND, "predict", str(labels)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        bufsize=1,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-    )
+    child = subprocess.Popen([*COMMAND, "predict", str(labels)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                             text=True, bufsize=1, env={**os.environ, "PYTHONUNBUFFERED": "1"})
     assert child.stdin is not None and child.stdout is not None
     for line in LINES[:2]:
         child.stdin.write(line + "\n")
@@ -221,21 +188,18 @@ def test_many_wrong_lines_are_counted_and_not_all_named(meristem: Meristem, labe
     assert said.err.count("needs text") == 20 and "0 answered, 700 could not be" in said.err
 
 
-@pytest.mark.parametrize(
-    ("task", "words", "told"),
-    [
-        ("span", ["Who?"], "task span"),
-        ("span", ["--question", "Who?"], 'needs passage: meristem predict RUN --question "…" --passage "…"'),
-        ("span", ["--passage", "It was Ada."], "needs question"),
-        ("span", ["--question", "Who?", "--passage", "  "], "needs passage"),
-        ("pair", ["one text"], 'needs text_b: meristem predict RUN "…" --text-b "…"'),
-        ("choice", ["one text"], 'needs choices: meristem predict RUN "…" --choices "…" --choices "…"'),
-        ("classification", ["a text", "--question", "Who?"], "has no use for question"),
-        ("classification", [" "], "needs text"),
-        ("classification", ["a text", "--file", "x.txt"], "--file and text exclude each other"),
-        ("classification", ["--file", "absent.txt"], "absent.txt"),
-    ],
-)
+@pytest.mark.parametrize(("task", "words", "told"), [
+    ("span", ["Who?"], "task span"),
+    ("span", ["--question", "Who?"], 'needs passage: meristem predict RUN --question "…" --passage "…"'),
+    ("span", ["--passage", "It was Ada."], "needs question"),
+    ("span", ["--question", "Who?", "--passage", "  "], "needs passage"),
+    ("pair", ["one text"], 'needs text_b: meristem predict RUN "…" --text-b "…"'),
+    ("choice", ["one text"], 'needs choices: meristem predict RUN "…" --choices "…" --choices "…"'),
+    ("classification", ["a text", "--question", "Who?"], "has no use for question"),
+    ("classification", [" "], "needs text"),
+    ("classification", ["a text", "--file", "x.txt"], "--file and text exclude each other"),
+    ("classification", ["--file", "absent.txt"], "absent.txt"),
+])
 def test_wrong_parts_are_told_with_the_right_ones(
     meristem: Meristem, runs: dict[str, Path], task: str, words: list[str], told: str
 ) -> None:
@@ -318,34 +282,22 @@ def test_what_is_no_part_of_any_task_is_let_be(labels: Path) -> None:
         asked(task, {"txt": "a"}, "f:3")
 
 
-@pytest.mark.parametrize(
-    ("shown", "given", "expected"),
-    [
-        ({"label": "good", "score": 0.9}, {"text": "a  film"}, " 90.00%  good         a film"),
-        ([{"label": "a", "score": 0.9}, {"label": "b", "score": 0.6}], {"text": "x"}, "a 90.00%, b 60.00%  x"),
-        ([], {"text": "x"}, "(none)  x"),
-        (
-            [{"entity_group": "person", "score": 1.0, "word": "Ada", "start": 0, "end": 3}],
-            {"text": "Ada ran."},
-            "[Ada|person] ran.",
-        ),
-        ([{"entity": "NOUN", "score": 1.0, "word": "Ada", "start": 0, "end": 3}], {"text": "Ada"}, "Ada|NOUN"),
-        (
-            {"answer": "Ada", "score": 0.5, "start": 7, "end": 10},
-            {"question": "?", "passage": "It was\nAda."},
-            " 50.00%  Ada\n         It was [Ada].",
-        ),
-        ({"answer": "", "score": 0.5, "start": 0, "end": 0}, {"passage": "It was"}, " 50.00%  (no answer)"),
-        ({"label": 1, "choice": "tea", "score": 0.7}, {"text": "x"}, " 70.00%  tea"),
-        (
-            {"intent": "go", "score": 0.5, "slots": [{"entity_group": "to", "start": 3, "end": 7}]},
-            {"text": "go home"},
-            " 50.00%  go               go [home|to]",
-        ),
-        ({"translation_text": "Guten Tag"}, {"source": "x"}, "Guten Tag"),
-        ({"summary_text": ""}, {"source": "x"}, ""),
-    ],
-)
+@pytest.mark.parametrize(("shown", "given", "expected"), [
+    ({"label": "good", "score": 0.9}, {"text": "a  film"}, " 90.00%  good         a film"),
+    ([{"label": "a", "score": 0.9}, {"label": "b", "score": 0.6}], {"text": "x"}, "a 90.00%, b 60.00%  x"),
+    ([], {"text": "x"}, "(none)  x"),
+    ([{"entity_group": "person", "score": 1.0, "word": "Ada", "start": 0, "end": 3}], {"text": "Ada ran."},
+     "[Ada|person] ran."),
+    ([{"entity": "NOUN", "score": 1.0, "word": "Ada", "start": 0, "end": 3}], {"text": "Ada"}, "Ada|NOUN"),
+    ({"answer": "Ada", "score": 0.5, "start": 7, "end": 10}, {"question": "?", "passage": "It was\nAda."},
+     " 50.00%  Ada\n         It was [Ada]."),
+    ({"answer": "", "score": 0.5, "start": 0, "end": 0}, {"passage": "It was"}, " 50.00%  (no answer)"),
+    ({"label": 1, "choice": "tea", "score": 0.7}, {"text": "x"}, " 70.00%  tea"),
+    ({"intent": "go", "score": 0.5, "slots": [{"entity_group": "to", "start": 3, "end": 7}]}, {"text": "go home"},
+     " 50.00%  go               go [home|to]"),
+    ({"translation_text": "Guten Tag"}, {"source": "x"}, "Guten Tag"),
+    ({"summary_text": ""}, {"source": "x"}, ""),
+])
 def test_answers_read_like_sentences(shown: Any, given: dict[str, Any], expected: str) -> None:
     assert readable(shown, given) == expected
 

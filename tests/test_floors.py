@@ -150,38 +150,25 @@ def test_nothing_executes_what_a_file_holds(path: Path) -> None:
     assert dangers(path.read_text(encoding="utf-8")) == []
 
 
-@pytest.mark.parametrize(
-    ("room", "source"),
-    [
-        ("blocks/x.py", "from meristem.training.loop import Loop"),
-        ("blocks/x.py", "if TYPE_CHECKING:\n    from meristem.models import bert"),
-        ("objectives/x.py", "def f():\n    import meristem.learning.feed"),
-        ("store/x.py", "from ..models import bert"),
-        ("models/x.py", "from meristem import objectives"),
-        ("training/x.py", "from meristem.tasks.pair import Pair"),
-        ("corpus/x.py", "import torch.nn"),
-        ("metrics/x.py", "from meristem.elsewhere import thing"),
-    ],
-)
+@pytest.mark.parametrize(("room", "source"), [
+    ("blocks/x.py", "from meristem.training.loop import Loop"),
+    ("blocks/x.py", "if TYPE_CHECKING:\n    from meristem.models import bert"),
+    ("objectives/x.py", "def f():\n    import meristem.learning.feed"),
+    ("store/x.py", "from ..models import bert"),
+    ("models/x.py", "from meristem import objectives"),
+    ("training/x.py", "from meristem.tasks.pair import Pair"),
+    ("corpus/x.py", "import torch.nn"),
+    ("metrics/x.py", "from meristem.elsewhere import thing"),
+])
 def test_an_import_from_above_would_be_found(room: str, source: str) -> None:
     assert upward(PACKAGE / room, source)
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "import pickle",
-        "from pickle import loads",
-        "torch.load(path)",
-        "load = torch.load",
-        "eval('1')",
-        "exec(text)",
-        "torch.load(path, weights_only=False)",
-        "yaml.load(text)",
-        "from yaml import load",
-        "AutoModel.from_pretrained(name, trust_remote_code=True)",
-    ],
-)
+@pytest.mark.parametrize("source", [
+    "import pickle", "from pickle import loads", "torch.load(path)", "load = torch.load", "eval('1')", "exec(text)",
+    "torch.load(path, weights_only=False)",
+    "yaml.load(text)", "from yaml import load", "AutoModel.from_pretrained(name, trust_remote_code=True)",
+])
 def test_a_danger_would_be_found(source: str) -> None:
     assert dangers(source)
 

@@ -17,18 +17,8 @@ from meristem.training import budget
 
 pytestmark = pytest.mark.timeout(60)
 
-TINY = [
-    "model.layers=1",
-    "model.width=32",
-    "model.heads=2",
-    "model.length=32",
-    "tokenizer.size=300",
-    "train.batch_tokens=128",
-    "train.steps=3",
-    "train.threads=1",
-    "corpus.processes=1",
-    "corpus.document=line",
-]
+TINY = ["model.layers=1", "model.width=32", "model.heads=2", "model.length=32", "tokenizer.size=300",
+        "train.batch_tokens=128", "train.steps=3", "train.threads=1", "corpus.processes=1", "corpus.document=line"]
 LINES = [f"On day {number} the sailor sold {number % 7} boats to the painter." for number in range(120)]
 GOOD = "\n".join(LINES) + "\n"
 
@@ -42,13 +32,8 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
 
     def run(source: str, *more: str, recipe: str = "bert-mini") -> str:
         said = io.StringIO()
-        ended = meristem.pretrain(
-            recipe,
-            [*TINY, *more],
-            source=str(tmp_path / source),
-            out=tmp_path / "run",
-            console=Console(file=said, width=500),
-        )
+        ended = meristem.pretrain(recipe, [*TINY, *more], source=str(tmp_path / source), out=tmp_path / "run",
+                                  console=Console(file=said, width=500))
         assert ended.step == 3
         return said.getvalue()
 
@@ -199,14 +184,8 @@ def test_chinese(train: Train, tmp_path: Path, recipe: str) -> None:
 
 
 def test_emoji_control_characters_and_right_to_left(train: Train, tmp_path: Path) -> None:
-    odd = [
-        "👩‍👩‍👧‍👦 family \u200d\u200e",
-        "\x07\x1b[31mred\x1b[0m",
-        "שלום עולם",
-        "مرحبا بالعالم",
-        "e\u0301\u0301\u0301",
-        "\ud7ff\U0010ffff",
-    ]
+    odd = ["👩‍👩‍👧‍👦 family \u200d\u200e", "\x07\x1b[31mred\x1b[0m", "שלום עולם",
+           "مرحبا بالعالم", "e\u0301\u0301\u0301", "\ud7ff\U0010ffff"]
     lines = [f"{line} {number}" for number in range(40) for line in odd]
     (tmp_path / "odd.txt").write_text("\n".join(lines), encoding="utf-8")
     assert "kept" in train("odd.txt", recipe="gpt2-mini")

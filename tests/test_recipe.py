@@ -13,11 +13,8 @@ from meristem.learning.assemble import check
 from meristem.recipe import Recipe, parse, read, resolve, shipped, summary
 from meristem.settings import find, names
 
-BERT: dict[str, Any] = {
-    "model": {"family": "bert", "layers": 2, "width": 32, "heads": 2, "length": 16},
-    "objective": ["mlm", "nsp"],
-    "train": {"minutes": 3},
-}
+BERT: dict[str, Any] = {"model": {"family": "bert", "layers": 2, "width": 32, "heads": 2, "length": 16},
+                        "objective": ["mlm", "nsp"], "train": {"minutes": 3}}
 
 
 def made(*overrides: str, **sections: Any) -> Recipe:
@@ -193,18 +190,15 @@ def test_mix_entries_are_addressed_by_number() -> None:
     assert recipe.mix[2].objective[0].name == "mlm"
 
 
-@pytest.mark.parametrize(
-    ("override", "said"),
-    [
-        ("mix.0.weight=0", "mix.0.weight: 0 is not a positive number"),
-        ("mix.0.weight=true", "mix.0.weight: True is not a positive number"),
-        ("mix.7.weight=1", "mix.7.weight: expected a number from 0 to 2 in place of '7'"),
-        ("mix.0.wieght=1", "mix.0.wieght: unknown setting, did you mean weight?"),
-        ("mix.1.corpus.sauce=x", "mix.1.corpus.sauce: unknown setting, did you mean source?"),
-        ("mix=[]", "mix: expected a list of {weight, objective, corpus}"),
-        ("objective=mlm", "objective and mix: a recipe has one or the other; in a mix each entry has its objective"),
-    ],
-)
+@pytest.mark.parametrize(("override", "said"), [
+    ("mix.0.weight=0", "mix.0.weight: 0 is not a positive number"),
+    ("mix.0.weight=true", "mix.0.weight: True is not a positive number"),
+    ("mix.7.weight=1", "mix.7.weight: expected a number from 0 to 2 in place of '7'"),
+    ("mix.0.wieght=1", "mix.0.wieght: unknown setting, did you mean weight?"),
+    ("mix.1.corpus.sauce=x", "mix.1.corpus.sauce: unknown setting, did you mean source?"),
+    ("mix=[]", "mix: expected a list of {weight, objective, corpus}"),
+    ("objective=mlm", "objective and mix: a recipe has one or the other; in a mix each entry has its objective"),
+])
 def test_a_wrong_mix_is_refused(override: str, said: str) -> None:
     with pytest.raises(RecipeError) as found:
         resolve("test", MIX, [override])

@@ -24,18 +24,12 @@ def fits(value: Any, rule: dict[str, Any], root: dict[str, Any]) -> bool:
         case "object":
             known = rule.get("properties", {})
             closed = rule.get("additionalProperties", True) is False
-            return (
-                isinstance(value, dict)
-                and all(key in value for key in rule.get("required", []))
-                and not (closed and value.keys() - known.keys())
-                and all(fits(inner, known[key], root) for key, inner in value.items() if key in known)
-            )
+            return (isinstance(value, dict) and all(key in value for key in rule.get("required", []))
+                    and not (closed and value.keys() - known.keys())
+                    and all(fits(inner, known[key], root) for key, inner in value.items() if key in known))
         case "array":
-            return (
-                isinstance(value, list)
-                and len(value) >= rule.get("minItems", 0)
-                and all(fits(inner, rule["items"], root) for inner in value if "items" in rule)
-            )
+            return (isinstance(value, list) and len(value) >= rule.get("minItems", 0)
+                    and all(fits(inner, rule["items"], root) for inner in value if "items" in rule))
         case "number" | "integer":
             try:
                 number = float(value)
@@ -60,19 +54,10 @@ def test_the_schema_knows_every_shipped_recipe(name: str) -> None:
     assert fits(plain, rules, rules)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"trian": {}},
-        {"train": {"rat": 1}},
-        {"model": {"family": "brt"}},
-        {"objective": "mml"},
-        {"objective": []},
-        {"objective": [{"name": "mlm", "mask_rate": "much"}]},
-        {"mix": [{"weight": 1}]},
-        {"train": {"steps": 0}},
-    ],
-)
+@pytest.mark.parametrize("wrong", [
+    {"trian": {}}, {"train": {"rat": 1}}, {"model": {"family": "brt"}}, {"objective": "mml"}, {"objective": []},
+    {"objective": [{"name": "mlm", "mask_rate": "much"}]}, {"mix": [{"weight": 1}]}, {"train": {"steps": 0}},
+])
 def test_the_schema_refuses_mistakes(wrong: dict[str, Any]) -> None:
     rules = schema()
     assert fits(BERT, rules, rules)

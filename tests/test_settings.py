@@ -26,17 +26,14 @@ def test_settings_are_frozen_and_know_their_help() -> None:
         lamp.power = 5.0  # type: ignore[misc]  # that is the point
 
 
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        ({"powr": 3}, "lamp.powr: unknown setting, did you mean power?"),
-        ({"zzz": 3}, "lamp.zzz: unknown setting; known: colour, power"),
-        ({"power": -1}, "lamp.power: Input should be greater than 0 (got -1)"),
-        ({"colour": "blue"}, "lamp.colour: Input should be 'warm' or 'cold' (got 'blue')"),
-        ([1], "lamp: expected settings, got [1]"),
-        ({"power": "x", "colour": 3}, "lamp.colour: Input should be 'warm' or 'cold' (got 3)"),
-    ],
-)
+@pytest.mark.parametrize(("value", "said"), [
+    ({"powr": 3}, "lamp.powr: unknown setting, did you mean power?"),
+    ({"zzz": 3}, "lamp.zzz: unknown setting; known: colour, power"),
+    ({"power": -1}, "lamp.power: Input should be greater than 0 (got -1)"),
+    ({"colour": "blue"}, "lamp.colour: Input should be 'warm' or 'cold' (got 'blue')"),
+    ([1], "lamp: expected settings, got [1]"),
+    ({"power": "x", "colour": 3}, "lamp.colour: Input should be 'warm' or 'cold' (got 3)"),
+])
 def test_findings_are_sentences(value: object, said: str) -> None:
     with pytest.raises(RecipeError) as found:
         build(Lamp, value, "lamp")

@@ -148,9 +148,9 @@ class Probes(nn.Module):
 
     def forward(self, states: Sequence[Tensor]) -> Tensor:
         """Each layer's states [n, D] → [layers, n, classes]."""
-        return torch.stack(
-            [probe(F.layer_norm(layer, layer.shape[-1:])) for probe, layer in zip(self.layers, states, strict=True)]
-        )
+        return torch.stack([
+            probe(F.layer_norm(layer, layer.shape[-1:])) for probe, layer in zip(self.layers, states, strict=True)
+        ])
 
 
 SHARED = ("pooled", "tags", "scores", "mix", "network", "crf", "probes", "leash")

@@ -40,7 +40,7 @@ def write(file: int, data: Bytes) -> None:
     """Write all of the data, however little the system takes at once."""
     rest = memoryview(data)
     while rest:
-        rest = rest[os.write(file, rest) :]
+        rest = rest[os.write(file, rest):]
 
 
 def sync(file: int) -> None:

@@ -31,10 +31,8 @@ def load(checkpoints: Path, *, step: int | None = None, which: Pointer = "latest
     if checkpoints.is_dir():
         layout.tidy_if_idle(checkpoints)
     elif checkpoints.exists():
-        raise MeristemError(
-            f"{checkpoints} is no folder of checkpoints: the file "
-            f"{tensors.what_else(checkpoints) or 'is none that meristem wrote'}"
-        )
+        raise MeristemError(f"{checkpoints} is no folder of checkpoints: the file "
+                            f"{tensors.what_else(checkpoints) or 'is none that meristem wrote'}")
     if step is not None:
         return _exactly(checkpoints, step)
     damaged: dict[int, str] = {}

@@ -62,10 +62,8 @@ def parse(text: bytes) -> Manifest:
     if not isinstance(content, dict):
         raise MeristemError(f"{MANIFEST} is damaged: it is not a JSON object")
     if (version := content.get("format")) != FORMAT:
-        raise MeristemError(
-            f"{MANIFEST} says format {version!r:.40} and this version of meristem reads {FORMAT}: "
-            "use the version that wrote it"
-        )
+        raise MeristemError(f"{MANIFEST} says format {version!r:.40} and this version of meristem reads {FORMAT}: "
+                            "use the version that wrote it")
     manifest = _checked(content)
     if manifest.text() != text:
         raise MeristemError(f"{MANIFEST} is damaged: it does not match its own seal")

@@ -25,19 +25,13 @@ def flatten(optimizer: Optimizer, names: dict[nn.Parameter, str]) -> dict[str, T
             elif type(value) in NUMBERS:
                 out[f"{name}/{key}:{type(value).__name__}"] = torch.tensor(value, dtype=NUMBERS[type(value)])
             elif value is not None:  # SGD without momentum keeps None, and reads a missing entry as None
-                raise MeristemError(
-                    f"{type(optimizer).__name__} keeps a {type(value).__name__} as {key!r} of {name}: "
-                    "only tensors and numbers can be saved; choose another optimizer"
-                )
+                raise MeristemError(f"{type(optimizer).__name__} keeps a {type(value).__name__} as {key!r} of {name}: "
+                                    "only tensors and numbers can be saved; choose another optimizer")
     return out
 
 
-def restore(
-    optimizer: Optimizer,
-    names: dict[nn.Parameter, str],
-    tensors: dict[str, Tensor],
-    place: Callable[[Tensor, Tensor], Tensor] | None = None,
-) -> None:
+def restore(optimizer: Optimizer, names: dict[nn.Parameter, str], tensors: dict[str, Tensor],
+            place: Callable[[Tensor, Tensor], Tensor] | None = None) -> None:
     """Give an optimizer back what it remembered, in the same types; another's parameters are passed over.
 
     `place` puts a whole tensor where its parameter lies, if that is in parts.
@@ -47,9 +41,8 @@ def restore(
         name, _, key = long.rpartition("/")
         remembered.setdefault(name, {})[key] = tensor
     if unknown := sorted(remembered.keys() - set(names.values())):
-        raise MeristemError(
-            "the checkpoint's optimizer knows parameters that the model does not have: " + ", ".join(unknown[:6])
-        )
+        raise MeristemError("the checkpoint's optimizer knows parameters that the model does not have: "
+                            + ", ".join(unknown[:6]))
     optimizer.state.clear()
     for group in optimizer.param_groups:
         for parameter in group["params"]:
@@ -58,13 +51,8 @@ def restore(
                 optimizer.state[parameter] = dict(entries)
 
 
-def _entry(
-    key: str,
-    value: Tensor,
-    parameter: nn.Parameter,
-    group: dict[str, Any],
-    place: Callable[[Tensor, Tensor], Tensor] | None,
-) -> tuple[str, Any]:
+def _entry(key: str, value: Tensor, parameter: nn.Parameter, group: dict[str, Any],
+           place: Callable[[Tensor, Tensor], Tensor] | None) -> tuple[str, Any]:
     key, _, number = key.partition(":")
     if number:
         return key, value.item()

@@ -52,12 +52,5 @@ def revive(path: Path, *, which: Pointer | None = None, step: int | None = None)
     transfer.restore(learner.model, loaded.snapshot.model)
     low_rank.merge(learner.model.backbone)
     learner.eval()
-    return Revived(
-        learner=learner,
-        tokenizer=tokenizer,
-        recipe=recipe,
-        run=run,
-        step=loaded.snapshot.step,
-        state=loaded.snapshot.state,
-        notices=loaded.notices,
-    )
+    return Revived(learner=learner, tokenizer=tokenizer, recipe=recipe, run=run, step=loaded.snapshot.step,
+                   state=loaded.snapshot.state, notices=loaded.notices)

@@ -16,17 +16,8 @@ from meristem.errors import MeristemError, did_you_mean
 
 BEST = "best"
 """In a folder of several runs, a file with the name of the best."""
-OWN = (
-    "recipe.yaml",
-    "tokenizer.json",
-    "data.json",
-    "finished.json",
-    "metrics.jsonl",
-    "log.txt",
-    "README.md",
-    "curves.png",
-    ".lock",
-)
+OWN = ("recipe.yaml", "tokenizer.json", "data.json", "finished.json", "metrics.jsonl", "log.txt", "README.md",
+       "curves.png", ".lock")
 """Files that a run reads or writes, and that may not be links."""
 
 
@@ -81,10 +72,8 @@ class Run:
         """A run holds its own files: through a link, somebody else's would be read, or written to while training."""
         for name in OWN:
             if (self.path / name).is_symlink():
-                raise MeristemError(
-                    f"{self.path / name} is a link, and a run holds its own files: "
-                    "put the file itself in its place, or take the link away"
-                )
+                raise MeristemError(f"{self.path / name} is a link, and a run holds its own files: "
+                                    "put the file itself in its place, or take the link away")
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -94,10 +83,8 @@ class Run:
             with _telling(self.path, "locked"):
                 mine = stack.enter_context(lock.hold(self.lock_path, wait=False))
             if not mine:
-                raise MeristemError(
-                    f"{self.path} is in use by {lock.holder(self.lock_path)}, which is training there: "
-                    "wait for it, stop it, or choose another --out"
-                )
+                raise MeristemError(f"{self.path} is in use by {lock.holder(self.lock_path)}, which is training there: "
+                                    "wait for it, stop it, or choose another --out")
             yield
 
     def shards(self) -> dict[str, str]:

@@ -73,10 +73,8 @@ def _write(folder: Path, snapshot: Snapshot) -> None:
 def _contents(snapshot: Snapshot, tied: dict[str, str]) -> Iterator[tuple[str, Iterable[disk.Bytes]]]:
     state = json.dumps(snapshot.state, indent=1).encode()
     if len(state) > manifest.LIMIT:
-        raise MeristemError(
-            f"{manifest.STATE} would have {len(state):,} bytes, more than {manifest.LIMIT:,}: "
-            "large values belong into the memory's tensors"
-        )
+        raise MeristemError(f"{manifest.STATE} would have {len(state):,} bytes, more than {manifest.LIMIT:,}: "
+                            "large values belong into the memory's tensors")
     stored = {name: tensor for name, tensor in snapshot.model.items() if name not in tied}
     yield manifest.MODEL, tensors.encode(stored)
     yield manifest.OPTIMIZER, tensors.encode(snapshot.optimizer)

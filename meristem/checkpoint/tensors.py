@@ -107,11 +107,8 @@ def check_header(path: Path) -> None:
 
 def pickles(folder: Path) -> list[str]:
     """What is said about each file in a folder that could run code when loaded the usual way."""
-    return [
-        f"{path.name} {what_else(path) or 'is no safetensors file'}"
-        for path in sorted(folder.iterdir())
-        if path.suffix in PICKLED and path.is_file()
-    ]
+    return [f"{path.name} {what_else(path) or 'is no safetensors file'}"
+            for path in sorted(folder.iterdir()) if path.suffix in PICKLED and path.is_file()]
 
 
 def what_else(path: Path) -> str | None:

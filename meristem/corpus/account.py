@@ -24,16 +24,7 @@ NAMED_FILES = 10_000
 """Files that are counted one by one; the rest share a line, so that a million files cost no memory."""
 
 COUNTERS = (
-    "dropped",
-    "splits",
-    "sources",
-    "kinds",
-    "repaired",
-    "removed",
-    "languages",
-    "lengths",
-    "passages",
-    "rejected",
+    "dropped", "splits", "sources", "kinds", "repaired", "removed", "languages", "lengths", "passages", "rejected",
     "skipped",
 )
 
@@ -198,12 +189,8 @@ class Account:
         for split in ("train", "validation", "test"):
             table.add_row(f"  {split}", f"{self.splits[split]:,}")
         table.add_row("characters kept", f"{self.characters:,}", end_section=True)
-        for label, counts in (
-            ("repaired", self.repaired),
-            ("removed", self.removed),
-            ("files rejected", self.rejected),
-            ("files skipped", self.skipped),
-        ):
+        for label, counts in (("repaired", self.repaired), ("removed", self.removed), ("files rejected", self.rejected),
+                              ("files skipped", self.skipped)):
             for reason, count in counts.most_common(REASONS):
                 table.add_row(Text(f"{label}: {shortened(reason, 60)}"), f"{count:,}")
         return table

@@ -12,20 +12,9 @@ HEAD = 1 << 20
 """Bytes at the start of a file from which its encoding and its cut into documents are decided."""
 
 MAGIC = {
-    b"\x1f\x8b": "gzip",
-    b"\x28\xb5\x2f\xfd": "zstd",
-    b"PAR1": "parquet",
-    b"PK\x03\x04": "zip",
-    b"%PDF-": "PDF",
-    b"\x89PNG": "PNG",
-    b"\xff\xd8\xff": "JPEG",
-    b"\x7fELF": "a program",
-    b"BZh": "bzip2",
-    b"\xfd7zXZ": "xz",
-    b"\x80\x02": "pickled",
-    b"\x80\x03": "pickled",
-    b"\x80\x04": "pickled",
-    b"\x80\x05": "pickled",
+    b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"PAR1": "parquet", b"PK\x03\x04": "zip", b"%PDF-": "PDF",
+    b"\x89PNG": "PNG", b"\xff\xd8\xff": "JPEG", b"\x7fELF": "a program", b"BZh": "bzip2", b"\xfd7zXZ": "xz",
+    b"\x80\x02": "pickled", b"\x80\x03": "pickled", b"\x80\x04": "pickled", b"\x80\x05": "pickled",
 }
 SIGNATURES = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd"}
 

@@ -36,8 +36,7 @@ class Worker:
         self.reader, writer = context.Pipe(duplex=False)
         inherited = [self.reader, *(other.reader for other in others)]
         self.process: BaseProcess = context.Process(
-            target=_work, args=(pieces, settings, writer, inherited), daemon=True
-        )
+            target=_work, args=(pieces, settings, writer, inherited), daemon=True)
         self.process.start()
         writer.close()  # the worker holds the only other end: its death ends the pipe
         self.waiting: deque[Batch | Failure | None] = deque()
@@ -73,9 +72,8 @@ class Pool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
         for worker in self._workers:
             worker.stop()
 
@@ -89,10 +87,8 @@ class Pool:
         while not worker.waiting:
             if worker.ended:
                 worker.process.join(5)
-                raise MeristemError(
-                    f"{self._pieces[number].source.name}: the process reading it ended unexpectedly "
-                    f"({_cause(worker.process.exitcode)}); corpus.processes=1 needs the least memory"
-                )
+                raise MeristemError(f"{self._pieces[number].source.name}: the process reading it ended unexpectedly "
+                                    f"({_cause(worker.process.exitcode)}); corpus.processes=1 needs the least memory")
             # Whoever has room is heard, so that the others are not held up while this one is waited for.
             heard = {w.reader: w for w in self._workers if not w.ended and (w is worker or len(w.waiting) < AHEAD)}
             for ready in wait(list(heard)):

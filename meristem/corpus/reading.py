@@ -42,13 +42,8 @@ class Reading:
     With a folder, a corpus of files is refined there once, in parts, and read from them (`refining.py`).
     """
 
-    def __init__(
-        self,
-        settings: CorpusSettings,
-        *,
-        progress: Callable[[Progress], None] | None = None,
-        folder: Path | None = None,
-    ) -> None:
+    def __init__(self, settings: CorpusSettings, *, progress: Callable[[Progress], None] | None = None,
+                 folder: Path | None = None) -> None:
         self.settings, self.folder = settings, folder
         self.account = Account()
         """Complete when the pass is."""
@@ -72,9 +67,8 @@ class Reading:
     def refine(self, folder: Path, *, verify: bool = True) -> Refined:
         """Make the parts that are missing; what is there is looked at closely only where that is asked for."""
         total = sum(source.size for source in resolve(self.settings))
-        return refine(
-            self.settings, folder, self._batches, verify=verify, progress=lambda account: self._tell(account, total)
-        )
+        return refine(self.settings, folder, self._batches, verify=verify,
+                      progress=lambda account: self._tell(account, total))
 
     def _from_parts(self, folder: Path) -> Iterator[Undecided]:
         refined = self.refine(folder)

@@ -18,13 +18,9 @@ from meristem.corpus.settings import CorpusSettings
 from meristem.errors import MeristemError, did_you_mean
 
 FORMATS = {
-    ".txt": "text",
-    ".text": "text",
-    ".md": "text",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".csv": "table",
-    ".tsv": "table",
+    ".txt": "text", ".text": "text", ".md": "text",
+    ".jsonl": "jsonl", ".ndjson": "jsonl",
+    ".csv": "table", ".tsv": "table",
     ".parquet": "parquet",
 }
 COMPRESSIONS = (".gz", ".zst")
@@ -168,10 +164,8 @@ def _aligned(source: Path, target: Path) -> Aligned | None:
     if not source.is_file() or FORMATS.get(_ending(source)[0], "text") != "text":
         return None
     if not target.is_file():
-        raise MeristemError(
-            f"corpus.target: {source} has no columns, so that its target is a file with a line for "
-            f"each of its lines; {missing(target)}"
-        )
+        raise MeristemError(f"corpus.target: {source} has no columns, so that its target is a file with a line for "
+                            f"each of its lines; {missing(target)}")
     return Aligned(*(_lines(path) for path in (source, target)))
 
 
@@ -184,10 +178,8 @@ def _lines(path: Path) -> File:
 def _refuse_without_columns(source: Source, settings: CorpusSettings) -> None:
     """A target or a picture is a column of its source, unless the target is a file beside it."""
     if settings.target is not None and source.format not in ("jsonl", "table", "parquet", "hub", "aligned"):
-        raise MeristemError(
-            f"{source.name}: corpus.target is a column of jsonl, csv, tsv, parquet or hub data, or a "
-            "file with a line for each line of a source that is one file"
-        )
+        raise MeristemError(f"{source.name}: corpus.target is a column of jsonl, csv, tsv, parquet or hub data, or a "
+                            "file with a line for each line of a source that is one file")
     if settings.picture is not None and source.format not in ("jsonl", "table"):
         raise MeristemError(f"{source.name}: corpus.picture is a column of a jsonl, csv or tsv file")
 
@@ -196,10 +188,8 @@ def _refuse_mixed(sources: list[Source], settings: CorpusSettings) -> None:
     """Pairs, pictures and plain text are different corpora."""
     kinds = {samples.kind(one.sample) if isinstance(one, Builtin) else "text" for one in sources}
     if settings.target is None and settings.picture is None and len(kinds) > 1:
-        raise MeristemError(
-            f"corpus.source: {', '.join(settings.sources)} are {' and '.join(sorted(kinds))}; "
-            "give each its own entry in mix"
-        )
+        raise MeristemError(f"corpus.source: {', '.join(settings.sources)} are {' and '.join(sorted(kinds))}; "
+                            "give each its own entry in mix")
 
 
 def _sources(source: str, skipped: Counter[str]) -> Iterator[Source]:

@@ -38,14 +38,8 @@ class Measured:
 
 
 def evaluate(
-    revived: Revived,
-    *,
-    data: str | None = None,
-    pairs: str | None = None,
-    console: Console,
-    limit: int | None = None,
-    pll: bool = False,
-    task: str | None = None,
+    revived: Revived, *, data: str | None = None, pairs: str | None = None, console: Console, limit: int | None = None,
+    pll: bool = False, task: str | None = None,
 ) -> dict[str, Any]:
     """Everything asked for in one plain mapping; with pairs alone no other text is read.
 
@@ -55,13 +49,8 @@ def evaluate(
         if pll:
             raise MeristemError(f"{revived.run.path} is a task run, which is measured by its answers, not by --pll")
         return evaluate_task(revived, data=data, limit=limit, task=task)
-    found: dict[str, Any] = {
-        "metrics": {},
-        "run": str(revived.run.path),
-        "step": revived.step,
-        "data": None,
-        "samples": {},
-    }
+    found: dict[str, Any] = {"metrics": {}, "run": str(revived.run.path), "step": revived.step, "data": None,
+                             "samples": {}}
     if data is not None or pairs is None:
         stores, split = (_given(revived, data, console), "train") if data else (_own(revived, console), "test")
         measured = measure(revived, stores, split, limit)
@@ -76,12 +65,8 @@ def evaluate(
         judgement = judge(revived.learner.model, revived.tokenizer, some(read_pairs(Path(pairs)), limit))
         found["metrics"]["pairs.accuracy"] = judgement.overall.accuracy
         found["samples"]["pairs"] = judgement.overall.pairs
-        found["pairs"] = {
-            "file": pairs,
-            "ties": judgement.overall.ties,
-            "phenomena": _plain(judgement.phenomena),
-            "paradigms": _plain(judgement.paradigms),
-        }
+        found["pairs"] = {"file": pairs, "ties": judgement.overall.ties, "phenomena": _plain(judgement.phenomena),
+                          "paradigms": _plain(judgement.paradigms)}
     return found
 
 
@@ -90,10 +75,8 @@ def measure(revived: Revived, stores: Mapping[str, Store], split: str, limit: in
     recipe, learner = revived.recipe, revived.learner
     feeds = feeds_of(recipe, learner.objectives, revived.tokenizer, stores, split=split, seed=SEED)
     if not feeds:
-        raise MeristemError(
-            f"{revived.run.path} held out no text for a {split}: its corpus was too small, or "
-            "corpus.test is 0. Give text with --data FILE"
-        )
+        raise MeristemError(f"{revived.run.path} held out no text for a {split}: its corpus was too small, or "
+                            "corpus.test is 0. Give text with --data FILE")
     metrics: dict[str, float] = {}
     samples: dict[str, int] = {}
     for name, feed in feeds.items():
@@ -119,22 +102,16 @@ def pseudo(revived: Revived, stream: Stream, limit: int | None = None) -> Measur
     texts = [stream.tokens(span.start, min(span.text_stop, span.start + PLL_TOKENS)) for span in spans]
     each = np.concatenate(logprobs(model, revived.tokenizer, texts, way="masked"))
     mean = float(-each.mean()) if len(each) else 0.0
-    return Measured(
-        metrics={"pll": -mean, "pll_perplexity": math.exp(min(mean, 700.0))},
-        samples={"pll_documents": len(texts), "pll_tokens": len(each)},
-    )
+    return Measured(metrics={"pll": -mean, "pll_perplexity": math.exp(min(mean, 700.0))},
+                    samples={"pll_documents": len(texts), "pll_tokens": len(each)})
 
 
 def _given(revived: Revived, data: str, console: Console) -> dict[str, Store]:
     """Other text, all of it read whichever split it would fall into, cut by the run's own tokenizer."""
     recipe = revived.recipe
     words = recipe.tokenizer.kind == "words"
-    return {
-        source.name: store_for(
-            _like(source.corpus, data), revived.tokenizer, recipe.store, words=words, console=console
-        ).store
-        for source in recipe.sources()
-    }
+    return {source.name: store_for(_like(source.corpus, data), revived.tokenizer, recipe.store, words=words,
+                                   console=console).store for source in recipe.sources()}
 
 
 def _like(corpus: CorpusSettings, data: str) -> CorpusSettings:
@@ -154,10 +131,8 @@ def _beside(data: str, source: str, target: str) -> str:
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(source, target, strict=False)))
     found = data.removesuffix(source[same:]) + target[same:]
     if not data.endswith(source[same:]) or not Path(found).expanduser().is_file():
-        raise MeristemError(
-            f"{data}: the run has its targets in a file beside its source ({source}, {target}), and "
-            "there is none beside this one; name both files alike"
-        )
+        raise MeristemError(f"{data}: the run has its targets in a file beside its source ({source}, {target}), and "
+                            "there is none beside this one; name both files alike")
     return found
 
 
@@ -172,19 +147,11 @@ def _own(revived: Revived, console: Console) -> dict[str, Store]:
             stores[source.name] = Store.open(cache() / "stores" / key)
             continue
         try:
-            stores[source.name] = store_for(
-                source.corpus,
-                revived.tokenizer,
-                recipe.store,
-                console=console,
-                key=key,
-                words=recipe.tokenizer.kind == "words",
-            ).store
+            stores[source.name] = store_for(source.corpus, revived.tokenizer, recipe.store, console=console, key=key,
+                                            words=recipe.tokenizer.kind == "words").store
         except MeristemError as error:
-            raise MeristemError(
-                f"the shards {run.path} was trained on are not in the cache ({cache()}) and cannot be "
-                f"made again ({error}). Give text with --data FILE"
-            ) from None
+            raise MeristemError(f"the shards {run.path} was trained on are not in the cache ({cache()}) and cannot be "
+                                f"made again ({error}). Give text with --data FILE") from None
     return stores
 
 

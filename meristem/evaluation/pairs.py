@@ -71,11 +71,8 @@ def read_pairs(path: Path) -> list[Pair]:
                 broken.append(f"  {place}:{number}: {problem}")
     if broken:
         more = f"\n  and {len(broken) - SHOWN} more" if len(broken) > SHOWN else ""
-        raise MeristemError(
-            f"{path}: {len(broken)} lines are no pairs; each line must look like {FORM}\n"
-            + "\n".join(broken[:SHOWN])
-            + more
-        )
+        raise MeristemError(f"{path}: {len(broken)} lines are no pairs; each line must look like {FORM}\n"
+                            + "\n".join(broken[:SHOWN]) + more)
     if not pairs:
         raise MeristemError(f"{path}: no pairs in it; each line of a .jsonl file must look like {FORM}")
     return pairs
@@ -124,12 +121,8 @@ def _pair(line: str, file: str) -> Pair:
         if not isinstance(entry.get(key), str) or not entry[key].strip():
             raise ValueError(f"no {key}")
     paradigm = entry.get("UID") or file
-    return Pair(
-        good=entry["sentence_good"],
-        bad=entry["sentence_bad"],
-        paradigm=str(paradigm),
-        phenomenon=str(entry.get("linguistics_term") or entry.get("field") or paradigm),
-    )
+    return Pair(good=entry["sentence_good"], bad=entry["sentence_bad"], paradigm=str(paradigm),
+                phenomenon=str(entry.get("linguistics_term") or entry.get("field") or paradigm))
 
 
 def _files(path: Path) -> Iterator[tuple[str, str]]:

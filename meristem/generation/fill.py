@@ -58,10 +58,8 @@ def masked(tokenizer: Tokenizer, text: str) -> Masked:
     encoding = tokenizer.encode(text, special=True)
     places = np.flatnonzero(encoding.ids == mask_of(tokenizer)).tolist()
     if not places:
-        raise MeristemError(
-            "there is no mask in the text: write [MASK] where a word is missing, as in "
-            '"The capital of France is [MASK]."'
-        )
+        raise MeristemError('there is no mask in the text: write [MASK] where a word is missing, as in '
+                            '"The capital of France is [MASK]."')
     return Masked(text=text, encoding=encoding, places=tuple(places))
 
 
@@ -79,17 +77,10 @@ def fill_many(model: Model, tokenizer: Tokenizer, texts: Sequence[Masked], *, to
         found = zip(some, best.indices.tolist(), best.values.tolist(), strict=True)
         for (number, mask), tokens, chances in found:
             one = texts[number]
-            out[number][mask] = Filled(
-                mask=mask,
-                candidates=tuple(
-                    Candidate(
-                        token=tokenizer.token(token),
-                        probability=chance,
-                        text=_with(tokenizer, one.text, one.encoding, one.places[mask], token),
-                    )
-                    for token, chance in zip(tokens, chances, strict=True)
-                ),
-            )
+            out[number][mask] = Filled(mask=mask, candidates=tuple(
+                Candidate(token=tokenizer.token(token), probability=chance,
+                          text=_with(tokenizer, one.text, one.encoding, one.places[mask], token))
+                for token, chance in zip(tokens, chances, strict=True)))
     return out
 
 

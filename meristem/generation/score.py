@@ -70,15 +70,9 @@ def score(model: Model, tokenizer: Tokenizer, texts: Sequence[str], *, way: Way 
     ids = [found.ids.astype(np.int64) for found in tokenizer.encode_many(texts)]
     each = logprobs(model, tokenizer, ids, way=way)
     names = [[tokenizer.token(token) for token in one.tolist()] for one in ids]
-    return [
-        Scored(
-            text=text,
-            logprob=float(found.sum()),
-            tokens=len(found),
-            per_token=tuple(zip(pieces, found.tolist(), strict=True)),
-        )
-        for text, pieces, found in zip(texts, names, each, strict=True)
-    ]
+    return [Scored(text=text, logprob=float(found.sum()), tokens=len(found),
+                   per_token=tuple(zip(pieces, found.tolist(), strict=True)))
+            for text, pieces, found in zip(texts, names, each, strict=True)]
 
 
 def logprobs(model: Model, tokenizer: Tokenizer, texts: Sequence[Ints], *, way: Way | None = None) -> list[Floats]:
@@ -92,15 +86,11 @@ def judged(
     """What the model says of each text's tokens from `since` on; those before are only read."""
     way = way or way_of(model)
     if way == "source":
-        raise MeristemError(
-            "score: a target's probability depends on its source, and a text alone has none; "
-            "score with a causal or a masked model"
-        )
+        raise MeristemError("score: a target's probability depends on its source, and a text alone has none; "
+                            "score with a causal or a masked model")
     require(model, way, "this score")
-    out = [
-        Judged(np.zeros(len(ids) - first), np.zeros(len(ids) - first, bool))
-        for ids, first in zip(texts, since, strict=True)
-    ]
+    out = [Judged(np.zeros(len(ids) - first), np.zeros(len(ids) - first, bool))
+           for ids, first in zip(texts, since, strict=True)]
     rows = _causal(model, tokenizer, texts, since) if way == "causal" else _masked(model, tokenizer, texts, since)
     for group in _groups(rows):
         for reading, (found, best) in zip(group, _logprobs(model, group, way), strict=True):
@@ -121,13 +111,8 @@ def _causal(model: Model, tokenizer: Tokenizer, texts: Sequence[Ints], since: Se
         while done < len(ids):
             stop = min(start + length, len(ids))
             if stop > done:
-                yield _Reading(
-                    number,
-                    torch.from_numpy(read[start:stop]),
-                    torch.arange(done - start, stop - start),
-                    torch.from_numpy(ids[done:stop]),
-                    done,
-                )
+                yield _Reading(number, torch.from_numpy(read[start:stop]), torch.arange(done - start, stop - start),
+                               torch.from_numpy(ids[done:stop]), done)
                 done = stop
             start += stride
 

@@ -28,12 +28,7 @@ ROUNDS = 24
 
 
 def unmask(
-    model: Model,
-    tokenizer: Tokenizer,
-    prompts: list[str],
-    settings: SamplingSettings,
-    *,
-    count: int = 1,
+    model: Model, tokenizer: Tokenizer, prompts: list[str], settings: SamplingSettings, *, count: int = 1,
     on_text: OnText | None = None,
 ) -> list[list[Written]]:
     """`count` texts of exactly `max_tokens` tokens for each prompt, unless a stop string cuts them."""
@@ -88,9 +83,8 @@ def _one(model: Model, tokenizer: Tokenizer, prompt: str, settings: SamplingSett
     return writing.written()
 
 
-def _guess(
-    model: Model, tokenizer: Tokenizer, row: Tensor, hidden: list[int], settings: SamplingSettings, uniform: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+def _guess(model: Model, tokenizer: Tokenizer, row: Tensor, hidden: list[int], settings: SamplingSettings,
+           uniform: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """For each hidden place a token, how sure it is, and the token's log-probability under the model."""
     at = torch.tensor(hidden)
     raw = model.heads["mlm"](states_at(model, [row], at, torch.zeros_like(at))).float().cpu()

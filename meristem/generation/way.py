@@ -26,10 +26,8 @@ def way_of(model: Model) -> Way:
     found = ways(model)
     if not found:
         trained = ", ".join(model.heads) or "nothing"
-        raise MeristemError(
-            f"this model predicts no words (it was trained for {trained}), so it can neither "
-            "write, fill nor score; train with objective=clm, objective=mlm or objective=seq2seq"
-        )
+        raise MeristemError(f"this model predicts no words (it was trained for {trained}), so it can neither "
+                            "write, fill nor score; train with objective=clm, objective=mlm or objective=seq2seq")
     return found[0]
 
 
@@ -38,6 +36,5 @@ def require(model: Model, way: Way, verb: str) -> None:
     if way not in ways(model):
         can = way_of(model)
         kind = "writes from a source" if can == "source" else f"is {can}"
-        raise MeristemError(
-            f"{verb} needs a {way} model (objective={HEADS[way]}), and this one {kind}: it can {OFFERS[can]}"
-        )
+        raise MeristemError(f"{verb} needs a {way} model (objective={HEADS[way]}), and this one {kind}: "
+                            f"it can {OFFERS[can]}")

@@ -30,12 +30,7 @@ SLOTS = 16  # tokens that beams have room for at first: what is copied from pare
 
 
 def write(
-    model: Model,
-    tokenizer: Tokenizer,
-    prompts: Sequence[Prompt],
-    settings: SamplingSettings,
-    *,
-    count: int = 1,
+    model: Model, tokenizer: Tokenizer, prompts: Sequence[Prompt], settings: SamplingSettings, *, count: int = 1,
     on_text: OnText | None = None,
 ) -> list[list[Written]]:
     """`count` texts for each prompt: what follows it (an empty one begins a new document), or what it is turned into.
@@ -51,14 +46,8 @@ def write(
 
 
 def write_from(
-    model: Model,
-    tokenizer: Tokenizer,
-    starts: Sequence[Given],
-    settings: SamplingSettings,
-    *,
-    count: int = 1,
-    on_text: OnText | None = None,
-    end: int | None = None,
+    model: Model, tokenizer: Tokenizer, starts: Sequence[Given], settings: SamplingSettings, *, count: int = 1,
+    on_text: OnText | None = None, end: int | None = None,
 ) -> list[list[Written]]:
     """The same from starts that are already tokens; `end` ends a text where that is not the tokenizer's own end."""
     if settings.searches and count > settings.beams:
@@ -68,31 +57,18 @@ def write_from(
     if settings.searches:
         found: dict[int, list[Found]] = {}
         for some in _groups(order, max(1, BEAMS // settings.beams)):
-            found |= zip(
-                some, _search(model, tokenizer, [starts[n] for n in some], settings, count, banned, end), strict=True
-            )
-        return [
-            [
-                _spelled(tokenizer, start.prompt, one, settings, _shower(on_text, number * count + copy), end)
-                for copy, one in enumerate(found[number])
-            ]
-            for number, start in enumerate(starts)
-        ]
+            found |= zip(some, _search(model, tokenizer, [starts[n] for n in some], settings, count, banned, end),
+                         strict=True)
+        return [[_spelled(tokenizer, start.prompt, one, settings, _shower(on_text, number * count + copy), end)
+                 for copy, one in enumerate(found[number])] for number, start in enumerate(starts)]
     writings = [
         Writing(tokenizer, start.prompt, settings.stop, _shower(on_text, number * count + copy), end=end)
-        for number, start in enumerate(starts)
-        for copy in range(count)
+        for number, start in enumerate(starts) for copy in range(count)
     ]
     for some in _groups([n * count + copy for n in order for copy in range(count)], ROWS):
         session = partial(_begin, model, [starts[n // count] for n in some], settings.max_tokens)
-        _grow(
-            session,
-            [writings[n] for n in some],
-            [n % count for n in some],
-            settings,
-            banned,
-            tokenizer.end if end is None else end,
-        )
+        _grow(session, [writings[n] for n in some], [n % count for n in some], settings, banned,
+              tokenizer.end if end is None else end)
     return [[writing.written() for writing in writings[n * count : (n + 1) * count]] for n in range(len(starts))]
 
 
@@ -123,14 +99,8 @@ def _begin(model: Model, starts: Sequence[Given], room: int) -> Session:
 
 
 @torch.inference_mode()
-def _grow(
-    begin: Callable[[], Session],
-    writings: list[Writing],
-    copies: list[int],
-    settings: SamplingSettings,
-    banned: list[int],
-    end: int | None,
-) -> None:
+def _grow(begin: Callable[[], Session], writings: list[Writing], copies: list[int], settings: SamplingSettings,
+          banned: list[int], end: int | None) -> None:
     """Token by token until every text has ended; a text that has leaves the session."""
     going = list(range(len(writings)))
     with steady(len(writings)):
@@ -154,15 +124,8 @@ def _grow(
 
 
 @torch.inference_mode()
-def _search(
-    model: Model,
-    tokenizer: Tokenizer,
-    starts: Sequence[Given],
-    settings: SamplingSettings,
-    count: int,
-    banned: list[int],
-    end: int | None,
-) -> list[list[Found]]:
+def _search(model: Model, tokenizer: Tokenizer, starts: Sequence[Given], settings: SamplingSettings, count: int,
+            banned: list[int], end: int | None) -> list[list[Found]]:
     """The best texts of a beam search from each start."""
     end = separator_of(tokenizer) if end is None else end
 
@@ -177,26 +140,13 @@ def _search(
         prompt = starts[row].prompt
         return bool(settings.stop) and _pushed(tokenizer, prompt, tokens, settings, None, end).finished == "stop"
 
-    beam = Beam(
-        beams=settings.beams,
-        most=settings.max_tokens,
-        end=end,
-        length_penalty=settings.length_penalty,
-        early=settings.early,
-        adjust=adjust,
-        ends=stopped,
-    )
+    beam = Beam(beams=settings.beams, most=settings.max_tokens, end=end, length_penalty=settings.length_penalty,
+                early=settings.early, adjust=adjust, ends=stopped)
     return beam.search_all(_begin(model, starts, min(settings.max_tokens, SLOTS)), count)
 
 
-def _spelled(
-    tokenizer: Tokenizer,
-    prompt: list[int],
-    found: Found,
-    settings: SamplingSettings,
-    show: Callable[[str], None] | None,
-    end: int | None,
-) -> Written:
+def _spelled(tokenizer: Tokenizer, prompt: list[int], found: Found, settings: SamplingSettings,
+             show: Callable[[str], None] | None, end: int | None) -> Written:
     """What a search found, as a text with the log-probability it was found with."""
     end = separator_of(tokenizer) if end is None else end
     writing = _pushed(tokenizer, prompt, found.tokens, settings, show, end)
@@ -205,14 +155,8 @@ def _spelled(
     return replace(writing.written(), score=found.logprob)
 
 
-def _pushed(
-    tokenizer: Tokenizer,
-    prompt: list[int],
-    tokens: Sequence[int],
-    settings: SamplingSettings,
-    show: Callable[[str], None] | None,
-    end: int,
-) -> Writing:
+def _pushed(tokenizer: Tokenizer, prompt: list[int], tokens: Sequence[int], settings: SamplingSettings,
+            show: Callable[[str], None] | None, end: int) -> Writing:
     """Tokens that are already chosen, as a text."""
     writing = Writing(tokenizer, prompt, settings.stop, show, end=end)
     for token in tokens:

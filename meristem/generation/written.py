@@ -31,15 +31,8 @@ class Written:
 class Writing:
     """One text while it is being written."""
 
-    def __init__(
-        self,
-        tokenizer: Tokenizer,
-        prompt: list[int],
-        stops: tuple[str, ...],
-        show: Callable[[str], None] | None = None,
-        *,
-        end: int | None = None,
-    ) -> None:
+    def __init__(self, tokenizer: Tokenizer, prompt: list[int], stops: tuple[str, ...],
+                 show: Callable[[str], None] | None = None, *, end: int | None = None) -> None:
         """`end` is the token that ends the text, where that is not the tokenizer's own."""
         self.prompt, self.tokens, self.score = prompt, list[int](), 0.0
         self.finished: Finished | None = None
@@ -79,6 +72,5 @@ class Writing:
 
     def written(self) -> Written:
         """The text as it stands."""
-        return Written(
-            text=self._shown, tokens=tuple(self.tokens), score=self.score, finished=self.finished or "length"
-        )
+        return Written(text=self._shown, tokens=tuple(self.tokens), score=self.score,
+                       finished=self.finished or "length")

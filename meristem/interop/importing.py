@@ -32,7 +32,6 @@ from meristem.tokenizers.tokenizer import Tokenizer
 
 OLD = (("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta"))
 
-
 @dataclass(frozen=True, kw_only=True)
 class Imported:
     """What became of a folder."""

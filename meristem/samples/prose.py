@@ -24,41 +24,8 @@ SPACE = re.compile(r"\s+")
 END = re.compile(r"(?<=[.!?])[\"')]*\s+(?=[\"'(]?[A-Z0-9])")
 WORD = re.compile(r"^[\"'(]*[A-Za-z][a-z]*(?:['’-][a-z]+)*[.,;:!?\"')]*$")
 PLAIN = frozenset(
-    {
-        "the",
-        "a",
-        "an",
-        "of",
-        "to",
-        "in",
-        "is",
-        "are",
-        "be",
-        "for",
-        "and",
-        "or",
-        "that",
-        "this",
-        "with",
-        "from",
-        "by",
-        "on",
-        "as",
-        "it",
-        "if",
-        "not",
-        "can",
-        "will",
-        "was",
-        "which",
-        "when",
-        "has",
-        "have",
-        "its",
-        "at",
-        "all",
-        "any",
-    }
+    {"the", "a", "an", "of", "to", "in", "is", "are", "be", "for", "and", "or", "that", "this", "with", "from", "by",
+     "on", "as", "it", "if", "not", "can", "will", "was", "which", "when", "has", "have", "its", "at", "all", "any"}
 )
 
 
@@ -94,7 +61,7 @@ def _blocks(docstring: str) -> Iterator[list[str]]:
             block = [directive[2]] if kept and directive[2] and hidden < 0 else []
             depth = len(line) - len(directive[2])
         elif text and hidden < 0:
-            block.append(line[bullet.end() :] if bullet else line)
+            block.append(line[bullet.end():] if bullet else line)
             depth = bullet.end() if bullet else indent
 
 

@@ -23,21 +23,8 @@ CAP = 8_000_000  # characters: what an installation with torch gives, so that bi
 LARGEST = 400_000  # bytes: files beyond this are generated tables, slow to parse and poor in prose
 PREFERRED = ("torch", "numpy")  # after the standard library, before the other packages by name
 SKIPPED = frozenset(
-    {
-        "__pycache__",
-        "site-packages",
-        "dist-packages",
-        "test",
-        "tests",
-        "testing",
-        "idlelib",
-        "lib2to3",
-        "turtledemo",
-        "_vendor",
-        "_generated",
-        "pip",
-        "meristem",
-    }
+    {"__pycache__", "site-packages", "dist-packages", "test", "tests", "testing", "idlelib", "lib2to3", "turtledemo",
+     "_vendor", "_generated", "pip", "meristem"}
 )
 DOCUMENTED = 0.1  # share of a file in long strings: below it, parsing costs more than the prose is worth
 LONG_STRING = re.compile(r"(\"{3}|'{3})(.*?)\1", re.DOTALL)

@@ -48,26 +48,12 @@ class Progress:
     bytes: int
 
 
-def build(
-    documents: Iterable[Document],
-    tokenizer: Tokenizer,
-    folder: Path,
-    settings: StoreSettings,
-    *,
-    processes: int | None = None,
-    keep_words: bool = False,
-    state: str = "",
-    progress: Callable[[Progress], None] | None = None,
-) -> Store:
+def build(documents: Iterable[Document], tokenizer: Tokenizer, folder: Path, settings: StoreSettings, *,
+          processes: int | None = None, keep_words: bool = False, state: str = "",
+          progress: Callable[[Progress], None] | None = None) -> Store:
     """Tokenise documents into shards; what a stopped pass had finished is kept, and new documents add shards."""
-    fresh = Manifest(
-        tokenizer=tokenizer.digest,
-        separator=separator_of(tokenizer),
-        dtype=dtype_for(tokenizer.size),
-        words=keep_words,
-        shard_tokens=settings.shard_tokens,
-        splits={split: [] for split in SPLITS},
-    )
+    fresh = Manifest(tokenizer=tokenizer.digest, separator=separator_of(tokenizer), dtype=dtype_for(tokenizer.size),
+                     words=keep_words, shard_tokens=settings.shard_tokens, splits={split: [] for split in SPLITS})
     with sole_builder(folder), _single_threaded_tokenizers():
         ledger = Ledger(folder, fresh)
         writers = {split: _writer(ledger, split) for split in SPLITS}
@@ -88,18 +74,12 @@ def build(
 
 def _writer(ledger: Ledger, split: str) -> Writer:
     manifest = ledger.manifest
-    return Writer(
-        ledger.folder / split,
-        number=len(manifest.splits[split]),
-        shard_tokens=manifest.shard_tokens,
-        keep_words=manifest.words,
-        finished=partial(ledger.add, split),
-    )
+    return Writer(ledger.folder / split, number=len(manifest.splits[split]), shard_tokens=manifest.shard_tokens,
+                  keep_words=manifest.words, finished=partial(ledger.add, split))
 
 
-def _write(
-    packs: Iterator[tuple[str, Pack]], writers: dict[str, Writer], progress: Callable[[Progress], None] | None
-) -> None:
+def _write(packs: Iterator[tuple[str, Pack]], writers: dict[str, Writer],
+           progress: Callable[[Progress], None] | None) -> None:
     documents = tokens = size = 0
     for split, pack in packs:
         writers[split].add(pack)
@@ -135,12 +115,8 @@ def _packs(batches: Iterator[Batch], encode: Encode, processes: int) -> Generato
         for split, texts in batches:
             yield split, encode(texts)
         return
-    pool = ProcessPoolExecutor(
-        processes,
-        mp_context=multiprocessing.get_context("fork"),
-        initializer=_begin_worker,
-        initargs=(encode, os.getpid()),
-    )
+    pool = ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("fork"), initializer=_begin_worker,
+                               initargs=(encode, os.getpid()))
     under_way: deque[tuple[str, Future[Pack]]] = deque()
     try:
         for split, texts in batches:
@@ -150,10 +126,8 @@ def _packs(batches: Iterator[Batch], encode: Encode, processes: int) -> Generato
         while under_way:
             yield _first(under_way)
     except BrokenProcessPool:
-        raise MeristemError(
-            "a tokenising process died, perhaps for want of memory; run again to go on from the last "
-            "finished shard, with fewer corpus.processes if it happens again"
-        ) from None
+        raise MeristemError("a tokenising process died, perhaps for want of memory; run again to go on from the last "
+                            "finished shard, with fewer corpus.processes if it happens again") from None
     finally:
         pool.shutdown(cancel_futures=True)
 

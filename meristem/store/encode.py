@@ -53,16 +53,11 @@ class Pack:
         low, high = np.searchsorted(self.sentences, (start, stop))
         words = self.words and Words(numbers=self.words.numbers[start:stop], spellings=self.words.spellings)
         some = slice(*np.count_nonzero(self.spans[:first]) + np.array([0, np.count_nonzero(self.spans[first:last])]))
-        return Pack(
-            tokens=self.tokens[start:stop],
-            spans=self.spans[first:last],
-            sentences=self.sentences[low:high] - start,
-            sizes=self.sizes[first:last],
-            fingerprints=self.fingerprints[first * FINGERPRINT : last * FINGERPRINT],
-            words=words,
-            middles=None if self.middles is None else self.middles[some] - start,
-            pictures=None if self.pictures is None else self.pictures[some],
-        )
+        return Pack(tokens=self.tokens[start:stop], spans=self.spans[first:last],
+                    sentences=self.sentences[low:high] - start, sizes=self.sizes[first:last],
+                    fingerprints=self.fingerprints[first * FINGERPRINT : last * FINGERPRINT], words=words,
+                    middles=None if self.middles is None else self.middles[some] - start,
+                    pictures=None if self.pictures is None else self.pictures[some])
 
 
 def fingerprint(data: bytes) -> bytes:
@@ -73,10 +68,8 @@ def fingerprint(data: bytes) -> bytes:
 def separator_of(tokenizer: Tokenizer) -> int:
     """The id that stands between documents."""
     if tokenizer.end is None:
-        raise MeristemError(
-            "the tokenizer has no end token ([SEP], </s> or <|endoftext|>) to put between documents; "
-            "train one here (tokenizer.kind) or add the token to its file"
-        )
+        raise MeristemError("the tokenizer has no end token ([SEP], </s> or <|endoftext|>) to put between documents; "
+                            "train one here (tokenizer.kind) or add the token to its file")
     return tokenizer.end
 
 
@@ -92,11 +85,9 @@ def encode(texts: Sequence[str], tokenizer: Tokenizer, *, keep_words: bool = Fal
     spans = np.where(counts > 0, counts + 1, 0)
     return Pack(
         tokens=_joined([ids for ids, _ in pairs], counts, separator_of(tokenizer), dtype_for(tokenizer.size)),
-        spans=spans,
-        sentences=_sentences([begins for _, begins in pairs], counts, spans),
+        spans=spans, sentences=_sentences([begins for _, begins in pairs], counts, spans),
         sizes=np.array([len(item) for item in data], dtype=np.int64) * (counts > 0),
-        fingerprints=b"".join(map(fingerprint, data)),
-        words=words,
+        fingerprints=b"".join(map(fingerprint, data)), words=words,
     )
 
 
@@ -116,9 +107,8 @@ def _sentences(parts: Sequence[NDArray[Any]], counts: NDArray[np.int64], spans: 
     return begins[np.diff(begins, prepend=-1) > 0]
 
 
-def _with_words(
-    texts: Sequence[str], starts: Sequence[NDArray[np.int64]], tokenizer: Tokenizer
-) -> tuple[list[tuple[NDArray[Any], NDArray[np.int64]]], Words]:
+def _with_words(texts: Sequence[str], starts: Sequence[NDArray[np.int64]],
+                tokenizer: Tokenizer) -> tuple[list[tuple[NDArray[Any], NDArray[np.int64]]], Words]:
     """Ids and sentence starts as ever, and each token's own bytes through its offsets."""
     table: dict[str, int] = {"": 0}
     numbers: list[int] = []

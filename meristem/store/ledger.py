@@ -49,10 +49,8 @@ class Past:
             raise self._changed()
 
     def _changed(self) -> MeristemError:
-        return MeristemError(
-            f"{self._folder}: the {self._split} text is not the one this store was begun with; "
-            f"delete the folder and run again to build it anew"
-        )
+        return MeristemError(f"{self._folder}: the {self._split} text is not the one this store was begun with; "
+                             f"delete the folder and run again to build it anew")
 
 
 class Ledger:
@@ -70,10 +68,8 @@ class Ledger:
         old = Manifest.load(path)
         for name in ("tokenizer", "separator", "dtype", "words", "shard_tokens"):
             if getattr(old, name) != getattr(fresh, name):
-                raise MeristemError(
-                    f"{self.folder}: holds a store with another {name} ({getattr(old, name)}, now "
-                    f"{getattr(fresh, name)}); delete the folder or choose another one"
-                )
+                raise MeristemError(f"{self.folder}: holds a store with another {name} ({getattr(old, name)}, now "
+                                    f"{getattr(fresh, name)}); delete the folder or choose another one")
         for split, records in old.splits.items():
             for number, record in enumerate(records):
                 Shard(self.folder / split, number, old.dtype, record).check(contents=True)

@@ -74,10 +74,8 @@ class Manifest(Record):
 
     def text(self) -> str:
         """The one way of writing this manifest, its own checksum included."""
-        totals = {
-            split: {what: self.total(split, what) for what in ("tokens", "documents", "sentences", "bytes")}
-            for split in self.splits
-        }
+        totals = {split: {what: self.total(split, what) for what in ("tokens", "documents", "sentences", "bytes")}
+                  for split in self.splits}
         body = {"store": self.model_dump(mode="json"), "totals": totals}
         digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
         return json.dumps({"sha256": digest, **body}, indent=1, sort_keys=True) + "\n"

@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 def content_length(stream: Stream, tokenizer: Tokenizer, length: int, frame_tokens: int) -> int:
     """How many of a row's tokens are text, once stream, tokenizer and length are known to fit together."""
     if stream.tokenizer != tokenizer.digest:
-        raise MeristemError(
-            f"{stream.place}: made with another tokenizer (digest {stream.tokenizer[:12]}, now "
-            f"{tokenizer.digest[:12]}); build the store again with this one"
-        )
+        raise MeristemError(f"{stream.place}: made with another tokenizer (digest {stream.tokenizer[:12]}, now "
+                            f"{tokenizer.digest[:12]}); build the store again with this one")
     if length <= frame_tokens:
         raise MeristemError(f"model.length: {length} leaves no room for text beside {frame_tokens} special tokens")
     return length - frame_tokens

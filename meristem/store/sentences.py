@@ -12,18 +12,10 @@ OPENING = "\"'“‘«(\\[「『（【《〈¿¡*"
 LOWER = "".join(letter for letter in map(chr, range(0x590)) if letter.islower())
 
 # By length, since a look behind has one width. Left out: "etc.", "Inc." and others that often end a sentence.
-BEFORE_NAMES = (
-    "Mr|Ms|Dr|St|Mt|Ft|Lt|Fr|vs|cf|al|ca",
-    "Mrs|Rev|Hon|Gen|Col|Maj|Sgt|Cpl|Adm|Gov|Sen|Mme|Mgr|viz",
-    "Prof|Capt|Mlle",
-    "Messrs|approx",
-)
-BEFORE_NUMBERS = (
-    "No|no|Eq|eq|Ch|ch|pp",
-    "Nos|nos|Fig|fig|Eqs|eqs|Sec|sec|Vol|vol|Art|art",
-    "Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec",
-    "Figs|figs|Sept",
-)
+BEFORE_NAMES = ("Mr|Ms|Dr|St|Mt|Ft|Lt|Fr|vs|cf|al|ca", "Mrs|Rev|Hon|Gen|Col|Maj|Sgt|Cpl|Adm|Gov|Sen|Mme|Mgr|viz",
+                "Prof|Capt|Mlle", "Messrs|approx")
+BEFORE_NUMBERS = ("No|no|Eq|eq|Ch|ch|pp", "Nos|nos|Fig|fig|Eqs|eqs|Sec|sec|Vol|vol|Art|art",
+                  "Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec", "Figs|figs|Sept")
 
 _NO_NAME_FOLLOWS = "".join(rf"(?<!\b(?:{words})\.)" for words in BEFORE_NAMES)
 _NO_NUMBER_FOLLOWS = "".join(rf"(?!(?<=\b(?:{words})\.)\s+\d)" for words in BEFORE_NUMBERS)

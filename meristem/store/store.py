@@ -37,8 +37,7 @@ class Store:
         self.folder, self.manifest = folder, manifest
         self._shards = {
             split: [Shard(folder / split, number, manifest.dtype, record) for number, record in enumerate(records)]
-            for split, records in manifest.splits.items()
-            if records
+            for split, records in manifest.splits.items() if records
         }
 
     @classmethod
@@ -61,10 +60,8 @@ class Store:
     def split(self, name: str) -> Stream:
         """One split as a stream."""
         if name not in self._shards:
-            raise MeristemError(
-                f"{self.folder}: no document fell into the {name} split, only into "
-                f"{', '.join(self.splits)}; give more text, or a larger share (corpus.{name})"
-            )
+            raise MeristemError(f"{self.folder}: no document fell into the {name} split, only into "
+                                f"{', '.join(self.splits)}; give more text, or a larger share (corpus.{name})")
         return Stream(self._shards[name], tokenizer=self.manifest.tokenizer, place=self.folder / name)
 
 

@@ -110,15 +110,8 @@ class GrowingShard:
             self._files[kind].write(array)
         files = {file_name(self._number, kind): file.finish() for kind, file in self._files.items()}
         flush_folder(self._folder)
-        return ShardRecord(
-            tokens=self.tokens,
-            documents=len(documents) - 1,
-            sentences=len(sentences),
-            bytes=self._bytes,
-            consumed=self._consumed,
-            source=self._source.hexdigest(),
-            files=files,
-        )
+        return ShardRecord(tokens=self.tokens, documents=len(documents) - 1, sentences=len(sentences),
+                           bytes=self._bytes, consumed=self._consumed, source=self._source.hexdigest(), files=files)
 
     def abandon(self) -> None:
         """Leave nothing behind."""
@@ -132,9 +125,8 @@ class GrowingShard:
 class Writer:
     """A split's shards, one after another; `finished` hears of each that is complete."""
 
-    def __init__(
-        self, folder: Path, *, number: int, shard_tokens: int, keep_words: bool, finished: Callable[[ShardRecord], None]
-    ) -> None:
+    def __init__(self, folder: Path, *, number: int, shard_tokens: int, keep_words: bool,
+                 finished: Callable[[ShardRecord], None]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._number, self._shard_tokens = folder, number, shard_tokens
         self._keep_words, self._finished = keep_words, finished

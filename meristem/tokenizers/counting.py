@@ -13,7 +13,8 @@ from meristem.tokenizers.pieces import BERT_CHINESE
 LOT = 10_000  # words handed to a trainer in one string
 
 
-def words(library: tokenizers.Tokenizer, texts: Iterable[str], pattern: re.Pattern[str] = BERT_CHINESE) -> Counter[str]:
+def words(library: tokenizers.Tokenizer, texts: Iterable[str],
+          pattern: re.Pattern[str] = BERT_CHINESE) -> Counter[str]:
     """Words as the tokenizer cuts them with their counts; each distinct piece of text is normalised and cut once."""
     pieces: Counter[str] = Counter()
     for text in texts:
@@ -27,7 +28,7 @@ def words(library: tokenizers.Tokenizer, texts: Iterable[str], pattern: re.Patte
 
 def commonest(counts: Counter[str], limit: int) -> list[str]:
     """The most frequent first, ties in the order of their characters, so that the same text gives the same list."""
-    return sorted(counts, key=lambda item: (-counts[item], item))[: max(limit, 0)]
+    return sorted(counts, key=lambda item: (-counts[item], item))[:max(limit, 0)]
 
 
 def repeated(counts: Counter[str]) -> Iterator[str]:

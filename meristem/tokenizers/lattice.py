@@ -38,14 +38,11 @@ class Lattice:
     def __init__(self, words: Sequence[str], pieces: Mapping[str, int], longest: int) -> None:
         self.size, self.count = len(words), len(pieces)
         lengths = np.array([len(word) for word in words])
-        self._blocks = [
-            self._block(words, np.flatnonzero(lengths == length), int(length), pieces, longest)
-            for length in np.unique(lengths)
-        ]
+        self._blocks = [self._block(words, np.flatnonzero(lengths == length), int(length), pieces, longest)
+                        for length in np.unique(lengths)]
 
-    def _block(
-        self, words: Sequence[str], chosen: Indices, length: int, pieces: Mapping[str, int], longest: int
-    ) -> Block:
+    def _block(self, words: Sequence[str], chosen: Indices, length: int, pieces: Mapping[str, int],
+               longest: int) -> Block:
         steps = []
         for stop in range(1, length + 1):
             for start in range(max(0, stop - longest), stop):

@@ -57,17 +57,13 @@ def cuts(description: dict[str, Any]) -> re.Pattern[str] | None:
 def _folds_space(steps: list[dict[str, Any]]) -> bool:
     """Whether runs of white space become one space, after steps that neither join nor move characters across it."""
     return steps[-1:] == [{"type": "Replace", "pattern": {"Regex": r"\s+"}, "content": " "}] and all(
-        step["type"] in {"NFKC", "Lowercase"} for step in steps[:-1]
-    )
+        step["type"] in {"NFKC", "Lowercase"} for step in steps[:-1])
 
 
 def _marks_space(steps: list[dict[str, Any]]) -> bool:
     """Whether spaces are marked and cut at, and what follows looks at single characters only."""
-    return (
-        [step["type"] for step in steps[:1]] == ["Metaspace"]
-        and steps[0]["split"] is True
-        and all(step["type"] == "Split" and step["pattern"] == {"Regex": r"\p{P}"} for step in steps[1:])
-    )
+    return [step["type"] for step in steps[:1]] == ["Metaspace"] and steps[0]["split"] is True and all(
+        step["type"] == "Split" and step["pattern"] == {"Regex": r"\p{P}"} for step in steps[1:])
 
 
 class Numbers(dict[str, int]):
@@ -124,7 +120,7 @@ class Memo:
         """The ids of each text, and for each position in it the first token starting there or later."""
         out: list[tuple[Ints, Places]] = []
         for group in groups(texts):
-            wanted = boundaries[len(out) : len(out) + len(group)]
+            wanted = boundaries[len(out):len(out) + len(group)]
             pieces, ends = self._look_up(group)
             where, tokens = self._gather(pieces)
             characters = running(self._tables.length[pieces])
@@ -132,11 +128,8 @@ class Memo:
             begin, sizes = np.append(0, ends[:-1]), [len(at) for at in wanted]  # text → its first piece, its positions
             found = np.searchsorted(starts, np.concatenate(wanted) + np.repeat(characters[begin], sizes))
             found -= np.repeat(tokens[begin], sizes)
-            out += zip(
-                np.split(self._tables.ids[where], tokens[begin[1:]]),
-                np.split(found, np.cumsum(sizes)[:-1]),
-                strict=True,
-            )
+            out += zip(np.split(self._tables.ids[where], tokens[begin[1:]]), np.split(found, np.cumsum(sizes)[:-1]),
+                       strict=True)
         return out
 
     def _look_up(self, texts: Sequence[str]) -> tuple[Places, Places]:
@@ -174,8 +167,7 @@ class Memo:
             ids=np.append(self._tables.ids, np.fromiter(chain.from_iterable(ids), np.int32, counts.sum())),
             starts=starts,
             first=np.append(self._tables.first, self._tables.first[-1] + np.cumsum(counts)),
-            length=np.append(self._tables.length, length),
-        )
+            length=np.append(self._tables.length, length))
 
 
 def groups(texts: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -184,7 +176,7 @@ def groups(texts: Sequence[str]) -> Iterator[Sequence[str]]:
     for number, text in enumerate(texts):
         characters += len(text)
         if characters >= GROUP:
-            yield texts[start : number + 1]
+            yield texts[start:number + 1]
             start, characters = number + 1, 0
     if start < len(texts):
         yield texts[start:]

@@ -35,10 +35,8 @@ def read(path: Path, lowercase: bool | None) -> tuple[str, str, Mapping[str, str
 def _locate(path: Path) -> Path:
     if not path.is_dir():
         if not path.is_file():
-            raise MeristemError(
-                f"{path}: no tokenizer there; tokenizer.path takes tokenizer.json, a folder with it, "
-                "vocab.txt, or vocab.json beside merges.txt"
-            )
+            raise MeristemError(f"{path}: no tokenizer there; tokenizer.path takes tokenizer.json, a folder with it, "
+                                "vocab.txt, or vocab.json beside merges.txt")
         return path
     for name in ("tokenizer.json", "vocab.txt", "vocab.json"):
         if (path / name).is_file():
@@ -113,17 +111,8 @@ def _hide_specials(description: dict[str, Any]) -> None:
 def only_special(content: str, number: int, name: str, *, lstrip: bool) -> tokenizers.Tokenizer:
     """The tokenizer with a single token that is recognised inside texts."""
     description = json.loads(content)
-    description["added_tokens"] = [
-        {
-            "id": number,
-            "content": name,
-            "single_word": False,
-            "lstrip": lstrip,
-            "rstrip": False,
-            "normalized": False,
-            "special": True,
-        }
-    ]
+    description["added_tokens"] = [{"id": number, "content": name, "single_word": False, "lstrip": lstrip,
+                                    "rstrip": False, "normalized": False, "special": True}]
     return library(json.dumps(description), name)
 
 

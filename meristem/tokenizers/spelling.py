@@ -152,10 +152,8 @@ def spelling_of(description: dict[str, Any], place: str) -> Spelling:
         return Joined()
     if kinds <= {"BertPreTokenizer", "Whitespace", "WhitespaceSplit", "Punctuation"}:
         return Spaced()
-    raise MeristemError(
-        f"{place}: how its tokens are written out ({', '.join(sorted(kinds))}) is not known here; "
-        "use a WordPiece, ByteLevel, Metaspace or Fuse decoder"
-    )
+    raise MeristemError(f"{place}: how its tokens are written out ({', '.join(sorted(kinds))}) is not known here; "
+                        "use a WordPiece, ByteLevel, Metaspace or Fuse decoder")
 
 
 def _types(part: dict[str, Any]) -> set[str]:

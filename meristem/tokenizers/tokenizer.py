@@ -62,12 +62,7 @@ class Tokenizer:
         special = [token["id"] for token in description["added_tokens"] if token["special"]]
         found = roles(vocabulary.get, told(description["post_processor"]))
         self.pad, self.unknown, self.start, self.end, self.mask = (
-            found.pad,
-            found.unknown,
-            found.start,
-            found.end,
-            found.mask,
-        )
+            found.pad, found.unknown, found.start, found.end, found.mask)
         self._playing = {role: number for role, number in vars(found).items() if number is not None}
         names = map(SENTINEL.format, count())
         self.sentinels = tuple(vocabulary[name] for name in takewhile(vocabulary.__contains__, names))
@@ -155,15 +150,10 @@ class Tokenizer:
         """Ids and offsets of many texts."""
         texts = list(texts)
         with reading.cutting(self._place):
-            return [
-                Encoding(np.array(found.ids, np.int32), visible(text, found.offsets))
-                for group in groups(texts)
-                for text, found in zip(
-                    group,
-                    self._library.encode_batch([sound(text) for text in group], add_special_tokens=False),
-                    strict=True,
-                )
-            ]
+            return [Encoding(np.array(found.ids, np.int32), visible(text, found.offsets))
+                    for group in groups(texts)
+                    for text, found in zip(group, self._library.encode_batch(
+                        [sound(text) for text in group], add_special_tokens=False), strict=True)]
 
     def ids_many(self, texts: Sequence[str]) -> list[Ints]:
         """Ids of many texts, the fastest way there is."""
@@ -171,11 +161,8 @@ class Tokenizer:
         with reading.cutting(self._place):
             if self._pattern is not None:
                 return self._memo.ids(texts)
-            return [
-                np.array(found.ids, np.int32)
-                for group in groups(texts)
-                for found in self._library.encode_batch_fast(group, add_special_tokens=False)
-            ]
+            return [np.array(found.ids, np.int32) for group in groups(texts)
+                    for found in self._library.encode_batch_fast(group, add_special_tokens=False)]
 
     def ids_with_boundaries(self, texts: Sequence[str], boundaries: Sequence[Places]) -> list[tuple[Ints, Places]]:
         """Ids of many texts, and for each increasing character position the first token starting there or later."""
@@ -183,10 +170,8 @@ class Tokenizer:
         if self._pattern is not None:
             with reading.cutting(self._place):
                 return self._placed.located(texts, boundaries)
-        return [
-            (found.ids, np.searchsorted(found.offsets[:, 0], at).astype(np.int64))
-            for found, at in zip(self.encode_many(texts), boundaries, strict=True)
-        ]
+        return [(found.ids, np.searchsorted(found.offsets[:, 0], at).astype(np.int64))
+                for found, at in zip(self.encode_many(texts), boundaries, strict=True)]
 
     @cached_property
     def _memo(self) -> Memo:

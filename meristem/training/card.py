@@ -76,3 +76,4 @@ def _limits(recipe: Recipe) -> str:
 
 def _cell(values: Mapping[str, float], name: str) -> str:
     return f"{values[name]:.4g}" if name in values else "–"
+

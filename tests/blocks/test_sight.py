@@ -28,9 +28,7 @@ def test_one_new_token_sees_the_whole_past_without_a_mask() -> None:
 
 
 @given(
-    time=st.integers(1, 7),
-    causal=st.booleans(),
-    window=st.none() | st.integers(1, 8),
+    time=st.integers(1, 7), causal=st.booleans(), window=st.none() | st.integers(1, 8),
     lengths=st.none() | st.lists(st.integers(1, 7), min_size=2, max_size=2),
     documents=st.none() | st.lists(st.lists(st.integers(0, 2), min_size=7, max_size=7), min_size=2, max_size=2),
 )

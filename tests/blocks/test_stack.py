@@ -16,17 +16,10 @@ def made(**settings: Any) -> Stack:
     return stack.double().eval()
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"positions": "rotary"},
-        {"groups": 2, "positions": "rotary"},
-        {"window": 3},
-        {"window": 3, "window_every": 2},
-        {"norm_place": "post"},
-    ],
-)
+@pytest.mark.parametrize("settings", [
+    {}, {"positions": "rotary"}, {"groups": 2, "positions": "rotary"}, {"window": 3}, {"window": 3, "window_every": 2},
+    {"norm_place": "post"},
+])
 def test_a_cache_gives_what_one_pass_gives(settings: dict[str, Any]) -> None:
     stack, x = made(**settings), torch.randn(2, 9, 16, dtype=torch.float64)
     whole = stack(x, causal=True).last
@@ -130,23 +123,19 @@ def test_recomputing_activations_changes_no_gradient(dropout: float) -> None:
 
 
 def test_residual_projections_begin_as_told() -> None:
-    normal, scaled, zero = (
-        made(output_initial=kind).layers[0].feed_forward.narrow.weight for kind in ("normal", "scaled", "zero")
-    )
+    normal, scaled, zero = (made(output_initial=kind).layers[0].feed_forward.narrow.weight
+                            for kind in ("normal", "scaled", "zero"))
     torch.testing.assert_close(scaled, normal / 6**0.5)
     assert zero.abs().max() == 0
     x = torch.randn(1, 4, 16, dtype=torch.float64)
     torch.testing.assert_close(made(output_initial="zero")(x, causal=False).last, made().final_norm(x))
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"width": 16, "heads": 5}, "heads: 5 do not divide a width of 16; 4 would"),
-        ({"groups": 3}, "groups: 3 key-value heads do not divide 4 heads"),
-        ({"width": 12, "positions": "rotary"}, "rotary needs an even number of channels per head, not 3"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "said"), [
+    ({"width": 16, "heads": 5}, "heads: 5 do not divide a width of 16; 4 would"),
+    ({"groups": 3}, "groups: 3 key-value heads do not divide 4 heads"),
+    ({"width": 12, "positions": "rotary"}, "rotary needs an even number of channels per head, not 3"),
+])
 def test_shapes_that_do_not_fit_are_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         made(**settings)

@@ -31,10 +31,8 @@ def make(tokenizer: Path) -> Make:
         return Snapshot(
             step=step,
             model={"embedding.weight": embedding, "head.weight": embedding, "norm.bias": torch.randn(4, generator=rng)},
-            optimizer={
-                "embedding.weight/exp_avg": torch.randn(7, 4, generator=rng),
-                "embedding.weight/step": torch.tensor(float(step)),
-            },
+            optimizer={"embedding.weight/exp_avg": torch.randn(7, 4, generator=rng),
+                       "embedding.weight/step": torch.tensor(float(step))},
             memory={"lanes": torch.randn(2, 3, generator=rng)},
             state={"step": step, "loss": [0.1, 1e-300], "tokens": 10**15, "salt": salt},
             recipe="model: {family: bert}  # 模型\n",
@@ -59,10 +57,8 @@ def same() -> Callable[[Snapshot, Snapshot], bool]:
     def compare(one: Snapshot, other: Snapshot) -> bool:
         plain = (one.step, one.state, one.recipe) == (other.step, other.state, other.recipe)
         tokenizers = [snapshot.tokenizer and snapshot.tokenizer.read_bytes() for snapshot in (one, other)]
-        return (
-            plain
-            and tokenizers[0] == tokenizers[1]
-            and all(_equal(getattr(one, part), getattr(other, part)) for part in ("model", "optimizer", "memory"))
+        return plain and tokenizers[0] == tokenizers[1] and all(
+            _equal(getattr(one, part), getattr(other, part)) for part in ("model", "optimizer", "memory")
         )
 
     return compare
@@ -70,10 +66,8 @@ def same() -> Callable[[Snapshot, Snapshot], bool]:
 
 def _equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
     return one.keys() == other.keys() and all(
-        one[name].dtype == other[name].dtype
-        and one[name].shape == other[name].shape
-        and torch.equal(_bits(one[name]), _bits(other[name]))
-        for name in one
+        one[name].dtype == other[name].dtype and one[name].shape == other[name].shape
+        and torch.equal(_bits(one[name]), _bits(other[name])) for name in one
     )
 
 

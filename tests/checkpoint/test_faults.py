@@ -18,18 +18,8 @@ from meristem.checkpoint.save import save
 from meristem.checkpoint.snapshot import Snapshot
 from meristem.errors import MeristemError
 
-OPERATIONS = (
-    "make_folder",
-    "create",
-    "write",
-    "sync",
-    "close",
-    "sync_folder",
-    "rename",
-    "unlink",
-    "remove_folder",
-    "digest",
-)
+OPERATIONS = ("make_folder", "create", "write", "sync", "close", "sync_folder", "rename", "unlink", "remove_folder",
+              "digest")
 KILLED = 77
 
 
@@ -109,7 +99,9 @@ SITUATIONS = {
 
 @pytest.mark.parametrize("situation", SITUATIONS)
 @pytest.mark.parametrize("kind", ["ENOSPC from then on", "EIO", "kill"])
-def test_every_operation_may_fail(situation: str, kind: str, quick: Path, faults: Faults, make: Any, same: Any) -> None:
+def test_every_operation_may_fail(
+    situation: str, kind: str, quick: Path, faults: Faults, make: Any, same: Any
+) -> None:
     before, (step, salt) = SITUATIONS[situation]
     old, new = [make(*one) for one in before], make(step, salt)
 

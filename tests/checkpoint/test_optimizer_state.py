@@ -109,11 +109,8 @@ def test_the_names_are_flat_and_the_types_exact() -> None:
 def test_the_types_of_the_state_do_not_follow_the_parameter() -> None:
     model = nn.Linear(3, 3).to(torch.bfloat16)
     names = names_of(model)
-    flat = {
-        "weight/exp_avg": torch.full((3, 3), 1 / 3),
-        "weight/exp_avg_sq": torch.full((3, 3), 1 / 7),
-        "weight/step": torch.tensor(4.0),
-    }
+    flat = {"weight/exp_avg": torch.full((3, 3), 1 / 3), "weight/exp_avg_sq": torch.full((3, 3), 1 / 7),
+            "weight/step": torch.tensor(4.0)}
     optimizer = torch.optim.AdamW(model.parameters())
     optimizer_state.restore(optimizer, names, flat)
     again = optimizer_state.flatten(optimizer, names)
@@ -137,10 +134,8 @@ def test_two_optimizers_share_one_set_of_names() -> None:
     names = names_of(model)
 
     def pair() -> list[Optimizer]:
-        return [
-            torch.optim.SGD(model[0].parameters(), lr=0.1, momentum=0.9),  # type: ignore[index]
-            torch.optim.AdamW(model[2].parameters()),
-        ]  # type: ignore[index]
+        return [torch.optim.SGD(model[0].parameters(), lr=0.1, momentum=0.9),  # type: ignore[index]
+                torch.optim.AdamW(model[2].parameters())]  # type: ignore[index]
 
     first = pair()
     train(model, first[0], range(1))

@@ -26,11 +26,8 @@ FILES = ["manifest.json", "memory.safetensors", "model.safetensors", "optimizer.
 def reseal(folder: Path, **changes: Any) -> None:
     """Make the manifest true of whatever the files are now, as someone with bad intentions could."""
     content = manifest.read(folder)
-    facts: dict[str, Any] = {
-        "step": content.step,
-        "aliases": content.aliases,
-        "files": {name: disk.digest(folder / name) for name in content.files},
-    }
+    facts: dict[str, Any] = {"step": content.step, "aliases": content.aliases,
+                             "files": {name: disk.digest(folder / name) for name in content.files}}
     (folder / "manifest.json").write_bytes(Manifest(**(facts | changes)).text())
 
 
@@ -199,14 +196,9 @@ def test_a_safetensors_file_that_begins_like_a_pickle_is_not_taken_for_one(tmp_p
 def test_a_hostile_header_is_refused(two: Path) -> None:
     folder = two / "step-00000020"
     tensor = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
-    headers = [
-        b"",
-        b"{",
-        b"[]",
-        json.dumps({"w": tensor | {"data_offsets": [0, 1 << 60]}}).encode(),
-        json.dumps({"w": tensor | {"shape": [1 << 40, 1 << 40]}}).encode(),
-        json.dumps({"w": tensor, "v": tensor}).encode(),
-    ]
+    headers = [b"", b"{", b"[]", json.dumps({"w": tensor | {"data_offsets": [0, 1 << 60]}}).encode(),
+               json.dumps({"w": tensor | {"shape": [1 << 40, 1 << 40]}}).encode(),
+               json.dumps({"w": tensor, "v": tensor}).encode()]
     for header in headers:
         (folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + b"\0" * 4)
         reseal(folder)

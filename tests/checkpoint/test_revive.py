@@ -24,8 +24,7 @@ from meristem.training.pretraining import pretrain
 
 PLAIN = {
     "corpus": {"source": "builtin:microworld-en?size=30", "processes": 1, "validation": 0.1, "test": 0.1},
-    "tokenizer": {"kind": "wordpiece", "size": 200},
-    "objective": ["mlm", "nsp"],
+    "tokenizer": {"kind": "wordpiece", "size": 200}, "objective": ["mlm", "nsp"],
     "model": {"family": "bert", "layers": 1, "width": 32, "heads": 2, "length": 32, "dropout": 0.1},
     "train": {"steps": 6, "batch_tokens": 64, "save_every": 2, "keep": 3, "evaluate_every": 100, "threads": 1},
 }

@@ -54,14 +54,9 @@ def test_every_type_and_shape_comes_back_bit_for_bit(tmp_path: Path, same: Any) 
     for dtype in tensors.KINDS:
         raw = torch.randint(0, 2 if dtype is torch.bool else 256, (6, 40), generator=rng, dtype=torch.uint8)
         whole = raw.view(dtype)  # any bits at all: infinities, several NaNs, negative zeros, denormals
-        model |= {
-            f"{dtype}.whole": whole,
-            f"{dtype}.number": whole[2, 1],
-            f"{dtype}.empty": whole[:0],
-            f"{dtype}.turned": whole.t(),
-            f"{dtype}.strided": whole[::2, ::3],
-            f"{dtype}.spread": whole[:1].expand(4, -1),
-        }
+        model |= {f"{dtype}.whole": whole, f"{dtype}.number": whole[2, 1], f"{dtype}.empty": whole[:0],
+                  f"{dtype}.turned": whole.t(), f"{dtype}.strided": whole[::2, ::3],
+                  f"{dtype}.spread": whole[:1].expand(4, -1)}
     model["gradient"] = torch.nn.Parameter(torch.randn(3, generator=rng))
     before = snapshot(model=model, optimizer=dict(model), memory=dict(model))
     save(tmp_path / "c", before)
@@ -88,17 +83,8 @@ def test_tied_tensors_are_stored_once_and_come_back_tied(tmp_path: Path, make: A
 
 def test_views_that_only_overlap_are_not_tied(tmp_path: Path, same: Any) -> None:
     fused = torch.arange(12.0).reshape(3, 4)
-    before = snapshot(
-        model={
-            "all": fused,
-            "first": fused[:1],
-            "turned": fused.t(),
-            "flat": fused.reshape(-1),
-            "bits": fused.view(torch.int32),
-            "none": fused[:0],
-            "nothing": fused[:0],
-        }
-    )
+    before = snapshot(model={"all": fused, "first": fused[:1], "turned": fused.t(), "flat": fused.reshape(-1),
+                             "bits": fused.view(torch.int32), "none": fused[:0], "nothing": fused[:0]})
     save(tmp_path / "c", before)
     loaded = load(tmp_path / "c")
     assert loaded is not None and same(loaded.snapshot, before)

@@ -44,12 +44,9 @@ def test_a_restore_into_another_model_names_every_difference_and_changes_nothing
     tensors["layer.bias"] = tensors["layer.bias"].double()
     with pytest.raises(MeristemError) as told:
         restore(model, tensors)
-    for line in (
-        "embedding.weight is 6×4 float32 here, 5×4 float32 in the checkpoint",
-        "layer.bias is 4 float32 here, 4 float64 in the checkpoint",
-        "pooler.weight is not in the model",
-        "scale is missing in the checkpoint",
-    ):
+    for line in ("embedding.weight is 6×4 float32 here, 5×4 float32 in the checkpoint",
+                 "layer.bias is 4 float32 here, 4 float64 in the checkpoint",
+                 "pooler.weight is not in the model", "scale is missing in the checkpoint"):
         assert line in str(told.value)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 

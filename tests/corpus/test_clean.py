@@ -21,24 +21,21 @@ def cleaned(text: str, line=LINE) -> str | Drop:
     return item if isinstance(item, Drop) else item.text
 
 
-@pytest.mark.parametrize(
-    ("raw", "clear"),
-    [
-        ("plain text", "plain text"),
-        ("nul\0 bell\x07 delete\x7f", "nul bell delete"),
-        ("c1\x80\x9f mark\ufeff half\ud800 none\uffff", "c1 mark half none"),
-        ("tab\tstays\nand newlines", "tab\tstays\nand newlines"),
-        ("a\r\nb\rc\x0bd\x0ce\x85f\u2028g\u2029h", "a\nb\nc\nd\ne\nf\ng\nh"),
-        ("cafe\u0301", "café"),
-        ("  around  \n", "around"),
-        ("end \nof\t\nlines\u3000\nhere\xa0\nand \t there", "end\nof\nlines\nhere\nand \t there"),
-        ("family 👨‍👩‍👧 and می‌خواهم", "family 👨‍👩‍👧 and می‌خواهم"),
-        ("春眠不觉晓，\n处处闻啼鸟。", "春眠不觉晓，\n处处闻啼鸟。"),
-        ("un cafÃ© trÃ¨s sucrÃ©", "un café très sucré"),
-        ("donâ€™t", "don’t"),
-        ("São João, Ângela, Ñandú, ÁRVORE", "São João, Ângela, Ñandú, ÁRVORE"),
-    ],
-)
+@pytest.mark.parametrize(("raw", "clear"), [
+    ("plain text", "plain text"),
+    ("nul\0 bell\x07 delete\x7f", "nul bell delete"),
+    ("c1\x80\x9f mark\ufeff half\ud800 none\uffff", "c1 mark half none"),
+    ("tab\tstays\nand newlines", "tab\tstays\nand newlines"),
+    ("a\r\nb\rc\x0bd\x0ce\x85f\u2028g\u2029h", "a\nb\nc\nd\ne\nf\ng\nh"),
+    ("cafe\u0301", "café"),
+    ("  around  \n", "around"),
+    ("end \nof\t\nlines\u3000\nhere\xa0\nand \t there", "end\nof\nlines\nhere\nand \t there"),
+    ("family 👨‍👩‍👧 and می‌خواهم", "family 👨‍👩‍👧 and می‌خواهم"),
+    ("春眠不觉晓，\n处处闻啼鸟。", "春眠不觉晓，\n处处闻啼鸟。"),
+    ("un cafÃ© trÃ¨s sucrÃ©", "un café très sucré"),
+    ("donâ€™t", "don’t"),
+    ("São João, Ângela, Ñandú, ÁRVORE", "São João, Ângela, Ñandú, ÁRVORE"),
+])
 def test_cleaning(raw, clear):
     assert cleaned(raw) == clear
 

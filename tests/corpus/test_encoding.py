@@ -18,19 +18,10 @@ def text_of(path: Path, data: bytes) -> tuple[str, Account]:
     return "".join(decoded(Stream(File(path, ".txt", "", len(data)), account), account)), account
 
 
-@pytest.mark.parametrize(
-    ("codec", "mark"),
-    [
-        ("utf-8", b""),
-        ("utf-8", codecs.BOM_UTF8),
-        ("utf-16-le", codecs.BOM_UTF16_LE),
-        ("utf-16-be", codecs.BOM_UTF16_BE),
-        ("utf-32-le", codecs.BOM_UTF32_LE),
-        ("gb18030", b""),
-        ("gbk", b""),
-        ("gb2312", b""),
-    ],
-)
+@pytest.mark.parametrize(("codec", "mark"), [
+    ("utf-8", b""), ("utf-8", codecs.BOM_UTF8), ("utf-16-le", codecs.BOM_UTF16_LE), ("utf-16-be", codecs.BOM_UTF16_BE),
+    ("utf-32-le", codecs.BOM_UTF32_LE), ("gb18030", b""), ("gbk", b""), ("gb2312", b""),
+])
 def test_encodings_are_recognised(tmp_path, codec, mark):
     text, account = text_of(tmp_path / "a.txt", mark + (CHINESE * 20).encode(codec))
     assert text == CHINESE * 20
@@ -43,15 +34,9 @@ def test_long_files_of_many_bytes_per_character(tmp_path):
         assert text_of(tmp_path / "a.txt", long.encode(codec))[0] == long
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"caf\xe9 and more",
-        b"ok \xff\xfe\xfd ok",
-        FRENCH.encode("latin-1"),
-        CHINESE.encode()[:-1],
-    ],
-)
+@pytest.mark.parametrize("data", [
+    b"caf\xe9 and more", b"ok \xff\xfe\xfd ok", FRENCH.encode("latin-1"), CHINESE.encode()[:-1],
+])
 def test_invalid_bytes_are_replaced_and_counted(tmp_path, data):
     text, account = text_of(tmp_path / "a.txt", data)
     assert "\ufffd" in text
@@ -72,18 +57,10 @@ def test_every_newline_becomes_one(tmp_path):
     assert text_of(tmp_path / "a.txt", wide)[0].count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("head", "says"),
-    [
-        (b"\x1f\x8b\x08rest", "gzip"),
-        (b"PAR1....", "parquet"),
-        (b"%PDF-1.7", "PDF"),
-        (b"PK\x03\x04", "zip"),
-        (bytes(range(256)) * 40, "binary"),
-        (b"abc" + bytes(1000), "binary"),
-        ("wide".encode("utf-16-le") * 9, "binary"),
-    ],
-)
+@pytest.mark.parametrize(("head", "says"), [
+    (b"\x1f\x8b\x08rest", "gzip"), (b"PAR1....", "parquet"), (b"%PDF-1.7", "PDF"), (b"PK\x03\x04", "zip"),
+    (bytes(range(256)) * 40, "binary"), (b"abc" + bytes(1000), "binary"), ("wide".encode("utf-16-le") * 9, "binary"),
+])
 def test_what_is_no_text_is_refused(head, says):
     with pytest.raises(Unreadable, match=says):
         recognise(head, ".txt", whole=True)

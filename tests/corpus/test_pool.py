@@ -58,10 +58,8 @@ def test_a_worker_that_dies_is_an_error_naming_its_file(tmp_path):
 def test_a_worker_s_complaint_reaches_the_person(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"title": "x", "review": "y"}\n')
-    with (
-        Pool([Piece(File(path, ".jsonl", "", 30))], SETTINGS, 1) as pool,
-        pytest.raises(MeristemError, match=r"a\.jsonl:1: which column holds the text"),
-    ):
+    with (Pool([Piece(File(path, ".jsonl", "", 30))], SETTINGS, 1) as pool,
+          pytest.raises(MeristemError, match=r"a\.jsonl:1: which column holds the text")):
         list(pool.batches(0))
 
 
@@ -103,13 +101,8 @@ except KeyboardInterrupt:
 def test_interrupting_leaves_nothing_behind(tmp_path, how):
     path = tmp_path / "large.txt"
     path.write_text("".join(f"line {number} of text\n" for number in range(900_000)))
-    run = subprocess.Popen(
-        [sys.executable, "-c", READ_FOR_EVER, str(path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        cwd=Path(__file__).parents[2],
-    )
+    run = subprocess.Popen([sys.executable, "-c", READ_FOR_EVER, str(path)], stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE, start_new_session=True, cwd=Path(__file__).parents[2])
     assert run.stdout and run.stdout.readline() == b"going\n"
     workers = psutil.Process(run.pid).children()
     assert len(workers) == 2

@@ -125,12 +125,9 @@ def test_duplicates_are_dropped_or_kept_together(tmp_path, read):
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    data=st.one_of(st.binary(max_size=300), st.text(max_size=200).map(str.encode)),
-    ending=st.sampled_from([".txt", ".jsonl", ".csv", ".tsv", ".parquet", ".txt.gz", ".jsonl.zst"]),
-    document=st.sampled_from(["auto", "file", "block", "line"]),
-    shortest=st.integers(1, 5),
-)
+@given(data=st.one_of(st.binary(max_size=300), st.text(max_size=200).map(str.encode)),
+       ending=st.sampled_from([".txt", ".jsonl", ".csv", ".tsv", ".parquet", ".txt.gz", ".jsonl.zst"]),
+       document=st.sampled_from(["auto", "file", "block", "line"]), shortest=st.integers(1, 5))
 def test_whatever_a_file_holds_every_document_is_accounted_for(tmp_path, data, ending, document, shortest):
     path = tmp_path / f"a{ending}"
     path.write_bytes(data)
@@ -176,16 +173,13 @@ def test_one_tiny_document_is_enough_to_read(tmp_path, read):
     assert account.splits == {"train": 1}
 
 
-@pytest.mark.parametrize(
-    ("data", "text", "repair"),
-    [
-        (b"caf\xe9 au lait", "caf\ufffd au lait", "file with invalid UTF-8"),
-        (b"a nul\0 byte in some text\0", "a nul byte in some text", "strip controls"),
-        (b"\xef\xbb\xbfmarked", "marked", None),
-        ("marked 诗".encode("utf-16"), "marked 诗", None),
-        ("床前明月光，疑是地上霜。".encode("gbk"), "床前明月光，疑是地上霜。", "file in GB18030"),
-    ],
-)
+@pytest.mark.parametrize(("data", "text", "repair"), [
+    (b"caf\xe9 au lait", "caf\ufffd au lait", "file with invalid UTF-8"),
+    (b"a nul\0 byte in some text\0", "a nul byte in some text", "strip controls"),
+    (b"\xef\xbb\xbfmarked", "marked", None),
+    ("marked 诗".encode("utf-16"), "marked 诗", None),
+    ("床前明月光，疑是地上霜。".encode("gbk"), "床前明月光，疑是地上霜。", "file in GB18030"),
+])
 def test_odd_bytes_are_mended_and_counted(tmp_path, read, data, text, repair):
     (tmp_path / "a.txt").write_bytes(data)
     documents, account = read(tmp_path)
@@ -206,19 +200,16 @@ def test_a_truncated_file_keeps_what_came_before(tmp_path, read):
         assert account.warnings == [f"{path}: truncated file; the documents before the break are kept"]
 
 
-@pytest.mark.parametrize(
-    ("name", "data", "says"),
-    [
-        ("a.txt", gzip.compress(b"text", mtime=0), "holds gzip data"),
-        ("a.txt.gz", b"plain text", "ends in .gz, but is not compressed so"),
-        ("a.txt.zst", gzip.compress(b"text", mtime=0), "ends in .zst, but is not compressed so"),
-        ("a.parquet", b"plain text", "ends in .parquet, but is not parquet"),
-        ("a.txt", bytes(range(256)) * 50, "holds binary data"),
-        ("a.jsonl", b"PK\x03\x04 and so on", "holds zip data"),
-        ("a.csv.gz", gzip.compress(bytes(5_000), mtime=0), "holds binary data"),
-        ("a.txt.gz", gzip.compress(b"", mtime=0), "empty file"),
-    ],
-)
+@pytest.mark.parametrize(("name", "data", "says"), [
+    ("a.txt", gzip.compress(b"text", mtime=0), "holds gzip data"),
+    ("a.txt.gz", b"plain text", "ends in .gz, but is not compressed so"),
+    ("a.txt.zst", gzip.compress(b"text", mtime=0), "ends in .zst, but is not compressed so"),
+    ("a.parquet", b"plain text", "ends in .parquet, but is not parquet"),
+    ("a.txt", bytes(range(256)) * 50, "holds binary data"),
+    ("a.jsonl", b"PK\x03\x04 and so on", "holds zip data"),
+    ("a.csv.gz", gzip.compress(bytes(5_000), mtime=0), "holds binary data"),
+    ("a.txt.gz", gzip.compress(b"", mtime=0), "empty file"),
+])
 def test_a_file_that_is_not_what_its_ending_says_is_rejected(tmp_path, read, name, data, says):
     (tmp_path / name).write_bytes(data)
     assert f"{tmp_path}/{name}" in (message := nothing(tmp_path)) and says in message
@@ -259,13 +250,8 @@ print(longest, total, int(peak.split()[1]) // 1024, time.process_time())
 def test_a_line_of_200_megabytes_costs_no_memory(tmp_path):
     path, unit = tmp_path / "line.txt", b"a line without end "
     path.write_bytes(unit * (200_000_000 // len(unit)))
-    run = subprocess.run(
-        [sys.executable, "-c", LONG_LINE, str(path)],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=Path(__file__).parents[2],
-    )
+    run = subprocess.run([sys.executable, "-c", LONG_LINE, str(path)], capture_output=True, text=True, check=True,
+                         cwd=Path(__file__).parents[2])
     longest, total, peak, seconds = map(float, run.stdout.split())
     assert longest <= 1_000_000
     assert 199_000_000 < total <= 200_000_000

@@ -14,20 +14,17 @@ def test_one_source_or_several():
     assert build(CorpusSettings, {"source": ["a", "b"]}, "corpus").sources == ("a", "b")
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({"source": ""}, "source is empty"),
-        ({"source": []}, "source is empty"),
-        ({"source": ["a", ""]}, "source is empty"),
-        ({"validation": 0.5, "test": 0.5}, "nothing to train on"),
-        ({"validation": -0.1}, "corpus.validation"),
-        ({"processes": 0}, "corpus.processes"),
-        ({"limit": 0}, "corpus.limit"),
-        ({"document": "page"}, "corpus.document"),
-        ({"sorce": "x"}, "did you mean source?"),
-    ],
-)
+@pytest.mark.parametrize(("given", "says"), [
+    ({"source": ""}, "source is empty"),
+    ({"source": []}, "source is empty"),
+    ({"source": ["a", ""]}, "source is empty"),
+    ({"validation": 0.5, "test": 0.5}, "nothing to train on"),
+    ({"validation": -0.1}, "corpus.validation"),
+    ({"processes": 0}, "corpus.processes"),
+    ({"limit": 0}, "corpus.limit"),
+    ({"document": "page"}, "corpus.document"),
+    ({"sorce": "x"}, "did you mean source?"),
+])
 def test_impossible_settings_are_refused(given, says):
     with pytest.raises(RecipeError, match=says.replace("?", r"\?")):
         build(CorpusSettings, given, "corpus")

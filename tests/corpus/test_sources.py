@@ -27,18 +27,13 @@ def test_folder_recursively_sorted_and_counted(folder):
     assert names == ["a.txt.gz", "b.txt", "deep/er/c.JSONL", "z.csv.zst"]
     assert whole.skipped == {".png": 1, "(no ending)": 1, "(hidden)": 1}
     assert [(s.format, s.compression) for s in whole.sources if isinstance(s, File)] == [
-        ("text", ".gz"),
-        ("text", ""),
-        ("jsonl", ""),
-        ("table", ".zst"),
-    ]
+        ("text", ".gz"), ("text", ""), ("jsonl", ""), ("table", ".zst")]
 
 
 def test_globs_several_sources_and_repeats(folder):
     assert found(folder / "**/*.JSONL") == [str(folder / "deep/er/c.JSONL")]
     assert found(folder / "b.txt", folder) == [
-        str(folder / name) for name in ("b.txt", "a.txt.gz", "deep/er/c.JSONL", "z.csv.zst")
-    ]
+        str(folder / name) for name in ("b.txt", "a.txt.gz", "deep/er/c.JSONL", "z.csv.zst")]
 
 
 def test_relative_paths_and_globs(folder, monkeypatch):
@@ -92,14 +87,6 @@ def test_digest_follows_what_matters(folder):
 
 
 def test_digest_of_samples_and_hub():
-    keys = {
-        digest(CorpusSettings(source=source))
-        for source in (
-            "builtin:microworld?size=3",
-            "builtin:microworld?size=4",
-            "hub:a/b",
-            "hub:a/b?split=test",
-            "hub:a/c",
-        )
-    }
+    keys = {digest(CorpusSettings(source=source)) for source in (
+        "builtin:microworld?size=3", "builtin:microworld?size=4", "hub:a/b", "hub:a/b?split=test", "hub:a/c")}
     assert len(keys) == 5

@@ -18,18 +18,9 @@ def undecided(count: int, offset: int = 0) -> list[Undecided]:
     return [Undecided(text, f"f:{at}", uniform(digest(text))) for at, text in enumerate(texts)]
 
 
-@pytest.mark.parametrize(
-    ("count", "train", "validation", "test"),
-    [
-        (0, 0, 0, 0),
-        (1, 1, 0, 0),
-        (2, 1, 1, 0),
-        (3, 1, 1, 1),
-        (10, 8, 1, 1),
-        (100, 96, 2, 2),
-        (1000, 960, 20, 20),
-    ],
-)
+@pytest.mark.parametrize(("count", "train", "validation", "test"), [
+    (0, 0, 0, 0), (1, 1, 0, 0), (2, 1, 1, 0), (3, 1, 1, 1), (10, 8, 1, 1), (100, 96, 2, 2), (1000, 960, 20, 20),
+])
 def test_small_corpora_get_exact_quotas(count, train, validation, test):
     splits = Counter(document.split for document in assign(undecided(count), SETTINGS))
     assert splits == Counter(train=train, validation=validation, test=test) + Counter()

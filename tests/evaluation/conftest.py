@@ -42,16 +42,11 @@ def make_run(tmp_path: Path, corpus: Path, console: Console, monkeypatch: pytest
     monkeypatch.setenv("MERISTEM_CACHE", str(tmp_path / "cache"))
 
     def made(family: str, *objectives: str, **corpus_settings: object) -> Revived:
-        recipe = resolve(
-            "tiny",
-            {
-                "corpus": {"source": str(corpus), "document": "line", "test": 0.2, **corpus_settings},
-                "tokenizer": {"kind": "wordpiece", "size": 200},
-                "objective": list(objectives),
-                "model": {"family": family, "layers": 1, "width": 16, "heads": 2, "length": 32},
-                "train": {"steps": 1, "batch_tokens": 256},
-            },
-        )
+        recipe = resolve("tiny", {
+            "corpus": {"source": str(corpus), "document": "line", "test": 0.2, **corpus_settings},
+            "tokenizer": {"kind": "wordpiece", "size": 200}, "objective": list(objectives),
+            "model": {"family": family, "layers": 1, "width": 16, "heads": 2, "length": 32},
+            "train": {"steps": 1, "batch_tokens": 256}})
         tokenizer = tokenizer_for(recipe.tokenizer, [recipe.corpus], console)
         shards = store_for(recipe.corpus, tokenizer, recipe.store, words=False, console=console)
         path = tmp_path / f"run-{family}"
@@ -61,12 +56,8 @@ def make_run(tmp_path: Path, corpus: Path, console: Console, monkeypatch: pytest
         run = Run.create(path, text, path / "words.json")
         (path / "data.json").write_text(json.dumps({"main": shards.key}))
         model = learner_of(recipe, tokenizer).model.state_dict()
-        save(
-            run.checkpoints,
-            Snapshot(
-                step=1, model=model, optimizer={}, memory={}, state={}, recipe=text, tokenizer=path / "words.json"
-            ),
-        )
+        save(run.checkpoints, Snapshot(step=1, model=model, optimizer={}, memory={}, state={}, recipe=text,
+                                       tokenizer=path / "words.json"))
         return revive(path)
 
     return made

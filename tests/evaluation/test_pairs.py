@@ -16,13 +16,8 @@ from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.tokenizers.train import train
 
-BLIMP = {
-    "sentence_good": "The cats sleep.",
-    "sentence_bad": "The cats sleeps.",
-    "field": "morphology",
-    "linguistics_term": "agreement",
-    "UID": "regular_plural",
-}
+BLIMP = {"sentence_good": "The cats sleep.", "sentence_bad": "The cats sleeps.", "field": "morphology",
+         "linguistics_term": "agreement", "UID": "regular_plural"}
 BARE = {"sentence_good": "猫睡了。", "sentence_bad": "睡猫了。"}
 
 
@@ -52,10 +47,8 @@ def test_a_file_a_folder_and_an_archive_hold_the_same_pairs(tmp_path: Path) -> N
     with zipfile.ZipFile(tmp_path / "pairs.zip", "w") as archive:
         for file in folder.iterdir():
             archive.write(file, f"data/{file.name}")
-    expected = [
-        Pair(good="The cats sleep.", bad="The cats sleeps.", phenomenon="agreement", paradigm="regular_plural"),
-        Pair(good="猫睡了。", bad="睡猫了。", phenomenon="order", paradigm="order"),
-    ]
+    expected = [Pair(good="The cats sleep.", bad="The cats sleeps.", phenomenon="agreement", paradigm="regular_plural"),
+                Pair(good="猫睡了。", bad="睡猫了。", phenomenon="order", paradigm="order")]
     assert read_pairs(tmp_path / "pairs") == expected
     assert read_pairs(tmp_path / "pairs.zip") == expected
     assert read_pairs(folder / "order.jsonl") == expected[1:]
@@ -74,14 +67,10 @@ def test_broken_lines_are_named(tmp_path: Path) -> None:
     assert "and 3 more" in message
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
-        ("empty.jsonl", b"", "no pairs in it"),
-        ("latin.jsonl", b"\xe9\n", "not UTF-8"),
-        ("fake.zip", b"PK no", "not readable as a zip"),
-    ],
-)
+@pytest.mark.parametrize(("name", "content", "said"), [
+    ("empty.jsonl", b"", "no pairs in it"), ("latin.jsonl", b"\xe9\n", "not UTF-8"),
+    ("fake.zip", b"PK no", "not readable as a zip"),
+])
 def test_what_cannot_be_read_is_said(tmp_path: Path, name: str, content: bytes, said: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(MeristemError, match=said):
@@ -93,11 +82,8 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, name: str, content: bytes, 
 def test_judgement_counts_what_the_scores_say(model: Model, tokenizer: Tokenizer) -> None:
     sentences = ["The cats sleep.", "cats The sleep.", "A dog here.", "猫睡了。", "狗在这里睡。", "这里狗睡。"]
     language = {sentence: "English" if sentence.isascii() else "中文" for sentence in sentences}
-    pairs = [
-        Pair(good=a, bad=b, phenomenon="same" if a == b else language[a], paradigm="x")
-        for a in sentences
-        for b in sentences
-    ]
+    pairs = [Pair(good=a, bad=b, phenomenon="same" if a == b else language[a], paradigm="x")
+             for a in sentences for b in sentences]
     logprob = {one.text: one.logprob for one in score(model, tokenizer, sentences)}
     judgement = judge(model, tokenizer, pairs)
     for name in ("same", "中文", "English"):

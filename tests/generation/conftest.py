@@ -14,23 +14,15 @@ from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.tokenizers.train import train
 
 TEXTS = ["The old gardener planted the apple tree. My sister sold seventeen boats and a small garden."] * 3 + [
-    "老园丁种下了苹果树。水手记得十七条船。"
-] * 3
+    "老园丁种下了苹果树。水手记得十七条船。"] * 3
 LENGTH = 24
 
 
 def make_model(family: str, heads: tuple[str, ...], vocabulary: int, **settings: Any) -> Model:
     """A family's model of two layers."""
     torch.manual_seed(7)
-    plain = {
-        "layers": 2,
-        "width": 32,
-        "heads": 4,
-        "length": LENGTH,
-        "initial": 0.3,
-        "output_initial": "normal",
-        **settings,
-    }
+    plain = {"layers": 2, "width": 32, "heads": 4, "length": LENGTH, "initial": 0.3, "output_initial": "normal",
+             **settings}
     cls = find("models", family)
     model = Model(cls(cls.Settings.model_validate(plain), vocabulary), {name: Head("vocabulary") for name in heads})
     with torch.no_grad():

@@ -32,10 +32,7 @@ def hidden_once(model: Model, tokenizer: Tokenizer, ids: list[int], at: int) -> 
 
 @pytest.mark.parametrize("budget", [8192, 20])
 def test_causal_scores_are_exact(
-    causal: Model,
-    tokenizer: Tokenizer,
-    budget: int,
-    monkeypatch: pytest.MonkeyPatch,
+    causal: Model, tokenizer: Tokenizer, budget: int, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "TOKENS", budget)  # however many rows are read together
     for text, found in zip(TEXTS, score(causal, tokenizer, TEXTS), strict=True):
@@ -49,10 +46,7 @@ def test_causal_scores_are_exact(
 
 @pytest.mark.parametrize("budget", [8192, 20])
 def test_masked_scores_are_brute_force(
-    masked: Model,
-    tokenizer: Tokenizer,
-    budget: int,
-    monkeypatch: pytest.MonkeyPatch,
+    masked: Model, tokenizer: Tokenizer, budget: int, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "TOKENS", budget)
     for text, found in zip(TEXTS, score(masked, tokenizer, TEXTS), strict=True):

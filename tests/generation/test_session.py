@@ -110,23 +110,14 @@ def test_greedy_equals_transformers(make: Any) -> None:
     transformers = pytest.importorskip("transformers")
     width, layers, length = 32, 2, 40
     ours = make("gpt2", ("clm",), VOCABULARY, length=length)
-    theirs = transformers.GPT2LMHeadModel(
-        transformers.GPT2Config(
-            vocab_size=VOCABULARY,
-            n_positions=length,
-            n_embd=width,
-            n_layer=layers,
-            n_head=4,
-            eos_token_id=None,
-            bos_token_id=0,
-        )
-    )
+    theirs = transformers.GPT2LMHeadModel(transformers.GPT2Config(
+        vocab_size=VOCABULARY, n_positions=length, n_embd=width, n_layer=layers, n_head=4,
+        eos_token_id=None, bos_token_id=0))
     theirs.load_state_dict(as_transformers(ours), strict=False)
     theirs.eval()
     prompts = torch.tensor(texts([5, 5, 5]))
-    expected = theirs.generate(
-        prompts, attention_mask=torch.ones_like(prompts), max_new_tokens=30, do_sample=False, pad_token_id=0
-    )
+    expected = theirs.generate(prompts, attention_mask=torch.ones_like(prompts), max_new_tokens=30, do_sample=False,
+                               pad_token_id=0)
     session, chosen = Session(ours, prompts, capacity=35), []
     for _ in range(30):
         chosen.append(session.logits.argmax(-1))
@@ -138,21 +129,13 @@ def test_greedy_equals_transformers(make: Any) -> None:
 def as_transformers(model: Model) -> dict[str, Tensor]:
     """Our weights under GPT-2's published names; its linear layers are stored transposed."""
     state = model.state_dict()
-    names = {
-        "attention_norm": "ln_1",
-        "feed_forward_norm": "ln_2",
-        "attention.project": "attn.c_attn",
-        "attention.output": "attn.c_proj",
-        "feed_forward.widen": "mlp.c_fc",
-        "feed_forward.narrow": "mlp.c_proj",
-    }
-    out = {
-        "transformer.wte.weight": state["backbone.embed.tokens.weight"],
-        "transformer.wpe.weight": state["backbone.embed.positions.weight"],
-        "lm_head.weight": state["backbone.embed.tokens.weight"],
-        "transformer.ln_f.weight": state["backbone.stack.final_norm.weight"],
-        "transformer.ln_f.bias": state["backbone.stack.final_norm.bias"],
-    }
+    names = {"attention_norm": "ln_1", "feed_forward_norm": "ln_2", "attention.project": "attn.c_attn",
+             "attention.output": "attn.c_proj", "feed_forward.widen": "mlp.c_fc", "feed_forward.narrow": "mlp.c_proj"}
+    out = {"transformer.wte.weight": state["backbone.embed.tokens.weight"],
+           "transformer.wpe.weight": state["backbone.embed.positions.weight"],
+           "lm_head.weight": state["backbone.embed.tokens.weight"],
+           "transformer.ln_f.weight": state["backbone.stack.final_norm.weight"],
+           "transformer.ln_f.bias": state["backbone.stack.final_norm.bias"]}
     for layer in range(2):
         for ours, theirs in names.items():
             for kind in ("weight", "bias"):

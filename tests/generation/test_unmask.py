@@ -51,13 +51,8 @@ def test_stop_strings_cut(masked: Model, tokenizer: Tokenizer) -> None:
     settings = SamplingSettings(max_tokens=10)
     ((whole,),) = unmask(masked, tokenizer, ["The"], settings)
     stop, heard = whole.text[3:6], []
-    ((cut,),) = unmask(
-        masked,
-        tokenizer,
-        ["The"],
-        settings.model_copy(update={"stop": (stop,)}),
-        on_text=lambda _, text: heard.append(text),
-    )
+    ((cut,),) = unmask(masked, tokenizer, ["The"], settings.model_copy(update={"stop": (stop,)}),
+                       on_text=lambda _, text: heard.append(text))
     assert cut.text == whole.text[: whole.text.index(stop)]
     assert cut.finished == "stop"
     assert heard == [cut.text]

@@ -18,9 +18,8 @@ PROMPTS = ["The old gardener", "", "老园丁种下了", "My sister sold sevente
 
 
 def test_same_seed_same_text_and_another_seed_another(causal: Model, tokenizer: Tokenizer) -> None:
-    once, again, other = (
-        write(causal, tokenizer, PROMPTS, SamplingSettings(max_tokens=12, seed=seed)) for seed in (1, 1, 2)
-    )
+    once, again, other = (write(causal, tokenizer, PROMPTS, SamplingSettings(max_tokens=12, seed=seed))
+                          for seed in (1, 1, 2))
     assert once == again
     assert once != other
 
@@ -62,8 +61,7 @@ def test_streaming_put_together_is_the_text(tokenizer: Tokenizer, bytes_tokenize
 
         written = write(model, words, PROMPTS, SamplingSettings(max_tokens=20, stop=("e",)), count=2, on_text=hear)
         assert {n: text.text for n, text in enumerate(one for texts in written for one in texts)} == {
-            n: heard[n] for n in range(2 * len(PROMPTS))
-        }
+            n: heard[n] for n in range(2 * len(PROMPTS))}
 
 
 def test_the_text_is_what_decoding_prompt_and_tokens_adds(causal: Model, tokenizer: Tokenizer) -> None:
@@ -105,8 +103,7 @@ def test_no_special_token_is_written(causal: Model, tokenizer: Tokenizer) -> Non
 def test_repetition_penalty_makes_texts_more_various(causal: Model, tokenizer: Tokenizer) -> None:
     plain, various = (
         write(causal, tokenizer, ["The"], SamplingSettings(max_tokens=40, temperature=0.5, repetition_penalty=p))[0][0]
-        for p in (1.0, 5.0)
-    )
+        for p in (1.0, 5.0))
     assert len(set(various.tokens)) > len(set(plain.tokens))
 
 

@@ -178,16 +178,8 @@ class Letters:
         return Verdict(total=found, parts={"letters": found})
 
 
-def policy(
-    name: str,
-    tokenizer: Tokenizer,
-    store: Store,
-    *,
-    micro: int = ROWS,
-    dropout: float = 0.0,
-    ragged: bool = True,
-    **train: Any,
-) -> tuple[Learner, Feed, TrainSettings]:
+def policy(name: str, tokenizer: Tokenizer, store: Store, *, micro: int = ROWS, dropout: float = 0.0,
+           ragged: bool = True, **train: Any) -> tuple[Learner, Feed, TrainSettings]:
     """The same for rewards: four short texts for the beginning of every document, held near the fresh model."""
     told = {"name": name, "way": "causal", "length": LENGTH, "count": 4, "max_tokens": 4, "kl": {"coefficient": 0.0}}
     model = {"family": "gpt2", **NARROW, "length": LENGTH, "dropout": dropout}
@@ -219,16 +211,8 @@ def questions(tokenizer: Tokenizer, store: Store) -> list[Sample]:
     return made
 
 
-def task(
-    name: str,
-    tokenizer: Tokenizer,
-    store: Store,
-    *,
-    micro: int = ROWS,
-    dropout: float = 0.0,
-    ragged: bool = True,
-    **train: Any,
-) -> tuple[Learner, Feed, TrainSettings]:
+def task(name: str, tokenizer: Tokenizer, store: Store, *, micro: int = ROWS, dropout: float = 0.0,
+         ragged: bool = True, **train: Any) -> tuple[Learner, Feed, TrainSettings]:
     """The same for a task, whose pieces are ragged as they are."""
     told = {"name": name, "way": "bidirectional", "length": LENGTH, "stride": 5, "dropout": dropout}
     model = {"family": "bert", **NARROW, "length": LENGTH, "dropout": dropout}

@@ -116,9 +116,8 @@ def test_a_billion_samples_later_a_batch_comes_as_soon(case: Case | str, tokeniz
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 @pytest.mark.parametrize("case", EVERYTHING, ids=str)
-def test_stopped_and_resumed_is_never_stopped(
-    case: Case | str, optimizer: str, tokenizer: Tokenizer, store: Store, tmp_path: Path
-) -> None:
+def test_stopped_and_resumed_is_never_stopped(case: Case | str, optimizer: str, tokenizer: Tokenizer, store: Store,
+                                              tmp_path: Path) -> None:
     options = {"dropout": 0.1, "optimizer": optimizer, "micro": 4}
     learner, feed, settings = made(case, tokenizer, store, **options)
     unbroken = stepper_of(learner, settings)

@@ -84,9 +84,8 @@ def agree(mine: nn.Module, other: nn.Module, pairs: dict[str, list[str]], close:
         close(here[name].grad, torch.cat([there[f].grad for f in found]))
 
 
-def test_the_same_as_transformers_pretraining(
-    dtype: torch.dtype, close: Close, ragged: tuple[Tensor, Tensor], randomised: Callable[[nn.Module], None]
-) -> None:
+def test_the_same_as_transformers_pretraining(dtype: torch.dtype, close: Close, ragged: tuple[Tensor, Tensor],
+                                              randomised: Callable[[nn.Module], None]) -> None:
     tokens, present = ragged
     segments = (torch.arange(13)[None] > torch.tensor([[6], [3], [0]])).long()
     other, mine = theirs(BertForPreTraining, dtype), ours(dtype)
@@ -105,9 +104,8 @@ def test_the_same_as_transformers_pretraining(
 
 
 @pytest.mark.parametrize("length", [1, 2, 5, 13])
-def test_the_same_masked_loss_and_gradients(
-    dtype: torch.dtype, close: Close, length: int, randomised: Callable[[nn.Module], None]
-) -> None:
+def test_the_same_masked_loss_and_gradients(dtype: torch.dtype, close: Close, length: int,
+                                            randomised: Callable[[nn.Module], None]) -> None:
     other, mine = theirs(BertForMaskedLM, dtype), ours(dtype)
     randomised(other)
     pairs = copy(mine, other)

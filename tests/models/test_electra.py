@@ -104,9 +104,8 @@ def generator_of(model: Model) -> Generator:
 
 
 @pytest.mark.parametrize("embedding", [24, 32], ids=["narrower", "as wide"])
-def test_the_same_discriminator_as_transformers(
-    dtype: torch.dtype, close: Close, ragged: tuple[Tensor, Tensor], randomised: Randomised, embedding: int
-) -> None:
+def test_the_same_discriminator_as_transformers(dtype: torch.dtype, close: Close, ragged: tuple[Tensor, Tensor],
+                                                randomised: Randomised, embedding: int) -> None:
     tokens, present = ragged
     segments = (torch.arange(13)[None] > torch.tensor([[6], [3], [0]])).long()
     other, mine = theirs(ElectraForPreTraining, dtype, embedding=embedding), ours(dtype, embedding)
@@ -123,9 +122,8 @@ def test_the_same_discriminator_as_transformers(
 
 
 @pytest.mark.parametrize("embedding", [24, 8], ids=["narrower", "as wide"])
-def test_the_same_generator_as_transformers(
-    dtype: torch.dtype, close: Close, ragged: tuple[Tensor, Tensor], randomised: Randomised, embedding: int
-) -> None:
+def test_the_same_generator_as_transformers(dtype: torch.dtype, close: Close, ragged: tuple[Tensor, Tensor],
+                                            randomised: Randomised, embedding: int) -> None:
     """A quarter of the width, heads and inner width; `as wide`: embeddings that need no projection."""
     tokens, present = ragged
     other, mine = theirs(ElectraForMaskedLM, dtype, 4, embedding), ours(dtype, embedding)

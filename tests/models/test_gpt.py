@@ -12,28 +12,14 @@ from meristem.batch import Head, Model
 from meristem.models.gpt import GPT, GPTSettings
 
 WORDS = 61
-NAMES = {
-    "attention.project": "attn.c_attn",
-    "attention.output": "attn.c_proj",
-    "attention_norm": "ln_1",
-    "feed_forward.widen": "mlp.c_fc",
-    "feed_forward.narrow": "mlp.c_proj",
-    "feed_forward_norm": "ln_2",
-}
+NAMES = {"attention.project": "attn.c_attn", "attention.output": "attn.c_proj", "attention_norm": "ln_1",
+         "feed_forward.widen": "mlp.c_fc", "feed_forward.narrow": "mlp.c_proj", "feed_forward_norm": "ln_2"}
 Close = Callable[[Tensor, Tensor], None]
 
 
 def both(dtype: torch.dtype) -> tuple[Model, nn.Module, dict[str, str]]:
-    config = OpenAIGPTConfig(
-        vocab_size=WORDS,
-        n_embd=32,
-        n_layer=3,
-        n_head=4,
-        n_positions=20,
-        resid_pdrop=0.0,
-        embd_pdrop=0.0,
-        attn_pdrop=0.0,
-    )
+    config = OpenAIGPTConfig(vocab_size=WORDS, n_embd=32, n_layer=3, n_head=4, n_positions=20, resid_pdrop=0.0,
+                             embd_pdrop=0.0, attn_pdrop=0.0)
     settings = GPTSettings(layers=3, width=32, heads=4, length=20)
     mine = Model(GPT(settings, WORDS), {"clm": Head("vocabulary")}).to(dtype)
     pairs = {
@@ -70,9 +56,8 @@ def agree(mine: nn.Module, other: nn.Module, pairs: dict[str, str], close: Close
         close(parameter.grad, upright(pairs[name], there[pairs[name]].grad))
 
 
-def test_the_same_as_transformers(
-    dtype: torch.dtype, close: Close, ragged: tuple[Tensor, Tensor], randomised: Callable[[nn.Module], None]
-) -> None:
+def test_the_same_as_transformers(dtype: torch.dtype, close: Close, ragged: tuple[Tensor, Tensor],
+                                  randomised: Callable[[nn.Module], None]) -> None:
     tokens, present = ragged
     mine, other, pairs = alike(dtype, randomised)
     ours = mine.heads["clm"](mine.backbone(tokens=tokens, present=present).last[present])
@@ -85,9 +70,8 @@ def test_the_same_as_transformers(
 
 
 @pytest.mark.parametrize("length", [2, 5, 13])
-def test_the_same_causal_loss_and_gradients(
-    dtype: torch.dtype, close: Close, length: int, randomised: Callable[[nn.Module], None]
-) -> None:
+def test_the_same_causal_loss_and_gradients(dtype: torch.dtype, close: Close, length: int,
+                                            randomised: Callable[[nn.Module], None]) -> None:
     mine, other, pairs = alike(dtype, randomised)
     tokens = torch.randint(WORDS, (4, length))
     hidden = mine.backbone(tokens=tokens[:, :-1], causal=True)
@@ -101,9 +85,8 @@ def test_the_same_causal_loss_and_gradients(
 
 
 @pytest.mark.parametrize("length", [1, 3, 11])
-def test_the_same_token_by_token(
-    close: Close, length: int, dtype: torch.dtype, randomised: Callable[[nn.Module], None]
-) -> None:
+def test_the_same_token_by_token(close: Close, length: int, dtype: torch.dtype,
+                                 randomised: Callable[[nn.Module], None]) -> None:
     """The writer's own steps, which generation takes, against the whole text read at once by transformers."""
     mine, other, _ = alike(dtype, randomised)
     mine.requires_grad_(False)

@@ -11,31 +11,14 @@ from meristem.batch import Head, Model
 from meristem.models.gpt2 import GPT2, GPT2Settings
 
 WORDS = 61
-NAMES = {
-    "attention.project": "attn.c_attn",
-    "attention.output": "attn.c_proj",
-    "attention_norm": "ln_1",
-    "feed_forward.widen": "mlp.c_fc",
-    "feed_forward.narrow": "mlp.c_proj",
-    "feed_forward_norm": "ln_2",
-}
+NAMES = {"attention.project": "attn.c_attn", "attention.output": "attn.c_proj", "attention_norm": "ln_1",
+         "feed_forward.widen": "mlp.c_fc", "feed_forward.narrow": "mlp.c_proj", "feed_forward_norm": "ln_2"}
 Close = Callable[[Tensor, Tensor], None]
 
 
 def both(dtype: torch.dtype) -> tuple[Model, nn.Module, dict[str, str]]:
-    config = GPT2Config(
-        vocab_size=WORDS,
-        n_embd=32,
-        n_layer=3,
-        n_head=4,
-        n_inner=80,
-        n_positions=20,
-        resid_pdrop=0.0,
-        embd_pdrop=0.0,
-        attn_pdrop=0.0,
-        bos_token_id=0,
-        eos_token_id=0,
-    )
+    config = GPT2Config(vocab_size=WORDS, n_embd=32, n_layer=3, n_head=4, n_inner=80, n_positions=20, resid_pdrop=0.0,
+                        embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0)
     settings = GPT2Settings(layers=3, width=32, heads=4, inner=80, length=20)
     mine = Model(GPT2(settings, WORDS), {"clm": Head("vocabulary")}).to(dtype)
     pairs = {
@@ -56,9 +39,8 @@ def upright(name: str, tensor: Tensor) -> Tensor:
     return tensor.t() if ".h." in name and tensor.ndim == 2 else tensor
 
 
-def test_the_same_as_transformers(
-    dtype: torch.dtype, close: Close, ragged: tuple[Tensor, Tensor], randomised: Callable[[nn.Module], None]
-) -> None:
+def test_the_same_as_transformers(dtype: torch.dtype, close: Close, ragged: tuple[Tensor, Tensor],
+                                  randomised: Callable[[nn.Module], None]) -> None:
     tokens, present = ragged
     mine, other, pairs = both(dtype)
     randomised(other)

@@ -70,10 +70,8 @@ def test_the_same_as_transformers(
         for name, parameter in mine.named_parameters():
             if name in pairs:
                 parameter.copy_(pairs[name](named.__getitem__))
-        folded = (
-            named["roberta.embeddings.position_embeddings.weight"][OFFSET:]
-            + named["roberta.embeddings.token_type_embeddings.weight"]
-        )
+        folded = named["roberta.embeddings.position_embeddings.weight"][OFFSET:] + named[
+            "roberta.embeddings.token_type_embeddings.weight"]
         mine.backbone.embed.positions.weight.copy_(folded)
     assert set(pairs) | {"backbone.embed.positions.weight"} == {name for name, _ in mine.named_parameters()}
     theirs = other(input_ids=tokens, attention_mask=present.long()).logits[present]

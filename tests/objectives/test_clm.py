@@ -10,19 +10,16 @@ from meristem.randomness import Draw
 from meristem.store.store import Store
 
 
-def test_every_token_of_an_epoch_is_predicted_exactly_once(
-    make: Callable[..., Any], prepared: Callable[..., Any], store: Store
-) -> None:
+def test_every_token_of_an_epoch_is_predicted_exactly_once(make: Callable[..., Any], prepared: Callable[..., Any],
+                                                           store: Store) -> None:
     stream = store.split("train")
     targets = np.concatenate([after.goals["clm"]["values"] for _, (after,) in prepared(make("clm"), length=19)])
     assert np.array_equal(targets, stream.tokens(1, len(stream)))
 
 
 def test_inputs_are_all_but_the_last_and_targets_all_but_the_first(make: Callable[..., Any]) -> None:
-    row = Row(
-        inputs={"tokens": np.array([5, 6, 7, 8]), "documents": np.array([0, 0, 1, 1]), "fresh": np.array([True])},
-        notes={"special": np.zeros(4, bool)},
-    )
+    row = Row(inputs={"tokens": np.array([5, 6, 7, 8]), "documents": np.array([0, 0, 1, 1]), "fresh": np.array([True])},
+              notes={"special": np.zeros(4, bool)})
     made = make("clm").prepare(row, Draw(0, 0, 0))
     assert made.inputs["tokens"].tolist() == [5, 6, 7]
     assert made.inputs["documents"].tolist() == [0, 0, 1]

@@ -123,9 +123,8 @@ def test_spans_hide_whole_words_and_about_the_rate(make: Make, prepared: Run, to
 
 
 @pytest.mark.parametrize("settings", [{}, {"mask_rate": 0.4}, {"unit": "word"}])
-def test_exhaustive_masking_hides_every_token_exactly_once(
-    make: Make, prepared: Run, tokenizer: Tokenizer, settings: dict[str, Any]
-) -> None:
+def test_exhaustive_masking_hides_every_token_exactly_once(make: Make, prepared: Run, tokenizer: Tokenizer,
+                                                           settings: dict[str, Any]) -> None:
     objective = make("mlm", exhaustive=True, **settings)
     assert objective.rows_per_sample == int(np.ceil(1 / settings.get("mask_rate", 0.15)))
     for before, rows in prepared(objective):

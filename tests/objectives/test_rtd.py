@@ -86,10 +86,8 @@ def test_units_are_those_of_masked_words(make: Make, prepared: Run, tokenizer: T
 
 def test_hiding_is_new_each_epoch_and_the_same_each_time(objective: RTD, prepared: Run) -> None:
     def chosen(**options: Any) -> list[bytes]:
-        return [
-            after.goals["generator"]["uniform"].tobytes() + after.inputs["tokens"].tobytes()
-            for _, (after,) in prepared(objective, **options)
-        ]
+        return [after.goals["generator"]["uniform"].tobytes() + after.inputs["tokens"].tobytes()
+                for _, (after,) in prepared(objective, **options)]
 
     first, second = np.array_split(np.array(chosen(epochs=2), dtype=object), 2)
     assert (first != second).mean() > 0.95
@@ -127,9 +125,8 @@ def test_a_row_without_ordinary_tokens_replaces_nothing(make: Make) -> None:
 # ---------------------------------------------------------------- what is drawn and judged
 
 
-def test_the_model_reads_the_drawn_words_and_nothing_else_changes(
-    objective: RTD, tokenizer: Tokenizer, store: Store
-) -> None:
+def test_the_model_reads_the_drawn_words_and_nothing_else_changes(objective: RTD, tokenizer: Tokenizer,
+                                                                  store: Store) -> None:
     model, batch = model_for(objective, tokenizer), feed_for(objective, tokenizer, store).batch(0, 0)
     read: list[torch.Tensor] = []
     model.backbone.register_forward_pre_hook(lambda _m, _a, inputs: read.append(inputs["tokens"]), with_kwargs=True)
@@ -187,10 +184,8 @@ def test_no_gradient_passes_through_the_draws(objective: RTD, tokenizer: Tokeniz
     assert all(gradient is None for gradient in guessed)
     own = torch.autograd.grad(outcome.sums["generator"], small.values(), retain_graph=True)
     assert all(gradient.abs().max() > 0 for gradient in own)
-    both = [
-        torch.autograd.grad(total, model.backbone.embedding().weight, retain_graph=True)[0]
-        for total in outcome.sums.values()
-    ]
+    both = [torch.autograd.grad(total, model.backbone.embedding().weight, retain_graph=True)[0]
+            for total in outcome.sums.values()]
     assert all(gradient.abs().max() > 0 for gradient in both)
 
 
@@ -233,9 +228,8 @@ def test_padding_is_never_judged(make: Make, tokenizer: Tokenizer, store: Store,
 # ---------------------------------------------------------------- what is counted
 
 
-def test_an_evaluation_runs_the_generator_once_and_ranks_all_scores(
-    objective: RTD, tokenizer: Tokenizer, store: Store
-) -> None:
+def test_an_evaluation_runs_the_generator_once_and_ranks_all_scores(objective: RTD, tokenizer: Tokenizer,
+                                                                    store: Store) -> None:
     model, feed = model_for(objective, tokenizer), feed_for(objective, tokenizer, store)
     calls: list[int] = []
     generator_of(model).register_forward_hook(lambda *_: calls.append(1))
@@ -270,9 +264,8 @@ def test_scores_are_spread_only_where_nothing_is_learned(objective: RTD, tokeniz
     assert 0 <= area(resting.scored["rtd.auc"]) <= 1
 
 
-def test_the_generators_last_layer_runs_at_masked_positions_alone(
-    objective: RTD, tokenizer: Tokenizer, store: Store
-) -> None:
+def test_the_generators_last_layer_runs_at_masked_positions_alone(objective: RTD, tokenizer: Tokenizer,
+                                                                  store: Store) -> None:
     model, batch = model_for(objective, tokenizer), feed_for(objective, tokenizer, store).batch(0, 0)
     shapes: list[torch.Size] = []
     last = generator_of(model).body.stack.layers[-1]

@@ -6,7 +6,7 @@ import pytest
 
 from meristem.samples.prose import natural, paragraphs, plain
 
-EXAMPLE = """Sort the array in place and return nothing.
+EXAMPLE = '''Sort the array in place and return nothing.
 
 The algorithm is stable, which means that
 equal elements keep their order.
@@ -36,7 +36,7 @@ Example::
 - not_a_sentence
 
 See `the manual <https://example.org/x>`_ for the rest of the story [1]_.
-"""
+'''
 
 
 def test_an_example_keeps_its_prose_only() -> None:

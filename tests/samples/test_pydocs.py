@@ -58,18 +58,8 @@ if True:
 
 
 def test_order_skips_and_preference(tmp_path: Path) -> None:
-    for name in (
-        "zeta.py",
-        "alpha/b.py",
-        "alpha/a.py",
-        "numpy/n.py",
-        "torch/t.py",
-        "tests/x.py",
-        "alpha/test_y.py",
-        "alpha/tests/z.py",
-        "site-packages/w.py",
-        "empty.py",
-    ):
+    for name in ("zeta.py", "alpha/b.py", "alpha/a.py", "numpy/n.py", "torch/t.py", "tests/x.py", "alpha/test_y.py",
+                 "alpha/tests/z.py", "site-packages/w.py", "empty.py"):
         plant(tmp_path, name, "" if name == "empty.py" else f'"""{PROSE.format(name)}"""')
     plant(tmp_path, "huge.py", f'"""{PROSE.format("huge")}"""\n' + "x = 1\n" * 100_000)
     plant(tmp_path, "note.txt", "not a module")

@@ -88,10 +88,7 @@ def test_digest_follows_what_would_be_read(tmp_path: Path, monkeypatch: pytest.M
 
 def test_pairs_and_pictures_say_what_they_are() -> None:
     assert [samples.kind(name) for name in ("pydocs", "microworld-pairs?size=3", "microworld-pictures")] == [
-        "text",
-        "pairs",
-        "pictures",
-    ]
+        "text", "pairs", "pictures"]
     there, back = (list(samples.pairs(f"microworld-pairs?size=20&to={to}")) for to in ("zh", "en"))
     assert back == [(target, source) for source, target in there]
     assert list(samples.documents("microworld-pairs?size=20")) == [target for _, target in there]

@@ -19,17 +19,8 @@ Make = Callable[..., Store]
 
 def write_vocabulary(path: Path, size: int | None = None) -> Path:
     """Special tokens, letters and a few Chinese characters, filled up to a size."""
-    words = [
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-        *LETTERS,
-        *(f"##{letter}" for letter in LETTERS),
-        *".,!?\"'。，！？",
-        *"天地人大小上下左右你我他好",
-    ]
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{letter}" for letter in LETTERS),
+             *".,!?\"'。，！？", *"天地人大小上下左右你我他好"]
     words += [f"filler{number}" for number in range((size or len(words)) - len(words))]
     path.write_text("\n".join(words) + "\n", encoding="utf-8")
     return path

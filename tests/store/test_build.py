@@ -80,9 +80,8 @@ def test_sentences_begin_where_the_text_says(tokenizer: Tokenizer, tmp_path: Pat
 
 
 @pytest.mark.parametrize("processes", [2, 4])
-def test_the_number_of_processes_leaves_no_trace(
-    tokenizer: Tokenizer, tmp_path: Path, tell: Tell, monkeypatch: pytest.MonkeyPatch, processes: int
-) -> None:
+def test_the_number_of_processes_leaves_no_trace(tokenizer: Tokenizer, tmp_path: Path, tell: Tell,
+                                                 monkeypatch: pytest.MonkeyPatch, processes: int) -> None:
     documents = documents_of(tell(200))
     build(documents, tokenizer, tmp_path / "one", SMALL, processes=1)
     monkeypatch.setattr(building, "BATCH_CHARACTERS", 2_500)
@@ -105,9 +104,8 @@ def test_nothing_to_store_is_an_error(tokenizer: Tokenizer, tmp_path: Path, text
         Store.open(tmp_path)
 
 
-def test_killed_again_and_again_the_store_comes_out_the_same(
-    tokenizer: Tokenizer, tmp_path: Path, tell: Tell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_again_and_again_the_store_comes_out_the_same(tokenizer: Tokenizer, tmp_path: Path, tell: Tell,
+                                                             monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(building, "BATCH_CHARACTERS", 1_000)
     documents = documents_of(tell(200))
     build(documents, tokenizer, tmp_path / "whole", SMALL, processes=1)
@@ -126,9 +124,8 @@ def test_killed_again_and_again_the_store_comes_out_the_same(
     assert finished_by_killed_passes >= 2
 
 
-def test_a_fault_at_any_flush_or_rename_loses_nothing(
-    tokenizer: Tokenizer, tmp_path: Path, tell: Tell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_at_any_flush_or_rename_loses_nothing(tokenizer: Tokenizer, tmp_path: Path, tell: Tell,
+                                                      monkeypatch: pytest.MonkeyPatch) -> None:
     documents = [Document(text, "a:1") for text in tell(8)]
     settings = StoreSettings(shard_tokens=500)
     build(documents, tokenizer, tmp_path / "whole", settings, processes=1)
@@ -141,7 +138,6 @@ def test_a_fault_at_any_flush_or_rename_loses_nothing(
             if calls == fail_at:
                 raise OSError(28, "No space left on device")
             return real(*arguments)
-
         return called
 
     monkeypatch.setattr(os, "fsync", failing(os.fsync))
@@ -160,8 +156,7 @@ def test_a_fault_at_any_flush_or_rename_loses_nothing(
 
 
 def test_going_on_tokenises_only_what_is_missing_and_new_documents_add_shards(
-    tokenizer: Tokenizer, tmp_path: Path, tell: Tell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+        tokenizer: Tokenizer, tmp_path: Path, tell: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = tell(300)
     old = build([Document(text, "a:1") for text in texts[:200]], tokenizer, tmp_path, SMALL, processes=1)
     encoded: list[str] = []
@@ -177,9 +172,8 @@ def test_going_on_tokenises_only_what_is_missing_and_new_documents_add_shards(
 
 
 @pytest.mark.parametrize("change", ["another text", "fewer documents"])
-def test_another_corpus_in_the_same_folder_is_refused(
-    tokenizer: Tokenizer, tmp_path: Path, tell: Tell, change: str
-) -> None:
+def test_another_corpus_in_the_same_folder_is_refused(tokenizer: Tokenizer, tmp_path: Path, tell: Tell,
+                                                      change: str) -> None:
     documents = documents_of(tell(100))
     build(documents, tokenizer, tmp_path, SMALL, processes=1)
     other = documents[:50] if change == "fewer documents" else [Document("Other.", "a:1"), *documents[1:]]
@@ -193,9 +187,8 @@ def test_other_settings_in_the_same_folder_are_refused(tokenizer: Tokenizer, tmp
         build([Document("One.", "a:1")], tokenizer, tmp_path, StoreSettings(shard_tokens=9), processes=1)
 
 
-def test_a_dead_worker_is_an_error_and_what_was_finished_stays(
-    tokenizer: Tokenizer, tmp_path: Path, tell: Tell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dead_worker_is_an_error_and_what_was_finished_stays(tokenizer: Tokenizer, tmp_path: Path, tell: Tell,
+                                                               monkeypatch: pytest.MonkeyPatch) -> None:
     documents = [Document(text, "a:1") for text in tell(250)]
     monkeypatch.setattr(building, "BATCH_CHARACTERS", 2_000)
     real = building.pack_of
@@ -216,14 +209,8 @@ def test_a_dead_worker_is_an_error_and_what_was_finished_stays(
 
 
 @pytest.mark.parametrize(("sent", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, None)])
-def test_workers_end_with_their_parent(
-    tokenizer: Tokenizer,
-    tmp_path: Path,
-    tell: Tell,
-    sent: signal.Signals,
-    status: int | None,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_workers_end_with_their_parent(tokenizer: Tokenizer, tmp_path: Path, tell: Tell, sent: signal.Signals,
+                                       status: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(building, "BATCH_CHARACTERS", 200)
     documents = documents_of(tell(200, sentences=(1, 3)))
     child = in_child(lambda: build(slow(documents, 0.05), tokenizer, tmp_path, SMALL, processes=2))
@@ -257,9 +244,8 @@ def test_progress_counts_everything(tokenizer: Tokenizer, tmp_path: Path, tell: 
     assert seen[-1].tokens == sum(len(store.split(split)) for split in store.splits)
 
 
-def test_the_environment_is_left_as_it_was(
-    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environment_is_left_as_it_was(tokenizer: Tokenizer, tmp_path: Path,
+                                           monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "true")
     build([Document("One.", "a:1")], tokenizer, tmp_path, SMALL, processes=1)
     assert os.environ["TOKENIZERS_PARALLELISM"] == "true"

@@ -11,9 +11,8 @@ from meristem.store.store import Store
 
 
 @pytest.mark.parametrize(("block", "blocks"), [(64, 1024), (3, 2), (1, 1)])
-def test_every_sample_has_its_document_and_part(
-    make: Callable[..., Store], tell: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch, block: int, blocks: int
-) -> None:
+def test_every_sample_has_its_document_and_part(make: Callable[..., Store], tell: Callable[..., list[str]],
+                                                monkeypatch: pytest.MonkeyPatch, block: int, blocks: int) -> None:
     monkeypatch.setattr(counted, "BLOCK", block)
     monkeypatch.setattr(counted, "BLOCKS", blocks)
     stream = make(tell(20), shard_tokens=800).split("train")

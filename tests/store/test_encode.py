@@ -65,8 +65,7 @@ def _spelled(words: Tokenizer, text: str) -> list[str]:
 
 
 def test_word_stores_do_not_depend_on_batches_processes_or_stops(
-    words: Tokenizer, tmp_path: Path, tell: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+        words: Tokenizer, tmp_path: Path, tell: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     documents = [Document(text, "a:1") for text in tell(60)]
     small = StoreSettings(shard_tokens=700)
     build(documents, words, tmp_path / "one", small, processes=1, keep_words=True)

@@ -42,14 +42,8 @@ class Shop:
         return tokenizer_for(settings, [self.corpus], self.console)
 
     def store(self, *, words: bool = False, shard_tokens: int = 10_000, key: str | None = None) -> Prepared:
-        return store_for(
-            self.corpus,
-            self.tokenizer(),
-            StoreSettings(shard_tokens=shard_tokens),
-            words=words,
-            console=self.console,
-            key=key,
-        )
+        return store_for(self.corpus, self.tokenizer(), StoreSettings(shard_tokens=shard_tokens), words=words,
+                         console=self.console, key=key)
 
 
 @pytest.fixture

@@ -92,7 +92,7 @@ def test_empty_text_and_leading_space() -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.text(alphabet='aA1.!?…。！？ \n\t\u3000"”)]（(-_', max_size=60))
+@given(st.text(alphabet="aA1.!?…。！？ \n\t\u3000\"”)]（(-_", max_size=60))
 def test_positions_rise_from_zero_and_stand_at_visible_characters(text: str) -> None:
     found = boundaries(text)
     assert found[0] == 0
@@ -100,19 +100,8 @@ def test_positions_rise_from_zero_and_stand_at_visible_characters(text: str) -> 
     assert all(position < len(text) and not text[position].isspace() for position in found[1:])
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "." * 400_000,
-        "…" * 400_000 + "a",
-        ". " * 200_000,
-        "\n \n" * 100_000 + "x",
-        "." + " " * 400_000,
-        "!" + '"' * 400_000,
-        "? " + "(" * 400_000,
-        "\n" + " " * 400_000,
-    ],
-)
+@pytest.mark.parametrize("text", ["." * 400_000, "…" * 400_000 + "a", ". " * 200_000, "\n \n" * 100_000 + "x",
+                                  "." + " " * 400_000, "!" + '"' * 400_000, "? " + "(" * 400_000, "\n" + " " * 400_000])
 def test_hostile_runs_cost_one_pass(text: str) -> None:
     began = time.perf_counter()
     boundaries(text)

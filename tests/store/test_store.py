@@ -114,13 +114,8 @@ def test_documents_follow_each_other_and_end_with_the_separator(store: Store) ->
 
 def test_reaching_outside_is_an_error(store: Store) -> None:
     stream = store.split("train")
-    for reach in (
-        lambda: stream.tokens(0, len(stream) + 1),
-        lambda: stream.tokens(-1, 3),
-        lambda: stream.document(-1),
-        lambda: stream.document(stream.documents),
-        lambda: stream.document_at(len(stream)),
-    ):
+    for reach in (lambda: stream.tokens(0, len(stream) + 1), lambda: stream.tokens(-1, 3), lambda: stream.document(-1),
+                  lambda: stream.document(stream.documents), lambda: stream.document_at(len(stream))):
         with pytest.raises(IndexError):
             reach()
 
@@ -137,21 +132,15 @@ def test_memory_stays_flat(tmp_path: Path) -> None:
         pytest.skip("measured through /proc")
     records: list[ShardRecord] = []
     block = 100_000
-    pack = Pack(
-        tokens=np.arange(block, dtype="uint16"),
-        spans=np.full(100, block // 100),
-        sizes=np.full(100, 4_000),
-        sentences=np.arange(0, block, 20),
-        fingerprints=bytes(800),
-    )
+    pack = Pack(tokens=np.arange(block, dtype="uint16"), spans=np.full(100, block // 100), sizes=np.full(100, 4_000),
+                sentences=np.arange(0, block, 20), fingerprints=bytes(800))
     before = _own_memory()
     writer = Writer(tmp_path / "train", number=0, shard_tokens=5_000_000, keep_words=False, finished=records.append)
     for _ in range(600):  # 60 million tokens, 120 MB
         writer.add(pack)
     writer.close()
-    manifest = Manifest(
-        tokenizer="", separator=0, dtype="uint16", words=False, shard_tokens=5_000_000, splits={"train": records}
-    )
+    manifest = Manifest(tokenizer="", separator=0, dtype="uint16", words=False, shard_tokens=5_000_000,
+                        splits={"train": records})
     manifest.save(tmp_path / "store.json")
     stream = Store.open(tmp_path).split("train")
     total = sum(int(stream.tokens(start, start + block).sum()) for start in range(0, len(stream), block))

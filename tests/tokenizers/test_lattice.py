@@ -12,8 +12,7 @@ CHANCE = np.array([0.1, 0.2, 0.15, 0.25, 0.05, 0.2, 0.05])
 def cuttings(word):
     """Every way to cut a word into known pieces, by trying all sets of cuts."""
     for places in itertools.chain.from_iterable(
-        itertools.combinations(range(1, len(word)), count) for count in range(len(word))
-    ):
+            itertools.combinations(range(1, len(word)), count) for count in range(len(word))):
         parts = [word[start:stop] for start, stop in itertools.pairwise([0, *places, len(word)])]
         if all(part in PIECES for part in parts):
             yield [PIECES[part] for part in parts]

@@ -17,20 +17,17 @@ def test_cuts_are_known_for_every_kind(trained):
     assert {kind: cuts(json.loads(one.text)) for kind, one in trained.items()} == want
 
 
-@pytest.mark.parametrize(
-    ("kind", "part", "change", "want"),
-    [
-        ("wordpiece", "normalizer", {"handle_chinese_chars": False}, BERT_WORDS),
-        ("wordpiece", "pre_tokenizer", {"type": "Whitespace"}, None),
-        ("bpe", "pre_tokenizer", {"add_prefix_space": True}, None),
-        ("bpe", "pre_tokenizer", {"use_regex": False}, None),
-        ("bpe", "normalizer", {"type": "NFC"}, None),
-        ("unigram", "normalizer", {"normalizers": [{"type": "NFKC"}]}, None),
-        ("unigram", "normalizer", {"normalizers": []}, None),
-        ("unigram", "pre_tokenizer", {"pretokenizers": []}, None),
-        ("characters", "pre_tokenizer", {"behavior": "Removed"}, None),
-    ],
-)
+@pytest.mark.parametrize(("kind", "part", "change", "want"), [
+    ("wordpiece", "normalizer", {"handle_chinese_chars": False}, BERT_WORDS),
+    ("wordpiece", "pre_tokenizer", {"type": "Whitespace"}, None),
+    ("bpe", "pre_tokenizer", {"add_prefix_space": True}, None),
+    ("bpe", "pre_tokenizer", {"use_regex": False}, None),
+    ("bpe", "normalizer", {"type": "NFC"}, None),
+    ("unigram", "normalizer", {"normalizers": [{"type": "NFKC"}]}, None),
+    ("unigram", "normalizer", {"normalizers": []}, None),
+    ("unigram", "pre_tokenizer", {"pretokenizers": []}, None),
+    ("characters", "pre_tokenizer", {"behavior": "Removed"}, None),
+])
 def test_what_is_not_proven_is_not_cut(trained, kind, part, change, want):
     description = json.loads(trained[kind].text)
     description[part] = (description[part] or {}) | change

@@ -59,14 +59,9 @@ def test_pair_against_transformers(trained, corpus, odd, tmp_path):
     transformers = pytest.importorskip("transformers")
     write_pair(trained["bpe"], tmp_path)
     mine = Tokenizer.load(tmp_path)
-    theirs = transformers.GPT2TokenizerFast(
-        vocab=str(tmp_path / "vocab.json"),
-        merges=str(tmp_path / "merges.txt"),
-        unk_token="<unk>",
-        bos_token="<s>",
-        eos_token="</s>",
-        split_special_tokens=True,
-    )
+    theirs = transformers.GPT2TokenizerFast(vocab=str(tmp_path / "vocab.json"), merges=str(tmp_path / "merges.txt"),
+                                            unk_token="<unk>", bos_token="<s>", eos_token="</s>",
+                                            split_special_tokens=True)
     for text in [*odd, *corpus]:
         ids = mine.encode(text).ids.tolist()
         assert ids == theirs(text)["input_ids"] == mine.ids_many([text])[0].tolist()
@@ -111,25 +106,15 @@ def test_truncation_and_padding_are_switched_off(trained, tmp_path):
     assert Tokenizer.load(tmp_path).digest == trained["wordpiece"].digest
 
 
-@pytest.mark.parametrize(
-    ("processor", "frame"),
-    [
-        (library.processors.TemplateProcessing("[CLS] $A [SEP]", None, [("[CLS]", 2), ("[SEP]", 3)]), ([2], [3])),
-        (library.processors.TemplateProcessing("$A [SEP] [CLS]", None, [("[CLS]", 2), ("[SEP]", 3)]), ([], [3, 2])),
-        (library.processors.RobertaProcessing(("[SEP]", 3), ("[CLS]", 2)), ([2], [3])),
-        (
-            library.processors.Sequence(
-                [
-                    library.processors.ByteLevel(),
-                    library.processors.TemplateProcessing("$A [SEP]", None, [("[SEP]", 3)]),
-                ]
-            ),
-            ([], [3]),
-        ),
-        (library.processors.ByteLevel(), None),
-        (None, None),
-    ],
-)
+@pytest.mark.parametrize(("processor", "frame"), [
+    (library.processors.TemplateProcessing("[CLS] $A [SEP]", None, [("[CLS]", 2), ("[SEP]", 3)]), ([2], [3])),
+    (library.processors.TemplateProcessing("$A [SEP] [CLS]", None, [("[CLS]", 2), ("[SEP]", 3)]), ([], [3, 2])),
+    (library.processors.RobertaProcessing(("[SEP]", 3), ("[CLS]", 2)), ([2], [3])),
+    (library.processors.Sequence([library.processors.ByteLevel(),
+                                  library.processors.TemplateProcessing("$A [SEP]", None, [("[SEP]", 3)])]), ([], [3])),
+    (library.processors.ByteLevel(), None),
+    (None, None),
+])
 def test_what_stands_around_a_text_is_kept(processor, frame, trained, tmp_path):
     framed = library.Tokenizer.from_str(trained["wordpiece"].text)
     if processor is not None:
@@ -151,14 +136,11 @@ def test_a_frame_of_tokens_that_are_not_there_is_refused(trained, tmp_path):
         Tokenizer.load(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "processor",
-    [
-        None,
-        library.processors.TemplateProcessing("the $A", "the $A $B", [("the", 9)]),
-        library.processors.RobertaProcessing(("of", 8), ("the", 7)),
-    ],
-)
+@pytest.mark.parametrize("processor", [
+    None,
+    library.processors.TemplateProcessing("the $A", "the $A $B", [("the", 9)]),
+    library.processors.RobertaProcessing(("of", 8), ("the", 7)),
+])
 @pytest.mark.parametrize("name", ["special_tokens_map.json", "tokenizer_config.json"])
 def test_unusual_tokens_have_the_roles_that_the_folder_gives_them(processor, name, trained, tmp_path):
     plain = library.Tokenizer.from_str(trained["bpe"].text)
@@ -167,14 +149,8 @@ def test_unusual_tokens_have_the_roles_that_the_folder_gives_them(processor, nam
         plain.post_processor = processor
     plain.save(str(tmp_path / "tokenizer.json"))
     usual = Tokenizer.load(tmp_path)
-    told = {
-        "mask_token": {"content": "«hide»", "lstrip": True},
-        "cls_token": "«begin»",
-        "eos_token": "«stop»",
-        "pad_token": "«fill»",
-        "unk_token": "not there",
-        "bos_token": None,
-    }
+    told = {"mask_token": {"content": "«hide»", "lstrip": True}, "cls_token": "«begin»", "eos_token": "«stop»",
+            "pad_token": "«fill»", "unk_token": "not there", "bos_token": None}
     (tmp_path / name).write_text(json.dumps(told), encoding="utf-8")
     one = Tokenizer.load(tmp_path)
     wanted = [plain.token_to_id(token) for token in ("«fill»", "«begin»", "«stop»", "«hide»")]
@@ -203,15 +179,12 @@ def test_xlnets_names_come_before_those_it_does_not_use():
     assert (one.start, one.end, one.pad, one.mask, one.unknown) == (3, 4, 5, 6, 0)
 
 
-@pytest.mark.parametrize(
-    ("config", "text", "ids"),
-    [
-        ({"do_lower_case": True}, "Älter 中中", [3, 4, 4]),
-        ({"do_lower_case": True, "strip_accents": False}, "Älter 中中", [2, 4, 4]),
-        ({"do_lower_case": True, "tokenize_chinese_chars": False}, "Älter 中中", [3, 5]),
-        ({"do_lower_case": False, "unk_token": "<?>"}, "Älter older", [6, 1]),
-    ],
-)
+@pytest.mark.parametrize(("config", "text", "ids"), [
+    ({"do_lower_case": True}, "Älter 中中", [3, 4, 4]),
+    ({"do_lower_case": True, "strip_accents": False}, "Älter 中中", [2, 4, 4]),
+    ({"do_lower_case": True, "tokenize_chinese_chars": False}, "Älter 中中", [3, 5]),
+    ({"do_lower_case": False, "unk_token": "<?>"}, "Älter older", [6, 1]),
+])
 def test_normalisation_of_a_vocabulary(config, text, ids, tmp_path):
     (tmp_path / "vocab.txt").write_text("[UNK]\nolder\nälter\nalter\n中\n中中\n<?>\n", encoding="utf-8")
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
@@ -221,9 +194,8 @@ def test_normalisation_of_a_vocabulary(config, text, ids, tmp_path):
 def test_tokens_added_later_stand_behind_the_vocabulary(tmp_path):
     (tmp_path / "vocab.txt").write_text("[UNK]\nold\n", encoding="utf-8")
     (tmp_path / "added_tokens.json").write_text('{"brandnew": 2}')
-    (tmp_path / "tokenizer_config.json").write_text(
-        json.dumps({"added_tokens_decoder": {"3": {"content": "[ENT]", "special": True}}})
-    )
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(
+        {"added_tokens_decoder": {"3": {"content": "[ENT]", "special": True}}}))
     one = Tokenizer.load(tmp_path)
     assert one.encode("old brandnew [ENT]").ids[:2].tolist() == [1, 2]
     assert (one.id("[ENT]"), one.size, one.specials.tolist()) == (3, 4, [True, False, False, True])
@@ -238,9 +210,8 @@ def test_the_first_gpts_pair(tmp_path):
     (tmp_path / "vocab.json").write_text(json.dumps({word: number for number, word in enumerate(words)}))
     (tmp_path / "merges.txt").write_text("#version: 0.2\na b</w>\na b\n")
     mine = Tokenizer.load(tmp_path)
-    theirs = transformers.OpenAIGPTTokenizer(
-        vocab=json.loads((tmp_path / "vocab.json").read_text()), merges=[("a", "b</w>"), ("a", "b")]
-    )
+    theirs = transformers.OpenAIGPTTokenizer(vocab=json.loads((tmp_path / "vocab.json").read_text()),
+                                             merges=[("a", "b</w>"), ("a", "b")])
     for text in ("AB ab. abab, ba\tÀ", "", "a z b", "中ab"):
         assert mine.encode(text).ids.tolist() == theirs(text)["input_ids"]
     assert mine.decode(mine.encode("Ab ba. abab").ids) == "ab ba. abab"
@@ -263,7 +234,7 @@ def test_an_added_word_is_found_across_spaces(trained, corpus):
     text = "The old gardener sold it."
     ids = one.ids_many([text])[0]
     assert ids[1] == one.size - 1
-    ((located, tokens),) = one.ids_with_boundaries([text], [np.array([0, 4, 17])])
+    (located, tokens), = one.ids_with_boundaries([text], [np.array([0, 4, 17])])
     assert (located == ids).all()
     assert tokens.tolist() == [0, 1, 2]
 
@@ -280,33 +251,26 @@ def test_a_foreign_unigram_does_not_find_special_names():
     assert one.decode(one.encode("ab</s> c").ids) == "ab</s> c"
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "says"),
-    [
-        ("tokenizer.json", b"", "tokenizer.json:1: not JSON"),
-        ("tokenizer.json", b'{\n"model": ', "tokenizer.json:2: not JSON"),
-        ("tokenizer.json", b"[" * 100_000, "not JSON"),
-        ("tokenizer.json", b"[]", "no model"),
-        ("tokenizer.json", b"{}", "no model"),
-        ("tokenizer.json", b'{"model": {"type": "Unigram", "vocab": 3}}', "tokenizer.json"),
-        ("tokenizer.json", b'{"model": {"type": "WordPiece", "vocab": {"a": -1}}}', "tokenizers` library"),
-        (
-            "tokenizer.json",
-            b'{"model": {"type": "WordPiece", "vocab": {"a": 0, "b": 4000000000}, "unk_token": "a", '
-            b'"continuing_subword_prefix": "##", "max_input_chars_per_word": 9}}',
-            "ids reach 4000000000",
-        ),
-        ("tokenizer.json", b"\xff\xfe\x00", "not UTF-8"),
-        ("tokenizer.json", b"\x80\x04\x95cposix\nsystem\n", "not UTF-8"),
-        ("vocab.txt", b"", "vocab.txt:1: an empty line"),
-        ("vocab.txt", b"[UNK]\nold\n\nnew\n", "vocab.txt:3: an empty line"),
-        ("vocab.txt", b"[UNK]\nold\nold\n", "vocab.txt:3: 'old' stands on line 2"),
-        ("vocab.txt", b"old\nnew\n", "no \\[UNK\\]"),
-        ("vocab.json", b'{"a": 0}', "merges.txt: missing"),
-        ("vocab.json", b'{"a": 4000000000}', "ids reach 4000000000"),
-        ("vocab.json", b'{"a": "b"}', "expected tokens with their numbers"),
-    ],
-)
+@pytest.mark.parametrize(("name", "content", "says"), [
+    ("tokenizer.json", b"", "tokenizer.json:1: not JSON"),
+    ("tokenizer.json", b"{\n\"model\": ", "tokenizer.json:2: not JSON"),
+    ("tokenizer.json", b"[" * 100_000, "not JSON"),
+    ("tokenizer.json", b"[]", "no model"),
+    ("tokenizer.json", b"{}", "no model"),
+    ("tokenizer.json", b'{"model": {"type": "Unigram", "vocab": 3}}', "tokenizer.json"),
+    ("tokenizer.json", b'{"model": {"type": "WordPiece", "vocab": {"a": -1}}}', "tokenizers` library"),
+    ("tokenizer.json", b'{"model": {"type": "WordPiece", "vocab": {"a": 0, "b": 4000000000}, "unk_token": "a", '
+                       b'"continuing_subword_prefix": "##", "max_input_chars_per_word": 9}}', "ids reach 4000000000"),
+    ("tokenizer.json", b"\xff\xfe\x00", "not UTF-8"),
+    ("tokenizer.json", b"\x80\x04\x95cposix\nsystem\n", "not UTF-8"),
+    ("vocab.txt", b"", "vocab.txt:1: an empty line"),
+    ("vocab.txt", b"[UNK]\nold\n\nnew\n", "vocab.txt:3: an empty line"),
+    ("vocab.txt", b"[UNK]\nold\nold\n", "vocab.txt:3: 'old' stands on line 2"),
+    ("vocab.txt", b"old\nnew\n", "no \\[UNK\\]"),
+    ("vocab.json", b'{"a": 0}', "merges.txt: missing"),
+    ("vocab.json", b'{"a": 4000000000}', "ids reach 4000000000"),
+    ("vocab.json", b'{"a": "b"}', "expected tokens with their numbers"),
+])
 def test_damaged_files_are_named(name, content, says, tmp_path):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(MeristemError, match=says):
@@ -339,10 +303,8 @@ def test_a_file_too_large_is_refused_unread(tmp_path):
 
 def test_an_unknown_way_of_writing_out_is_refused(trained):
     description = json.loads(trained["wordpiece"].text)
-    description["model"]["type"], description["decoder"] = (
-        "WordLevel",
-        {"type": "CTC", "pad_token": "_", "word_delimiter_token": "|", "cleanup": True},
-    )
+    description["model"]["type"], description["decoder"] = "WordLevel", {"type": "CTC", "pad_token": "_",
+                                                                         "word_delimiter_token": "|", "cleanup": True}
     del description["model"]["continuing_subword_prefix"], description["model"]["max_input_chars_per_word"]
     with pytest.raises(MeristemError, match="CTC"):
         Tokenizer(json.dumps(description), "odd.json")

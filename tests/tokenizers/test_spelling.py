@@ -9,16 +9,13 @@ def write(spelling, tokens):
     return "".join(map(stream.push, range(len(tokens)))) + stream.finish()
 
 
-@pytest.mark.parametrize(
-    ("tokens", "text"),
-    [
-        (["un", "##afford", "##able", "!", "Yes", "?"], "unaffordable! Yes?"),
-        (["don", "'", "t", ",", "he", "said", "."], "don't, he said."),
-        (["你", "好", "，", "世", "界", "。"], "你好，世界。"),
-        (["在", "GitHub", "上", "see", "2", "boats"], "在GitHub上see 2 boats"),
-        (["##", "1"], "## 1"),
-    ],
-)
+@pytest.mark.parametrize(("tokens", "text"), [
+    (["un", "##afford", "##able", "!", "Yes", "?"], "unaffordable! Yes?"),
+    (["don", "'", "t", ",", "he", "said", "."], "don't, he said."),
+    (["你", "好", "，", "世", "界", "。"], "你好，世界。"),
+    (["在", "GitHub", "上", "see", "2", "boats"], "在GitHub上see 2 boats"),
+    (["##", "1"], "## 1"),
+])
 def test_spaced(tokens, text):
     assert write(Spaced(), tokens) == text
 

@@ -15,10 +15,8 @@ KINDS = ["wordpiece", "bpe", "unigram", "characters", "words"]
 # "A small boat, sold." and "水手记得船。": a change of any of these is a change of every store and model made before.
 GOLDEN_IDS = {
     "wordpiece": [[28, 172, 142, 1, 187, 27], [82, 74, 91, 71, 88, 54]],
-    "bpe": [
-        [37, 364, 332, 312, 16, 385, 18],
-        [167, 113, 117, 302, 238, 169, 111, 113, 166, 127, 250, 169, 235, 122, 275],
-    ],
+    "bpe": [[37, 364, 332, 312, 16, 385, 18],
+            [167, 113, 117, 302, 238, 169, 111, 113, 166, 127, 250, 169, 235, 122, 275]],
     "unigram": [[12, 30, 43, 73, 84, 72, 34, 1, 40, 5], [43, 132, 125, 6]],
     "characters": [[34, 5, 9, 26, 10, 12, 12, 5, 22, 14, 10, 8, 1, 5, 9, 14, 12, 13, 17], [63, 55, 71, 52, 68, 27]],
     "words": [[14, 33, 1, 1, 42, 5], [71, 63, 79, 60, 76, 6]],
@@ -72,9 +70,9 @@ def test_mask_is_understood_when_asked_for(kind, trained):
     masks = np.flatnonzero(found.ids == one.mask)
     assert [text[slice(*found.offsets[number])] for number in masks] == ["[MASK]", "[MASK]"]
     assert one.end not in found.ids
-    after = found.ids[masks[0] + 1 : masks[1]]
+    after = found.ids[masks[0] + 1:masks[1]]
     assert one.decode(after).strip() == "sold the"
-    assert [text[start:stop] for start, stop in found.offsets[masks[1] + 1 :][:1]] == ["."]
+    assert [text[start:stop] for start, stop in found.offsets[masks[1] + 1:][:1]] == ["."]
     own = one.encode(one.mark_masks(text), special=True)
     assert (own.ids == found.ids).all()
 
@@ -86,7 +84,7 @@ def test_the_space_before_a_mask_belongs_to_it(kind, trained):
     word = one.encode("The old gardener sold").ids.tolist()
     at = spaced.index(one.mask)
     assert spaced[:at] == word[:at]
-    assert spaced[at + 1 :] == word[len(word) - len(spaced) + at + 1 :]
+    assert spaced[at + 1:] == word[len(word) - len(spaced) + at + 1:]
 
 
 @every_kind
@@ -156,7 +154,7 @@ def test_no_texts_and_no_boundaries(kind, trained):
 def test_a_sentence_begins_at_its_first_visible_token(trained):
     text = "The old boats.  \n A small tree. 园丁"
     for one in trained.values():
-        ((ids, (second, third)),) = one.ids_with_boundaries([text], [np.array([18, 32])])
+        (ids, (second, third)), = one.ids_with_boundaries([text], [np.array([18, 32])])
         shown = one.decode(ids[second:third]).strip()
         assert shown.startswith("A")
         assert shown.endswith(".")
@@ -175,10 +173,8 @@ def test_known_characters_decode_exactly(trained, text):
     assert trained["characters"].decode(trained["characters"].encode(known).ids) == known
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["The old gardener remembered the small boats.", "Nobody else couldn't find the boats.", "老园丁种下了苹果树。"],
-)
+@pytest.mark.parametrize("text", [
+    "The old gardener remembered the small boats.", "Nobody else couldn't find the boats.", "老园丁种下了苹果树。"])
 def test_wordpiece_decodes_with_the_spaces_of_its_language(trained, text):
     for kind in ("wordpiece", "words"):
         assert trained[kind].decode(trained[kind].encode(text).ids) == text

@@ -23,13 +23,11 @@ def test_same_texts_give_the_same_tokenizer(kind, trained, corpus):
 def test_another_process_gives_the_same_tokenizers(trained, corpus, tmp_path):
     path = tmp_path / "corpus.txt"
     path.write_text("\x1e".join(corpus), encoding="utf-8")
-    program = (
-        "import sys; from pathlib import Path; from meristem.tokenizers.train import train; "
-        "from meristem.tokenizers.settings import TokenizerSettings as S; "
-        "texts = Path(sys.argv[1]).read_text(encoding='utf-8').split('\\x1e'); "
-        "print(*[train(S(kind=k, size=400), texts).digest for k in sys.argv[2:]]); "
-        "assert 'torch' not in sys.modules"
-    )
+    program = ("import sys; from pathlib import Path; from meristem.tokenizers.train import train; "
+               "from meristem.tokenizers.settings import TokenizerSettings as S; "
+               "texts = Path(sys.argv[1]).read_text(encoding='utf-8').split('\\x1e'); "
+               "print(*[train(S(kind=k, size=400), texts).digest for k in sys.argv[2:]]); "
+               "assert 'torch' not in sys.modules")
     command = [sys.executable, "-c", program, str(path), *KINDS]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [trained[kind].digest for kind in KINDS]

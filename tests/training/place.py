@@ -33,16 +33,12 @@ class Place:
 
     def recipe(self, family: str, *overrides: str) -> Recipe:
         """A tiny recipe of a family; settings given replace its own."""
-        return resolve(
-            "tiny",
-            {
-                **PARTS[family],
-                "corpus": {"source": "builtin:microworld-en?size=40", "processes": 1, "validation": 0.1, "test": 0.1},
-                "model": {"family": family, "layers": 1, "width": 32, "heads": 2, "length": 32},
-                "train": {"steps": 6, "batch_tokens": 128, "log_every": 1, "threads": 1, "evaluate_tokens": 512},
-            },
-            overrides,
-        )
+        return resolve("tiny", {
+            **PARTS[family],
+            "corpus": {"source": "builtin:microworld-en?size=40", "processes": 1, "validation": 0.1, "test": 0.1},
+            "model": {"family": family, "layers": 1, "width": 32, "heads": 2, "length": 32},
+            "train": {"steps": 6, "batch_tokens": 128, "log_every": 1, "threads": 1, "evaluate_tokens": 512},
+        }, overrides)
 
     def train(self, *overrides: str, run: str = "run", family: str = "gpt2", fresh: bool = False) -> Ended:
         """Train, or go on training."""

@@ -14,18 +14,10 @@ from meristem.training.settings import TrainSettings
 COST = Cost(flops=1e6, seconds=0.5, bytes=1, tokens=100)
 
 
-@pytest.mark.parametrize(
-    ("budget", "expected"),
-    [
-        ({"steps": 17}, 17),
-        ({"epochs": 2.5}, 100),
-        ({"tokens": 1e4}, 100),
-        ({"flops": 5e7}, 50),
-        ({"minutes": 2}, 240),
-        ({"tokens": 1}, 1),
-        ({}, 360),
-    ],
-)
+@pytest.mark.parametrize(("budget", "expected"), [
+    ({"steps": 17}, 17), ({"epochs": 2.5}, 100), ({"tokens": 1e4}, 100), ({"flops": 5e7}, 50), ({"minutes": 2}, 240),
+    ({"tokens": 1}, 1), ({}, 360),
+])
 def test_every_budget_buys_steps(budget: dict[str, float], expected: int) -> None:
     settings = TrainSettings(**budget)  # type: ignore[arg-type]
     assert planned_steps(settings, tokens_per_step=100, steps_per_epoch=40, cost=lambda: COST) == expected

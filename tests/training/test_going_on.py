@@ -22,21 +22,10 @@ def made(*overrides: str, base: dict[str, Any] = BERT) -> Recipe:
     return resolve("test", base, list(overrides))
 
 
-@pytest.mark.parametrize(
-    "override",
-    [
-        "train.steps=20",
-        "train.minutes=5",
-        "train.epochs=3",
-        "train.device=cuda",
-        "train.workers=2",
-        "train.threads=1",
-        "train.log_every=3",
-        "train.save_every=1m",
-        "train.keep=9",
-        "corpus.processes=7",
-    ],
-)
+@pytest.mark.parametrize("override", [
+    "train.steps=20", "train.minutes=5", "train.epochs=3", "train.device=cuda", "train.workers=2", "train.threads=1",
+    "train.log_every=3", "train.save_every=1m", "train.keep=9", "corpus.processes=7",
+])
 def test_budgets_places_and_intervals_may_change(override: str) -> None:
     refuse_another_run(made(), made(override), OUT)
 
@@ -51,20 +40,17 @@ def test_another_name_is_the_same_run() -> None:
     refuse_another_run(made(), made().with_name("other"), OUT)
 
 
-@pytest.mark.parametrize(
-    ("override", "line"),
-    [
-        ("train.rate=0.5", "train.rate: 0.001 in the run, 0.5 now"),
-        ("train.seed=4", "train.seed: 0 in the run, 4 now"),
-        ("train.batch_tokens=64", "train.batch_tokens: 4096 in the run, 64 now"),
-        ("model.layers=3", "model.layers: 2 in the run, 3 now"),
-        ("objective.mask_rate=0.3", "objective.mlm.mask_rate: 0.15 in the run, 0.3 now"),
-        ("corpus.source=other", "corpus.source: 'builtin:pydocs' in the run, 'other' now"),
-        ("tokenizer.size=500", "tokenizer.size: 8192 in the run, 500 now"),
-        ("from=runs/x", "from.path: None in the run, 'runs/x' now"),
-        ("train.betas=[0.9, 0.99]", "train.betas: [0.9, 0.98] in the run, [0.9, 0.99] now"),
-    ],
-)
+@pytest.mark.parametrize(("override", "line"), [
+    ("train.rate=0.5", "train.rate: 0.001 in the run, 0.5 now"),
+    ("train.seed=4", "train.seed: 0 in the run, 4 now"),
+    ("train.batch_tokens=64", "train.batch_tokens: 4096 in the run, 64 now"),
+    ("model.layers=3", "model.layers: 2 in the run, 3 now"),
+    ("objective.mask_rate=0.3", "objective.mlm.mask_rate: 0.15 in the run, 0.3 now"),
+    ("corpus.source=other", "corpus.source: 'builtin:pydocs' in the run, 'other' now"),
+    ("tokenizer.size=500", "tokenizer.size: 8192 in the run, 500 now"),
+    ("from=runs/x", "from.path: None in the run, 'runs/x' now"),
+    ("train.betas=[0.9, 0.99]", "train.betas: [0.9, 0.98] in the run, [0.9, 0.99] now"),
+])
 def test_anything_else_is_refused_with_the_difference(override: str, line: str) -> None:
     with pytest.raises(RecipeError) as found:
         refuse_another_run(made(), made(override), OUT)

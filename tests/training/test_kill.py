@@ -35,40 +35,21 @@ AT_RANDOM, TWICE, IN_A_SAVE = 3, 1, 3  # benchmarks/kills.py kills hundreds
 
 SMALL = {"layers": 1, "width": 32, "heads": 2, "length": 32, "dropout": 0.1}
 KINDS: dict[str, dict[str, Any]] = {
-    "bert": {
-        "tokenizer": {"kind": "wordpiece", "size": 200},
-        "model": {"family": "bert", **SMALL},
-        "objective": ["mlm", "nsp"],
-        "train": {"optimizer": "muon"},
-    },
-    "gpt2": {
-        "tokenizer": {"kind": "bpe", "size": 300},
-        "model": {"family": "gpt2", **SMALL, "layers": 2},
-        "objective": ["clm"],
-        "train": {"optimizer": "adamw", "micro_tokens": 64},
-    },
-    "modern": {
-        "tokenizer": {"kind": "bpe", "size": 300},
-        "model": {"family": "modern", **SMALL, "inner": 64},
-        "mix": [{"weight": 2, "objective": "clm"}, {"weight": 1, "objective": "mlm"}],
-        "train": {"optimizer": "muon"},
-    },
+    "bert": {"tokenizer": {"kind": "wordpiece", "size": 200}, "model": {"family": "bert", **SMALL},
+             "objective": ["mlm", "nsp"], "train": {"optimizer": "muon"}},
+    "gpt2": {"tokenizer": {"kind": "bpe", "size": 300}, "model": {"family": "gpt2", **SMALL, "layers": 2},
+             "objective": ["clm"], "train": {"optimizer": "adamw", "micro_tokens": 64}},
+    "modern": {"tokenizer": {"kind": "bpe", "size": 300}, "model": {"family": "modern", **SMALL, "inner": 64},
+               "mix": [{"weight": 2, "objective": "clm"}, {"weight": 1, "objective": "mlm"}],
+               "train": {"optimizer": "muon"}},
 }
 
 
 def recipe_of(kind: str) -> Recipe:
     plain = KINDS[kind]
     corpus = {"source": "builtin:microworld-en?size=40", "processes": 1, "validation": 0.1, "test": 0.1}
-    train = {
-        "steps": STEPS,
-        "batch_tokens": 128,
-        "save_every": 3,
-        "log_every": 1,
-        "evaluate_every": 10,
-        "threads": 1,
-        "evaluate_tokens": 256,
-        **plain["train"],
-    }
+    train = {"steps": STEPS, "batch_tokens": 128, "save_every": 3, "log_every": 1, "evaluate_every": 10, "threads": 1,
+             "evaluate_tokens": 256, **plain["train"]}
     return resolve(kind, {**plain, "corpus": corpus, "train": train})
 
 
@@ -111,7 +92,6 @@ class Child:
                         change(arguments[0], memoryview(arguments[1])[: len(arguments[1]) // 2])
                     os.kill(os.getpid(), signal.SIGKILL)
                 return change(*arguments)
-
             return watching
 
         for name in CHANGES:
@@ -154,12 +134,8 @@ def trace_of(run: Path) -> Trace:
     state = json.loads((last / "state.json").read_bytes())
     facts = json.loads((run / "finished.json").read_bytes())
     files = {name: (last / name).read_bytes() for name in ("model.safetensors", "optimizer.safetensors")}
-    return Trace(
-        [_timeless(line) for line in lines],
-        files,
-        _timeless(state),
-        {"step": facts["step"], "validation": facts["validation"], "test": facts["test"]},
-    )
+    return Trace([_timeless(line) for line in lines], files, _timeless(state),
+                 {"step": facts["step"], "validation": facts["validation"], "test": facts["test"]})
 
 
 def _timeless(values: dict[str, Any]) -> dict[str, Any]:

@@ -47,7 +47,6 @@ def lines(folder: Path, kind: str) -> list[dict[str, Any]]:
 
 def spoil(loop: Loop, bad: set[int]) -> None:
     """Make these steps of a loop not finite."""
-
     def hook(module: Any, arguments: Any, hidden: Any) -> None:
         if loop.standing.step in bad:
             hidden.last = hidden.last * torch.nan
@@ -81,8 +80,7 @@ def test_a_stopped_loop_goes_on_as_if_it_had_not(tmp_path: Path, tokenizer: Toke
     whole.fit()
     first = begun(tmp_path / "run", tokenizer, store)
     first.stepper.learner.model.backbone.register_forward_hook(
-        lambda *_: os.kill(os.getpid(), signal.SIGTERM) if first.standing.step == 3 else None
-    )
+        lambda *_: os.kill(os.getpid(), signal.SIGTERM) if first.standing.step == 3 else None)
     with pytest.raises(Stopped, match=r"stopped at step 4 of 6, saved in .*run; run the same command again") as found:
         first.fit()
     assert found.value.number == signal.SIGTERM
@@ -165,14 +163,8 @@ def test_a_frozen_start_can_be_interrupted(tmp_path: Path, tokenizer: Tokenizer,
 
 def test_the_best_is_kept_and_patience_ends_a_run(tmp_path: Path, tokenizer: Tokenizer, store: Store) -> None:
     losses = iter([3.0, 2.0, 2.5, 2.4, 2.3, 2.2])
-    loop = begun(
-        tmp_path,
-        tokenizer,
-        store,
-        total=20,
-        evaluate=lambda: {"loss": next(losses)},
-        train={"evaluate_every": 2, "patience": 3, "save_every": 1, "keep": 1},
-    )
+    loop = begun(tmp_path, tokenizer, store, total=20, evaluate=lambda: {"loss": next(losses)},
+                 train={"evaluate_every": 2, "patience": 3, "save_every": 1, "keep": 1})
     found = loop.fit()
     assert loop.standing.step == 10
     assert found == {"loss": 2.3}

@@ -41,8 +41,7 @@ def test_what_is_frozen_is_not_moved(tokenizer: Tokenizer, store: Store) -> None
     model.backbone.requires_grad_(False)
     made = optimizers(model, TrainSettings(optimizer="muon"))
     assert {id(p) for one in made for g in one.param_groups for p in g["params"]} == {
-        id(p) for p in model.parameters() if p.requires_grad
-    }
+        id(p) for p in model.parameters() if p.requires_grad}
 
 
 def test_rates_are_set_from_their_peak(tokenizer: Tokenizer, store: Store) -> None:

@@ -142,14 +142,8 @@ def test_a_smaller_budget_is_refused(place: Place) -> None:
 
 def test_places_and_intervals_may_change(place: Place) -> None:
     place.train("train.steps=4")
-    ended = place.train(
-        "train.steps=6",
-        "train.save_every=2",
-        "train.log_every=3",
-        "train.keep=5",
-        "train.workers=1",
-        "corpus.processes=2",
-    )
+    ended = place.train("train.steps=6", "train.save_every=2", "train.log_every=3", "train.keep=5", "train.workers=1",
+                        "corpus.processes=2")
     assert ended.step == 6
 
 

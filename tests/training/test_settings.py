@@ -6,19 +6,10 @@ from pydantic import ValidationError
 from meristem.training.settings import TrainSettings, seconds, steps
 
 
-@pytest.mark.parametrize(
-    ("interval", "time", "count"),
-    [
-        (500, None, 500),
-        ("500", None, 500),
-        ("30s", 30.0, None),
-        ("10m", 600.0, None),
-        ("1.5h", 5400.0, None),
-        ("1epoch", None, 40),
-        ("2epochs", None, 80),
-        ("0.5epoch", None, 20),
-    ],
-)
+@pytest.mark.parametrize(("interval", "time", "count"), [
+    (500, None, 500), ("500", None, 500), ("30s", 30.0, None), ("10m", 600.0, None), ("1.5h", 5400.0, None),
+    ("1epoch", None, 40), ("2epochs", None, 80), ("0.5epoch", None, 20),
+])
 def test_intervals_are_steps_times_or_epochs(interval: int | str, time: float | None, count: int | None) -> None:
     read = TrainSettings(save_every=interval).save_every
     assert seconds(read) == time

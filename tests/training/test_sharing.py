@@ -36,8 +36,7 @@ SHARDED = {"shard": True, "optimizer": "muon"}
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="sockets are looked for in /proc")
 @pytest.mark.parametrize(
-    "sharing",
-    [{}, *(pytest.param(told, marks=pytest.mark.slow) for told in ({"optimizer": "muon"}, SHARDED))],
+    "sharing", [{}, *(pytest.param(told, marks=pytest.mark.slow) for told in ({"optimizer": "muon"}, SHARDED))],
     ids=str,
 )
 def test_the_estimate_is_what_processes_really_send(

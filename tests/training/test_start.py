@@ -79,11 +79,8 @@ def test_all_weights_under_words_of_its_own(place: Place) -> None:
 
 def _assert_shared_rows_copied(old: Revived, new: Revived) -> None:
     theirs, mine = (one.learner.model.backbone.embedding().weight for one in (old, new))
-    shared = [
-        (number, found)
-        for number in range(new.tokenizer.size)
-        if (found := old.tokenizer.id(new.tokenizer.token(number))) is not None
-    ]
+    shared = [(number, found) for number in range(new.tokenizer.size)
+              if (found := old.tokenizer.id(new.tokenizer.token(number))) is not None]
     here, there = torch.tensor(shared).unbind(1)
     assert 100 < len(shared) < max(new.tokenizer.size, old.tokenizer.size)
     torch.testing.assert_close(mine[here], theirs[there], atol=1e-9, rtol=0)

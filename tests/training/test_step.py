@@ -19,6 +19,8 @@ def snapshot(stepper: Stepper) -> dict[str, torch.Tensor]:
     return {name: value.clone() for name, value in bits(stepper).items()}
 
 
+
+
 @pytest.mark.parametrize("case", [BERT, Case("plm", "xlnet")], ids=str)
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 @pytest.mark.parametrize("where", ["loss", "gradient"])

@@ -46,11 +46,8 @@ def test_tokens_take_the_vectors_of_words(place: Place, words: Words, tokenizer:
 def test_vectors_of_another_width_keep_who_is_near_whom(place: Place, tokenizer: Tokenizer, tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     near = rng.standard_normal(300).astype(np.float32)
-    words = {
-        "boats": near,
-        "letters": near + 0.1 * rng.standard_normal(300).astype(np.float32),
-        "winter": rng.standard_normal(300).astype(np.float32),
-    }
+    words = {"boats": near, "letters": near + 0.1 * rng.standard_normal(300).astype(np.float32),
+             "winter": rng.standard_normal(300).astype(np.float32)}
     model = learner_of(place.recipe("bert"), tokenizer).model
     from_vectors(model, tokenizer, glove(tmp_path / "wide.txt", words))
     numbers = [tokenizer.id(word) for word in words]

@@ -17,30 +17,9 @@ Pieces: TypeAlias = tuple[tuple[str, str], ...]  # literal text, then the slot a
 Slot: TypeAlias = Callable[[Any, Fact], None]
 
 TIMELESS = frozenset(
-    {
-        "introduce",
-        "introduce_age",
-        "introduce_years",
-        "relate",
-        "relate_age",
-        "own",
-        "carry",
-        "hobby_of",
-        "likes",
-        "dislikes",
-        "distance",
-        "happy",
-        "sad",
-        "plan",
-        "located",
-        "owned",
-        "held",
-        "is_at",
-        "judge_what",
-        "judge_where",
-        "judge_whom",
-        "judge_dish",
-    }
+    {"introduce", "introduce_age", "introduce_years", "relate", "relate_age", "own", "carry", "hobby_of", "likes",
+     "dislikes", "distance", "happy", "sad", "plan", "located", "owned", "held", "is_at", "judge_what", "judge_where",
+     "judge_whom", "judge_dish"}
 )
 JOINED = 0.3  # share of events of the same hour that open with "then" or the like
 SLOT = re.compile(r"([^{]*)(?:\{([^}]+)\})?")

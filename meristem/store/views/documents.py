@@ -21,17 +21,8 @@ class Documents:
 
     shuffled: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        stream: Stream,
-        tokenizer: Tokenizer,
-        length: int,
-        *,
-        isolate: bool = False,
-        frame: bool = True,
-        overlap: int = 0,
-        first: bool = False,
-    ) -> None:
+    def __init__(self, stream: Stream, tokenizer: Tokenizer, length: int, *, isolate: bool = False,
+                 frame: bool = True, overlap: int = 0, first: bool = False) -> None:
         nothing = np.zeros(0, np.int64)
         self._stream, self._tokenizer, self._isolate, self._first = stream, tokenizer, isolate, first
         self._before, self._after = frame_of(tokenizer) if frame else (nothing, nothing)
@@ -39,9 +30,8 @@ class Documents:
         self._content = content_length(stream, tokenizer, length, len(self._before) + len(self._after))
         self._stride = self._content - overlap
         if overlap < 0 or self._stride < 1:
-            raise MeristemError(
-                f"overlap: {overlap} must lie between 0 and {self._content - 1}, the text of a row of {length} less one"
-            )
+            raise MeristemError(f"overlap: {overlap} must lie between 0 and {self._content - 1}, "
+                                f"the text of a row of {length} less one")
         self._samples = Counted(stream, self._windows)
 
     def _windows(self, lengths: Ints) -> Ints:

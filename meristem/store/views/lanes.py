@@ -23,26 +23,15 @@ class Lanes:
 
     shuffled: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        stream: Stream,
-        tokenizer: Tokenizer,
-        length: int,
-        *,
-        isolate: bool = False,
-        lanes: int,
-        ahead: int = 1,
-        both_ways: bool = False,
-    ) -> None:
+    def __init__(self, stream: Stream, tokenizer: Tokenizer, length: int, *, isolate: bool = False,
+                 lanes: int, ahead: int = 1, both_ways: bool = False) -> None:
         self._stream, self._tokenizer, self._isolate, self._both_ways = stream, tokenizer, isolate, both_ways
         self._lanes, self._ahead = lanes, ahead
         self._length = content_length(stream, tokenizer, length, 0)
         self._size = (len(stream) - ahead) // lanes  # alike for all, so that no batch is ragged; the rest is left out
         if self._size < 1:
-            raise MeristemError(
-                f"{stream.place}: {len(stream):,} tokens are too few for {lanes} lanes; "
-                f"give more text, or a smaller train.batch_tokens"
-            )
+            raise MeristemError(f"{stream.place}: {len(stream):,} tokens are too few for {lanes} lanes; "
+                                f"give more text, or a smaller train.batch_tokens")
 
     def __len__(self) -> int:
         return self._lanes * -(-self._size // self._length)

@@ -36,23 +36,13 @@ class Pairs:
 
     shuffled: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        stream: Stream,
-        tokenizer: Tokenizer,
-        length: int,
-        *,
-        isolate: bool = False,
-        negatives: Literal["other", "swap"] = "other",
-        rate: float = 0.5,
-    ) -> None:
+    def __init__(self, stream: Stream, tokenizer: Tokenizer, length: int, *, isolate: bool = False,
+                 negatives: Literal["other", "swap"] = "other", rate: float = 0.5) -> None:
         if tokenizer.start is None or tokenizer.end is None:
             raise MeristemError("sentence pairs need a tokenizer with start and end tokens ([CLS] and [SEP])")
         if negatives == "other" and stream.documents < 2:
-            raise MeristemError(
-                f"{stream.place}: sentence pairs from other documents need at least two; cut the text "
-                f"into documents (corpus.document), or order sentences instead (negatives: swap)"
-            )
+            raise MeristemError(f"{stream.place}: sentence pairs from other documents need at least two; cut the text "
+                                f"into documents (corpus.document), or order sentences instead (negatives: swap)")
         self._stream, self._tokenizer, self._isolate = stream, tokenizer, isolate
         self._start, self._end = np.array([tokenizer.start]), np.array([tokenizer.end])
         self._negatives, self._rate = negatives, rate

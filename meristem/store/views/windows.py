@@ -24,19 +24,9 @@ class Windows:
 
     shuffled: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        stream: Stream,
-        tokenizer: Tokenizer,
-        length: int,
-        *,
-        isolate: bool = False,
-        frame: bool = True,
-        ahead: int = 0,
-        characters: bool = False,
-        spare: int = 0,
-        sentences: bool = False,
-    ) -> None:
+    def __init__(self, stream: Stream, tokenizer: Tokenizer, length: int, *, isolate: bool = False,
+                 frame: bool = True, ahead: int = 0, characters: bool = False, spare: int = 0,
+                 sentences: bool = False) -> None:
         self._stream, self._tokenizer, self._isolate, self._ahead = stream, tokenizer, isolate, ahead
         nothing = np.zeros(0, np.int64)
         self._before, self._after = frame_of(tokenizer) if frame else (nothing, nothing)

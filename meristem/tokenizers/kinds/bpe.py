@@ -29,14 +29,7 @@ class BPE:
     def learn(self, texts: Sequence[str]) -> tokenizers.Tokenizer:
         """Merge the most frequent pair until the vocabulary is full; every byte is in it from the start."""
         out = self.empty()
-        out.train_from_iterator(
-            texts,
-            trainers.BpeTrainer(
-                vocab_size=self.settings.size,
-                min_frequency=2,
-                special_tokens=list(ANGLED),
-                show_progress=False,
-                initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-            ),
-        )
+        out.train_from_iterator(texts, trainers.BpeTrainer(
+            vocab_size=self.settings.size, min_frequency=2, special_tokens=list(ANGLED), show_progress=False,
+            initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet())))
         return out

@@ -40,9 +40,9 @@ class Unigram:
         out = tokenizers.Tokenizer(models.Unigram(vocabulary, unk_id=BRACKETED.index("[UNK]")))
         lower = [normalizers.Lowercase()] if self.settings.lowercase else []
         out.normalizer = normalizers.Sequence([normalizers.NFKC(), *lower, normalizers.Replace(Regex(r"\s+"), " ")])
-        out.pre_tokenizer = pre_tokenizers.Sequence(
-            [pre_tokenizers.Metaspace(prepend_scheme="first"), pre_tokenizers.Split(Regex(r"\p{P}"), "isolated")]
-        )  # else "[SEP]" in a text would be the special token
+        out.pre_tokenizer = pre_tokenizers.Sequence([
+            pre_tokenizers.Metaspace(prepend_scheme="first"),
+            pre_tokenizers.Split(Regex(r"\p{P}"), "isolated")])  # else "[SEP]" in a text would be the special token
         out.decoder = decoders.Metaspace(prepend_scheme="first")
         return out
 
@@ -59,7 +59,7 @@ class Unigram:
         counts = _within(counts, set(alphabet))
         pieces = [*alphabet, *commonest(_substrings(counts), SEEDS * room)]
         scored = _prune(pieces, len(alphabet), counts, room)
-        rare = [character for character in commonest(characters, room) if character not in scored][: room - len(scored)]
+        rare = [character for character in commonest(characters, room) if character not in scored][:room - len(scored)]
         lowest = min(scored.values())
         scored |= dict.fromkeys(rare, lowest)
         ranked = sorted(scored.items(), key=lambda item: (-item[1], item[0]))
@@ -86,7 +86,7 @@ def _substrings(counts: Counter[str]) -> Counter[str]:
         found: Counter[str] = Counter()
         for word, count in alive.items():
             for start in range(len(word) - length + 1):
-                piece = word[start : start + length]
+                piece = word[start:start + length]
                 if piece[:-1] in frequent and piece[1:] in frequent and "▁" not in piece[1:]:
                     found[piece] += count
         frequent = {piece for piece, count in found.items() if count > 1}
@@ -114,7 +114,7 @@ def _prune(pieces: list[str], fixed: int, counts: Counter[str], room: int) -> di
         loose = np.flatnonzero(alive[fixed:]) + fixed
         whole = np.maximum(chance[loose], SMALLEST)
         loss[loose] = used[loose] * np.log(whole / parts.best_parts(chance)[loose])
-        goes = np.argsort(np.round(loss, 6), kind="stable")[: min(surplus, int(alive.sum() * (1 - SHRINK)) + 1)]
+        goes = np.argsort(np.round(loss, 6), kind="stable")[:min(surplus, int(alive.sum() * (1 - SHRINK)) + 1)]
         alive[goes] = False
     chance = _chances(used, alive, fixed)
     return {pieces[number]: round(float(np.log(chance[number])), 6) for number in np.flatnonzero(alive & (chance > 0))}

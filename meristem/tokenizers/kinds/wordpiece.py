@@ -37,7 +37,7 @@ class WordPiece:
         tokens = [token for token in self._merge(counts, characters) if token not in BRACKETED]
         known = set(tokens)
         rare = [character for character in commonest(characters, self.settings.size) if character not in known]
-        kept = [*BRACKETED, *tokens, *rare][: self.settings.size]
+        kept = [*BRACKETED, *tokens, *rare][:self.settings.size]
         out = self.empty({token: number for number, token in enumerate(kept)})
         out.add_special_tokens(list(BRACKETED))
         return out
@@ -52,13 +52,8 @@ class WordPiece:
         alphabet = sorted(commonest(common, self.settings.characters))
         inside = sorted({character for word in counts for character in word[1:]} & set(alphabet))
         trainer = trainers.WordPieceTrainer(
-            vocab_size=self.settings.size,
-            min_frequency=2,
-            show_progress=False,
-            limit_alphabet=len(alphabet),
-            initial_alphabet=alphabet,
-            special_tokens=[*BRACKETED, *(f"##{character}" for character in inside)],
-        )
+            vocab_size=self.settings.size, min_frequency=2, show_progress=False, limit_alphabet=len(alphabet),
+            initial_alphabet=alphabet, special_tokens=[*BRACKETED, *(f"##{character}" for character in inside)])
         library = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
         library.pre_tokenizer = pre_tokenizers.WhitespaceSplit()  # the words are cut already
         library.train_from_iterator(repeated(counts), trainer)

@@ -9,27 +9,21 @@ from meristem.corpus.sides import sides
 from meristem.errors import MeristemError
 
 
-@pytest.mark.parametrize(
-    ("columns", "strings", "wanted", "found"),
-    [
-        (["id", "text", "title"], ["text", "title"], None, "text"),
-        (["content", "body"], ["content", "body"], None, "content"),
-        (["id", "review"], ["review"], None, "review"),
-        (["text", "title"], ["text", "title"], "title", "title"),
-    ],
-)
+@pytest.mark.parametrize(("columns", "strings", "wanted", "found"), [
+    (["id", "text", "title"], ["text", "title"], None, "text"),
+    (["content", "body"], ["content", "body"], None, "content"),
+    (["id", "review"], ["review"], None, "review"),
+    (["text", "title"], ["text", "title"], "title", "title"),
+])
 def test_found(columns, strings, wanted, found):
     assert text_column("f:1", columns, strings, wanted) == found
 
 
-@pytest.mark.parametrize(
-    ("columns", "wanted", "says"),
-    [
-        (["title", "review"], None, "Columns: title, review. Set corpus.text=COLUMN"),
-        (["title", "review"], "reveiw", "no column 'reveiw', did you mean review"),
-        ([], None, "Columns: none"),
-    ],
-)
+@pytest.mark.parametrize(("columns", "wanted", "says"), [
+    (["title", "review"], None, "Columns: title, review. Set corpus.text=COLUMN"),
+    (["title", "review"], "reveiw", "no column 'reveiw', did you mean review"),
+    ([], None, "Columns: none"),
+])
 def test_not_found_names_the_columns(columns, wanted, says):
     with pytest.raises(MeristemError, match=says) as error:
         text_column("f:1", columns, columns, wanted)
@@ -63,28 +57,22 @@ def test_a_target_is_a_column(tmp_path, ending):
     assert reading.account.dropped == {missing: 1}
 
 
-@pytest.mark.parametrize(
-    ("columns", "options", "found"),
-    [
-        (["target", "text"], {"target": "target"}, ["text", "target"]),
-        (["text", "source", "target"], {"target": "target"}, ["source", "target"]),
-        (["title", "target"], {"target": "target"}, ["title", "target"]),
-        (["a", "b", "c"], {"target": "c", "text": "b"}, ["b", "c"]),
-        (["file", "text", "caption"], {"picture": "file"}, ["caption", "file"]),
-    ],
-)
+@pytest.mark.parametrize(("columns", "options", "found"), [
+    (["target", "text"], {"target": "target"}, ["text", "target"]),
+    (["text", "source", "target"], {"target": "target"}, ["source", "target"]),
+    (["title", "target"], {"target": "target"}, ["title", "target"]),
+    (["a", "b", "c"], {"target": "c", "text": "b"}, ["b", "c"]),
+    (["file", "text", "caption"], {"picture": "file"}, ["caption", "file"]),
+])
 def test_the_text_beside_a_target(columns, options, found):
     assert columns_of("f:1", columns, columns, CorpusSettings(**options)).names == found
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"target": "germna"}, "f:1: corpus.target: no column 'germna', did you mean german"),
-        ({"picture": "image"}, "f:1: corpus.picture: no column 'image'"),
-        ({"target": "german"}, "which column holds the text. Columns: english, french"),
-    ],
-)
+@pytest.mark.parametrize(("options", "says"), [
+    ({"target": "germna"}, "f:1: corpus.target: no column 'germna', did you mean german"),
+    ({"picture": "image"}, "f:1: corpus.picture: no column 'image'"),
+    ({"target": "german"}, "which column holds the text. Columns: english, french"),
+])
 def test_a_missing_column_is_named(options, says):
     columns = ["english", "german", "french"]
     with pytest.raises(MeristemError, match=says):

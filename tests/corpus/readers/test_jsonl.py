@@ -8,24 +8,11 @@ from meristem.errors import MeristemError
 
 def test_objects_strings_and_everything_broken(tmp_path, read):
     path = tmp_path / "a.jsonl"
-    path.write_bytes(
-        b"\n".join(
-            [
-                json.dumps({"id": 1, "text": "first 诗"}).encode(),
-                b"",
-                b'{"text": "unclosed',
-                b'"a bare string"',
-                b"[1, 2]",
-                b'{"other": "x"}',
-                b'{"text": null}',
-                b'{"text": ""}',
-                b"17",
-                b"[" * 100_000,
-                b'{"text": "half \\ud800 pair and \\u0000 nul"}',
-                b'{"text": "last"}',
-            ]
-        )
-    )
+    path.write_bytes(b"\n".join([
+        json.dumps({"id": 1, "text": "first 诗"}).encode(), b"", b'{"text": "unclosed', b'"a bare string"', b"[1, 2]",
+        b'{"other": "x"}', b'{"text": null}', b'{"text": ""}', b"17", b"[" * 100_000,
+        b'{"text": "half \\ud800 pair and \\u0000 nul"}', b'{"text": "last"}',
+    ]))
     documents, account = read(path)
     assert [d.text for d in documents] == ["first 诗", "a bare string", "half  pair and  nul", "last"]
     assert [d.place for d in documents] == [f"{path}:{line}" for line in (1, 4, 11, 12)]

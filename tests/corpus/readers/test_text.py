@@ -3,18 +3,12 @@ import pytest
 POEMS = "白日依山尽，\n黄河入海流。\n\n \t\n欲穷千里目，\r\n更上一层楼。\n\n\n\n春眠不觉晓\n"
 
 
-@pytest.mark.parametrize(
-    ("document", "expected"),
-    [
-        ("file", [(1, "白日依山尽，\n黄河入海流。\n\n\n欲穷千里目，\n更上一层楼。\n\n\n\n春眠不觉晓")]),
-        ("block", [(1, "白日依山尽，\n黄河入海流。"), (5, "欲穷千里目，\n更上一层楼。"), (10, "春眠不觉晓")]),
-        (
-            "line",
-            [(1, "白日依山尽，"), (2, "黄河入海流。"), (5, "欲穷千里目，"), (6, "更上一层楼。"), (10, "春眠不觉晓")],
-        ),
-        ("auto", [(1, "白日依山尽，\n黄河入海流。\n\n\n欲穷千里目，\n更上一层楼。\n\n\n\n春眠不觉晓")]),
-    ],
-)
+@pytest.mark.parametrize(("document", "expected"), [
+    ("file", [(1, "白日依山尽，\n黄河入海流。\n\n\n欲穷千里目，\n更上一层楼。\n\n\n\n春眠不觉晓")]),
+    ("block", [(1, "白日依山尽，\n黄河入海流。"), (5, "欲穷千里目，\n更上一层楼。"), (10, "春眠不觉晓")]),
+    ("line", [(1, "白日依山尽，"), (2, "黄河入海流。"), (5, "欲穷千里目，"), (6, "更上一层楼。"), (10, "春眠不觉晓")]),
+    ("auto", [(1, "白日依山尽，\n黄河入海流。\n\n\n欲穷千里目，\n更上一层楼。\n\n\n\n春眠不觉晓")]),
+])
 def test_ways_to_cut(tmp_path, read, document, expected):
     path = tmp_path / "poems.txt"
     path.write_bytes(POEMS.encode())

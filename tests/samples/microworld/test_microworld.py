@@ -15,7 +15,9 @@ import pytest
 from meristem.samples import microworld
 
 SENTENCES = {
-    language: [told.text for number in range(1500) for told in microworld.tell(microworld.story(1, number), language)]
+    language: [
+        told.text for number in range(1500) for told in microworld.tell(microworld.story(1, number), language)
+    ]
     for language in microworld.LANGUAGES
 }
 

@@ -29,7 +29,7 @@ def test_mentions_stand_exactly_where_they_say(told: dict[str, list[Told]], lang
         for mention in sentence.mentions:
             text = sentence.text[mention.start : mention.end]
             entity = mention.entity
-            word = entity.name if isinstance(entity, Person | Town) else entity.noun
+            word = (entity.name if isinstance(entity, Person | Town) else entity.noun)
             name = word.english if language == "en" else word.chinese
             if isinstance(entity, Person):
                 assert text in {name, f"{name}'s"} or text.lower() in PRONOUNS[language][entity.pronoun]

@@ -23,9 +23,8 @@ def store(make: Callable[..., Store], tell: Callable[..., list[str]]) -> Store:
 
 @settings(max_examples=40, deadline=None)
 @given(length=st.integers(8, 300), overlap=st.integers(0, 5), frame=st.booleans())
-def test_windows_of_a_document_joined_are_the_document(
-    store: Store, tokenizer: Tokenizer, length: int, overlap: int, frame: bool
-) -> None:
+def test_windows_of_a_document_joined_are_the_document(store: Store, tokenizer: Tokenizer, length: int, overlap: int,
+                                                       frame: bool) -> None:
     stream = store.split("train")
     view = Documents(stream, tokenizer, length, frame=frame, overlap=overlap)
     found: dict[int, list[int]] = {}

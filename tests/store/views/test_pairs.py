@@ -65,9 +65,8 @@ def test_the_share_of_false_pairs(stream: Stream, tokenizer: Tokenizer, negative
 
 
 @pytest.mark.parametrize("negatives", ["other", "swap"])
-def test_true_pairs_follow_each_other_and_false_ones_do_not(
-    stream: Stream, tokenizer: Tokenizer, negatives: Any
-) -> None:
+def test_true_pairs_follow_each_other_and_false_ones_do_not(stream: Stream, tokenizer: Tokenizer,
+                                                            negatives: Any) -> None:
     places = Places(stream)
     sentences = set(stream.sentences(0, len(stream)).tolist())
     for row in rows_of(Pairs(stream, tokenizer, 48, negatives=negatives)):
@@ -121,10 +120,8 @@ def test_rows_are_pure_and_change_with_the_epoch(stream: Stream, tokenizer: Toke
         assert again.notes["pair"] == forward[index].notes["pair"]
         assert not again.inputs["documents"].any()
     later = [view.row(index, Draw(3, 1, index)) for index in range(len(view))]
-    changed = [
-        one.inputs["tokens"].tolist() != other.inputs["tokens"].tolist()
-        for one, other in zip(forward, later, strict=True)
-    ]
+    changed = [one.inputs["tokens"].tolist() != other.inputs["tokens"].tolist()
+               for one, other in zip(forward, later, strict=True)]
     assert sum(changed) > len(view) / 2
 
 

@@ -58,9 +58,8 @@ def test_causal_windows_predict_every_token_but_the_first_once(store: Store, tok
 
 
 @pytest.mark.parametrize(("frame", "ahead"), [(True, 0), (False, 1), (False, 0)])
-def test_a_stream_shorter_than_a_window_is_one_shorter_row(
-    make: Make, tokenizer: Tokenizer, frame: bool, ahead: int
-) -> None:
+def test_a_stream_shorter_than_a_window_is_one_shorter_row(make: Make, tokenizer: Tokenizer, frame: bool,
+                                                           ahead: int) -> None:
     stream = make(["One."]).split("train")
     view = Windows(stream, tokenizer, 64, frame=frame, ahead=ahead)
     assert len(view) == 1
