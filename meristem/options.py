@@ -90,6 +90,14 @@ Calibrate = Annotated[bool, Option("--calibrate", help="Take away what each word
 PerToken = Annotated[bool, Option("--per-token", help="Words per token: long ones are not less likely.")]
 Columns = Annotated[str | None, Option(help="With --template: a file's columns, as text=review,label=stars.")]
 
+Page = Annotated[
+    Path | None,
+    Option(
+        "--report",
+        help="Write a page of numbers, confusions and the most confident mistakes: FILE.html; .json for programs.",
+    ),
+]
+
 Prompt = Annotated[str, Option(help="What the text begins with, or, for an encoder-decoder, what it is made from.")]
 Prompts = Annotated[Path | None, Option("--file", help="A file of prompts, one a line.")]
 Image = Annotated[Path | None, Option(help="A picture for a captioner to write about.")]

@@ -123,6 +123,22 @@ def test_every_kind_of_file_gives_the_same_answers_in_order(meristem: Meristem, 
         same(meristem("predict", labels, "--json", *words, pipe="\n".join(LINES).encode()).answers, expected)
 
 
+def test_other_samples_get_a_page_of_their_own(meristem: Meristem, labels: Path) -> None:
+    names = load(labels).revived.recipe.task.labels
+    rows = [f"{line}\t{names[number % len(names)]}" for number, line in enumerate(LINES)]
+    Path("new.tsv").write_text("\n".join(["text\tlabel", *rows]), encoding="utf-8")
+    said = meristem("evaluate", labels, "--data", "new.tsv", "--report", "new.html")
+    assert said.code == 0 and "The report: new.html" in said.err
+    page = Path("new.html").read_text(encoding="utf-8")
+    assert "What was taken for what" in page and "new.tsv" in page and f"{len(LINES)} data samples" in page
+    meristem("evaluate", labels, "--data", "new.tsv", "--report", "new.json")
+    facts = json.loads(Path("new.json").read_text(encoding="utf-8"))
+    assert sum(map(sum, facts["confusion"]["counts"])) == len(LINES) and facts["mistakes"]
+    for name, message in (("new.pdf", "a page ends in .html"), ("nowhere/new.html", "there is no folder nowhere")):
+        said = meristem("evaluate", labels, "--data", "new.tsv", "--report", name)
+        assert said.code and message in said.err
+
+
 def test_the_columns_are_those_of_the_run(meristem: Meristem, tmp_path: Path) -> None:
     run = made(tmp_path / "run", "classification", text="body")
     Path("mail.csv").write_text("title,body\nshort,the old harbour\n", encoding="utf-8")

@@ -39,7 +39,7 @@ class Measured:
 
 def evaluate(
     revived: Revived, *, data: str | None = None, pairs: str | None = None, console: Console, limit: int | None = None,
-    pll: bool = False, task: str | None = None,
+    pll: bool = False, task: str | None = None, report: str | Path | None = None,
 ) -> dict[str, Any]:
     """Everything asked for in one plain mapping; with pairs alone no other text is read.
 
@@ -48,7 +48,10 @@ def evaluate(
     if pairs is None and (revived.recipe.task is not None or task is not None):
         if pll:
             raise MeristemError(f"{revived.run.path} is a task run, which is measured by its answers, not by --pll")
-        return evaluate_task(revived, data=data, limit=limit, task=task)
+        return evaluate_task(revived, data=data, limit=limit, task=task, report=report)
+    if report is not None:
+        raise MeristemError("--report: a page shows answers to labelled samples; measure a task run, or ask with "
+                            "--template")
     found: dict[str, Any] = {"metrics": {}, "run": str(revived.run.path), "step": revived.step, "data": None,
                              "samples": {}}
     if data is not None or pairs is None:

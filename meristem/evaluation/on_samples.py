@@ -2,38 +2,45 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from meristem.checkpoint.revive import Revived
 from meristem.errors import MeristemError
 from meristem.evaluation.answering import answer, judge
 from meristem.evaluation.carried import tasks_of, the_task
+from meristem.evaluation.reported import form, reported
 from meristem.labelled.reading import read, splits
 from meristem.labelled.settings import DataSettings
 from meristem.task import Sample, Task
 
 
 def evaluate_task(
-    revived: Revived, *, data: str | None = None, limit: int | None = None, task: str | None = None
+    revived: Revived,
+    *,
+    data: str | None = None,
+    limit: int | None = None,
+    task: str | None = None,
+    report: str | Path | None = None,
 ) -> dict[str, Any]:
     """The task's numbers with their intervals, and what is strange about the samples, as one plain mapping."""
+    if report is not None:
+        form(Path(report))
     chosen = the_task(tasks_of(revived), revived, task)
     notices: list[str] = []
     samples, split, where = _samples(revived, chosen, data, notices)
     samples = samples[:limit]
     found = answer(revived.learner, samples, task=chosen)
-    judged = judge(chosen, found.answers, samples)
-    return {
-        "metrics": {**found.losses, **judged.metrics},
-        "intervals": {name: list(edges) for name, edges in judged.intervals.items()},
-        "run": str(revived.run.path),
-        "step": revived.step,
-        "task": chosen.name,
-        "data": where,
-        "samples": {split: len(samples)},
-        "signature": judged.signature,
-        "notices": [*notices, *chosen.strange(samples)],
-    }
+    return reported(
+        revived,
+        chosen,
+        judge(chosen, found.answers, samples),
+        split=split,
+        data=where,
+        notices=[*notices, *chosen.strange(samples)],
+        losses=found.losses,
+        report=report,
+    )
 
 
 def _samples(revived: Revived, task: Task, data: str | None, notices: list[str]) -> tuple[list[Sample], str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from meristem.checkpoint.revive import Revived
 from meristem.errors import MeristemError, did_you_mean
 from meristem.evaluation.answering import judge
 from meristem.evaluation.prompting import Asking, Prompt, PromptSettings, Template, drawn
+from meristem.evaluation.reported import form, reported
 from meristem.generation.framed import Frame
 from meristem.generation.score import judged
 from meristem.generation.way import Way, way_of
@@ -85,28 +87,33 @@ def evaluate_prompted(
     shot_data: str | None = None,
     columns: Mapping[str, Any] | None = None,
     limit: int | None = None,
+    report: str | Path | None = None,
     **asked: Any,
 ) -> dict[str, Any]:
     """The same on a file of labelled samples, as one plain mapping: `asked` are prompt settings, `columns` those of
     data (text, label)."""
     if data is None:
         raise MeristemError("a template is asked about labelled samples: give them with --data FILE")
+    if report is not None:
+        form(Path(report))
     settings, told = build(PromptSettings, asked, "evaluate"), build(DataSettings, dict(columns or {}), "columns")
     assert isinstance(settings, PromptSettings) and isinstance(told, DataSettings)
     shape, notices = Template.of(settings.template).shape, list[str]()
     samples = read(data, told, shape, notices=notices)[:limit]
-    found = prompted(revived, samples, settings, read(shot_data, told, shape) if shot_data else ())
-    return {
-        "metrics": found.judged.metrics,
-        "intervals": {name: list(edges) for name, edges in found.judged.intervals.items()},
-        "run": str(revived.run.path),
-        "step": revived.step,
-        "task": found.task.name,
-        "data": data,
-        "samples": {"data": len(samples)},
-        "prompt": found.prompt,
-        "notices": [*notices, *found.notices],
-    }
+    examples = read(shot_data, told, shape) if shot_data else []
+    found = prompted(revived, samples, settings, examples)
+    measured = reported(
+        revived,
+        found.task,
+        found.judged,
+        split="data",
+        data=data,
+        notices=[*notices, *found.notices],
+        baselines=found.task.baselines(examples, samples) if examples else {},
+        asked={"prompt": found.prompt, **settings.model_dump(mode="json"), "shot_data": shot_data},
+        report=report,
+    )
+    return {**measured, "prompt": found.prompt}
 
 
 def _task(template: Template, settings: PromptSettings, samples: Sequence[Sample], scorer: Scorer) -> Any:

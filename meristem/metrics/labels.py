@@ -19,14 +19,14 @@ Measure = Callable[[Indices], Metrics]
 
 
 def single(golds: Sequence[str], said: Sequence[str], labels: Sequence[str]) -> Metrics:
-    """Accuracy, F1 of the second of two labels, macro F1 over labels that occur, and Matthews."""
+    """Accuracy, F1 of the second of two labels, macro F1 over labels that occur, and Matthews (0 where there is but one)."""
     metrics = _scikit()
     out = {"accuracy": float(metrics.accuracy_score(golds, said))}
     known = _known(golds, labels)
     if len(known) == 2:
         out["f1"] = float(metrics.f1_score(golds, said, pos_label=known[1], average="binary", zero_division=0))
     out["f1_macro"] = float(metrics.f1_score(golds, said, average="macro", zero_division=0))
-    out["matthews"] = float(metrics.matthews_corrcoef(golds, said))
+    out["matthews"] = float(metrics.matthews_corrcoef(golds, said)) if len({*golds, *said}) > 1 else 0.0
     return out
 
 

@@ -13,6 +13,7 @@ from meristem.drawing.rewards import Attempted, moment
 from meristem.drawing.rewards_screen import LiveRewards, tables
 from meristem.errors import MeristemError
 from meristem.evaluation.held_out import SEED, resting
+from meristem.evaluation.reported import described
 from meristem.learning.feed import Feed
 from meristem.learning.learner import Learner
 from meristem.recipe import Recipe
@@ -20,7 +21,6 @@ from meristem.task import Piece, Sample
 from meristem.training.journal import Journal, duration
 from meristem.training.material import Evaluate, Watch
 from meristem.training.pieced import Pieced
-from meristem.training.reporting import described
 from meristem.training.rewards_report import BEST_OF, card_lines, report_of, write, wrote
 
 SHOWN = 3

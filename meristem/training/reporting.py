@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from meristem.checkpoint import disk
 from meristem.checkpoint.run import Run
 from meristem.drawing.page import shortened
-from meristem.drawing.report import Report, as_json, number
-from meristem.drawing.report_page import page
+from meristem.drawing.report import Report, number
+from meristem.evaluation.reported import described, write_report
 from meristem.learning.learner import Learner
 from meristem.recipe import Recipe
 from meristem.task import Judged, Sample, Task
@@ -52,8 +51,8 @@ def report_of(
 
 def write(report: Report, folder: Path) -> None:
     """The page, and the same facts for programs."""
-    disk.replace(folder / "report.html", [page(report).encode("utf-8", "replace")])
-    disk.replace(folder / "report.json", [as_json(report).encode()])
+    for name in ("report.html", "report.json"):
+        write_report(folder / name, report)
 
 
 def card_lines(report: Report, labels: Sequence[str]) -> list[str]:
@@ -73,14 +72,6 @@ def card_lines(report: Report, labels: Sequence[str]) -> list[str]:
     if report.notices:
         lines += ["What is strange about the data:", "", *(f"- {_cell(line, 300)}" for line in report.notices), ""]
     return lines
-
-
-def described(recipe: Recipe, learner: Learner) -> str:
-    """A model in a line: its family, its size, where it began."""
-    parameters = sum(p.numel() for p in learner.model.parameters())
-    begun = recipe.start.path
-    told = f"{recipe.model.family}, {parameters / 1e6:.1f} M parameters"
-    return f"{told}, begun from {begun}" if begun is not None else f"{told}, from scratch"
 
 
 def _named(labels: Sequence[str]) -> str:

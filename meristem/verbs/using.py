@@ -6,7 +6,7 @@ from typing import Any
 
 from meristem import options
 from meristem.verbs import rewarding
-from meristem.verbs.screen import opened, print_json, print_measured
+from meristem.verbs.screen import opened, print_json, print_measured, say
 
 
 def predict(
@@ -54,6 +54,7 @@ def evaluate(
     calibrate: options.Calibrate = False,
     per_token: options.PerToken = False,
     columns: options.Columns = None,
+    report: options.Page = None,
     which: options.Which = None,
     json_: options.Json = False,
 ) -> None:
@@ -67,11 +68,14 @@ def evaluate(
     told = {**shown, "calibrate": calibrate, "per_token": per_token}
     asked = options.asked(template, told, {"--pairs": pairs, "--pll": pll})
     plain = {"pairs": str(pairs) if pairs else None, "pll": pll}
-    found = opened(run, which).evaluate(data=data, limit=limit, **(plain if template is None else asked))
+    how = plain if template is None else asked
+    found = opened(run, which).evaluate(data=data, limit=limit, report=report, **how)
     if json_:
         print_json(found)
     else:
         print_measured(found)
+        if report is not None:
+            say(f"The report: {report}")
 
 
 def generate(

@@ -374,7 +374,12 @@ def test_the_command_asks_as_python_does(make_run: Callable[..., Revived], tmp_p
     assert json.loads(said.stdout) == json.loads(json.dumps(found))
     assert found["task"] == "classification"
     assert found["prompt"].endswith(f"{TEXTS[0]}\nSentiment: ")
+    page = tmp_path / "asked.html"
+    assert CliRunner().invoke(app, [*words, "--report", str(page)]).stdout == said.stdout
+    shown = page.read_text(encoding="utf-8")
+    assert "What was taken for what" in shown and "Sentiment:" in shown and "calibrate: true" in shown
     for wrong, message in (
+        (["--report", str(page)], "a page shows answers to labelled samples"),
         (["--shots", "2"], "--shots: belongs to --template"),
         (["--template", template, "--pll"], "measure one at a time"),
         (["--template", template, "--words", "0"], "expected NAME=VALUE"),

@@ -74,6 +74,13 @@ def test_labels_that_do_not_occur_are_no_part_of_the_mean() -> None:
     assert found["f1_macro"] == f1_score(golds, said, average="macro", zero_division=0)
 
 
+@pytest.mark.filterwarnings("error")
+def test_one_label_alone_is_no_reason_for_a_warning() -> None:
+    assert labels.single(["a", "a"], ["a", "a"], ["a", "b"]) == {
+        "accuracy": 1.0, "f1": 0.0, "f1_macro": 1.0, "matthews": 0.0
+    }  # fmt: skip
+
+
 def test_a_label_only_in_the_test_counts_as_wrong() -> None:
     found = labels.single(["a", "new"], ["a", "a"], ["a", "b"])
     assert found["accuracy"] == 0.5
