@@ -19,7 +19,7 @@ Measure = Callable[[Indices], Metrics]
 
 
 def single(golds: Sequence[str], said: Sequence[str], labels: Sequence[str]) -> Metrics:
-    """Accuracy, F1 of the second of two labels, macro F1 over labels that occur, and Matthews (0 where there is but one)."""
+    """Accuracy, F1 of the second of two labels, macro F1 over labels that occur, and Matthews, which is 0 for one."""
     metrics = _scikit()
     out = {"accuracy": float(metrics.accuracy_score(golds, said))}
     known = _known(golds, labels)

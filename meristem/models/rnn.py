@@ -18,6 +18,7 @@ from meristem.blocks.looking import Bahdanau, Decoder, Luong
 from meristem.blocks.recurrent import CellName, Recurrent
 from meristem.blocks.scores import Annotated, Look, ScoreName
 from meristem.blocks.vocabulary import VocabularyHead
+from meristem.errors import MeristemError
 from meristem.settings import Settings
 
 
@@ -141,6 +142,8 @@ class RNN(Backbone):
     def makes(self, kind: str, **sizes: int) -> nn.Module:
         """The vocabulary, behind a dense layer where tokens have another width than states, and what tasks stand on."""
         s = self.settings
+        if kind in ("probes", "mix"):
+            raise MeristemError("the rnn family keeps no layers to look into or to mix; choose another model.family")
         if kind != "vocabulary":
             return shared_head(self, kind, sizes, ("vocabulary",))
         table, width = self.words, self.words.embedding_dim

@@ -91,9 +91,6 @@ class Probe(Words):
             hidden: Hidden = backbone(**batch.inputs, **told, want=("layers",))
         backbone.train(training)
         hidden.layers = hidden.extra.get("encoder_layers", hidden.layers)  # what was read, not what is written
-        if not hidden.layers:
-            family = type(backbone).__name__
-            raise MeristemError(f"task probe: {family} keeps no layers to look into; choose another model.family")
         return hidden
 
     def _scores(self, model: Model, hidden: Hidden, batch: Batch) -> Tensor:

@@ -158,8 +158,8 @@ def test_the_whole_judgement() -> None:
 def test_what_a_probe_cannot_do_is_said() -> None:
     with pytest.raises(RecipeError, match="a probe looks at layers as they are"):
         made(mix=True)
-    with pytest.raises(MeristemError, match="task probe: RNN keeps no layers to look into"):
-        made("rnn").learn(1)
+    with pytest.raises(MeristemError, match="the rnn family keeps no layers to look into"):
+        made("rnn")
 
 
 def test_a_run_that_was_interrupted_ends_bit_for_bit_like_one_that_was_not(tmp_path: Path) -> None:
