@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from meristem.checkpoint import lock
 from meristem.checkpoint.run import Run
 from meristem.interop import elmo
 from meristem.interop.folder import READ, refuse_links
@@ -18,8 +19,10 @@ def run_for(path: Path) -> Path:
         return path
     refuse_links(path)
     place = cache() / "imported" / _digest(path)
-    if not Run(place).exists():
-        import_folder(path, place)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with lock.hold(place.with_suffix(".lock"), wait=True):  # two runs may begin from it at once
+        if not Run(place).exists():
+            import_folder(path, place)
     return place
 
 

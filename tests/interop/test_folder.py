@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from meristem.checkpoint.revive import revive
 from meristem.errors import MeristemError
 from meristem.interop.folder import Weights, config_of
 from meristem.interop.importing import import_folder
+from meristem.interop.starting import run_for
 
 SHAPE = {
     "vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48,
@@ -55,6 +57,17 @@ def test_in_parts(model: transformers.BertForMaskedLM, whole: dict[str, torch.Te
     assert len(list((tmp_path / "theirs").glob("*.safetensors"))) > 2
     (tmp_path / "theirs" / "vocab.txt").write_text(WORDS)
     assert same(import_folder(tmp_path / "theirs", tmp_path / "run").run, whole)
+
+
+def test_runs_that_begin_at_once_import_a_folder_once(
+    model: transformers.BertForMaskedLM, whole: dict[str, torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MERISTEM_CACHE", str(tmp_path / "cache"))
+    model.save_pretrained(tmp_path / "theirs")
+    (tmp_path / "theirs" / "vocab.txt").write_text(WORDS)
+    with ThreadPoolExecutor(4) as pool:
+        places = set(pool.map(run_for, [tmp_path / "theirs"] * 4))
+    assert len(places) == 1 and same(places.pop(), whole)
 
 
 @pytest.mark.parametrize("zipped", [True, False], ids=["now", "before-2020"])
