@@ -52,7 +52,9 @@ class Span(Shape):
         if told and not held:
             text, start = told[0]
             where = f"at character {start}" if start is not None else "anywhere"
-            raise Flaw(f"{found.place}: the passage does not hold the answer {text!r} {where}, nor is there another")
+            first = passage.find(text)
+            instead = f"; it stands at {first}" if first >= 0 else ""
+            raise Flaw(f"{found.place}: the passage does not hold the answer {text!r} {where}{instead}")
         return tuple(held)
 
     def _placed(self, text: str, start: int | None, passage: str, place: str) -> Answer | None:
