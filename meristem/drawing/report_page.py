@@ -116,8 +116,8 @@ def _confusion(confusion: Confusion | None) -> Iterator[str]:
         yield "<h2>Confused most often</h2>\n<ul>"
         for one in found:
             yield (
-                f"<li>{own(one.gold, 60)} was taken for {own(one.said, 60)} {one.count:,} times "
-                f"({100 * one.share:.0f} % of its samples)</li>"
+                f"<li>{own(one.gold, 60)} was taken for {own(one.said, 60)}: {one.count:,} times, "
+                f"{100 * one.share:.0f} % of its samples</li>"
             )
         yield "</ul>"
     yield from _labels(confusion)

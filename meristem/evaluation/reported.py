@@ -38,7 +38,7 @@ def reported(
             Path(report),
             Report(
                 name=revived.run.path.name,
-                task=task.name,
+                task=task.name if asked is None else f"{task.name}, asked in words without training",
                 model=described(revived.recipe, revived.learner),
                 split=split,
                 judged=judged,

@@ -105,7 +105,7 @@ def test_a_page_holds_every_fact() -> None:
         assert fact in text
     for fact in ("data/测试.tsv:12", "98.7 %", "data/train.tsv", "meristem predict runs/x '很好'", "labels:"):
         assert fact in text
-    assert "负面 was taken for 正面 9 times (22 % of its samples)" in text
+    assert "负面 was taken for 正面: 9 times, 22 % of its samples" in text
 
 
 def test_nothing_of_the_data_becomes_markup() -> None:
