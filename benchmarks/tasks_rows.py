@@ -105,7 +105,8 @@ ROWS = [
         trivial=trivial.shared_words, split="validation"),
     Row("UD English POS", "tagging", "encoder", "accuracy", "≥ 92 %", UD, (*SHORT, "train.epochs=2"),
         trivial=trivial.usual_tags),
-    Row("Weibo NER", "tagging", "chinese", "f1", "above scratch", _weibo, (*SHORT, "train.epochs=8")),
+    Row("Weibo NER", "tagging", "chinese", "f1", "above scratch", _weibo, (*SHORT, "train.epochs=8"),
+        trivial=trivial.usual_characters),
     Row("SQuAD, part 1 → part 2", "span", "encoder", "f1", "≥ 3 F1 above scratch", SQUAD,
         (*SHORT, QUICK, "data.held_out=0.05", "model.length=256", "task.length=256", "train.epochs=2"),
         starts=(Start("pretrained", ("from.take=all", "train.rate=5e-4")), SCRATCH), trivial=trivial.first_words),
@@ -125,7 +126,7 @@ ROWS = [
     Row("word senses by layer (ELMo)", "probe", "elmo", "accuracy", "a table",
         lambda data, work: [f"data.{split}=builtin:microworld-senses?size={size}&seed={seed}"
                             for split, size, seed in (("train", 2000, 1), ("validation", 500, 2), ("test", 500, 3))],
-        (*SHORT, "train.epochs=4"), starts=(PRETRAINED,)),
+        (*SHORT, "train.epochs=4"), starts=(PRETRAINED,), trivial=trivial.usual_senses),
 ]  # fmt: skip
 PAIRS = {"BLiMP, causal": "causal", "BLiMP, masked": "encoder"}
 """Without training: minimal pairs, 200 of each phenomenon, scored by pretrained runs."""

@@ -5,10 +5,14 @@ from __future__ import annotations
 import csv
 import json
 from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
-from meristem.metrics import labels, spans, writing
+from meristem.labelled.reading import read
+from meristem.labelled.settings import DataSettings
+from meristem.metrics import entities, labels, spans, writing
+from meristem.tasks._tagged import UNTOLD
 
 Numbers = dict[str, float]
 
@@ -35,15 +39,34 @@ def shared_words(data: Path) -> Numbers:
 @cache
 def usual_tags(data: Path) -> Numbers:
     """UD: each word's commonest tag in training, and the commonest tag of all for words never seen."""
-    seen: dict[str, Counter[str]] = defaultdict(Counter)
-    every: Counter[str] = Counter()
-    for word, tag in _tagged(data / "ud_ewt" / "train.tsv"):
-        seen[word][tag] += 1
-        every[tag] += 1
-    usual = every.most_common(1)[0][0]
-    test = _tagged(data / "ud_ewt" / "test.tsv")
-    right = sum(tag == (seen[word].most_common(1)[0][0] if word in seen else usual) for word, tag in test)
-    return {"accuracy": right / len(test)}
+    train, test = (_tagged(data / "ud_ewt" / name) for name in ("train.tsv", "test.tsv"))
+    usual = _usual(train)
+    return {"accuracy": sum(tag == usual(word) for word, tag in test) / len(test)}
+
+
+@cache
+def usual_characters(data: Path) -> Numbers:
+    """Weibo: each character's commonest tag in training; what comes out as names is counted as names are."""
+    train, test = (_tagged(data / "weibo_ner" / f"weiboNER_2nd_conll.{name}") for name in ("train", "test"))
+    usual = _usual([(word[0], tag) for word, tag in train])
+    return entities.score([[tag for _, tag in test]], [[usual(word[0]) for word, _ in test]], entities=True)
+
+
+@cache
+def usual_senses(data: Path) -> Numbers:
+    """Microworld's words of several senses: the commonest of each."""
+    told = DataSettings.model_validate({})
+    train, test = (
+        [
+            (word, sense)
+            for sample in read(f"builtin:microworld-senses?size={size}&seed={seed}", told, "words")
+            for word, sense in zip(sample.given["words"], sample.gold, strict=True)
+            if sense != UNTOLD
+        ]
+        for size, seed in ((2000, 1), (500, 3))
+    )
+    usual = _usual(train)
+    return {"accuracy": sum(sense == usual(word) for word, sense in test) / len(test)}
 
 
 @cache
@@ -86,6 +109,15 @@ def lead(data: Path) -> Numbers:
     lines = (data / "scitldr" / "test.jsonl").read_text(encoding="utf-8").splitlines()
     told = [json.loads(line) for line in lines]
     return writing.summary([one["target"] for one in told], [one["source"][0] for one in told])
+
+
+def _usual(train: Sequence[tuple[str, str]]) -> Callable[[str], str]:
+    """The commonest tag of a word, and of all words for one that was never seen."""
+    seen: dict[str, Counter[str]] = defaultdict(Counter)
+    for word, tag in train:
+        seen[word][tag] += 1
+    every = Counter(tag for _, tag in train)
+    return lambda word: seen.get(word, every).most_common(1)[0][0]
 
 
 def _column(path: Path, name: str) -> list[str]:
