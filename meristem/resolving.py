@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,8 @@ def task_recipe(recipe: str | Path | None = None, overrides: Overrides = ()) -> 
     start = {**(mapping.get("start") or {}), **(told.get("start") or {})}
     if start.get("path") in (None, "scratch"):
         return resolve(name, mapping, overrides)
+    if get_close_matches(str(start["path"]), ["scratch"]) and not Path(start["path"]).exists():
+        raise RecipeError(f"from: there is no run {start['path']}, did you mean scratch?")
     path = run_for(Path(start["path"]))  # published weights are imported where they were not yet
     before = recipe_of(Run.open(path))
     mapping["model"], mapping["tokenizer"] = (

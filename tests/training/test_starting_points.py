@@ -16,6 +16,7 @@ from tuning import QUICK, SMALL, Tuning, sentences, tuning
 from meristem import api
 from meristem.checkpoint.layout import pointed
 from meristem.checkpoint.revive import revive
+from meristem.errors import RecipeError
 from meristem.evaluation.answering import answer
 from meristem.learning.assemble import learner_of
 from meristem.recipe import HeadSettings
@@ -95,6 +96,11 @@ def test_a_task_goes_on_from_a_run_of_the_same_task(tuning: Tuning) -> None:
     tuning.learn({"from": "first", **STILL}, run="second")
     first, second = revive(tuning.root / "first").learner.model.state_dict(), tuning.weights("second")
     assert all(torch.allclose(first[name], second[name], atol=1e-9) for name in first)
+
+
+def test_scratch_misspelt_is_not_taken_for_a_run() -> None:
+    with pytest.raises(RecipeError, match="from: there is no run scrach, did you mean scratch"):
+        api.finetune("classification", {"from": "scrach"})
 
 
 def test_nothing_but_shape_and_words_is_taken_for_a_comparison(tuning: Tuning) -> None:
