@@ -15,9 +15,10 @@ from meristem.checkpoint.run import Run
 from meristem.errors import RecipeError
 from meristem.interop.starting import run_for
 from meristem.overrides import override, written_out
-from meristem.recipe import Recipe, read, resolve, shipped_rewards
+from meristem.recipe import Recipe, read, resolve, shipped_rewards, shipped_tasks
 from meristem.reinforce.named import refuse_functions
 from meristem.training import finetuning, pretraining
+from meristem.training.gentle import gentle
 from meristem.training.rewarding import desk, rewarded
 
 Overrides = Mapping[str, Any] | Sequence[str]
@@ -34,10 +35,12 @@ def recipe_for(recipe: str | Path, overrides: Overrides = (), source: str | None
 def task_recipe(recipe: str | Path | None = None, overrides: Overrides = ()) -> Recipe:
     """A recipe for a task: by name or file, else the one named like its task; the model is that of `from`.
 
-    Settings of `model` in the recipe are for a start from scratch; those among the overrides always count.
+    Settings of `model` in the recipe are for a start from scratch, and the rate of a shipped one for a start of its own
+    width; those among the overrides always count.
     """
     told = override({}, overrides)
-    name, mapping = read(recipe or (told.get("task") or {}).get("name") or "classification")
+    chosen = recipe or (told.get("task") or {}).get("name") or "classification"
+    name, mapping = read(chosen)
     mapping = written_out(mapping)
     if "train" in (told.get("data") or {}):  # whoever brings data is not judged on the built-in ones of the recipe
         data = mapping.get("data") or {}
@@ -52,8 +55,16 @@ def task_recipe(recipe: str | Path | None = None, overrides: Overrides = ()) -> 
     mapping["model"], mapping["tokenizer"] = (
         getattr(before, part).model_dump(mode="json") for part in ("model", "tokenizer")
     )
+    slow = gentle(before.model)
+    if slow is not None and str(chosen) in shipped_tasks() and mapping["task"]["name"] != "probe" and _moves(start):
+        mapping["train"]["rate"] = min(slow, float(mapping["train"]["rate"]))
     found = resolve(name, mapping, overrides)
     return replace(found, start=found.start.model_copy(update={"path": str(path)}))
+
+
+def _moves(start: Mapping[str, Any]) -> bool:
+    """Whether all weights are taken and learn."""
+    return start.get("take", "all") == start.get("learns", "all") == "all" and "lora" not in start
 
 
 def policy_recipe(recipe: str | Path, overrides: Overrides, start: Path, console: Console) -> Recipe:

@@ -20,6 +20,8 @@ from meristem.errors import RecipeError
 from meristem.evaluation.answering import answer
 from meristem.learning.assemble import learner_of
 from meristem.recipe import HeadSettings
+from meristem.settings import find
+from meristem.training.gentle import gentle
 from meristem.training.labelling import Labelled
 from meristem.training.shards import gather
 from meristem.training.start import from_run
@@ -33,11 +35,11 @@ STILL: dict[str, Any] = {"train.rate": 1e-12, "train.steps": 1}
 # ------------------------------------------------------------ folders as transformers saves them
 
 
-def published(folder: Path, labels: dict[int, str], tuning: Tuning) -> Any:
+def published(folder: Path, labels: dict[int, str], tuning: Tuning, width: int = 32) -> Any:
     """A tiny BERT with a classifier as transformers writes it, and a tokenizer beside it."""
     transformers = pytest.importorskip("transformers")
     config = transformers.BertConfig(
-        vocab_size=120, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
+        vocab_size=120, hidden_size=width, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
         max_position_embeddings=24, id2label=labels, label2id={label: number for number, label in labels.items()},
         problem_type="single_label_classification",
     )  # fmt: skip
@@ -96,6 +98,32 @@ def test_a_task_goes_on_from_a_run_of_the_same_task(tuning: Tuning) -> None:
     tuning.learn({"from": "first", **STILL}, run="second")
     first, second = revive(tuning.root / "first").learner.model.state_dict(), tuning.weights("second")
     assert all(torch.allclose(first[name], second[name], atol=1e-9) for name in first)
+
+
+def test_a_wide_start_learns_at_a_rate_that_it_bears_unless_one_is_given(tuning: Tuning) -> None:
+    published(tuning.root / "folder", {0: "good", 1: "bad"}, tuning, width=512)
+    file = tuning.root / "mine.yaml"
+    file.write_text("task: classification\ndata: {train: train.tsv}\ntrain: {steps: 3, rate: 2e-3}\n", encoding="utf-8")
+
+    def rate(told: dict[str, Any], recipe: str | Path = "choice") -> float:
+        return float(api.task_recipe(recipe, {"from": "folder", **told}).train.rate)
+
+    assert rate({}) == rate({}, "entities") == 7.5e-5
+    assert rate({"train.rate": 1e-3}) == 1e-3
+    assert rate({"from.learns": "head"}) == rate({"from.take": "nothing"}) == rate({"from.lora.rank": 4}) == 2e-3
+    assert rate({}, file) == 2e-3
+    assert rate({}, "senses") == 1e-2
+    tuning.file("train.tsv", sentences(16))
+    told = {name: value for name, value in QUICK.items() if name != "train.rate"} | {"train.steps": 1}
+    console = Console(file=tuning.said, width=300)
+    api.finetune("classification", {"from": "folder", "data.train": "train.tsv", **told}, out="run", console=console)
+    assert "learns at 7.5e-05, which suits its width (train.rate sets another)" in tuning.said.getvalue()
+
+
+@pytest.mark.parametrize(("width", "slow"), [(256, None), (768, 3.3e-5), (1024, 1.9e-5)])
+def test_rates_for_wide_transformers_are_those_of_the_papers(width: int, slow: float | None) -> None:
+    assert gentle(find("models", "bert").Settings(width=width, heads=4)) == slow
+    assert gentle(find("models", "rnn").Settings(width=width)) is None
 
 
 def test_scratch_misspelt_is_not_taken_for_a_run() -> None:
