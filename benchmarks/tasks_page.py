@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,8 +71,83 @@ def _lines(row: Row, found: Sequence[Cell], data: Path) -> Iterator[Line]:
             yield Line(row.name, start, metric, values, base.get(row.name, base.get(metric)), row.reach, minutes)
 
 
+# ---------------------------------------------------------------- what was to be reached
+
+Values = dict[tuple[str, str], tuple[float, ...]]
+"""By task and start, a value for each seed."""
+Number = Callable[[Values], float]
+FEW, STS, SQUAD = "SST-2, 500 examples", "STS-B, siamese", "SQuAD, part 1 → part 2"
+
+
+def mean(task: str, start: str = "pretrained") -> Number:
+    """Over the seeds."""
+    return lambda found: statistics.mean(found[task, start])
+
+
+def above(task: str, start: str = "pretrained", other: str = "scratch") -> Number:
+    """By how much one mean is above the other."""
+    return lambda found: mean(task, start)(found) - mean(task, other)(found)
+
+
+def beyond(task: str) -> Number:
+    """By how much the worst pretrained seed is above the best one from nothing."""
+    return lambda found: min(found[task, "pretrained"]) - max(found[task, "scratch"])
+
+
+@dataclass(frozen=True)
+class Floor:
+    """A number, the least it should be, and why it is not reached where it is not."""
+
+    told: str
+    least: float
+    number: Number
+    why: str = ""
+
+
+FLOORS = (
+    Floor("SST-2, accuracy", 0.81, mean("SST-2")),
+    Floor("SST-2 with 500 examples, above scratch", 0.04, above(FEW),
+          "the text: averaged word vectors learned from it tell hardly more of these sentences than counted words "
+          "(below), and twice the pretraining tells no more (docs/log.md)"),
+    Floor("GloVe with 500 examples, above scratch", 0.0, above(FEW, "GloVe")),
+    Floor("STS-B, Spearman", 0.55, mean(STS)),
+    Floor("STS-B, above scratch at the rate of the other rows", 0.10, above(STS)),
+    Floor("STS-B, above scratch at its own best rate", 0.10, above(STS, other="scratch at 2e-5"),
+          "random words that stay apart already say which words two sentences share, and these sentences are alike "
+          "mostly by that (0.638 by counting); what so short a pretraining knows beyond is little"),
+    Floor("UD English POS, accuracy", 0.92, mean("UD English POS")),
+    Floor("Weibo NER, worst pretrained seed above the best from scratch", 0.0, beyond("Weibo NER"),
+          "a third of the characters are hardly in the text that was read (below)"),
+    Floor("SQuAD, F1 above scratch", 0.03, above(SQUAD),
+          "4,700 questions and two epochs hardly teach either to look for the question's words in the passage"),
+    Floor("Multi30k, BLEU of the better one", 26, mean("Multi30k en→de", "recurrent + attention")),
+    Floor("BLiMP, causal", 0.57, mean("BLiMP, causal")),
+    Floor("BLiMP, masked", 0.57, mean("BLiMP, masked")),
+)  # fmt: skip
+
+
+def floors(shown: Sequence[Line]) -> list[list[str]]:
+    """Each with what came out; those that lack cells are left out."""
+    metrics = {row.name: row.metric for row in ROWS} | dict.fromkeys(PAIRS, "accuracy")
+    found = {(one.task, one.start): one.values for one in shown if one.metric == metrics[one.task]}
+    out = []
+    for floor in FLOORS:
+        try:
+            number = floor.number(found)
+        except KeyError:
+            continue
+        reached = number >= floor.least if floor.least else number > 0
+        said = "yes" if reached else f"no: {floor.why}"
+        out.append([floor.told, f"{floor.least:g}", f"{number:.3f}", said])
+    return out
+
+
+# ---------------------------------------------------------------- page and picture
+
+
 def page(found: Sequence[Cell], data: Path) -> str:
     """The whole file; every number on it comes from the cells."""
+    shown = lines(found, data)
     head = ["task", "start", "metric", "mean (lowest–highest)", "seeds", "trivial", "reach", "minutes a run"]
     layers = [line for row in ROWS if row.task == "probe" for line in _layers(row, found)]
     return f"""# What pretraining is worth
@@ -96,7 +171,11 @@ copied source, the first sentence.
 
 ![Each task from a pretrained start, from nothing, and without a model](../pictures/{PICTURE.name})
 
-{table(head, [line.cells() for line in lines(found, data)])}
+{table(head, [line.cells() for line in shown])}
+
+## What was to be reached
+
+{table(["what", "at least", "mean", "reached"], floors(shown))}
 
 {limits.script(data)}
 
