@@ -18,8 +18,8 @@ from meristem.overrides import override, written_out
 from meristem.recipe import Recipe, read, resolve, shipped_rewards, shipped_tasks
 from meristem.reinforce.named import refuse_functions
 from meristem.training import finetuning, pretraining
-from meristem.training.gentle import gentle
 from meristem.training.rewarding import desk, rewarded
+from meristem.training.suited import suited
 
 Overrides = Mapping[str, Any] | Sequence[str]
 
@@ -35,8 +35,8 @@ def recipe_for(recipe: str | Path, overrides: Overrides = (), source: str | None
 def task_recipe(recipe: str | Path | None = None, overrides: Overrides = ()) -> Recipe:
     """A recipe for a task: by name or file, else the one named like its task; the model is that of `from`.
 
-    Settings of `model` in the recipe are for a start from scratch, and the rate of a shipped one for a start of its own
-    width; those among the overrides always count.
+    Settings of `model` in the recipe, and the rate of a shipped one, are for a start from scratch; those among the
+    overrides always count.
     """
     told = override({}, overrides)
     chosen = recipe or (told.get("task") or {}).get("name") or "classification"
@@ -55,9 +55,9 @@ def task_recipe(recipe: str | Path | None = None, overrides: Overrides = ()) -> 
     mapping["model"], mapping["tokenizer"] = (
         getattr(before, part).model_dump(mode="json") for part in ("model", "tokenizer")
     )
-    slow = gentle(before.model)
-    if slow is not None and str(chosen) in shipped_tasks() and mapping["task"]["name"] != "probe" and _moves(start):
-        mapping["train"]["rate"] = min(slow, float(mapping["train"]["rate"]))
+    rate = suited(before)
+    if rate is not None and str(chosen) in shipped_tasks() and mapping["task"]["name"] != "probe" and _moves(start):
+        mapping["train"]["rate"] = rate
     found = resolve(name, mapping, overrides)
     return replace(found, start=found.start.model_copy(update={"path": str(path)}))
 

@@ -22,7 +22,7 @@ from meristem.learning.mix import Mix
 from meristem.learning.spread import Spread, gathered
 from meristem.learning.team import Team, joined, restarted
 from meristem.recipe import Recipe
-from meristem.training import gentle
+from meristem.training import suited
 from meristem.training.budget import Cost, flops_of, measure, peak_flops, planned_steps
 from meristem.training.ending import Ended, Work, finish, used
 from meristem.training.going_on import refuse_another_run
@@ -197,7 +197,7 @@ def _begin(work: Work) -> None:
             work.journal.say(f"{start.path}: {notice}")
         only = start.take == "embeddings"
         taken = from_run(model, tokenizer, other, embeddings_only=only, recipe=work.recipe)
-        work.journal.say(taken + gentle.told(work.recipe))
+        work.journal.say(taken + suited.told(work.recipe, other.recipe))
 
 
 def _settle(work: Work) -> None:

@@ -20,11 +20,10 @@ from meristem.errors import RecipeError
 from meristem.evaluation.answering import answer
 from meristem.learning.assemble import learner_of
 from meristem.recipe import HeadSettings
-from meristem.settings import find
-from meristem.training.gentle import gentle
 from meristem.training.labelling import Labelled
 from meristem.training.shards import gather
 from meristem.training.start import from_run
+from meristem.training.suited import suited
 
 __all__ = ["place", "tuning"]
 
@@ -100,7 +99,7 @@ def test_a_task_goes_on_from_a_run_of_the_same_task(tuning: Tuning) -> None:
     assert all(torch.allclose(first[name], second[name], atol=1e-9) for name in first)
 
 
-def test_a_wide_start_learns_at_a_rate_that_it_bears_unless_one_is_given(tuning: Tuning) -> None:
+def test_a_start_learns_at_a_rate_that_suits_it_unless_one_is_given(tuning: Tuning) -> None:
     published(tuning.root / "folder", {0: "good", 1: "bad"}, tuning, width=512)
     file = tuning.root / "mine.yaml"
     file.write_text("task: classification\ndata: {train: train.tsv}\ntrain: {steps: 3, rate: 2e-3}\n", encoding="utf-8")
@@ -117,13 +116,17 @@ def test_a_wide_start_learns_at_a_rate_that_it_bears_unless_one_is_given(tuning:
     told = {name: value for name, value in QUICK.items() if name != "train.rate"} | {"train.steps": 1}
     console = Console(file=tuning.said, width=300)
     api.finetune("classification", {"from": "folder", "data.train": "train.tsv", **told}, out="run", console=console)
-    assert "learns at 7.5e-05, which suits its width (train.rate sets another)" in tuning.said.getvalue()
+    assert "learns at 7.5e-05, which suits what it was (train.rate sets another)" in tuning.said.getvalue()
 
 
-@pytest.mark.parametrize(("width", "slow"), [(256, None), (768, 3.3e-5), (1024, 1.9e-5)])
-def test_rates_for_wide_transformers_are_those_of_the_papers(width: int, slow: float | None) -> None:
-    assert gentle(find("models", "bert").Settings(width=width, heads=4)) == slow
-    assert gentle(find("models", "rnn").Settings(width=width)) is None
+@pytest.mark.parametrize(
+    ("optimizer", "width", "rate"),
+    [("adamw", 256, None), ("adamw", 768, 3.3e-5), ("adamw", 1024, 1.9e-5), ("muon", 256, 1e-3), ("muon", 512, 2.5e-4)],
+)
+def test_rates_suit_what_a_start_was(optimizer: str, width: int, rate: float | None) -> None:
+    told = {"train.optimizer": optimizer, "model.width": width}
+    assert suited(api.recipe_for("bert-mini", told)) == rate
+    assert suited(api.recipe_for("rnn-mini", told)) is None
 
 
 def test_scratch_misspelt_is_not_taken_for_a_run() -> None:
