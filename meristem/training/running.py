@@ -196,8 +196,9 @@ def _begin(work: Work) -> None:
         for notice in other.notices:
             work.journal.say(f"{start.path}: {notice}")
         only = start.take == "embeddings"
-        taken = from_run(model, tokenizer, other, embeddings_only=only, recipe=work.recipe)
-        work.journal.say(taken + suited.told(work.recipe, other.recipe))
+        work.journal.say(from_run(model, tokenizer, other, embeddings_only=only, recipe=work.recipe))
+        if line := suited.told(work.recipe, other.recipe):
+            work.journal.say(line)
 
 
 def _settle(work: Work) -> None:

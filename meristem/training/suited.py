@@ -22,7 +22,7 @@ def suited(before: Recipe) -> float | None:
 
 
 def told(recipe: Recipe, before: Recipe) -> str:
-    """What is said of a run that learns so."""
+    """What is said of a run that learns so; nothing where it does not."""
     if recipe.task is None or recipe.train.rate != suited(before):
         return ""
-    return f"; all of it learns at {recipe.train.rate:g}, which suits what it was (train.rate sets another)"
+    return f"All of it learns at {recipe.train.rate:g}, which suits how it was trained before (train.rate sets another)"
