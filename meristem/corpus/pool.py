@@ -16,6 +16,7 @@ from meristem.corpus.batches import Batch, batches
 from meristem.corpus.pieces import Piece
 from meristem.corpus.settings import CorpusSettings
 from meristem.errors import MeristemError
+from meristem.interrupts import unheard
 
 AHEAD = 24
 """Batches a worker may be ahead of the one that is wanted: enough for a range of a large file and half of the next."""
@@ -64,7 +65,8 @@ class Pool:
         self._workers: list[Worker] = []
         try:
             for number in range(processes):
-                self._workers.append(Worker(pieces[number::processes], settings, self._workers))
+                with unheard():
+                    self._workers.append(Worker(pieces[number::processes], settings, self._workers))
         except BaseException:
             self.__exit__(None, None, None)
             raise

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from meristem.errors import MeristemError
+from meristem.interrupts import unheard
 from meristem.store.encode import Pack, separator_of
 from meristem.store.ledger import Ledger, Past, sole_builder
 from meristem.store.manifest import SPLITS, Manifest
@@ -120,7 +121,8 @@ def _packs(batches: Iterator[Batch], encode: Encode, processes: int) -> Generato
     under_way: deque[tuple[str, Future[Pack]]] = deque()
     try:
         for split, texts in batches:
-            under_way.append((split, pool.submit(_work, texts)))
+            with unheard():  # the first one begins the processes
+                under_way.append((split, pool.submit(_work, texts)))
             if len(under_way) >= processes * AHEAD:
                 yield _first(under_way)
         while under_way:
