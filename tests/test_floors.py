@@ -15,7 +15,7 @@ from meristem.settings import Settings, find, names
 
 PACKAGE = Path(meristem.__file__).parent
 FLOORS = [
-    ["errors", "settings", "bounded", "recipes", "overrides", "recipe", "schema", "randomness"],
+    ["errors", "settings", "bounded", "interrupts", "recipes", "overrides", "recipe", "schema", "randomness"],
     ["batch"],
     ["task"],
     ["metrics"],
@@ -47,7 +47,7 @@ FLOORS = [
 ]
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 WITHOUT_TORCH = {
-    "errors", "settings", "bounded", "overrides", "recipe", "randomness", "samples", "corpus", "tokenizers",
+    "errors", "settings", "bounded", "interrupts", "overrides", "recipe", "randomness", "samples", "corpus", "tokenizers",
 }  # fmt: skip
 ONLY_FOUND = {"tasks", "reinforce"}
 LONGEST = 300
