@@ -47,7 +47,8 @@ FLOORS = [
 ]
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 WITHOUT_TORCH = {
-    "errors", "settings", "bounded", "interrupts", "overrides", "recipe", "randomness", "samples", "corpus", "tokenizers",
+    "errors", "settings", "bounded", "interrupts", "overrides", "recipe", "randomness", "samples", "corpus",
+    "tokenizers",
 }  # fmt: skip
 ONLY_FOUND = {"tasks", "reinforce"}
 LONGEST = 300
