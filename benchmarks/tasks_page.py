@@ -160,13 +160,15 @@ encoder-decoder on english_novels and wikitext-2 (ELMo too; the Chinese encoder 
 Minutes are of one core of two, whose other one trained something else meanwhile, and count pauses in which something
 else was measured. Then each task from those weights and from nothing (the same shape and tokenizer), in as many epochs,
 with three seeds, which also choose the examples where only some are used. Pretrained starts learn at 1e-3 (2e-3 with
-500 examples, 5e-4 on SQuAD, probes' classifiers at 1e-2), others at 5e-4: from about ten trials of the pretrained and seven of the scratch start on SST-2's test
+500 examples, 5e-4 on SQuAD, probes' classifiers at 1e-2), others at 5e-4: from about ten
+trials of the pretrained and seven of the scratch start on SST-2's test
 data, mostly one seed each. On STS-B's development data three or four rates of either start were tried with one seed:
 the pretrained one is best at 1e-3, scratch at 2e-5, where words that began apart at random stay so, and sentences are
 alike as far as they share them. The other rows took the rates over untried, so their scratch lines are not the best
 possible. Epochs were cut to what the time allowed; Multi30k has eight minutes of one core.
 SST-2, STS-B and COPA are measured on validation data, by which the best epoch was chosen too; everything else on test
-data. COPA has 100 of them, which alone leaves an accuracy of 0.6 within ± 0.10 (95 %). `trivial` is the commonest label, the usual tag of each word, the passage's first words, the shared words, the
+data. COPA has 100 of them, which alone leaves an accuracy of 0.6 within ± 0.10 (95 %).
+`trivial` is the commonest label, the usual tag of each word, the passage's first words, the shared words, the
 copied source, the first sentence.
 
 {_took(found)}
