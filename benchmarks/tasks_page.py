@@ -251,7 +251,7 @@ def draw(shown: Sequence[Line]) -> None:
     axis.set_xticks([0, 0.2, 0.4, 0.6, 0.8, 1.0])
     axis.tick_params(axis="x", labelsize=8)
     axis.tick_params(axis="y", length=0)
-    axis.set_title("mean and spread of three seeds; dashed: what needs no model; BLEU as a share of 100", fontsize=8,
+    axis.set_title("mean and spread of the seeds; dashed: what needs no model; BLEU as a share of 100", fontsize=8,
                    loc="left", color="#22313f")  # fmt: skip
     axis.spines[["top", "right", "left"]].set_visible(False)
     figure.tight_layout()
