@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import sys
 from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported: sums have one order, and two cores carry two workers
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["HF_HUB_OFFLINE"] = "1"  # a test asks nobody, and what is not here is said at once
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's job in the background ignores what tests send
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.append(str(Path(__file__).parent))
 
 import pytest
