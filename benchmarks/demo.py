@@ -26,7 +26,7 @@ SENTENCES = (
 
 def commonest_share(out: Path) -> float:
     """How often always guessing the commonest token of the training text would be right on the test text."""
-    recipe = recipe_for("bert-mini", ["objective=mlm"])
+    recipe = recipe_for("bert-mini-prenorm", ["objective=mlm"])
     material = gather(recipe, Run.open(out), Console(quiet=True))
     store = material.stores["main"]
     train, test = store.split("train"), store.split("test")
@@ -45,7 +45,7 @@ def main() -> None:
     began = time.monotonic()
     console = Console()
     ended = meristem.pretrain(
-        "bert-mini", {"objective": "mlm", "train.minutes": options.minutes}, out=options.out, console=console
+        "bert-mini-prenorm", {"objective": "mlm", "train.minutes": options.minutes}, out=options.out, console=console
     )
     guess, right = commonest_share(options.out), ended.test["mlm.top1"]
     console.print(

@@ -53,16 +53,16 @@ class Plan:
 
 MEMORY = "train.tokens=2000000"
 PLANS = [
-    Plan("bert", "bert-mini", judged=("mlm",)),
-    Plan("roberta", "roberta-mini"),
+    Plan("bert", "bert-mini-prenorm", judged=("mlm",)),
+    Plan("roberta", "roberta-mini-prenorm"),
     Plan("gpt", "gpt-mini"),
     Plan("gpt2", "gpt2-mini"),
     Plan("modern", "modern-mini"),
     Plan("transformer-xl", "transformer-xl-mini"),
     Plan("elmo", "elmo-mini", judged=("forward", "backward")),
-    Plan("electra", "electra-mini", seeds=3, judged=("generator",)),
-    Plan("xlnet", "xlnet-mini"),
-    Plan("bart (denoising)", "bart-mini"),
+    Plan("electra", "electra-mini-prenorm", seeds=3, judged=("generator",)),
+    Plan("xlnet", "xlnet-mini-prenorm"),
+    Plan("bart (denoising)", "bart-mini-prenorm"),
     Plan("t5 (spans)", "t5-mini"),
     Plan("transformer (translation)", "transformer-mini", "translation"),
     Plan("rnn (translation)", "rnn-mini", "translation"),

@@ -23,8 +23,9 @@ HOSTS = {"meristem-a": ("mer-a", "10.77.0.1"), "meristem-b": ("mer-b", "10.77.0.
 PORT = 29577
 STEPS = 400
 RECIPE = [
-    "pretrain", "bert-mini", "builtin:microworld-en?size=400", "model.layers=2", "model.width=64", "model.heads=2",
-    "model.length=64", "model.dropout=0", "tokenizer.size=1000", "train.batch_tokens=640", f"train.steps={STEPS}",
+    "pretrain", "bert-mini-prenorm", "builtin:microworld-en?size=400", "model.layers=2", "model.width=64",
+    "model.heads=2", "model.length=64",
+    "model.dropout=0", "tokenizer.size=1000", "train.batch_tokens=640", f"train.steps={STEPS}",
     "train.log_every=1", "train.save_every=10", "train.evaluate_tokens=2048", "train.threads=1",
 ]  # fmt: skip
 

@@ -50,7 +50,7 @@ def timed_steps() -> Iterator[list[float]]:
 def share(steps: int, folder: Path) -> float:
     """How much longer the run took than its steps."""
     with timed_steps() as took:
-        recipe = recipe_for("bert-mini", [*RUN, f"train.steps={steps}"])
+        recipe = recipe_for("bert-mini-prenorm", [*RUN, f"train.steps={steps}"])
         ended = pretraining.pretrain(recipe, folder, fresh=False, console=Console(quiet=True))
     bare = sum(took[-steps:])
     return ended.used["minutes"] * 60 / bare - 1

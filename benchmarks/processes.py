@@ -20,7 +20,7 @@ from benchmarks.side_by_side import table
 
 WAYS = {"1 × 1 thread": (1, 1), "2 × 1 thread": (2, 1), "1 × 2 threads": (1, 2)}
 RECIPE = [
-    "pretrain", "bert-mini", "builtin:microworld-en?size=3000", "objective=mlm", "train.log_every=1",
+    "pretrain", "bert-mini-prenorm", "builtin:microworld-en?size=3000", "objective=mlm", "train.log_every=1",
     "train.evaluate_every=100000", "train.save_every=100000", "corpus.validation=0", "corpus.test=0",
 ]  # fmt: skip
 WARM = 4

@@ -117,7 +117,7 @@ def theirs(folder: Path, minutes: float, rate: float) -> Side:
     """BertForMaskedLM of the same width and depth, AdamW, the same batches, warm-up and cosine."""
     from transformers import BertConfig, BertForMaskedLM
 
-    resolved, tokenizer, feed, held = material(folder, [], "bert-mini")
+    resolved, tokenizer, feed, held = material(folder, [], "bert-mini-prenorm")
     torch.manual_seed(0)
     s = resolved.model
     model: Any = BertForMaskedLM(
@@ -177,7 +177,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--sides", nargs="+", default=["theirs", "ours"])
-    parser.add_argument("--recipe", default="bert-mini")
+    parser.add_argument("--recipe", default="bert-mini-prenorm")
     parser.add_argument(
         "--set", nargs="*", default=[], help="overrides of the recipe, for trying things; results are not kept"
     )

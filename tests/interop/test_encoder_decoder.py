@@ -419,7 +419,7 @@ def test_a_run_trained_here_goes_out(recipe: str, kind: str, more: dict[str, Any
 
 
 def test_a_shape_that_neither_has_is_refused(tmp_path: Path) -> None:
-    pretrained("bart-mini", tmp_path / "run", **{"train.steps": 1})
+    pretrained("bart-mini-prenorm", tmp_path / "run", **{"train.steps": 1})
     with pytest.raises(MeristemError) as refused:
         export_run(tmp_path / "run", tmp_path / "out")
     bart, t5 = str(refused.value).split("; t5 has no ")
