@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
@@ -17,11 +17,12 @@ from meristem.drawing.attended import Attended
 from meristem.evaluation.answering import answer
 from meristem.evaluation.asking import Given, asked
 from meristem.evaluation.carried import tasks_of, the_task
-from meristem.evaluation.embedding import Pooling, embed, frame, states
+from meristem.evaluation.embedding import Layer, Pooling, embed, frame, states
 from meristem.evaluation.evaluate import evaluate as evaluate_run
 from meristem.evaluation.held_out import resting
 from meristem.evaluation.looking import look
 from meristem.evaluation.prompted import evaluate_prompted
+from meristem.evaluation.token_vectors import Level, TokenVectors, token_vectors
 from meristem.generation.fill import Filled, fill
 from meristem.generation.given import Picture, Prompt
 from meristem.generation.sampling import SamplingSettings
@@ -234,9 +235,44 @@ class Loaded:
         """Log-probabilities: exact for causal models, pseudo for masked ones."""
         return score(self.model, self.tokenizer, [texts] if isinstance(texts, str) else list(texts), way=self.way)
 
-    def embed(self, texts: Sequence[str], *, pooling: Pooling = "mean") -> torch.Tensor:
-        """One vector per text [texts, width]: the mean of its (encoder's) states, or its first or last."""
-        return embed(self.model, [frame(self.model, self.tokenizer, text) for text in texts], pooling)
+    @overload
+    def embed(
+        self,
+        texts: str | Sequence[str],
+        *,
+        level: Literal["text"] = "text",
+        layer: Layer = None,
+        pooling: Pooling = "mean",
+    ) -> torch.Tensor: ...
+
+    @overload
+    def embed(
+        self, texts: str | Sequence[str], *, level: Literal["token", "word"], layer: Layer = None
+    ) -> list[TokenVectors]: ...
+
+    def embed(
+        self,
+        texts: str | Sequence[str],
+        *,
+        level: Level = "text",
+        layer: Layer = None,
+        pooling: Pooling = "mean",
+    ) -> torch.Tensor | list[TokenVectors]:
+        """Vectors of texts: one per text [texts, width], or with `level` those of each text's tokens or words.
+
+        `layer` is a number (0 the embeddings, −1 the last) or "mix": all layers by the weights that a task learned
+        for them, or equally; the model's output unless given. `pooling` makes one vector of a text's states: their
+        mean, the first or the last. Of an encoder-decoder the encoder is read.
+        """
+        several = [texts] if isinstance(texts, str) else list(texts)
+        framed = [frame(self.model, self.tokenizer, text) for text in several]
+        if level == "text":
+            return embed(self.model, framed, pooling, layer=layer)
+        return token_vectors(self.model, self.tokenizer, several, framed, level=level, layer=layer)
+
+    def truncated(self, text: str) -> int:
+        """Tokens at the end of a text that the model has no room for, and that `embed` leaves out."""
+        return frame(self.model, self.tokenizer, text).truncated
 
     def attention(self, text: str) -> tuple[list[str], list[torch.Tensor]]:
         """The tokens of a text, and per layer (an encoder's, if any) where each looks [heads, queries, keys]."""

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import typer
 
-from meristem.verbs import looking, rewarding, serving, studio, training, using, weights
+from meristem.verbs import embedding, looking, rewarding, serving, studio, training, using, weights
 
 app = typer.Typer(
     name="meristem",
@@ -30,6 +30,7 @@ for verb in (
     using.generate,
     using.fill,
     using.score,
+    embedding.embed,
     looking.attention,
     rewarding.reward,
     weights.import_,

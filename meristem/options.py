@@ -161,6 +161,27 @@ Samples = Annotated[
 ]
 TopAnswers = Annotated[int | None, Option("--top", min=1, help="The K likeliest answers with their scores.")]
 
+Embedded = Annotated[str | None, Argument(help="A text to embed.", show_default=False)]
+EmbedLevel = Annotated[
+    Literal["text", "token", "word"],
+    Option(help="One vector per text, per token or per word (the mean of its tokens)."),
+]
+EmbedLayer = Annotated[
+    str | None,
+    Option(
+        "--layer",
+        show_default=False,
+        help="A layer: 0 is the embeddings, -1 the last; mix joins all layers by the weights a task learned (ELMo), or "
+        "equally. The model's output unless given.",
+    ),
+]
+EmbedPooling = Annotated[
+    Literal["mean", "first", "last"], Option("--pooling", help="How a text's token vectors become one.")
+]
+EmbedOut = Annotated[
+    Path | None, Option("--out", help="The file to write: .npy, .jsonl or .tsv.", show_default=False)
+]
+
 LookedAt = Annotated[str | None, Argument(help="The text that is looked at.", show_default=False)]
 LookOut = Annotated[
     Path | None,

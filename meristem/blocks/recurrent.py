@@ -51,7 +51,7 @@ class Recurrent(nn.Module):
         between = dropout if layers > 1 else 0.0
         self.net = NETS[cell](inputs, width, layers, batch_first=True, bidirectional=both_ways, dropout=between)
         self.width, self.layers, self.kept, self.dropout = width, layers, KEPT[cell], between
-        self._step = STEPS[cell]
+        self.cell, self._step = cell, STEPS[cell]
 
     def forward(
         self, x_BTE: Tensor, present_BT: Tensor | None = None, state_BLKD: Tensor | None = None
@@ -67,6 +67,17 @@ class Recurrent(nn.Module):
         packed = pack_padded_sequence(x_BTE, sizes, batch_first=True, enforce_sorted=False)
         out, end = self.net(packed, start)
         return pad_packed_sequence(out, batch_first=True, total_length=x_BTE.shape[1])[0], self._together(end)
+
+    @torch.no_grad()
+    def each_layer(self, x_BTE: Tensor, present_BT: Tensor | None = None) -> list[Tensor]:
+        """The states of every layer [B, T, D], for use and not for training: the fused net keeps only the last one."""
+        out = []
+        for layers in range(1, self.layers + 1):
+            shorter = Recurrent(self.cell, x_BTE.shape[-1], self.width, layers, both_ways=self.net.bidirectional)
+            own = self.net.state_dict()
+            shorter.net.load_state_dict({name: own[name] for name in shorter.net.state_dict()})
+            out.append(shorter.to(x_BTE)(x_BTE, present_BT)[0])
+        return out
 
     def _apart(self, state_BLKD: Tensor) -> Tensor | tuple[Tensor, ...]:
         """As torch wants it: layers first, a pair for LSTMs."""

@@ -1,4 +1,4 @@
-"""Texts as vectors: what a backbone makes of each, read together with others of like length."""
+"""Text embeddings: hidden states of any layer, pooled to one vector per text; texts of like length share a batch."""
 
 # B texts, T tokens, D width
 
@@ -23,6 +23,8 @@ from meristem.store.letters import spelled
 from meristem.tokenizers.tokenizer import Tokenizer
 
 Pooling = Literal["mean", "first", "last"]
+Layer = int | Literal["mix"] | None
+"""0 is the embeddings, 1 the first layer, negative numbers count from the last; `mix` joins all; none is the output."""
 TOKENS = 4096
 """Read at once, padding counted."""
 
@@ -36,6 +38,10 @@ class Framed:
     """How each token is written, for backbones that read letters."""
     start: Given | None = None
     """What an encoder reads, where there is one."""
+    offsets: NDArray[Any]
+    """[size, 2] the characters of the text each token covers; (0, 0) for special tokens that were added."""
+    truncated: int = 0
+    """Tokens at the end of the text that the model has no room for."""
 
     @property
     def size(self) -> int:
@@ -51,18 +57,32 @@ def frame(model: Model, tokenizer: Tokenizer, text: str) -> Framed:
             f"this {type(model.backbone).__name__} reads no text by itself, so that there is none to look into; "
             "take a run of bert, gpt2, transformer or another family that was pretrained on text"
         )
+    found = tokenizer.encode(text, special=True)
     if way == "source":
         start = given(model, tokenizer, text)
-        return Framed(ids=start.inputs["source"].tolist(), start=start)
-    found = tokenizer.encode(text, special=True)
-    ids: list[int] = found.ids.tolist()
+        ids = start.inputs["source"].tolist()
+        before, after = tokenizer.frame or ((), ())
+        kept = min(len(found.ids), len(ids) - len(before) - len(after))
+        placed = _placed(found.offsets[:kept], len(before), len(ids))
+        return Framed(ids=ids, start=start, offsets=placed, truncated=len(found.ids) - kept)
+    ids, first = found.ids.tolist(), 0
     if way == "causal" or tokenizer.start is None or tokenizer.end is None:
         ids = ids or [tokenizer.end or 0]
     else:
-        ids = [tokenizer.start, *ids, tokenizer.end]
+        ids, first = [tokenizer.start, *ids, tokenizer.end], 1
+    placed = _placed(found.offsets, first, len(ids))
     if "characters" in can:
-        return Framed(ids=ids, letters=_letters(tokenizer, text, ids, found.offsets))
-    return Framed(ids=ids[: model.backbone.length])
+        return Framed(ids=ids, letters=_letters(tokenizer, text, ids, found.offsets), offsets=placed)
+    length = model.backbone.length
+    cut = max(0, first + len(found.ids) - length)
+    return Framed(ids=ids[:length], offsets=placed[:length], truncated=cut)
+
+
+def _placed(offsets: NDArray[Any], first: int, size: int) -> NDArray[Any]:
+    """Offsets of a row of `size` tokens whose text begins at token `first` [size, 2]."""
+    out = np.zeros((size, 2), np.int64)
+    out[first : first + len(offsets)] = offsets
+    return out
 
 
 def states(model: Model, texts: Sequence[Framed], want: tuple[str, ...] = ()) -> Hidden:
@@ -85,16 +105,45 @@ def states(model: Model, texts: Sequence[Framed], want: tuple[str, ...] = ()) ->
     return model.backbone(**reads, want=want)  # type: ignore[no-any-return]  # nn.Module.__call__
 
 
-def embed(model: Model, texts: Sequence[Framed], pooling: Pooling = "mean") -> Tensor:
+def embed(model: Model, texts: Sequence[Framed], pooling: Pooling = "mean", *, layer: Layer = None) -> Tensor:
     """One vector per text [B, D]: the mean of its (encoder's) states, or its first or last."""
+    rows = token_states(model, texts, layer=layer)
+    return torch.stack([_pooled(states_TD, pooling) for states_TD in rows]).clone()
+
+
+def token_states(model: Model, texts: Sequence[Framed], *, layer: Layer = None) -> list[Tensor]:
+    """The hidden states of each text [its tokens, D], of an encoder-decoder those of its encoder."""
     out: dict[int, Tensor] = {}
+    want = () if layer is None else ("layers",)
     with resting(model):
         for some in _together(texts):
-            hidden = states(model, [texts[number] for number in some])
-            read_BTD = hidden.last if hidden.source is None else hidden.source
+            states_BTD = _at_layer(model, states(model, [texts[number] for number in some], want), layer)
             for row, number in enumerate(some):
-                out[number] = _pooled(read_BTD[row, : texts[number].size], pooling)
-    return torch.stack([out[number] for number in range(len(texts))]).clone()
+                out[number] = states_BTD[row, : texts[number].size]
+    return [out[number] for number in range(len(texts))]
+
+
+def _at_layer(model: Model, hidden: Hidden, layer: Layer) -> Tensor:
+    """One layer of a forward pass [B, T, D]; the last one is the model's output, behind its final norm."""
+    output = hidden.last if hidden.source is None else hidden.source
+    if layer is None:
+        return output
+    layers = hidden.layers if hidden.source is None else hidden.extra.get("encoder_layers", ())
+    if layer == "mix":
+        return _mixed(model, layers)
+    count = len(layers) - 1
+    if not -count - 1 <= layer <= count:
+        raise MeristemError(f"layer {layer}: this model has 0 (its embeddings) to {count}, and mix")
+    return output if layer in (count, -1) else layers[layer]
+
+
+def _mixed(model: Model, layers: Sequence[Tensor]) -> Tensor:
+    """γ Σ s_j h_j with the weights a task learned; without such, the mean of all layers (Peters et al. 2018, eq. 1)."""
+    if "mix" in model.heads:
+        return model.heads["mix"](layers)  # type: ignore[no-any-return]  # nn.Module.__call__
+    if len({one.shape[-1] for one in layers}) > 1:
+        raise MeristemError("layer mix: the embeddings of this model are not as wide as its layers; name one of them")
+    return torch.stack(list(layers)).mean(0)
 
 
 def _pooled(states_TD: Tensor, pooling: Pooling) -> Tensor:

@@ -120,7 +120,11 @@ class RNN(Backbone):
         said = self.decoder(told.view(*tokens.shape, -1), begun_BLKD, seen)
         shown = (said.weights[:, None],) if "attention" in want and said.weights is not None else ()
         last = F.dropout(said.states, self.settings.dropout, self.training)
-        return Hidden(last=last, source=seen.values, attention=shown)
+        extra = {}
+        if "layers" in want:
+            words = read.view(*source.shape, -1)
+            extra["encoder_layers"] = (words, *self.encoder.each_layer(words, source_present))
+        return Hidden(last=last, source=seen.values, attention=shown, extra=extra)
 
     def embed(self, tokens: Tensor) -> Tensor:
         """[...] → [..., E]."""

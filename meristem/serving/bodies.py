@@ -114,6 +114,10 @@ class Embed(Asked):
     """A text, or several."""
     pooling: Literal["mean", "first", "last"] = "mean"
     """The mean of a text's states, or its first or last one."""
+    level: Literal["text", "token", "word"] = "text"
+    """A vector for each text, or those of its tokens or words with their offsets."""
+    layer: Annotated[int, Field(ge=-1000, le=1000)] | Literal["mix"] | None = None
+    """A layer, 0 the embeddings and -1 the last, or mix: all layers by learned weights; the output unless given."""
 
 
 class Attention(Asked):

@@ -14,8 +14,9 @@ from meristem.corpus.pictures import decoded
 from meristem.errors import MeristemError
 from meristem.evaluation.answering import answer
 from meristem.evaluation.asking import asked
-from meristem.evaluation.embedding import Framed, Pooling, embed, frame
+from meristem.evaluation.embedding import Framed, Layer, Pooling, embed, frame
 from meristem.evaluation.looking import look
+from meristem.evaluation.token_vectors import Level, token_vectors
 from meristem.generation.echoed import echoed
 from meristem.generation.fill import Filled, Masked, fill_many, masked
 from meristem.generation.given import Given, given, opening
@@ -32,6 +33,8 @@ PIXELS = 1 << 24
 """Of a picture that is unpacked."""
 WEIGHTS = 1 << 20
 """Of attention that are sent at once."""
+NUMBERS = 1 << 20
+"""Of token and word vectors that are sent at once."""
 HIDDEN = 512
 """Tokens of a text whose score hides each of them once."""
 Top = int | None
@@ -82,7 +85,7 @@ def fill_work(run: Served) -> Work:
     return Work((run, "fill"), ready, answers)
 
 
-def embed_work(run: Served, pooling: Pooling) -> Work:
+def embed_work(run: Served, pooling: Pooling, layer: Layer = None) -> Work:
     """A text → its vector and how many tokens it has."""
 
     def ready(text: str) -> tuple[Framed, int]:
@@ -90,10 +93,32 @@ def embed_work(run: Served, pooling: Pooling) -> Work:
         return found, found.size
 
     def answers(read: Sequence[Framed]) -> list[tuple[list[float], int]]:
-        vectors = embed(run.model, read, pooling).float().cpu().tolist()
+        vectors = embed(run.model, read, pooling, layer=layer).float().cpu().tolist()
         return [(vector, one.size) for vector, one in zip(vectors, read, strict=True)]
 
-    return Work((run, "embed", pooling), ready, answers)
+    return Work((run, "embed", pooling, layer), ready, answers)
+
+
+def token_vectors_work(run: Served, level: Level, layer: Layer, texts: int) -> Work:
+    """One of so many texts → the vectors of its tokens or words; together they stay within what is sent at once."""
+
+    def ready(text: str) -> tuple[tuple[str, Framed], int]:
+        found = frame(run.model, run.tokenizer, text)
+        most = NUMBERS // texts // run.model.backbone.width
+        if found.size > most:
+            told = (
+                f"text: {level} vectors of {texts} texts are sent for {most} tokens each at the most, and this one has "
+                f"{found.size}: ask for fewer or shorter texts"
+            )
+            raise Refused(422, told, param="text")
+        return (text, found), found.size
+
+    def answers(read: Sequence[tuple[str, Framed]]) -> list[list[dict[str, Any]]]:
+        given, framed = [text for text, _ in read], [one for _, one in read]
+        found = token_vectors(run.model, run.tokenizer, given, framed, level=level, layer=layer)
+        return [one.plain() for one in found]
+
+    return Work((run, "embed", level, layer), ready, answers)
 
 
 def score_work(run: Served) -> Work:

@@ -12,6 +12,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from meristem.api import Loaded
+from meristem.serving import works
 
 TEXT, OTHER = "Ada walked to the old harbour.", "It rained on Diego, and on the garden."
 
@@ -112,6 +113,22 @@ def test_embed(client: TestClient, loaded: dict[str, Loaded], name: str, pooling
     found = asked(client, "/embed", model=name, text=texts, pooling=pooling)["answers"]
     one_by_one = [loaded[name].embed([text], pooling=pooling)[0].tolist() for text in texts]
     alike(found, one_by_one)
+
+
+@pytest.mark.parametrize("level", ["token", "word"])
+@pytest.mark.parametrize("layer", [None, 0, "mix"])
+def test_embed_tokens_and_words(client: TestClient, loaded: dict[str, Loaded], level: Any, layer: Any) -> None:
+    found = asked(client, "/embed", model="bert", text=[TEXT, OTHER], level=level, layer=layer)["answers"]
+    alike(found, [one.plain() for one in loaded["bert"].embed([TEXT, OTHER], level=level, layer=layer)])
+    single = asked(client, "/embed", model="bert", text=TEXT, level="text", layer=layer)["answer"]
+    alike(single, loaded["bert"].embed(TEXT, layer=layer)[0].tolist())
+
+
+def test_vectors_of_many_tokens_are_refused(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(works, "NUMBERS", 2 * 8 * 32)
+    answer = client.post("/embed", json={"model": "bert", "text": [TEXT, OTHER], "level": "token"})
+    assert answer.status_code == 422 and "fewer or shorter texts" in answer.text
+    asked(client, "/embed", model="bert", text=[TEXT, OTHER])  # one vector per text is always sent
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bert", "translator", "reviews"])
@@ -229,6 +246,9 @@ WRONG: list[tuple[str, dict[str, Any], int, str]] = [
     ("/generate", {"model": "rnn", "prompt": ""}, 422, "source text"),
     ("/score", {"model": "bert", "text": "walked " * 600}, 422, "512 tokens at the most"),
     ("/embed", {"model": "captioner", "text": "a"}, 422, "cannot embed"),
+    ("/embed", {"model": "bert", "text": "a", "layer": 99}, 422, "layer 99"),
+    ("/embed", {"model": "bert", "text": "a", "layer": "top"}, 422, "layer"),
+    ("/embed", {"model": "bert", "text": "a", "level": "letter"}, 422, "level"),
     ("/attention", {"model": "bert", "text": "a", "kind": "croos"}, 422, "no such attention"),
     ("/reply", {"turns": []}, 422, "turns"),
     ("/choose", {"text": "a", "choices": ["b"]}, 422, "choices"),

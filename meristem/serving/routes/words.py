@@ -13,7 +13,7 @@ from meristem.serving import bodies
 from meristem.serving.engine import Engine
 from meristem.serving.numbers import finite
 from meristem.serving.routes.answers import ERRORS, answered, ticket_of
-from meristem.serving.works import attention_work, embed_work, fill_work, score_work
+from meristem.serving.works import attention_work, embed_work, fill_work, score_work, token_vectors_work
 
 
 def router(engine: Engine) -> APIRouter:
@@ -33,12 +33,15 @@ def router(engine: Engine) -> APIRouter:
         found = await engine.ask_each(score_work(run), _several(asked.text), ticket_of(request))
         return answered(run, [_scored(one) for one in found], asked.text)
 
-    @routes.post("/embed", summary="A text as a vector")
+    @routes.post("/embed", summary="A text as a vector, or its tokens or words as vectors")
     async def embed(asked: bodies.Embed, request: Request) -> JSONResponse:
         run = engine.hub.for_("embed", asked.model)
-        work = embed_work(run, asked.pooling)
-        found = await engine.ask_each(work, _several(asked.text), ticket_of(request))
-        return answered(run, [vector for vector, _ in found], asked.text)
+        texts, layer = _several(asked.text), asked.layer
+        if asked.level == "text":
+            found = await engine.ask_each(embed_work(run, asked.pooling, layer), texts, ticket_of(request))
+            return answered(run, [vector for vector, _ in found], asked.text)
+        work = token_vectors_work(run, asked.level, layer, len(texts))
+        return answered(run, await engine.ask_each(work, texts, ticket_of(request)), asked.text)
 
     @routes.post("/attention", summary="Where each token looks, for every layer and head")
     async def attention(asked: bodies.Attention, request: Request) -> Response:

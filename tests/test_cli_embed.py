@@ -1,0 +1,104 @@
+"""`meristem embed`: a text, a file or a pipe becomes vectors on the screen, as JSON lines or in a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commanding import Meristem
+
+import meristem as package
+from meristem.api import Loaded
+
+pytestmark = pytest.mark.usefixtures("small_peak")
+TEXTS = ["Return the length of the array.", "A file is closed.", "Nothing else."]
+TINY = {
+    "model.layers": 1,
+    "model.width": 32,
+    "model.heads": 2,
+    "model.length": 32,
+    "tokenizer.size": 600,
+    "train.batch_tokens": 256,
+    "train.steps": 2,
+    "corpus.limit": 60,
+    "train.evaluate_tokens": 256,
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "bert"
+    package.pretrain("bert-mini", {**TINY, "objective": "mlm"}, out=out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def loaded(run: Path) -> Loaded:
+    return package.load(run)
+
+
+def test_a_text_on_the_screen_and_as_json(meristem: Meristem, run: Path, loaded: Loaded) -> None:
+    said = meristem("embed", run, TEXTS[0])
+    assert said.code == 0 and TEXTS[0] in said.out and "(32)" in said.out
+    (told,) = meristem("embed", run, TEXTS[0], "--json", "--layer", "0", "--pooling", "first").answers
+    assert told["index"] == 0 and told["text"] == TEXTS[0]
+    assert told["embedding"] == pytest.approx(loaded.embed(TEXTS[:1], layer=0, pooling="first")[0].tolist(), abs=1e-5)
+
+
+@pytest.mark.parametrize("level", ["token", "word"])
+def test_tokens_and_words(meristem: Meristem, run: Path, loaded: Loaded, level: str) -> None:
+    (told,) = meristem("embed", run, TEXTS[0], "--json", "--level", level, "--layer", "mix").answers
+    (own,) = loaded.embed(TEXTS[0], level=level, layer="mix")  # type: ignore[call-overload]  # one of both
+    assert [row[level] for row in told[f"{level}s"]] == list(own.units)
+    np.testing.assert_allclose([row["embedding"] for row in told[f"{level}s"]], own.vectors, atol=1e-5)
+
+
+def test_a_pipe_and_files(meristem: Meristem, run: Path, loaded: Loaded) -> None:
+    vectors = loaded.embed(TEXTS).numpy()
+    piped = meristem("embed", run, "--json", pipe="\n\n".join(TEXTS).encode()).answers
+    np.testing.assert_allclose([one["embedding"] for one in piped], vectors, atol=1e-5)
+    Path("texts.txt").write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
+    for name in ("v.npy", "deep/v.jsonl", "v.tsv"):
+        said = meristem("embed", run, "--file", "texts.txt", "--out", name)
+        assert said.code == 0 and f"wrote {name}" in said.err and not said.out
+    np.testing.assert_allclose(np.load("v.npy"), vectors, atol=1e-5)
+    lines = [json.loads(line) for line in Path("deep/v.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert lines == piped
+    table = [line.split("\t") for line in Path("v.tsv").read_text(encoding="utf-8").splitlines()]
+    assert table[0][:2] == ["text", "0"] and [row[0] for row in table[1:]] == TEXTS
+    np.testing.assert_allclose([[float(cell) for cell in row[1:]] for row in table[1:]], vectors, atol=1e-5)
+
+
+def test_words_in_files(meristem: Meristem, run: Path, loaded: Loaded) -> None:
+    Path("texts.txt").write_text("\n".join(TEXTS), encoding="utf-8")
+    own = loaded.embed(TEXTS, level="word")
+    meristem("embed", run, "--file", "texts.txt", "--level", "word", "--out", "w.npy")
+    np.testing.assert_allclose(np.load("w.npy"), np.concatenate([one.vectors for one in own]), atol=1e-5)
+    rows = [line.split("\t") for line in Path("w.units.tsv").read_text(encoding="utf-8").splitlines()]
+    assert rows[0] == ["text", "word", "start", "end"] and len(rows) == 1 + sum(map(len, own))
+    for text, word, start, end in rows[1:]:
+        assert TEXTS[int(text)][int(start) : int(end)] == word
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["a", "--out", "v.csv"], ".npy, .jsonl, .tsv"),
+        (["a", "--layer", "top"], "a number or mix"),
+        (["a", "--layer", "9"], "0 (its embeddings) to 1"),
+        (["a", "--level", "word", "--pooling", "last"], "--pooling"),
+        (["a", "--file", "b.txt"], "exclude each other"),
+        (["--file", "nosuch.txt"], "nosuch.txt"),
+    ],
+)
+def test_what_is_wrong_is_named(meristem: Meristem, run: Path, words: list[str], told: str) -> None:
+    said = meristem("embed", run, *words)
+    assert said.code in (1, 2) and told in said.err
+
+
+def test_what_was_cut_is_said(meristem: Meristem, run: Path) -> None:
+    said = meristem("embed", run, "the file " * 60)
+    assert said.code == 0 and "do not fit the model" in said.err
+    assert meristem("embed", run, pipe=b"\xff\xfe\x00").code == 1
