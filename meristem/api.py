@@ -27,7 +27,7 @@ from meristem.generation.fill import Filled, fill
 from meristem.generation.given import Picture, Prompt
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.score import Scored, score
-from meristem.generation.way import Way, way_of
+from meristem.generation.way import Way, way_for
 from meristem.generation.write import write
 from meristem.generation.written import Written
 from meristem.interop import exporting, importing
@@ -159,8 +159,8 @@ class Loaded:
 
     @property
     def way(self) -> Way:
-        """The way it writes and scores; some models only read."""
-        return way_of(self.model)
+        """The way it generates text from a prompt."""
+        return way_for(self.model, "generate")
 
     def fill(self, text: str, *, top: int = 5) -> list[Filled]:
         """Ranked words for every [MASK]."""
@@ -233,7 +233,7 @@ class Loaded:
 
     def score(self, texts: str | Iterable[str]) -> list[Scored]:
         """Log-probabilities: exact for causal models, pseudo for masked ones."""
-        return score(self.model, self.tokenizer, [texts] if isinstance(texts, str) else list(texts), way=self.way)
+        return score(self.model, self.tokenizer, [texts] if isinstance(texts, str) else list(texts))
 
     @overload
     def embed(

@@ -167,6 +167,8 @@ class Model(nn.Module):
         )
         self.begin: tuple[int, ...] | None = None
         """The tokens that what it writes begins after, as its objectives said."""
+        self.source_kinds: frozenset[str] = frozenset()
+        """What its decoder was trained to write from, as its objectives said."""
 
     @property
     def device(self) -> torch.device:
@@ -208,6 +210,8 @@ class Objective(ABC):
     """Per loss term its share of the loss; its keys are the terms."""
     begin_ids: tuple[int, ...] | None = None
     """The tokens that a target begins after, where the objective has a model write."""
+    source_kinds: frozenset[str] = frozenset()
+    """What a decoder writes from: text, image, or a text with gaps behind masks (BART) or sentinels (T5)."""
 
     @abstractmethod
     def __init__(self, settings: Any, tokenizer: Any) -> None:

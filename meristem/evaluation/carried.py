@@ -6,7 +6,7 @@ from typing import Any
 
 from meristem.checkpoint.revive import Revived
 from meristem.errors import MeristemError
-from meristem.generation.way import OFFERS, ways
+from meristem.generation.way import verbs_of
 from meristem.learning.learner import begin_of
 from meristem.recipe import HeadSettings
 from meristem.settings import find, names
@@ -62,7 +62,7 @@ def the_task(tasks: dict[str, Task], revived: Revived, wanted: str | None = None
     """The one that is asked for, or the only one; what a run without any can do instead is said."""
     place = revived.run.path
     if not tasks:
-        can = [OFFERS[way] for way in ways(revived.learner.model)]
+        can = verbs_of(revived.learner.model)
         instead = f"it can {' and '.join(can)}; " if can else ""
         raise MeristemError(
             f"{place} has no task to predict: {instead}"

@@ -23,7 +23,7 @@ from meristem.evaluation.prompting import Asking, Prompt, PromptSettings, Templa
 from meristem.evaluation.reported import form, reported
 from meristem.generation.framed import Frame
 from meristem.generation.score import judged
-from meristem.generation.way import Way, way_of
+from meristem.generation.way import Way, way_for
 from meristem.labelled.reading import read
 from meristem.labelled.settings import DataSettings
 from meristem.settings import build, find
@@ -32,7 +32,7 @@ from meristem.task import Judged, Sample, Task
 from meristem.tokenizers.tokenizer import Encoding, Tokenizer
 
 Floats = NDArray[np.float64]
-READS = {"causal": "causal", "masked": "bidirectional"}
+READS = {"causal": "causal", "masked": "bidirectional", "generator": "bidirectional"}
 TASKS = {"text": "classification", "pair": "pair", "choice": "choice"}
 """Whose numbers are the ones to cite for samples of a shape."""
 
@@ -183,9 +183,7 @@ class Scorer:
 
     def __init__(self, model: Model, tokenizer: Tokenizer, settings: PromptSettings) -> None:
         self.model, self.tokenizer, self.settings = model, tokenizer, settings
-        self.way: Way = way_of(model)
-        if self.way == "source":
-            raise MeristemError("prompts are asked of causal and masked models, and this one writes from a source")
+        self.way: Way = way_for(model, "score")
         self.room = model.backbone.length if self.way == "causal" else Frame.of(model, tokenizer).room
 
     def __call__(self, prompts: Sequence[Prompt]) -> Scores:
@@ -210,7 +208,7 @@ class Scorer:
 
     def _encoded(self, prompts: Sequence[Prompt]) -> list[list[Encoding]]:
         """Every prompt with each of its answers; a causal model reads nothing behind an answer."""
-        after = self.way == "masked"
+        after = self.way != "causal"
         texts = [p.text(self.settings.between, answer, after=after) for p in prompts for answer in p.answers]
         encodings = iter(self.tokenizer.encode_many(texts))
         return [[next(encodings) for _ in prompt.answers] for prompt in prompts]

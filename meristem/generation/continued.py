@@ -15,11 +15,10 @@ import numpy as np
 import torch
 
 from meristem.batch import Model
-from meristem.blocks.vocabulary import VocabularyHead
 from meristem.errors import MeristemError
 from meristem.generation.given import Given, start_of, together
 from meristem.generation.score import TOKENS, Judged, judged, split
-from meristem.generation.way import HEADS, way_of
+from meristem.generation.way import vocabulary_head, way_for
 from meristem.store.rows import ended
 from meristem.store.store import Ints
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -37,7 +36,7 @@ class Continued:
 
 def continued(model: Model, tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]]) -> list[Continued]:
     """How likely each continuation is after its context; one without tokens has 0."""
-    if way_of(model) == "source":
+    if way_for(model, "score", source=True) == "source":
         found = _targets(model, tokenizer, pairs)
     else:
         texts, since = _joined(model, tokenizer, pairs)
@@ -55,7 +54,7 @@ def _joined(model: Model, tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]]
     for (context, _), encoding in zip(pairs, whole, strict=True):
         ids = encoding.ids.astype(np.int64)
         first = int(np.count_nonzero(encoding.offsets[:, 1] <= len(context)))
-        over = min(first, max(0, len(ids) - model.backbone.length)) if way_of(model) == "causal" else 0
+        over = min(first, max(0, len(ids) - model.backbone.length)) if way_for(model, "score") == "causal" else 0
         texts.append(ids[over:])
         since.append(first - over)
     return texts, since
@@ -92,10 +91,9 @@ def _read(model: Model, begin: list[int], sources: list[Ints], targets: list[Int
     tokens, _, inputs = together(starts, model.device)
     hidden = model.backbone(tokens=tokens, **inputs)
     at = [row * tokens.shape[1] + len(begin) - 1 + torch.arange(len(ids)) for row, ids in enumerate(targets)]
-    head = model.heads[HEADS["source"]]
-    assert isinstance(head, VocabularyHead)
     wanted = torch.from_numpy(np.concatenate(targets)).to(model.device)
-    parts = split(head, hidden.at(torch.cat(at).to(model.device)), wanted, [len(ids) for ids in targets])
+    states, sizes = hidden.at(torch.cat(at).to(model.device)), [len(ids) for ids in targets]
+    parts = split(vocabulary_head(model, "source"), states, wanted, sizes)
     for one, (found, best) in zip(out, parts, strict=True):
         one.logprobs[:] = found.cpu().numpy()
         one.best[:] = best.cpu().numpy()

@@ -11,7 +11,7 @@ import torch
 from meristem.batch import Model
 from meristem.errors import MeristemError
 from meristem.generation.framed import Frame, mask_of, states_at
-from meristem.generation.way import require
+from meristem.generation.way import Way, vocabulary_head, way_for
 from meristem.tokenizers.tokenizer import Encoding, Tokenizer
 
 TOKENS = 4096
@@ -39,7 +39,7 @@ class Filled:
 
 def fill(model: Model, tokenizer: Tokenizer, text: str, *, top: int = 5) -> list[Filled]:
     """The likeliest tokens of each mask, ranked while the other masks stay hidden; special tokens are left out."""
-    require(model, "masked", "fill")
+    way_for(model, "fill")  # what cannot fill is refused before a mask is looked for
     return fill_many(model, tokenizer, [masked(tokenizer, text)], top=top)[0]
 
 
@@ -68,11 +68,12 @@ def fill_many(model: Model, tokenizer: Tokenizer, texts: Sequence[Masked], *, to
     """The same for several texts, those of like lengths read together."""
     if top < 1:
         raise MeristemError(f"top: {top} candidates cannot be shown, at least 1 can")
+    way = way_for(model, "fill")
     masks = [(number, mask) for number, one in enumerate(texts) for mask in range(len(one.places))]
     specials, most = torch.from_numpy(tokenizer.specials), min(top, int((~tokenizer.specials).sum()))
     out: list[list[Filled]] = [[Filled(mask=mask, candidates=()) for mask in range(len(one.places))] for one in texts]
     for some in _together(masks, texts):
-        probabilities = _probabilities(model, tokenizer, [(texts[n], texts[n].places[mask]) for n, mask in some])
+        probabilities = _probabilities(model, tokenizer, [(texts[n], texts[n].places[mask]) for n, mask in some], way)
         best = probabilities[:, : tokenizer.size].masked_fill(specials, -1.0).topk(most)
         found = zip(some, best.indices.tolist(), best.values.tolist(), strict=True)
         for (number, mask), tokens, chances in found:
@@ -96,7 +97,7 @@ def _together(masks: list[tuple[int, int]], texts: Sequence[Masked]) -> Iterator
         yield some
 
 
-def _probabilities(model: Model, tokenizer: Tokenizer, masks: Sequence[tuple[Masked, int]]) -> torch.Tensor:
+def _probabilities(model: Model, tokenizer: Tokenizer, masks: Sequence[tuple[Masked, int]], way: Way) -> torch.Tensor:
     """[masks, V]; a text longer than the model is read in a window around each mask."""
     frame = Frame.of(model, tokenizer)
     rows: dict[tuple[int, int, int], int] = {}  # a window that holds several masks is read once
@@ -108,8 +109,8 @@ def _probabilities(model: Model, tokenizer: Tokenizer, masks: Sequence[tuple[Mas
             read.append(frame.row(one.encoding.ids[start:stop]))
         places.append(place - start + len(frame.before))
         owners.append(rows[key])
-    states = states_at(model, read, torch.tensor(places), torch.tensor(owners))
-    return model.heads["mlm"](states).float().softmax(-1).cpu()  # type: ignore[no-any-return]  # nn.Module.__call__
+    states = states_at(model, read, torch.tensor(places), torch.tensor(owners), way)
+    return vocabulary_head(model, way)(states).float().softmax(-1).cpu()  # type: ignore[no-any-return]  # nn.Module.__call__
 
 
 def _with(tokenizer: Tokenizer, text: str, encoding: Encoding, place: int, token: int) -> str:

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from meristem.batch import Model
+from meristem.batch import Hidden, Model
 from meristem.errors import MeristemError
+from meristem.generation.way import HEADS, Way
 from meristem.store.rows import frame_of
 from meristem.store.store import Ints
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -49,12 +50,21 @@ def mask_of(tokenizer: Tokenizer) -> int:
     return tokenizer.mask
 
 
-def states_at(model: Model, rows: list[Tensor], places: Tensor, owners: Tensor) -> Tensor:
-    """[n, D] the states at `places` of the rows that `owners` name; shorter rows are padded and nothing sees that."""
+def states_at(model: Model, rows: list[Tensor], places: Tensor, owners: Tensor, way: Way = "masked") -> Tensor:
+    """[n, D] the states at `places` of the rows that `owners` name; shorter rows are padded and nothing sees that.
+
+    ELECTRA's generator is a model of its own over the same embeddings; its last layer is computed there alone.
+    """
     tokens = pad_sequence(rows, batch_first=True).to(model.device)
     sizes = torch.tensor([len(row) for row in rows], device=model.device)
     present = None
     if len({len(row) for row in rows}) > 1:
         present = torch.arange(tokens.shape[1], device=model.device) < sizes[:, None]
-    hidden = model.backbone(tokens=tokens, present=present)
-    return hidden.at(owners.to(model.device) * tokens.shape[1] + places.to(model.device))  # type: ignore[no-any-return]  # nn.Module.__call__
+    flat = owners.to(model.device) * tokens.shape[1] + places.to(model.device)
+    if way == "generator":
+        wanted, back = torch.unique(flat, return_inverse=True)
+        inputs = {"tokens": tokens} if present is None else {"tokens": tokens, "present": present}
+        found: Hidden = model.heads[HEADS[way]](wanted=wanted, **inputs)
+        return found.last[back]
+    hidden: Hidden = model.backbone(tokens=tokens, present=present)
+    return hidden.at(flat)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from meristem.batch import Model
 from meristem.errors import MeristemError
-from meristem.generation.way import way_of
+from meristem.generation.way import Way, way_for
 from meristem.store.encode import separator_of
 from meristem.store.rows import ended
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -37,10 +37,22 @@ class Given:
         """Tokens that are read before the first is written; for a picture, rows of it."""
         return len(self.prompt) + sum(map(len, self.inputs.values()))
 
+    def way(self, model: Model) -> Way:
+        """How a model goes on from here: from a source where an encoder reads one."""
+        return way_for(model, "generate", source=has_source(self.inputs))
 
-def given(model: Model, tokenizer: Tokenizer, prompt: Prompt) -> Given:
-    """A prompt as training saw it: the beginning of a document, or the source that a target is written from."""
-    if way_of(model) == "source":
+
+def has_source(inputs: Mapping[str, Any]) -> bool:
+    """Whether an encoder reads something before the first token is written."""
+    return "source" in inputs or "image" in inputs
+
+
+def given(model: Model, tokenizer: Tokenizer, prompt: Prompt, *, source: bool = False) -> Given:
+    """A prompt as training saw it: the beginning of a document, or the source that a target is written from.
+
+    A picture is always a source; with `source` a text is one too for a model that could also go on from it.
+    """
+    if way_for(model, "generate", source=source or not isinstance(prompt, str)) == "source":
         return Given(prompt=start_of(model, tokenizer), inputs=_source(model, tokenizer, prompt))
     if not isinstance(prompt, str):
         raise MeristemError(f"{_no_pictures(model)}; give a text")

@@ -27,6 +27,7 @@ from meristem.generation.sampling import (
     without_repeats,
 )
 from meristem.generation.session import Means, Session, steady
+from meristem.generation.way import Way, way_for
 from meristem.generation.write import ROWS, unwanted
 from meristem.generation.written import Writing
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -76,9 +77,11 @@ class Seat:
 class Pool:
     """The texts that one model is writing."""
 
-    def __init__(self, model: Model, tokenizer: Tokenizer, *, rows: int = ROWS) -> None:
+    def __init__(self, model: Model, tokenizer: Tokenizer, *, rows: int = ROWS, way: Way | None = None) -> None:
+        """`way` is how all of its texts are written; the model's preferred one unless given."""
         self._model, self._tokenizer, self._rows = model, tokenizer, rows
-        self._means = Means.of(model)
+        self._way: Way = way or way_for(model, "generate")
+        self._means = Means.of(model, self._way)
         self._banned: dict[int | None, list[int]] = {}
         self._session: Session | None = None
         self._seats: list[Seat] = []
@@ -228,7 +231,7 @@ class Pool:
         first = seats[0]
         s, end = first.settings, self._tokenizer.end if first.end is None else first.end
         if first.end not in self._banned:
-            self._banned[first.end] = unwanted(self._model, self._tokenizer, first.end)
+            self._banned[first.end] = unwanted(self._model, self._tokenizer, first.end, self._way)
         banned = self._banned[first.end]
         forbidden = [*banned, end] if len(first.writing.tokens) < s.min_tokens and end is not None else banned
         if s.repetition_penalty != 1.0:

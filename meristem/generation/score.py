@@ -18,10 +18,9 @@ from torch.nn.utils.rnn import pad_sequence
 
 from meristem.batch import Model
 from meristem.blocks.vocabulary import VocabularyHead
-from meristem.errors import MeristemError
 from meristem.generation.framed import Frame, mask_of, states_at
 from meristem.generation.given import opening
-from meristem.generation.way import HEADS, Way, require, way_of
+from meristem.generation.way import Way, require, vocabulary_head, way_for
 from meristem.store.encode import separator_of
 from meristem.store.store import Ints
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -84,10 +83,7 @@ def judged(
     model: Model, tokenizer: Tokenizer, texts: Sequence[Ints], since: Sequence[int], *, way: Way | None = None
 ) -> list[Judged]:
     """What the model says of each text's tokens from `since` on; those before are only read."""
-    way = way or way_of(model)
-    if way == "source":
-        raise MeristemError("score: a target's probability depends on its source, and a text alone has none; "
-                            "score with a causal or a masked model")
+    way = way or way_for(model, "score")
     require(model, way, "this score")
     out = [Judged(np.zeros(len(ids) - first), np.zeros(len(ids) - first, bool))
            for ids, first in zip(texts, since, strict=True)]
@@ -158,15 +154,13 @@ def _logprobs(model: Model, group: list[_Reading], way: Way) -> Iterator[tuple[T
     """Per row the log-probabilities of what it predicts, and which are the best; logits exist only there, in chunks."""
     places = torch.cat([one.places for one in group])
     owners = torch.repeat_interleave(torch.arange(len(group)), torch.tensor([len(one.places) for one in group]))
-    if way == "masked":
-        states = states_at(model, [one.row for one in group], places, owners)
+    if way != "causal":
+        states = states_at(model, [one.row for one in group], places, owners, way)
     else:  # padding comes later in the row, so that nothing sees it
         tokens = pad_sequence([one.row for one in group], batch_first=True).to(model.device)
         states = model.backbone(tokens=tokens, causal=True).at((owners * tokens.shape[1] + places).to(model.device))
-    head = model.heads[HEADS[way]]
-    assert isinstance(head, VocabularyHead)
     wanted = torch.cat([one.wanted for one in group]).to(model.device)
-    return split(head, states, wanted, [len(one.places) for one in group])
+    return split(vocabulary_head(model, way), states, wanted, [len(one.places) for one in group])
 
 
 def split(head: VocabularyHead, states: Tensor, wanted: Tensor, sizes: list[int]) -> Iterator[tuple[Tensor, Tensor]]:

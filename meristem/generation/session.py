@@ -18,9 +18,9 @@ from torch.nn.utils.rnn import pad_sequence
 from meristem.batch import Model, Writer
 from meristem.blocks.joining import joined_inputs
 from meristem.blocks.logits import Logits
-from meristem.blocks.vocabulary import VocabularyHead
+from meristem.generation.given import has_source
 from meristem.generation.watching import go_on
-from meristem.generation.way import HEADS, way_of
+from meristem.generation.way import Way, vocabulary_head, way_for
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,10 @@ class Means:
     read: Logits
 
     @classmethod
-    def of(cls, model: Model) -> Means:
-        """Those of a model that writes."""
-        head = model.heads[HEADS[way_of(model)]]
-        assert isinstance(head, VocabularyHead)
-        return cls(cast(Any, model.backbone).writer(), Logits(head))  # every family that can write has one
+    def of(cls, model: Model, way: Way) -> Means:
+        """Those of a model that writes this way."""
+        # every family that can write has a writer
+        return cls(cast(Any, model.backbone).writer(), Logits(vocabulary_head(model, way)))
 
 
 class Session:
@@ -53,7 +52,10 @@ class Session:
 
         `inputs` are what an encoder reads beside them, a row for each row.
         """
-        means = model if isinstance(model, Means) else Means.of(model)
+        if isinstance(model, Model):
+            means = Means.of(model, way_for(model, "generate", source=has_source(inputs)))
+        else:
+            means = model
         self._writer, self._read, self._inputs = means.writer, means.read, inputs
         self._length = self._writer.length or sys.maxsize
         self._half = self._length // 2

@@ -19,7 +19,7 @@ from meristem.errors import MeristemError
 from meristem.generation.framed import Frame, mask_of, states_at
 from meristem.generation.sampling import SamplingSettings, draw, shaped, with_repetition_penalty, without
 from meristem.generation.watching import go_on
-from meristem.generation.way import require
+from meristem.generation.way import Way, vocabulary_head
 from meristem.generation.written import OnText, Writing, Written
 from meristem.randomness import generator
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -29,17 +29,19 @@ ROUNDS = 24
 
 def unmask(
     model: Model, tokenizer: Tokenizer, prompts: list[str], settings: SamplingSettings, *, count: int = 1,
-    on_text: OnText | None = None,
+    on_text: OnText | None = None, way: Way = "masked",
 ) -> list[list[Written]]:
-    """`count` texts of exactly `max_tokens` tokens for each prompt, unless a stop string cuts them."""
-    require(model, "masked", "unmasking")
+    """`count` texts of exactly `max_tokens` tokens for each prompt, unless a stop string cuts them.
+
+    `way` is masked, or generator for ELECTRA's.
+    """
     if settings.searches:
         raise MeristemError("beams: beam search needs a causal model (objective=clm); a masked one writes by unmasking")
     out = []
     for number, prompt in enumerate(prompts):
         texts = []
         for copy in range(count):
-            written = _one(model, tokenizer, prompt, settings, copy)
+            written = _one(model, tokenizer, prompt, settings, copy, way)
             if on_text is not None and written.text:
                 on_text(number * count + copy, written.text)
             texts.append(written)
@@ -53,7 +55,7 @@ def left_after(number: int, rounds: int, masks: int) -> int:
 
 
 @torch.inference_mode()
-def _one(model: Model, tokenizer: Tokenizer, prompt: str, settings: SamplingSettings, copy: int) -> Written:
+def _one(model: Model, tokenizer: Tokenizer, prompt: str, settings: SamplingSettings, copy: int, way: Way) -> Written:
     frame = Frame.of(model, tokenizer)
     masks = settings.max_tokens
     if masks > frame.room:
@@ -68,7 +70,7 @@ def _one(model: Model, tokenizer: Tokenizer, prompt: str, settings: SamplingSett
         go_on()
         uniform = torch.from_numpy(generator(settings.seed, "unmask", copy, number).random(masks))
         mine = uniform[[at - first for at in hidden]]
-        tokens, sureness, logprobs = _guess(model, tokenizer, row, hidden, settings, mine)
+        tokens, sureness, logprobs = _guess(model, tokenizer, row, hidden, settings, mine, way)
         ranked = sureness.argsort(descending=True, stable=True).tolist()
         settled = set(ranked[: len(hidden) - left_after(number, rounds, masks)])
         for place in settled:
@@ -84,10 +86,10 @@ def _one(model: Model, tokenizer: Tokenizer, prompt: str, settings: SamplingSett
 
 
 def _guess(model: Model, tokenizer: Tokenizer, row: Tensor, hidden: list[int], settings: SamplingSettings,
-           uniform: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+           uniform: Tensor, way: Way) -> tuple[Tensor, Tensor, Tensor]:
     """For each hidden place a token, how sure it is, and the token's log-probability under the model."""
     at = torch.tensor(hidden)
-    raw = model.heads["mlm"](states_at(model, [row], at, torch.zeros_like(at))).float().cpu()
+    raw = vocabulary_head(model, way)(states_at(model, [row], at, torch.zeros_like(at), way)).float().cpu()
     seen = [row.tolist()] * len(hidden) if settings.repetition_penalty != 1.0 else []
     banned = [*tokenizer.specials.nonzero()[0].tolist(), *range(tokenizer.size, raw.shape[-1])]
     logits = without(with_repetition_penalty(raw, seen, settings.repetition_penalty), banned)

@@ -1,19 +1,37 @@
-"""What a finished model can be asked for: which head reads which way."""
+"""Which trained head answers which verb: how a language model generates text, fills gaps and scores texts.
+
+A model may have several heads that predict tokens (a multi-task one has causal, sequence-to-sequence and masked
+heads), so every verb has its own order of preference. An image or an explicit source always selects `source`.
+"""
 
 from __future__ import annotations
 
 from typing import Literal
 
 from meristem.batch import Model
+from meristem.blocks.generator import Generator
+from meristem.blocks.vocabulary import VocabularyHead
 from meristem.errors import MeristemError
 
-Way = Literal["causal", "source", "masked"]
-HEADS: dict[Way, str] = {"causal": "clm", "source": "seq2seq", "masked": "mlm"}
-OFFERS: dict[Way, str] = {
-    "causal": "generate and score",
-    "source": "generate (from a source)",
-    "masked": "fill, generate (by unmasking) and score",
+Way = Literal["causal", "source", "permutation", "bilm", "masked", "generator"]
+Verb = Literal["generate", "fill", "score"]
+HEADS: dict[Way, str] = {
+    "causal": "clm",
+    "source": "seq2seq",
+    "permutation": "plm",
+    "bilm": "bilm",
+    "masked": "mlm",
+    "generator": "generator",
 }
+"""The head that predicts tokens each way."""
+PREFERENCE: dict[Verb, tuple[Way, ...]] = {
+    "generate": ("causal", "source", "masked", "generator"),
+    "fill": ("masked", "generator"),
+    "score": ("causal", "masked", "generator"),
+}
+"""Per verb the ways that answer it, the best first: exact probabilities before pseudo ones."""
+DETECTION = "rtd"
+"""The head that tells replaced tokens."""
 
 
 def ways(model: Model) -> tuple[Way, ...]:
@@ -21,20 +39,64 @@ def ways(model: Model) -> tuple[Way, ...]:
     return tuple(way for way, head in HEADS.items() if head in model.heads)
 
 
-def way_of(model: Model) -> Way:
-    """The way a model writes and scores: causal where it can, since that is exact."""
-    found = ways(model)
+def ways_for(model: Model, verb: Verb) -> tuple[Way, ...]:
+    """The ways that answer a verb about a text alone, the preferred one first; empty where none does."""
+    own = ways(model)
+    return tuple(way for way in PREFERENCE[verb] if way in own)
+
+
+def way_for(model: Model, verb: Verb, *, source: bool = False) -> Way:
+    """The way this model answers a verb; with `source` (a text or an image is given) that is `source` if it can."""
+    if source and "source" in ways(model):
+        return "source"
+    found = ways_for(model, verb)
     if not found:
-        trained = ", ".join(model.heads) or "nothing"
-        raise MeristemError(f"this model predicts no words (it was trained for {trained}), so it can neither "
-                            "write, fill nor score; train with objective=clm, objective=mlm or objective=seq2seq")
+        raise MeristemError(_refusal(model, verb))
     return found[0]
 
 
+def vocabulary_head(model: Model, way: Way) -> VocabularyHead:
+    """The head that turns states into logits over the vocabulary."""
+    head = model.heads[HEADS[way]]
+    found = head.words if isinstance(head, Generator) else head
+    assert isinstance(found, VocabularyHead)
+    return found
+
+
+def verbs_of(model: Model) -> tuple[str, ...]:
+    """The verbs this model answers, `detect` among them."""
+    found: list[str] = [verb for verb in PREFERENCE if ways_for(model, verb)]
+    return (*found, "detect") if DETECTION in model.heads else tuple(found)
+
+
 def require(model: Model, way: Way, verb: str) -> None:
-    """Refuse what this model was not trained for, saying what it can do instead."""
+    """Refuse what only one kind of head can do, saying what this model can do instead."""
     if way not in ways(model):
-        can = way_of(model)
-        kind = "writes from a source" if can == "source" else f"is {can}"
-        raise MeristemError(f"{verb} needs a {way} model (objective={HEADS[way]}), and this one {kind}: "
-                            f"it can {OFFERS[can]}")
+        raise MeristemError(f"{verb} needs a {way} model (objective={HEADS[way]}); {_instead(model)}")
+
+
+def _instead(model: Model) -> str:
+    own, can = ways(model), verbs_of(model)
+    kind = f"this one is {' and '.join(own)}" if own else f"this one was trained for {_trained(model)}"
+    return f"{kind}: it can {' and '.join(can)}" if can else kind
+
+
+def _trained(model: Model) -> str:
+    return ", ".join(model.heads) or "nothing"
+
+
+def _refusal(model: Model, verb: Verb) -> str:
+    """Why this model cannot answer a verb, and what to do."""
+    own = ways(model)
+    if not own and DETECTION in model.heads:
+        return (f"{verb}: this model was trained without a generator (objective.generator=none), so it only tells "
+                "which tokens look replaced: meristem detect RUN TEXT")
+    if not own:
+        return (f"{verb}: this run was trained for {_trained(model)} and has no language-model head; ask it "
+                "with meristem predict, or ask the pretrained run it began from")
+    if own == ("source",):
+        return (f"{verb}: this model was trained on pairs, so what it predicts depends on a source, "
+                "and a text alone has none; give both: meristem score RUN SOURCE --text-b TARGET, for a captioner "
+                "--image FILE --text-b CAPTION")
+    return (f"{verb} needs a model that reads both sides of a gap (objective=mlm, plm, bilm, rtd or denoising); "
+            f"{_instead(model)}")

@@ -19,29 +19,36 @@ from meristem.generation.given import Given, Prompt, given, start_of, together
 from meristem.generation.sampling import SamplingSettings, choose, with_repetition_penalty, without, without_repeats
 from meristem.generation.session import Session, steady
 from meristem.generation.unmask import unmask
-from meristem.generation.way import way_of
+from meristem.generation.way import Way, way_for
 from meristem.generation.written import OnText, Writing, Written
 from meristem.store.encode import separator_of
 from meristem.tokenizers.tokenizer import Tokenizer
 
 ROWS = 64  # texts written side by side
 BEAMS = 256  # texts followed side by side by beam search
+UNMASKED: tuple[Way, ...] = ("masked", "generator")
+"""Ways that write by unmasking, not token by token."""
 SLOTS = 16  # tokens that beams have room for at first: what is copied from parent to child should be small
 
 
 def write(
     model: Model, tokenizer: Tokenizer, prompts: Sequence[Prompt], settings: SamplingSettings, *, count: int = 1,
-    on_text: OnText | None = None,
+    on_text: OnText | None = None, source: bool = False,
 ) -> list[list[Written]]:
     """`count` texts for each prompt: what follows it (an empty one begins a new document), or what it is turned into.
 
-    An encoder-decoder takes the prompt as its source; a captioner takes pictures too.
+    An encoder-decoder takes the prompt as its source; a captioner takes pictures too. A model that can do both goes on
+    from a text unless `source` says that its encoder is to read it.
     """
     if count < 1:
         raise MeristemError(f"count: {count} texts cannot be written, at least 1 can")
-    if way_of(model) == "masked":
-        return unmask(model, tokenizer, [str(prompt) for prompt in prompts], settings, count=count, on_text=on_text)
-    starts = [given(model, tokenizer, prompt) for prompt in prompts]
+    texts = [prompt for prompt in prompts if isinstance(prompt, str)]
+    way = way_for(model, "generate", source=source or not texts)
+    if way in UNMASKED and len(texts) == len(prompts):
+        return unmask(model, tokenizer, texts, settings, count=count, on_text=on_text, way=way)
+    starts = [given(model, tokenizer, prompt, source=source) for prompt in prompts]
+    if len(found := {start.way(model) for start in starts}) > 1:
+        raise MeristemError(f"prompts of two kinds ({' and '.join(sorted(found))}) in one call: ask for each apart")
     return write_from(model, tokenizer, starts, settings, count=count, on_text=on_text)
 
 
@@ -52,7 +59,9 @@ def write_from(
     """The same from starts that are already tokens; `end` ends a text where that is not the tokenizer's own end."""
     if settings.searches and count > settings.beams:
         raise MeristemError(f"count: {count} texts need as many beams, not {settings.beams}; give beams={count}")
-    banned = unwanted(model, tokenizer, end)
+    if not starts:
+        return []
+    banned = unwanted(model, tokenizer, end, starts[0].way(model))
     order = sorted(range(len(starts)), key=lambda number: starts[number].size)  # like lengths side by side
     if settings.searches:
         found: dict[int, list[Found]] = {}
@@ -80,14 +89,14 @@ def _shower(on_text: OnText | None, number: int) -> Callable[[str], None] | None
     return None if on_text is None else partial(on_text, number)
 
 
-def unwanted(model: Model, tokenizer: Tokenizer, end: int | None = None) -> list[int]:
+def unwanted(model: Model, tokenizer: Tokenizer, end: int | None = None, way: Way | None = None) -> list[int]:
     """Special tokens that are no text: all but the end of a document, and the sentinels of what a source lacks.
 
     Rows that no token has are none either: published tables are often larger than their vocabularies. A start that a
     text does not begin after is one that the model was taught to write (BART's).
     """
     wanted = {tokenizer.end if end is None else end}
-    if way_of(model) == "source":
+    if (way or way_for(model, "generate")) == "source":
         wanted |= {*tokenizer.sentinels, *({tokenizer.start} - set(start_of(model, tokenizer)))}
     spare = range(tokenizer.size, model.backbone.embedding().num_embeddings)
     return [*(token for token in tokenizer.specials.nonzero()[0].tolist() if token not in wanted), *spare]

@@ -23,8 +23,8 @@ from meristem.errors import MeristemError
 from meristem.generation.continued import continued
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.score import score
-from meristem.generation.way import way_of
-from meristem.generation.write import write
+from meristem.generation.way import way_for
+from meristem.generation.write import UNMASKED, write
 from meristem.settings import build
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Evaluator(LM):  # type: ignore[misc]  # lm-eval is untyped
         if device is not None and (torch.cuda.is_available() or not device.startswith("cuda")):
             self.model.to(device)  # its command line asks for the first GPU, whether or not there is one
         self._longest = longest
-        way_of(self.model)  # one that predicts no words is refused before any task begins
+        way_for(self.model, "score", source=True)  # one without a language-model head is refused before any task begins
 
     @property
     def tokenizer_name(self) -> str:
@@ -105,7 +105,7 @@ class Evaluator(LM):  # type: ignore[misc]  # lm-eval is untyped
         """Greedy unless a task asks to sample; a masked model leaves half of its length to the context."""
         until = told.get("until") or ()
         most = next((told[name] for name in LONGEST if told.get(name) is not None), self._longest)
-        if way_of(self.model) == "masked":
+        if way_for(self.model, "generate") in UNMASKED:
             most = min(most, self.model.backbone.length // 2)
         chosen: dict[str, Any] = {
             "stop": (until,) if isinstance(until, str) else tuple(until),

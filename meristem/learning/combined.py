@@ -29,6 +29,7 @@ class Combined(Objective):
         self.rows_per_sample = math.prod(part.rows_per_sample for part in parts)
         self.heads = heads_of({part.name: part for part in parts})
         self.begin_ids = begin_of({part.name: part for part in parts})
+        self.source_kinds = frozenset().union(*(part.source_kinds for part in parts))
         self.weights = {term: weight for part in parts for term, weight in part.weights.items()}
 
     def _one(self, what: str) -> Any:

@@ -22,6 +22,7 @@ class Learner(nn.Module):
         self.model = model
         self.objectives = dict(objectives)
         model.begin = begin_of(self.objectives)
+        model.source_kinds = frozenset().union(*(one.source_kinds for one in self.objectives.values()))
 
     def forward(self, name: str, batch: Batch, totals: Mapping[str, int], state: State | None = None) -> Outcome:
         """Encode and judge; every term is divided by its total over the whole step, never by its own count."""

@@ -21,6 +21,7 @@ class Caption(Written):
     Settings = CaptionSettings
     name = "caption"
     needs = frozenset({"image"})
+    source_kinds = frozenset({"image"})
     view = View("pictures")
 
     def prepare(self, row: Row, draw: Draws) -> Row:

@@ -157,6 +157,7 @@ class Denoising(Written):
                 "permute_rate and rotate_rate on"
             )
         self.mask = -1 if tokenizer.mask is None else tokenizer.mask
+        self.source_kinds = frozenset({"sentinels"} if settings.kind == "spans" else {"masks"} if masks else ())
 
     def prepare(self, row: Row, draw: Draws) -> Row:
         """Damage the text; the target is the text itself, or what is missing."""

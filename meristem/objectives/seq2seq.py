@@ -21,6 +21,7 @@ class Seq2Seq(Written):
     Settings = Seq2SeqSettings
     name = "seq2seq"
     needs = frozenset({"encoder_decoder"})
+    source_kinds = frozenset({"text"})
     view = View("examples")
 
     def prepare(self, row: Row, draw: Draws) -> Row:

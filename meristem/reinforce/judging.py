@@ -14,7 +14,7 @@ from meristem.batch import Model
 from meristem.checkpoint.revive import Revived, revive
 from meristem.errors import MeristemError
 from meristem.generation.continued import continued
-from meristem.generation.way import way_of
+from meristem.generation.way import ways_for
 from meristem.recipe import Recipe
 from meristem.tokenizers.tokenizer import Tokenizer
 
@@ -45,7 +45,7 @@ class Judge:
         """From a run; one that writes from sources is no judge of a text alone."""
         revived = opened(run, say)
         model = revived.learner.model
-        if way_of(model) == "source":
+        if not ways_for(model, "score"):
             raise MeristemError(
                 f"{run} writes from a source, and a text alone has none: "
                 "judge with a causal or a masked run (gpt2-mini, bert-mini)"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -54,6 +54,7 @@ class Policy(Objective):
         self.settings, self.tokenizer, self.fill = settings, tokenizer, fill_of(tokenizer)
         self.laid = self._layout(settings, tokenizer)
         self.begin_ids = self.laid.objective.begin_ids
+        self.source_kinds = self.laid.objective.source_kinds
         self.head = "clm" if settings.way == "causal" else "seq2seq"
         self.heads: Mapping[str, Head] = {self.head: Head("vocabulary"), "leash": Head("leash")}
         self.weights = {"policy": 1.0}
@@ -116,7 +117,8 @@ class Policy(Objective):
     def way(self, model: Model) -> Way:
         """How texts are drawn from this model."""
         end = self.tokenizer.end if self.laid.end is None else self.laid.end
-        shut = tuple(unwanted(model, self.tokenizer, self.laid.end))
+        how: Literal["causal", "source"] = "causal" if self.settings.way == "causal" else "source"
+        shut = tuple(unwanted(model, self.tokenizer, self.laid.end, how))
         return Way(most=self.laid.most, end=end, shut=shut, heat=self.settings.temperature)
 
     def collected(

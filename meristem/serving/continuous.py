@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from meristem.generation.given import Given
 from meristem.generation.pool import Chosen, Pool, Seat
 from meristem.generation.sampling import SamplingSettings
+from meristem.generation.way import Way
 from meristem.generation.written import Finished, Writing
 from meristem.serving.admission import Ticket
 from meristem.serving.batching import told
@@ -81,7 +82,8 @@ class Scribe(Worker):
         """`runs` are those that are served now: they may come and go."""
         super().__init__()
         self._runs, self._rows, self._metrics = runs, rows, metrics
-        self._pools: dict[Served, Pool] = {}
+        self._pools: dict[tuple[Served, Way], Pool] = {}
+        """One for each way a run writes: texts that an encoder's source begins are apart from those that go on."""
         self._new: deque[Order] = deque()
         self._places: dict[Seat, _Place] = {}
 
@@ -112,11 +114,11 @@ class Scribe(Worker):
     def work(self) -> None:
         """One token for each text of each run."""
         self._gather()
-        for run, pool in list(self._pools.items()):
+        for (run, way), pool in list(self._pools.items()):
             if pool.busy:
                 self._step(run.name, pool)
             elif self._runs.get(run.name) is not run:
-                del self._pools[run]
+                del self._pools[run, way]
 
     def _step(self, name: str, pool: Pool) -> None:
         """One token for each text of a run; a failure that nobody can be blamed for ends them all, and only them."""
@@ -147,14 +149,14 @@ class Scribe(Worker):
         places = [_Place(order, index, start, copy) for index, (start, copy) in enumerate(copies)]
         for place in places:
             self._places[place.seat] = place
-            self._pool(order.run).add(place.seat)
+            self._pool(order.run, place.seat.start.way(order.run.model)).add(place.seat)
         self._metrics.tokens("prompt", sum(start.size for start in starts))
 
-    def _pool(self, run: Served) -> Pool:
+    def _pool(self, run: Served, way: Way) -> Pool:
         """Made when it is first needed."""
-        if run not in self._pools:
-            self._pools[run] = Pool(run.model, run.tokenizer, rows=self._rows)
-        return self._pools[run]
+        if (run, way) not in self._pools:
+            self._pools[run, way] = Pool(run.model, run.tokenizer, rows=self._rows, way=way)
+        return self._pools[run, way]
 
     def _tell(self, places: Sequence[_Place]) -> None:
         """News to each request, all of a step at once; a request that does not stream hears of ends alone."""

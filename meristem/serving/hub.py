@@ -9,7 +9,7 @@ from pathlib import Path
 from meristem.checkpoint.revive import Revived, revive
 from meristem.errors import MeristemError, did_you_mean
 from meristem.evaluation.carried import tasks_of
-from meristem.generation.way import Way, ways
+from meristem.generation.way import Verb, Way, way_for, ways, ways_for
 from meristem.serving.errors import Refused
 from meristem.task import Task
 
@@ -39,6 +39,10 @@ class Served:
     def __str__(self) -> str:
         return self.name
 
+    def way(self, verb: Verb) -> Way:
+        """How its model answers a verb."""
+        return way_for(self.model, verb)
+
     def task(self, verb: str) -> Task | None:
         """The task that answers a route."""
         return next((self.tasks[name] for name in TASKS.get(verb, ()) if name in self.tasks), None)
@@ -50,14 +54,11 @@ class Served:
         sees = self.model.backbone.can
         if "image" in sees and "source" in self.ways and "caption" not in found:
             found.append("caption")
-        if self.ways and "image" not in sees:
+        if ways_for(self.model, "generate") and "image" not in sees:
             found.append("generate")
         if "causal" in self.ways or "dialogue" in self.tasks:
             found.append("chat")
-        if "masked" in self.ways:
-            found.append("fill")
-        if {"causal", "masked"} & set(self.ways):
-            found.append("score")
+        found += [verb for verb in ("fill", "score") if ways_for(self.model, verb)]
         if "image" not in sees and (self.ways or "encoder_decoder" not in sees):
             found.append("embed")
         if "both_directions" not in sees:

@@ -13,6 +13,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from meristem.generation.given import Given
+from meristem.generation.write import UNMASKED
 from meristem.serving.continuous import Order
 from meristem.serving.engine import Engine
 from meristem.serving.errors import Refused
@@ -45,7 +46,7 @@ def router(engine: Engine) -> APIRouter:
         run, ticket, prompts = _run(engine, asked.model), ticket_of(request), asked.prompts()
         shape = Completions(run, asked, len(prompts))
         if asked.echo:
-            if run.ways[0] != "causal":
+            if run.way("generate") != "causal":
                 raise Refused(422, "echo: only causal models judge their prompts; leave it out", param="echo")
             shape.echoed = await engine.ask_each(echo_work(run, asked.logprobs or 0), prompts, ticket)
         if asked.max_tokens == 0:
@@ -103,7 +104,7 @@ def _model(run: Served) -> dict[str, Any]:
 def _run(engine: Engine, name: str | None) -> Served:
     """A run that writes token by token."""
     run = engine.hub.for_("generate", name)
-    if run.ways[0] == "masked":
+    if run.way("generate") in UNMASKED:
         raise Refused(422, f"model {run.name!r} is masked and writes by filling masks: POST /generate", param="model")
     return run
 

@@ -23,7 +23,7 @@ from meristem.generation.given import Given, given, opening
 from meristem.generation.pool import Chosen
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.score import Scored, score
-from meristem.generation.write import write
+from meristem.generation.write import UNMASKED, write
 from meristem.serving.batching import Work
 from meristem.serving.errors import Refused
 from meristem.serving.hub import Served
@@ -125,12 +125,12 @@ def score_work(run: Served) -> Work:
     """A text → its log-probability; a masked model reads it once for each token, so that it must be short."""
 
     def ready(text: str) -> tuple[str, int]:
-        if run.ways[0] == "masked" and (size := len(run.tokenizer.encode(text).ids)) > HIDDEN:
+        if run.way("score") in UNMASKED and (size := len(run.tokenizer.encode(text).ids)) > HIDDEN:
             raise Refused(422, f"text: a masked model scores {HIDDEN} tokens at the most, and there are {size}")
         return text, _size(text)
 
     def answers(read: Sequence[str]) -> list[Scored]:
-        return score(run.model, run.tokenizer, read, way=run.ways[0])
+        return score(run.model, run.tokenizer, read)
 
     return Work((run, "score"), ready, answers)
 
@@ -139,8 +139,8 @@ def start_of_prompt(run: Served, prompt: str | list[int]) -> tuple[Given, int]:
     """Where a text begins that goes on from a prompt or its tokens, and how many tokens stand before those given."""
     if isinstance(prompt, str):
         start = given(run.model, run.tokenizer, prompt)
-        return start, len(opening(run.model, run.tokenizer)) if run.ways[0] == "causal" else 0
-    if run.ways[0] != "causal":
+        return start, len(opening(run.model, run.tokenizer)) if run.way("generate") == "causal" else 0
+    if run.way("generate") != "causal":
         raise Refused(422, "prompt: tokens are read by causal models; give this one a text", param="prompt")
     if (highest := max(prompt)) >= run.tokenizer.size:
         told = f"prompt: token {highest} is none of {run.name}, which has {run.tokenizer.size:,}"

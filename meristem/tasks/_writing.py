@@ -102,6 +102,7 @@ class Writing(Task):
         self.heads: Mapping[str, Head] = objective.heads
         self.weights = {**objective.weights, **({"lm": settings.lm} if settings.lm else {})}
         self.begin_ids = objective.begin_ids
+        self.source_kinds = objective.source_kinds
         told = {name: getattr(settings, name) for name in ("beams", "length_penalty", "min_tokens", "no_repeat")}
         self.sampling = SamplingSettings.model_validate(
             {**told, "greedy": settings.beams == 1, "early": True, "max_tokens": self.laid.most}

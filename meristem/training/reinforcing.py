@@ -14,7 +14,7 @@ from meristem.checkpoint.layout import folder_name
 from meristem.checkpoint.revive import Revived, revive
 from meristem.checkpoint.run import Run
 from meristem.errors import MeristemError, RecipeError
-from meristem.generation.way import way_of
+from meristem.generation.way import way_for
 from meristem.labelled.reading import splits
 from meristem.learning.team import Team
 from meristem.recipe import Recipe
@@ -63,10 +63,10 @@ def started(recipe: Recipe) -> Revived:
 def completed(recipe: Recipe, start: Revived) -> Recipe:
     """The recipe with what the start tells: how it writes, after which tokens, how much it holds."""
     model, before = start.learner.model, start.recipe
-    way = way_of(model)
-    if way == "masked":
+    way = way_for(model, "generate")
+    if way not in ("causal", "source"):
         raise MeristemError(
-            f"{start.run.path} is a masked model, and rewards need one that writes from left to right: "
+            f"{start.run.path} is a {way} model, and rewards need one that writes from left to right: "
             "objective=clm, objective=seq2seq or objective=denoising"
         )
     task, policy = before.task, before.policy

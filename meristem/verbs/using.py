@@ -103,6 +103,8 @@ def generate(
     With --best-of several texts are written for each prompt, and the best ones kept, as rewards have it:
     meristem generate runs/gpt2-mini --prompt "The old" --best-of 8 --reward length,target=20 --reward repetition
     """
+    from meristem.generation.write import UNMASKED
+
     loaded = opened(run, which)
     prompts: list[Any] = options.lines(file) if file else [image or prompt]
     sampling = {
@@ -119,7 +121,7 @@ def generate(
     if best_of is not None or reward or reference:
         rewarding.best(loaded, prompts, sampling, best_of, reward or [], reference or [], keep=count, as_json=json_)
         return
-    streaming = not json_ and len(prompts) == 1 and count == 1 and beams == 1 and loaded.way != "masked"
+    streaming = not json_ and len(prompts) == 1 and count == 1 and beams == 1 and loaded.way not in UNMASKED
     goes_on = loaded.way != "source"  # a source is no part of what is written from it
     if streaming and goes_on:
         print(prompts[0], end="", flush=True)

@@ -178,7 +178,7 @@ def test_writing_stops_at_the_stop_string(way: str, runs: dict[str, Path]) -> No
 
 
 def test_a_run_without_words_is_refused(runs: dict[str, Path]) -> None:
-    with pytest.raises(MeristemError, match="predicts no words"):
+    with pytest.raises(MeristemError, match="has no language-model head"):
         Evaluator(runs["nsp"])
 
 

@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse
 
 from meristem.generation.given import given
 from meristem.generation.pool import Chosen
+from meristem.generation.write import UNMASKED
 from meristem.generation.written import Written
 from meristem.serving import bodies
 from meristem.serving.continuous import News, Order
@@ -30,7 +31,7 @@ def router(engine: Engine) -> APIRouter:
     async def generate(asked: bodies.Generate, request: Request) -> Response:
         run = engine.hub.for_("generate", asked.model)
         settings, ticket = asked.sampling(), ticket_of(request)
-        if settings.searches or run.ways[0] == "masked":
+        if settings.searches or run.way("generate") in UNMASKED:
             if asked.stream:
                 raise Refused(422, "stream: only texts that grow token by token are streamed, without beams, by causal "
                                    "models and encoder-decoders", param="stream")  # fmt: skip
