@@ -25,7 +25,7 @@ NAMED_FILES = 10_000
 
 COUNTERS = (
     "dropped", "splits", "sources", "kinds", "repaired", "removed", "languages", "lengths", "passages", "rejected",
-    "skipped",
+    "skipped", "damaged",
 )
 
 
@@ -56,7 +56,9 @@ class Account:
     kinds: Counter[str] = field(default_factory=Counter)
     """Kept documents that are more than plain text: pairs, pictures."""
     repaired: Counter[str] = field(default_factory=Counter)
-    """Documents a cleaning step changed, and files whose encoding was mended."""
+    """Documents a cleaning step changed, and files that were decoded from another encoding than UTF-8."""
+    damaged: Counter[str] = field(default_factory=Counter)
+    """Places whose bytes could not be decoded, so that U+FFFD stands there: lost, not repaired."""
     removed: Counter[str] = field(default_factory=Counter)
     """What steps took out of documents or replaced in them: lines, private strings."""
     languages: Counter[str] = field(default_factory=Counter)
@@ -83,9 +85,14 @@ class Account:
             self.unshown += 1
 
     def mend(self, repair: str, source: str) -> None:
-        """One more file whose encoding had to be mended."""
+        """One more file that was not in UTF-8."""
         self.repaired[repair] += 1
         self.warn(f"{source}: {repair}")
+
+    def damage(self, what: str, source: str, places: int) -> None:
+        """Places of a file that could not be decoded."""
+        self.damaged[what] += places
+        self.warn(f"{source}: {places:,} {what}; U+FFFD stands there")
 
     def reject(self, reason: str, source: str) -> None:
         """One more file that cannot be read."""
@@ -189,8 +196,8 @@ class Account:
         for split in ("train", "validation", "test"):
             table.add_row(f"  {split}", f"{self.splits[split]:,}")
         table.add_row("characters kept", f"{self.characters:,}", end_section=True)
-        for label, counts in (("repaired", self.repaired), ("removed", self.removed), ("files rejected", self.rejected),
-                              ("files skipped", self.skipped)):
+        for label, counts in (("repaired", self.repaired), ("damaged", self.damaged), ("removed", self.removed),
+                              ("files rejected", self.rejected), ("files skipped", self.skipped)):
             for reason, count in counts.most_common(REASONS):
                 table.add_row(Text(f"{label}: {shortened(reason, 60)}"), f"{count:,}")
         return table

@@ -185,7 +185,12 @@ def _passages(report: CorpusReport) -> Iterator[str]:
 
 def _taken(report: CorpusReport) -> Iterator[str]:
     """What steps took out or mended, and private strings that are still there."""
-    tables = [("Taken out or replaced", report.account.removed), ("Changed by each step", report.account.repaired)]
+    account = report.account
+    tables = [
+        ("Taken out or replaced", account.removed),
+        ("Changed by each step", account.repaired),
+        ("Damaged: could not be decoded", account.damaged),
+    ]
     private = report.looked.private
     if private.removed:
         tables.append((f"Private strings in {report.looked.documents:,} documents looked at", private.removed))

@@ -34,21 +34,47 @@ def test_long_files_of_many_bytes_per_character(tmp_path):
         assert text_of(tmp_path / "a.txt", long.encode(codec))[0] == long
 
 
-@pytest.mark.parametrize("data", [
-    b"caf\xe9 and more", b"ok \xff\xfe\xfd ok", FRENCH.encode("latin-1"), CHINESE.encode()[:-1],
+GERMAN = "Die Äpfel lagen schön im Garten, süße Früchte fielen über Nacht auf die Straße. "
+QUOTED = "He said “no” – it’s a £5 café…"
+
+
+@pytest.mark.parametrize("text", [
+    "café and more", FRENCH, FRENCH * 500, GERMAN, QUOTED, "plain words. " * 2000 + QUOTED, "la fée créée", "jäätelö",
+    "El niño comió ¿qué? ¡sí!", "à Paris", "Smörgåsbord på ön",
 ])
-def test_invalid_bytes_are_replaced_and_counted(tmp_path, data):
+def test_western_european_files_are_decoded_as_what_they_are(tmp_path, text):
+    found, account = text_of(tmp_path / "a.txt", text.encode("cp1252"))
+    assert found == text
+    assert account.repaired == {"file in Windows-1252": 1}
+    assert not account.damaged
+    assert account.warnings == [f"{tmp_path / 'a.txt'}: file in Windows-1252"]
+
+
+@pytest.mark.parametrize(("data", "places"), [
+    (b"ok \xff\xfe\xfd ok", 3), (CHINESE.encode()[:-1], 1), ((FRENCH * 3).encode() + b" caf\xe9 ", 1),
+    ("Съешь же ещё этих мягких французских булок. ".encode("cp1251"), 36),
+    ("Zażółć gęślą jaźń, pchnąć w tę łódź jeża. ".encode("cp1250"), 14),
+])
+def test_bytes_that_mean_nothing_are_counted_as_damage_not_as_repairs(tmp_path, data, places):
     text, account = text_of(tmp_path / "a.txt", data)
-    assert "\ufffd" in text
     assert text == data.decode("utf-8", "replace")
-    assert account.repaired == {"file with invalid UTF-8": 1}
-    assert account.warnings == [f"{tmp_path / 'a.txt'}: file with invalid UTF-8"]
+    assert text.count("\ufffd") == places
+    assert not account.repaired
+    assert account.damaged == {"places that are no UTF-8": places}
+    says = f"{tmp_path / 'a.txt'}: {places} places that are no UTF-8; U+FFFD stands there"
+    assert account.warnings == [says]
 
 
-def test_invalid_bytes_after_the_first_mebibyte_are_counted_too(tmp_path):
+def test_a_replacement_character_of_the_file_itself_is_no_damage(tmp_path):
+    text, account = text_of(tmp_path / "a.txt", "once lost: \ufffd".encode())
+    assert text == "once lost: \ufffd"
+    assert not account.damaged
+
+
+def test_damage_after_the_first_mebibyte_is_counted_too(tmp_path):
     text, account = text_of(tmp_path / "a.txt", b"good text\n" * 300_000 + b"\xff" + b"good text\n" * 300_000)
     assert text.count("\ufffd") == 1
-    assert account.repaired == {"file with invalid UTF-8": 1}
+    assert account.damaged == {"places that are no UTF-8": 1}
 
 
 def test_every_newline_becomes_one(tmp_path):

@@ -17,6 +17,8 @@ from meristem.errors import MeristemError, did_you_mean
 USUAL = ("text", "content", "body", "sentence", "document")
 BEFORE_A_TARGET = ("source", "src", "input", *USUAL)
 CAPTION = ("caption", *USUAL)
+KNOWN = frozenset((*BEFORE_A_TARGET, *CAPTION, "id", "label", "title", "target", "picture", "review", "文本", "内容"))
+"""Names that tell a table's header from data."""
 
 
 @dataclass(frozen=True)

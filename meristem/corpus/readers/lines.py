@@ -7,9 +7,6 @@ from collections.abc import Iterable, Iterator
 LONGEST_LINE = 16_000_000
 """Characters of a line that are held in memory at once; a longer one is passed over, and its reader counts it."""
 
-LONGEST_CELL = 4_000_000
-"""Characters of a cell of a table; `csv` holds each in four bytes."""
-
 
 def numbered(texts: Iterable[str]) -> Iterator[tuple[int, str | None]]:
     """Each line with its number, without its newline; None in place of a line that is too long."""
