@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from meristem.corpus.account import Account
 from meristem.corpus.opening import Stream, Unreadable, refuse_binary
+from meristem.corpus.source_kinds import File
 
 BYTE_ORDER_MARKS = (  # the longer first: UTF-32's begins with UTF-16's
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -49,7 +50,7 @@ def recognise(head: bytes, ending: str, whole: bool) -> Encoding:
         if head.startswith(mark):
             return Encoding(codec)
     if len(head) - len(head.translate(None, CONTROLS)) > max(FEW_CONTROLS, MOST_CONTROLS * len(head)):
-        raise Unreadable(f"ends in {ending}, but holds binary data")
+        raise Unreadable(f"ends in {ending}, but holds binary data" if ending else "holds binary data")
     if _decodes(head, "utf-8", whole) is not None:
         return Encoding("utf-8")
     if not _damaged_utf8(head, whole):
@@ -62,9 +63,17 @@ def recognise(head: bytes, ending: str, whole: bool) -> Encoding:
     return Encoding("utf-8")
 
 
+def encoding_of(file: File, head: bytes, whole: bool) -> Encoding:
+    """The encoding that the settings name, or the one that a file which begins so has."""
+    if file.encoding:
+        refuse_binary(head, file.ending)
+        return Encoding(file.encoding)
+    return recognise(head, file.ending, whole)
+
+
 def decoded(stream: Stream, account: Account, encoding: Encoding | None = None) -> Iterator[str]:
     """The text of a stream in chunks, all newlines as \\n; bytes that mean nothing become U+FFFD and are counted."""
-    encoding = encoding or recognise(stream.head, stream.file.ending, stream.whole)
+    encoding = encoding or encoding_of(stream.file, stream.head, stream.whole)
     if encoding.repair:
         account.mend(encoding.repair, stream.file.name)
     decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder(encoding.codec)(COUNTING), translate=True)

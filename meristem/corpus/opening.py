@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from meristem.corpus.account import Account
 from meristem.corpus.compression import CHUNK, CutShort, decompressed
-from meristem.corpus.sources import File
+from meristem.corpus.source_kinds import File
 
 HEAD = 1 << 20
 """Bytes at the start of a file from which its encoding and its cut into documents are decided."""
@@ -82,4 +82,4 @@ def refuse_binary(head: bytes, ending: str) -> None:
     """Refuse a text file whose first bytes belong to another kind of file."""
     for magic, kind in MAGIC.items():
         if head.startswith(magic):
-            raise Unreadable(f"ends in {ending}, but holds {kind} data")
+            raise Unreadable(f"ends in {ending}, but holds {kind} data" if ending else f"holds {kind} data")

@@ -68,6 +68,8 @@ class Part(Record):
     """Of the documents' file."""
     index: dict[str, Rows]
     account: dict[str, Any]
+    held_out: int = 0
+    """Documents of validation and test data of their own in it."""
 
     @property
     def kept(self) -> int:
@@ -154,10 +156,15 @@ def documents(folder: Path, parts: Iterable[Part]) -> Iterator[Undecided]:
         try:
             with path.open(encoding="utf-8", errors="surrogatepass", newline="\n") as file:
                 for line in file:
-                    text, place, number, language = bounded.row(line).values()
-                    yield Undecided(text, place, number, language)
+                    yield Undecided(**bounded.row(line))
         except OSError as error:
             raise MeristemError(f"{path}: cannot be read ({error.strerror}); run again to make it anew") from None
+
+
+def _plain(document: Undecided) -> dict[str, Any]:
+    """A document as a line has it; a split stands there only where it is known."""
+    plain = document._asdict()
+    return plain if document.split else {name: value for name, value in plain.items() if name != "split"}
 
 
 class Writing:
@@ -172,7 +179,7 @@ class Writing:
 
     def add(self, documents: Iterable[Undecided]) -> None:
         """Write documents."""
-        lines = "".join(json.dumps(document._asdict(), ensure_ascii=False) + "\n" for document in documents)
+        lines = "".join(json.dumps(_plain(document), ensure_ascii=False) + "\n" for document in documents)
         data = lines.encode("utf-8", "surrogatepass")
         self._file.write(data)
         self._digest.update(data)

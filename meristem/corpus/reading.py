@@ -14,12 +14,13 @@ from meristem.corpus.account import Account
 from meristem.corpus.batches import Batch, batches
 from meristem.corpus.document import Document
 from meristem.corpus.parts import documents
-from meristem.corpus.pieces import Piece, plan
+from meristem.corpus.pieces import Piece, plan, plan_held_out
 from meristem.corpus.pool import Pool
 from meristem.corpus.refining import Refined, of_files, refine
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sieve import Sieve
-from meristem.corpus.sources import Aligned, File, Found, resolve, survey
+from meristem.corpus.source_kinds import Aligned, File
+from meristem.corpus.sources import Found, survey
 from meristem.corpus.split import Undecided, assign
 from meristem.errors import MeristemError
 
@@ -52,7 +53,7 @@ class Reading:
     def __iter__(self) -> Iterator[Document]:
         found = survey(self.settings)
         self.account = account = Account(skipped=found.skipped)
-        if self.folder is not None and of_files(found.sources):
+        if self.folder is not None and of_files(found.everything):
             documents = self._from_parts(self.folder)
         else:
             documents = self._kept(found)
@@ -63,10 +64,14 @@ class Reading:
         if not account.kept:
             what = f"nothing to learn from in {', '.join(self.settings.sources)}: {account.summary()}"
             raise MeristemError("\n  ".join([what, *account.warnings]))
+        for split, sources in self.settings.own_splits.items():
+            if not account.splits[split]:
+                raise MeristemError("\n  ".join([f"corpus.{split}: no document in {', '.join(sources)}: "
+                                                 f"{account.summary()}", *account.warnings]))
 
     def refine(self, folder: Path, *, verify: bool = True) -> Refined:
         """Make the parts that are missing; what is there is looked at closely only where that is asked for."""
-        total = sum(source.size for source in resolve(self.settings))
+        total = sum(source.size for source in survey(self.settings).everything)
         return refine(self.settings, folder, self._batches, verify=verify,
                       progress=lambda account: self._tell(account, total))
 
@@ -86,9 +91,10 @@ class Reading:
 
     def _kept(self, found: Found) -> Iterator[Undecided]:
         """Documents that are new, up to the limit."""
-        total = sum(source.size for source in found.sources)
+        total = sum(source.size for source in found.everything)
+        pieces = [*plan_held_out(found.held_out, self.settings), *plan(found.sources, self.settings)]
         with Sieve(self.settings) as sieve:
-            for piece, batch in self._batches(list(plan(found.sources, self.settings))):
+            for piece, batch in self._batches(pieces):
                 chosen = sieve.choose(piece, batch)
                 self.account.add(sieve.account.take())
                 yield from chosen

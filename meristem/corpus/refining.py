@@ -14,11 +14,24 @@ from pathlib import Path
 from meristem.corpus.account import Account
 from meristem.corpus.batches import Batch
 from meristem.corpus.growing import digest_of
-from meristem.corpus.parts import Part, Record, Rows, Writing, discard, finished, load, named, save, sole
-from meristem.corpus.pieces import Piece, plan
+from meristem.corpus.parts import (
+    Part,
+    Record,
+    Rows,
+    Writing,
+    discard,
+    documents,
+    finished,
+    load,
+    named,
+    save,
+    sole,
+)
+from meristem.corpus.pieces import Piece, plan, plan_held_out
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sieve import Sieve
-from meristem.corpus.sources import Aligned, File, Source, fingerprint, key, resolve
+from meristem.corpus.source_kinds import Aligned, File, Source
+from meristem.corpus.sources import fingerprint, held_out_keys, key, resolve, survey
 from meristem.errors import MeristemError
 
 PART = 64 << 20
@@ -70,8 +83,8 @@ class Refined:
 
     @property
     def kept(self) -> int:
-        """Documents in it."""
-        return sum(part.kept for part in self.parts)
+        """Documents of the source in it, without validation and test data of their own."""
+        return sum(part.kept - part.held_out for part in self.parts)
 
 
 def cache() -> Path:
@@ -83,7 +96,10 @@ def cache() -> Path:
 
 def home(settings: CorpusSettings) -> Path | None:
     """Where a refined corpus is kept; nowhere if nothing asks for refining, or if it does not come from files."""
-    if not settings.refined or not of_files(resolve(settings)):
+    if not settings.refined:
+        return None
+    found = survey(settings)
+    if not of_files(found.everything):
         return None
     places = [
         [_absolute(source), target if target is None or not Path(target).is_file() else _absolute(target)]
@@ -92,7 +108,7 @@ def home(settings: CorpusSettings) -> Path | None:
     plain = settings.deciding()
     for name in ("validation", "test", "target"):  # splits are drawn when the parts are read; targets are named above
         plain.pop(name, None)
-    return cache() / "corpora" / fingerprint(plain, places)[:20]
+    return cache() / "corpora" / fingerprint(plain, places, *held_out_keys(found))[:20]
 
 
 def of_files(sources: Iterable[Source]) -> bool:
@@ -163,7 +179,7 @@ def _complete(refined: Refined, settings: CorpusSettings) -> bool:
     if not refined.parts:
         return False
     last = refined.parts[-1]
-    return last.last and (last.turn == len(refined.turns.files) - 1 or refined.kept == settings.limit)
+    return last.last and (last.turn == len(refined.turns.files) - 1 or refined.kept == settings.most_documents)
 
 
 def _cut_to_whole_index(refined: Refined) -> str:
@@ -188,9 +204,12 @@ def _go_on(
     last = refined.parts[-1] if refined.parts else None
     counts = {name: rows.stop for name, rows in last.index.items()} if last else {}
     named_by = {tuple(key(source)): source for source in sources}
+    held_out = survey(settings).held_out
     with Sieve(
         settings, refined.folder / "index", counts=counts, kept=refined.kept, passed=last.passed if last else 0
     ) as sieve:
+        if held_out:
+            sieve.know(documents(refined.folder, refined.parts))
         first = 0 if last is None else last.turn + last.last
         for turn in range(first, len(refined.turns.files)):
             if sieve.full:
@@ -198,7 +217,8 @@ def _go_on(
             going_on = last is not None and not last.last and last.turn == turn
             begun = (last.piece, last.batches) if last and going_on else (0, 0)
             files = [named_by[tuple(wanted)] for wanted in refined.turns.files[turn]]
-            Turn(refined, turn, list(plan(files, settings)), sieve, progress).run(work, *begun)
+            apart = [] if turn else list(plan_held_out(held_out, settings))
+            Turn(refined, turn, [*apart, *plan(files, settings)], sieve, progress).run(work, *begun)
 
 
 class Turn:
@@ -225,7 +245,9 @@ class Turn:
                 taken += 1
                 if at == piece and taken <= skip:
                     continue
-                self._writing.add(self._sieve.choose(worked, batch))
+                chosen = self._sieve.choose(worked, batch)
+                self._held_out += len(chosen) if worked.split else 0
+                self._writing.add(chosen)
                 self._tell()
                 if self._sieve.full:
                     break
@@ -238,7 +260,7 @@ class Turn:
             raise
 
     def _begin(self, piece: int) -> None:
-        self._first = piece
+        self._first, self._held_out = piece, 0
         self._starts = {name: len(file) for name, file in self._sieve.files.items()}
         self._writing = Writing(self._refined.folder, len(self._refined.parts))
 
@@ -264,6 +286,7 @@ class Turn:
             sha256=self._writing.finish(),
             index=index,
             account=account.plain(),
+            held_out=self._held_out,
         )
         save(named(self._refined.folder, part.number, "json"), part.model_dump())
         self._refined.parts.append(part)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+import codecs
+import re
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from meristem import samples
 from meristem.corpus.languages import Languages
@@ -16,6 +18,27 @@ from meristem.settings import Settings
 
 REFINING = {"near", "quality", "boilerplate", "languages", "private"}
 """Settings that ask for more than cleaning: where one is on, a corpus of files is refined once and kept."""
+LATER = {"half": None, "format": "auto", "encoding": None}
+"""Settings that came after shards had been made without them, and the value that changes nothing."""
+
+PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")
+
+
+def _share(value: Any) -> Any:
+    """A share that is written as a percentage, as a number; anything else as it is."""
+    found = PERCENT.fullmatch(value.strip()) if isinstance(value, str) else None
+    return float(found[1]) / 100 if found else value
+
+
+ShareOrSource = Annotated[float | str | tuple[str, ...], BeforeValidator(_share)]
+"""A share of the documents, or where other documents are."""
+
+
+class Shares(NamedTuple):
+    """Shares of the source's documents that are held out; 0 where a split has data of its own."""
+
+    validation: float
+    test: float
 
 
 class CorpusSettings(Settings):
@@ -23,6 +46,12 @@ class CorpusSettings(Settings):
 
     source: str | tuple[str, ...] = "builtin:pydocs"
     """A file, a folder, a glob, builtin:NAME, hub:OWNER/NAME[?config=…&split=…], or several of these."""
+
+    format: Literal["auto", "text", "wikitext", "jsonl", "csv", "tsv", "parquet"] = "auto"
+    """How the files are written, whatever they end in; auto: as their endings say."""
+
+    encoding: str | None = None
+    """The encoding of the files, such as cp1250 or shift_jis; UTF-8, UTF-16, Windows-1252 and GB18030 are found."""
 
     document: Literal["auto", "file", "block", "line"] = "auto"
     """What one document of plain text is; auto: small files whole, large ones by blank lines if there are many."""
@@ -57,20 +86,42 @@ class CorpusSettings(Settings):
     half: Literal[0, 1] | None = None
     """Only one half of the documents, chosen by their texts: what learns from the other half never meets them."""
 
-    validation: float = Field(0.02, ge=0.0, le=0.5)
-    """Share of documents held out for evaluation during training."""
+    validation: ShareOrSource = 0.02
+    """Held out for evaluation during training: a share of the documents, or a file, folder, glob or builtin:NAME."""
 
-    test: float = Field(0.02, ge=0.0, le=0.5)
-    """Share of documents held out for the one test at the end."""
+    test: ShareOrSource = 0.02
+    """Held out for the one test at the end: a share of the documents, or a file, folder, glob or builtin:NAME."""
 
     shortest: int = Field(1, ge=1)
     """Documents with fewer characters are dropped."""
 
-    limit: int | None = Field(None, ge=1)
-    """Stop after this many kept documents."""
+    limit: int | str | None = None
+    """Only so many documents of the source, the first; or a share of them, such as 10%, chosen by their texts."""
 
     processes: int | None = Field(None, ge=1, le=256)
     """Processes that read and clean; as many as there are cores when not given. Never changes the result."""
+
+    @field_validator("encoding")
+    @classmethod
+    def _known_encoding(cls, value: str | None) -> str | None:
+        try:
+            if value is not None and not codecs.lookup(value)._is_text_encoding:
+                raise LookupError
+        except LookupError:
+            raise ValueError(f"no encoding {value!r} is known; for instance utf-8, cp1250, shift_jis, big5") from None
+        return value
+
+    @field_validator("limit")
+    @classmethod
+    def _number_or_share(cls, value: int | str | None) -> int | str | None:
+        if isinstance(value, str) and value.strip().isdecimal():
+            value = int(value)
+        share = _share(value) if isinstance(value, str) else None
+        if (isinstance(value, str) and not (isinstance(share, float) and 0 < share <= 1)) or value == 0:
+            raise ValueError(f"{value!r}: give a number of documents from 1 on, or a share such as 10%")
+        if isinstance(value, int) and value < 1:
+            raise ValueError(f"{value}: give a number of documents from 1 on, or a share such as 10%")
+        return value
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -82,9 +133,37 @@ class CorpusSettings(Settings):
             raise ValueError(f"target names {len(self.target)} files for {len(self.sources)} sources; one for each")
         if self.near is not None and self.mark == PICTURE:
             raise ValueError("near compares texts, and different pictures may be told of alike: leave it out here")
-        if self.validation + self.test >= 1.0:
+        for name, share in self.shares._asdict().items():
+            if not 0 <= share <= 0.5:
+                raise ValueError(f"{name}: {share:g} is no share from 0 to 0.5 of the documents")
+        if sum(self.shares) >= 1.0:
             raise ValueError("validation and test together leave nothing to train on")
+        if not all(all(sources) and sources for sources in self.own_splits.values()):
+            raise ValueError("validation, test: give a share, a file, a folder, a glob or builtin:NAME")
         return self
+
+    @property
+    def shares(self) -> Shares:
+        """What is drawn from the source for each split."""
+        return Shares(*(one if isinstance(one, float) else 0.0 for one in (self.validation, self.test)))
+
+    @property
+    def own_splits(self) -> dict[str, tuple[str, ...]]:
+        """Splits with data of their own, test first: their sources."""
+        given = {"test": self.test, "validation": self.validation}
+        return {
+            name: (one,) if isinstance(one, str) else one for name, one in given.items() if not isinstance(one, float)
+        }
+
+    @property
+    def most_documents(self) -> int | None:
+        """The number of documents after which reading stops."""
+        return self.limit if isinstance(self.limit, int) else None
+
+    @property
+    def share_of_documents(self) -> float | None:
+        """The share of the documents that is kept, where the limit is one."""
+        return _share(self.limit) if isinstance(self.limit, str) else None
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -103,7 +182,8 @@ class CorpusSettings(Settings):
 
     def deciding(self) -> dict[str, Any]:
         """All that decides which documents there are, but for the source; what is off leaves no trace."""
-        absent = {"half"} if self.half is None else set()  # what was not there before keeps the key it always had
+        # what was not there before keeps the key it always had; data of their own are known by their files
+        absent = {name for name, usual in LATER.items() if getattr(self, name) == usual} | set(self.own_splits)
         one_sided = set() if self.mark else {"target", "picture"}
         plain = self.model_dump(mode="json", exclude={"source", "processes", *one_sided, *absent})
         if self.near is not None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import compress
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress, takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
@@ -19,7 +19,7 @@ from meristem.corpus.near_index import Near
 from meristem.corpus.pieces import Piece
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sides import KINDS, PICTURE, sides
-from meristem.corpus.split import Undecided, half
+from meristem.corpus.split import Undecided, half, position
 
 
 class Sieve:
@@ -38,7 +38,9 @@ class Sieve:
         self.account = Account()
         """Of what passed since it was last taken."""
         self.kept, self.passed = kept, passed
-        """Documents kept in all; lines of the present file that lie behind."""
+        """Documents of the source kept in all; lines of the present file that lie behind."""
+        self.held_out: dict[float, str] = {}
+        """Documents of validation and test data of their own, by their numbers: their splits."""
         self._piece: Piece | None = None
         self._before = 0
         self._own = TemporaryDirectory(prefix="meristem-") if folder is None and settings.near else None
@@ -76,27 +78,57 @@ class Sieve:
     @property
     def full(self) -> bool:
         """Whether the limit is reached."""
-        return self.kept == self._settings.limit
+        return self.kept == self._settings.most_documents
+
+    def know(self, documents: Iterable[Undecided]) -> None:
+        """Take in the held-out documents that an earlier pass kept; they come before all others."""
+        self.held_out.update((one.number, one.split) for one in takewhile(lambda one: one.split, documents))
 
     def choose(self, piece: Piece, batch: Batch) -> list[Undecided]:
         """The documents of a batch that are kept; the others are counted as dropped."""
         self._count_lines(piece, batch)
         self.account.add(batch.account)
-        chosen = self._first_met(batch)
+        chosen = self._first_met(batch, self._apart(batch, list(range(len(batch.texts))), piece.split))
         if self._near is not None:
-            chosen = self._unlike(batch, chosen)
-        if self._settings.half is not None:
-            kept = [at for at in chosen if half(batch.numbers[at]) == self._settings.half]
-            self.account.drop("in the other half", len(chosen) - len(kept))
-            chosen = kept
-        within = chosen if self._settings.limit is None else chosen[: self._settings.limit - self.kept]
-        self.account.drop("over the limit", len(chosen) - len(within))
+            chosen = self._apart(batch, self._unlike(batch, chosen), piece.split)  # what is near is kept apart as well
+        if not piece.split:
+            chosen = self._within(batch, chosen)
+            self.kept += len(chosen)
         mark = self._settings.mark
-        self.account.keep(piece.source.name, [_characters(batch.texts[at], mark) for at in within])
+        self.account.keep(piece.source.name, [_characters(batch.texts[at], mark) for at in chosen])
         if mark:
-            self.account.kinds[KINDS[mark]] += len(within)
-        self.kept += len(within)
-        return [Undecided(batch.texts[at], batch.places[at], batch.numbers[at], batch.languages[at]) for at in within]
+            self.account.kinds[KINDS[mark]] += len(chosen)
+        return [
+            Undecided(batch.texts[at], batch.places[at], batch.numbers[at], batch.languages[at], piece.split)
+            for at in chosen
+        ]
+
+    def _apart(self, batch: Batch, chosen: list[int], split: str) -> list[int]:
+        """Documents without those that held-out data of their own hold too; those of such data are remembered."""
+        met = {at: self.held_out.get(batch.numbers[at], "") for at in chosen} if self.held_out else {}
+        for other in sorted({one for one in met.values() if one not in ("", split)}):
+            self._drop(f"also in the {other} data", batch, [at for at, one in met.items() if one == other])
+        kept = [at for at in chosen if met.get(at, "") in ("", split)]
+        if split:
+            self.held_out.update((batch.numbers[at], split) for at in kept)
+        return kept
+
+    def _within(self, batch: Batch, chosen: list[int]) -> list[int]:
+        """Documents of the half, the share and the number that are asked for."""
+        settings = self._settings
+        if settings.half is not None:
+            chosen = self._kept([at for at in chosen if half(batch.numbers[at]) == settings.half], chosen,
+                                "in the other half")
+        if (share := settings.share_of_documents) is not None:
+            chosen = self._kept([at for at in chosen if position(batch.digests[at]) < share], chosen,
+                                f"outside of {settings.limit} of the documents")
+        if settings.most_documents is not None:
+            chosen = self._kept(chosen[: settings.most_documents - self.kept], chosen, "over the limit")
+        return chosen
+
+    def _kept(self, kept: list[int], of: list[int], reason: str) -> list[int]:
+        self.account.drop(reason, len(of) - len(kept))
+        return kept
 
     def _count_lines(self, piece: Piece, batch: Batch) -> None:
         """Places are counted from the start of a range, lines when it ends: count both from the start of the file."""
@@ -108,13 +140,12 @@ class Sieve:
             batch.account.move(self._before)
         self.passed += batch.account.lines
 
-    def _first_met(self, batch: Batch) -> list[int]:
-        every = list(range(len(batch.texts)))
+    def _first_met(self, batch: Batch, every: list[int]) -> list[int]:
         if self._seen is None:
             return every
-        new = self._seen.new(batch.digests)
+        new = self._seen.new([batch.digests[at] for at in every])
         chosen = list(compress(every, new))
-        self._drop("duplicate", batch, [at for at in every if not new[at]])
+        self._drop("duplicate", batch, [at for at, first in zip(every, new, strict=True) if not first])
         if "digests" in self.files:
             self.files["digests"].append(np.array([batch.digests[at] for at in chosen], "S16"))
         return chosen

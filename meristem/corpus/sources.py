@@ -10,21 +10,26 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from itertools import takewhile
 from pathlib import Path
 from urllib.parse import parse_qsl
 
 from meristem import samples
 from meristem.corpus.settings import CorpusSettings
+from meristem.corpus.source_kinds import (
+    COMPRESSIONS,
+    FORMATS,
+    READABLE,
+    Aligned,
+    Builtin,
+    File,
+    Hub,
+    Source,
+    ending_of,
+)
+from meristem.corpus.table_keys import dialect_key
 from meristem.errors import MeristemError, did_you_mean
 
-FORMATS = {
-    ".txt": "text", ".text": "text", ".md": "text",
-    ".jsonl": "jsonl", ".ndjson": "jsonl",
-    ".csv": "table", ".tsv": "table",
-    ".parquet": "parquet",
-}
-COMPRESSIONS = (".gz", ".zst")
-READABLE = f"{' '.join(FORMATS)}, each also {' or '.join(COMPRESSIONS)}"
 HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 SWITCHED = ("boilerplate", "languages", "quality", "private", "near")
 """Settings that leave no trace in a corpus while they are off."""
@@ -32,84 +37,19 @@ VERSION = 1
 """Raised when reading or cleaning gives another result for the same input, so that old shards are not mistaken."""
 
 
-@dataclass(frozen=True)
-class File:
-    """A file that can be read, by what its ending says it is."""
-
-    path: Path
-    ending: str
-    compression: str
-    size: int
-
-    @property
-    def name(self) -> str:
-        """How places and messages call it."""
-        return str(self.path)
-
-    @property
-    def format(self) -> str:
-        """The reader it needs."""
-        return FORMATS[self.ending]
-
-
-@dataclass(frozen=True)
-class Builtin:
-    """A sample that exists on every machine."""
-
-    sample: str
-    format = "builtin"
-    size = 0
-
-    @property
-    def name(self) -> str:
-        """How places and messages call it."""
-        return f"builtin:{self.sample}"
-
-
-@dataclass(frozen=True)
-class Hub:
-    """A data set reached through `datasets`."""
-
-    path: str
-    config: str | None = None
-    split: str = "train"
-    format = "hub"
-    size = 0
-
-    @property
-    def name(self) -> str:
-        """How places and messages call it."""
-        return f"hub:{self.path}"
-
-
-@dataclass(frozen=True)
-class Aligned:
-    """Two files of as many lines, each line of the one belonging to the same line of the other."""
-
-    source: File
-    target: File
-    format = "aligned"
-
-    @property
-    def name(self) -> str:
-        """How places and messages call it."""
-        return self.source.name
-
-    @property
-    def size(self) -> int:
-        """Bytes of both."""
-        return self.source.size + self.target.size
-
-
-Source = File | Builtin | Hub | Aligned
-
-
 @dataclass
 class Found:
     """What the settings name, and what was passed over on the way."""
 
     sources: list[Source] = field(default_factory=list)
+    held_out: dict[str, list[Source]] = field(default_factory=dict)
+    """Validation and test data of their own, by split, test first."""
     skipped: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def everything(self) -> list[Source]:
+        """All that is read, in order: held-out data first, so that they can be taken out of the rest."""
+        return [*(one for sources in self.held_out.values() for one in sources), *self.sources]
 
 
 def resolve(settings: CorpusSettings) -> tuple[Source, ...]:
@@ -118,21 +58,39 @@ def resolve(settings: CorpusSettings) -> tuple[Source, ...]:
 
 
 def survey(settings: CorpusSettings) -> Found:
-    """As `resolve`, with the files that were skipped counted by their endings."""
+    """As `resolve`, with held-out data of their own, and the files that were skipped counted by their endings."""
     found = Found()
     for source, target in zip(settings.sources, settings.targets, strict=True):
-        aligned = None if target is None else _aligned(Path(source).expanduser(), Path(target).expanduser())
-        found.sources.extend([aligned] if aligned else _sources(source, found.skipped))
-    found.sources = list(dict.fromkeys(found.sources))
-    for one in found.sources:
+        found.sources += _paired(source, target, settings, "source", found.skipped)
+    for split, sources in settings.own_splits.items():
+        each = (_paired(one, _target_beside(one, settings), settings, split, found.skipped) for one in sources)
+        found.held_out[split] = list(dict.fromkeys(one for several in each for one in several))
+    held_out = {_place(one): split for split, sources in found.held_out.items() for one in sources}
+    found.skipped.update(f"(read as {held_out[_place(one)]} data)" for one in found.sources if _place(one) in held_out)
+    found.sources = [one for one in dict.fromkeys(found.sources) if _place(one) not in held_out]
+    for one in found.everything:
         _refuse_without_columns(one, settings)
-    _refuse_mixed(found.sources, settings)
+    _refuse_mixed(found.everything, settings)
+    if not found.sources:
+        raise MeristemError(f"corpus.source: {', '.join(settings.sources)} is held-out data too, which leaves nothing "
+                            "to train on")
     return found
+
+
+def _place(source: Source) -> str:
+    """What two names of one source share."""
+    return str(source.path.resolve()) if isinstance(source, File) else source.name
 
 
 def digest(settings: CorpusSettings) -> str:
     """A key of the documents these settings give: the same as long as nothing that matters has changed."""
-    return fingerprint(settings.deciding(), [key(source) for source in resolve(settings)])
+    found = survey(settings)
+    return fingerprint(settings.deciding(), [key(source) for source in found.sources], *held_out_keys(found))
+
+
+def held_out_keys(found: Found) -> list[object]:
+    """What tells whether held-out data are still those they were; nothing where shares are held out."""
+    return [{split: [key(one) for one in sources] for split, sources in found.held_out.items()}] * bool(found.held_out)
 
 
 def fingerprint(*parts: object) -> str:
@@ -156,23 +114,52 @@ def key(source: Source) -> list[str | int | None]:
 
 def _file_key(file: File) -> list[str | int | None]:
     path = file.path.resolve()
-    return ["file", str(path), file.size, path.stat().st_mtime_ns]
+    modified = path.stat().st_mtime_ns
+    delimiter = dialect_key(file, modified) if file.format == "table" else []
+    return ["file", str(path), file.size, modified, *delimiter]
 
 
-def _aligned(source: Path, target: Path) -> Aligned | None:
+def _paired(
+    source: str, target: str | None, settings: CorpusSettings, setting: str, skipped: Counter[str]
+) -> list[Source]:
+    """The sources of one name, aligned with a target file where that is what the target is."""
+    aligned = None if target is None else _aligned(Path(source).expanduser(), Path(target).expanduser(), settings)
+    return [aligned] if aligned else list(_sources(source, settings, setting, skipped))
+
+
+def _target_beside(data: str, settings: CorpusSettings) -> str | None:
+    """The target of held-out data: the same column, or the file that goes with it."""
+    target = settings.targets[0]
+    if target is None or data.startswith("builtin:") or not Path(target).expanduser().is_file():
+        return target
+    return target_beside(data, settings.sources[0], target)
+
+
+def target_beside(data: str, source: str, target: str) -> str:
+    """The file that is to `data` what `target` is to `source`: test.de to test.en, as train.de to train.en."""
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(source, target, strict=False)))
+    found = data.removesuffix(source[same:]) + target[same:]
+    if not data.endswith(source[same:]) or not Path(found).expanduser().is_file():
+        raise MeristemError(f"{data}: the run has its targets in a file beside its source ({source}, {target}), and "
+                            "there is none beside this one; name both files alike")
+    return found
+
+
+def _aligned(source: Path, target: Path, settings: CorpusSettings) -> Aligned | None:
     """Two files to be read line by line, or nothing where the target is a column of the source."""
-    if not source.is_file() or FORMATS.get(_ending(source)[0], "text") != "text":
+    kind = FORMATS.get(ending_of(source)[0], "text") if settings.format == "auto" else settings.format
+    if not source.is_file() or kind not in ("text", "wikitext"):
         return None
     if not target.is_file():
         raise MeristemError(f"corpus.target: {source} has no columns, so that its target is a file with a line for "
                             f"each of its lines; {missing(target)}")
-    return Aligned(*(_lines(path) for path in (source, target)))
+    return Aligned(*(_lines(path, settings.encoding or "") for path in (source, target)))
 
 
-def _lines(path: Path) -> File:
+def _lines(path: Path, encoding: str) -> File:
     """A file of lines, whatever it ends in: train.en, train.de."""
-    ending, compression = _ending(path)
-    return File(path, ending or path.suffix, compression, path.stat().st_size)
+    ending, compression = ending_of(path)
+    return File(path, ending or path.suffix, compression, path.stat().st_size, encoding=encoding)
 
 
 def _refuse_without_columns(source: Source, settings: CorpusSettings) -> None:
@@ -192,31 +179,31 @@ def _refuse_mixed(sources: list[Source], settings: CorpusSettings) -> None:
                             "give each its own entry in mix")
 
 
-def _sources(source: str, skipped: Counter[str]) -> Iterator[Source]:
+def _sources(source: str, settings: CorpusSettings, setting: str, skipped: Counter[str]) -> Iterator[Source]:
     kind, colon, name = source.partition(":")
     path = Path(source).expanduser()
     if colon and kind == "builtin":
-        yield _builtin(name)
+        yield _builtin(name, setting)
     elif colon and kind == "hub":
         yield hub(name)
     elif path.is_dir():
-        yield from _folder(path, skipped)
+        yield from _folder(path, settings, skipped)
     elif path.exists():
-        yield _file(path) or _refuse(path)
+        yield _file(path, settings) or _refuse(path)
     elif any(mark in source for mark in "*?["):
-        yield from _glob(path, skipped)
-    elif HUB_NAME.fullmatch(source) and not path.parent.is_dir() and not _ending(path)[0]:
+        yield from _glob(path, settings, setting, skipped)
+    elif HUB_NAME.fullmatch(source) and not path.parent.is_dir() and not ending_of(path)[0]:
         yield Hub(source)
     else:
-        raise MeristemError(f"corpus.source: {missing(path)}")
+        raise MeristemError(f"corpus.{setting}: {missing(path)}")
 
 
-def _builtin(text: str) -> Builtin:
+def _builtin(text: str, setting: str) -> Builtin:
     known, name = list(samples.known()), text.partition("?")[0]
     if name in samples.known_sets():
-        raise MeristemError(f"corpus.source: builtin:{text} is labelled data for a task: data.train=builtin:{name}")
+        raise MeristemError(f"corpus.{setting}: builtin:{text} is labelled data for a task: data.train=builtin:{name}")
     if name not in known:
-        raise MeristemError(f"corpus.source: no sample builtin:{text}{did_you_mean(text, known)}")
+        raise MeristemError(f"corpus.{setting}: no sample builtin:{text}{did_you_mean(text, known)}")
     return Builtin(text)
 
 
@@ -231,29 +218,28 @@ def hub(text: str) -> Hub:
     return Hub(name, options.get("config"), options.get("split", "train"))
 
 
-def _ending(path: Path) -> tuple[str, str]:
-    """The ending that tells the format, and the one that tells the compression; empty when unknown or none."""
-    endings = [suffix.lower() for suffix in path.suffixes]
-    compression = endings.pop() if endings and endings[-1] in COMPRESSIONS else ""
-    known = endings[-1] if endings and endings[-1] in FORMATS else ""
-    return known, compression
-
-
-def _file(path: Path) -> File | None:
-    ending, compression = _ending(path)
-    return File(path, ending, compression, path.stat().st_size) if ending and path.is_file() else None
+def _file(path: Path, settings: CorpusSettings) -> File | None:
+    ending, compression = ending_of(path)
+    read_as = "" if settings.format == "auto" else settings.format
+    if not path.is_file() or not (ending or read_as):
+        return None
+    ending = ending or Path(path.name.removesuffix(compression)).suffix.lower()
+    return File(path, ending, compression, path.stat().st_size, read_as, settings.encoding or "")
 
 
 def _refuse(path: Path) -> File:
+    if not path.is_file():
+        raise MeristemError(f"{path}: a pipe, a device or a socket, not a file; save what it gives to a file first")
     shown = "".join(path.suffixes[-2:]) if path.suffix.lower() in COMPRESSIONS else path.suffix
     what = f"files ending in {shown}" if shown else "a file without an ending"
-    raise MeristemError(f"{path}: {what} cannot be read; readable are {READABLE}")
+    raise MeristemError(f"{path}: {what} cannot be read; readable are {READABLE}; or say what it is, for instance "
+                        "corpus.format=text")
 
 
-def _folder(folder: Path, skipped: Counter[str]) -> Iterator[File]:
+def _folder(folder: Path, settings: CorpusSettings, skipped: Counter[str]) -> Iterator[File]:
     files = sorted(Path(root, name) for root, folders, names in os.walk(folder) if _prune(folders) for name in names)
     passed: Counter[str] = Counter()
-    readable = list(_readable(files, passed))
+    readable = list(_readable(files, settings, passed))
     if not readable:
         seen = ", ".join(f"{ending} ({count:,})" for ending, count in passed.most_common(8)) or "no files at all"
         raise MeristemError(f"{folder}: no text in this folder; it holds {seen}; readable are {READABLE}")
@@ -267,19 +253,19 @@ def _prune(folders: list[str]) -> bool:
     return True
 
 
-def _glob(pattern: Path, skipped: Counter[str]) -> Iterator[File]:
+def _glob(pattern: Path, settings: CorpusSettings, setting: str, skipped: Counter[str]) -> Iterator[File]:
     root = Path(pattern.anchor)
     files = sorted(path for path in root.glob(str(pattern.relative_to(root))) if path.is_file())
-    readable = list(_readable(files, skipped))
+    readable = list(_readable(files, settings, skipped))
     if not readable:
         what = f"matches only files that cannot be read; readable are {READABLE}" if files else "matches no file"
-        raise MeristemError(f"corpus.source: {pattern} {what}")
+        raise MeristemError(f"corpus.{setting}: {pattern} {what}")
     yield from readable
 
 
-def _readable(paths: list[Path], skipped: Counter[str]) -> Iterator[File]:
+def _readable(paths: list[Path], settings: CorpusSettings, skipped: Counter[str]) -> Iterator[File]:
     for path in paths:
-        found = None if path.name.startswith(".") else _file(path)
+        found = None if path.name.startswith(".") else _file(path, settings)
         if found:
             yield found
         elif path.name.startswith("."):

@@ -22,6 +22,11 @@ def uniform(digest: bytes) -> float:
     return (int.from_bytes(digest[:8], "little") >> 11) / 2**53
 
 
+def position(digest: bytes) -> float:
+    """Another number in [0, 1) from a text's digest, which has no part in its split: what a share is chosen by."""
+    return uniform(digest[8:])
+
+
 def half(number: float) -> int:
     """The half that a document is in: its number's last bit, which has no part in its split."""
     return int(number * 2**53) & 1
@@ -29,9 +34,10 @@ def half(number: float) -> int:
 
 def by_hash(number: float, settings: CorpusSettings) -> str:
     """The split of a document in a large corpus, whatever else is in it."""
-    if number < settings.test:
+    validation, test = settings.shares
+    if number < test:
         return "test"
-    return "validation" if number < settings.test + settings.validation else "train"
+    return "validation" if number < test + validation else "train"
 
 
 def by_quota(numbers: Sequence[float], settings: CorpusSettings) -> list[str]:
@@ -41,8 +47,9 @@ def by_quota(numbers: Sequence[float], settings: CorpusSettings) -> list[str]:
     """
     ranked = sorted(set(numbers))
     left = max(len(ranked) - 1, 0)
-    validation = min(max(round(settings.validation * len(ranked)), settings.validation > 0), left)
-    test = min(max(round(settings.test * len(ranked)), settings.test > 0), left - validation)
+    shares = settings.shares
+    validation = min(max(round(shares.validation * len(ranked)), shares.validation > 0), left)
+    test = min(max(round(shares.test * len(ranked)), shares.test > 0), left - validation)
     names = ["test"] * test + ["validation"] * validation + ["train"] * (len(ranked) - test - validation)
     split = dict(zip(ranked, names, strict=True))
     return [split[number] for number in numbers]
@@ -56,6 +63,8 @@ class Undecided(NamedTuple):
     number: float
     """Its place in [0, 1), from the text alone or from the first text that it is near to."""
     language: str = ""
+    split: str = ""
+    """Its split, where it comes from data of that split's own; such documents come before all others."""
 
 
 def assign(documents: Iterable[Undecided], settings: CorpusSettings) -> Iterator[Document]:
@@ -64,6 +73,9 @@ def assign(documents: Iterable[Undecided], settings: CorpusSettings) -> Iterator
     with SpooledTemporaryFile(max_size=SPOOL, mode="w+", encoding="utf-8") as waiting:
         numbers = []
         for document in source:
+            if document.split:
+                yield Document(document.text, document.place, document.split, language=document.language)
+                continue
             waiting.write(json.dumps([document.text, document.place, document.language], ensure_ascii=False) + "\n")
             numbers.append(document.number)
             if len(numbers) > SMALL:

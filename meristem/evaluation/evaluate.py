@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from rich.console import Console
 
 from meristem.checkpoint.revive import Revived
 from meristem.corpus.settings import CorpusSettings
+from meristem.corpus.sources import target_beside
 from meristem.errors import MeristemError
 from meristem.evaluation.held_out import SEED, held_out
 from meristem.evaluation.on_samples import evaluate_task
@@ -124,19 +124,10 @@ def _like(corpus: CorpusSettings, data: str) -> CorpusSettings:
         return CorpusSettings.model_validate(plain)
     target = corpus.targets[0]
     if target is not None and Path(target).expanduser().is_file():
-        target = _beside(data, corpus.sources[0], target)
+        target = target_beside(data, corpus.sources[0], target)
     text = corpus.text if corpus.mark else None
+    plain |= {"format": corpus.format, "encoding": corpus.encoding}
     return CorpusSettings.model_validate({**plain, "text": text, "target": target, "picture": corpus.picture})
-
-
-def _beside(data: str, source: str, target: str) -> str:
-    """The file that is to `data` what the run's target file is to its source: test.de to test.en, as train.de."""
-    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(source, target, strict=False)))
-    found = data.removesuffix(source[same:]) + target[same:]
-    if not data.endswith(source[same:]) or not Path(found).expanduser().is_file():
-        raise MeristemError(f"{data}: the run has its targets in a file beside its source ({source}, {target}), and "
-                            "there is none beside this one; name both files alike")
-    return found
 
 
 def _own(revived: Revived, console: Console) -> dict[str, Store]:

@@ -23,7 +23,8 @@ from meristem.corpus.pieces import Piece, plan
 from meristem.corpus.readers import read
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sides import identity, sides
-from meristem.corpus.sources import File, survey
+from meristem.corpus.source_kinds import File
+from meristem.corpus.sources import survey
 from meristem.errors import MeristemError
 
 try:  # steps of datatrove's own kind cannot be told without it, and nothing else here imports this file
@@ -55,6 +56,9 @@ class Read(PipelineStep):  # type: ignore[misc]  # datatrove is untyped
             )
         if settings.half is not None:
             raise MeristemError("corpus.half is chosen when text is read for a run; give it to that run")
+        if settings.own_splits:
+            raise MeristemError("corpus.validation and corpus.test are split off when text is read for a run; give "
+                                "their files to that run")
         self.settings = settings
 
     def run(self, data: Iterable[Carried] | None = None, rank: int = 0, world_size: int = 1) -> Iterator[Carried]:

@@ -11,7 +11,7 @@ from meristem.corpus.compression import CutShort
 from meristem.corpus.encoding import decoded
 from meristem.corpus.opening import Stream, Unreadable
 from meristem.corpus.readers.lines import numbered
-from meristem.corpus.sources import COMPRESSIONS, File
+from meristem.corpus.source_kinds import COMPRESSIONS, File
 from meristem.errors import MeristemError
 from meristem.labelled.found import Notes
 

@@ -6,7 +6,7 @@ import pytest
 from meristem.corpus.account import Account
 from meristem.corpus.encoding import decoded, recognise
 from meristem.corpus.opening import Stream, Unreadable
-from meristem.corpus.sources import File
+from meristem.corpus.source_kinds import File
 
 CHINESE = "白日依山尽，黄河入海流。欲穷千里目，更上一层楼。"
 FRENCH = "L'été dernier, à côté de la forêt, où l'on a mangé des gâteaux très sucrés. "

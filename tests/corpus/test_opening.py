@@ -5,7 +5,7 @@ import pytest
 from meristem.corpus.account import Account
 from meristem.corpus.compression import CutShort
 from meristem.corpus.opening import HEAD, Stream, Unreadable
-from meristem.corpus.sources import File
+from meristem.corpus.source_kinds import File
 
 
 def opened(path, data, start=0, stop=None, compression=""):

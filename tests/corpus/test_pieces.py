@@ -7,7 +7,8 @@ from meristem.corpus import pieces
 from meristem.corpus.encoding import Encoding
 from meristem.corpus.pieces import plan
 from meristem.corpus.settings import CorpusSettings
-from meristem.corpus.sources import Builtin, resolve
+from meristem.corpus.source_kinds import Builtin
+from meristem.corpus.sources import resolve
 
 
 def planned(path: Path, data: bytes, **settings) -> list[pieces.Piece]:

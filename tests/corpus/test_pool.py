@@ -12,7 +12,7 @@ from meristem.corpus.pieces import PIECE, Piece
 from meristem.corpus.pool import AHEAD, Pool
 from meristem.corpus.reading import Reading
 from meristem.corpus.settings import CorpusSettings
-from meristem.corpus.sources import File
+from meristem.corpus.source_kinds import File
 from meristem.errors import MeristemError
 
 SETTINGS = CorpusSettings(document="line", deduplicate=False)

@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from meristem.corpus.settings import CorpusSettings
-from meristem.corpus.sources import Builtin, File, Hub, digest, resolve, survey
+from meristem.corpus.source_kinds import Builtin, File, Hub
+from meristem.corpus.sources import digest, resolve, survey
 from meristem.errors import MeristemError
 
 

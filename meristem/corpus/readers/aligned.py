@@ -14,7 +14,7 @@ from meristem.corpus.pieces import Piece
 from meristem.corpus.readers.lines import numbered
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sides import PAIR, joined
-from meristem.corpus.sources import Aligned, File
+from meristem.corpus.source_kinds import Aligned, File
 from meristem.errors import MeristemError
 
 MISSING = object()

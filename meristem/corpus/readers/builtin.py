@@ -12,7 +12,7 @@ from meristem.corpus.pictures import drawn
 from meristem.corpus.pieces import Piece
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sides import PAIR, PICTURE, joined
-from meristem.corpus.sources import Builtin
+from meristem.corpus.source_kinds import Builtin
 
 
 def read(piece: Piece, settings: CorpusSettings, account: Account) -> Iterator[Document | Drop]:

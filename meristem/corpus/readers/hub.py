@@ -13,7 +13,7 @@ from meristem.corpus.document import Document, Drop
 from meristem.corpus.pieces import Piece
 from meristem.corpus.readers.columns import Columns, columns_of
 from meristem.corpus.settings import CorpusSettings
-from meristem.corpus.sources import Hub
+from meristem.corpus.source_kinds import Hub
 from meristem.errors import MeristemError
 
 

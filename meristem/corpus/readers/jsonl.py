@@ -14,7 +14,7 @@ from meristem.corpus.pieces import Piece
 from meristem.corpus.readers.columns import Columns, columns_of
 from meristem.corpus.readers.lines import numbered
 from meristem.corpus.settings import CorpusSettings
-from meristem.corpus.sources import File
+from meristem.corpus.source_kinds import File
 
 
 def read(piece: Piece, settings: CorpusSettings, account: Account) -> Iterator[Document | Drop]:

@@ -15,7 +15,7 @@ from meristem.corpus.opening import Stream, Unreadable
 from meristem.corpus.pieces import Piece
 from meristem.corpus.readers.columns import columns_of
 from meristem.corpus.settings import CorpusSettings
-from meristem.corpus.sources import File
+from meristem.corpus.source_kinds import File
 from meristem.errors import MeristemError
 
 ROWS = 256

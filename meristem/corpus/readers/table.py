@@ -14,7 +14,7 @@ from meristem.corpus.pieces import Piece
 from meristem.corpus.readers.columns import KNOWN, Columns, columns_of
 from meristem.corpus.readers.lines import numbered
 from meristem.corpus.settings import CorpusSettings
-from meristem.corpus.sources import File
+from meristem.corpus.source_kinds import File
 from meristem.corpus.tables import (
     SAMPLED_ROWS,
     Dialect,
@@ -37,7 +37,7 @@ def read(piece: Piece, settings: CorpusSettings, account: Account) -> Iterator[D
     stream = Stream(file, account)
     texts = decoded(stream, account)
     head = next(texts)
-    dialect, sample = _sampled(head, stream.whole, file.ending)
+    dialect, sample = _sampled(head, stream.whole, file.table_ending)
     named = is_header(sample, _known_names(settings))
     names = column_names(sample[0]) if named and sample else column_numbers(sample)
     columns: Columns | None = None

@@ -10,11 +10,12 @@ from meristem.corpus.account import Account
 from meristem.corpus.document import LONGEST, Document, Drop, boundary, cut
 from meristem.corpus.encoding import decoded
 from meristem.corpus.opening import Stream
-from meristem.corpus.pieces import Piece, decide_cut
+from meristem.corpus.pieces import ARTICLE, Piece, decide_cut
 from meristem.corpus.settings import CorpusSettings
-from meristem.corpus.sources import File
+from meristem.corpus.source_kinds import File
 
-SEPARATORS = {"line": re.compile("\n"), "block": re.compile("\n(?:[ \t]*\n)+"), "file": re.compile("(?!)")}
+SEPARATORS = {"line": re.compile("\n"), "block": re.compile("\n(?:[ \t]*\n)+"), "file": re.compile("(?!)"),
+              "article": ARTICLE}
 
 
 def read(piece: Piece, settings: CorpusSettings, account: Account) -> Iterator[Document | Drop]:
@@ -23,7 +24,7 @@ def read(piece: Piece, settings: CorpusSettings, account: Account) -> Iterator[D
     stream = Stream(file, account, piece.start, piece.stop)
     texts = decoded(stream, account, piece.encoding)
     rest = next(texts)
-    separator = SEPARATORS[piece.cut or decide_cut(rest, len(stream.head), settings)]
+    separator = SEPARATORS[piece.cut or decide_cut(rest, len(stream.head), settings, file)]
     name, line = file.name, 1
     while True:
         start = 0

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from meristem.corpus.sources import File
+from meristem.corpus.source_kinds import File
 from meristem.errors import MeristemError
 from meristem.labelled.formats import Asked
 from meristem.labelled.found import Flaw, Found, Notes, Rows

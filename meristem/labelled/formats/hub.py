@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from meristem.corpus.readers import hub as reader
-from meristem.corpus.sources import Hub, hub
+from meristem.corpus.source_kinds import Hub
+from meristem.corpus.sources import hub
 from meristem.labelled.classes import naming
 from meristem.labelled.formats import Asked, jsonl
 from meristem.labelled.found import Found, Notes, Rows

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from meristem import bounded
-from meristem.corpus.sources import File
+from meristem.corpus.source_kinds import File
 from meristem.labelled.formats import Asked
 from meristem.labelled.found import Flaw, Found, Notes, Rows
 from meristem.labelled.opening import file_of, lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from meristem.corpus.sources import File
+from meristem.corpus.source_kinds import File
 from meristem.labelled.formats import Asked
 from meristem.labelled.found import Found, Notes, Rows
 from meristem.labelled.opening import file_of, lines

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
 
-from meristem.corpus.sources import File, missing
+from meristem.corpus.source_kinds import File
+from meristem.corpus.sources import missing
 from meristem.errors import MeristemError
 from meristem.labelled.formats import Asked
 from meristem.labelled.found import Found, Notes, Rows

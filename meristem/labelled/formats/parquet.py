@@ -7,7 +7,7 @@ from typing import Any
 
 from meristem import bounded
 from meristem.corpus.readers import parquet
-from meristem.corpus.sources import File
+from meristem.corpus.source_kinds import File
 from meristem.labelled.classes import naming
 from meristem.labelled.formats import Asked, jsonl
 from meristem.labelled.found import Found, Notes, Rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from meristem.corpus.sources import File
+from meristem.corpus.source_kinds import File
 from meristem.corpus.tables import (
     SAMPLED_ROWS,
     Dialect,

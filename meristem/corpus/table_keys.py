@@ -1,0 +1,33 @@
+"""What a table's cache key says of its dialect: nothing where it is the one its ending names."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from meristem.corpus.account import Account
+from meristem.corpus.compression import CutShort
+from meristem.corpus.encoding import decoded
+from meristem.corpus.opening import Stream, Unreadable
+from meristem.corpus.source_kinds import File
+from meristem.corpus.tables import detect_dialect
+
+USUAL = {".csv": ",", ".tsv": "\t"}
+
+
+def dialect_key(file: File, modified: int) -> list[str | int | None]:
+    """The delimiter of a table that commas or tabs were once wrongly taken for, so that its old shards are not found.
+
+    `modified` is the file's time, by which the answer is remembered.
+    """
+    delimiter = _delimiter(file, modified)
+    return [] if delimiter == USUAL.get(file.table_ending, "") else [f"delimiter {delimiter}"]
+
+
+@lru_cache(maxsize=1 << 14)
+def _delimiter(file: File, modified: int) -> str:
+    account = Account()
+    try:
+        head = next(decoded(Stream(file, account), account))
+    except (Unreadable, CutShort):
+        return USUAL.get(file.table_ending, "")
+    return detect_dialect([line for line in head.split("\n") if line.strip()], file.table_ending).delimiter
