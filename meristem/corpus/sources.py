@@ -159,7 +159,7 @@ def _aligned(source: Path, target: Path, settings: CorpusSettings) -> Aligned | 
 def _lines(path: Path, encoding: str) -> File:
     """A file of lines, whatever it ends in: train.en, train.de."""
     ending, compression = ending_of(path)
-    return File(path, ending or path.suffix, compression, path.stat().st_size, encoding=encoding)
+    return File(path, ending or path.suffix, compression, path.stat().st_size, "text", encoding)
 
 
 def _refuse_without_columns(source: Source, settings: CorpusSettings) -> None:

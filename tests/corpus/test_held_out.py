@@ -69,14 +69,12 @@ def test_samples_and_pairs_have_splits_of_their_own_too(tmp_path, read):
     for name, lines in {"train": range(9), "valid": range(7, 12)}.items():
         put(tmp_path / f"{name}.en", [f"one {n}" for n in lines])
         put(tmp_path / f"{name}.de", [f"eins {n}" for n in lines])
-    documents = list(
-        Reading(
-            CorpusSettings(
-                source=str(tmp_path / "train.en"), target=str(tmp_path / "train.de"), test=0,
-                validation=str(tmp_path / "valid.en"),
-            )
-        )
+    pairs = CorpusSettings(
+        source=str(tmp_path / "train.en"), target=str(tmp_path / "train.de"), test=0,
+        validation=str(tmp_path / "valid.en"),
     )
+    assert digest(pairs) != digest(pairs.model_copy(update={"validation": 0.0}))
+    documents = list(Reading(pairs))
     assert len(by_split(documents, "validation")) == 5
     assert len(by_split(documents, "train")) == 7
 
