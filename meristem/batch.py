@@ -120,6 +120,10 @@ class Backbone(nn.Module, ABC):
     def forward(self, *, state: State | None = None, **inputs: Any) -> Hidden:
         """Read the inputs; `state` goes on from an earlier call."""
 
+    def empty_memory(self, rows: int) -> State:
+        """The memory of rows that have read nothing yet, as training keeps it between steps; {} without one."""
+        return {}
+
     @abstractmethod
     def makes(self, kind: str, **sizes: int) -> nn.Module:
         """The family's own shape of a head (BERT's transform, GPT's bare tie)."""

@@ -46,6 +46,11 @@ class Recurrence:
         nothing = torch.full((rows, slots), NOTHING, dtype=torch.long, device=x_BTD.device)
         return cls(states=x_BTD.new_zeros(rows, layers, slots, width), documents=nothing)
 
+    @property
+    def state(self) -> State:
+        """As it travels between forward passes."""
+        return {"memory": self.states, "documents": self.documents}
+
     def followed(
         self, inputs: Sequence[Tensor], present_BT: Tensor | None, documents_BT: Tensor | None, slots: int
     ) -> State:

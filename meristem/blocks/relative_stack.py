@@ -158,6 +158,12 @@ class RelativeStack(nn.Module):
         outputs = (out for layer in self.each() for out in (layer.attention.output, layer.feed_forward.narrow))
         damp(outputs, s.output_initial)
 
+    def empty_memory(self, rows: int) -> State:
+        """The memory of rows that have read nothing yet; {} where there is none."""
+        s = self.settings
+        like = next(self.parameters()).new_zeros(rows, 0, s.width)
+        return Recurrence.empty(like, s.layers, s.memory).state if s.memory else {}
+
     @property
     def slots(self) -> int:
         """How much is remembered in the present mode."""

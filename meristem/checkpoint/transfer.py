@@ -81,6 +81,18 @@ def restore(model: nn.Module, tensors: dict[str, Tensor]) -> None:
             tensor.copy_(tensors[name])
 
 
+def not_finite(tensors: Mapping[str, Tensor]) -> str:
+    """The names of tensors that hold NaN or infinity, the first few spelled out; "" where all are finite."""
+    found = [name for name, tensor in tensors.items() if tensor.is_floating_point() and not _finite(tensor)]
+    return _some(found)
+
+
+def _finite(tensor: Tensor) -> bool:
+    """Whether all values are finite: a sum is only finite where every part of it is, and is the quickest look."""
+    total = tensor.sum(dtype=torch.float64 if tensor.device.type != "mps" else None)
+    return bool(torch.isfinite(total)) or bool(torch.isfinite(tensor).all())
+
+
 def _tensors(model: nn.Module) -> dict[str, Tensor]:
     return {name: value for name, value in model.state_dict().items() if isinstance(value, Tensor)}
 

@@ -97,6 +97,10 @@ class TransformerXL(Backbone):
         reach = memory if s.same_length and memory else self.length + memory
         return RelativeSteps(self.embed, self.stack, reach=reach, chunk=self.length)
 
+    def empty_memory(self, rows: int) -> State:
+        """The memory of rows that have read nothing yet."""
+        return self.stack.empty_memory(rows)
+
     def makes(self, kind: str, **sizes: int) -> nn.Module:
         """The vocabulary in one piece or by frequency, and what tasks stand on."""
         s = self.settings

@@ -92,6 +92,10 @@ class XLNet(Backbone):
             x, outlook, queries=start, at=slots, remembers=remembers, backwards=backwards, want=want
         )
 
+    def empty_memory(self, rows: int) -> State:
+        """The memory of rows that have read nothing yet."""
+        return self.stack.empty_memory(rows)
+
     def makes(self, kind: str, **sizes: int) -> nn.Module:
         """The vocabulary as a tie with a bias, a score for each token, a smaller self, and what tasks stand on."""
         s = self.settings

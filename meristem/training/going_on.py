@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from meristem.errors import RecipeError
-from meristem.recipe import Recipe
+from meristem.errors import MeristemError, RecipeError
+from meristem.recipe import Recipe, parse, resolve
 from meristem.training.settings import BUDGETS
 
 MAY_CHANGE = frozenset(
@@ -19,14 +19,10 @@ CORPUS = ("corpus.processes", "corpus.near.memory_mb")  # also of an entry of mi
 
 def refuse_another_run(before: Recipe, now: Recipe, out: Path) -> None:
     """Budgets may grow, places and intervals may change; anything else is refused with the difference."""
-    old, new = dict(flat(before.plain())), dict(flat(now.plain()))
-    differing = [
-        key
-        for key in dict.fromkeys([*old, *new])
-        if old.get(key) != new.get(key) and key not in MAY_CHANGE and not key.endswith(CORPUS)
-    ]
+    differing = differences(before, now)
     if not differing:
         return
+    old, new = dict(flat(before.plain())), dict(flat(now.plain()))
     lines = [f"  {key}: {_shown(old, key)} in the run, {_shown(new, key)} now" for key in differing[:12]]
     more = [f"  … and {len(differing) - 12} more"] if len(differing) > 12 else []
     raise RecipeError(
@@ -40,6 +36,28 @@ def refuse_another_run(before: Recipe, now: Recipe, out: Path) -> None:
             ]
         )
     )
+
+
+def refuse_edited_recipe(run: Path, checkpoint: Path, now: Recipe) -> None:
+    """Refuse a run whose recipe.yaml no longer says what its checkpoint was trained with."""
+    written = resolve(now.name, parse(checkpoint / "recipe.yaml"))
+    if differing := differences(written, now):
+        old, new = dict(flat(written.plain())), dict(flat(now.plain()))
+        lines = [f"{key} is {_shown(new, key)} there and {_shown(old, key)} in the checkpoint" for key in differing[:4]]
+        raise MeristemError(
+            f"{run / 'recipe.yaml'} was changed after its last checkpoint was written: {'; '.join(lines)}. "
+            "Put the old values back, or start another run with --out"
+        )
+
+
+def differences(before: Recipe, now: Recipe) -> list[str]:
+    """Settings of two recipes that differ and that may not change while a run goes on, by their dotted names."""
+    old, new = dict(flat(before.plain())), dict(flat(now.plain()))
+    return [
+        key
+        for key in dict.fromkeys([*old, *new])
+        if old.get(key) != new.get(key) and key not in MAY_CHANGE and not key.endswith(CORPUS)
+    ]
 
 
 def flat(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +35,8 @@ class Muon(torch.optim.Optimizer):
 
     Every process of a team makes its share of the matrices orthogonal, and they tell each other.
     """
+
+    state_entries: ClassVar[tuple[str, ...]] = ("momentum",)
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ from meristem.recipe import Recipe
 from meristem.training import suited
 from meristem.training.budget import Cost, flops_of, measure, peak_flops, planned_steps
 from meristem.training.ending import Ended, Work, finish, used
-from meristem.training.going_on import refuse_another_run
+from meristem.training.going_on import refuse_another_run, refuse_edited_recipe
 from meristem.training.journal import Journal
 from meristem.training.loop import Loop
 from meristem.training.material import Evaluate, Material, create, recipe_text, refuse_other_things
@@ -90,8 +90,11 @@ def _train(recipe: Recipe, run: Run, material: Material, loaded: load.Loaded | N
     if loaded is not None:
         for notice in loaded.notices:
             journal.say(notice)
+        refuse_edited_recipe(run.path, loaded.path, recipe)
+        if strange := transfer.not_finite(loaded.snapshot.model):
+            raise MeristemError(f"{loaded.path}: weights that are not finite cannot be trained on: {strange}")
         transfer.restore(learner.model, loaded.snapshot.model)
-        work.standing = Standing.of(loaded.snapshot.state)
+        work.standing = Standing.of(loaded.snapshot.state, step=loaded.snapshot.step)
     learner.to(device)
     feeds = material.feeds(recipe, learner.objectives, split="train", seed=settings.seed)
     _plan(work, feeds, device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field, fields
 from types import NoneType
 from typing import Any
@@ -64,17 +65,30 @@ class Standing:
         return asdict(self)
 
     @classmethod
-    def of(cls, plain: dict[str, Any]) -> Standing:
-        """From what JSON held; counters of a newer version are left alone."""
+    def of(cls, plain: dict[str, Any], *, step: int | None = None) -> Standing:
+        """From what JSON held, which must be of this step; counters of a newer version are left alone."""
         known = {f.name: KINDS[str(f.type)] for f in fields(cls) if str(f.type) in KINDS}
         kept = {key: value for key, value in plain.items() if key in known}
         window = plain.get("window", {})
-        wrong = [key for key, value in kept.items() if not isinstance(value, known[key])]
+        wrong = [key for key, value in kept.items() if not (isinstance(value, known[key]) and _possible(key, value))]
         if wrong or not isinstance(window, dict) or not all(map(_pair, window.values())):
             raise MeristemError(f"state.json: {(*wrong, 'window')[0]} is not what a run writes: the file was changed")
+        if step is not None and kept.get("step", 0) != step:
+            raise MeristemError(f"state.json is of step {kept.get('step', 0)} and its checkpoint of step {step}: "
+                                "the file was changed")
         return cls(**kept, window={name: (pair[0], pair[1]) for name, pair in window.items()})
 
 
+def _possible(key: str, value: Any) -> bool:
+    """Whether a counter can have this value: finite, and only what is minimised may be below zero."""
+    if isinstance(value, str | NoneType):
+        return True
+    return not isinstance(value, bool) and math.isfinite(value) and (value >= 0 or key == "best") and value < 2**63
+
+
 def _pair(value: Any) -> bool:
-    """Whether a value is a sum and a count."""
-    return isinstance(value, list | tuple) and [type(one) in (int, float) for one in value] == [True, True]
+    """Whether a value is a finite sum and a finite count."""
+    return isinstance(value, list | tuple) and [type(one) in (int, float) and math.isfinite(one) for one in value] == [
+        True,
+        True,
+    ]

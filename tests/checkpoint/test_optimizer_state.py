@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from meristem.checkpoint import optimizer_state
@@ -15,6 +15,7 @@ from meristem.checkpoint.save import save
 from meristem.checkpoint.snapshot import Snapshot
 from meristem.checkpoint.transfer import restore
 from meristem.errors import MeristemError
+from meristem.training.muon import Muon
 
 
 class Counting(Optimizer):
@@ -122,7 +123,8 @@ def test_the_state_is_laid_out_like_its_parameter_and_is_a_copy() -> None:
     model = network()
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
     moments = torch.arange(48.0).reshape(8, 6)
-    optimizer_state.restore(optimizer, names_of(model), {"0.weight/exp_avg": moments})
+    flat = {"exp_avg": moments, "exp_avg_sq": moments, "step": torch.tensor(3.0)}
+    optimizer_state.restore(optimizer, names_of(model), {f"0.weight/{key}": value for key, value in flat.items()})
     kept = optimizer.state[model[0].weight]["exp_avg"]  # type: ignore[index]
     assert kept.stride() == model[0].weight.stride() != moments.stride()  # type: ignore[index]
     kept.zero_()
@@ -159,3 +161,41 @@ def test_what_does_not_belong_is_refused() -> None:
     optimizer.state[model[0].weight]["history"] = [torch.ones(1)]  # type: ignore[index]
     with pytest.raises(MeristemError, match=r"AdamW keeps a list as 'history' of 0\.weight"):
         optimizer_state.flatten(optimizer, names_of(model))
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize(("key", "value", "said"), [
+    ("exp_avg", torch.ones(1), r"shape \[1\] instead of \[8, 6\]"),
+    ("exp_avg", torch.ones(6, 8), r"shape \[6, 8\] instead of \[8, 6\]"),
+    ("exp_avg", torch.ones(0), r"shape \[0\]"),
+    ("exp_avg", torch.ones(8, 6, dtype=torch.int64), "int64 instead of"),
+    ("exp_avg", torch.ones(8, 6, dtype=torch.float64), "float64 instead of"),
+    ("exp_avg_sq", torch.full((8, 6), -1.0), "negative"),
+    ("exp_avg_sq", torch.full((8, 6), torch.nan), "not finite"),
+    ("exp_avg", torch.full((8, 6), torch.inf), "not finite"),
+    ("step", torch.tensor(-1.0), "negative"),
+    ("step", torch.tensor(3, dtype=torch.int64), "int64 instead of"),
+    ("step", torch.ones(8, 6), r"instead of \[\]"),
+    ("exp_avg", None, "entries exp_avg_sq, step instead of exp_avg, exp_avg_sq, step"),
+    ("third", torch.ones(8, 6), "entries exp_avg, exp_avg_sq, step, third instead of"),
+])
+def test_state_that_no_optimizer_wrote_never_meets_a_kernel(fused: bool, key: str, value: Tensor | None,
+                                                            said: str) -> None:
+    model = network()
+    optimizer = torch.optim.AdamW(model.parameters(), fused=fused)
+    train(model, optimizer, range(2))
+    flat = optimizer_state.flatten(optimizer, names_of(model))
+    flat.pop(f"0.weight/{key}", None)
+    if value is not None:
+        flat[f"0.weight/{key}"] = value
+    fresh = torch.optim.AdamW(model.parameters(), fused=fused)
+    with pytest.raises(MeristemError, match=said):
+        optimizer_state.restore(fresh, names_of(model), flat)
+    assert not fresh.state  # nothing was restored by halves
+
+
+def test_muon_checks_its_momentum_too() -> None:
+    weight = nn.Parameter(torch.ones(4, 4))
+    muon = Muon([weight], 0.1, momentum=0.9, weight_decay=0.0)
+    with pytest.raises(MeristemError, match=r"weight/momentum has the shape \[4\] instead of \[4, 4\]"):
+        optimizer_state.restore(muon, {weight: "weight"}, {"weight/momentum": torch.ones(4)})

@@ -42,13 +42,15 @@ class Seen:
     """Events that must not happen."""
 
 
-def watched(door: Callable[[Path, Path], str], given: Path, inside: Path, out: Path) -> Seen:
+def watched(
+    door: Callable[[Path, Path], str], given: Path, inside: Path, out: Path, *, memory: int = MEMORY
+) -> Seen:
     """Open a door on what is given; nothing may be written but `inside` the folder it lies in and to `out`."""
     source, sink = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(source)
-        _child(door, given, inside, out, sink)
+        _child(door, given, inside, out, sink, memory)
     os.close(sink)
     peak, status = _wait(child)
     with os.fdopen(source, "rb") as pipe:
@@ -79,7 +81,9 @@ def _wait(child: int) -> tuple[float, int]:
         time.sleep(0.002)
 
 
-def _child(door: Callable[[Path, Path], str], given: Path, inside: Path, out: Path, sink: int) -> None:
+def _child(
+    door: Callable[[Path, Path], str], given: Path, inside: Path, out: Path, sink: int, memory: int
+) -> None:
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1), os.dup2(quiet, 2)
     os.chdir(out)
@@ -89,7 +93,7 @@ def _child(door: Callable[[Path, Path], str], given: Path, inside: Path, out: Pa
         _hook(ran, given, [os.path.realpath(place) for place in (inside, out, os.environ["MERISTEM_CACHE"])])
     )
     held = int(Path("/proc/self/status").read_text().partition("VmData:")[2].split()[0]) << 10
-    resource.setrlimit(resource.RLIMIT_DATA, (held + MEMORY, held + MEMORY))
+    resource.setrlimit(resource.RLIMIT_DATA, (held + memory, held + memory))
     before = _seconds()
     resource.setrlimit(resource.RLIMIT_CPU, (int(before) + 20, int(before) + 20))
     try:

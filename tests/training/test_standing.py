@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
+from meristem.errors import MeristemError
 from meristem.training.standing import Standing
 
 
@@ -25,3 +28,19 @@ def test_windows_are_means_of_everything_since_the_last_line() -> None:
 
 def test_counters_of_another_version_are_left_alone() -> None:
     assert Standing.of({"step": 3, "moons": 2}) == Standing(step=3)
+
+
+@pytest.mark.parametrize("change", [
+    {"step": -1}, {"step": True}, {"step": 2**63}, {"seconds": -0.5}, {"flops": "many"}, {"best": []}, {"window": []},
+    {"window": {"loss": [1.0]}}, {"window": {"loss": [1.0, True]}}, {"tokens": 1.5}, {"seconds": float("inf")},
+])  # fmt: skip
+def test_a_state_that_no_run_wrote_is_refused(change: dict[str, object]) -> None:
+    plain = {**Standing(step=4, total=9).plain(), **change}
+    with pytest.raises(MeristemError, match=f"state.json: {next(iter(change))} is not what a run writes"):
+        Standing.of(plain)
+
+
+def test_a_state_of_another_step_is_refused() -> None:
+    with pytest.raises(MeristemError, match=r"state.json is of step 4 and its checkpoint of step 6"):
+        Standing.of(Standing(step=4, total=9).plain(), step=6)
+    assert Standing.of(Standing(step=4, best=-2.5).plain(), step=4).best == -2.5

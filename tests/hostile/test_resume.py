@@ -1,0 +1,85 @@
+"""Mutated run folders are resumed: refused in one sentence, or the very weights of the run that nobody touched.
+
+`python -m benchmarks.resume_fuzz` does the same a thousand times.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hostile.doors import QUIET
+from hostile.mutations import copied, mutate
+from hostile.watching import watched
+
+from meristem import api
+from meristem.training import budget
+
+RECIPE = """\
+model: {family: transformer_xl, width: 16, heads: 2, layers: 2, inner: 32, length: 16, memory: 8}
+objective: clm
+tokenizer: {size: 64}
+corpus: {source: TEXT, processes: 1}
+train: {steps: 6, batch_tokens: 64, workers: 0, save_every: 2, evaluate_every: 2, evaluate_tokens: 64, threads: 1,
+        optimizer: muon, keep: 2}
+"""
+TRIALS = 60
+DATA = 512 << 20
+
+
+def final_weights(run: Path) -> str:
+    """A hash of the weights a run ended with."""
+    return hashlib.sha256((run / "checkpoints" / "step-00000006" / "model.safetensors").read_bytes()).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+    """A run with memory and two optimizers, stopped after four of six steps, and the weights it would end with."""
+    folder = tmp_path_factory.mktemp("resumed")
+    text = folder / "text.txt"
+    text.write_text("\n\n".join(f"a line of words, number {number}, and then another." for number in range(300)))
+    (folder / "small.yaml").write_text(RECIPE.replace("TEXT", str(text)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(budget, "PEAK_SIZE", 64)
+        yield interrupted(folder)
+
+
+def interrupted(folder: Path) -> tuple[Path, str]:
+    """Train to the end, then again until step 4, where the process is told to stop."""
+    whole = api.pretrain(folder / "small.yaml", out=folder / "whole", console=QUIET).run
+    half = copied(whole, folder / "half")
+    shutil.rmtree(half / "checkpoints" / "step-00000006")
+    (half / "checkpoints" / "latest").write_text("step-00000004")
+    (half / "checkpoints" / "best").unlink(missing_ok=True)
+    (half / "finished.json").unlink()
+    assert final_weights(resumed(copied(half, folder / "check"))) == final_weights(whole)
+    return half, final_weights(whole)
+
+
+def resumed(run: Path) -> Path:
+    """The run trained on as its own recipe says."""
+    return api.pretrain(run / "recipe.yaml", out=run, console=QUIET).run
+
+
+@pytest.mark.parametrize("number", range(TRIALS))
+def test_a_mutated_run_is_refused_or_ends_the_same(number: int, stopped: tuple[Path, str], tmp_path: Path) -> None:
+    half, expected = stopped
+    run = copied(half, tmp_path / "run")
+    what = mutate(run, number)
+
+    def door(given: Path, out: Path) -> str:
+        ended = resumed(given)
+        if "stopped at step" not in (ended / "log.txt").read_text():  # a state that says it was over before
+            (out / "weights").write_text(final_weights(ended))
+        return ""
+
+    out = tmp_path / "out"
+    out.mkdir()
+    seen = watched(door, run, run, out, memory=DATA)
+    assert seen.outcome in ("refused", "taken"), (what, seen)
+    assert not seen.ran, (what, seen)
+    if seen.outcome == "taken" and (out / "weights").exists():
+        assert (out / "weights").read_text() == expected, what
