@@ -87,6 +87,7 @@ def canonical(content: str, place: str, named: Mapping[str, str]) -> tuple[str, 
     if "dropout" in description["model"]:
         description["model"]["dropout"] = None
     read = library(json.dumps(description), place)
+    soundness.check_speed(description, read, place)
     plain: dict[str, Any] = json.loads(read.to_str())
     soundness.check_unknown(plain, place)
     if plain["model"]["type"] == "Unigram":

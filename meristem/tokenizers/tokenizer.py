@@ -143,7 +143,7 @@ class Tokenizer:
         if special and self.mask is not None:
             return self._encode_masks(text, limit)
         with reading.cutting(self._place):
-            found = self._library.encode(sound(text), add_special_tokens=False)
+            (found,) = self._library.encode_batch([sound(text)], add_special_tokens=False)  # which frees the GIL
         return Encoding(np.array(found.ids[:limit], np.int32), visible(text, found.offsets[:limit]))
 
     def encode_many(self, texts: Iterable[str]) -> list[Encoding]:
@@ -191,7 +191,7 @@ class Tokenizer:
         assert self.mask is not None
         own = self._tokens[self.mask]
         with reading.cutting(self._place):
-            found = self._masking.encode(sound(self.mark_masks(text)), add_special_tokens=False)
+            (found,) = self._masking.encode_batch([sound(self.mark_masks(text))], add_special_tokens=False)
         origin: list[NDArray[Any]] = []  # marked position → original position
         last = 0
         for match in re.finditer(re.escape(MASK), text):

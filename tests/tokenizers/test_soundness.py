@@ -1,11 +1,14 @@
 """What a tokenizer.json may ask for."""
 
+import base64
 import json
+import threading
+import time
 
 import pytest
 
 from meristem.errors import MeristemError
-from meristem.tokenizers.soundness import check, check_unknown, explodes
+from meristem.tokenizers.soundness import check, check_unknown, explodes, growth
 from meristem.tokenizers.tokenizer import Tokenizer
 
 PUBLISHED = [
@@ -78,3 +81,79 @@ def test_what_the_library_panics_over_is_an_error_for_people(capfd):
             work("a" * 300 + "cb")
     assert one.encode("a").ids.tolist() == [1]
     capfd.readouterr()  # the library prints its own trace
+
+
+def test_words_are_short():
+    check(described(max_input_chars_per_word=200), "x")
+    with pytest.raises(MeristemError, match="max_input_chars_per_word is 100,000"):
+        check(described(max_input_chars_per_word=100_000), "x")
+
+
+def replacing(pattern, content):
+    return {"type": "Replace", "pattern": pattern, "content": content}
+
+
+CHARSMAP = base64.b64encode(b"\x01\0\0\0t" + b"y" * 300 + b"\0").decode()
+
+
+@pytest.mark.parametrize(("normalizer", "times"), [
+    (None, 1),
+    ({"type": "NFKC"}, 1),
+    (replacing({"String": " "}, "▁"), 1),
+    (replacing({"Regex": " {2,}"}, " "), 2),
+    ({"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"}, replacing({"String": " "}, "▁")]}, 2),
+    (replacing({"String": "a"}, "b" * 1000), 1000),
+    ({"type": "Sequence", "normalizers": [replacing({"String": "a"}, "aaaaaaaaaa")] * 3}, 1000),
+    ({"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "x" * 20}] * 3}, 9261),
+    ({"type": "Precompiled", "precompiled_charsmap": CHARSMAP}, 300),
+])  # fmt: skip
+def test_how_much_longer_a_text_becomes(normalizer, times):
+    assert growth(normalizer) == pytest.approx(times)
+    if times > 64:
+        with pytest.raises(MeristemError, match=r"may make a text [0-9,]+ times as long"):
+            check({**described(), "normalizer": normalizer}, "x")
+    else:
+        check({**described(), "normalizer": normalizer}, "x")
+
+
+@pytest.mark.parametrize("pattern", [r"(?<x>a\g<x>?)", r"\g<0>", r"(?~ab)"])
+def test_patterns_that_call_themselves_are_refused(pattern):
+    cut = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    with pytest.raises(MeristemError, match="calls itself"):
+        check({**described(), "pre_tokenizer": cut}, "x")
+
+
+@pytest.mark.parametrize("pattern", ["a+a+a+a+a+[0-9]", "z+z+z+z+z+[0-9]"])
+def test_slow_patterns_are_found_by_trial(pattern):
+    cut = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    assert not explodes(pattern)
+    with pytest.raises(MeristemError, match="and longer texts would take far longer"):
+        Tokenizer(json.dumps({**described(), "pre_tokenizer": cut}))
+
+
+@pytest.mark.parametrize("pattern", PUBLISHED)
+def test_published_patterns_pass_the_trial(pattern):
+    cut = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    assert Tokenizer(json.dumps({**described(), "pre_tokenizer": cut})).size == 2
+
+
+def test_other_threads_run_while_a_text_is_cut():
+    model = {"type": "WordPiece", "vocab": {"[UNK]": 0, "a": 1, "##a": 2}, "unk_token": "[UNK]",
+             "continuing_subword_prefix": "##", "max_input_chars_per_word": 256}  # fmt: skip
+    cut = {"type": "Whitespace"}
+    tokenizer = Tokenizer(json.dumps({"model": model, "pre_tokenizer": cut}))
+    text, ticks, done = " ".join(["a" * 256] * 40), [], threading.Event()
+
+    def tick():
+        while not done.is_set():
+            ticks.append(time.perf_counter())
+            time.sleep(0.002)
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    began = time.perf_counter()
+    tokenizer.encode(text)
+    ended = time.perf_counter()
+    done.set()
+    thread.join()
+    assert sum(began < one < ended for one in ticks) >= 3, ended - began
