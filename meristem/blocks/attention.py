@@ -50,12 +50,10 @@ class Mixing(nn.Module):
         super().__init__()
         self.heads, self.groups, self.channels = heads, groups or heads, width // heads
         self.dropout, self.scale = dropout, scale
-        self.keep_weights = False
-        self.weights: Tensor | None = None
 
     def mix(self, q_BHTC: Tensor, k_BGSC: Tensor, v_BGSC: Tensor, sight: Sight) -> Tensor:
         """[B, T, D] of everything a query sees, weighed."""
-        if self.keep_weights:
+        if sight.weights is not None:
             mixed = self._explicit(q_BHTC, k_BGSC, v_BGSC, sight)
         else:
             mixed = F.scaled_dot_product_attention(
@@ -71,7 +69,7 @@ class Mixing(nn.Module):
         return mixed.transpose(1, 2).flatten(2)
 
     def _explicit(self, q: Tensor, k: Tensor, v: Tensor, sight: Sight) -> Tensor:
-        """The same by hand, keeping the weights [B, H, T, S] for whoever wants to look at them."""
+        """The same by hand; the weights [B, H, T, S] go to the pass that asked for them, never onto the module."""
         if self.groups != self.heads:
             k, v = (t.repeat_interleave(self.heads // self.groups, 1) for t in (k, v))
         scores = q @ k.transpose(-1, -2) * (self.channels**-0.5 if self.scale is None else self.scale)
@@ -80,8 +78,10 @@ class Mixing(nn.Module):
             scores = scores.masked_fill(later, -torch.inf)
         if sight.mask is not None:
             scores = scores + sight.mask
-        self.weights = scores.softmax(-1)
-        return F.dropout(self.weights, self.dropout, self.training) @ v
+        weights = scores.softmax(-1)
+        if sight.weights is not None:
+            sight.weights.append(weights)
+        return F.dropout(weights, self.dropout, self.training) @ v
 
 
 class Attention(Mixing):

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -123,21 +124,20 @@ class Decoder(nn.Module):
         x, time, source_sight = x_BTD, x_BTD.shape[1], seen_source(source_present, x_BTD.dtype)
         scene = Scene(queries=time, keys=time, causal=True, dtype=x.dtype, device=x.device)
         sights = {window: self._sight(scene, window) for window in {self.window(n) for n in range(len(self.layers))}}
-        kept, inner, outer = [x], [], []
+        kept, inner, outer = [x], list[Tensor](), list[Tensor]()
+        if "attention" in want:
+            sights = {window: replace(sight, weights=inner) for window, sight in sights.items()}
+            source_sight = replace(source_sight, weights=outer)
         for number, layer in enumerate(self.each()):
-            layer.attention.keep_weights = layer.cross.keep_weights = "attention" in want
             pair = layer.cross.pair(source) if source.ndim == 3 else source[:, number].unbind(1)
             past = None if cache is None else _past(cache[:, number], time)
             x = self._through(layer, x, sights[self.window(number)], pair, source_sight, past)
             if "layers" in want:
                 kept.append(x)
-            if "attention" in want:
-                inner.append(layer.attention.weights)
-                outer.append(layer.cross.weights)
         return Hidden(
             last=self.final_norm(x),
             layers=tuple(kept) if "layers" in want else (),
-            attention=tuple(w for w in outer if w is not None),
+            attention=tuple(outer),
             extra={"decoder_attention": tuple(inner)} if "attention" in want else {},
         )
 

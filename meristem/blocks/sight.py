@@ -16,6 +16,8 @@ class Sight:
 
     mask: Tensor | None = None
     causal: bool = False
+    weights: list[Tensor] | None = None
+    """Where each attention of this forward pass appends its weights [B, H, T, S]; none unless they are wanted."""
 
 
 @dataclass(frozen=True, kw_only=True)

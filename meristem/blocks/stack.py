@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Self, cast
 
 import torch
@@ -136,16 +137,14 @@ class Stack(nn.Module):
             documents=documents,
         )
         dense, banded = self._sight(scene), self._sight(scene, self.settings.window) if self.settings.window else None
-        kept, weights = [x], []
+        kept, weights = [x], list[Tensor]()
         for number, layer in enumerate(self._each()):
             sight = banded if banded is not None and (number + 1) % self.settings.window_every == 0 else dense
+            sight = replace(sight, weights=weights) if "attention" in want else sight
             past = cache.layer(number) if cache else None
-            layer.attention.keep_weights = "attention" in want
             x = self._through(layer, x, sight, past, wanted if number == self.settings.layers - 1 else None)
             if "layers" in want:
                 kept.append(x)
-            if layer.attention.weights is not None and "attention" in want:
-                weights.append(layer.attention.weights)
         return Hidden(
             last=self.final_norm(x),
             wanted=wanted,
