@@ -153,7 +153,14 @@ class Probes(nn.Module):
         ])
 
 
-SHARED = ("pooled", "tags", "scores", "mix", "network", "crf", "probes", "leash")
+def embedding(rows: int, width: int) -> nn.Embedding:
+    """A table of a task's own, with a row for each token."""
+    made = nn.Embedding(rows, width)
+    nn.init.normal_(made.weight, std=width**-0.5)
+    return made
+
+
+SHARED = ("pooled", "tags", "scores", "mix", "network", "embedding", "crf", "probes", "leash")
 
 
 def width_of(backbone: Any, sizes: Mapping[str, int]) -> int:
@@ -178,6 +185,8 @@ def shared_head(backbone: Any, kind: str, sizes: Mapping[str, int], own: tuple[s
             return ScalarMix(settings.layers + 1)
         case "network":
             return Network(width, sizes["hidden"], recurrent=bool(sizes.get("recurrent", 1)))
+        case "embedding":
+            return embedding(sizes["rows"], sizes["width"])
         case "crf":
             return CRF(sizes["classes"])
         case "probes":

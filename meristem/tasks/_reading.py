@@ -44,6 +44,8 @@ class ReadingSettings(Settings):
     """How wide that net is."""
     mix_again: bool = False
     """The mixed layers joined once more to what that net says, with weights of their own (ELMo)."""
+    word_embedding_size: int = Field(0, ge=0)
+    """Channels of the task's own embedding x of each token, which that net reads beside the states: [x; ELMo]."""
 
 
 class Reading(Task):
@@ -62,7 +64,12 @@ class Reading(Task):
             raise MeristemError(
                 "task.mix_again: there is no net to join the layers to; set task.network=recurrent or linear"
             )
-        self.settings = settings
+        if settings.word_embedding_size and settings.network == "none":
+            raise MeristemError(
+                "task.word_embedding_size: there is no net to read these embeddings; set task.network=recurrent or "
+                "linear"
+            )
+        self.settings, self.vocabulary = settings, tokenizer.size
         self.reader = Reader(tokenizer, settings.way, settings.length, settings.begin, framed=settings.framed)
         self.mixes = settings.way == "both_directions" if settings.mix is None else settings.mix
 
@@ -80,9 +87,13 @@ class Reading(Task):
         if self.mixes:
             heads["mix"] = Head("mix")
         if s.network != "none":
-            heads["network"] = Head(
-                "network", (("hidden", s.network_width), ("recurrent", int(s.network == "recurrent")))
-            )
+            sizes = [("hidden", s.network_width), ("recurrent", int(s.network == "recurrent"))]
+            if s.word_embedding_size:
+                heads["word_embedding"] = Head(
+                    "embedding", (("rows", self.vocabulary), ("width", s.word_embedding_size))
+                )
+                sizes.append(("beside", s.word_embedding_size))
+            heads["network"] = Head("network", tuple(sizes))
         if s.mix_again:
             heads["mix_again"] = Head("mix")
         if s.lm:
@@ -125,7 +136,11 @@ class Reading(Task):
         if self.mixes:
             hidden.last = model.heads["mix"](hidden.layers)
         if s.network != "none":
-            said = model.heads["network"](self._dropped(hidden.last), batch.inputs.get("present"))
+            read = hidden.last
+            if s.word_embedding_size:  # [x; ELMo] at the net's input (Peters et al. 2018, section 3.3)
+                tokens = batch.inputs["source" if s.way == "encoder_decoder" else "tokens"]
+                read = torch.cat([model.heads["word_embedding"](tokens), read], -1)
+            said = model.heads["network"](self._dropped(read), batch.inputs.get("present"))
             hidden.last = torch.cat([said, model.heads["mix_again"](hidden.layers)], -1) if s.mix_again else said
         return hidden
 

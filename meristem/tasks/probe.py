@@ -35,8 +35,11 @@ class ProbeSettings(WordSettings):
 
     @model_validator(mode="after")
     def _bare(self) -> Self:
-        if self.lm or self.mix or self.mix_again or self.network != "none":
-            raise ValueError("a probe looks at layers as they are: lm, mix, mix_again and network have no place here")
+        if self.lm or self.mix or self.mix_again or self.network != "none" or self.word_embedding_size:
+            raise ValueError(
+                "a probe looks at layers as they are: lm, mix, mix_again, network and word_embedding_size have no "
+                "place here"
+            )
         return self
 
 

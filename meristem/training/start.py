@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from meristem.batch import Model
 from meristem.blocks.vocabulary import VocabularyHead
@@ -88,11 +88,13 @@ def _name_of_embedding(model: Model) -> str:
 
 
 def _rows_are_tokens(model: Model) -> list[str]:
-    """Names of the tensors with a row for each token: the embedding, and what vocabulary heads predict with."""
+    """Names of the tensors with a row for each token: embeddings, and what vocabulary heads predict with."""
     tables = {id(model.backbone.embedding().weight)}
     for module in model.heads.modules():
         if isinstance(module, VocabularyHead):
             tables |= {id(module.weight), id(module.bias)}
+        elif isinstance(module, nn.Embedding):
+            tables.add(id(module.weight))
     return [name for name, tensor in model.state_dict(keep_vars=True).items() if id(tensor) in tables]
 
 

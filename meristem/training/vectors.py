@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from meristem.batch import Model
 from meristem.corpus.vectors import Vector, read_vectors
@@ -25,9 +25,11 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 
 
 def from_vectors(model: Model, tokenizer: Tokenizer, path: Path, passages: Iterable[str] = ()) -> str:
-    """Each token takes the mean of the words it is a piece of, weighed by their use in passages; what that covered."""
-    refuse_letters(model)
-    table = model.backbone.embedding().weight
+    """Each token takes the mean of the words it is a piece of, weighed by their use in passages; what that covered.
+
+    They begin a task's own embeddings where it has such (task.word_embedding_size), else the backbone's.
+    """
+    table = _table(model).weight
     usage, words = Usage.of(tokenizer, passages), 0
     found: _Sums | None = None
     for batch in _batches(read_vectors(path)):
@@ -49,14 +51,18 @@ def from_vectors(model: Model, tokenizer: Tokenizer, path: Path, passages: Itera
     )
 
 
-def refuse_letters(model: Model) -> None:
-    """A backbone that reads words by their letters has no table to put vectors into."""
+def _table(model: Model) -> nn.Embedding:
+    """The embedding that vectors are put into; a backbone that reads words by their letters has none."""
+    if isinstance(own := dict(model.heads.items()).get("word_embedding"), nn.Embedding):
+        return own
     if "characters" in model.backbone.can:
         others = [name for name in names("models") if "characters" not in find("models", name).can]
         raise MeristemError(
             f"from.vectors: {type(model.backbone).__name__} reads words letter by letter, and its table of words is "
-            f"only what it predicts with; families that look words up: {', '.join(others)}"
+            f"only what it predicts with; families that look words up: {', '.join(others)}; or give a task embeddings "
+            "of its own: task.network=recurrent task.word_embedding_size=100"
         )
+    return model.backbone.embedding()
 
 
 @dataclass(frozen=True, kw_only=True)

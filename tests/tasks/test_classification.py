@@ -274,3 +274,37 @@ def test_a_run_that_was_interrupted_ends_bit_for_bit_like_one_that_was_not(backb
     loaded = api.load(tmp_path / "whole")
     assert loaded.predict(TEXTS[0][0])["label"] in ("good", "bad")
     assert [one["label"] for one in loaded.predict([text for text, _ in TEXTS[:2]])]
+
+
+# ------------------------------------------------------------ [x; ELMo]
+
+
+BESIDE = {"network": "recurrent", "network_width": 24, "word_embedding_size": 12}
+
+
+def test_a_frozen_elmo_is_read_beside_embeddings_that_learn() -> None:
+    it = made("elmo", **BESIDE)
+    before = {name: value.clone() for name, value in it.learner.model.backbone.state_dict().items()}
+    own = it.learner.model.heads["word_embedding"].weight.detach().clone()
+    assert own.shape == (it.tokenizer.size, 12)
+    assert it.learner.model.heads["network"].recurrent.input_size == 12 + it.learner.model.backbone.width
+    it.learn(150, 1e-2, until=0.05, frozen=True)
+    assert it.score()["accuracy"] == 1.0
+    assert all(torch.equal(before[name], value) for name, value in it.learner.model.backbone.state_dict().items())
+    assert not torch.equal(own, it.learner.model.heads["word_embedding"].weight)
+
+
+@pytest.mark.parametrize("backbone", ["elmo", "bert", "gpt2", "transformer"])
+def test_the_net_reads_both_and_padding_changes_nothing(backbone: str) -> None:
+    it = made(backbone, **BESIDE)
+    it.learn(2, 1e-2)
+    answers = it.answers()
+    assert close(answers, [it.answers([sample])[0] for sample in it.samples])
+    with torch.no_grad():
+        it.learner.model.heads["word_embedding"].weight.zero_()
+    assert not close(answers, it.answers())
+
+
+def test_embeddings_without_a_net_are_refused() -> None:
+    with pytest.raises(MeristemError, match=r"task\.network=recurrent"):
+        made("elmo", word_embedding_size=12)
