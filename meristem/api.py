@@ -1,4 +1,4 @@
-"""The whole of Meristem from Python: pretrain, load, describe."""
+"""The Python interface: train (pretrain, finetune, reinforce), open a run (load), and move weights in and out."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rich.console import Console
 from meristem.checkpoint.revive import Revived, revive
 from meristem.corpus import pictures
 from meristem.drawing.attended import Attended
+from meristem.errors import MeristemError
 from meristem.evaluation.answering import answer
 from meristem.evaluation.asking import Given, asked
 from meristem.evaluation.carried import tasks_of, the_task
@@ -30,9 +31,12 @@ from meristem.generation.score import Scored, score
 from meristem.generation.way import Way, way_for
 from meristem.generation.write import write
 from meristem.generation.written import Written
+from meristem.in_memory import Table, as_file, stored_data, stored_source
 from meristem.interop import exporting, importing
 from meristem.interop.exporting import Exported
 from meristem.interop.importing import Imported
+from meristem.labelled.reading import stream
+from meristem.labelled.settings import DataSettings
 from meristem.recipe import read
 from meristem.reinforce import ranking
 from meristem.reinforce.named import Named, settings_of
@@ -40,7 +44,8 @@ from meristem.reinforce.ranking import Ranked
 from meristem.reinforce.reward import Attempt
 from meristem.resolving import Overrides, made_ready, recipe_for, task_recipe
 from meristem.settings import build
-from meristem.task import Task
+from meristem.tables import Evaluation, Results
+from meristem.task import Sample, Task
 from meristem.training import describe as describing
 from meristem.training import finetuning, pretraining, reinforcing
 from meristem.training.ending import Ended
@@ -51,14 +56,20 @@ def pretrain(
     recipe: str | Path = "bert-mini",
     overrides: Overrides = (),
     *,
-    source: str | None = None,
+    source: str | Path | Table | None = None,
     out: str | Path | None = None,
     fresh: bool = False,
     console: Console | None = None,
 ) -> Ended:
-    """Train a recipe on text; running it again goes on where it stopped."""
-    resolved = recipe_for(recipe, overrides, source)
-    folder = Path(out) if out is not None else Path("runs") / resolved.name
+    """Train a recipe on text; running it again goes on where it stopped.
+
+    `recipe` is a recipe's name or YAML file, `overrides` its settings, {"train.minutes": 3} or ["train.minutes=3"].
+    `source` is a file, folder, glob, builtin:NAME or hub:OWNER/NAME, or the texts themselves: a list of them, a list of
+    mappings with a column `text`, or a DataFrame; these are kept in the run's folder, so that it can resume.
+    """
+    folder = Path(out) if out is not None else Path("runs") / read(recipe)[0]
+    place, fresh = stored_source(source, folder, fresh=fresh)
+    resolved = recipe_for(recipe, overrides, place)
     return pretraining.pretrain(resolved, folder, fresh=fresh, console=console or Console(stderr=True))
 
 
@@ -66,13 +77,21 @@ def finetune(
     recipe: str | Path | None = None,
     overrides: Overrides = (),
     *,
+    data: Table | Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     fresh: bool = False,
     console: Console | None = None,
 ) -> Ended:
-    """Teach a model a task from labelled data; running it again goes on where it stopped."""
+    """Teach a model a task from labelled data; running it again goes on where it stopped.
+
+    `recipe` is a task's name (classification, tagging, …) or a YAML file; {"from": "runs/bert-mini"} among the
+    `overrides` begins from a run. `data` holds the splits, {"train": …, "validation": …, "test": …}, each a file, a
+    list of mappings or a DataFrame, and perhaps which columns to read, {"text": "review", "label": "stars"}; or it is
+    the training split alone. What is given in memory is kept in the run's folder, so that the run can resume.
+    """
+    folder = Path(out) if out is not None else Path("runs") / task_recipe(recipe, overrides).name
+    overrides, fresh = stored_data(data, overrides, folder, fresh=fresh)
     resolved = task_recipe(recipe, overrides)
-    folder = Path(out) if out is not None else Path("runs") / resolved.name
     return finetuning.finetune(resolved, folder, fresh=fresh, console=console or Console(stderr=True))
 
 
@@ -80,12 +99,17 @@ def reinforce(
     recipe: str | Path,
     overrides: Overrides = (),
     *,
+    data: Table | Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     fresh: bool = False,
     console: Console | None = None,
 ) -> Ended:
-    """Improve a model that writes with rewards; its start and its judges are trained first where they are recipes."""
+    """Improve a model that writes with rewards; its start and its judges are trained first where they are recipes.
+
+    `data` are the prompts, given as `finetune` takes samples.
+    """
     folder = Path(out) if out is not None else Path("runs") / read(recipe)[0]
+    overrides, fresh = stored_data(data, overrides, folder, fresh=fresh)
     console = console or Console(stderr=True)
     ready = made_ready(recipe, overrides, folder, console)
     return reinforcing.reinforce(
@@ -151,11 +175,17 @@ def load(
 
 
 class Loaded:
-    """A model in use."""
+    """A run in use: fill, generate, score, embed, predict, evaluate, look."""
 
     def __init__(self, revived: Revived) -> None:
         self.revived = revived
         self.model, self.tokenizer, self.recipe = revived.learner.model, revived.tokenizer, revived.recipe
+
+    def __repr__(self) -> str:
+        parameters = sum(one.numel() for one in self.model.parameters())
+        learned = ", ".join(part.name for source in self.recipe.sources() for part in source.objective)
+        told = f"{self.recipe.model.family}, {parameters / 1e6:.1f} M parameters, step {self.revived.step:,}"
+        return f"Loaded({self.revived.run.path}: {told}, trained for {learned})"
 
     @property
     def way(self) -> Way:
@@ -164,26 +194,48 @@ class Loaded:
 
     def fill(self, text: str, *, top: int = 5) -> list[Filled]:
         """Ranked words for every [MASK]."""
-        return fill(self.model, self.tokenizer, text, top=top)
+        return Results(fill(self.model, self.tokenizer, text, top=top))
 
     def generate(
         self,
         prompt: Prompt | Path | Sequence[Prompt | Path] = "",
         *,
         count: int = 1,
+        max_tokens: int = 100,
+        min_tokens: int = 0,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        greedy: bool = False,
+        beams: int = 1,
+        length_penalty: float = 1.0,
+        early: bool = False,
+        repetition_penalty: float = 1.0,
+        no_repeat: int | None = None,
+        stop: Sequence[str] = (),
+        seed: int = 0,
         on_text: Callable[[int, str], None] | None = None,
-        **settings: Any,
     ) -> list[list[Written]]:
-        """Texts that go on from each prompt; a masked model writes by filling masks over several rounds.
+        """For each prompt `count` texts that go on from it; a masked model writes by filling masks over several rounds.
 
         An encoder-decoder turns each prompt into a text; a captioner's may be pictures: files, or arrays [P, P, 3].
+
+        max_tokens, min_tokens: how many tokens a text may have, and must have before it ends.
+        temperature: below 1 likely tokens become likelier, above 1 less so; greedy: always the likeliest.
+        top_k, top_p: only the k likeliest tokens, or the fewest with this probability together, may be drawn.
+        beams: beam search with so many; length_penalty: beams are ranked by log-probability / tokens ** this; early: it
+            ends once no text would overtake the best if it ended now.
+        repetition_penalty: above 1, tokens already used are less likely; no_repeat: no run of so many tokens twice.
+        stop: strings at which a text ends; seed: the same seed writes the same text.
+        on_text: called with the number of a text and what was just added to it.
         """
+        settings = {name: value for name, value in locals().items() if name in SamplingSettings.model_fields}
         several = [prompt] if isinstance(prompt, str | Path | np.ndarray) else list(prompt)
         side = self.recipe.store.picture
         prompts = [pictures.picture(one, side) if isinstance(one, Path) else one for one in several]
-        chosen = build(SamplingSettings, settings, "generate")
+        chosen = build(SamplingSettings, {**settings, "stop": tuple(stop)}, "generate")
         assert isinstance(chosen, SamplingSettings)
-        return write(self.model, self.tokenizer, prompts, chosen, count=count, on_text=on_text)
+        return Results(write(self.model, self.tokenizer, prompts, chosen, count=count, on_text=on_text))
 
     def best(
         self,
@@ -198,7 +250,8 @@ class Loaded:
     ) -> list[list[Ranked]]:
         """For each prompt the best of several texts, as rewards have it; nothing is trained but what they must fit.
 
-        `references` are those of the prompt, or, where there are several prompts, those of each.
+        `references` are those of the prompt, or, where there are several prompts, those of each; `settings` are
+        `generate`'s.
         """
         one = isinstance(prompt, str | Path)
         prompts = [prompt] if isinstance(prompt, str | Path) else list(prompt)
@@ -208,7 +261,7 @@ class Loaded:
         def write(count: int) -> list[list[Written]]:
             return self.generate(prompts, count=count, **settings)
 
-        return ranking.best(write, attempts, made, of=of, keep=keep)
+        return Results(ranking.best(write, attempts, made, of=of, keep=keep))
 
     @cached_property
     def tasks(self) -> dict[str, Task]:
@@ -219,21 +272,37 @@ class Loaded:
         """Its task; a run without one says what it can do instead."""
         return the_task(self.tasks, self.revived, name)
 
-    def predict(self, given: Given | Sequence[Given], *, task: str | None = None, top: int | None = None) -> Any:
+    def predict(
+        self, given: Given | Sequence[Given] | Table, *, task: str | None = None, top: int | None = None
+    ) -> Any:
         """The task's answers: for one text or for a list of them; a mapping names its parts (question, passage).
 
-        With `top` each answer is the list of its likeliest ones.
+        A DataFrame's columns are read like those of the run's own data. With `top` each answer is the list of its
+        likeliest ones. Several answers are a list with `to_pandas()`.
         """
+        if hasattr(given, "columns"):
+            return self._predict_rows(given, task, top)
         found, one = self.task(task), isinstance(given, str | Mapping)
         several: Sequence[Given] = [given] if isinstance(given, str | Mapping) else list(given)
         samples = [asked(found, each, "" if one else f"text {n}") for n, each in enumerate(several, 1)]
         pairs = zip(answer(self.revived.learner, samples, task=found).answers, samples, strict=True)
         answers = [found.shown(*pair) if top is None else found.ranked(*pair, top) for pair in pairs]
-        return answers[0] if one else answers
+        return answers[0] if one else Results(answers)
+
+    def _predict_rows(self, table: Table, task: str | None, top: int | None) -> Results[Any]:
+        found, data = self.task(task), self.recipe.data or DataSettings.model_validate({})
+        with as_file(table) as path:
+            samples = list(stream(str(path), data, found.shape))
+        if wrong := [one for one in samples if isinstance(one, MeristemError)]:
+            raise wrong[0]
+        good = [one for one in samples if isinstance(one, Sample)]
+        pairs = zip(answer(self.revived.learner, good, task=found).answers, good, strict=True)
+        return Results(found.shown(*pair) if top is None else found.ranked(*pair, top) for pair in pairs)
 
     def score(self, texts: str | Iterable[str]) -> list[Scored]:
         """Log-probabilities: exact for causal models, pseudo for masked ones."""
-        return score(self.model, self.tokenizer, [texts] if isinstance(texts, str) else list(texts))
+        several = [texts] if isinstance(texts, str) else list(texts)
+        return Results(score(self.model, self.tokenizer, several))
 
     @overload
     def embed(
@@ -307,12 +376,14 @@ class Loaded:
         """The same for many texts, one at a time: however many there are, one is held."""
         return (self.look(text) for text in texts)
 
-    def evaluate(self, **options: Any) -> dict[str, Any]:
+    def evaluate(self, *, data: str | Path | Table | None = None, **options: Any) -> Evaluation:
         """Loss, perplexity, bits per byte, accuracies, minimal pairs; of a task run, the task's numbers.
 
+        `data` is text or a labelled file, or a list of mappings or a DataFrame; the run's own test split unless given.
         With a `template` labelled samples are asked about in words, untrained: `words`, `shots` from `shot_data`,
-        `calibrate` and the other settings of prompts.
+        `calibrate` and the other settings of prompts. Metrics are under "metrics", and in `to_pandas()`.
         """
-        if options.get("template") is not None:
-            return evaluate_prompted(self.revived, **options)
-        return evaluate_run(self.revived, console=Console(stderr=True), **options)
+        with as_file(data) as path:
+            if options.get("template") is not None:
+                return Evaluation(evaluate_prompted(self.revived, data=path, **options))
+            return Evaluation(evaluate_run(self.revived, console=Console(stderr=True), data=path, **options))

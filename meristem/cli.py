@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -20,6 +20,40 @@ app = typer.Typer(
     "First steps: [bold]meristem pretrain[/bold] trains a small BERT on built-in text in three minutes; "
     "[bold]meristem pretrain gpt2-mini my-texts/[/bold] a small GPT-2 on yours.",
 )
+
+
+def _print_version(wanted: bool) -> None:
+    """This version, and those a report of a problem needs."""
+    if not wanted:
+        return
+    import platform
+    from importlib import metadata
+
+    import meristem
+
+    try:
+        torch = metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        torch = "not installed"
+    print(f"meristem {meristem.__version__}, Python {platform.python_version()}, torch {torch}, {platform.platform()}")
+    raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Print the versions of meristem, Python and torch.",
+        ),
+    ] = False,
+) -> None:
+    """Options that need no command."""
+
+
 for verb in (
     training.pretrain,
     training.finetune,

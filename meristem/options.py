@@ -159,6 +159,10 @@ Samples = Annotated[
     str | None,
     Option("--file", help="A file of samples (text, tsv, csv, jsonl, CoNLL, …), builtin:NAME, or - for a pipe."),
 ]
+PredictionsOut = Annotated[
+    Path | None,
+    Option("--out", show_default=False, help="The file to write: .csv, .tsv or .jsonl, each row with its own columns."),
+]
 TopAnswers = Annotated[int | None, Option("--top", min=1, help="The K likeliest answers with their scores.")]
 
 Embedded = Annotated[str | None, Argument(help="A text to embed.", show_default=False)]

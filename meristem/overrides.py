@@ -16,10 +16,14 @@ PLACES = ("task", "policy", "rewards", "judge", "data", "corpus", "tokenizer", "
 def override(mapping: Mapping[str, Any], overrides: Mapping[str, Any] | Sequence[str]) -> dict[str, Any]:
     """The mapping with dotted settings put in."""
     plain = written_out(mapping)
-    pairs = overrides.items() if isinstance(overrides, Mapping) else [_split(item) for item in overrides]
-    for key, value in pairs:
+    for key, value in as_mapping(overrides).items():
         _put(plain, key, value)
     return plain
+
+
+def as_mapping(overrides: Mapping[str, Any] | Sequence[str]) -> dict[str, Any]:
+    """Overrides by their dotted keys, however they were given."""
+    return dict(overrides.items() if isinstance(overrides, Mapping) else (_split(item) for item in overrides))
 
 
 def written_out(mapping: Mapping[str, Any]) -> dict[str, Any]:

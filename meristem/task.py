@@ -27,6 +27,8 @@ class Sample:
     gold: Any = None
     place: str = ""
     """`file:line` or the like, for messages."""
+    row: Mapping[str, Any] = field(default_factory=dict)
+    """The row it was read from, by column, where its other columns are still wanted."""
 
 
 @dataclass(frozen=True, kw_only=True)

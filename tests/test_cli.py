@@ -80,6 +80,12 @@ def test_nothing_at_all_is_answered_with_help(meristem: Meristem) -> None:
     assert said.code == 2
 
 
+def test_the_version_and_what_it_runs_on(meristem: Meristem) -> None:
+    said = meristem("--version")
+    assert said.code == 0
+    assert re.fullmatch(r"meristem \d+\.\d+\.\d+, Python 3\.\d+\.\d+, torch \d+\.\d+\S*, \S+\n", said.out)
+
+
 def test_recipes_are_listed_one_a_line(meristem: Meristem) -> None:
     said = meristem("recipes")
     parts = [part.splitlines() for part in re.split(r"\nfor \w+, with meristem \w+:\n", said.out)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import subprocess
@@ -324,3 +325,40 @@ def test_a_number_is_no_percentage_and_rankings_are_lists() -> None:
     assert ranking(two, {"text": "x"}) == " 75.00%  a\n 25.00%  b"
     spans = [{"answer": "x", "score": 0.75, "start": 0, "end": 1}, {"answer": "", "score": 0.2, "start": 0, "end": 0}]
     assert ranking(spans, {"passage": "x"}) == " 75.00%  x\n         [x]\n 20.00%  (no answer)"
+
+
+# ------------------------------------------------------------ into a file, beside what was read
+
+
+def test_a_table_keeps_its_columns_and_gets_the_answers(meristem: Meristem, labels: Path) -> None:
+    rows = [["id", "sentence", "label"], ["7", LINES[0], "good"], ["8", 'a "quoted", line', "bad"]]
+    with Path("in.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(rows)
+    expected = meristem("predict", labels, "--file", "in.csv", "--json").answers
+    for name, delimiter in (("out.csv", ","), ("deep/out.tsv", "\t")):
+        said = meristem("predict", labels, "--file", "in.csv", "--out", name)
+        assert said.code == 0 and not said.out and f"wrote {name}" in said.err
+        with Path(name).open(newline="", encoding="utf-8") as file:
+            found = list(csv.DictReader(file, delimiter=delimiter))
+        assert [[row[column] for column in rows[0]] for row in found] == rows[1:]
+        assert [row["predicted_label"] for row in found] == [one["label"] for one in expected]
+        assert [float(row["predicted_score"]) for row in found] == pytest.approx([one["score"] for one in expected])
+    assert meristem("predict", labels, "--file", "in.csv", "--out", "out.xlsx").code == 2
+
+
+def test_json_lines_keep_what_they_hold_and_say_what_is_wrong(meristem: Meristem, runs: dict[str, Path]) -> None:
+    rows = [{"text": LINES[0], "n": 1, "more": {"a": [1]}}, {"n": 2}, {"text": LINES[1], "n": 3}]
+    Path("in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    said = meristem("predict", runs["tagging"], "--file", "in.jsonl", "--out", "out.jsonl")
+    assert said.code == 1 and "1 could not be" in said.err
+    found = [json.loads(line) for line in Path("out.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [row["n"] for row in found] == [1, 2, 3] and found[0]["more"] == {"a": [1]}
+    assert isinstance(found[0]["predicted"], list) and "predicted" not in found[1] and "in.jsonl:2" in found[1]["error"]
+
+
+def test_lines_and_single_texts_go_into_a_file_too(meristem: Meristem, labels: Path) -> None:
+    meristem("predict", labels, "--out", "piped.tsv", pipe="\n".join(LINES[:3]).encode())
+    meristem("predict", labels, LINES[0], "--out", "one.tsv", "--top", "2")
+    piped, one = (Path(name).read_text(encoding="utf-8").splitlines() for name in ("piped.tsv", "one.tsv"))
+    assert [line.split("\t")[0] for line in piped] == ["text", *LINES[:3]]
+    assert one[0].split("\t") == ["text", "predicted"] and len(one) == 2

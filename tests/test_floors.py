@@ -15,7 +15,7 @@ from meristem.settings import Settings, find, names
 
 PACKAGE = Path(meristem.__file__).parent
 FLOORS = [
-    ["errors", "settings", "bounded", "interrupts", "recipes", "overrides", "recipe", "schema", "randomness"],
+    ["errors", "tables", "settings", "bounded", "interrupts", "recipes", "overrides", "recipe", "schema", "randomness"],
     ["batch"],
     ["task"],
     ["metrics"],
@@ -38,7 +38,7 @@ FLOORS = [
     ["compare", "trust"],
     ["interop"],
     ["serving"],
-    ["resolving"],
+    ["resolving", "in_memory"],
     ["api"],
     ["options"],
     ["verbs"],

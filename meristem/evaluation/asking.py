@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from meristem.errors import MeristemError
@@ -102,6 +102,8 @@ class Reply:
     answer: Any = None
     """As the task gave it; `shown` and `ranked` put it into the shapes people know."""
     error: str = ""
+    row: Mapping[str, Any] = field(default_factory=dict)
+    """What was asked, by column."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +113,8 @@ class Asked:
     given: Given | Sample | None = None
     place: str = ""
     error: str = ""
+    row: Mapping[str, Any] = field(default_factory=dict)
+    """The row it was read from, by column."""
 
 
 def replies(learner: Learner, task: Task, chunks: Iterable[Sequence[Asked]]) -> Iterator[list[Reply]]:
@@ -120,19 +124,20 @@ def replies(learner: Learner, task: Task, chunks: Iterable[Sequence[Asked]]) -> 
         good = [place for place, reply in enumerate(found) if reply.sample is not None]
         samples = [sample for reply in found if (sample := reply.sample) is not None]
         for place, reply in zip(good, _answered(learner, task, samples), strict=True):
-            found[place] = reply
+            found[place] = replace(reply, row=found[place].row)
         yield found
 
 
 def _read(task: Task, one: Asked) -> Reply:
     if one.error or one.given is None:
-        return Reply(place=one.place, error=one.error)
+        return Reply(place=one.place, error=one.error, row=one.row)
     if isinstance(one.given, Sample):
-        return Reply(place=one.given.place, sample=one.given)
+        return Reply(place=one.given.place, sample=one.given, row=one.row or one.given.row)
+    row = one.given if isinstance(one.given, Mapping) else {"text": one.given}
     try:
-        return Reply(place=one.place, sample=asked(task, one.given, one.place))
+        return Reply(place=one.place, sample=asked(task, one.given, one.place), row=row)
     except MeristemError as error:
-        return Reply(place=one.place, error=str(error))
+        return Reply(place=one.place, error=str(error), row=row)
 
 
 def _answered(learner: Learner, task: Task, samples: Sequence[Sample]) -> list[Reply]:

@@ -12,6 +12,7 @@ from meristem.batch import Model
 from meristem.errors import MeristemError
 from meristem.generation.framed import Frame, mask_of, states_at
 from meristem.generation.way import Way, vocabulary_head, way_for
+from meristem.tables import Record, Tabular
 from meristem.tokenizers.tokenizer import Encoding, Tokenizer
 
 TOKENS = 4096
@@ -29,12 +30,19 @@ class Candidate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Filled:
+class Filled(Tabular):
     """One mask and what may stand there, the likeliest first."""
 
     mask: int
     """Which mask of the text, counted from 0."""
     candidates: tuple[Candidate, ...]
+
+    def records(self) -> list[Record]:
+        """A row for each candidate."""
+        return [
+            {"mask": self.mask, "token": one.token, "probability": one.probability, "text": one.text}
+            for one in self.candidates
+        ]
 
 
 def fill(model: Model, tokenizer: Tokenizer, text: str, *, top: int = 5) -> list[Filled]:

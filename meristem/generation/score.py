@@ -23,6 +23,7 @@ from meristem.generation.given import opening
 from meristem.generation.way import Way, require, vocabulary_head, way_for
 from meristem.store.encode import separator_of
 from meristem.store.store import Ints
+from meristem.tables import Tabular
 from meristem.tokenizers.tokenizer import Tokenizer
 
 TOKENS = 8192  # read at once
@@ -31,7 +32,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scored:
+class Scored(Tabular):
     """A text, its log-probability, and what each token adds to it."""
 
     text: str

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from meristem.generation.stopping import Stopping
+from meristem.tables import Tabular
 from meristem.tokenizers.tokenizer import Tokenizer
 
 Finished = Literal["stop", "end", "length"]
@@ -15,7 +16,7 @@ OnText = Callable[[int, str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Written:
+class Written(Tabular):
     """A text that was written."""
 
     text: str

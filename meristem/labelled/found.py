@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,6 +15,9 @@ NAMED = 3
 
 class Flaw(MeristemError):
     """What is wrong with a row, where, and what to do about it."""
+
+    row: Mapping[str, Any] = {}
+    """The row, where it could be read."""
 
 
 class Dropped(Exception):

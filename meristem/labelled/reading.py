@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 
@@ -78,7 +78,7 @@ def stream(source: str, data: DataSettings, shape: str) -> Iterator[Sample | Fla
     kind: type[Shape] = find("labelled.shapes", shape)
     notes = Notes()
     for found in rows(Asked(source, data, shape, gold=False, split="test"), notes):
-        for one in _samples(found, data, kind, notes, gold=False):
+        for one in _samples(found, data, kind, notes, gold=False, keep_rows=True):
             yield one if isinstance(one, Sample | Flaw) else Flaw(f"{one[1]}: {one[0]}")
 
 
@@ -116,8 +116,10 @@ Met = Sample | Flaw | tuple[str, str]
 """A sample, what is wrong with a row, or why it was dropped and where."""
 
 
-def _samples(found: Rows, data: DataSettings, kind: type[Shape], notes: Notes, *, gold: bool) -> Iterator[Met]:
-    """The rows of one file, its columns once understood."""
+def _samples(
+    found: Rows, data: DataSettings, kind: type[Shape], notes: Notes, *, gold: bool, keep_rows: bool = False
+) -> Iterator[Met]:
+    """The rows of one file, its columns once understood; with `keep_rows` each sample has its row beside it."""
     first = list(islice(found.rows, LOOKED_AT))
     some = tuple(row for row in first if isinstance(row, Found))
     names = found.columns or tuple(dict.fromkeys(name for row in some for name in row.values))
@@ -131,8 +133,10 @@ def _samples(found: Rows, data: DataSettings, kind: type[Shape], notes: Notes, *
             yield row
             continue
         try:
-            yield from shape.samples(row)
+            made = shape.samples(row)
+            yield from (replace(one, row=row.values) for one in made) if keep_rows else made
         except Flaw as flaw:
+            flaw.row = row.values
             yield flaw
         except Dropped as drop:
             yield drop.reason, f"{row.place} {drop.detail}" if drop.detail else row.place

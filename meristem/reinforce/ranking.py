@@ -12,13 +12,14 @@ from meristem.errors import MeristemError
 from meristem.generation.written import Written
 from meristem.reinforce.combined import Rewards, Verdict
 from meristem.reinforce.reward import Attempt
+from meristem.tables import Record, Tabular
 
 Write = Callable[[int], Sequence[Sequence[Written]]]
 """So many texts for each prompt."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ranked:
+class Ranked(Tabular):
     """A text that was written, and what it is worth."""
 
     written: Written
@@ -32,6 +33,10 @@ class Ranked:
     def text(self) -> str:
         """What was written."""
         return self.written.text
+
+    def records(self) -> list[Record]:
+        """One row: the text, its value, and what each reward gave."""
+        return [{"text": self.text, "value": self.value, **self.parts}]
 
 
 def asked(prompts: Sequence[str | Path], references: Sequence[Sequence[str]], *, seed: int) -> list[Attempt]:

@@ -23,6 +23,7 @@ from meristem.recipe import Recipe, read, resolve, shipped
 from meristem.samples import pairs
 from meristem.store.build import build
 from meristem.store.store import Store
+from meristem.tables import Tabular
 from meristem.training.budget import Cost, flops_of, measure, peak_flops
 from meristem.training.finetuning import labelled, tokenizer_of, understood
 from meristem.training.sharing import Shared, shared, sizes_of
@@ -69,7 +70,7 @@ class Blank:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Description:
+class Description(Tabular):
     """The facts `meristem describe` prints."""
 
     name: str

@@ -11,6 +11,7 @@ from meristem.checkpoint.run import Run
 from meristem.drawing.curves import can_draw, draw
 from meristem.learning.learner import Learner
 from meristem.recipe import Recipe
+from meristem.tables import Record, Tabular
 from meristem.training import card
 from meristem.training.journal import Journal, duration
 from meristem.training.loop import told
@@ -31,7 +32,7 @@ class Work:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ended:
+class Ended(Tabular):
     """A run at the end of its budget."""
 
     run: Path
@@ -44,6 +45,15 @@ class Ended:
     """Commands that show what the model can do."""
     judged_by: str = "loss"
     """Which of the numbers the best is chosen by."""
+
+    def records(self) -> list[Record]:
+        """A row for each metric, on validation and on test samples."""
+        names = dict.fromkeys([*self.metrics, *self.test])
+        return [{"metric": name, "validation": self.metrics.get(name), "test": self.test.get(name)} for name in names]
+
+    def __repr__(self) -> str:
+        found = ", ".join(f"{name}={value:.4g}" for name, value in self.metrics.items())
+        return f"Ended({self.run}, step {self.step:,}: {found or 'nothing was measured'})"
 
 
 def _evaluated(work: Work, split: str) -> dict[str, float]:

@@ -67,7 +67,8 @@ class Journal:
 
     def lay_out(self, tables: Iterable[RenderableType]) -> None:
         """Tables for the person, and as plain text for the log file."""
-        plain = Console(file=self._log, width=LOG_WIDTH, color_system=None)
+        # in a notebook rich would show what is meant for the file, and each table would appear twice
+        plain = Console(file=self._log, width=LOG_WIDTH, color_system=None, force_jupyter=False)
         for table in tables:
             self.console.print(table)
             plain.print(table)

@@ -31,7 +31,7 @@ def chunks(task: Task, data: DataSettings | None, parts: Mapping[str, Any], file
     if parts and file is not None:
         raise RecipeError(f"predict: --file and {next(iter(parts))} exclude each other")
     if parts:
-        return iter([[Asked(given=asked(task, parts))]])
+        return iter([[Asked(given=asked(task, parts), row=parts)]])
     if file is None and sys.stdin.isatty():
         raise RecipeError("predict: give a text, --file FILE, or pipe lines in")
     if file is None or file == PIPE:
@@ -57,7 +57,7 @@ def _read(task: Task, source: str, data: DataSettings | None) -> Iterator[Asked]
         raise MeristemError(f"--file: {missing(path)}")
     for one in stream(source, data, task.shape):
         if isinstance(one, MeristemError):
-            yield Asked(error=str(one))
+            yield Asked(error=str(one), row=one.row)
         else:
             yield Asked(given=one, place=one.place)
 

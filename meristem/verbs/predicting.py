@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -12,6 +14,7 @@ import typer
 from meristem.errors import MeristemError
 from meristem.verbs.answers import ranking, readable
 from meristem.verbs.asked import chunks
+from meristem.verbs.predictions_file import PredictionsFile, record_of
 from meristem.verbs.screen import print_json, say
 
 if TYPE_CHECKING:
@@ -58,19 +61,40 @@ class Account:
             raise typer.Exit(1)
 
 
-def predict(loaded: Loaded, parts: Mapping[str, Any], file: str | None, *, top: int | None, as_json: bool) -> None:
-    """Answer what was given in parts, or a file, or a pipe."""
+def predict(
+    loaded: Loaded,
+    parts: Mapping[str, Any],
+    file: str | None,
+    *,
+    top: int | None,
+    as_json: bool,
+    out: Path | None = None,
+) -> None:
+    """Answer what was given in parts, or a file, or a pipe; on the output, or into a file beside what was asked."""
     from meristem.evaluation.asking import replies
 
     task, account = loaded.task(), Account()
-    for chunk in replies(loaded.revived.learner, task, chunks(task, loaded.recipe.data, parts, file)):
-        for reply in chunk:
-            if reply.error and parts:
-                raise MeristemError(reply.error)
-            account.add(reply)
-            _print(task, reply, top, as_json)
-        account.progress()
+    with nullcontext() if out is None else PredictionsFile(out) as written:
+        for chunk in replies(loaded.revived.learner, task, chunks(task, loaded.recipe.data, parts, file)):
+            for reply in chunk:
+                if reply.error and parts:
+                    raise MeristemError(reply.error)
+                account.add(reply)
+                if written is None:
+                    _print(task, reply, top, as_json)
+            if written is not None:
+                written.write([record_of(reply.row, _shown(task, reply, top), reply.error) for reply in chunk])
+            account.progress()
+    if out is not None:
+        say(f"wrote {out}")
     account.end()
+
+
+def _shown(task: Task, reply: Reply, top: int | None) -> Any:
+    """The answer as JSON shows it; none where there is none."""
+    if reply.error or reply.sample is None:
+        return None
+    return task.shown(reply.answer, reply.sample) if top is None else task.ranked(reply.answer, reply.sample, top)
 
 
 def _print(task: Task, reply: Reply, top: int | None, as_json: bool) -> None:
@@ -78,14 +102,9 @@ def _print(task: Task, reply: Reply, top: int | None, as_json: bool) -> None:
         if as_json:
             print_json({"error": reply.error})
         return
-    number = task.settings.model_dump().get("problem") == "regression"
-    if top is None:
-        shown = task.shown(reply.answer, reply.sample)
-        told = "" if as_json else readable(shown, reply.sample.given, number=number)
-    else:
-        shown = task.ranked(reply.answer, reply.sample, top)
-        told = "" if as_json else ranking(shown, reply.sample.given, number=number)
+    shown = _shown(task, reply, top)
     if as_json:
         print_json(shown)
-    else:
-        print(told, flush=True)
+        return
+    number = task.settings.model_dump().get("problem") == "regression"
+    print((readable if top is None else ranking)(shown, reply.sample.given, number=number), flush=True)

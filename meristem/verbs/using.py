@@ -19,6 +19,7 @@ def predict(
     image: options.Picture = None,
     file: options.Samples = None,
     top: options.TopAnswers = None,
+    out: options.PredictionsOut = None,
     which: options.Which = None,
     json_: options.Json = False,
 ) -> None:
@@ -26,18 +27,20 @@ def predict(
 
     meristem predict runs/reviews "What a film!"
     meristem predict runs/squad --question "Who?" --passage "It was Ada."
+    meristem predict runs/reviews --file new.csv --out answered.csv
     meristem predict runs/reviews --file new.csv --json > answers.jsonl
     cat lines.txt | meristem predict runs/reviews
 
     A file with columns is read like the run's own data, any other a sample a line: a text, its parts with tabs between,
     or a JSON object. Answers come in the order of the samples. What cannot be answered is named and the rest goes on;
-    with --json it is {"error": …} in its place, and the exit code is 1.
+    with --json it is {"error": …} in its place, and the exit code is 1. --out keeps the columns that were read and adds
+    the answer as predicted_label, predicted_score and the like.
     """
     from meristem.verbs import predicting
 
     named = {"text": text, "text_b": text_b, "question": question, "passage": passage, "choices": choices}
     parts = {name: value for name, value in {**named, "picture": image}.items() if value is not None}
-    predicting.predict(opened(run, which), parts, file, top=top, as_json=json_)
+    predicting.predict(opened(run, which), parts, file, top=top, as_json=json_, out=out)
 
 
 def evaluate(
@@ -107,7 +110,7 @@ def generate(
 
     loaded = opened(run, which)
     prompts: list[Any] = options.lines(file) if file else [image or prompt]
-    sampling = {
+    sampling: dict[str, Any] = {
         "max_tokens": max_tokens,
         "temperature": temperature or 1.0,
         "greedy": temperature == 0,
