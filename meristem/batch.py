@@ -115,6 +115,10 @@ class Backbone(nn.Module, ABC):
     """The longest input it takes."""
     picks: ClassVar[bool] = False
     """It takes `wanted`, and then computes its last layer at those positions alone."""
+    text_tasks: ClassVar[bool] = True
+    """Tasks on texts can be learned on it; a captioner learns tasks on pictures alone."""
+    encoder_prefixes: ClassVar[Mapping[str, str]] = {}
+    """How the parameter names of a BERT-like encoder begin → how the same ones begin here, to start from one."""
 
     @abstractmethod
     def forward(self, *, state: State | None = None, **inputs: Any) -> Hidden:

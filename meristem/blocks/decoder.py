@@ -1,4 +1,7 @@
-"""The writing half of an encoder-decoder: layers that see what is written so far and the whole source."""
+"""The writing half of an encoder-decoder: layers that see what is written so far and the whole source.
+
+Without a source cross-attention is left out, and the same layers are a causal language model.
+"""
 
 # B batch, T tokens, S places of the source, D width, L layers, G key-value heads, C channels of one head
 
@@ -45,15 +48,17 @@ class DecoderLayer(nn.Module):
         self.place, self.dropout = place, dropout
 
     def forward(
-        self, x: Tensor, sight: Sight, pair: tuple[Tensor, Tensor], source_sight: Sight, past: Past | None = None
+        self, x: Tensor, sight: Sight, pair: tuple[Tensor, Tensor] | None, source_sight: Sight, past: Past | None = None
     ) -> Tensor:
-        """[B, T, D] → [B, T, D]; `pair` are the source's keys and values."""
+        """[B, T, D] → [B, T, D]; `pair` are the source's keys and values, none where there is no source."""
         if self.place == "pre":
             x = x + self._drop(self.attention(self.attention_norm(x), sight, past))
-            x = x + self._drop(self.cross(self.cross_norm(x), pair, source_sight))
+            if pair is not None:
+                x = x + self._drop(self.cross(self.cross_norm(x), pair, source_sight))
             return x + self._drop(self.feed_forward(self.feed_forward_norm(x)))
         x = self.attention_norm(x + self._drop(self.attention(x, sight, past)))
-        x = self.cross_norm(x + self._drop(self.cross(x, pair, source_sight)))
+        if pair is not None:
+            x = self.cross_norm(x + self._drop(self.cross(x, pair, source_sight)))
         return self.feed_forward_norm(x + self._drop(self.feed_forward(x)))  # type: ignore[no-any-return]  # nn.Module.__call__
 
     def _drop(self, x: Tensor) -> Tensor:
@@ -110,26 +115,28 @@ class Decoder(nn.Module):
     def forward(
         self,
         x_BTD: Tensor,
-        source: Tensor,
+        source: Tensor | None,
         *,
         source_present: Tensor | None = None,
+        documents: Tensor | None = None,
         cache: Tensor | None = None,
         want: tuple[str, ...] = (),
     ) -> Hidden:
         """[B, T, D] → Hidden; `attention` is that to the source, and `extra` has that among the tokens.
 
-        `source` are an encoder's states [B, S, D], or what `remember` made of them. A cache [B, L, 2, G, slots, C]
-        is filled with the keys and values of the tokens. Padding comes after what a row holds, so nothing sees it.
+        `source` are an encoder's states [B, S, D], or what `remember` made of them; without one, `attention` is that
+        among the tokens. A cache [B, L, 2, G, slots, C] is filled with the keys and values of the tokens. `documents`
+        [B, T] keeps documents packed into one row apart. Padding comes after what a row holds, so nothing sees it.
         """
         x, time, source_sight = x_BTD, x_BTD.shape[1], seen_source(source_present, x_BTD.dtype)
-        scene = Scene(queries=time, keys=time, causal=True, dtype=x.dtype, device=x.device)
+        scene = Scene(queries=time, keys=time, causal=True, dtype=x.dtype, device=x.device, documents=documents)
         sights = {window: self._sight(scene, window) for window in {self.window(n) for n in range(len(self.layers))}}
         kept, inner, outer = [x], list[Tensor](), list[Tensor]()
         if "attention" in want:
             sights = {window: replace(sight, weights=inner) for window, sight in sights.items()}
             source_sight = replace(source_sight, weights=outer)
         for number, layer in enumerate(self.each()):
-            pair = layer.cross.pair(source) if source.ndim == 3 else source[:, number].unbind(1)
+            pair = None if source is None else _pair(layer, source, number)
             past = None if cache is None else _past(cache[:, number], time)
             x = self._through(layer, x, sights[self.window(number)], pair, source_sight, past)
             if "layers" in want:
@@ -137,8 +144,8 @@ class Decoder(nn.Module):
         return Hidden(
             last=self.final_norm(x),
             layers=tuple(kept) if "layers" in want else (),
-            attention=tuple(outer),
-            extra={"decoder_attention": tuple(inner)} if "attention" in want else {},
+            attention=tuple(inner if source is None else outer),
+            extra={"decoder_attention": tuple(inner)} if "attention" in want and source is not None else {},
         )
 
     def _through(self, layer: DecoderLayer, *given: Any) -> Tensor:
@@ -166,6 +173,14 @@ def seen_source(present_BS: Tensor | None, dtype: torch.dtype) -> Sight:
         return Sight()
     mask = torch.zeros(present_BS.shape, dtype=dtype, device=present_BS.device).masked_fill_(~present_BS, -torch.inf)
     return Sight(mask=mask[:, None, None])
+
+
+def _pair(layer: DecoderLayer, source: Tensor, number: int) -> tuple[Tensor, Tensor]:
+    """Keys and values of a source for one layer, computed from its states or read from what `remember` kept."""
+    if source.ndim == 3:
+        return layer.cross.pair(source)
+    keys, values = source[:, number].unbind(1)
+    return keys, values
 
 
 def _past(slots_B2GSC: Tensor, time: int) -> Past:

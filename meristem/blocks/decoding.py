@@ -1,4 +1,7 @@
-"""The writer of an encoder-decoder: the source is read once, then one token per row passes through the decoder."""
+"""Incremental decoding of an encoder-decoder: the source is read once, then one token per row passes the decoder.
+
+Without a source the decoder is read alone, as a causal language model.
+"""
 
 # B batch, S slots in sight or places of the source, D width, H heads, G key-value heads, C channels, N distances
 
@@ -37,7 +40,11 @@ class Decoding:
             self._line_HN = decoder.relative.by_distance(backwards).detach().contiguous()
 
     def begin(self, rows: int, slots: int, **inputs: Tensor) -> State:
-        """Read the source, and empty slots for what will be written from it."""
+        """Read the source, and empty slots for what will be written from it; without inputs there is no source."""
+        if not inputs:
+            words = self._words.weight
+            start = torch.zeros(rows, dtype=torch.long, device=words.device)
+            return {"cache": self._decoder.cache(rows, slots, words), "next": start}
         source_BSD, present = self._encode(**inputs)
         state = {
             "cache": self._decoder.cache(rows, slots, source_BSD),
@@ -50,7 +57,7 @@ class Decoding:
         """Prompts from position 0; what padding wrote is overwritten before it is ever seen."""
         hidden = self._decoder(
             self._entrance(self._words(tokens_BT)),
-            state["cross"],
+            state.get("cross"),
             source_present=state.get("present"),
             cache=state["cache"],
         )
@@ -59,14 +66,14 @@ class Decoding:
 
     def step(self, tokens_B: Tensor, state: State, uniform: int | None) -> tuple[Tensor, State]:
         """The states [B, D] of new tokens; `uniform` is the position of all of them where they have the same."""
-        at_B, slots, cross = state["next"], state["cache"], state["cross"]
+        at_B, slots, cross = state["next"], state["cache"], state.get("cross")
         place = Place(at_B, uniform, slots.dtype)
         if self._line_HN is not None:
             place = _Biased(at_B, uniform, slots.dtype, self._line_HN)
         mask = seen_source(state.get("present"), slots.dtype).mask
         x = self._entrance.place(F.embedding(tokens_B, self._words.weight), at_B)
         for number, layer in enumerate(self._layers):
-            x = layer.through(x, slots[:, number], place, cross[:, number], mask)
+            x = layer.through(x, slots[:, number], place, None if cross is None else cross[:, number], mask)
         return self._final(x), {**state, "next": at_B + 1}
 
     def grow(self, state: State, slots: int) -> State:
@@ -88,9 +95,11 @@ class _Step(Step):
         self._query, self._answer = flat_linear(layer.cross.query), flat_linear(layer.cross.output)
 
     def through(
-        self, x_BD: Tensor, slots_B2GSC: Tensor, place: Place, source_B2GSC: Tensor, mask: Tensor | None
+        self, x_BD: Tensor, slots_B2GSC: Tensor, place: Place, source_B2GSC: Tensor | None, mask: Tensor | None
     ) -> Tensor:
-        """[B, D] → [B, D]."""
+        """[B, D] → [B, D]; without a source a decoder layer is a plain causal one."""
+        if source_B2GSC is None:
+            return self(x_BD, slots_B2GSC, place)
         first, last = self.norms
         if self.pre:
             x_BD = x_BD + self.attend(first(x_BD), slots_B2GSC, place)

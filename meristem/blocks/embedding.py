@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from meristem.blocks.entrance import Entrance
 from meristem.blocks.positions import PositionName, added_positions
 
 
@@ -51,6 +52,27 @@ class Embedding(nn.Module):
         if self.norm is not None:
             x = self.norm(x)
         return F.dropout(x, self.dropout, self.training) if self.dropout else x
+
+
+class SegmentedEmbedding(nn.Module):
+    """Embeddings of an encoder whose word table is shared with a decoder: words, positions, segments."""
+
+    def __init__(self, tokens: nn.Embedding, entrance: Entrance, segments: nn.Embedding | None) -> None:
+        super().__init__()
+        self.tokens, self.entrance, self.segments = tokens, entrance, segments
+        self.width = tokens.embedding_dim
+
+    def forward(self, tokens: Tensor, segments: Tensor | None = None) -> Tensor:
+        """[B, T] → [B, T, D]."""
+        return placed(self.tokens(tokens), self.entrance, self.segments, segments)
+
+
+def placed(words_BTD: Tensor, entrance: Entrance, table: nn.Embedding | None, segments: Tensor | None) -> Tensor:
+    """Word vectors with positions and segments added; tokens without a segment belong to the first."""
+    if table is None:
+        return entrance(words_BTD)  # type: ignore[no-any-return]  # nn.Module.__call__
+    alone = segments is None or len(table.weight) == 1  # a single segment is every token's
+    return entrance(words_BTD, table.weight[0] if alone else table(segments))  # type: ignore[no-any-return]  # as above
 
 
 def projection(here: int, there: int, deviation: float) -> nn.Module:

@@ -33,15 +33,16 @@ class Entrance(nn.Module):
         if isinstance(self.positions, nn.Embedding):
             nn.init.normal_(self.positions.weight, std=deviation)
 
-    def forward(self, x_BTD: Tensor) -> Tensor:
-        """[B, T, D] → [B, T, D], the first of T at position 0."""
-        x = self.place(x_BTD, torch.arange(x_BTD.shape[1], device=x_BTD.device))
+    def forward(self, x_BTD: Tensor, added: Tensor | None = None) -> Tensor:
+        """[B, T, D] → [B, T, D], the first of T at position 0; `added` [..., D] (segments) joins the positions."""
+        x = self.place(x_BTD, torch.arange(x_BTD.shape[1], device=x_BTD.device), added)
         return F.dropout(x, self.dropout, self.training) if self.dropout else x
 
-    def place(self, x: Tensor, at: Tensor) -> Tensor:
+    def place(self, x: Tensor, at: Tensor, added: Tensor | None = None) -> Tensor:
         """Vectors [..., D] at positions [...], before dropout."""
         if self.positions is not None:
             x = torch.add(self.positions(at), x, alpha=self.scale)
         elif self.scale != 1.0:
             x = x * self.scale
+        x = x if added is None else x + added
         return x if self.norm is None else self.norm(x)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from meristem.batch import Hidden
-from meristem.blocks.embedding import Embedding, projection
+from meristem.blocks.embedding import Embedding, SegmentedEmbedding, projection
 from meristem.blocks.heads import Transform
 from meristem.blocks.stack import Stack, StackSettings
 from meristem.blocks.vocabulary import VocabularyHead
@@ -28,7 +28,7 @@ class Generator(nn.Module):
         return self.body(wanted=wanted, **inputs)  # type: ignore[no-any-return]  # nn.Module.__call__
 
 
-def smaller(embed: Embedding, settings: StackSettings, divide: int) -> Generator:
+def smaller(embed: Embedding | SegmentedEmbedding, settings: StackSettings, divide: int) -> Generator:
     """A stack of 1/divide the width over the same embeddings, words behind a transform to the embeddings' width."""
     small = narrowed(settings, divide)
     transform = Transform(small.width, small.activation, small.norm, small.norm_epsilon, small.initial, out=embed.width)
@@ -38,7 +38,7 @@ def smaller(embed: Embedding, settings: StackSettings, divide: int) -> Generator
 class Smaller(nn.Module):
     """Embeddings that belong to a larger model, projected to a narrower stack."""
 
-    def __init__(self, embed: Embedding, settings: StackSettings) -> None:
+    def __init__(self, embed: Embedding | SegmentedEmbedding, settings: StackSettings) -> None:
         super().__init__()
         self.embed = embed
         self.project = projection(embed.width, settings.width, settings.initial)

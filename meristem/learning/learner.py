@@ -83,9 +83,9 @@ def carries(task: type[Task], backbone: type[Backbone], family: str) -> None:
 
 
 def _carries(task: type[Task], backbone: type[Backbone]) -> bool:
-    """Whether one of the task's ways is the backbone's; what looks at pictures reads no text."""
-    pictures = "image" in backbone.can
-    return bool(task.ways & backbone.can) and task.needs <= backbone.can and pictures == ("image" in task.needs)
+    """Whether one of the task's ways is the backbone's, and it learns tasks of this kind at all."""
+    kind = backbone.text_tasks or "image" in task.needs
+    return bool(task.ways & backbone.can) and task.needs <= backbone.can and kind
 
 
 def _ways(abilities: frozenset[str]) -> str:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 from torch import Tensor
@@ -52,8 +52,9 @@ class CaptionerSettings(TransformerSettings):
 class Captioner(Transformer):
     """Pictures and texts go through the same layers, so that one run can learn from both."""
 
-    Settings = CaptionerSettings
+    Settings: ClassVar[type[CaptionerSettings]] = CaptionerSettings
     can = frozenset({"image", "encoder_decoder"})
+    text_tasks = False
     settings: CaptionerSettings
 
     def __init__(self, settings: CaptionerSettings, vocabulary: int) -> None:

@@ -144,8 +144,12 @@ class Transformer(Backbone):
         # one look into the table for both sides: the gradient of a table is as large as the table
         both = self.tokens(torch.cat([source, tokens], 1))
         read, written = torch.split(both, [source.shape[1], tokens.shape[1]], 1)
-        found = self.encoder(self.enter_source(read), causal=False, present=source_present, want=want)
+        found = self.encoder(self._placed(read), causal=False, present=source_present, want=want)
         return self._write(written, found, source_present, want)
+
+    def _placed(self, words_BSD: Tensor) -> Tensor:
+        """A source's word vectors with positions added: what the encoder's first layer reads."""
+        return self.enter_source(words_BSD)  # type: ignore[no-any-return]  # nn.Module.__call__
 
     def _write(self, written_BTD: Tensor, found: Hidden, present: Tensor | None, want: tuple[str, ...]) -> Hidden:
         """The decoder's side, given the encoder's."""
@@ -156,7 +160,7 @@ class Transformer(Backbone):
 
     def encode(self, *, source: Tensor, source_present: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """The encoder's states [B, S, D] alone, and which of them exist."""
-        x = self.enter_source(self.tokens(source))
+        x = self._placed(self.tokens(source))
         return self.encoder(x, causal=False, present=source_present).last, source_present
 
     def writer(self) -> Decoding:

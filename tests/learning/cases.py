@@ -52,6 +52,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "captioner": {**NARROW, "patch": 8},
     "electra": {**NARROW, "embedding": 16},
     "elmo": {"layers": 2, "width": 24, "cells": 48, "letter_width": 4, "filters": ((1, 8), (2, 8), (3, 16))},
+    "multitask": {**NARROW, "patch": 8},
     "rnn": {"layers": 2, "width": 48, "initial": 0.3},
     "transformer_xl": {**NARROW, "memory": 16},
     "xlnet": {**NARROW, "memory": 16, "segments": False, "initial": 0.1},

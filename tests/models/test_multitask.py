@@ -1,0 +1,207 @@
+"""One model for text and pictures: which half reads what, and that nothing leaks where it must not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from meristem.batch import Head, Model
+from meristem.errors import MeristemError
+from meristem.generation.session import Session
+from meristem.models.bert import Bert, BertSettings
+from meristem.models.captioner import Captioner, CaptionerSettings
+from meristem.models.multitask import Multitask, MultitaskSettings
+
+WORDS, SIDE = 61, 12
+ENCODER = {"layers": 2, "width": 16, "heads": 2, "length": 20, "initial": 0.3}
+SMALL = {**ENCODER, "picture": SIDE, "patch": 4}
+SHAPES: dict[str, dict[str, Any]] = {
+    "post": {},
+    "pre": {"norm_place": "pre", "embedding_norm": False, "positions": "rotary", "transform": False},
+    "relative": {"positions": "none", "relative_buckets": 8, "norm": "rms", "bias": False, "segments": 0},
+    "scaled": {"positions": "sinusoidal", "scale_embeddings": True, "decoder_layers": 1},
+}
+HEADS = {
+    "mlm": Head("vocabulary"),
+    "nsp": Head("pooled", (("classes", 2),)),
+    "clm": Head("vocabulary"),
+    "seq2seq": Head("vocabulary"),
+    "rtd": Head("token_score"),
+}
+
+
+def made(heads: dict[str, Head] = HEADS, **settings: Any) -> Model:
+    torch.manual_seed(0)
+    model = Model(Multitask(MultitaskSettings.model_validate({**SMALL, **settings}), WORDS), heads)
+    return model.double().eval()
+
+
+@pytest.fixture(params=SHAPES)
+def model(request: pytest.FixtureRequest) -> Model:
+    return made(**SHAPES[request.param])
+
+
+def tokens(rows: int = 2, size: int = 7, seed: int = 0) -> Tensor:
+    return torch.randint(5, WORDS, (rows, size), generator=torch.Generator().manual_seed(seed))
+
+
+def pictures(number: int = 2) -> Tensor:
+    return torch.randint(256, (number, SIDE, SIDE, 3), generator=torch.Generator().manual_seed(1), dtype=torch.uint8)
+
+
+INPUTS: dict[str, dict[str, Any]] = {
+    "mlm": {"tokens": tokens()},
+    "nsp": {"tokens": tokens(), "segments": torch.tensor([[0] * 3 + [1] * 4] * 2)},
+    "clm": {"tokens": tokens(), "causal": True},
+    "seq2seq": {"tokens": tokens(), "source": tokens(size=5, seed=3)},
+    "caption": {"tokens": tokens(), "image": pictures()},
+    "rtd": {"tokens": tokens()},
+}
+"""What each objective has the backbone read."""
+
+
+def gradients(model: Model, at: int, **inputs: Any) -> Tensor:
+    """[T] How much a change of each token's vector changes the state at one position."""
+    seen: list[Tensor] = []
+
+    def hold(module: Any, arguments: Any, output: Tensor) -> Tensor:
+        seen.append(output.detach().requires_grad_())
+        return seen[-1]
+
+    handle = model.backbone.embedding().register_forward_hook(hold)
+    last = model.backbone(**inputs).last
+    handle.remove()
+    (found,) = torch.autograd.grad((last[:, at] * torch.arange(1.0, 17.0)).sum(), seen)
+    return found.abs().amax((0, 2))
+
+
+def test_the_encoder_alone_sees_both_sides(model: Model) -> None:
+    assert (gradients(model, 3, **INPUTS["mlm"]) > 0).all()
+
+
+def test_the_decoder_alone_sees_no_later_token(model: Model) -> None:
+    found = gradients(model, 3, **INPUTS["clm"])
+    assert (found[:4] > 0).all() and (found[4:] == 0).all()
+
+
+@pytest.mark.parametrize("name", ["seq2seq", "caption"])
+def test_a_target_sees_its_source_and_no_later_token(name: str, model: Model) -> None:
+    inputs = INPUTS[name]
+    found = gradients(model, 3, **inputs)
+    source, target = (found[:5], found[5:]) if name == "seq2seq" else (found[:0], found)
+    assert (source > 0).all() and (target[:4] > 0).all() and (target[4:] == 0).all()
+    image = pictures() // 2
+    other = {**inputs, "source": tokens(size=5, seed=9)} if name == "seq2seq" else {**inputs, "image": image}
+    assert not torch.allclose(model.backbone(**inputs).last, model.backbone(**other).last)
+
+
+def test_the_decoder_alone_leaves_cross_attention_out(model: Model) -> None:
+    before = model.backbone(**INPUTS["clm"]).last
+    with torch.no_grad():
+        for name, parameter in model.backbone.named_parameters():
+            if ".cross" in name or name.startswith(("encoder.", "look.", "enter_source.", "segments.")):
+                parameter.add_(1.0)
+    assert torch.equal(model.backbone(**INPUTS["clm"]).last, before)
+    assert not torch.allclose(model.backbone(**INPUTS["mlm"]).last, before)
+
+
+def test_documents_in_one_row_stay_apart(model: Model) -> None:
+    documents = torch.tensor([[0, 0, 0, 1, 1, 1, 1]] * 2)
+    for name in ("mlm", "clm"):
+        apart = model.backbone(**INPUTS[name], documents=documents).last[:, :3]
+        alone = model.backbone(**{**INPUTS[name], "tokens": tokens()[:, :3]}).last
+        torch.testing.assert_close(apart, alone, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("name", HEADS | {"caption": None})
+def test_every_objective_teaches_the_one_embedding(name: str, model: Model) -> None:
+    head = model.heads["seq2seq" if name == "caption" else name]
+    model.zero_grad()
+    states = model.backbone(**INPUTS[name]).last
+    said = head(states[:, 0]) if name == "nsp" else head(states)
+    said.square().mean().backward()
+    gradient = model.backbone.embedding().weight.grad
+    assert gradient is not None and gradient[INPUTS[name]["tokens"][0]].abs().amax(1).min() > 0
+    tables = [h.weight for h in model.heads.values() if hasattr(h, "bias") and hasattr(h, "weight")]
+    assert all(table is model.backbone.embedding().weight for table in tables)
+
+
+def test_only_wanted_positions_are_computed(model: Model) -> None:
+    whole, wanted = model.backbone(**INPUTS["mlm"]), torch.tensor([1, 5, 9])
+    some = model.backbone(**INPUTS["mlm"], wanted=wanted)
+    assert some.last.shape == (3, 16)
+    torch.testing.assert_close(some.at(wanted), whole.at(wanted), atol=1e-12, rtol=0)
+
+
+def test_the_decoder_alone_writes_token_by_token(model: Model) -> None:
+    """Rows of differing lengths, and more tokens than there was room for."""
+    read = tokens(3, 15)
+    with torch.no_grad():
+        whole = model.heads["clm"](model.backbone(tokens=read, causal=True).last)
+    alone = Model(model.backbone, {})
+    alone.heads["clm"] = model.heads["clm"]
+    session = Session(alone, read[:, :4], torch.tensor([4, 2, 3]), capacity=5)
+    sizes = torch.tensor([4, 2, 3])
+    for _ in range(10):
+        rows = torch.arange(len(sizes))
+        torch.testing.assert_close(session.logits, whole[rows, sizes - 1], atol=1e-9, rtol=0)
+        session.push(read[rows, sizes])
+        sizes = sizes + 1
+    session.keep(torch.tensor([2, 0]))
+    torch.testing.assert_close(session.logits, whole[[2, 0], sizes[[2, 0]] - 1], atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("shape", [{}, {"norm_place": "pre", "positions": "rotary"}])
+def test_the_encoder_is_berts(shape: dict[str, Any]) -> None:
+    """The same weights under their new names give BERT's states, with segments and padding."""
+    bert = Bert(BertSettings.model_validate({**ENCODER, **shape}), WORDS).double().eval()
+    mine = made(embedding_norm=not shape, **shape).backbone
+    weights = {f"backbone.{name}": value for name, value in bert.state_dict().items()}
+    for theirs, ours in Multitask.encoder_prefixes.items():
+        weights = {ours + k.removeprefix(theirs) if k.startswith(theirs) else k: v for k, v in weights.items()}
+    left = mine.load_state_dict({k.removeprefix("backbone."): v for k, v in weights.items()}, strict=False)
+    assert not left.unexpected_keys
+    assert all(name.startswith(("decoder.", "look.", "enter_target.")) for name in left.missing_keys)
+    present = torch.arange(7) < torch.tensor([[7], [4]])
+    inputs = {**INPUTS["nsp"], "present": present}
+    torch.testing.assert_close(mine(**inputs).last[present], bert(**inputs).last[present], atol=1e-12, rtol=0)
+
+
+def test_pictures_are_read_as_a_captioner_does() -> None:
+    shape = SHAPES["relative"]
+    captioner = Captioner(
+        CaptionerSettings.model_validate({**SMALL, "activation": "gelu", "norm_place": "post", "norm_epsilon": 1e-12,
+                                          "scale_embeddings": False, "embedding_norm": True,
+                                          **{k: v for k, v in shape.items() if k != "segments"}}), WORDS
+    ).double().eval()  # fmt: skip
+    mine = made(**shape).backbone
+    captioner.load_state_dict(mine.state_dict())
+    for name in ("caption", "seq2seq"):
+        assert torch.equal(mine(**INPUTS[name]).last, captioner(**INPUTS[name]).last)
+
+
+@pytest.mark.parametrize(("name", "shape"), [("mlm", (2, 2, 7, 7)), ("clm", (2, 2, 7, 7)), ("seq2seq", (2, 2, 7, 5)),
+                                             ("caption", (2, 2, 7, 9))])  # fmt: skip
+def test_attention_can_be_drawn(name: str, shape: tuple[int, ...]) -> None:
+    model = made()
+    plain, looked = (model.backbone(**INPUTS[name], want=want) for want in ((), ("attention", "layers")))
+    torch.testing.assert_close(looked.last, plain.last, atol=1e-12, rtol=0)
+    assert [weights.shape for weights in looked.attention] == [shape] * 2
+    torch.testing.assert_close(looked.attention[0].sum(-1), torch.ones(shape[:-1], dtype=torch.float64))
+    assert len(looked.layers) == 3
+    if name == "clm":
+        assert looked.attention[0].triu(1).abs().max() == 0
+
+
+def test_what_cannot_be_is_refused() -> None:
+    model = made()
+    with pytest.raises(MeristemError, match="one of the two at a time"):
+        model.backbone(tokens=tokens(), source=tokens(), image=pictures())
+    with pytest.raises(MeristemError, match="multitask family makes no head 'nothing'"):
+        model.backbone.makes("nothing")
+    with pytest.raises(ValidationError, match="tied"):
+        MultitaskSettings.model_validate({"tied": False})
