@@ -174,7 +174,9 @@ class Model(nn.Module):
             {name: backbone.makes(head.kind, **dict(head.sizes)) for name, head in heads.items()}
         )
         self.begin: tuple[int, ...] | None = None
-        """The tokens that what it writes begins after, as its objectives said."""
+        """The tokens that a target written from a source begins after, as its objectives said."""
+        self.opening: tuple[int, ...] | None = None
+        """The tokens that a causal text begins after, where its objective said so."""
         self.source_kinds: frozenset[str] = frozenset()
         """What its decoder was trained to write from, as its objectives said."""
 

@@ -7,7 +7,8 @@ from typing import Any
 from meristem.checkpoint.revive import Revived
 from meristem.errors import MeristemError
 from meristem.generation.way import verbs_of
-from meristem.learning.learner import begin_of
+from meristem.learning.assemble import needs_of
+from meristem.learning.learner import begin_of, task_way
 from meristem.recipe import HeadSettings
 from meristem.settings import find, names
 from meristem.task import Task
@@ -51,11 +52,7 @@ def _task(name: str, head: HeadSettings, revived: Revived) -> Task:
 
 def _way(task: type[Task], revived: Revived) -> str:
     """How the backbone reads: the one way it can, or the way of its objective."""
-    can = task.ways & find("models", revived.recipe.model.family).can
-    if "causal" in can and len(can) > 1:
-        parts = [find("objectives", part.name) for one in revived.recipe.sources() for part in one.objective]
-        can = frozenset({"causal"}) if any("causal" in part.needs for part in parts) else can - {"causal"}
-    return str(sorted(can)[0])
+    return task_way(task, type(revived.learner.model.backbone), needs_of(revived.recipe))
 
 
 def the_task(tasks: dict[str, Task], revived: Revived, wanted: str | None = None) -> Task:

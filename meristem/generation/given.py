@@ -64,7 +64,7 @@ def given(model: Model, tokenizer: Tokenizer, prompt: Prompt, *, source: bool = 
 
 def opening(model: Model, tokenizer: Tokenizer) -> list[int]:
     """The tokens a causal text begins after: as its objective says, else the separator of documents."""
-    return [separator_of(tokenizer)] if model.begin is None else list(model.begin)
+    return [separator_of(tokenizer)] if model.opening is None else list(model.opening)
 
 
 def start_of(model: Model, tokenizer: Tokenizer) -> list[int]:

@@ -88,6 +88,12 @@ def objectives_of(recipe: Recipe, tokenizer: Tokenizer) -> dict[str, Objective]:
     return made
 
 
+def needs_of(recipe: Recipe) -> list[frozenset[str]]:
+    """Per objective or task of a recipe the abilities it uses."""
+    parts = [(find(source.room, part.name), part) for source in recipe.sources() for part in source.objective]
+    return [kind.needs | ({part.way} if getattr(part, "way", None) else set()) for kind, part in parts]
+
+
 def learner_of(recipe: Recipe, tokenizer: Tokenizer) -> Learner:
     """The model with fresh weights that follow from the seed, and its objectives."""
     objectives = objectives_of(recipe, tokenizer)

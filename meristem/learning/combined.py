@@ -11,7 +11,7 @@ from torch import Tensor
 
 from meristem.batch import Batch, Draws, Hidden, Model, Objective, Outcome, Row, State, View
 from meristem.errors import RecipeError
-from meristem.learning.learner import begin_of, heads_of
+from meristem.learning.learner import begin_of, heads_of, opening_of
 from meristem.settings import Settings
 
 
@@ -28,7 +28,8 @@ class Combined(Objective):
         self.axis = self._one("axis")
         self.rows_per_sample = math.prod(part.rows_per_sample for part in parts)
         self.heads = heads_of({part.name: part for part in parts})
-        self.begin_ids = begin_of({part.name: part for part in parts})
+        named = {part.name: part for part in parts}
+        self.begin_ids = begin_of(named) or opening_of(named)
         self.source_kinds = frozenset().union(*(part.source_kinds for part in parts))
         self.weights = {term: weight for part in parts for term, weight in part.weights.items()}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
 from torch import nn
@@ -13,6 +13,9 @@ from meristem.errors import RecipeError
 from meristem.settings import find, names
 from meristem.task import Task
 
+CAUSAL_HEAD = "clm"
+"""The head of objectives that continue a text; the others write a target from a source."""
+
 
 class Learner(nn.Module):
     """`learner(name, batch, totals, state)`: loss = Σ weight · sum / total per term."""
@@ -21,7 +24,7 @@ class Learner(nn.Module):
         super().__init__()
         self.model = model
         self.objectives = dict(objectives)
-        model.begin = begin_of(self.objectives)
+        model.begin, model.opening = begin_of(self.objectives), opening_of(self.objectives)
         model.source_kinds = frozenset().union(*(one.source_kinds for one in self.objectives.values()))
 
     def forward(self, name: str, batch: Batch, totals: Mapping[str, int], state: State | None = None) -> Outcome:
@@ -50,11 +53,20 @@ def heads_of(objectives: Mapping[str, Objective]) -> dict[str, Head]:
 
 
 def begin_of(objectives: Mapping[str, Objective]) -> tuple[int, ...] | None:
-    """The tokens that every written target begins after; one model has one such beginning."""
-    told = {one.name: one.begin_ids for one in objectives.values() if one.begin_ids is not None}
-    if len(set(told.values())) > 1:
-        raise RecipeError(f"objective.begin: {' and '.join(told)} begin their targets differently; set one for all")
-    return next(iter(told.values()), None)
+    """The tokens that every target written from a source begins after; one model has one such beginning."""
+    return _one_beginning([one for one in objectives.values() if CAUSAL_HEAD not in one.heads])
+
+
+def opening_of(objectives: Mapping[str, Objective]) -> tuple[int, ...] | None:
+    """The tokens that every causal text begins after, where an objective says so."""
+    return _one_beginning([one for one in objectives.values() if CAUSAL_HEAD in one.heads])
+
+
+def _one_beginning(objectives: Sequence[Objective]) -> tuple[int, ...] | None:
+    begins = {one.name: one.begin_ids for one in objectives if one.begin_ids is not None}
+    if len(set(begins.values())) > 1:
+        raise RecipeError(f"objective.begin: {' and '.join(begins)} begin their targets differently; set one for all")
+    return next(iter(begins.values()), None)
 
 
 def agree(objective: Objective, backbone: type[Backbone], family: str) -> None:
@@ -86,6 +98,20 @@ def _carries(task: type[Task], backbone: type[Backbone]) -> bool:
     """Whether one of the task's ways is the backbone's, and it learns tasks of this kind at all."""
     kind = backbone.text_tasks or "image" in task.needs
     return bool(task.ways & backbone.can) and task.needs <= backbone.can and kind
+
+
+def task_way(task: type[Task], backbone: type[Backbone], pretrained: Collection[frozenset[str]]) -> str:
+    """How a task uses a backbone that can be used in several ways.
+
+    One with an encoder and a decoder reads with the encoder and writes with both; others as they were pretrained,
+    `pretrained` being what each objective of that run needed.
+    """
+    can = task.ways & backbone.can
+    if "encoder_decoder" in backbone.can:
+        return next(way for way in ("bidirectional", "encoder_decoder", "causal") if way in can)
+    if "causal" in can and len(can) > 1 and pretrained:
+        can = frozenset({"causal"}) if any("causal" in needs for needs in pretrained) else can - {"causal"}
+    return min(can)
 
 
 def _ways(abilities: frozenset[str]) -> str:

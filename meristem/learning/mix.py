@@ -23,6 +23,11 @@ class Mix:
         self.quotas = _quotas(np.array([weights[name] for name in self.names]))
         self.block = int(self.quotas.sum())
 
+    @property
+    def shares(self) -> dict[str, float]:
+        """Each source's share of the steps."""
+        return {name: int(quota) / self.block for name, quota in zip(self.names, self.quotas, strict=True)}
+
     def __call__(self, step: int) -> tuple[str, int]:
         """The source of a step and its position in that source."""
         if len(self.names) == 1:

@@ -7,7 +7,7 @@ import gc
 import resource
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -80,6 +80,8 @@ def measure(
     batches: Callable[[int], Sequence[Batch]],
     settings: TrainSettings,
     device: torch.device,
+    *,
+    seconds: float = TRIAL_SECONDS,
 ) -> Cost:
     """Real steps on a copy of the model, so that measuring leaves no trace."""
     before = memory_now(device)
@@ -90,7 +92,7 @@ def measure(
     stepper.take(0, 1000, source, first)  # the first one allocates
     took: list[float] = []
     most = before
-    while len(took) < 2 or (sum(took) < TRIAL_SECONDS and len(took) < 20):
+    while len(took) < 2 or (sum(took) < seconds and len(took) < 20):
         step = len(took) + 1
         took.append(_timed(partial(stepper.take, step, 1000, source, batches(step)), device))
         most = max(most, memory_now(device))
@@ -101,6 +103,16 @@ def measure(
         seconds=sorted(took)[len(took) // 2],
         bytes=max(0, most - before),
         tokens=sum(b.tokens for b in first),
+    )
+
+
+def mean_cost(costs: Mapping[str, Cost], shares: Mapping[str, float]) -> Cost:
+    """The mean over sources, each weighted by its share of the steps; memory is that of the largest."""
+    return Cost(
+        flops=sum(shares[name] * cost.flops for name, cost in costs.items()),
+        seconds=sum(shares[name] * cost.seconds for name, cost in costs.items()),
+        bytes=max(cost.bytes for cost in costs.values()),
+        tokens=round(sum(shares[name] * cost.tokens for name, cost in costs.items())),
     )
 
 

@@ -60,6 +60,15 @@ def text(
     return "\n".join(lines)
 
 
+def with_section(text: str, title: str, lines: Sequence[str], *, before: str) -> str:
+    """A card with a section of this title, put before another one; a section of the same title is replaced."""
+    first, *sections = text.split("\n## ")
+    kept = [section for section in sections if not section.startswith(f"{title}\n")]
+    place = next((number for number, one in enumerate(kept) if one.startswith(f"{before}\n")), len(kept))
+    kept.insert(place, "\n".join([title, "", *lines]))
+    return "\n## ".join([first, *kept])
+
+
 def _begun(recipe: Recipe) -> str:
     """Where a task's weights come from."""
     if recipe.task is None:

@@ -18,6 +18,13 @@ from meristem.training.describe import Description, Fit, describe, fits
 from meristem.training.journal import duration
 from meristem.training.sharing import Shared
 
+TAKEN = {
+    "embeddings": "the embeddings of tokens both know",
+    "encoder": "the encoder's weights",
+    "nothing": "its shape alone",
+}
+"""What is taken of another run, where that is not everything that fits."""
+
 
 def show(
     what: str, overrides: Sequence[str], hours: float | None, devices: int | None = None, *, as_json: bool
@@ -57,8 +64,9 @@ def _start(recipe: Recipe) -> str:
     if start.path is None:
         return f"begins with word vectors from {start.vectors}"
     other = revive(Path(start.path))
-    what = "the embeddings of tokens both know" if start.take == "embeddings" else "all weights that fit"
-    same = "the same tokenizer" if start.tokenizer == "keep" and start.take == "all" else "a tokenizer of its own"
+    what = TAKEN.get(start.take, "all weights that fit")
+    kept = start.tokenizer == "keep" and start.take in ("all", "encoder")
+    same = "the same tokenizer" if kept else "a tokenizer of its own"
     return f"begins from {start.path} ({other.recipe.model.family}, step {other.step:,}): {what}, {same}"
 
 

@@ -12,8 +12,8 @@ from meristem.checkpoint.revive import recipe_of
 from meristem.checkpoint.run import Run
 from meristem.errors import RecipeError
 from meristem.labelled.reading import Splits, splits
-from meristem.learning.assemble import objectives_of
-from meristem.learning.learner import begin_of, carries
+from meristem.learning.assemble import needs_of, objectives_of
+from meristem.learning.learner import begin_of, carries, task_way
 from meristem.learning.team import ALONE, Team, several
 from meristem.recipe import Recipe
 from meristem.settings import find
@@ -85,12 +85,8 @@ def completed(recipe: Recipe, task: type[Task], found: Splits) -> Recipe:
 
 def way_of(recipe: Recipe, task: type[Task]) -> str:
     """How the backbone will read: the one way it can, or the way it was pretrained in."""
-    can = task.ways & find("models", recipe.model.family).can
-    if "causal" in can and len(can) > 1 and recipe.start.path is not None:
-        before = recipe_of(Run.open(Path(recipe.start.path)))
-        parts = [find("objectives", part.name) for source in before.sources() for part in source.objective]
-        can = frozenset({"causal"}) if any("causal" in part.needs for part in parts) else can - {"causal"}
-    return str(sorted(can)[0])
+    pretrained = () if recipe.start.path is None else needs_of(recipe_of(Run.open(Path(recipe.start.path))))
+    return task_way(task, find("models", recipe.model.family), pretrained)
 
 
 def _begin(path: Path) -> tuple[int, ...]:

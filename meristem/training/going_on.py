@@ -12,7 +12,11 @@ from meristem.training.settings import BUDGETS
 
 MAY_CHANGE = frozenset(
     f"train.{name}"
-    for name in (*BUDGETS, "device", "workers", "threads", "log_every", "save_every", "keep", "shard", "timeout")
+    for name in (
+        *BUDGETS,
+        *("device", "workers", "threads", "log_every", "save_every", "keep", "shard", "timeout"),
+        "single_task_baselines",
+    )
 )
 CORPUS = ("corpus.processes", "corpus.near.memory_mb")  # also of an entry of mix
 

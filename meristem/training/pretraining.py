@@ -8,13 +8,18 @@ from rich.console import Console
 
 from meristem.errors import RecipeError
 from meristem.recipe import Recipe
+from meristem.training import single_task
 from meristem.training.ending import Ended
 from meristem.training.running import run_recipe
 from meristem.training.shards import gather
 
 
 def pretrain(recipe: Recipe, out: Path, *, fresh: bool, console: Console) -> Ended:
-    """Train on text, or go on training, until the budget is used up."""
+    """Train on text, or go on training, until the budget is used up; then the single-task baselines, if wanted."""
     if recipe.task is not None:
         raise RecipeError(f"{recipe.name} is a recipe for a task: meristem finetune {recipe.name}")
-    return run_recipe(recipe, out, gather=gather, fresh=fresh, console=console)
+    single_task.refuse_without_mix(recipe)
+    ended = run_recipe(recipe, out, gather=gather, fresh=fresh, console=console)
+    if recipe.train.single_task_baselines:
+        single_task.train_single_tasks(recipe, ended, console)
+    return ended

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from meristem.learning.spread import Spread, gathered
 from meristem.learning.team import Team, joined, restarted
 from meristem.recipe import Recipe
 from meristem.training import suited
-from meristem.training.budget import Cost, flops_of, measure, peak_flops, planned_steps
+from meristem.training.budget import TRIAL_SECONDS, Cost, flops_of, mean_cost, measure, peak_flops, planned_steps
 from meristem.training.ending import Ended, Work, finish, used
 from meristem.training.going_on import refuse_another_run, refuse_edited_recipe
 from meristem.training.journal import Journal
@@ -42,8 +43,13 @@ Gather = Callable[[Recipe, Run | None, Console, Team], Material]
 QUIET = Console(quiet=True)
 
 
-def run_recipe(recipe: Recipe, out: Path, *, gather: Gather, fresh: bool, console: Console) -> Ended:
-    """Train, or go on training, until the budget is used up; with all processes that torchrun started, if it did."""
+def run_recipe(
+    recipe: Recipe, out: Path, *, gather: Gather, fresh: bool, console: Console, initial: Recipe | None = None
+) -> Ended:
+    """Train, or go on training, until the budget is used up; with all processes that torchrun started, if it did.
+
+    A new run starts with the fresh weights of `initial`, where both recipes have them, or with its own.
+    """
     check(recipe)
     if recipe.train.threads is not None:
         torch.set_num_threads(recipe.train.threads)
@@ -64,7 +70,7 @@ def run_recipe(recipe: Recipe, out: Path, *, gather: Gather, fresh: bool, consol
             if team.first:
                 run.trim_metrics(step)  # what was measured after the checkpoint will be measured again
             with Journal(run.path, console, after=step) if team.first else Journal(None, QUIET) as journal:
-                return _train(recipe, run, material, loaded, journal)
+                return _train(recipe, run, material, loaded, journal, initial)
 
 
 def _before(recipe: Recipe, out: Path, console: Console, *, fresh: bool) -> Run | None:
@@ -79,12 +85,21 @@ def _before(recipe: Recipe, out: Path, console: Console, *, fresh: bool) -> Run 
     return before
 
 
-def _train(recipe: Recipe, run: Run, material: Material, loaded: load.Loaded | None, journal: Journal) -> Ended:
+def _train(
+    recipe: Recipe,
+    run: Run,
+    material: Material,
+    loaded: load.Loaded | None,
+    journal: Journal,
+    initial: Recipe | None = None,
+) -> Ended:
     settings, team = recipe.train, material.team
     device = device_of(settings) if team.size == 1 else team.device
     learner = learner_of(recipe, material.tokenizer)
     work = Work(recipe=recipe, run=run, material=material, learner=learner, standing=Standing(), journal=journal)
     if loaded is None:
+        if initial is not None:
+            transfer.into(learner.model, learner_of(initial, material.tokenizer).model.state_dict())
         _begin(work)
     prepare(learner.model, recipe.start)
     if loaded is not None:
@@ -198,8 +213,7 @@ def _begin(work: Work) -> None:
         other = revive(Path(start.path))
         for notice in other.notices:
             work.journal.say(f"{start.path}: {notice}")
-        only = start.take == "embeddings"
-        work.journal.say(from_run(model, tokenizer, other, embeddings_only=only, recipe=work.recipe))
+        work.journal.say(from_run(model, tokenizer, other, take=start.take, recipe=work.recipe))
         if line := suited.told(work.recipe, other.recipe):
             work.journal.say(line)
 
@@ -234,11 +248,11 @@ def _plan(work: Work, feeds: Mapping[str, Feed], device: torch.device) -> None:
     budget = f"{value:g} {kind}"
     if standing.budget == budget:
         return
-    name, feed = next(iter(feeds.items()))
+    feed = next(iter(feeds.values()))
 
     def cost() -> Cost:
         work.journal.say("Measuring the speed of this machine …", quiet=True)
-        return measure(work.learner, name, lambda step: step_batches(feed, step), settings, device)
+        return _mean_cost(work, feeds, device)
 
     tokens = work.material.step_tokens(feed)
     total = planned_steps(settings, tokens_per_step=tokens, steps_per_epoch=_epoch(feed), cost=cost)
@@ -247,6 +261,23 @@ def _plan(work: Work, feeds: Mapping[str, Feed], device: torch.device) -> None:
         taken = f"but the run has already taken {standing.step}; budgets may only grow"
         raise MeristemError(f"a budget of {budget} is {total} steps, {taken}")
     standing.total, standing.budget, standing.threads = total, budget, torch.get_num_threads()
+
+
+def _mean_cost(work: Work, feeds: Mapping[str, Feed], device: torch.device) -> Cost:
+    """What a step costs on average: the steps of a mix's sources differ."""
+    mix = Mix({source.name: source.weight for source in work.recipe.sources()}, work.recipe.train.seed)
+    costs = {
+        name: measure(
+            work.learner,
+            name,
+            partial(step_batches, feed),
+            work.recipe.train,
+            device,
+            seconds=TRIAL_SECONDS / len(feeds),
+        )
+        for name, feed in feeds.items()
+    }
+    return mean_cost(costs, mix.shares)
 
 
 def _announce(work: Work) -> None:

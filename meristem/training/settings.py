@@ -104,6 +104,8 @@ class TrainSettings(Settings):
     """Whether a finished run is its best checkpoint on validation; tasks and runs with patience are, unless set."""
     log_every: int = Field(10, ge=1)
     """Steps between lines of metrics.jsonl."""
+    single_task_baselines: bool = False
+    """After a mix: train each of its tasks alone for as many steps as it had, and report what each gained or lost."""
     bad_steps: int = Field(5, ge=1)
     """Non-finite steps in a row that stop the run."""
 
@@ -171,8 +173,8 @@ class StartSettings(Settings):
     """A run whose weights are taken; none starts from nothing."""
     recipe: str | None = None
     """Rewards: a recipe whose run is trained first where no path is given, beside this run."""
-    take: Literal["all", "embeddings", "nothing"] = "all"
-    """All weights, only the embeddings of tokens both tokenizers know, or nothing but the shape and the tokenizer."""
+    take: Literal["all", "encoder", "embeddings", "nothing"] = "all"
+    """all; encoder (no heads); embeddings (of tokens both know); or nothing but the shape and the tokenizer."""
     learns: Literal["all", "head", "embeddings"] = "all"
     """Fine-tuning: which weights move besides the task's own: all, none, or only the embeddings."""
     tokenizer: Literal["keep", "own"] = "keep"

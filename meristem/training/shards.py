@@ -127,7 +127,7 @@ def gather(recipe: Recipe, before: Run | None, console: Console, team: Team = AL
     begun = before.shards() if before is not None else {}
     if before is not None:
         tokenizer = Tokenizer.load(before.tokenizer_path)
-    elif start.path is not None and start.take == "all" and start.tokenizer == "keep":
+    elif start.path is not None and start.take in ("all", "encoder") and start.tokenizer == "keep":
         tokenizer = Tokenizer.load(Run.open(Path(start.path)).tokenizer_path)
     else:
         tokenizer = tokenizer_for(recipe.tokenizer, [source.corpus for source in sources], console)

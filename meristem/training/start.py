@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +15,9 @@ from meristem.checkpoint import transfer
 from meristem.checkpoint.revive import Revived
 from meristem.errors import MeristemError
 from meristem.recipe import Recipe
+from meristem.settings import find, names
 from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.training import encoder_start
 
 SHOWN = 4
 """Tokens that a message spells out before it only counts."""
@@ -23,18 +26,30 @@ ALIKE = {"pair": "classification", "classification": "pair"}
 
 
 def from_run(
-    model: Model, tokenizer: Tokenizer, other: Revived, *, embeddings_only: bool, recipe: Recipe | None = None
+    model: Model,
+    tokenizer: Tokenizer,
+    other: Revived,
+    *,
+    take: Literal["all", "encoder", "embeddings"] = "all",
+    recipe: Recipe | None = None,
 ) -> str:
     """Take another run's weights, rows of the vocabulary following their tokens; what was taken, in words.
 
-    `recipe` is this run's: heads with labels are taken where both runs have the same, in whatever order.
+    `recipe` is this run's: heads with labels are taken where both runs have the same, in whatever order. An encoder
+    of another family becomes this model's where it has one; with `take="encoder"` no head is taken.
     """
     place, theirs = other.run.path, dict(other.learner.model.state_dict())
     known = _Known.by(tokenizer, other.tokenizer)
-    if embeddings_only:
+    if take == "embeddings":
         name = _name_of_embedding(model)
         _copy_rows(model, {name: other.learner.model.backbone.embedding().weight}, [name], known, other)
         return f"from {place}: {known.told(tokenizer)}; everything else is fresh"
+    lines = list[str]()
+    if encoder_start.is_encoder(other, model):
+        theirs = encoder_start.encoder_weights(model, other)
+        lines.append(encoder_start.summary(model, other))
+    if take == "encoder":
+        theirs = _encoder_only(theirs, model, other)
     sizes = {len(one.backbone.embedding().weight) for one in (model, other.learner.model)}
     same = tokenizer.digest == other.tokenizer.digest and len(sizes) == 1
     fresh, notes = _heads(model, theirs, recipe, other.recipe)
@@ -49,8 +64,21 @@ def from_run(
         fresh=tuple(name for name in taken.fresh if name not in words),
         reshaped={name: shapes for name, shapes in taken.reshaped.items() if name not in words},
     )
-    said = [f"from {place}: {taken.summary()}", *([] if same else [known.told(tokenizer)]), *notes]
+    said = [f"from {place}: {taken.summary()}", *lines, *([] if same else [known.told(tokenizer)]), *notes]
     return "\n".join(said)
+
+
+def _encoder_only(theirs: dict[str, Tensor], model: Model, other: Revived) -> dict[str, Tensor]:
+    """The tensors of an encoder and its token embedding, without decoders and heads."""
+    found = {name: tensor for name, tensor in theirs.items() if encoder_start.of_encoder(name, model)}
+    if not found:
+        here = encoder_start.settings_of(model).family
+        able = [name for name in names("models") if find("models", name).encoder_prefixes]
+        raise MeristemError(
+            f"from.take=encoder: {other.recipe.model.family} has no encoder that {here} "
+            f"could take over; families that start from an encoder: {', '.join(able)} (model.family=…)"
+        )
+    return found
 
 
 # ------------------------------------------------------------ words

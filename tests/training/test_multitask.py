@@ -1,0 +1,278 @@
+"""Text and pictures in one model: every objective in one run, its baselines, its starting points and its tasks."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from place import Place
+from rich.console import Console
+
+from meristem.checkpoint.load import load
+from meristem.checkpoint.revive import Revived, revive
+from meristem.errors import MeristemError, RecipeError
+from meristem.learning.assemble import learner_of
+from meristem.recipe import Recipe, read, resolve
+from meristem.training import budget, single_task
+from meristem.training.card import with_section
+from meristem.training.ending import Ended
+from meristem.training.pretraining import pretrain
+
+ENCODER = {"layers": 1, "width": 16, "heads": 2, "length": 32}
+MODEL = {"family": "multitask", **ENCODER, "patch": 8}
+TEXT, PAIRS = "builtin:microworld-en?size=24", "builtin:microworld-pairs?size=60&to=zh"
+MIX = [
+    {"objective": ["mlm", "nsp"], "corpus": TEXT, "weight": 2},
+    {"objective": "clm", "corpus": TEXT},
+    {"objective": "denoising", "corpus": TEXT},
+    {"objective": "seq2seq", "corpus": PAIRS},
+    {"objective": "caption", "corpus": "builtin:microworld-pictures?size=60"},
+]
+TERMS = {"mlm+nsp": ("mlm", "nsp"), **{name: (name,) for name in ("clm", "denoising", "seq2seq", "caption")}}
+
+
+def recipe_of(steps: int = 12, **parts: Any) -> Recipe:
+    """A tiny recipe; settings of train are given with their section's name in front."""
+    train = {"steps": steps, "batch_tokens": 128, "log_every": 1, "threads": 1, "evaluate_tokens": 256,
+             "evaluate_every": 100, "schedule": "constant", "warmup": 0, "rate": 3e-3}  # fmt: skip
+    return resolve("tiny", {
+        "corpus": {"processes": 1, "validation": 0.1, "test": 0.1}, "model": MODEL, "mix": MIX,
+        "tokenizer": {"kind": "bpe", "size": 300, "sentinels": 10}, **parts,
+        "train": {**train, **parts.get("train", {})},
+    })  # fmt: skip
+
+
+def train(recipe: Recipe, out: Path, console: Console | None = None) -> Ended:
+    return pretrain(recipe, out, fresh=False, console=console or Console(quiet=True))
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A mixed run with its baselines."""
+
+    recipe: Recipe
+    ended: Ended
+    said: str
+
+    @property
+    def folder(self) -> Path:
+        return self.ended.run
+
+    def losses(self, run: str = "") -> list[dict[str, Any]]:
+        """The lines of training in a run's metrics."""
+        lines = (self.folder / run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        return [line for line in map(json.loads, lines) if line["kind"] == "train"]
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trained]:
+    """Twelve steps of everything, and each task alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(budget, "PEAK_SIZE", 64)
+        threads = torch.get_num_threads()
+        console = Console(record=True, width=300, quiet=False, file=(tmp_path_factory.mktemp("said") / "log").open("w"))
+        recipe = recipe_of(train={"single_task_baselines": True})
+        ended = train(recipe, tmp_path_factory.mktemp("runs") / "mixed", console)
+        yield Trained(recipe, ended, console.export_text())
+        torch.set_num_threads(threads)
+
+
+# ------------------------------------------------------------ one run
+
+
+def test_every_loss_is_reported_by_itself(mixed: Trained) -> None:
+    reported = {key for line in mixed.losses() for key in line}
+    assert {"mlm", "nsp", *(f"{source}.loss" for source in TERMS)} <= reported
+    for source in TERMS:
+        for found in (mixed.ended.metrics, mixed.ended.test):
+            assert math.isfinite(found[f"{source}.loss"])
+    assert {"mlm+nsp.mlm", "mlm+nsp.nsp", "mlm+nsp.nsp.accuracy", "caption.caption.top1"} <= mixed.ended.metrics.keys()
+
+
+def test_one_tokenizer_is_trained_on_all_texts(mixed: Trained, tmp_path: Path) -> None:
+    """Its words come from the stories, from both sides of the pairs and from the captions of the pictures."""
+    tokenizer = revive(mixed.folder).tokenizer
+    for text in ("triangle", "Kenji", "的"):
+        ids = tokenizer.encode(text).ids.tolist()
+        assert tokenizer.unknown not in ids
+    captions_alone = recipe_of(2, mix=MIX[:1])
+    train(captions_alone, tmp_path / "alone")
+    other = revive(tmp_path / "alone").tokenizer
+    said = "A yellow cross is to the left of a blue circle."
+    assert len(tokenizer.encode(said).ids) < len(other.encode(said).ids)
+
+
+def test_a_mix_of_everything_resumes_bit_for_bit(mixed: Trained, place: Place) -> None:
+    train(recipe_of(7), place.root / "parted")
+    train(recipe_of(12), place.root / "parted")
+    first, second = (load(folder / "checkpoints") for folder in (mixed.folder, place.root / "parted"))
+    assert first is not None and second is not None
+    assert first.snapshot.step == second.snapshot.step == 12
+    for kind in ("model", "optimizer"):
+        one, other = getattr(first.snapshot, kind), getattr(second.snapshot, kind)
+        assert one.keys() == other.keys()
+        assert [name for name in one if not (one[name] == other[name]).all()] == []
+
+
+def test_tasks_get_better_together(place: Place) -> None:
+    train(recipe_of(90, train={"rate": 1e-2}), place.root / "run")
+    for term in ("mlm", "clm.loss", "denoising.loss", "seq2seq.loss", "caption.loss"):
+        losses = [line[term] for line in place.lines("train", "run") if term in line]
+        assert sum(losses[-4:]) / 4 < 0.95 * losses[0], term
+
+
+# ------------------------------------------------------------ single-task baselines
+
+
+def test_each_task_is_trained_alone_for_the_steps_it_had(mixed: Trained) -> None:
+    steps = {"mlm+nsp": 4, "clm": 2, "denoising": 2, "seq2seq": 2, "caption": 2}
+    assert single_task.steps_by_source(mixed.recipe, 12) == steps
+    first = mixed.losses()[0]  # only the first step of a mix has learned from no other task
+    for name in TERMS:
+        alone = mixed.losses(f"single-task/{name}")
+        assert len(alone) == steps[name]
+        assert (mixed.folder / "single-task" / name / "finished.json").exists()
+        if f"{name}.loss" in first:
+            assert alone[0]["loss"] == pytest.approx(first["loss"], rel=1e-6)
+    assert any(f"{name}.loss" in first for name in TERMS)
+
+
+def test_a_task_alone_starts_with_the_weights_of_the_mix(mixed: Trained) -> None:
+    """Learning nothing, a run alone has exactly the fresh weights of the mixed one, heads too."""
+    tokenizer = revive(mixed.folder).tokenizer
+    fresh = learner_of(mixed.recipe, tokenizer).model.state_dict()
+    source = mixed.recipe.mix[-1]
+    alone = single_task.single_task_recipe(mixed.recipe, source, 2)
+    still = alone.train.model_copy(update={"rate": 1e-30, "weight_decay": 0.0})
+    out = mixed.folder.parent / "still"
+    single_task.run_recipe(
+        Recipe(**{**alone.__dict__, "train": still}), out, fresh=False, console=Console(quiet=True),
+        initial=mixed.recipe, gather=lambda *given: single_task._gather(*given, mixed=single_task.Run(mixed.folder)),
+    )  # fmt: skip
+    taught = revive(out).learner.model.state_dict()
+    assert taught.keys() < fresh.keys()  # it has the head of its own task alone
+    assert [name for name in taught if not torch.allclose(taught[name], fresh[name], atol=1e-12)] == []
+
+
+def test_the_report_has_each_task_in_the_mix_and_alone(mixed: Trained) -> None:
+    report = json.loads((mixed.folder / "report.json").read_text(encoding="utf-8"))
+    assert [(one["source"], one["term"]) for one in report["tasks"]] == [(s, t) for s, ts in TERMS.items() for t in ts]
+    assert report["split"] == "test"
+    for one in report["tasks"]:
+        name, term = one["source"], one["term"]
+        alone = json.loads((mixed.folder / "single-task" / name / "finished.json").read_text())["test"]
+        single = len(TERMS[name]) == 1
+        assert one["loss_alone"] == alone["loss" if single else term]
+        assert one["loss_mixed"] == mixed.ended.test[f"{name}.{'loss' if single else term}"]
+        assert one["loss_difference"] == pytest.approx(one["loss_mixed"] - one["loss_alone"])
+        assert one["accuracy"] in (f"{term}.top1", f"{term}.accuracy")
+        assert one["accuracy_mixed"] == mixed.ended.test[f"{name}.{one['accuracy']}"]
+        assert one["samples"] == one["steps"] * 4
+    page, card = ((mixed.folder / name).read_text(encoding="utf-8") for name in ("report.html", "README.md"))
+    for text in (page, card, mixed.said):
+        assert "each difference is one sample" in text and "loss alone" in text and "caption" in text
+    assert "Single-task baseline 5 of 5: caption, 2 steps" in mixed.said
+    assert card.count("## Each task in the mix and trained alone") == 1
+
+
+def test_the_same_command_again_trains_nothing_and_keeps_one_section(mixed: Trained) -> None:
+    before = mixed.losses("single-task/clm")
+    train(mixed.recipe, mixed.folder)
+    assert mixed.losses("single-task/clm") == before
+    assert (mixed.folder / "README.md").read_text(encoding="utf-8").count("## Each task in the mix") == 1
+
+
+def test_a_section_of_a_card_is_put_in_and_replaced() -> None:
+    once = with_section("# Name\n\n## Text\n\n- a\n\n## Numbers\n\n1\n", "New", ["one", ""], before="Numbers")
+    assert once == "# Name\n\n## Text\n\n- a\n\n## New\n\none\n\n## Numbers\n\n1\n"
+    assert with_section(once, "New", ["two", ""], before="Numbers") == once.replace("one", "two")
+
+
+def test_baselines_without_a_mix_are_refused() -> None:
+    recipe = recipe_of(mix=MIX[:1], train={"single_task_baselines": True})
+    with pytest.raises(RecipeError, match="single_task_baselines: it compares the tasks of a mix"):
+        train(recipe, Path("nowhere"))
+
+
+# ------------------------------------------------------------ starting from an encoder
+
+
+@pytest.fixture(scope="module", params=["bert", "roberta"])
+def encoder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Revived:
+    """A pretrained encoder."""
+    name, objective = request.param, ["mlm", "nsp"] if request.param == "bert" else ["mlm"]
+    plain = recipe_of(3).plain()
+    plain = {key: plain[key] for key in ("corpus", "tokenizer", "store", "train")}
+    plain["corpus"]["source"] = TEXT
+    recipe = resolve(name, {**plain, "model": {"family": name, **ENCODER}, "objective": objective})
+    return revive(train(recipe, tmp_path_factory.mktemp("encoder") / name).run)
+
+
+def _from(encoder: Revived, **more: Any) -> dict[str, Any]:
+    shape = {"segments": encoder.recipe.model.segments, "norm_epsilon": encoder.recipe.model.norm_epsilon}
+    return {"from": {"path": str(encoder.run.path), **more}, "model": {**MODEL, **shape}}
+
+
+STILL = {"rate": 1e-30, "weight_decay": 0.0}
+
+
+def test_a_pretrained_encoder_is_taken_over(encoder: Revived, place: Place) -> None:
+    """Before it has learned anything else, the new model's masked-word loss is the encoder's own, exactly."""
+    console = Console(file=place.said, width=300)
+    objective = [part.name for part in encoder.recipe.objective]
+    mix = [{"objective": objective, "corpus": TEXT}, *MIX[1:]]
+    ended = train(recipe_of(2, train=STILL, mix=mix, **_from(encoder)), place.root / "run", console)
+    before = json.loads((encoder.run.path / "finished.json").read_text())["test"]
+    for name in ("mlm", "nsp") if len(objective) > 1 else ("loss",):
+        assert ended.test[f"{'+'.join(objective)}.{name}"] == pytest.approx(before[name], abs=1e-5)
+    said = place.said.getvalue()
+    assert f"the layers of this {encoder.recipe.model.family} are the encoder" in said
+    assert "the decoder is fresh" in said
+    mine, theirs = revive(place.root / "run"), encoder.learner.model.backbone
+    assert mine.tokenizer.digest == encoder.tokenizer.digest
+    assert torch.equal(mine.learner.model.backbone.embedding().weight, theirs.embedding().weight)
+    assert torch.equal(mine.learner.model.heads["clm"].weight, theirs.embedding().weight)
+
+
+def test_only_the_encoder_is_taken_where_that_is_asked_for(encoder: Revived, place: Place) -> None:
+    train(recipe_of(2, train=STILL, **_from(encoder, take="encoder")), place.root / "run")
+    mine, theirs = revive(place.root / "run").learner.model.state_dict(), encoder.learner.model.state_dict()
+    layer, head = "layers.0.attention.project.weight", "heads.mlm.transform.dense.weight"
+    assert torch.allclose(mine[f"backbone.encoder.{layer}"], theirs[f"backbone.stack.{layer}"], atol=1e-12)
+    assert not torch.allclose(mine[head], theirs[head])
+
+
+def test_another_shape_is_refused_with_what_to_set(encoder: Revived, place: Place) -> None:
+    parts = _from(encoder)
+    parts["model"] |= {"width": 32, "layers": 2, "norm_place": "pre", "embedding_norm": False}
+    wanted = "set model.width=16 model.layers=1 model.norm_place=post model.inner=64 model.embedding_norm=true"
+    with pytest.raises(MeristemError, match=wanted):
+        train(recipe_of(2, **parts), place.root / "run")
+
+
+def test_what_has_no_encoder_is_refused(place: Place) -> None:
+    other = resolve("gpt2", {**recipe_of(2).plain(), "model": {"family": "gpt2", **ENCODER}, "mix": MIX[1:2]})
+    train(other, place.root / "gpt2")
+    parts = {"from": {"path": str(place.root / "gpt2"), "take": "encoder"}}
+    with pytest.raises(MeristemError, match="gpt2 has no encoder that multitask could take over"):
+        train(recipe_of(2, **parts), place.root / "run")
+    with pytest.raises(MeristemError, match="families that start from an encoder: multitask"):
+        train(resolve("gpt2", {**other.plain(), **parts}), place.root / "again")
+
+
+# ------------------------------------------------------------ the recipe
+
+
+def test_multitask_mini_is_what_it_says() -> None:
+    recipe = resolve(*read("multitask-mini"))
+    assert recipe.model.family == "multitask" and recipe.train.single_task_baselines
+    objectives = {part.name for source in recipe.mix for part in source.objective}
+    assert {"mlm", "nsp", "clm", "caption"} <= objectives
+    assert {source.corpus.source.partition("?")[0] for source in recipe.mix} == {
+        "builtin:microworld-en", "builtin:microworld-pictures"}  # fmt: skip
