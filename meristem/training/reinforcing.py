@@ -74,7 +74,7 @@ def completed(recipe: Recipe, start: Revived) -> Recipe:
     told = {
         "way": "causal" if way == "causal" else "encoder_decoder",
         "framed": framed,
-        "begin": model.begin,
+        "begin": model.opening if way == "causal" else model.begin,
         "length": recipe.policy.length or recipe.model.length,
     }
     return replace(recipe, task=task, policy=recipe.policy.model_copy(update=told))

@@ -124,6 +124,6 @@ def test_says_what_did_not_fit(place: Place) -> None:
     other = revive(place.root / "first")
     recipe = place.recipe("gpt2", "model.layers=2", "from=first")
     tokenizer = gather(recipe, None, Console(quiet=True)).tokenizer
-    told = from_run(learner_of(recipe, tokenizer).model, tokenizer, other, embeddings_only=False)
+    told = from_run(learner_of(recipe, tokenizer).model, tokenizer, other)
     assert "fresh:" in told
     assert "layers.1" in told

@@ -248,7 +248,7 @@ def test_rows_of_the_vocabulary_are_told_from_rows_of_the_same_number(tuning: Tu
     own = place.recipe("bert", "model.width=300", "tokenizer.size=290", "from=bert", "from.tokenizer=own")
     tokenizer = gather(own, None, Console(quiet=True)).tokenizer
     model = learner_of(own, tokenizer).model
-    told = from_run(model, tokenizer, other, embeddings_only=False)
+    told = from_run(model, tokenizer, other)
     before, after = other.learner.model.state_dict(), model.state_dict()
     assert after["heads.nsp.dense.weight"].equal(before["heads.nsp.dense.weight"])
     known = [(n, m) for n in range(tokenizer.size) if (m := other.tokenizer.id(tokenizer.token(n))) is not None]
