@@ -231,7 +231,7 @@ class Loaded:
         """
         settings = {name: value for name, value in locals().items() if name in SamplingSettings.model_fields}
         several = [prompt] if isinstance(prompt, str | Path | np.ndarray) else list(prompt)
-        side = self.recipe.store.picture
+        side = self.recipe.model.model_dump().get("picture", self.recipe.store.picture)
         prompts = [pictures.picture(one, side) if isinstance(one, Path) else one for one in several]
         chosen = build(SamplingSettings, {**settings, "stop": tuple(stop)}, "generate")
         assert isinstance(chosen, SamplingSettings)

@@ -55,6 +55,16 @@ def decoded(data: bytes, size: int, *, most: int = MOST_PIXELS) -> NDArray[np.ui
         raise MeristemError(f"the picture: {reason}; send a {', '.join(FORMATS[:-1])} or {FORMATS[-1]}") from None
 
 
+def is_builtin(name: str) -> bool:
+    """Whether a picture's name refers to a built-in sample rather than to a file."""
+    return name.endswith(f" {BUILTIN}")
+
+
+def pixels(name: str, size: int) -> NDArray[np.uint8]:
+    """A picture by the path of its file, or by its built-in name, as [size, size, 3] pixels."""
+    return load(name, size) if is_builtin(name) else picture(Path(name), size)
+
+
 def drawn(sample: str) -> str:
     """The reference of a picture that a built-in sample draws."""
     return f"{sample} {BUILTIN}"

@@ -124,6 +124,8 @@ class Pair:
     """Why, in the judge's words or numbers."""
     references: tuple[str, ...] = ()
     place: str = ""
+    picture: str = ""
+    """Where the prompt is a picture, a PNG of it as a data URI."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ import yaml
 from meristem.drawing.page import STYLE, escaped, framed, own
 from meristem.drawing.rewards import Attempted, Judge, Number, Pair, RewardReport, Value, chance, mean, number, verdict
 from meristem.drawing.rewards_curves import best_of, curves, distributions
+from meristem.drawing.thumbnails import PREFIX
 
 LONGEST = 1200
 """Characters of a text that are shown."""
@@ -150,7 +151,8 @@ def _pairs(pairs: Sequence[Pair]) -> Iterator[str]:
         return
     yield "<h2>Before and after, side by side</h2>"
     for one in pairs:
-        yield f'<article class="pair"><p class="prompt">{own(one.prompt, LONGEST)}</p><div class="sides">'
+        prompt = f"{_picture(one)}{own(one.prompt, LONGEST)}"
+        yield f'<article class="pair"><p class="prompt">{prompt}</p><div class="sides">'
         yield _side("before", one.before, one.preferred)
         yield _side("after", one.after, one.preferred) + "</div>"
         if one.preferred == "tie":
@@ -160,6 +162,11 @@ def _pairs(pairs: Sequence[Pair]) -> Iterator[str]:
         for reference in one.references[:2]:
             yield f'<p class="place">reference: {own(reference, 300)}</p>'
         yield f'<p class="place">{own(one.place, 200)}</p></article>' if one.place else "</article>"
+
+
+def _picture(one: Pair) -> str:
+    """The prompt's picture before its name, where it is one."""
+    return f'<img class="picture" alt="" src="{escaped(one.picture)}"> ' if one.picture.startswith(PREFIX) else ""
 
 
 def _side(name: str, one: Attempted, preferred: str) -> str:

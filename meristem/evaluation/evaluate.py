@@ -18,6 +18,7 @@ from meristem.errors import MeristemError
 from meristem.evaluation.held_out import SEED, held_out
 from meristem.evaluation.on_samples import evaluate_task
 from meristem.evaluation.pairs import Answers, judge, read_pairs, some
+from meristem.evaluation.reward_runs import with_start_objectives
 from meristem.generation.score import logprobs
 from meristem.generation.way import require
 from meristem.learning.assemble import feeds_of
@@ -54,12 +55,15 @@ def evaluate(
                             "--template")
     found: dict[str, Any] = {"metrics": {}, "run": str(revived.run.path), "step": revived.step, "data": None,
                              "samples": {}}
+    if revived.recipe.policy is not None and (data is not None or pairs is None):
+        revived = with_start_objectives(revived)
     if data is not None or pairs is None:
         stores, split = (_given(revived, data, console), "train") if data else (_own(revived, console), "test")
         measured = measure(revived, stores, split, limit)
         found["metrics"].update(measured.metrics)
         found["samples"].update(measured.samples)
-        found["data"] = data or "the run's own test split"
+        own = str(revived.run.path) == found["run"]
+        found["data"] = data or ("the run's own test split" if own else f"the test split of {revived.run.path}")
         if pll:
             measured = pseudo(revived, next(iter(stores.values())).split(split), limit)
             found["metrics"].update(measured.metrics)

@@ -25,6 +25,8 @@ from meristem.tokenizers.tokenizer import Tokenizer
 
 LARGE = 1 << 30
 """A product of sizes below which every model is small."""
+WRITES = {"causal", "encoder_decoder"}
+"""Abilities of which a backbone needs one to write texts for prompts."""
 WORDS = ("tokens", "source")
 """Inputs that hold words, and are padded with the tokenizer's own."""
 
@@ -59,8 +61,8 @@ def check(recipe: Recipe) -> None:
 
 def _writes(recipe: Recipe, family: type[Backbone]) -> None:
     """Refuse to reward a model that writes nothing, or whose weights no process holds as a whole."""
-    if not {"causal", "encoder_decoder"} & family.can or "image" in family.can:
-        able = [name for name in names("models") if {"causal", "encoder_decoder"} & find("models", name).can]
+    if not WRITES & family.can:
+        able = [name for name in names("models") if WRITES & find("models", name).can]
         raise RecipeError(
             f"policy: {recipe.model.family} writes no texts for prompts; families that do: {', '.join(able)}"
         )

@@ -138,7 +138,7 @@ def _named(name: str, told: str) -> str:
 def _about(attempt: Attempt) -> str:
     """Which text it was, as the end of a message."""
     where = f"{attempt.place}: " if attempt.place else ""
-    return f"\n  {where}prompt {_short(attempt.prompt)}\n  text {_short(attempt.text)}"
+    return f"\n  {where}prompt {_short(attempt.shown)}\n  text {_short(attempt.text)}"
 
 
 def _short(text: str) -> str:

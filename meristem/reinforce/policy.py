@@ -21,15 +21,13 @@ from meristem.blocks.chosen import chosen
 from meristem.blocks.leash import Leash
 from meristem.blocks.vocabulary import VocabularyHead
 from meristem.errors import MeristemError
-from meristem.generation.laid import GoingOn, Laid, OneLine, TwoSides
 from meristem.generation.rolling import Uniforms, Way
 from meristem.generation.write import unwanted
 from meristem.learning.assemble import fill_of
-from meristem.objectives.clm import CLM, CLMSettings
-from meristem.objectives.seq2seq import Seq2Seq, Seq2SeqSettings
 from meristem.randomness import Draw
 from meristem.reinforce.advantages import advantages
 from meristem.reinforce.collecting import Collection, Floats, Judges, collect, pairs_apart
+from meristem.reinforce.prompt_inputs import attempt_of, inputs_of, layout_of
 from meristem.reinforce.reward import Attempt
 from meristem.reinforce.settings import PolicySettings
 from meristem.reinforce.trying import Tried, tried
@@ -49,13 +47,11 @@ class Policy(Objective):
     needs = frozenset()
 
     def __init__(self, settings: PolicySettings, tokenizer: Tokenizer) -> None:
-        if settings.way is None or settings.length is None:
-            raise MeristemError("policy: how the model writes is not known yet; it comes from the run it starts as")
         self.settings, self.tokenizer, self.fill = settings, tokenizer, fill_of(tokenizer)
-        self.laid = self._layout(settings, tokenizer)
+        self.laid = layout_of(settings, tokenizer)
         self.begin_ids = self.laid.objective.begin_ids
         self.source_kinds = self.laid.objective.source_kinds
-        self.head = "clm" if settings.way == "causal" else "seq2seq"
+        (self.head,) = self.laid.objective.heads
         self.heads: Mapping[str, Head] = {self.head: Head("vocabulary"), "leash": Head("leash")}
         self.weights = {"policy": 1.0}
         if settings.baseline == "learned":
@@ -70,16 +66,6 @@ class Policy(Objective):
         self.newest: list[tuple[Attempt, float]] = []
         """Some of the texts that were written last, for whoever watches."""
 
-    def _layout(self, s: PolicySettings, tokenizer: Tokenizer) -> Laid:
-        assert s.length is not None
-        if s.way == "causal":
-            clm = CLM(CLMSettings.model_validate({}), tokenizer)
-            clm.begin_ids = s.begin
-            kind = OneLine if s.framed else GoingOn
-            return kind(clm, tokenizer, s.length, s.max_tokens)
-        written = Seq2SeqSettings.model_validate({"begin": s.begin or ("start",)})
-        return TwoSides(Seq2Seq(written, tokenizer), tokenizer, s.length, s.max_tokens)
-
     def attach(self, rewards: Judges, reference: Model) -> None:
         """What judges the texts, and the model it started as; neither is saved with it."""
         self.rewards, self.reference = rewards, reference.eval().requires_grad_(False)
@@ -93,12 +79,12 @@ class Policy(Objective):
     def pieces(self, samples: Sequence[Sample]) -> list[Piece]:
         """Each prompt and its first reference, as far as they fit."""
         attempts = [attempt_of(sample, self.settings.prompt_words) for sample in samples]
-        prompts = self.tokenizer.ids_many([one.prompt for one in attempts])
+        prompts = inputs_of(attempts, self.settings, self.tokenizer)
         golds = iter(self.tokenizer.ids_many([one.references[0] for one in attempts if one.references]))
         out = []
         for number, (one, ids) in enumerate(zip(attempts, prompts, strict=True)):
             target = next(golds).astype(np.int64) if one.references else None
-            piece = self.laid.piece(number, ids.astype(np.int64), target)
+            piece = self.laid.piece(number, ids, target)
             out.append(replace(piece, parts={**piece.parts, "attempt": one}))
         return out
 
@@ -238,9 +224,8 @@ class Policy(Objective):
         return {term: counts[term] for term in self.weights}
 
     def encode(self, model: Model, batch: Batch, state: State | None = None) -> Hidden:
-        """As the model writes."""
-        causal = {"causal": True} if self.settings.way == "causal" else {}
-        return model.backbone(state=state, **causal, **batch.inputs)  # type: ignore[no-any-return]  # nn.Module.__call__
+        """As the objective that the model learned to write with."""
+        return self.laid.objective.encode(model, batch, state)
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
         """−Σ A · log π, its ratio to what wrote the texts clipped where they are learned from more than once."""
@@ -283,14 +268,3 @@ class Policy(Objective):
                     f"{s.collapse:.0%} of the pairs of words they began with. A higher policy.kl.coefficient, "
                     "policy.entropy or a reward for variety helps")  # fmt: skip
         return None
-
-
-def attempt_of(sample: Sample, words: int | None) -> Attempt:
-    """A sample as what a text is written for."""
-    prompt, references = sample.given["prompt"], tuple(sample.gold or ())
-    if words is not None:
-        parts = prompt.split(" ")
-        prompt, rest = " ".join(parts[:words]), " ".join(parts[words:])
-        references = references or ((" " + rest,) if rest else ())
-    return Attempt(prompt=prompt, text="", references=references, columns=sample.given.get("columns", {}),
-                   place=sample.place)  # fmt: skip

@@ -48,7 +48,14 @@ def asked(prompts: Sequence[str | Path], references: Sequence[Sequence[str]], *,
             f"{', '.join(sorted({type(some).__name__ for some in known}))}"
         )
     return [
-        Attempt(prompt=str(prompt), text="", references=tuple(some), seed=seed, place=f"prompt {number}")
+        Attempt(
+            prompt="" if isinstance(prompt, Path) else prompt,
+            text="",
+            references=tuple(some),
+            seed=seed,
+            place=f"prompt {number}",
+            picture=str(prompt) if isinstance(prompt, Path) else "",
+        )
         for number, (prompt, some) in enumerate(zip(prompts, known, strict=True), 1)
     ]
 

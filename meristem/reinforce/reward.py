@@ -18,6 +18,7 @@ class Attempt:
     """A text that was written for a prompt, with all that is known about the prompt."""
 
     prompt: str
+    """The text that was asked; empty where the prompt is a picture."""
     text: str
     references: tuple[str, ...] = ()
     """Texts that are known to be right for this prompt."""
@@ -29,6 +30,13 @@ class Attempt:
     """Whatever a reward draws for this attempt follows from it (from the run's seed, the epoch and the sample)."""
     place: str = ""
     """`file:line` of the prompt, for messages."""
+    picture: str = ""
+    """Where the prompt is a picture, the path of its file or its built-in name."""
+
+    @property
+    def shown(self) -> str:
+        """The prompt as a person sees it: its text, or the picture's name."""
+        return self.picture or self.prompt
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,12 +28,14 @@ class PolicySettings(Settings):
 
     name: Literal["policy"] = "policy"
     """The objective's name."""
-    way: Literal["causal", "encoder_decoder"] | None = None
-    """How the model writes; as it was trained unless set."""
+    way: Literal["causal", "encoder_decoder", "image"] | None = None
+    """What texts are written from: a text they continue, a source, a picture; by data and model unless set."""
     framed: bool = False
     """Causal: prompt and text in one line with a delimiter between them, as a task was taught; found out by itself."""
     begin: tuple[int, ...] | None = None
     """Tokens that texts begin after; as the model was trained unless set."""
+    picture: int | None = Field(None, ge=4)
+    """Pixels of a picture's side; the model's unless set."""
     length: int | None = Field(None, ge=4)
     """Tokens of prompt and text together (encoder-decoder: of each); the model's length unless set."""
     count: int = Field(4, ge=1)

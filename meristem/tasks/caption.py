@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from meristem.corpus.pictures import BUILTIN, load, picture
+from meristem.corpus.pictures import is_builtin, pixels
 from meristem.errors import MeristemError
 from meristem.generation.laid import Laid, TwoSides
 from meristem.objectives import caption
@@ -74,7 +74,7 @@ class Caption(Writing):
         """[side, side, 3] bytes, whether it lies in a file or is built in."""
         given, side = sample.given["picture"], self.settings.picture
         try:
-            return load(given, side) if _drawn(given) else picture(Path(given), side)
+            return pixels(given, side)
         except MeristemError as error:
             raise MeristemError(f"{sample.place}: {error}" if sample.place else str(error)) from None
 
@@ -82,7 +82,7 @@ class Caption(Writing):
         """BLEU and chrF; where every picture is a scene of the microworld, the share of it that is named right."""
         cited = super().resampled(answers, samples)
         pictures = [sample.given["picture"] for sample in samples]
-        if not all(map(_drawn, pictures)):
+        if not all(map(is_builtin, pictures)):
             return cited
         pairs = zip(answers, pictures, strict=True)
         right = np.array([microworld.named(answer.text, _scene(name)) for answer, name in pairs])
@@ -98,12 +98,7 @@ class Caption(Writing):
     def commands(self, place: str, sample: Sample) -> list[str]:
         """The caption of a sample's picture, where that is a file."""
         name = sample.given["picture"]
-        return [] if _drawn(name) else [f"meristem predict {place} --image {shlex.quote(name)}"]
-
-
-def _drawn(name: str) -> bool:
-    """Whether it is a picture of a built-in sample."""
-    return name.endswith(f" {BUILTIN}")
+        return [] if is_builtin(name) else [f"meristem predict {place} --image {shlex.quote(name)}"]
 
 
 def _scene(name: str) -> microworld.Scene:

@@ -9,6 +9,7 @@ from typing import Any
 
 from meristem.batch import Model, Objective
 from meristem.checkpoint.run import Run
+from meristem.corpus.pictures import is_builtin
 from meristem.drawing.rewards import Attempted, moment
 from meristem.drawing.rewards_screen import LiveRewards, tables
 from meristem.errors import MeristemError
@@ -38,6 +39,8 @@ class Prompts(Pieced):
     reference: Model
     began: str
     """Which weights the run began with."""
+    task: str | None = None
+    """What the run was taught before its rewards, where that was a task."""
 
     @property
     def shards(self) -> Mapping[str, str]:
@@ -109,7 +112,12 @@ class Prompts(Pieced):
 
     def tries(self, place: str, model: Model) -> list[str]:
         """A prompt it has seen."""
-        prompt = shlex.quote(self.pieces("train")[0].parts["attempt"].prompt)
+        first = self.pieces("train")[0].parts["attempt"]
+        if first.picture:
+            asks = "predict" if self.task is not None else "generate"
+            file = "picture.png" if is_builtin(first.picture) else shlex.quote(first.picture)
+            return [f"meristem {asks} {place} --image {file}"]
+        prompt = shlex.quote(first.prompt)
         if self.policy.settings.framed:
             return [f"meristem predict {place} {prompt}"]
         return [f"meristem generate {place} --prompt {prompt} --count 3"]
@@ -123,7 +131,7 @@ class Prompts(Pieced):
         journal.watch(live)
 
         def see(step: int, means: Mapping[str, float], left: float) -> None:
-            newest = [(one.prompt, Attempted(text=one.text, reward=reward)) for one, reward in policy.newest]
+            newest = [(one.shown, Attempted(text=one.text, reward=reward)) for one, reward in policy.newest]
             live.update(moment(step, means), newest=newest, left=duration(left))
 
         return see
@@ -161,7 +169,7 @@ class Prompts(Pieced):
 def _told(piece: Piece) -> str:
     attempt = piece.parts["attempt"]
     known = f"  ({len(attempt.references)} references)" if attempt.references else ""
-    return f"{attempt.prompt[:200]} → …{known}"
+    return f"{attempt.shown[:200]} → …{known}"
 
 
 def same_start(before: Mapping[str, str], began: str, path: str) -> None:

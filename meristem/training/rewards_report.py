@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from meristem.checkpoint import disk
 from meristem.checkpoint.run import Run
+from meristem.corpus.pictures import pixels
 from meristem.drawing.curves import read_metrics
 from meristem.drawing.rewards import (
     Attempted,
@@ -29,6 +30,8 @@ from meristem.drawing.rewards import (
     verdict,
 )
 from meristem.drawing.rewards_page import page
+from meristem.drawing.thumbnails import SIDE, png_data_uri
+from meristem.errors import MeristemError
 from meristem.metrics import drift
 from meristem.metrics.bootstrap import intervals
 from meristem.metrics.drift import MEANINGS, Measured, Texts, measured
@@ -62,7 +65,7 @@ class Wrote:
         """The first texts, for what is measured on words."""
         some = [self.tried.attempts[at] for at in self.first]
         return Texts(
-            prompts=[one.prompt for one in some],
+            prompts=[one.shown for one in some],
             texts=[one.text for one in some],
             references=[one.references for one in some],
             ended=[one.ended for one in some],
@@ -221,8 +224,16 @@ def _pair(before: Wrote, after: Wrote, place: int, judge: str | None) -> Pair:
         old, new = before.judged[judge][place], after.judged[judge][place]
         preferred = "after" if new > old else "before" if new < old else "tie"
     attempt = before.tried.attempts[before.first[place]]
-    return Pair(prompt=attempt.prompt, before=sides[0], after=sides[1], preferred=preferred,
-                references=attempt.references, place=attempt.place)  # fmt: skip
+    return Pair(prompt=attempt.shown, before=sides[0], after=sides[1], preferred=preferred,
+                references=attempt.references, place=attempt.place, picture=_thumbnail(attempt.picture))  # fmt: skip
+
+
+def _thumbnail(name: str) -> str:
+    """A picture prompt as a data URI; none where the prompt is a text, or the file is gone by now."""
+    try:
+        return png_data_uri(pixels(name, SIDE)) if name else ""
+    except MeristemError:
+        return ""
 
 
 def _attempted(one: Wrote, place: int, judge: str | None) -> Attempted:

@@ -24,7 +24,8 @@ from meristem.tokenizers.train import train
 
 TEXTS = ["The old gardener planted the apple tree. My sister sold seventeen boats and a small garden."] * 3
 PROMPTS = ["The old", "My sister", "a small garden", "The apple tree planted", "sold", "boats and", "My", "the tree"]
-FAMILIES = ("gpt2", "transformer", "rnn")
+FAMILIES = ("gpt2", "transformer", "rnn", "captioner")
+WAYS = {"gpt2": "causal", "captioner": "image"}
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,9 @@ def tokenizer() -> Tokenizer:
 
 
 def settings(family: str, **told: Any) -> PolicySettings:
-    way = "causal" if family == "gpt2" else "encoder_decoder"
-    return PolicySettings.model_validate({"way": way, "length": 24, "count": 3, "max_tokens": 6, **told})
+    way, side = WAYS.get(family, "encoder_decoder"), 8 if family == "captioner" else None
+    plain = {"way": way, "picture": side, "length": 24, "count": 3, "max_tokens": 6}
+    return PolicySettings.model_validate({**plain, **told})
 
 
 def learner_for(family: str, words: Tokenizer, reward: Any, *, double: bool = False, **told: Any) -> Learner:
@@ -70,6 +72,7 @@ def _model(family: str, words: Tokenizer, heads: Any) -> Model:
     torch.manual_seed(5)
     cls = find("models", family)
     sizes = {"layers": 1, "width": 16, "length": 24} | ({} if family == "rnn" else {"heads": 2})
+    sizes |= {"picture": 8} if family == "captioner" else {}
     model = Model(cls(cls.Settings.model_validate(sizes), words.size), heads)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -77,14 +80,17 @@ def _model(family: str, words: Tokenizer, heads: Any) -> Model:
     return model
 
 
-def samples(*, references: bool = False) -> list[Sample]:
+def samples(*, references: bool = False, pictures: bool = False) -> list[Sample]:
     gold = ("the apple tree",) if references else ()
+    if pictures:
+        names = [f"microworld:0:{n} builtin" for n in range(len(PROMPTS))]
+        return [Sample(given={"picture": name, "columns": {}}, gold=gold, place=f"p:{name}") for name in names]
     return [Sample(given={"prompt": text, "columns": {}}, gold=gold, place=f"p:{n}") for n, text in enumerate(PROMPTS)]
 
 
 def feed_for(learner: Learner, *, rows: int, micro: int | None = None, references: bool = False) -> Feed:
     policy: Any = learner.objectives["policy"]
-    view = Pieces(policy.pieces(samples(references=references)))
+    view = Pieces(policy.pieces(samples(references=references, pictures=policy.settings.way == "image")))
     return Ragged(view=view, objective=policy, seed=3, rows=rows, micro=micro or rows, fill=policy.fill)
 
 

@@ -9,7 +9,7 @@ from meristem.labelled.formats import Asked
 from meristem.labelled.found import Found, Notes, Rows
 from meristem.labelled.opening import file_of, lines
 
-COLUMNS = {"written": "source", "turns": "turns", "picture": "picture"}
+COLUMNS = {"written": "source", "turns": "turns", "picture": "picture", "picture_prompt": "picture"}
 USED = ("text", "words", "turns", "picture", "label", "target", "intent")
 
 

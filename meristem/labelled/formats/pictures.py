@@ -10,13 +10,15 @@ from meristem.labelled.formats import Asked, jsonl, table
 from meristem.labelled.found import Notes, Rows
 
 STEMS = ("captions", "metadata", "caption", "labels", "results", "index")
+SHAPES = ("picture", "picture_prompt")
+"""Shapes of samples whose input is a picture."""
 READERS = {".jsonl": jsonl.read, ".tsv": table.read, ".csv": table.read, ".txt": table.read}
 
 
 def read(asked: Asked, notes: Notes) -> Rows:
     """The rows of the caption file; a file instead of a folder is one itself."""
     path = asked.path
-    if asked.shape != "picture" and asked.data.format != "pictures":
+    if asked.shape not in SHAPES and asked.data.format != "pictures":
         raise MeristemError(f"data.{asked.split}: {path} is a folder; name the file in it{_held(path)}")
     file = _caption_file(path) if path.is_dir() else path
     if file.suffix.lower() not in READERS:

@@ -28,18 +28,17 @@ class Picture(Shape):
     def look(self) -> None:
         """By name, or in a file without names the column that holds names of pictures."""
         columns = self.columns
-        self.picture = columns.need("picture", (*PICTURE, self._looks_like_pictures()), "the pictures' files")
-        left = [name for name in columns.names if name != self.picture]
-        only = left[0] if columns.unnamed and len(left) == 1 else ""
-        self.caption = self.right_column("target", (*CAPTION, only), "the captions", besides=(self.picture,))
+        self.picture = columns.need("picture", (*PICTURE, self.unnamed_picture_column()), "the pictures' files")
+        self.caption = self.right_column("target", self.caption_names(), "the captions", besides=(self.picture,))
+
+    def caption_names(self) -> tuple[str, ...]:
+        """Usual names of the captions' column; of two columns without names, the one that is not the pictures'."""
+        left = [name for name in self.columns.names if name != self.picture]
+        return (*CAPTION, *(left if self.columns.unnamed and len(left) == 1 else ()))
 
     def samples(self, found: Found) -> list[Sample]:
         """One sample; a picture that cannot be opened drops it."""
-        path = self._path(values.text(self.cell(found, self.picture), "picture", found.place))
-        try:
-            _content(path)
-        except NoPicture as reason:
-            raise Dropped(str(reason), path) from None
+        path = self.checked_path(found)
         right = found.values.get(self.caption) if self.caption else None
         if values.nothing(right) and not self.gold:
             return [Sample(given={"picture": path}, place=found.place)]
@@ -67,13 +66,22 @@ class Picture(Shape):
         """What is in the file, wherever it lies."""
         return _content(sample.given["picture"])
 
-    def _looks_like_pictures(self) -> str:
+    def unnamed_picture_column(self) -> str:
         """Of columns without names, the one with nothing but names of pictures."""
         for name in self.columns.names if self.columns.unnamed else ():
             cells = [str(one.values.get(name, "")) for one in self.columns.first]
             if cells and all(ENDING.search(cell) for cell in cells):
                 return name
         return ""
+
+    def checked_path(self, found: Found) -> str:
+        """The path or built-in name in a row's picture column; a file that is no picture drops the row."""
+        path = self._path(values.text(self.cell(found, self.picture), "picture", found.place))
+        try:
+            _content(path)
+        except NoPicture as reason:
+            raise Dropped(str(reason), path) from None
+        return path
 
     def _path(self, named: str) -> str:
         if named.endswith(f" {BUILTIN}"):

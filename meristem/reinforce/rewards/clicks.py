@@ -102,13 +102,16 @@ class Clicks(Reward):
         return sum(beaten) / len(rivals)
 
     def _query(self, attempt: Attempt) -> str:
-        """The query in the prompt's row where it has such a column, else the prompt."""
+        """The query in the prompt's row where it has such a column, else the prompt's text."""
         given = attempt.columns.get(self.settings.columns.query, attempt.prompt)
         return str(given).strip()
 
     def _against(self, attempt: Attempt) -> Rivals:
         query = self._query(attempt)
         where = f"{attempt.place}: " if attempt.place else ""
+        if not query and attempt.picture:
+            raise MeristemError(f"{where}clicks: a picture is no query; give the query of each picture in a column "
+                                f"{self.settings.columns.query!r}, or name it: columns={{query: COLUMN}}")  # fmt: skip
         if not query:
             raise MeristemError(f"{where}clicks: the query is empty; a prompt must be what people search for")
         if query not in self._known and self.settings.unseen == "refuse":

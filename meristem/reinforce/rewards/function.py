@@ -72,7 +72,7 @@ class Function(Reward):
         told: dict[str, Any] = {name: [one.columns.get(name) for one in attempts] for name in names}
         told["references"] = [list(one.references) for one in attempts]
         told = {name: value for name, value in told.items() if self._takes(name)}
-        return {"prompts": [one.prompt for one in attempts], "completions": [one.text for one in attempts], **told}
+        return {"prompts": [one.shown for one in attempts], "completions": [one.text for one in attempts], **told}
 
     def _pinned(self, attempts: Sequence[Attempt], whole: str) -> str:
         """What is wrong, with the very text that caused it."""
@@ -80,7 +80,7 @@ class Function(Reward):
             alone = self._asked([one])
             if isinstance(alone, str):
                 where = f"{one.place}: " if one.place else ""
-                return f"{where}{alone}\n  text {_short(one.text)}\n  prompt {_short(one.prompt)}"
+                return f"{where}{alone}\n  text {_short(one.text)}\n  prompt {_short(one.shown)}"
         return f"{whole}, for {len(attempts)} texts together and for none of them alone"
 
 

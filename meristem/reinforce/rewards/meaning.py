@@ -122,6 +122,11 @@ class Meaning(Reward):
         found = (attempt.prompt,) if self.settings.against == "prompt" else attempt.references
         if not any(text.strip() for text in found):
             where = f"{attempt.place}: " if attempt.place else ""
+            if attempt.picture:
+                raise MeristemError(
+                    f"{where}meaning: no reference caption for the picture {attempt.picture:.80}; give a column of "
+                    "captions (data.target=COLUMN): a picture itself has no words to compare with"
+                )
             if self.settings.against == "prompt":
                 raise MeristemError(f"{where}meaning: the prompt is empty, and texts are compared with it")
             raise MeristemError(
