@@ -215,6 +215,8 @@ class Objective(ABC):
     """Rows that are made of one sample, at the most."""
     updates: int = 1
     """Optimizer updates that are taken on what one exploration found."""
+    keeps_history: bool = False
+    """Whether it carries plain data from step to step (`observations`, `remember`), saved with the train state."""
     heads: Mapping[str, Head]
     weights: Mapping[str, float]
     """Per loss term its share of the loss; its keys are the terms."""
@@ -235,9 +237,24 @@ class Objective(ABC):
         """How many predictions each term makes here, known before the forward pass."""
         return {term: len(goal["at"]) for term, goal in batch.goals.items() if term in self.weights}
 
-    def explore(self, model: Model, batch: Batch) -> Batch:
-        """On the device, without gradient: rollouts, reference log-probabilities."""
+    def explore(self, model: Model, batch: Batch, history: Any = None) -> Batch:
+        """On the device, without gradient: rollouts, reference log-probabilities.
+
+        `history` is what `remember` returned after the last step; none before the first, and in trials that leave no
+        trace (counting FLOPs, measuring speed).
+        """
         return batch
+
+    def observations(self, batch: Batch) -> list[Any]:
+        """What an explored batch adds to the history, as plain JSON."""
+        return []
+
+    def remember(self, history: Any, observations: Sequence[Any]) -> Any:
+        """The history after a step, as plain JSON, from the observations of all processes.
+
+        It must not depend on the order of the observations: that follows from the number of processes.
+        """
+        return history
 
     def settle(self, model: Model, metrics: Mapping[str, tuple[Tensor, Tensor]]) -> str | None:
         """After a step that was taken, with its numbers over all processes: adapt; why the run should stop, if so."""

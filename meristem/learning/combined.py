@@ -51,7 +51,7 @@ class Combined(Objective):
         """The parts' counts side by side."""
         return {term: number for part in self.parts for term, number in part.count(batch).items()}
 
-    def explore(self, model: Model, batch: Batch) -> Batch:
+    def explore(self, model: Model, batch: Batch, history: Any = None) -> Batch:
         """Each part in order."""
         for part in self.parts:
             batch = part.explore(model, batch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -36,10 +37,10 @@ class Learner(nn.Module):
         outcome.loss = torch.stack([wide(part) for part in parts]).sum()
         return outcome
 
-    def explore(self, name: str, batch: Batch) -> Batch:
+    def explore(self, name: str, batch: Batch, history: Any = None) -> Batch:
         """What an objective finds out with the model before it learns."""
         with torch.no_grad():
-            return self.objectives[name].explore(self.model, batch)
+            return self.objectives[name].explore(self.model, batch, history)
 
 
 def heads_of(objectives: Mapping[str, Objective]) -> dict[str, Head]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -80,6 +81,16 @@ class Team:
                 dist.broadcast(part, rank)
             parts.append(part)
         return torch.cat(parts)
+
+    def all_gather_json(self, mine: Sequence[Any]) -> list[Any]:
+        """Plain JSON values of all processes, in the order of their ranks; every process gets the same list."""
+        if self.size == 1:
+            return list(mine)
+        encoded = bytearray(json.dumps(list(mine)).encode())
+        sizes = [round(size) for size in self.sum([len(encoded) * (rank == self.rank) for rank in range(self.size)])]
+        whole = self.gathered(torch.frombuffer(encoded, dtype=torch.uint8).to(self.device), sizes)
+        parts = torch.split(whole.cpu(), sizes)
+        return [one for part in parts for one in json.loads(bytes(part.tolist()))]
 
     @contextmanager
     def in_turn(self) -> Iterator[None]:

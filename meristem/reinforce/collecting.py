@@ -33,12 +33,22 @@ class Verdict(Protocol):
     def parts(self) -> Mapping[str, Floats]:
         """Each reward by itself, as it came."""
 
+    @property
+    def observations(self) -> Sequence[Mapping[str, Any]]:
+        """For each attempt what rewards with a history want to remember of it."""
+
 
 class Judges(Protocol):
     """Rewards, weighed."""
 
     def judge(self, attempts: Sequence[Attempt]) -> Verdict:
         """One judgement for each attempt."""
+
+    def with_history(self, history: Any) -> Judges:
+        """The same rewards as they judge after a history."""
+
+    def remember(self, history: Any, observations: Sequence[Any]) -> Any:
+        """The history after one step more."""
 
 
 @dataclass(frozen=True, kw_only=True)

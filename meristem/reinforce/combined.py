@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +32,8 @@ class Verdict:
     """Each reward's own values, by its name."""
     why: Sequence[Mapping[str, Mapping[str, float | str]]] = field(default_factory=list)
     """For each attempt what each reward's value is made of."""
+    observations: Sequence[Mapping[str, Any]] = field(default_factory=list)
+    """For each attempt, by name, what rewards with a history want to remember of it."""
 
     def judgements(self) -> list[Judgement]:
         """One for each attempt: of a single reward its own, of several the sum, made of their values."""
@@ -49,19 +52,27 @@ class Rewards:
     """Rewards by name, with their weights; one that stands twice is counted on: grammar, grammar-2."""
 
     def __init__(
-        self, rewards: Sequence[Reward], weights: Sequence[float], titles: Sequence[str | None] | None = None
+        self,
+        rewards: Sequence[Reward],
+        weights: Sequence[float],
+        titles: Sequence[str | None] | None = None,
+        *,
+        keeps_history: bool = False,
     ) -> None:
         if not rewards:
             raise RecipeError("rewards: none given; meristem reward lists them")
         named = [title or one.name for one, title in zip(rewards, titles or [None] * len(rewards), strict=True)]
         self.rewards = dict(zip(_unique(named), rewards, strict=True))
         self.weights = dict(zip(self.rewards, weights, strict=True))
+        self.keeps_history = keeps_history
 
     @classmethod
     def of(cls, settings: Sequence[RewardSettings], desk: Desk) -> Rewards:
         """Made from their settings, none of which lacks a run any more."""
-        made = [find("reinforce.rewards", one.name)(one, desk) for one in settings]
-        return cls(made, [one.weight for one in settings], [one.title for one in settings])
+        kinds = [find("reinforce.rewards", one.name) for one in settings]
+        made = [kind(one, desk) for kind, one in zip(kinds, settings, strict=True)]
+        history = any(kind.keeps_history(one) for kind, one in zip(kinds, settings, strict=True))
+        return cls(made, [one.weight for one in settings], [one.title for one in settings], keeps_history=history)
 
     @classmethod
     def made(cls, settings: Sequence[RewardSettings], folder: Path, say: Callable[[str], None]) -> Rewards:
@@ -90,7 +101,26 @@ class Rewards:
         for name, values in parts.items():
             total += self.weights[name] * values
         why = [{name: some[number].why for name, some in found.items()} for number in range(len(attempts))]
-        return Verdict(total=total, parts=parts, why=why)
+        seen = [
+            {name: some[at].observation for name, some in found.items() if some[at].observation is not None}
+            for at in range(len(attempts))
+        ]
+        return Verdict(total=total, parts=parts, why=why, observations=seen)
+
+    def with_history(self, history: Any) -> Rewards:
+        """The same rewards as they judge after a history: a mapping from a reward's name to its own."""
+        own = history or {}
+        bound = copy.copy(self)
+        bound.rewards = {name: reward.with_history(own.get(name)) for name, reward in self.rewards.items()}
+        return bound
+
+    def remember(self, history: Any, observations: Sequence[Any]) -> Any:
+        """Each reward's history after one step more, by name."""
+        own = history or {}
+        seen = {name: [one[name] for one in observations if name in one] for name in self.rewards}
+        return {name: self.rewards[name].remember(own.get(name), some) for name, some in seen.items() if some} | {
+            name: kept for name, kept in own.items() if not seen.get(name)
+        }
 
     def _asked(self, name: str, reward: Reward, attempts: Sequence[Attempt]) -> list[Judgement]:
         try:

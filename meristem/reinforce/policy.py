@@ -69,6 +69,7 @@ class Policy(Objective):
     def attach(self, rewards: Judges, reference: Model) -> None:
         """What judges the texts, and the model it started as; neither is saved with it."""
         self.rewards, self.reference = rewards, reference.eval().requires_grad_(False)
+        self.keeps_history = getattr(rewards, "keeps_history", False)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Policy:
         """Nothing in it changes, and its judges may be large."""
@@ -140,18 +141,22 @@ class Policy(Objective):
         surprise = np.array([part.sum() for part in np.split(own, ends)])
         return surprise, np.array([part.sum() for part in np.split(own - theirs, ends)])
 
-    def explore(self, model: Model, batch: Batch) -> Batch:
+    def explore(self, model: Model, batch: Batch, history: Any = None) -> Batch:
         """Write, judge, measure the distance, and say of each text how much it beat what was expected."""
         if self.rewards is None or self.reference is None:
             raise MeristemError("policy: nothing judges what is written; rewards belong to meristem reinforce")
         notes, count = batch.notes, self.settings.count
         pieces = [note["piece"] for note in notes]
         found = self.collected(model, pieces, [n["uniforms"] for n in notes], [n["seeds"] for n in notes])
-        verdict = self.rewards.judge(found.attempts)
+        judges = self.rewards.with_history(history) if self.keeps_history else self.rewards
+        verdict = judges.judge(found.attempts)
         shown = range(0, len(found.attempts), count)[:SHOWN]
         self.newest = [(found.attempts[at], float(verdict.total[at])) for at in shown]
         owner = [batch.ids[place] for place in batch.owner.tolist()]
         made = self.read(found, np.repeat(owner, count).tolist(), self._taught(pieces, owner)).to(model.device)
+        if self.keeps_history:
+            for note, seen in zip(made.notes, verdict.observations, strict=False):  # references learned too come last
+                note["observations"] = seen
         sizes = [len(one.tokens) for one in found.rolled]
         surprise, distance = self.distances(made, sizes)
         cut = np.array([not one.ended for one in found.rolled], float)
@@ -177,6 +182,14 @@ class Policy(Objective):
         made.goals["text"] = {"at": first, **{k: torch.tensor(v, dtype=kind, device=device) for k, v in told.items()}}
         made.counts = self.count(made)
         return made
+
+    def observations(self, batch: Batch) -> list[Any]:
+        """What rewards with a history want to remember of the texts in an explored batch."""
+        return [seen for note in batch.notes if (seen := note.get("observations"))]
+
+    def remember(self, history: Any, observations: Sequence[Any]) -> Any:
+        """The rewards' history after a step."""
+        return history if self.rewards is None else self.rewards.remember(history, observations)
 
     def _taught(self, pieces: Sequence[Piece], owner: Sequence[int]) -> list[Row]:
         """Rows of references, where they are learned too."""

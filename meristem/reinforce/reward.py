@@ -47,6 +47,8 @@ class Judgement:
     """Higher is better."""
     why: Mapping[str, float | str] = field(default_factory=dict)
     """What it is made of, in the order of a person's questions."""
+    observation: Any = None
+    """Plain JSON that a reward with a history wants to see in `remember` when the step is over."""
 
 
 class RewardSettings(Settings):
@@ -95,6 +97,22 @@ class Reward(ABC):
     @abstractmethod
     def judge(self, attempts: Sequence[Attempt]) -> list[Judgement]:
         """One judgement for each attempt, in their order; the same attempts are always judged the same."""
+
+    @classmethod
+    def keeps_history(cls, settings: Any) -> bool:
+        """Whether what it says depends on what the run has written before (`with_history`, `remember`)."""
+        return False
+
+    def with_history(self, history: Any) -> Reward:
+        """The same reward as it judges after such a history; itself stays as it is. None is an empty history."""
+        return self
+
+    def remember(self, history: Any, observations: Sequence[Any]) -> Any:
+        """The history, as plain JSON, after a step in which all processes together made these observations.
+
+        It must not depend on the order of the observations, and should be bounded: it is saved with every checkpoint.
+        """
+        return history
 
     def check(self, attempts: Sequence[Attempt]) -> None:
         """Refuse prompts that it cannot judge (no reference, no such column) before training; texts are still empty."""

@@ -123,7 +123,14 @@ def _train(
     flops = {name: _flops_per_token(work, name, step_batches(feed, 0)) for name, feed in feeds.items()}
     spread = Spread(learner, team, shard=settings.shard)
     made = optimizers(learner.model, settings, team)
-    stepper = Stepper(learner=learner, optimizers=made, settings=settings, device=device, spread=spread)
+    stepper = Stepper(
+        learner=learner,
+        optimizers=made,
+        settings=settings,
+        device=device,
+        spread=spread,
+        histories=work.standing.histories,
+    )
     if loaded is not None:
         restore(stepper, loaded.snapshot, feeds)
     found = _loop(work, stepper, feeds, flops, device).fit()

@@ -39,6 +39,8 @@ class Standing:
     """Evaluations since the best one."""
     window: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Name → (sum, count) since the last line of metrics."""
+    histories: dict[str, Any] = field(default_factory=dict)
+    """Per source the plain data that its objective carries from step to step."""
     threads: int = 0
     stopped: str = ""
     """Why the objective wanted no more steps."""
@@ -71,12 +73,16 @@ class Standing:
         kept = {key: value for key, value in plain.items() if key in known}
         window = plain.get("window", {})
         wrong = [key for key, value in kept.items() if not (isinstance(value, known[key]) and _possible(key, value))]
-        if wrong or not isinstance(window, dict) or not all(map(_pair, window.values())):
-            raise MeristemError(f"state.json: {(*wrong, 'window')[0]} is not what a run writes: the file was changed")
+        if not isinstance(window, dict) or not all(map(_pair, window.values())):
+            wrong.append("window")
+        if not isinstance(histories := plain.get("histories", {}), dict):
+            wrong.append("histories")
+        if wrong:
+            raise MeristemError(f"state.json: {wrong[0]} is not what a run writes: the file was changed")
         if step is not None and kept.get("step", 0) != step:
             raise MeristemError(f"state.json is of step {kept.get('step', 0)} and its checkpoint of step {step}: "
                                 "the file was changed")
-        return cls(**kept, window={name: (pair[0], pair[1]) for name, pair in window.items()})
+        return cls(**kept, window={name: (pair[0], pair[1]) for name, pair in window.items()}, histories=histories)
 
 
 def _possible(key: str, value: Any) -> bool:

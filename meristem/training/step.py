@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -74,6 +75,8 @@ class Stepper:
     spread: Spread | None = None
     """The learner over several processes; alone unless given."""
     memory: dict[tuple[str, int], State] = field(default_factory=dict)
+    histories: dict[str, Any] = field(default_factory=dict)
+    """Per source the plain data that its objective carries from step to step; saved with the train state."""
 
     def __post_init__(self) -> None:
         self._learn = self.spread if self.spread is not None else Spread(self.learner, ALONE)
@@ -92,6 +95,9 @@ class Stepper:
             made = self._update(step, source, ready, totals)
             if not made.finite:
                 break
+        if made.finite and objective.keeps_history:
+            seen = self.team.all_gather_json([one for batch in ready for one in objective.observations(batch)])
+            self.histories[source] = objective.remember(self.histories.get(source), seen)
         tokens, samples = sum(b.tokens for b in ready), sum(len(b.ids) for b in ready)
         if self.team.size > 1:
             tokens, samples = map(round, self.team.sum([tokens, samples]))
@@ -145,7 +151,7 @@ class Stepper:
 
     def _explored(self, step: int, micro: int, source: str, batch: Batch) -> Batch:
         self._seed(step, micro)
-        return self.learner.explore(source, batch.to(self.device))
+        return self.learner.explore(source, batch.to(self.device), self.histories.get(source))
 
     def _norm(self) -> Tensor:
         """The norm of all gradients, which are scaled down where it exceeds the clip."""

@@ -115,7 +115,7 @@ class ClickModel:
         new = slope**2 * matrix.unknown / self.strength  # as unsure as the prior about what no text had
         variance = _jackknife(way) + new + self.calibration.residual + ~known * self.calibration.strange
         spread = np.sqrt(np.maximum(variance, SUREST))
-        return [_told(*one) for one in zip(odds.tolist(), spread.tolist(), known.tolist(), strict=True)]
+        return [expectation(*one) for one in zip(odds.tolist(), spread.tolist(), known.tolist(), strict=True)]
 
     def known(self, query: str) -> list[tuple[str, Expected]]:
         """The texts of a query in the table, best first: what was expected of them and what was seen, together."""
@@ -123,14 +123,14 @@ class ClickModel:
         pairs = [] if number is None else np.flatnonzero(self.table.of == number).tolist()
         odds, spread = self._met
         best = sorted(pairs, key=lambda pair: -odds[pair])
-        return [(self.table.texts[pair], _told(float(odds[pair]), float(spread[pair]), True)) for pair in best]
+        return [(self.table.texts[pair], expectation(float(odds[pair]), float(spread[pair]), True)) for pair in best]
 
     @cached_property
     def least(self) -> Expected:
         """What is known of the worst text in the table."""
         odds, spread = self._met
         worst = int(odds.argmin())
-        return _told(float(odds[worst]), float(spread[worst]), True)
+        return expectation(float(odds[worst]), float(spread[worst]), True)
 
     @cached_property
     def _number(self) -> dict[str, int]:
@@ -199,6 +199,7 @@ def _jackknife(fits: Floats) -> Floats:
     return np.asarray((len(fits) - 1) * fits.var(0))
 
 
-def _told(odds: float, spread: float, known: bool) -> Expected:
+def expectation(odds: float, spread: float, known: bool) -> Expected:
+    """What log-odds and their spread say of the rate."""
     rate, low, high = (0.5 + 0.5 * tanh((odds + step * spread) / 2) for step in (0.0, -WIDE, WIDE))
     return Expected(rate=rate, low=low, high=high, odds=odds, spread=spread, known=known)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from math import erf, sqrt, tanh
-from typing import Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from meristem.errors import MeristemError
+from meristem.reinforce.clicks.history import History, updated
 from meristem.reinforce.clicks.kept import fitted
-from meristem.reinforce.clicks.model import Expected, ModelSettings
+from meristem.reinforce.clicks.model import Expected, ModelSettings, expectation
 from meristem.reinforce.clicks.queries import nearness
 from meristem.reinforce.clicks.table import ClickColumns, read
 from meristem.reinforce.reward import Attempt, Desk, Judgement, Reward, RewardSettings
@@ -31,6 +33,8 @@ class ClicksSettings(RewardSettings):
     """What its columns are called."""
     top: int = Field(5, ge=1)
     """A text is held against so many texts of its query, those with the highest rates."""
+    against: Literal["table", "generated", "both"] = "table"
+    """Whose best texts these are: the table's, those the run itself has generated so far for the query, or both."""
     by: Literal["margin", "rank", "rate"] = "margin"
     """Log-odds above the mean of these, the share of these that it beats, or its rate alone."""
     cautious: float = Field(0.0, ge=0.0)
@@ -41,6 +45,12 @@ class ClicksSettings(RewardSettings):
     """How many queries most like it."""
     fit: ModelSettings = ModelSettings.model_validate({})
     """How the click model is fitted."""
+
+    @model_validator(mode="after")
+    def _compares(self) -> Self:
+        if self.by == "rate" and self.against != "table":
+            raise ValueError(f"against={self.against}: by=rate is a text's rate alone; use by=margin or by=rank")
+        return self
 
 
 @dataclass(frozen=True)
@@ -65,6 +75,23 @@ class Clicks(Reward):
         self._known = frozenset(self.table.queries)
         self._near = nearness(self.table.queries)
         self._rivals: dict[str, Rivals] = {}
+        self._history: History = {}
+
+    @classmethod
+    def keeps_history(cls, settings: ClicksSettings) -> bool:
+        """Where texts are held against those generated before."""
+        return settings.against != "table"
+
+    def with_history(self, history: History | None) -> Clicks:
+        """A reward that holds texts against the best of this history too; what was fitted is shared."""
+        bound = copy(self)
+        bound._history = history or {}
+        return bound
+
+    def remember(self, history: History | None, observations: Sequence[Any]) -> History:
+        """The best texts of each query so far."""
+        return updated(history, [(query, text, odds, spread) for query, text, odds, spread in observations],
+                       self.settings.top)  # fmt: skip
 
     def check(self, attempts: Sequence[Attempt]) -> None:
         """Refuse prompts without a query, and unknown queries where they are to be refused."""
@@ -77,8 +104,9 @@ class Clicks(Reward):
         return [self._judged(one, what) for one, what in zip(attempts, expected, strict=True)]
 
     def _judged(self, attempt: Attempt, expected: Expected) -> Judgement:
-        rivals, text = self._against(attempt), attempt.text.strip()
-        shown = dict(self.model.known(self._query(attempt))).get(text)
+        query, text = self._query(attempt), attempt.text.strip()
+        rivals = self._with_generated(self._against(attempt), query)
+        shown = dict(self.model.known(query)).get(text)
         what = shown or (expected if text else self.model.least)
         odds = what.odds - self.settings.cautious * what.spread
         best, best_expected = rivals.best[0]
@@ -90,7 +118,23 @@ class Clicks(Reward):
             "best of these": best if len(best) <= TOLD else f"{best[: TOLD - 1]}…",
             "its rate": best_expected.rate,
         }
-        return Judgement(value=self._value(odds, [one for _, one in rivals.best]), why=why)
+        seen = [query, text, odds, what.spread] if text and self.settings.against != "table" else None
+        return Judgement(value=self._value(odds, [one for _, one in rivals.best]), why=why, observation=seen)
+
+    def _with_generated(self, table: Rivals, query: str) -> Rivals:
+        """The texts generated for a query before this step, alone or beside the table's; the table's until there are.
+
+        Their log-odds are those they were rewarded by, `cautious` taken off.
+        """
+        entries = self._history.get(query, ()) if self.settings.against != "table" else ()
+        if not entries:
+            return table
+        own = {str(text): expectation(float(odds), float(spread), False) for text, odds, spread in entries}
+        told = f"the {len(own)} best generated so far"
+        if self.settings.against == "both":
+            own = {**own, **dict(table.best)}
+            told = f"{told}, and {table.told}"
+        return Rivals(tuple(sorted(own.items(), key=lambda one: (-one[1].odds, one[0]))), told)
 
     def _value(self, odds: float, rivals: Sequence[Expected]) -> float:
         if self.settings.by == "rate":

@@ -1,0 +1,87 @@
+"""Rewards with a history in whole runs: saved with the train state, the same after a stop and in several processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from place import Place
+from rich.console import Console
+from team import together
+
+from meristem import api
+from meristem.checkpoint.load import load
+
+RECIPE = """
+from:    run
+data:    {train: "builtin:microworld-queries?size=12&seed=4", text: query, target: text, held_out: 0.25}
+rewards: [{name: clicks, table: "builtin:microworld-clicks?size=120&seed=7", top: 2, against: both,
+           fit: {strengths: [3.0], parts: 3}}]
+policy:  {count: 3, max_tokens: 6, prompts: 3}
+train:   {steps: 4, batch_samples: 4, rate: 1e-2, schedule: constant, warmup: 0.0, log_every: 1, evaluate_every: 4,
+          threads: 1}
+"""
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that writes, trained once."""
+    root = tmp_path_factory.mktemp("writer")
+    Place(root).train("train.steps=4")
+    return root / "run"
+
+
+@pytest.fixture
+def writer(place: Place, trained: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setenv("MERISTEM_CACHE", str(place.root / "cache"))
+    shutil.copytree(trained, place.root / "run")
+    (place.root / "r.yaml").write_text(RECIPE, encoding="utf-8")
+    return place
+
+
+def reinforced(place: Place, *overrides: str, out: str) -> Any:
+    return api.reinforce("r.yaml", overrides, out=place.root / out, console=Console(file=place.said, width=200))
+
+
+def kept(place: Place, out: str) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    found = load(place.root / out / "checkpoints")
+    assert found is not None
+    return found.snapshot.model, found.snapshot.state["histories"]
+
+
+def test_a_run_that_was_stopped_goes_on_with_what_it_had_generated(writer: Place) -> None:
+    reinforced(writer, out="whole")
+    reinforced(writer, "train.steps=2", out="broken")
+    _, half = kept(writer, "broken")
+    reinforced(writer, out="broken")
+    (whole, history), (broken, same) = kept(writer, "whole"), kept(writer, "broken")
+    assert all(torch.equal(whole[name], broken[name]) for name in whole)
+    assert json.dumps(history) == json.dumps(same) != json.dumps(half)
+    entries = history["policy"]["clicks"]
+    assert entries and all(1 <= len(some) <= 2 for some in entries.values())
+    reinforced(writer, "rewards.clicks.against=table", out="plain")
+    plain, none = kept(writer, "plain")
+    assert none == {} and not all(torch.equal(whole[name], plain[name]) for name in whole)  # it does count
+
+
+def test_two_processes_remember_what_one_does(writer: Place) -> None:
+    reinforced(writer, "train.steps=2", out="one")
+    (writer.root / "said").mkdir()
+
+    def work(rank: int) -> None:
+        os.chdir(writer.root)
+        api.reinforce("r.yaml", ["train.steps=2"], out=writer.root / "two", console=Console(quiet=True))
+
+    together(2, work, writer.root / "said")
+    history, same = (kept(writer, out)[1] for out in ("one", "two"))
+    texts = [{q: [e[0] for e in some] for q, some in h["policy"]["clicks"].items()} for h in (history, same)]
+    assert texts[0] == texts[1] and list(texts[0]) == list(texts[1])
+    odds = [[e[1] for some in h["policy"]["clicks"].values() for e in some] for h in (history, same)]
+    assert odds[0] == pytest.approx(odds[1], rel=1e-9)
+    rewards = [[line["reward"] for line in writer.lines("train", out)] for out in ("one", "two")]
+    assert rewards[0] == pytest.approx(rewards[1], rel=1e-6) and len(rewards[0]) == 2
