@@ -268,7 +268,7 @@ OVERRIDES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(name=st.sampled_from(sorted(shipped())), overrides=OVERRIDES)
 def test_any_valid_recipe_survives_being_written_down(name: str, overrides: dict[str, Any]) -> None:
     known = type(resolve(*read(name)).model).model_fields  # families differ in what they can be told

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from meristem.errors import MeristemError
 from meristem.metrics.hacking import Warning
+from meristem.metrics.paired import PairedDifference, paired_difference
 from meristem.metrics.winning import Winning
 
 Value = float | None
@@ -96,6 +97,8 @@ class Number:
     after_interval: tuple[float, float] | None = None
     better: Direction = ""
     """Which direction is good, where one is."""
+    change_interval: tuple[float, float] | None = None
+    """95 % of after − before over the same prompts, where there are enough of them."""
     meaning: str = ""
 
 
@@ -223,12 +226,15 @@ def verdict(report: RewardReport) -> str:
     judge = next((one for one in report.judges if one.independent), None)
     if before is None or after is None:
         return "No texts were written before and after, so that nothing can be said of this run."
-    told = f"The reward {_moved(before, after)} ({number(before)} → {number(after)})"
+    difference = compared(report)
+    told = f"The reward {_moved(difference)} ({number(before)} → {number(after)}{_tested(difference)})"
     if judge is not None:
         low, high = judge.won.interval
         rate = f"{100 * judge.won.rate:.0f} % of the time"
-        joined = "and" if (low > 0.5) == (after > before) else "but"
-        sure = "prefers the new texts" if low > 0.5 else "prefers the old texts" if high < 0.5 else "sees no difference"
+        gained = difference is not None and difference.direction == "rose"
+        joined = "and" if (low > 0.5) == gained else "but"
+        unsure = "sees no difference beyond chance"
+        sure = "prefers the new texts" if low > 0.5 else "prefers the old texts" if high < 0.5 else unsure
         told += f", {joined} an independent judge {sure} (the new one wins {rate})"
     serious = sum(one.severity == "serious" for one in report.warnings)
     if serious:
@@ -236,12 +242,34 @@ def verdict(report: RewardReport) -> str:
     return f"{told}."
 
 
-def _moved(before: float, after: float) -> str:
-    return "rose" if after > before else "fell" if after < before else "stayed as it was"
+def compared(report: RewardReport) -> PairedDifference | None:
+    """The rewards of both models' texts for the same prompts; none where there are none to pair."""
+    pairs = [known(pair) for pair in zip(report.before, report.after, strict=False)]
+    both = [pair for pair in pairs if len(pair) == 2]
+    if len(report.before) != len(report.after) or not both:
+        return None
+    return paired_difference([old for old, _ in both], [new for _, new in both])
+
+
+def _moved(difference: PairedDifference | None) -> str:
+    return (difference.direction if difference is not None else "") or "shows no difference beyond chance"
+
+
+def _tested(difference: PairedDifference | None) -> str:
+    """By what the claim is made, as the end of a parenthesis."""
+    if difference is None:
+        return ", not for the same prompts"
+    low, high = number(difference.low), number(difference.high)
+    return f"; the difference over the same {difference.pairs:,} prompts is {low} to {high} with 95 % confidence"
 
 
 def as_good_as(report: RewardReport) -> float | None:
-    """How many texts the start must write for its best to be as good as one of the trained model's."""
+    """How many texts the start must write for its best to be as good as one of the trained model's.
+
+    None where the reward did not rise beyond chance, or by more than was measured.
+    """
+    if (difference := compared(report)) is None or difference.direction != "rose":
+        return None
     single = next((one.trained for one in report.best_of if one.count == 1), None)
     there = sorted((one.count, one.start) for one in report.best_of if one.start is not None)
     if single is None or not there or single < there[0][1] or single > there[-1][1]:

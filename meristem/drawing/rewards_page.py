@@ -122,7 +122,8 @@ def _numbers(report: RewardReport) -> Iterator[str]:
     yield "</tbody></table></div>"
     yield (
         '<p class="soft">Below each number: the middle 95 % of it over sets drawn with repeats from the same prompts '
-        "(bootstrap). “Better” and “worse” are said where the two intervals do not meet.</p>"
+        "(bootstrap); below a change, that of the difference over the same prompts. “Better” and “worse” are said only "
+        "where that leaves zero out.</p>"
     )
 
 
@@ -135,12 +136,13 @@ def _moved(one: Number) -> str:
     if one.before is None or one.after is None or not math.isfinite(one.before + one.after):
         return "<td></td>"
     gain, told, kind = one.after - one.before, "", ""
-    if one.better and one.before_interval and one.after_interval:
-        (low, high), (new_low, new_high) = one.before_interval, one.after_interval
-        if new_low > high or new_high < low:
-            kind = "good" if (gain > 0) == (one.better == "higher") else "bad"
+    if one.better and one.change_interval:
+        low, high = one.change_interval
+        if low > 0 or high < 0:
+            kind = "good" if (low > 0) == (one.better == "higher") else "bad"
             told = " better" if kind == "good" else " worse"
-    return f'<td class="change {kind}">{"+" if gain > 0 else ""}{number(gain)}{told}</td>'
+    between = _between(one.change_interval)
+    return f'<td class="change {kind}">{"+" if gain > 0 else ""}{number(gain)}{told}{between}</td>'
 
 
 # ------------------------------------------------------------ what was written, and where it comes from

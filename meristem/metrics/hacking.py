@@ -73,7 +73,7 @@ class _Seen:
         if self.agrees:
             means = "; the judge sees a gain too, so that it may be wanted: read the samples"
         elif not self.rose:
-            means = ", and the reward did not even rise: training harms the model"
+            means = ", and the reward did not rise beyond chance: nothing was gained for it"
         else:
             asked = ", and no judge was asked" if self.agrees is None else " while the judge sees no gain"
             means = f"{asked}: the reward may pay for {pays}"
@@ -90,13 +90,18 @@ def warnings(
     kl_target: float | None = None,
     *,
     margin: float = 0.0,
+    reward_margin: float = 0.0,
 ) -> list[Warning]:
-    """Serious ones first; a judge's gain of no more than `margin` (say, half its interval) is none."""
+    """Serious ones first; a judge's gain of no more than `margin` (half its paired interval) is none.
+
+    Nor is a gain of the reward of no more than `reward_margin`.
+    """
+    rise = reward_after - reward_before
     gain = None if judge_before is None or judge_after is None else judge_after - judge_before
     agrees = None if gain is None else gain > margin
-    seen = _Seen(found=measured, rose=reward_after > reward_before, agrees=agrees)
+    seen = _Seen(found=measured, rose=rise > reward_margin, agrees=agrees)
     kinds: list[Callable[[_Seen], Warning | None]] = [_length, _repetition, _copying, _sameness, _early, _endless]
-    made = [_disagreement(reward_after - reward_before, gain, margin), *(kind(seen) for kind in kinds)]
+    made = [_disagreement(rise if rise > reward_margin else 0.0, gain, margin), *(kind(seen) for kind in kinds)]
     made.append(_leash(kl, kl_target))
     return sorted((one for one in made if one is not None), key=lambda one: one.severity != "serious")
 
@@ -109,7 +114,7 @@ def _disagreement(reward: float, judge: float | None, margin: float) -> Warning 
             f"The reward rose by {reward:.3g} while the judge's score fell by {-judge:.3g}: they want different things."
         )
         return Warning(kind="disagreement", severity="serious", sentence=told)
-    told = f"The reward rose by {reward:.3g}, but the judge sees no clear change ({judge:+.3g})."
+    told = f"The reward rose by {reward:.3g}, but the judge sees no difference beyond chance ({judge:+.3g})."
     return Warning(kind="disagreement", severity="mild", sentence=told)
 
 

@@ -29,6 +29,9 @@ FACTS, PAGE = "grid.json", "grid.md"
 Each = Callable[[Recipe, Path], Ended]
 """Trains one run, or goes on with it, or finds it finished."""
 
+T_QUANTILES = {2: 4.30, 4: 2.78, 6: 2.45, 8: 2.31, 10: 2.23, 12: 2.18, 14: 2.14, 16: 2.12, 18: 2.10}
+"""Degrees of freedom → how many standard errors of a difference hold 95 % of what chance does (Student's t)."""
+
 
 @dataclass(kw_only=True)
 class Cell:
@@ -74,7 +77,7 @@ def run_grid(recipe: Recipe, out: Path, each: Each, *, fresh: bool, console: Con
     _write(out, recipe, cells, best, chosen)
     disk.replace(out / PAGE, [page(recipe, cells, best, chosen).encode()])
     console.print(_table(cells, best))
-    for line in _last_words(best, chosen, out):
+    for line in _last_words(cells, best, chosen, out):
         console.print(line, highlight=False, markup=False)
     return replace(chosen, run=out, tries=[line.replace(str(chosen.run), str(out)) for line in chosen.tries])
 
@@ -177,11 +180,28 @@ def _number(value: tuple[float, float], runs: int) -> str:
     return f"{value[0]:.4g} ± {value[1]:.2g}" if runs > 1 else f"{value[0]:.4g}"
 
 
-def _last_words(best: Cell, chosen: Ended, out: Path) -> list[str]:
-    """The test of the best, and where it is."""
+def _last_words(cells: Sequence[Cell], best: Cell, chosen: Ended, out: Path) -> list[str]:
+    """The best and where it is, whether the next differs from it by more than chance, and its test."""
     test = "  ".join(f"{name} {_number(value, len(best.runs))}" for name, value in best.numbers("test").items())
     lines = [f"Best on validation by {chosen.judged_by}: {best.name}; of its runs {chosen.run.name}, which {out} opens"]
+    if len(cells) > 1:
+        lines.append(_beside_the_next(cells, best, chosen.judged_by))
     return lines + ([f"Its test, mean over {len(best.runs)} seeds: {test}"] if test else [])
+
+
+def _beside_the_next(cells: Sequence[Cell], best: Cell, judged_by: str) -> str:
+    """How sure the choice is: the best two are compared with the spread over their seeds (t, 95 %)."""
+    other = min((cell for cell in cells if cell is not best), key=lambda cell: cell.regret)
+    (mean, spread), (next_mean, next_spread) = (one.numbers("validation")[judged_by] for one in (best, other))
+    seeds = min(len(best.runs), len(other.runs))
+    next_told = f"{other.name} ({_number((next_mean, next_spread), len(other.runs))})"
+    if seeds < 2:
+        return f"Next is {next_told}; with one seed each nothing tells that difference from chance: grid.seeds=3 does"
+    error = math.sqrt(spread**2 / len(best.runs) + next_spread**2 / len(other.runs))
+    reach = T_QUANTILES.get(2 * seeds - 2, 2.0) * error
+    if abs(mean - next_mean) <= reach:
+        return f"No difference beyond chance from the next, {next_told}, with {seeds} seeds each"
+    return f"Next is {next_told}, a difference beyond the spread of {seeds} seeds each"
 
 
 def _table(cells: Sequence[Cell], best: Cell) -> Table:
@@ -205,7 +225,7 @@ def page(recipe: Recipe, cells: Sequence[Cell], best: Cell, chosen: Ended) -> st
         "",
         *(f"| {' | '.join(row)} |" for row in (headings, ["---"] * len(headings), *rows)),
         "",
-        *_last_words(best, chosen, chosen.run.parent),
+        *_last_words(cells, best, chosen, chosen.run.parent),
         "",
     ]
     return "\n".join(lines)

@@ -36,6 +36,7 @@ from meristem.metrics import drift
 from meristem.metrics.bootstrap import intervals
 from meristem.metrics.drift import MEANINGS, Measured, Texts, measured
 from meristem.metrics.hacking import warnings
+from meristem.metrics.paired import FEWEST, paired_difference
 from meristem.metrics.variety import distinct
 from meristem.metrics.winning import winning
 from meristem.recipe import Recipe
@@ -130,7 +131,8 @@ def report_of(
                 None if judged is None else float(judged[1].mean()),
                 kl,
                 target,
-                margin=0.0 if judged is None else _margin(judged[1] - judged[0]),
+                margin=0.0 if judged is None else _margin(*judged),
+                reward_margin=_margin(*rewards),
             )
         ),
         sources=tuple(sources),
@@ -202,19 +204,21 @@ def _numbers(before: Wrote, after: Wrote, drifted: Measured) -> tuple[Number, ..
 
 
 def _mean(name: str, before: Floats, after: Floats, better: Any) -> Number:
-    old, new = _interval(before), _interval(after)
+    old, new, change = _interval(before), _interval(after), paired_difference(before.tolist(), after.tolist())
+    enough = change.pairs >= FEWEST
     return Number(name=name, before=float(before.mean()), after=float(after.mean()), before_interval=old,
-                  after_interval=new, better=better)  # fmt: skip
+                  after_interval=new, better=better,
+                  change_interval=(change.low, change.high) if enough else None)  # fmt: skip
 
 
 def _interval(values: Floats) -> tuple[float, float]:
     return intervals(lambda at: {"mean": float(values[at].mean())}, len(values))["mean"]
 
 
-def _margin(gains: Floats) -> float:
-    """Half of a gain's interval."""
-    low, high = _interval(gains)
-    return (high - low) / 2
+def _margin(before: Floats, after: Floats) -> float:
+    """What a gain must exceed to be more than chance; nothing exceeds it where there are too few prompts."""
+    change = paired_difference(before.tolist(), after.tolist())
+    return max(change.mean - change.low, change.high - change.mean) if change.pairs >= FEWEST else float("inf")
 
 
 def _pair(before: Wrote, after: Wrote, place: int, judge: str | None) -> Pair:

@@ -69,9 +69,9 @@ def made(**changes: Any) -> RewardReport:
         ),
         "numbers": (
             Number(name="reward", before=0.315, after=0.615, before_interval=(0.27, 0.36), after_interval=(0.57, 0.66),
-                   better="higher"),
+                   better="higher", change_interval=(0.25, 0.35)),
             Number(name="perplexity", before=81.2, after=90.5, before_interval=(76, 84), after_interval=(86, 95),
-                   better="lower", meaning="of another model"),
+                   better="lower", change_interval=(4.5, 14), meaning="of another model"),
             Number(name="length", before=31.0, after=None),
         ),
         "pairs": tuple(pair(number) for number in range(12)),

@@ -7,13 +7,26 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 sys.path.append(str(Path(__file__).parent))
 
 from rewarding import made, pair
 
-from meristem.drawing.rewards import Attempted, BestOf, Judge, Moment, as_good_as, as_json, moment, number, of, plain
+from meristem.drawing.rewards import (
+    Attempted,
+    BestOf,
+    Judge,
+    Moment,
+    as_good_as,
+    as_json,
+    compared,
+    moment,
+    number,
+    of,
+    plain,
+)
 from meristem.drawing.rewards import verdict as told
 from meristem.errors import MeristemError
 from meristem.metrics.winning import Winning
@@ -61,16 +74,30 @@ def test_a_moment_of_what_was_logged() -> None:
 
 
 @pytest.mark.parametrize(("wins", "losses", "after", "wanted"), [
-    (50, 10, 1.0, "The reward rose (0.000 → 1.00), and an independent judge prefers the new texts"),
-    (10, 50, 1.0, "The reward rose (0.000 → 1.00), but an independent judge prefers the old texts"),
-    (30, 29, 1.0, "The reward rose (0.000 → 1.00), but an independent judge sees no difference"),
-    (50, 10, -1.0, "The reward fell (0.000 → -1.00), but an independent judge prefers the new texts"),
-    (10, 50, -1.0, "The reward fell (0.000 → -1.00), and an independent judge prefers the old texts"),
-    (10, 50, 0.0, "The reward stayed as it was (0.000 → 0.000), and an independent judge prefers the old texts"),
+    (50, 10, 1.0, "The reward rose (0.000 → 1.00; {}), and an independent judge prefers the new texts"),
+    (10, 50, 1.0, "The reward rose (0.000 → 1.00; {}), but an independent judge prefers the old texts"),
+    (30, 29, 1.0, "The reward rose (0.000 → 1.00; {}), but an independent judge sees no difference beyond chance"),
+    (50, 10, -1.0, "The reward fell (0.000 → -1.00; {}), but an independent judge prefers the new texts"),
+    (10, 50, -1.0, "The reward fell (0.000 → -1.00; {}), and an independent judge prefers the old texts"),
+    (10, 50, 0.0, "The reward shows no difference beyond chance (0.000 → 0.000; {}), and an independent judge prefers"),
 ])  # fmt: skip
 def test_the_verdict(wins: int, losses: int, after: float, wanted: str) -> None:
     judge = Judge(name="j", won=Winning(wins=wins, ties=0, losses=losses))
-    assert told(made(before=(0.0, 0.0), after=(after,), judges=(judge,))).startswith(wanted)
+    ends = f"{number(after)} to {number(after)}"
+    tested = wanted.format(f"the difference over the same 8 prompts is {ends} with 95 % confidence")
+    assert told(made(before=(0.0,) * 8, after=(after,) * 8, judges=(judge,))).startswith(tested)
+
+
+def test_a_difference_is_claimed_only_where_it_is_more_than_chance() -> None:
+    draws = np.random.default_rng(3)
+    hard = draws.normal(0, 5, 60)  # how hard a prompt is moves both models far more than training does
+    noise, gain = draws.normal(0, 0.3, 60), 0.4
+    for shift, wanted in ((gain, "The reward rose"), (-gain, "The reward fell"), (0.0, "The reward shows no diff")):
+        report = made(before=tuple(hard), after=tuple(hard + noise + shift), judges=(), warnings=())
+        assert told(report).startswith(wanted), told(report)
+    few = made(before=(0.0,) * 5, after=(1.0,) * 5, judges=(), warnings=())
+    assert told(few).startswith("The reward shows no difference beyond chance (0.000 → 1.00; the difference over the")
+    assert as_good_as(few) is None and compared(few) is not None
 
 
 def test_the_verdict_asks_only_independent_judges() -> None:

@@ -168,3 +168,10 @@ def test_the_page_shows_what_the_file_holds() -> None:
         assert f"{row['before']:.3g}" in text and f"{row['after']:.3g}" in text
     for row in told["best_of"]:
         assert f"{row['start']:.3f}" in text
+
+
+def test_better_is_said_only_where_the_difference_leaves_zero_out() -> None:
+    told = {"name": "reward", "before": 0.3, "after": 0.4, "before_interval": (0.2, 0.4), "after_interval": (0.3, 0.5)}
+    for interval, said in (((0.05, 0.15), " better"), ((-0.05, 0.25), ""), (None, "")):
+        found = page(made(numbers=(Number(**told, better="higher", change_interval=interval),)))
+        assert f"+0.100{said}<" in found

@@ -196,7 +196,7 @@ def test_the_judge_decides_how_serious_it_is() -> None:
     assert sentence.endswith("while the judge sees no gain: the reward may pay for length.")
     assert told((0.5, 0.7))[0][0] == "mild" and told((0.5, 0.52), margin=0.05)[0][0] == "serious"
     assert "no judge was asked" in told(None)[0][1]
-    assert "did not even rise" in told((0.5, 0.4), reward=0.05)[0][1]
+    assert "did not rise beyond chance" in told((0.5, 0.4), reward=0.05)[0][1]
 
 
 def test_a_reward_and_a_judge_that_disagree() -> None:

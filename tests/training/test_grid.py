@@ -14,6 +14,7 @@ from meristem.checkpoint.run import Run
 from meristem.errors import MeristemError, RecipeError
 from meristem.recipe import resolve
 from meristem.training import grid, loop
+from meristem.training.ending import Ended
 from meristem.training.signals import Stopped
 
 __all__ = ["tuning"]
@@ -62,6 +63,7 @@ def _assert_shown(tuning: Tuning, out: Path) -> None:
     assert page.count("| best |") == 1 and "± " in page
     assert "Its test, mean over 2 seeds: loss" in page
     assert "Best on validation by accuracy: rate0.01" in said and "Run 4 of 4" in said
+    assert "rate1e-09 (" in said.replace("\n", " ") and ("beyond chance" in said or "beyond the spread" in said)
 
 
 def test_a_grid_that_was_stopped_goes_on(tuning: Tuning, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,3 +129,17 @@ def test_a_word_that_names_no_run_beside_it_is_not_followed(name: str, tmp_path:
     (tmp_path / "runs" / "best").write_text(name)
     with pytest.raises(MeristemError, match="is no run"):
         Run.open(tmp_path / "runs")
+
+
+def test_the_best_is_called_better_only_where_seeds_tell_it_from_chance() -> None:
+    def cell(name: str, *values: float) -> grid.Cell:
+        runs = [Ended(run=Path(name), step=1, metrics={"accuracy": value, "loss": 1.0}, test={}, used={}, tries=[],
+                      judged_by="accuracy") for value in values]  # fmt: skip
+        return grid.Cell(settings={"rate": 1.0}, name=name, runs=runs)
+
+    def told(best: grid.Cell, other: grid.Cell) -> str:
+        return grid._last_words([other, best], best, best.runs[0], Path("out"))[1]
+
+    assert told(cell("a", 0.8, 0.9, 0.7), cell("b", 0.79, 0.88, 0.7)).startswith("No difference beyond chance from")
+    assert "beyond the spread of 3 seeds" in told(cell("a", 0.9, 0.91, 0.9), cell("b", 0.5, 0.51, 0.52))
+    assert told(cell("a", 0.9), cell("b", 0.1)).endswith("nothing tells that difference from chance: grid.seeds=3 does")
