@@ -110,6 +110,8 @@ class Rewards:
     def with_history(self, history: Any) -> Rewards:
         """The same rewards as they judge after a history: a mapping from a reward's name to its own."""
         own = history or {}
+        if not isinstance(own, dict):
+            raise MeristemError("state.json: the rewards' history is not what a run writes: the file was changed")
         bound = copy.copy(self)
         bound.rewards = {name: reward.with_history(own.get(name)) for name, reward in self.rewards.items()}
         return bound

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from meristem.errors import RecipeError
+from meristem.errors import MeristemError, RecipeError
 from meristem.reinforce.clicks import history
 from meristem.reinforce.clicks.history import updated
 from meristem.reinforce.combined import Rewards
@@ -79,6 +79,12 @@ def test_several_rewards_remember_each_its_own(folder: Path) -> None:
     assert list(kept) == ["clicks"] and list(kept["clicks"]) == [query]
     assert rewards.with_history(kept).judge([Attempt(prompt=query, text="A lamp.")]).parts["clicks"] == pytest.approx(0)
     assert rewards.remember(kept, []) == kept
+
+
+@pytest.mark.parametrize("wrong", [[], {"q": 1}, {"q": [["a", 1.0]]}, {"q": [["a", "b", 0.1]]}, {"q": [["a", 1.0, 0]]}])
+def test_a_history_that_no_run_wrote_is_refused(folder: Path, wrong: Any) -> None:
+    with pytest.raises(MeristemError, match="the history of clicks is not what a run writes"):
+        made(folder, against="both").with_history(wrong)
 
 
 def test_a_rate_alone_is_held_against_nothing() -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isfinite
+from typing import Any
+
+from meristem.errors import MeristemError
 
 Entry = Sequence[float | str]
 """[text, log-odds, spread]."""
@@ -31,6 +35,23 @@ def updated(history: History | None, seen: Sequence[tuple[str, str, float, float
         best = sorted(kept, key=lambda text: (-kept[text][0], text))[:top]
         out[query] = [[text, *kept[text]] for text in best]
     return _bounded(out)
+
+
+def checked(history: Any) -> History:
+    """A history as it was read from a checkpoint, which may be a stranger's; anything else than one is refused."""
+    found = {} if history is None else history
+    whole = isinstance(found, dict) and all(isinstance(some, list) for some in found.values())
+    if not whole or not all(_entry(one) for some in found.values() for one in some):
+        raise MeristemError("state.json: the history of clicks is not what a run writes: the file was changed")
+    return found
+
+
+def _entry(value: Any) -> bool:
+    """Whether a value is [text, log-odds, spread], the spread above zero."""
+    if not isinstance(value, list | tuple) or len(value) != 3 or not isinstance(value[0], str):
+        return False
+    numbers = [one for one in value[1:] if type(one) in (int, float) and isfinite(one)]
+    return len(numbers) == 2 and numbers[1] > 0
 
 
 def _bounded(history: dict[str, Sequence[Sequence[float | str]]]) -> History:

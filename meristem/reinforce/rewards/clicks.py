@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from meristem.errors import MeristemError
-from meristem.reinforce.clicks.history import History, updated
+from meristem.reinforce.clicks.history import History, checked, updated
 from meristem.reinforce.clicks.kept import fitted
 from meristem.reinforce.clicks.model import Expected, ModelSettings, expectation
 from meristem.reinforce.clicks.queries import nearness
@@ -85,7 +85,7 @@ class Clicks(Reward):
     def with_history(self, history: History | None) -> Clicks:
         """A reward that holds texts against the best of this history too; what was fitted is shared."""
         bound = copy(self)
-        bound._history = history or {}
+        bound._history = checked(history)
         return bound
 
     def remember(self, history: History | None, observations: Sequence[Any]) -> History:
