@@ -46,11 +46,15 @@ class Ticket:
         if not self.gone.done():
             self.gone.set_result(None)
 
+    @property
+    def remaining(self) -> float:
+        """Seconds until the deadline."""
+        return max(0.0, self._deadline - time.monotonic())
+
     async def wait(self, answer: asyncio.Future[Answer]) -> Answer:
         """The answer, unless the client leaves or the deadline comes before it."""
-        remaining = max(0.0, self._deadline - time.monotonic())
         try:
-            await asyncio.wait((answer, self.gone), timeout=remaining, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((answer, self.gone), timeout=self.remaining, return_when=asyncio.FIRST_COMPLETED)
             if answer.done():
                 return answer.result()
         finally:  # whoever stops waiting has heard whatever there was to hear
@@ -68,6 +72,8 @@ class Admission:
     def __init__(self, places: int, deadline: float) -> None:
         self._places, self._deadline = places, deadline
         self.inside = 0
+        self.cut_off = 0
+        """Requests that were let in and whose answer never reached its end, since the server was asked to stop."""
         self.stopping = False
         self._seconds = 0.1
 
@@ -127,10 +133,20 @@ class Gate:
             await ticket.gone
             return {"type": "http.disconnect"}
 
+        async def sent(message: Message) -> None:
+            """Send within the deadline: a client that does not read keeps no place."""
+            try:
+                await asyncio.wait_for(send(message), ticket.remaining)
+            except TimeoutError:
+                raise Gone from None
+
         try:
-            await self._app(scope, replayed, send)
+            await self._app(scope, replayed, sent)
         except Gone:
             pass  # there is nobody to answer
+        except asyncio.CancelledError:  # the server has waited long enough
+            self._admission.cut_off += 1
+            raise
         finally:
             watcher.cancel()
             self._admission.leave(ticket)

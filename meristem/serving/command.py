@@ -67,7 +67,9 @@ def serve(paths: Sequence[Path], settings: ServingSettings, say: Say, *, folder:
     gc.collect()
     gc.freeze()  # what is loaded stays, and need not be looked through for garbage while everybody waits
     received = _run(uvicorn.Server(config), bound)
-    raise Stopped(received, "stopped; what was begun has been answered")
+    cut_off = app.state.engine.admission.cut_off
+    answered = "what was begun has been answered" if not cut_off else f"{cut_off} requests were cut off"
+    raise Stopped(received, f"stopped; {answered}")
 
 
 def _library() -> Any:

@@ -22,6 +22,9 @@ from meristem.serving.hub import Served
 from meristem.serving.metrics import Metrics
 from meristem.serving.worker import Worker, post
 
+UNREAD = 4096
+"""Tokens that a streaming client may be behind; what it has not read is held in memory."""
+
 
 @dataclass(frozen=True)
 class News:
@@ -53,6 +56,16 @@ class Order:
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     texts: int = 1
     """How many are written: known once the worker has begun."""
+    unread: int = 0
+    """Tokens in the queue that the client's connection has not taken yet."""
+
+    def hand_over(self, news: list[News] | Refused) -> None:
+        """Put news into the queue; a client that is too far behind is not written for any more."""
+        self.unread += 0 if isinstance(news, Refused) else sum(len(one.chosen) for one in news)
+        if self.stream and self.unread > UNREAD:
+            self.ticket.leave()
+        else:
+            self.news.put_nowait(news)
 
 
 class _Place:
@@ -102,6 +115,7 @@ class Scribe(Worker):
             news = await order.ticket.wait(asyncio.ensure_future(order.news.get()))
             if isinstance(news, Refused):
                 raise news
+            order.unread -= sum(len(one.chosen) for one in news)
             ended |= {one.index for one in news if one.finished is not None}
             yield news
 
@@ -177,4 +191,4 @@ class Scribe(Worker):
 
 def _hand_over(news: Sequence[tuple[Order, list[News] | Refused]]) -> None:
     for order, one in news:
-        order.news.put_nowait(one)
+        order.hand_over(one)

@@ -1,4 +1,4 @@
-"""Connections that say nothing, or never end, are closed, and whoever finds no place is turned away at once."""
+"""HTTP connections with timeouts: for headers, for bodies, and for clients that do not read; early 429 answers."""
 
 from __future__ import annotations
 
@@ -12,6 +12,12 @@ from meristem.serving.turnstile import Turnstile
 
 PATIENCE = 10.0
 """Seconds from the opening of a connection, or from a request's first byte, to the end of its headers."""
+BODY_PATIENCE = 15.0
+"""Seconds from the end of the headers to the end of the body, whether or not anybody reads it."""
+STALL = 10.0
+"""Seconds after which a client that reads nothing of a waiting answer is disconnected."""
+DRAIN = 60.0
+"""Seconds that a client may be behind with reading, however slowly it reads."""
 MOST = 32 << 10
 """Bytes of headers that are not yet whole."""
 PIECES = 4096
@@ -29,18 +35,54 @@ class Patient(HttpToolsProtocol):
         super().__init__(*arguments, **more)
         self._turnstile, self._turned, self._pieces = turnstile, False, 0
         self._waiting: asyncio.TimerHandle | None = None
+        self._stalled: asyncio.TimerHandle | None = None
         self._heard = 0
         self._within = False
+        self._since = 0.0
 
     def connection_made(self, transport: Any) -> None:
-        """Begin to wait for a request."""
+        """Begin to wait for a request; where there are too many connections, the longest idle one makes room."""
         super().connection_made(transport)
+        self._since = self.loop.time()
         self._waiting = self.loop.call_later(PATIENCE, self.transport.close)
+        # a little before the limit: the request may be read before the connection that makes room is gone
+        most = self.limit_concurrency
+        if most is not None and len(self.connections) > most - max(2, most // 16):
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Disconnect whoever has been idle for longest: connections that only wait must not shut others out."""
+        others = (one for one in self.connections if isinstance(one, Patient) and one is not self)
+        idle = [one for one in others if one._idle and not one.transport.is_closing()]
+        if idle:
+            min(idle, key=lambda one: one._since).transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing is waited for any more."""
         self._rest()
+        self.resume_writing()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The client does not read as fast as it is answered: from now on it is watched."""
+        super().pause_writing()
+        waiting = self.transport.get_write_buffer_size()
+        self._stalled = self.loop.call_later(STALL, self._look_at_reader, waiting, self.loop.time() + DRAIN)
+
+    def resume_writing(self) -> None:
+        """It has caught up."""
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+        super().resume_writing()
+
+    def _look_at_reader(self, before: int, end: float) -> None:
+        """Disconnect a client that has read nothing since the last look, or that is behind for too long."""
+        waiting = self.transport.get_write_buffer_size()
+        if waiting >= before or self.loop.time() >= end:
+            self.transport.abort()
+        else:
+            self._stalled = self.loop.call_later(STALL, self._look_at_reader, waiting, end)
 
     def data_received(self, data: bytes) -> None:
         """Count what belongs to headers."""
@@ -69,6 +111,8 @@ class Patient(HttpToolsProtocol):
         """A request is known; its body has limits of its own."""
         self._within, self._pieces = True, 0
         self._rest()
+        self._since = self.loop.time()
+        self._waiting = self.loop.call_later(BODY_PATIENCE, self.transport.abort)
         answer = self._turned_away()
         self._turned = answer is not None
         if answer is None:
@@ -103,6 +147,7 @@ class Patient(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """The next bytes are those of another request."""
         self._within, self._heard = False, 0
+        self._rest()
         if not self._turned:
             super().on_message_complete()
 

@@ -1,0 +1,164 @@
+"""Clients that do not read, trickle bodies or only hold connections: they are disconnected, and others are answered."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+import uvicorn
+
+from meristem.generation.pool import Chosen
+from meristem.generation.sampling import SamplingSettings
+from meristem.serving import protocol
+from meristem.serving.admission import Admission, Gate, Ticket
+from meristem.serving.app import create_app
+from meristem.serving.continuous import UNREAD, News, Order
+from meristem.serving.hub import Hub
+from meristem.serving.protocol import Patient
+from meristem.serving.settings import ServingSettings
+
+LONG = {"model": "gpt2", "prompt": "Ada", "max_tokens": 2000, "min_tokens": 2000, "n": 16, "top": 5, "stream": True}
+POST = "POST {} HTTP/1.1\r\nhost: localhost\r\ncontent-type: {}\r\ncontent-length: {}\r\n\r\n"
+
+
+class ThreadServer:
+    """A real server on a port of this machine, in a thread."""
+
+    def __init__(self, hub: Hub, **settings: Any) -> None:
+        self.app = create_app(hub, ServingSettings.model_validate({"queue": 4, "port": 0, **settings}))
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        http_protocol: Any = partial(Patient, turnstile=self.app.state.turnstile)
+        config = uvicorn.Config(self.app, http=http_protocol, log_level="critical", limit_concurrency=24)
+        self.server = uvicorn.Server(config)
+        self.server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+        self.thread = threading.Thread(target=lambda: self.server.run(sockets=[self.socket]), daemon=True)
+        self.thread.start()
+        assert until(lambda: self.server.started)
+
+    @property
+    def inside(self) -> int:
+        return int(self.app.state.engine.admission.inside)
+
+    def open(self, data: bytes = b"", *, buffer: int | None = None) -> socket.socket:
+        made = socket.socket()
+        if buffer is not None:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+        made.settimeout(20)
+        made.connect(("127.0.0.1", self.port))
+        made.sendall(data)
+        return made
+
+    def status(self, path: str = "/fill", body: Any = None) -> int:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        body = {"model": "bert", "text": "Ada [MASK]"} if body is None else body
+        connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
+        found = connection.getresponse().status
+        connection.close()
+        return found
+
+
+def until(true: Callable[[], bool], seconds: float = 20) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if true():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@pytest.fixture
+def server(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadServer]:
+    for name in ("STALL", "BODY_PATIENCE"):
+        monkeypatch.setattr(protocol, name, 0.5)
+    made = ThreadServer(hub)
+    yield made
+    made.server.should_exit = True
+    made.server.force_exit = True
+    made.thread.join(timeout=20)
+
+
+def test_streams_that_nobody_reads_give_their_places_back(server: ThreadServer) -> None:
+    body = json.dumps(LONG).encode()
+    head = POST.format("/generate", "application/json", len(body)).encode()
+    held = [server.open(head + body, buffer=4096) for _ in range(4)]
+    assert until(lambda: server.inside == 4)
+    assert until(lambda: server.inside == 0), server.inside
+    assert server.status() == 200
+    for one in held:
+        one.close()
+
+
+@pytest.mark.parametrize(("request_line", "status"), [
+    (b"GET /runs HTTP/1.1\r\nhost: localhost\r\n", b"200"),
+    (b"POST /fill HTTP/1.1\r\nhost: elsewhere.example\r\ncontent-type: application/json\r\n", b"403"),
+    (b"POST /fill HTTP/1.1\r\nhost: localhost\r\ncontent-type: text/plain\r\n", b"415"),
+])  # fmt: skip
+def test_bodies_that_trickle_in_are_not_kept(server: ThreadServer, request_line: bytes, status: bytes) -> None:
+    made = server.open(request_line + b"content-length: 100000\r\n\r\n")
+    assert status in made.recv(1 << 16)[:20]
+    ended = time.monotonic() + 10
+    with pytest.raises(OSError):  # whatever was answered, the connection ends
+        while time.monotonic() < ended:
+            made.sendall(b"x")
+            time.sleep(0.05)
+    assert time.monotonic() < ended
+
+
+def test_idle_connections_make_room_for_a_request(server: ThreadServer) -> None:
+    idle = [server.open() for _ in range(24)]
+    assert server.status() == 200
+    for one in idle:
+        one.close()
+
+
+def chosen(count: int) -> tuple[Chosen, ...]:
+    return tuple(Chosen(token=1, logprob=0.0, top=()) for _ in range(count))
+
+
+def test_a_client_that_is_far_behind_is_not_written_for() -> None:
+    async def scene() -> None:
+        ticket = Ticket(60)
+        settings = SamplingSettings.model_validate({})
+        order = Order(run=None, starts=tuple, settings=settings, ticket=ticket, stream=True)  # type: ignore[arg-type]
+        order.hand_over([News(0, "a", chosen(UNREAD))])
+        assert ticket.wanted and order.news.qsize() == 1
+        order.hand_over([News(0, "b", chosen(1))])
+        assert not ticket.wanted and order.news.qsize() == 1
+
+    asyncio.run(scene())
+
+
+def test_a_deadline_covers_sending_and_what_is_cut_off_is_counted() -> None:
+    async def never(message: Any) -> None:
+        await asyncio.sleep(60)
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200})
+
+    async def receive() -> Any:
+        await asyncio.sleep(0)
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def scene() -> None:
+        admission = Admission(2, deadline=0.05)
+        gate = Gate(app, admission)
+        await asyncio.wait_for(gate({"type": "http", "method": "POST"}, receive, never), 5)
+        assert admission.inside == 0 and admission.cut_off == 0
+        admission = Admission(2, deadline=60)
+        stuck = asyncio.create_task(Gate(app, admission)({"type": "http", "method": "POST"}, receive, never))
+        await asyncio.sleep(0.05)
+        stuck.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stuck
+        assert admission.inside == 0 and admission.cut_off == 1
+
+    asyncio.run(scene())
