@@ -14,14 +14,17 @@ from meristem.checkpoint.revive import recipe_of
 from meristem.checkpoint.run import Run
 from meristem.errors import RecipeError
 from meristem.interop.starting import run_for
+from meristem.labelled.reading import check_sources
 from meristem.overrides import override, written_out
 from meristem.recipe import Recipe, read, resolve, shipped_rewards, shipped_tasks
 from meristem.reinforce.named import refuse_functions
 from meristem.training import finetuning, pretraining
-from meristem.training.rewarding import desk, rewarded
+from meristem.training.rewarding import check_rewards, desk, rewarded
 from meristem.training.suited import suited
 
 Overrides = Mapping[str, Any] | Sequence[str]
+ANY_DATA = ("held_out", "limit", "seed")
+"""Settings of `data` that name neither a file nor a column."""
 
 
 def recipe_for(recipe: str | Path, overrides: Overrides = (), source: str | None = None) -> Recipe:
@@ -42,9 +45,7 @@ def task_recipe(recipe: str | Path | None = None, overrides: Overrides = ()) -> 
     chosen = recipe or (told.get("task") or {}).get("name") or "classification"
     name, mapping = read(chosen)
     mapping = written_out(mapping)
-    if "train" in (told.get("data") or {}):  # whoever brings data is not judged on the built-in ones of the recipe
-        data = mapping.get("data") or {}
-        mapping["data"] = {key: value for key, value in data.items() if not str(value).startswith("builtin:")}
+    mapping = _own_data(mapping, overrides)
     start = {**(mapping.get("start") or {}), **(told.get("start") or {})}
     if start.get("path") in (None, "scratch"):
         return resolve(name, mapping, overrides)
@@ -62,6 +63,17 @@ def task_recipe(recipe: str | Path | None = None, overrides: Overrides = ()) -> 
     return replace(found, start=found.start.model_copy(update={"path": str(path)}))
 
 
+def _own_data(mapping: Mapping[str, Any], overrides: Overrides) -> dict[str, Any]:
+    """A recipe without its built-in data and the columns of these, where the overrides bring data of their own."""
+    data = mapping.get("data") or {}
+    own = override({}, overrides).get("data") or {}
+    if "train" not in own or not isinstance(data, Mapping):
+        return dict(mapping)
+    builtin = str(data.get("train")).startswith("builtin:")
+    kept = {key: value for key, value in data.items() if not str(value).startswith("builtin:")}
+    return {**mapping, "data": {key: value for key, value in kept.items() if key in ANY_DATA or not builtin}}
+
+
 def _moves(start: Mapping[str, Any]) -> bool:
     """Whether all weights are taken and learn."""
     return start.get("take", "all") == start.get("learns", "all") == "all" and "lora" not in start
@@ -70,6 +82,7 @@ def _moves(start: Mapping[str, Any]) -> bool:
 def policy_recipe(recipe: str | Path, overrides: Overrides, start: Path, console: Console) -> Recipe:
     """A recipe for rewards with the model of `from`; where that is a recipe, it becomes a run in `start` first."""
     name, mapping = read(recipe)
+    mapping = _own_data(mapping, overrides)
     told = override(mapping, overrides)
     if (Path(recipe) / "recipe.yaml").is_file():
         for section in ("rewards", "judge"):
@@ -99,11 +112,29 @@ class Ready:
 
 
 def made_ready(recipe: str | Path, overrides: Overrides, out: Path, console: Console) -> Ready:
-    """What is lacking is trained and fitted first, once; the start beside the run, the rest where all runs find it."""
+    """What is lacking is trained and fitted first, once; the start beside the run, the rest where all runs find it.
+
+    Whatever can be refused is refused before any of that takes its minutes.
+    """
+    check_before_training(recipe, overrides)
     resolved = policy_recipe(recipe, overrides, Path(f"{out}-start"), console)
     rewards = rewarded(resolved.rewards, desk(), console)
     judge = rewarded(resolved.judge, desk(), console) if resolved.judge else None
     return Ready(recipe=resolved, rewards=rewards, judge=judge)
+
+
+def check_before_training(recipe: str | Path, overrides: Overrides) -> None:
+    """Refuse wrong settings, missing prompts and rewards that cannot work: no model is needed to know that."""
+    name, mapping = read(recipe)
+    told = override(_own_data(mapping, overrides), overrides)
+    if "policy" not in told or (Path(recipe) / "recipe.yaml").is_file():
+        return  # policy_recipe says what is wrong; and it refuses functions that a run names, before any is imported
+    anything = {"model": {"family": "gpt2"}, "tokenizer": {}}  # the start's own follow; every other section is checked
+    resolved = resolve(name, {**told, **anything})
+    if resolved.data.train is None:
+        raise RecipeError("data.train: missing; give a file of prompts: a prompt a line, or columns prompt and target")
+    check_sources(resolved.data)
+    check_rewards([*resolved.rewards, *resolved.judge])
 
 
 def _begun(recipe: str, out: Path, console: Console) -> Path:

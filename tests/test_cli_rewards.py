@@ -102,6 +102,16 @@ def test_grammar_trains_its_judge_first(meristem: Meristem) -> None:
     good, dull = said.answers
     assert good["value"] > dull["value"] == -5.0 and "repetitive" in dull["why"]["grammar"]["guard"]
     assert "Training a judge: gpt2-mini" in said.err and "32 correct sentences have" in said.err
+    assert "trained first, for 2 steps; it is kept there and used again" in said.err and "run=RUN" in said.err
+    again = meristem(*told, "--text", sentences(1)[0])
+    assert again.answers[0]["value"] == good["value"] and "Training" not in again.err
+
+
+def test_a_corpus_that_is_too_small_is_refused_before_a_judge_is_trained(meristem: Meristem) -> None:
+    Path("small.txt").write_text("One sentence of some words. And another one here.\n", encoding="utf-8")
+    said = meristem("reward", "grammar", "corpus=small.txt", "--text", "x")
+    assert said.code == 1 and "small.txt holds out 0 sentences, and 8 are the fewest" in said.err
+    assert "Training" not in said.err
 
 
 @pytest.mark.parametrize(("words", "code", "told"), [

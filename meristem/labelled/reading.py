@@ -9,7 +9,7 @@ from pathlib import Path
 
 from meristem.errors import MeristemError
 from meristem.labelled.columns import Columns
-from meristem.labelled.formats import Asked, rows
+from meristem.labelled.formats import Asked, check_source, rows
 from meristem.labelled.found import NAMED, Dropped, Flaw, Found, Notes, Rows
 from meristem.labelled.holding import drawn, held_out
 from meristem.labelled.overlap import contradictions, leaks
@@ -53,6 +53,14 @@ def splits(data: DataSettings, shape: str) -> Splits:
     found["train"] = [one for sample in found["train"] for one in kind.learned(sample)]
     ordered = {name: found[name] for name in SPLITS if name in found}
     return Splits(samples=ordered, notices=[*notes.sentences(), *unlike, *told])
+
+
+def check_sources(data: DataSettings) -> None:
+    """Refuse files, folders and built-in sets that are not there, without reading any."""
+    for name in SPLITS:
+        source = getattr(data, name)
+        for one in (source,) if isinstance(source, str) else source or ():
+            check_source(Asked(one, data, "prompt", gold=False, split=name))
 
 
 def read(

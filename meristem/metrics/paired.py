@@ -30,7 +30,8 @@ class PairedDifference:
         """Which way it went, where the interval leaves zero out; empty where the difference may be chance."""
         if self.pairs < FEWEST:
             return ""
-        return "rose" if self.low > 0 else "fell" if self.high < 0 else ""
+        nothing = 1e-9 * max(1.0, abs(self.mean))  # an interval that ends at zero may miss it by a rounding
+        return "rose" if self.low > nothing else "fell" if self.high < -nothing else ""
 
 
 def paired_difference(before: Sequence[float], after: Sequence[float], *, seed: int = 0) -> PairedDifference:

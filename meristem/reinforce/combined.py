@@ -85,6 +85,14 @@ class Rewards:
         found: Mapping[str, Any] = find("reinforce.rewards", settings.name).orders(settings)
         return found
 
+    @staticmethod
+    def check_settings(settings: RewardSettings, corpora: Mapping[str, Any]) -> None:
+        """Refuse what a reward cannot work with, before anything is trained."""
+        try:
+            find("reinforce.rewards", settings.name).check_settings(settings, corpora)
+        except MeristemError as error:
+            raise MeristemError(_named(settings.name, str(error))) from None
+
     def check(self, attempts: Sequence[Attempt]) -> None:
         """Refuse prompts that one of them cannot judge, before anything is written for them."""
         for name, reward in self.rewards.items():

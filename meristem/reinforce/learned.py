@@ -6,7 +6,9 @@ import hashlib
 import json
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from meristem.reinforce.vectors import Matrix, Vectors
 from meristem.reinforce.words import words
 from meristem.settings import Settings
 
+NO_GENSIM = 'learning word vectors needs gensim: pip install "meristem[vectors]"'
 FEWEST = 10
 """Different words without which there is nothing to learn."""
 SENTENCE = 10_000
@@ -83,11 +86,36 @@ def _kept(path: Path) -> Found | None:
         return None
 
 
+def check_corpus(corpus: CorpusSettings, settings: LearningSettings) -> None:
+    """Refuse a corpus with too few words to learn vectors from, as soon as enough of it is read to know."""
+    if find_spec("gensim") is None:
+        raise MeristemError(NO_GENSIM)
+    counts: Counter[str] = Counter()
+    enough: set[str] = set()
+    for document in Reading(corpus, folder=home(corpus)):
+        if document.split != "train":
+            continue
+        for word in words(sides(document.text).told):
+            counts[word] += 1
+            if counts[word] >= settings.rarest:
+                enough.add(word)
+        if len(enough) >= FEWEST:
+            return
+    raise _too_few(corpus, settings, len(enough))
+
+
+def _too_few(corpus: CorpusSettings, settings: LearningSettings, number: int) -> MeristemError:
+    return MeristemError(
+        f"meaning: {corpus.source} has {number} words that stand there {settings.rarest} times, too few to "
+        "learn vectors from; give more text, or a file of vectors: vectors=glove.txt"
+    )
+
+
 def _learn(corpus: CorpusSettings, settings: LearningSettings) -> Found:
     try:
         from gensim.models import Word2Vec
     except ImportError:
-        raise MeristemError('learning word vectors needs gensim: pip install "meristem[vectors]"') from None
+        raise MeristemError(NO_GENSIM) from None
     text = _texts(corpus, settings.most)
     model: Any = Word2Vec(
         vector_size=settings.width, window=settings.window, min_count=settings.rarest, seed=settings.seed + 1,
@@ -95,10 +123,7 @@ def _learn(corpus: CorpusSettings, settings: LearningSettings) -> Found:
     )  # fmt: skip
     model.build_vocab(text)
     if len(model.wv) < FEWEST:
-        raise MeristemError(
-            f"meaning: {corpus.source} has {len(model.wv)} words that stand there {settings.rarest} times, too few to "
-            "learn vectors from; give more text, or a file of vectors: vectors=glove.txt"
-        )
+        raise _too_few(corpus, settings, len(model.wv))
     model.train(text, total_examples=model.corpus_count, epochs=settings.epochs)
     names = list(model.wv.index_to_key)
     counts = np.array([model.wv.get_vecattr(name, "count") for name in names], np.int64)

@@ -90,6 +90,14 @@ class Reward(ABC):
         """Setting → the run that it should name and does not; whoever makes the reward trains it and puts it in."""
         return {}
 
+    @classmethod
+    def check_settings(cls, settings: Any, corpora: Mapping[str, Any]) -> None:
+        """Refuse settings that cannot work, in seconds, before anything is trained or fitted for any reward.
+
+        `corpora` has, for each setting in `orders`, the corpus settings of the run that would be trained.
+        """
+        return
+
     @abstractmethod
     def __init__(self, settings: Any, desk: Desk) -> None:
         """Read and fit what it needs; what is wrong with that is named here, before any step."""

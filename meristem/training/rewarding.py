@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,24 +34,46 @@ def rewarded(settings: Sequence[Any], folder: Path, console: Console) -> Any:
     def say(text: str) -> None:
         console.print(text, highlight=False, markup=False, soft_wrap=True)
 
+    check_rewards(settings)
     whole = [_fulfilled(one, rewards.orders(one), folder, console) for one in settings]
     return rewards.made(whole, folder, say)
 
 
+def check_rewards(settings: Sequence[Any]) -> None:
+    """Refuse settings that cannot work, all of them before the first run is trained or anything is fitted."""
+    rewards = find("reinforce", "combined")
+    for one in settings:
+        orders = {key: _ordered(order) for key, order in rewards.orders(one).items()}
+        rewards.check_settings(one, {key: recipe.sources()[0].corpus for key, recipe in orders.items()})
+
+
 def _fulfilled(settings: Any, orders: dict[str, Any], folder: Path, console: Console) -> Any:
     """The settings with every run that was ordered."""
-    runs = {key: str(_trained(order, folder / "judges", console)) for key, order in orders.items()}
+    runs = {key: str(_trained(order, settings.name, folder / "judges", console)) for key, order in orders.items()}
     return settings.model_copy(update=runs) if runs else settings
 
 
-def _trained(order: Any, folder: Path, console: Console) -> Path:
-    """A finished run of an order."""
+def _ordered(order: Any) -> Recipe:
+    """The recipe of a run that a reward lacks."""
     name, mapping = read(order.recipe)
-    recipe = resolve(name, mapping, order.overrides)
-    out = folder / f"{name}-{_key(recipe)}"
+    return resolve(name, mapping, order.overrides)
+
+
+def _trained(order: Any, reward: str, folder: Path, console: Console) -> Path:
+    """A finished run of an order."""
+    recipe = _ordered(order)
+    out = folder / f"{recipe.name}-{_key(recipe)}"
     if Run(out).exists() and Run(out).finished is not None:
         return out
-    console.print(f"Training a judge: {name} in {out}", highlight=False, markup=False, soft_wrap=True)
+    kind, value = recipe.train.budget
+    source = ", ".join(map(str, recipe.corpus.sources))
+    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    say(
+        f"Training a judge: {recipe.name} in {out}\n"
+        f"  {reward} judges by a model of {source}, which is trained first, for {value:g} {kind}; it is kept there and "
+        f"used again\n  at once wherever text and settings are the same. With a run of yours nothing is trained: "
+        f"--reward {reward},run=RUN"
+    )
     return pretrain(recipe, out, fresh=False, console=console).run
 
 

@@ -17,6 +17,7 @@ from rich.console import Console
 from meristem import api
 from meristem.checkpoint.load import load
 from meristem.errors import MeristemError
+from meristem.resolving import policy_recipe
 from meristem.training.loop import Loop
 from meristem.training.signals import Stopped
 
@@ -248,3 +249,59 @@ def test_the_start_may_be_a_recipe(writer: Place) -> None:
     reinforced(writer, "from=null", "from.recipe=tiny.yaml", "train.steps=1")
     assert (writer.root / "better-start" / "recipe.yaml").is_file()
     assert "First the model that writes" in writer.said.getvalue()
+
+
+def test_a_text_file_is_a_prompt_a_line(writer: Place) -> None:
+    lines = ["Anna went, as the title says, home", "", "Ben saw", "   ", "Dora has\ta tab", "Emil was", "Ada came"]
+    (writer.root / "prompts.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    plain = ("rewards=[{name: length, target: 4}]", "judge=null", "train.steps=1", "data.held_out=0.2")
+    reinforced(writer, "data.train=prompts.txt", *plain)
+    report = json.loads((writer.root / "better" / "report.json").read_bytes())
+    said = writer.said.getvalue()
+    assert "4 train, 1 validation prompts" in said and "empty prompt: 2 (prompts.txt:2, prompts.txt:4)" in said
+    assert report["prompts"] == 1 and report["pairs"][0]["prompt"] in lines
+    (writer.root / "tabbed.txt").write_text("prompt\ttopic\nAnna went\tx\nBen saw\ty\nDora\tz\n", encoding="utf-8")
+    reinforced(writer, "data.train=tabbed.txt", *plain, out="tabbed")
+    assert "  Anna went → " in writer.said.getvalue()
+
+
+def test_own_prompts_take_the_place_of_all_built_in_ones(writer: Place) -> None:
+    (writer.root / "prompts.txt").write_text("Anna went\nBen saw\n", encoding="utf-8")
+    told = ("from=run", "data.train=prompts.txt")
+    recipe = policy_recipe("clicks-microworld", told, writer.root / "start", Console(quiet=True))
+    assert recipe.data.train == "prompts.txt" and recipe.data.validation is None is recipe.data.test is recipe.data.text
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (("data.train=nothing.tsv",), "data.train: .*nothing.tsv"),
+        (("data.test=builtin:nothing",), "builtin:nothing"),
+        (("policy.cout=3",), "did you mean count"),
+        (("rewards=[{name: grammar, corpus: small.txt}]",), "small.txt holds out 0 sentences, and 8 are the fewest"),
+        (("judge=[{name: grammar, corpus: small.txt}]",), "small.txt holds out 0 sentences"),
+        (("rewards=[{name: grammar, run: nowhere}]",), "run=nowhere is no run of ours"),
+        (("rewards=[{name: grammar, corpus: large.txt, document: line, correct: small.txt}]",), "small.txt has 1 sent"),
+        (("rewards=[{name: meaning, corpus: small.txt}]",), "small.txt has 0 words that stand there 2 times"),
+        (("rewards=[{name: meaning, vectors: none.bin}]",), "none.bin: no file of word vectors"),
+        (("rewards=[{name: clicks, table: none.csv}]",), "none.csv"),
+        (("rewards=[{name: classifier, run: nowhere, label: x}]",), "nowhere"),
+        (("rewards=[{name: function, call: 'liking:longer'}]",), "longer"),
+    ],
+    ids=str,
+)
+def test_what_cannot_work_is_refused_before_minutes_are_spent(
+    writer: Place, overrides: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MERISTEM_CACHE", str(writer.root / "cache"))
+    (writer.root / "small.txt").write_text("Only one sentence stands here today.\n", encoding="utf-8")
+    lines = "".join(f"The {word} boat number {n} sails home.\n" for n, word in enumerate(["red", "old", "new"] * 40))
+    (writer.root / "large.txt").write_text(lines, encoding="utf-8")
+    for place in ("pretraining.pretrain", "finetuning.finetune", "rewarding.pretrain"):  # neither a start nor a judge
+        monkeypatch.setattr(f"meristem.training.{place}", _refused)
+    with pytest.raises(MeristemError, match=message):
+        reinforced(writer, "from=null", "from.recipe=gpt2-mini", *overrides)
+
+
+def _refused(*_: Any, **__: Any) -> Any:
+    raise AssertionError("something was trained")

@@ -29,6 +29,10 @@ ENDINGS = {
 }
 TAGGED = {"words", "command"}
 WRITTEN = {"written", "turns"}
+PROMPTS = {"prompt", "picture_prompt"}
+"""Shapes that need nothing right beside them, so that a plain text file is one prompt a line."""
+PLAIN = {"", ".txt", ".text"}
+"""Endings of files without columns."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,19 @@ def rows(asked: Asked, notes: Notes) -> Iterator[Rows]:
         raise MeristemError(f"data.{asked.split}: {missing(asked.path)}")
 
 
+def check_source(asked: Asked) -> None:
+    """Refuse a source that is not there, without reading it."""
+    kind, colon, _ = asked.source.partition(":")
+    if colon and kind == "builtin":
+        _read(kind, asked, Notes())  # its rows are made when they are asked for
+    elif (colon and kind == "hub") or asked.path.exists():
+        return
+    elif any(mark in asked.source for mark in "*?["):
+        _matches(asked)
+    elif not HUB_NAME.fullmatch(asked.source) or asked.path.parent.is_dir() or asked.path.suffix:
+        raise MeristemError(f"data.{asked.split}: {missing(asked.path)}")
+
+
 def _read(name: str, asked: Asked, notes: Notes) -> Rows:
     found: Rows = import_module(f"meristem.labelled.formats.{name}").read(asked, notes)
     return found
@@ -95,6 +112,8 @@ def _format(asked: Asked) -> str:
     if asked.shape in WRITTEN and not by_ending and asked.target and Path(asked.target).expanduser().is_file():
         return "parallel"
     begun = head(file_of(asked.path)).split("\n")
+    if asked.shape in PROMPTS and ending in PLAIN and not _names_tabbed_columns(begun[0], asked):
+        return "lines"
     named = _names_columns(begun[0], asked)
     if asked.shape in TAGGED and not named:
         return "conll"
@@ -113,6 +132,11 @@ def _names_columns(line: str, asked: Asked) -> bool:
     if asked.shape in TAGGED:
         return bool(cells & {*WORDS, *TEXT, *told}) and (not asked.gold or bool(cells & {*TAGS, *told}))
     return len(cells) > 1 and bool(cells & (USUAL | told))
+
+
+def _names_tabbed_columns(line: str, asked: Asked) -> bool:
+    """Whether a plain text file's first line is a header with tabs; its commas are part of a prompt."""
+    return "\t" in line and _names_columns(line.replace(",", " "), asked)
 
 
 def _without_columns(asked: Asked) -> str:

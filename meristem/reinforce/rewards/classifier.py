@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
 
 from meristem.batch import Row, collate
+from meristem.checkpoint.revive import recipe_of
+from meristem.checkpoint.run import Run
 from meristem.errors import MeristemError, did_you_mean
 from meristem.learning.assemble import WORDS
 from meristem.learning.ragged import groups
@@ -36,11 +39,32 @@ class ClassifierSettings(RewardSettings):
     """Whether the prompt is read before the text."""
 
 
+def labels_of(settings: ClassifierSettings, task: Any) -> tuple[str, ...]:
+    """The labels of a run's task; the wanted one is among them."""
+    s, labels = settings, tuple(map(str, task.labels))
+    if task.problem == "regression":
+        if s.label is not None:
+            raise MeristemError(f"reward classifier: {s.run} gives a number, no labels; leave label={s.label} out")
+        return ("number",)
+    if s.label is None:
+        raise MeristemError(f"reward classifier: which label of {s.run} is wanted? label={' or '.join(labels)}")
+    if s.label not in labels:
+        raise MeristemError(f"reward classifier: {s.run} has no label {s.label!r}{did_you_mean(s.label, labels)}")
+    return labels
+
+
 class Classifier(Reward):
     """p(label | text), or the number that the run gives."""
 
     Settings = ClassifierSettings
     name = "classifier"
+
+    @classmethod
+    def check_settings(cls, settings: ClassifierSettings, corpora: Mapping[str, Any]) -> None:
+        """The run classifies, and has the label."""
+        task = recipe_of(Run.open(Path(settings.run).expanduser())).task
+        if task is not None and task.name == "classification":
+            labels_of(settings, task)
 
     def __init__(self, settings: ClassifierSettings, desk: Desk) -> None:
         self.settings = settings
@@ -53,20 +77,7 @@ class Classifier(Reward):
                 f"meristem finetune classification from={settings.run} data.train=FILE teaches it to"
             )
         self._task, self._model = tasks[0], learner.model
-        self._labels = self._labelled(self._task.settings)
-
-    def _labelled(self, task: Any) -> tuple[str, ...]:
-        """The run's labels; the wanted one is among them."""
-        s, labels = self.settings, tuple(map(str, task.labels))
-        if task.problem == "regression":
-            if s.label is not None:
-                raise MeristemError(f"reward classifier: {s.run} gives a number, no labels; leave label={s.label} out")
-            return ("number",)
-        if s.label is None:
-            raise MeristemError(f"reward classifier: which label of {s.run} is wanted? label={' or '.join(labels)}")
-        if s.label not in labels:
-            raise MeristemError(f"reward classifier: {s.run} has no label {s.label!r}{did_you_mean(s.label, labels)}")
-        return labels
+        self._labels = labels_of(settings, self._task.settings)
 
     def judge(self, attempts: Sequence[Attempt]) -> list[Judgement]:
         """All texts, those of like lengths together."""

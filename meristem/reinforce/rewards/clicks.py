@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from math import erf, sqrt, tanh
@@ -67,6 +67,11 @@ class Clicks(Reward):
 
     Settings = ClicksSettings
     name = "clicks"
+
+    @classmethod
+    def check_settings(cls, settings: ClicksSettings, corpora: Mapping[str, Any]) -> None:
+        """The table is one."""
+        read(settings.table, settings.columns)
 
     def __init__(self, settings: ClicksSettings, desk: Desk) -> None:
         self.settings = settings

@@ -8,7 +8,7 @@ import math
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal, SupportsFloat
 
@@ -35,6 +35,11 @@ class Function(Reward):
 
     Settings = FunctionSettings
     name = "function"
+
+    @classmethod
+    def check_settings(cls, settings: FunctionSettings, corpora: Mapping[str, Any]) -> None:
+        """There is such a function, and it can be called with prompts and completions."""
+        _takes(_found(settings.call), settings.call)
 
     def __init__(self, settings: FunctionSettings, desk: Desk) -> None:
         self.call = settings.call

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
+from meristem.checkpoint.run import Run
 from meristem.corpus.settings import CorpusSettings
 from meristem.errors import MeristemError
 from meristem.randomness import generator
@@ -72,6 +74,22 @@ class GrammarSettings(RewardSettings):
         return self
 
 
+def correct_sentences(settings: GrammarSettings, corpus: CorpusSettings | None, number: int) -> list[Sentence]:
+    """Up to so many sentences that a judge does not learn from: of `correct`, or held out of its corpus."""
+    s = settings
+    if s.correct is not None:
+        corpus = CorpusSettings.model_validate({"source": s.correct, "document": s.document})
+    assert corpus is not None
+    found = sentences(corpus, held_out=s.correct is None, number=number, shortest=s.shortest, seed=s.seed)
+    if len(found) < FEWEST:
+        where = f"{corpus.source} " + ("holds out" if s.correct is None else "has")
+        raise MeristemError(
+            f"grammar: {where} {len(found)} sentences, and {FEWEST} are the fewest that say what is correct; "
+            "give correct=FILE with text that the judge was not trained on, or cut it finer: document=block or line"
+        )
+    return found
+
+
 class Grammar(Reward):
     """z = (mean surprise of correct sentences − surprise of the text) / their spread, between −limit and most."""
 
@@ -86,6 +104,14 @@ class Grammar(Reward):
         text = {"source": settings.corpus, "half": settings.half, "document": settings.document}
         told = {f"corpus.{key}": value for key, value in text.items()}
         return {"run": Order(recipe=settings.recipe, overrides={**told, "train.seed": settings.seed, **settings.judge})}
+
+    @classmethod
+    def check_settings(cls, settings: GrammarSettings, corpora: Mapping[str, Any]) -> None:
+        """Enough correct sentences are there before a judge is trained on the rest."""
+        if settings.run is not None and not Run(Path(settings.run).expanduser()).exists():
+            raise MeristemError(f"grammar: run={settings.run} is no run of ours; corpus=SOURCE trains a judge")
+        if "run" in corpora or settings.correct is not None:
+            correct_sentences(settings, corpora.get("run"), settings.sentences)
 
     def __init__(self, settings: GrammarSettings, desk: Desk) -> None:
         assert settings.run is not None  # ordered where it was not named
@@ -118,21 +144,7 @@ class Grammar(Reward):
         s, sources = self.settings, self._reader.recipe.sources()
         if s.correct is None and sources[0].corpus is None:
             raise MeristemError(f"{run} was trained on labelled data: give correct=FILE with correct sentences")
-        corpus = (
-            sources[0].corpus
-            if s.correct is None
-            else CorpusSettings.model_validate({"source": s.correct, "document": s.document})
-        )
-        found, more = (
-            sentences(corpus, held_out=s.correct is None, number=number, shortest=s.shortest, seed=s.seed)
-            for number in (s.sentences, COUNTED)
-        )
-        if len(found) < FEWEST:
-            where = f"{corpus.source} " + ("holds out" if s.correct is None else "has")
-            raise MeristemError(
-                f"grammar: {where} {len(found)} sentences, and {FEWEST} are the fewest that say what is correct; "
-                "give correct=FILE with text that the judge was not trained on, or cut it finer: document=block or line"
-            )
+        found, more = (correct_sentences(s, sources[0].corpus, number) for number in (s.sentences, COUNTED))
         return found, [one.text for one in more]
 
     def judge(self, attempts: Sequence[Attempt]) -> list[Judgement]:

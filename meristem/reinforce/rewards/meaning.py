@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from meristem.corpus.settings import CorpusSettings
+from meristem.corpus.vectors import read_vectors
 from meristem.errors import MeristemError
-from meristem.reinforce.learned import LearningSettings, learned
+from meristem.reinforce.learned import LearningSettings, check_corpus, learned
 from meristem.reinforce.reward import Attempt, Desk, Judgement, Reward, RewardSettings
 from meristem.reinforce.vectors import Laid, Vectors, similarity
 
@@ -61,14 +62,28 @@ class Meaning(Reward):
     Settings = MeaningSettings
     name = "meaning"
 
+    @classmethod
+    def check_settings(cls, settings: MeaningSettings, corpora: Mapping[str, Any]) -> None:
+        """The file of vectors is one, or the text has enough words to learn vectors from."""
+        if settings.vectors is not None:
+            next(read_vectors(Path(settings.vectors).expanduser()), None)
+        else:
+            check_corpus(cls.corpus(settings), settings.learn)
+
+    @staticmethod
+    def corpus(settings: MeaningSettings) -> CorpusSettings:
+        """The text that vectors are learned from."""
+        return CorpusSettings.model_validate(
+            {"source": settings.corpus, "half": settings.half, "document": settings.document}
+        )
+
     def __init__(self, settings: MeaningSettings, desk: Desk) -> None:
         self.settings = s = settings
         self._laid: dict[str, Laid] = {}
         if s.vectors is not None:
             self.vectors = Vectors.read(Path(s.vectors).expanduser(), s.words, alike=s.alike)
             return
-        corpus = CorpusSettings.model_validate({"source": s.corpus, "half": s.half, "document": s.document})
-        self.vectors = learned(corpus, s.learn, desk.folder, desk.say, alike=s.alike)
+        self.vectors = learned(self.corpus(s), s.learn, desk.folder, desk.say, alike=s.alike)
 
     def check(self, attempts: Sequence[Attempt]) -> None:
         """Refuse prompts that there is nothing to compare with for."""
