@@ -18,7 +18,7 @@ from meristem.batch import Hidden, Model
 from meristem.errors import MeristemError
 from meristem.evaluation.held_out import resting
 from meristem.generation.given import Given, given, together
-from meristem.generation.way import ways
+from meristem.generation.way import reading_way
 from meristem.store.letters import spelled
 from meristem.tokenizers.tokenizer import Tokenizer
 
@@ -51,8 +51,8 @@ class Framed:
 
 def frame(model: Model, tokenizer: Tokenizer, text: str) -> Framed:
     """A text between the tokens that stood round texts in training, cut to what the model reads."""
-    way, can = next(iter(ways(model)), None), model.backbone.can
-    if "image" in can or (way is None and "encoder_decoder" in can):
+    way, can = reading_way(model), model.backbone.can
+    if not reads_text(model):
         raise MeristemError(
             f"this {type(model.backbone).__name__} reads no text by itself, so that there is none to look into; "
             "take a run of bert, gpt2, transformer or another family that was pretrained on text"
@@ -78,6 +78,13 @@ def frame(model: Model, tokenizer: Tokenizer, text: str) -> Framed:
     return Framed(ids=ids[:length], offsets=placed[:length], truncated=cut)
 
 
+def reads_text(model: Model) -> bool:
+    """Whether a text by itself has states in this model: read by an encoder or a decoder that learned from texts."""
+    backbone = model.backbone
+    alone = reading_way(model) is not None or "bidirectional" in backbone.can or "encoder_decoder" not in backbone.can
+    return backbone.text_tasks and alone
+
+
 def _placed(offsets: NDArray[Any], first: int, size: int) -> NDArray[Any]:
     """Offsets of a row of `size` tokens whose text begins at token `first` [size, 2]."""
     out = np.zeros((size, 2), np.int64)
@@ -94,7 +101,7 @@ def states(model: Model, texts: Sequence[Framed], want: tuple[str, ...] = ()) ->
         return model.backbone(tokens=tokens, **inputs, want=want)  # type: ignore[no-any-return]  # nn.Module.__call__
     tokens = pad_sequence([torch.tensor(one.ids) for one in texts], batch_first=True).to(device)
     reads: dict[str, Any] = {"tokens": tokens}
-    if "causal" in ways(model):
+    if reading_way(model) == "causal":
         reads["causal"] = True  # padding comes later in the row, so that nothing sees it
     elif len({one.size for one in texts}) > 1:
         sizes = torch.tensor([one.size for one in texts], device=device)

@@ -18,7 +18,7 @@ from meristem.generation.given import Given as Start
 from meristem.generation.given import Picture, opening
 from meristem.generation.given import given as start_from
 from meristem.generation.sampling import SamplingSettings
-from meristem.generation.way import ways
+from meristem.generation.way import reading_way, ways
 from meristem.generation.write import write_from
 from meristem.randomness import Draw
 from meristem.store.encode import separator_of
@@ -66,8 +66,8 @@ def take_in(
     if task is not None:
         return _by_task(model, tokenizer, task, given, target)
     texts = _texts(given)
-    way = next(iter(ways(model)), None)
-    if way == "source":
+    way = reading_way(model)
+    if way == "source" or (target is not None and "source" in ways(model)):
         return _from_source(model, tokenizer, texts, target)
     if target is not None:
         raise MeristemError("target: this model writes nothing from a source; give the text alone")

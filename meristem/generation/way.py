@@ -41,7 +41,7 @@ def ways(model: Model) -> tuple[Way, ...]:
 
 def ways_for(model: Model, verb: Verb) -> tuple[Way, ...]:
     """The ways that answer a verb about a text alone, the preferred one first; empty where none does."""
-    own = ways(model)
+    own = _text_ways(model) or ways(model)
     return tuple(way for way in PREFERENCE[verb] if way in own)
 
 
@@ -53,6 +53,23 @@ def way_for(model: Model, verb: Verb, *, source: bool = False) -> Way:
     if not found:
         raise MeristemError(_refusal(model, verb))
     return found[0]
+
+
+def reading_way(model: Model) -> Way | None:
+    """The way a text alone is read, for vectors and attention maps; none where no objective over words says.
+
+    A model with an encoder and a decoder reads with its encoder, where that was trained on texts.
+    """
+    own = _text_ways(model)
+    encoder_first = "encoder_decoder" in model.backbone.can
+    order = ("masked", "generator", "source", "causal") if encoder_first else own
+    return next((way for way in order if way in own), None)
+
+
+def _text_ways(model: Model) -> tuple[Way, ...]:
+    """The ways in which texts are read: a decoder that was trained on images alone reads no source text."""
+    images_only = model.source_kinds == frozenset({"image"})
+    return tuple(way for way in ways(model) if way != "source" or not images_only)
 
 
 def vocabulary_head(model: Model, way: Way) -> VocabularyHead:

@@ -9,6 +9,7 @@ from pathlib import Path
 from meristem.checkpoint.revive import Revived, revive
 from meristem.errors import MeristemError, did_you_mean
 from meristem.evaluation.carried import tasks_of
+from meristem.evaluation.embedding import reads_text
 from meristem.generation.way import Verb, Way, way_for, ways, ways_for
 from meristem.serving.errors import Refused
 from meristem.task import Task
@@ -52,14 +53,16 @@ class Served:
         """The routes it answers."""
         found = [verb for verb in TASKS if self.task(verb) is not None]
         sees = self.model.backbone.can
-        if "image" in sees and "source" in self.ways and "caption" not in found:
+        text = self.model.backbone.text_tasks
+        captions = "image" in self.model.source_kinds or not text
+        if "image" in sees and "source" in self.ways and captions and "caption" not in found:
             found.append("caption")
-        if ways_for(self.model, "generate") and "image" not in sees:
+        if ways_for(self.model, "generate") and text:
             found.append("generate")
         if "causal" in self.ways or "dialogue" in self.tasks:
             found.append("chat")
         found += [verb for verb in ("fill", "score") if ways_for(self.model, verb)]
-        if "image" not in sees and (self.ways or "encoder_decoder" not in sees):
+        if reads_text(self.model):
             found.append("embed")
         if "both_directions" not in sees:
             found.append("attention")

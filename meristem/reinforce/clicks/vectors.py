@@ -11,7 +11,7 @@ import torch
 from meristem.checkpoint.revive import revive
 from meristem.corpus.vectors import read_vectors
 from meristem.errors import MeristemError
-from meristem.generation.way import ways
+from meristem.generation.way import reading_way
 from meristem.reinforce.clicks.features import Dense, words
 from meristem.reinforce.clicks.matrix import Floats
 
@@ -44,7 +44,7 @@ def _states(run: str) -> Dense:
     """The mean state of a causal or masked run over a text."""
     revived = revive(Path(run).expanduser())
     model, tokenizer = revived.learner.model, revived.tokenizer
-    way = next(iter(ways(model)), None)
+    way = reading_way(model)
     if way == "source" or "characters" in model.backbone.can:
         raise MeristemError(f"{run}: reads no text by itself, or by its letters; embed with a causal or a masked run")
     most = revived.recipe.model.length
