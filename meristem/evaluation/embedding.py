@@ -59,7 +59,7 @@ def frame(model: Model, tokenizer: Tokenizer, text: str) -> Framed:
         )
     found = tokenizer.encode(text, special=True)
     if way == "source":
-        start = given(model, tokenizer, text)
+        start = given(model, tokenizer, text, source=True)
         ids = start.inputs["source"].tolist()
         before, after = tokenizer.frame or ((), ())
         kept = min(len(found.ids), len(ids) - len(before) - len(after))

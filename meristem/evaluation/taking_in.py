@@ -156,7 +156,7 @@ def _from_source(model: Model, tokenizer: Tokenizer, texts: list[str], target: s
     text = _one(texts)
     framed = 0 if tokenizer.frame is None else sum(map(len, tokenizer.frame))
     cut = _lost(len(tokenizer.encode(text, special=True).ids), model.backbone.length - framed)
-    found = _beside(model, tokenizer, start_from(model, tokenizer, text), target)
+    found = _beside(model, tokenizer, start_from(model, tokenizer, text, source=True), target)
     return replace(found, notices=cut + found.notices)
 
 

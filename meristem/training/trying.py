@@ -14,13 +14,15 @@ WORDS, LETTERS = 3, 6  # of a prompt, in writing with spaces and without
 
 
 def commands(place: str, model: Model, tokenizer: Tokenizer, stores: Mapping[str, Store]) -> list[str]:
-    """One line for each thing the model can do."""
-    store = next(iter(stores.values()))
-    text = beginning(store.split("train"), tokenizer)
+    """One line for each thing the model can do; of a mix, texts of the source that has them."""
+    streams = [store.split("train") for store in stores.values()]
+    plain = next((one for one in streams if not one.pictured and not one.paired), streams[0])
+    text = beginning(plain, tokenizer)
     fill = [f"meristem fill {place} {_quoted(with_gap(text))}"] if "mlm" in model.heads else []
     write = [f"meristem generate {place} --prompt {_quoted(first_words(text))}"] if "clm" in model.heads else []
-    turn = [f"meristem generate {place} {_source(store.split('train'), tokenizer)}"] if "seq2seq" in model.heads else []
-    return [*fill, *write, *turn, f"meristem evaluate {place}"]
+    sources = [_source(one, tokenizer) for one in streams if not write or one.pictured]
+    turn = [f"meristem generate {place} {source}" for source in dict.fromkeys(sources)]
+    return [*fill, *write, *(turn if "seq2seq" in model.heads else []), f"meristem evaluate {place}"]
 
 
 def _source(stream: Stream, tokenizer: Tokenizer) -> str:

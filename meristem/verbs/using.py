@@ -125,7 +125,7 @@ def generate(
         rewarding.best(loaded, prompts, sampling, best_of, reward or [], reference or [], keep=count, as_json=json_)
         return
     streaming = not json_ and len(prompts) == 1 and count == 1 and beams == 1 and loaded.way not in UNMASKED
-    goes_on = loaded.way != "source"  # a source is no part of what is written from it
+    goes_on = image is None and loaded.way != "source"  # a source or a picture is no part of what is written from it
     if streaming and goes_on:
         print(prompts[0], end="", flush=True)
     written = loaded.generate(

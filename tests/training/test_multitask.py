@@ -14,14 +14,21 @@ import torch
 from place import Place
 from rich.console import Console
 
+import meristem
+from meristem.api import Loaded
 from meristem.checkpoint.load import load
 from meristem.checkpoint.revive import Revived, revive
 from meristem.errors import MeristemError, RecipeError
+from meristem.evaluation.looking import look
 from meristem.learning.assemble import learner_of
 from meristem.recipe import Recipe, read, resolve
+from meristem.resolving import task_recipe
+from meristem.samples.microworld import draw, scene
+from meristem.serving.hub import Served
 from meristem.training import budget, single_task
 from meristem.training.card import with_section
 from meristem.training.ending import Ended
+from meristem.training.finetuning import finetune
 from meristem.training.pretraining import pretrain
 
 ENCODER = {"layers": 1, "width": 16, "heads": 2, "length": 32}
@@ -264,6 +271,95 @@ def test_what_has_no_encoder_is_refused(place: Place) -> None:
         train(recipe_of(2, **parts), place.root / "run")
     with pytest.raises(MeristemError, match="families that start from an encoder: multitask"):
         train(resolve("gpt2", {**other.plain(), **parts}), place.root / "again")
+
+
+# ------------------------------------------------------------ what it is used for
+
+
+@pytest.fixture(scope="module")
+def loaded(mixed: Trained) -> Loaded:
+    return meristem.load(mixed.folder)
+
+
+def _encoded(loaded: Loaded, text: str) -> tuple[list[int], torch.Tensor]:
+    """A text's tokens between start and end, and the encoder's states of them."""
+    tokenizer = loaded.tokenizer
+    tokens = [tokenizer.start, *tokenizer.encode(text, special=True).ids.tolist(), tokenizer.end]
+    with torch.no_grad():
+        return tokens, loaded.model.backbone(tokens=torch.tensor([tokens])).last[0]
+
+
+def test_each_verb_uses_the_part_that_learned_it(loaded: Loaded) -> None:
+    """Masks are filled by the encoder, texts written and scored by the decoder alone, pictures told by both."""
+    model, tokenizer, text = loaded.model, loaded.tokenizer, "Kenji was here."
+    ids = tokenizer.encode(text).ids.tolist()
+    tokens, states = _encoded(loaded, "Kenji was [MASK].")
+    chances = model.heads["mlm"](states[tokens.index(tokenizer.mask)]).softmax(-1).detach()
+    for candidate in loaded.fill("Kenji was [MASK].")[0].candidates:
+        assert candidate.probability == pytest.approx(float(chances[tokenizer.id(candidate.token)]), rel=1e-4)
+    separator = torch.tensor([[tokenizer.end, *ids]])
+    with torch.no_grad():
+        causal = model.heads["clm"](model.backbone(tokens=separator[:, :-1], causal=True).last[0]).log_softmax(-1)
+    expected = float(causal[torch.arange(len(ids)), ids].sum())
+    assert loaded.score([text])[0].logprob == pytest.approx(expected, abs=1e-4)
+    ((written,),) = loaded.generate([text], greedy=True, max_tokens=1)
+    with torch.no_grad():
+        last = model.heads["clm"](model.backbone(tokens=separator, causal=True).last[0, -1])
+    banned = [*tokenizer.specials.nonzero()[0].tolist()]
+    last[[token for token in banned if token != tokenizer.end]] = -torch.inf
+    assert written.tokens == (int(last.argmax()),)
+    picture = draw(scene(0, 3), 32)
+    ((told,),) = loaded.generate([picture], greedy=True, max_tokens=3)
+    begin = torch.tensor([list(model.begin or ())])
+    with torch.no_grad():
+        seen = model.backbone(tokens=begin, image=torch.from_numpy(picture)[None]).last[0, -1]
+        first = model.heads["seq2seq"](seen)
+    first[[token for token in banned if token not in (tokenizer.end, *tokenizer.sentinels)]] = -torch.inf
+    assert told.tokens[0] == int(first.argmax())
+
+
+def test_vectors_and_attention_maps_are_the_encoders(loaded: Loaded) -> None:
+    text = "Kenji was here."
+    _, states = _encoded(loaded, text)
+    torch.testing.assert_close(torch.as_tensor(loaded.embed([text])[0]).float(), states.mean(0), atol=1e-5, rtol=1e-4)
+    seen = look(loaded.model, loaded.tokenizer, text)
+    assert seen.kinds.keys() == {"self"}
+    assert (seen.kinds["self"].weights > 0).all()  # both sides are seen, by every token
+    told = look(loaded.model, loaded.tokenizer, picture=draw(scene(0, 3), 32), target="A circle.")
+    assert told.kinds.keys() == {"image", "self", "decoder"}
+    turned = look(loaded.model, loaded.tokenizer, text, target="A circle.")
+    assert turned.kinds.keys() == {"cross", "self", "decoder"}
+
+
+def test_it_is_served_with_all_it_can_do(mixed: Trained) -> None:
+    can = Served("mixed", revive(mixed.folder)).can
+    assert {"caption", "generate", "fill", "score", "embed", "attention"} <= set(can)
+
+
+def test_it_says_what_to_try(mixed: Trained) -> None:
+    verbs = [line.split()[1:2] + [word for word in line.split() if word.startswith("--")] for line in mixed.ended.tries]
+    assert verbs == [["fill"], ["generate", "--prompt"], ["generate", "--image"], ["evaluate"]]
+
+
+@pytest.mark.parametrize(("task", "data", "way"), [
+    ("sentiment", "builtin:microworld-sentiment", "bidirectional"),
+    ("entities", "builtin:microworld-entities", "bidirectional"),
+    ("translation", "builtin:microworld-pairs", "encoder_decoder"),
+    ("caption", "builtin:microworld-pictures", "encoder_decoder"),
+])  # fmt: skip
+def test_tasks_read_with_the_encoder_and_write_with_both(
+    task: str, data: str, way: str, mixed: Trained, place: Place
+) -> None:
+    small = {"train.epochs": None, "train.steps": 2, "train.batch_samples": 4, "from": str(mixed.folder),
+             "train.threads": 1, "data.train": f"{data}?size=12", "data.validation": f"{data}?size=6&seed=1",
+             "data.test": f"{data}?size=6&seed=2"}  # fmt: skip
+    recipe = task_recipe(task, {key: value for key, value in small.items() if value is not None})
+    ended = finetune(recipe, place.root / task, fresh=False, console=Console(quiet=True))
+    run = revive(ended.run)
+    assert getattr(run.recipe.task, "way", None) in (way, None)
+    kept = "backbone.encoder.layers.0.attention.project.weight"
+    assert run.learner.model.state_dict()[kept].shape == (48, 16)
+    assert ended.test
 
 
 # ------------------------------------------------------------ the recipe
