@@ -69,6 +69,10 @@ Overrides = Annotated[
     list[str] | None, Argument(metavar="[KEY=VALUE]…", help="Settings such as corpus.document=line or model.layers=6.")
 ]
 CorpusPage = Annotated[Path | None, Option("--report", help="Write the report as an HTML page to this file.")]
+CountTokens = Annotated[
+    Path | None,
+    Option("--tokenizer", help="A run, or a tokenizer's file or folder: also count tokens, and those unknown to it."),
+]
 Cleaned = Annotated[Path | None, Option("--out", help="Write the cleaned text here, one JSON line per document.")]
 
 Data = Annotated[str | None, Option(help="Text, or a task run's labelled file; the run's own test split unless given.")]

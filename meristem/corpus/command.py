@@ -19,6 +19,7 @@ from meristem.corpus.refining import home
 from meristem.corpus.report import CorpusReport
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sides import PAIR, PICTURE, sides
+from meristem.corpus.tokens import TokenCounter
 from meristem.errors import MeristemError, RecipeError
 from meristem.overrides import override
 from meristem.settings import build
@@ -27,9 +28,13 @@ PAGE = "report.html"
 
 
 def report(
-    source: str, overrides: Sequence[str], console: Console, *, out: Path | None = None, page: Path | None = None
+    source: str, overrides: Sequence[str], console: Console, *, out: Path | None = None, page: Path | None = None,
+    tokens: TokenCounter | None = None,
 ) -> CorpusReport:
-    """Read everything once; with `out`, one JSON line per kept document in its split's file, and the page beside."""
+    """Read everything once; with `out`, one JSON line per kept document in its split's file, and the page beside.
+
+    `tokens` counts what a tokenizer makes of the kept documents.
+    """
     plain = override({"corpus": {"source": source}}, overrides)
     if set(plain) != {"corpus"}:
         raise RecipeError(f"corpus takes only corpus.… settings, not {', '.join(sorted(set(plain) - {'corpus'}))}")
@@ -40,17 +45,18 @@ def report(
     look = Look(settings)
     with Bar(console, "reading") as bar:
         reading = Reading(settings, progress=bar.show, folder=home(settings))
+        documents = look.watched(tokens.watched(reading) if tokens else reading)
         try:
             if out is None:
-                for _ in look.watched(reading):
+                for _ in documents:
                     pass
             else:
-                _write(look.watched(reading), out)
+                _write(documents, out)
         except MeristemError:
             if page and reading.account.read:  # nothing was kept, and the page is what shows why
-                _write_pages(_told(reading, look), [page])
+                _write_pages(_told(reading, look, tokens), [page])
             raise
-    told = _told(reading, look)
+    told = _told(reading, look, tokens)
     _write_pages(told, pages)
     for warning in reading.account.warnings:
         console.print(f"  {warning}", highlight=False, markup=False, soft_wrap=True)
@@ -68,9 +74,10 @@ def _refuse_in_the_way(pages: Sequence[Path], out: Path | None) -> None:
             raise RecipeError(f"{folder}: cannot be written to, because of {there}")
 
 
-def _told(reading: Reading, look: Look) -> CorpusReport:
+def _told(reading: Reading, look: Look, tokens: TokenCounter | None) -> CorpusReport:
     reading.account.passages = look.passages
-    return CorpusReport(account=reading.account, looked=look.found(), settings=reading.settings)
+    found = None if tokens is None else tokens.found
+    return CorpusReport(account=reading.account, looked=look.found(), settings=reading.settings, tokens=found)
 
 
 def _write_pages(told: CorpusReport, paths: Sequence[Path]) -> None:

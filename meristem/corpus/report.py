@@ -9,13 +9,17 @@ from functools import cached_property
 from typing import Any
 
 from meristem.corpus.account import Account
-from meristem.corpus.advice import Advice, advice
+from meristem.corpus.advice import Advice, advice, share
 from meristem.corpus.languages import KNOWN
 from meristem.corpus.look import Looked, Trial
 from meristem.corpus.settings import CorpusSettings
+from meristem.corpus.tokens import TokenCount
 
 TAIL = 0.005
 """Documents, as a share, that the shortest and the longest lengths must hold to have a bar of their own."""
+
+MANY_UNKNOWN = 0.05
+"""Share of unknown tokens from which a person is advised."""
 
 UNKNOWN, ANOTHER = "unknown", "another language: "
 
@@ -38,11 +42,20 @@ class CorpusReport:
     account: Account
     looked: Looked
     settings: CorpusSettings
+    tokens: TokenCount | None = None
+    """What a tokenizer makes of the kept documents, where one was given."""
 
     @cached_property
     def advice(self) -> list[Advice]:
         """What a person could do."""
-        return advice(self.account, self.looked, self.settings)
+        found = advice(self.account, self.looked, self.settings)
+        tokens = self.tokens
+        if tokens is not None and tokens.unknown_share > MANY_UNKNOWN:
+            what = f"{share(tokens.unknown, tokens.tokens)} of the tokens are unknown to {tokens.tokenizer}"
+            effect = "trains a tokenizer for this text and copies the rows of tokens that both know"
+            line = f"{what}: it was made for other text"
+            found.insert(0, Advice(finding=line, setting="from.tokenizer=own", effect=effect))
+        return found
 
     @property
     def languages(self) -> Counter[str]:
@@ -89,6 +102,7 @@ def plain(report: CorpusReport) -> dict[str, Any]:
         **report.account.plain(),
         "sample": _counted(report.looked),
         "advice": [asdict(one) for one in report.advice],
+        **({} if report.tokens is None else {"tokens": asdict(report.tokens)}),
         "settings": report.settings.model_dump(mode="json"),
     }
 

@@ -51,6 +51,8 @@ def _head(report: CorpusReport) -> Iterator[str]:
         (_large(account.characters), "characters kept"),
         (f"{account.characters // max(account.kept, 1):,}", "characters per document"),
     ]
+    if (tokens := report.tokens) is not None:
+        figures.append((_large(tokens.tokens), f"tokens, {100 * tokens.unknown_share:.3g} % unknown"))
     if account.bytes:
         figures.append((f"{_large(account.bytes)}B", "read from disk"))
     yield f'<h1>{own(_named(report), 300)}</h1>\n<p class="soft">What was read, and what became of it</p>'

@@ -27,6 +27,10 @@ def sections(report: CorpusReport) -> Iterator[RenderableType]:
     yield report.account.table()
     if report.account.kept:
         yield _titled("Lengths of kept documents, in characters", _lengths(report))
+    if report.tokens is not None:
+        found = report.tokens
+        line = f"{found.tokens:,} tokens, {found.unknown:,} unknown ({100 * found.unknown_share:.3g} %)"
+        yield _titled(f"Tokens of {found.tokenizer}", Text(line))
     if any(name != UNKNOWN for name in report.languages):
         of = "" if report.asked_all else f" of a sample of {report.looked.documents:,}"
         told = Text(listed(report.languages, report.languages.total(), LANGUAGES))

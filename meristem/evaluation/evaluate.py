@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from meristem.randomness import Order
 from meristem.store.manifest import FINISHED
 from meristem.store.prepare import cache, store_for
 from meristem.store.store import Store, Stream
+from meristem.store.unknown import notice_of, spelling_bits, unknown_share
 
 PLL_DOCUMENTS, PLL_TOKENS = 64, 128  # a token costs a pass over its text, so only beginnings of some documents are read
 
@@ -36,6 +37,8 @@ class Measured:
 
     metrics: dict[str, float]
     samples: dict[str, int]
+    unknown: dict[str, float] = field(default_factory=dict)
+    """The share of unknown tokens in the text, by source where there are several."""
 
 
 def evaluate(
@@ -64,6 +67,8 @@ def evaluate(
         found["samples"].update(measured.samples)
         own = str(revived.run.path) == found["run"]
         found["data"] = data or ("the run's own test split" if own else f"the test split of {revived.run.path}")
+        found["unknown"] = measured.unknown
+        found["notices"] = [line for share in measured.unknown.values() if (line := notice_of(share, found["data"]))]
         if pll:
             measured = pseudo(revived, next(iter(stores.values())).split(split), limit)
             found["metrics"].update(measured.metrics)
@@ -86,17 +91,20 @@ def measure(revived: Revived, stores: Mapping[str, Store], split: str, limit: in
                             "corpus.test is 0. Give text with --data FILE")
     metrics: dict[str, float] = {}
     samples: dict[str, int] = {}
+    unknown: dict[str, float] = {}
     for name, feed in feeds.items():
         stream = stores[name].split(split)
-        each = held_out(learner, name, feed, rows=limit, bytes_per_token=stream.bytes / max(1, len(stream))).metrics()
+        each = held_out(learner, name, feed, rows=limit, bytes_per_token=stream.bytes / max(1, len(stream)),
+                        spelling_bits=spelling_bits(stream, revived.tokenizer)).metrics()
         prefix = "" if len(feeds) == 1 else f"{name}."
+        unknown[f"{prefix}unknown"] = unknown_share(stream, revived.tokenizer)
         metrics.update({prefix + key: value for key, value in each.items()})
         samples[f"{prefix}rows"] = len(feed.view) if limit is None else min(limit, len(feed.view))
     if len(feeds) > 1:
         weights = {source.name: source.weight for source in recipe.sources() if source.name in feeds}
         loss = sum(weight * metrics[f"{name}.loss"] for name, weight in weights.items()) / sum(weights.values())
         metrics = {"loss": loss, **metrics}
-    return Measured(metrics=metrics, samples=samples)
+    return Measured(metrics=metrics, samples=samples, unknown=unknown)
 
 
 def pseudo(revived: Revived, stream: Stream, limit: int | None = None) -> Measured:

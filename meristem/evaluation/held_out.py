@@ -30,6 +30,8 @@ class HeldOut:
     scored: dict[str, Tensor] = field(default_factory=dict)
     bytes_per_token: float | None = None
     """UTF-8 bytes behind one stored token, for bits per byte."""
+    spelling_bits: float | None = 0.0
+    """Bits per token to spell what unknown tokens stand for (`store/unknown.py`); None where that is not known."""
 
     def add(self, outcome: Outcome, counts: Mapping[str, int], *, weight: float = 1.0) -> None:
         """What one pass found; a weight of 0 only names it."""
@@ -66,8 +68,8 @@ class HeldOut:
         for term in ("clm", "mlm", "seq2seq", "denoising", "caption"):
             if term in means:
                 out["perplexity"] = math.exp(min(means[term], 700.0))
-        if "clm" in means and self.bytes_per_token:
-            out["bits_per_byte"] = means["clm"] / math.log(2) / self.bytes_per_token
+        if "clm" in means and self.bytes_per_token and self.spelling_bits is not None:
+            out["bits_per_byte"] = (means["clm"] / math.log(2) + self.spelling_bits) / self.bytes_per_token
         out.update({name: total / max(1.0, number) for name, (total, number) in self.extra.items()})
         out.update({name: ranking.area(counts) for name, counts in self.scored.items()})
         return out
@@ -87,13 +89,15 @@ def resting(learner: torch.nn.Module) -> Iterator[None]:
 
 
 def held_out(
-    learner: Learner, name: str, feed: Feed, *, rows: int | None = None, bytes_per_token: float | None = None
+    learner: Learner, name: str, feed: Feed, *, rows: int | None = None, bytes_per_token: float | None = None,
+    spelling_bits: float | None = 0.0,
 ) -> HeldOut:
     """Evaluate one source over its first `rows` samples, or over all of them; every process of a team its share."""
     size = len(feed.view)
     wanted = size if rows is None else min(size, rows)
     end = wanted if feed.view.shuffled else size
-    found = HeldOut(weights=dict(learner.objectives[name].weights), bytes_per_token=bytes_per_token)
+    found = HeldOut(weights=dict(learner.objectives[name].weights), bytes_per_token=bytes_per_token,
+                    spelling_bits=spelling_bits)
     device = learner.model.device
     states: dict[int, State] = {}  # by pass within a step: each goes on with its own lanes
     with resting(learner):

@@ -41,6 +41,8 @@ class Pack:
     """UTF-8 bytes of each document that has tokens."""
     fingerprints: bytes
     """A short digest of each document, joined."""
+    unknown: NDArray[np.int64]
+    """[documents, 2]: unknown tokens of each document, and the UTF-8 bytes of the text they stand for."""
     words: Words | None = None
     middles: NDArray[np.int64] | None = None
     """Positions in `tokens` where the target of each pair begins."""
@@ -55,6 +57,7 @@ class Pack:
         some = slice(*np.count_nonzero(self.spans[:first]) + np.array([0, np.count_nonzero(self.spans[first:last])]))
         return Pack(tokens=self.tokens[start:stop], spans=self.spans[first:last],
                     sentences=self.sentences[low:high] - start, sizes=self.sizes[first:last],
+                    unknown=self.unknown[first:last],
                     fingerprints=self.fingerprints[first * FINGERPRINT : last * FINGERPRINT], words=words,
                     middles=None if self.middles is None else self.middles[some] - start,
                     pictures=None if self.pictures is None else self.pictures[some])
@@ -88,7 +91,21 @@ def encode(texts: Sequence[str], tokenizer: Tokenizer, *, keep_words: bool = Fal
         spans=spans, sentences=_sentences([begins for _, begins in pairs], counts, spans),
         sizes=np.array([len(item) for item in data], dtype=np.int64) * (counts > 0),
         fingerprints=b"".join(map(fingerprint, data)), words=words,
+        unknown=unknown_tokens(texts, [ids for ids, _ in pairs], tokenizer),
     )
+
+
+def unknown_tokens(texts: Sequence[str], ids: Sequence[NDArray[Any]], tokenizer: Tokenizer) -> NDArray[np.int64]:
+    """[texts, 2]: how many tokens of each text are the unknown one, and the bytes of the text behind them."""
+    out = np.zeros((len(texts), 2), np.int64)
+    if tokenizer.unknown is None:
+        return out
+    out[:, 0] = [np.count_nonzero(one == tokenizer.unknown) for one in ids]
+    some = np.flatnonzero(out[:, 0]).tolist()
+    for at, encoding in zip(some, tokenizer.encode_many([texts[at] for at in some]), strict=True):
+        spans = encoding.offsets[encoding.ids == tokenizer.unknown].tolist()
+        out[at, 1] = sum(len(texts[at][start:stop].encode("utf-8", "surrogatepass")) for start, stop in spans)
+    return out
 
 
 def _joined(parts: Sequence[NDArray[Any]], counts: NDArray[np.int64], separator: int, dtype: str) -> NDArray[Any]:

@@ -55,6 +55,10 @@ class ShardRecord(Record):
     source: str
     """SHA-256 over the digests of the consumed documents, so that going on can tell the same corpus from another."""
     files: dict[str, FileRecord]
+    unknown: int | None = None
+    """Unknown tokens among `tokens`; shards that were made before they were counted do not say."""
+    unknown_bytes: int | None = None
+    """UTF-8 bytes of the text that unknown tokens stand for."""
 
 
 class Manifest(Record):
@@ -76,7 +80,7 @@ class Manifest(Record):
         """The one way of writing this manifest, its own checksum included."""
         totals = {split: {what: self.total(split, what) for what in ("tokens", "documents", "sentences", "bytes")}
                   for split in self.splits}
-        body = {"store": self.model_dump(mode="json"), "totals": totals}
+        body = {"store": self.model_dump(mode="json", exclude_none=True), "totals": totals}
         digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
         return json.dumps({"sha256": digest, **body}, indent=1, sort_keys=True) + "\n"
 

@@ -26,6 +26,7 @@ from meristem.store.build import build
 from meristem.store.manifest import finished_name
 from meristem.store.settings import StoreSettings
 from meristem.store.store import Store
+from meristem.store.unknown import token_summary
 from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.tokenizers.train import train
@@ -134,7 +135,7 @@ def store_for(
         store = build(
             reading, tokenizer, folder, settings, processes=corpus.processes, keep_words=words, state=text.state
         )
-    console.print(reading.account.summary(), highlight=False, soft_wrap=True)
+    console.print(f"{reading.account.summary()}; {token_summary(store, tokenizer)}", highlight=False, soft_wrap=True)
     _say(reading.account.warnings, console)
     return Prepared(store=store, key=named)
 

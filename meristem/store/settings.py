@@ -14,6 +14,8 @@ class StoreSettings(Settings):
     """Cut text into lanes that go on from step to step; unset, where the model's memory is on."""
     isolate: bool = False
     """Documents that share a window cannot see each other."""
+    max_unknown: float = Field(0.5, ge=0, le=1)
+    """Largest share of unknown tokens in the text with which training begins; 1 accepts any."""
     shard_tokens: int = Field(32_000_000, ge=1, le=1 << 30)
     """Tokens after which a shard is closed, at the end of a document."""
     picture: int = Field(32, ge=8, le=1024)

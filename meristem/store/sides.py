@@ -53,6 +53,7 @@ def _paired(pack: Pack, prints: bytes) -> Pack:
         sentences=moved[pack.sentences[keep[pack.sentences]]],
         sizes=pack.sizes.reshape(-1, 2).sum(1) * whole_P,
         fingerprints=prints,
+        unknown=np.where(np.expand_dims(whole_P, 1), pack.unknown.reshape(-1, 2, 2).sum(1), 0),
         words=words,
         middles=moved[begins],
     )

@@ -30,6 +30,14 @@ class Span(NamedTuple):
         return self.stop - 1
 
 
+class UnknownTokens(NamedTuple):
+    """How much of a stream the tokenizer has no token for."""
+
+    tokens: int
+    bytes: int
+    """UTF-8 bytes of the text that unknown tokens stand for."""
+
+
 class Store:
     """A folder of checksummed token shards."""
 
@@ -75,9 +83,18 @@ class Stream:
         self._firsts = [0, *accumulate(shard.record.documents for shard in shards)]
         self.documents = self._firsts[-1]
         self.bytes = sum(shard.record.bytes for shard in shards)
+        counts = [(shard.record.unknown, shard.record.unknown_bytes) for shard in shards]
+        known = [(unknown, size) for unknown, size in counts if unknown is not None and size is not None]
+        self.unknown = UnknownTokens(*map(sum, zip(*known, strict=True))) if len(known) == len(counts) else None
+        """None where the shards were made before unknown tokens were counted."""
 
     def __len__(self) -> int:
         return self._starts[-1]
+
+    @property
+    def unknown_share(self) -> float | None:
+        """Unknown tokens among the tokens of documents, separators apart; None where they were not counted."""
+        return None if self.unknown is None else self.unknown.tokens / max(1, len(self) - self.documents)
 
     def tokens(self, start: int, stop: int) -> Ints:
         """The ids from `start` up to `stop`."""

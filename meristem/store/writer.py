@@ -64,6 +64,7 @@ class GrowingShard:
         self.tokens = 0
         self._bytes = 0
         self._consumed = 0
+        self._unknown = np.zeros(2, np.int64)
         self._source = hashlib.sha256()
         self._documents = [np.zeros(1, np.int64)]
         self._sentences: list[NDArray[np.uint32]] = []
@@ -94,6 +95,7 @@ class GrowingShard:
         self.tokens += len(pack.tokens)
         self._bytes += int(pack.sizes.sum())
         self._consumed += len(pack.spans)
+        self._unknown += pack.unknown.sum(0)
         self._source.update(pack.fingerprints)
 
     def finish(self) -> ShardRecord:
@@ -110,8 +112,10 @@ class GrowingShard:
             self._files[kind].write(array)
         files = {file_name(self._number, kind): file.finish() for kind, file in self._files.items()}
         flush_folder(self._folder)
+        unknown, unknown_bytes = self._unknown.tolist()
         return ShardRecord(tokens=self.tokens, documents=len(documents) - 1, sentences=len(sentences),
-                           bytes=self._bytes, consumed=self._consumed, source=self._source.hexdigest(), files=files)
+                           unknown=unknown, unknown_bytes=unknown_bytes, bytes=self._bytes, consumed=self._consumed,
+                           source=self._source.hexdigest(), files=files)
 
     def abandon(self) -> None:
         """Leave nothing behind."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from meristem.batch import Model
@@ -14,6 +15,7 @@ from meristem.learning.feed import Feed
 from meristem.learning.learner import Learner
 from meristem.learning.ragged import Pieces
 from meristem.recipe import Recipe
+from meristem.store.unknown import notice_of, unknown_share_of
 from meristem.task import Piece, Sample, Task
 from meristem.training.journal import Journal
 from meristem.training.material import Evaluate
@@ -71,8 +73,9 @@ class Labelled(Pieced):
         return [*said, "As understood:", *(f"  {self.task.told(sample)[:300]}" for sample in self.samples["train"][:3])]
 
     def strange(self, recipe: Recipe) -> list[str]:
-        """What was met while reading, and how many samples are longer than what is read of them."""
-        said = list(self.notices)
+        """What was met while reading, unknown tokens, and how many samples are longer than what is read of them."""
+        unknown = notice_of(unknown_share_of(islice(self.passages(), SAMPLED), self.tokenizer), _from(recipe, "train"))
+        said = [*self.notices, *([unknown] if unknown else [])]
         for split in self.samples:
             cut = [piece for piece in self.pieces(split) if piece.cut]
             if cut:
@@ -122,6 +125,10 @@ class Labelled(Pieced):
         journal.lay_out(tables(report))
         journal.say(f"The report: {run.path / 'report.html'}")
         return card_lines(report, recipe.task.model_dump().get("labels") or ())
+
+
+SAMPLED = 2000
+"""Training texts in which unknown tokens are counted."""
 
 
 def _from(recipe: Recipe, split: str) -> str:

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from meristem.batch import Model, Objective
 from meristem.checkpoint.run import Run
+from meristem.corpus.settings import CorpusSettings
 from meristem.errors import MeristemError
 from meristem.evaluation.held_out import SEED, held_out
 from meristem.learning.assemble import feeds_of
@@ -19,6 +20,7 @@ from meristem.learning.team import ALONE, Team
 from meristem.recipe import Recipe
 from meristem.store.prepare import store_for, tokenizer_for
 from meristem.store.store import Store
+from meristem.store.unknown import notice_of, percent, refuse_unknown, spelling_bits, unknown_share
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.material import Evaluate, Material
 from meristem.training.trying import commands
@@ -68,8 +70,10 @@ class Shards(Material):
             found: dict[str, float] = {}
             for name, feed in feeds.items():
                 stream = self.stores[name].split(split)
-                ratio = stream.bytes / max(1, len(stream))
-                metrics = held_out(learner, name, feed, rows=rows, bytes_per_token=ratio).metrics()
+                ratio, spelling = stream.bytes / max(1, len(stream)), spelling_bits(stream, self.tokenizer)
+                metrics = held_out(
+                    learner, name, feed, rows=rows, bytes_per_token=ratio, spelling_bits=spelling
+                ).metrics()
                 found.update(metrics if len(feeds) == 1 else {f"{name}.{key}": value for key, value in metrics.items()})
             if len(feeds) > 1:
                 loss = sum(w * found[f"{n}.loss"] for n, w in weights.items()) / sum(weights.values())
@@ -84,7 +88,12 @@ class Shards(Material):
 
     def about(self, recipe: Recipe) -> list[str]:
         """How much text there is, and where that is too little."""
-        said = [f"{self.tokens:,} tokens"]
+        shares = {name: unknown_share(store.split("train"), self.tokenizer) for name, store in self.stores.items()}
+        known = ", ".join(f"{percent(share)} of {name}" if len(shares) > 1 else percent(share)
+                          for name, share in shares.items())
+        said = [f"{self.tokens:,} tokens ({known} unknown)" if any(shares.values()) else f"{self.tokens:,} tokens"]
+        places = {source.name: _place(source.corpus) for source in recipe.sources()}
+        said += [line for name, share in shares.items() if (line := notice_of(share, places[name]))]
         if any("validation" not in store.splits for store in self.stores.values()):
             said.append("too few documents to hold any out: no validation loss will be shown")
         batch = recipe.train.batch_tokens
@@ -136,5 +145,14 @@ def gather(recipe: Recipe, before: Run | None, console: Console, team: Team = AL
         s.name: store_for(s.corpus, tokenizer, recipe.store, words=words, console=console, key=begun.get(s.name))
         for s in sources
     }
+    kept = str(start.path) if start.path is not None and start.take == "all" and start.tokenizer == "keep" else None
+    for s in sources if before is None else ():
+        share = unknown_share(made[s.name].store.split("train"), tokenizer)
+        refuse_unknown(share, recipe.store.max_unknown, _place(s.corpus), kept=kept)
     stores, keys = ({name: getattr(one, what) for name, one in made.items()} for what in ("store", "key"))
     return Shards(tokenizer=tokenizer, stores=stores, keys=keys, length=recipe.model.length, team=team)
+
+
+def _place(corpus: CorpusSettings) -> str:
+    """What a corpus is called in a sentence."""
+    return ", ".join(corpus.sources)

@@ -49,5 +49,7 @@ def print_measured(found: Mapping[str, Any]) -> None:
     for name, value in found["metrics"].items():
         sure = "  95 %: {:.6g} to {:.6g}".format(*intervals[name]) if name in intervals else ""
         print(f"{name:<24} {value:<10.6g}{sure}".rstrip())
+    for name, share in found.get("unknown", {}).items():
+        print(f"{f'{name} tokens':<24} {share:<10.6g}".rstrip())
     if found.get("signature"):
         print(found["signature"])

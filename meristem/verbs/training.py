@@ -120,6 +120,7 @@ def corpus(
     overrides: options.Overrides = None,
     out: options.Cleaned = None,
     page: options.CorpusPage = None,
+    tokenizer: options.CountTokens = None,
     json_: options.Json = False,
 ) -> None:
     """Read, clean and deduplicate text; account for every document, and say what could be done about the corpus.
@@ -127,12 +128,20 @@ def corpus(
     meristem corpus crawl/                                        what is in it, and which settings would help
     meristem corpus crawl/ corpus.near=true --report crawl.html   the same as a page, with examples of what goes
     meristem corpus crawl/ corpus.quality=true --out clean/       cleaned documents, one JSON line each
+    meristem corpus crawl/ --tokenizer runs/bert                  whether that run's tokenizer fits the text
     """
     from meristem.corpus.command import report
     from meristem.corpus.report import as_json
     from meristem.corpus.report_screen import sections
 
-    told = report(source, overrides or [], console(), out=out, page=page)
+    counter = None
+    if tokenizer is not None:
+        from meristem.corpus.tokens import TokenCounter
+        from meristem.store.unknown import counter_of
+        from meristem.tokenizers.tokenizer import Tokenizer
+
+        counter = TokenCounter(str(tokenizer), counter_of(Tokenizer.load(tokenizer)))
+    told = report(source, overrides or [], console(), out=out, page=page, tokens=counter)
     if json_:
         print(as_json(told))
     else:

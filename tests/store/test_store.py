@@ -133,7 +133,7 @@ def test_memory_stays_flat(tmp_path: Path) -> None:
     records: list[ShardRecord] = []
     block = 100_000
     pack = Pack(tokens=np.arange(block, dtype="uint16"), spans=np.full(100, block // 100), sizes=np.full(100, 4_000),
-                sentences=np.arange(0, block, 20), fingerprints=bytes(800))
+                sentences=np.arange(0, block, 20), fingerprints=bytes(800), unknown=np.zeros((100, 2), np.int64))
     before = _own_memory()
     writer = Writer(tmp_path / "train", number=0, shard_tokens=5_000_000, keep_words=False, finished=records.append)
     for _ in range(600):  # 60 million tokens, 120 MB
