@@ -255,17 +255,22 @@ def sort_words(words: Sequence[str]) -> tuple[str, str | None, list[str]]:
         return plain[0] if plain else "bert-mini", None, overrides
     if Path(plain[0]).exists() or any(mark in plain[0] for mark in ":/*?."):
         return "bert-mini", plain[0], overrides
-    raise RecipeError(f"{plain[0]!r} is neither a recipe nor a file{did_you_mean(plain[0], list(known))}")
+    files = [path.name for path in Path().iterdir() if not path.name.startswith(".")][:1000]
+    hint = did_you_mean(plain[0], [*known, *files])
+    hint = did_you_mean(plain[0], list(known)) if hint.startswith(";") else hint
+    raise RecipeError(f"{plain[0]!r} is neither a recipe nor a file{hint}")
 
 
 def lines(path: Path) -> list[str]:
     """The lines of a file that hold something."""
+    from meristem.corpus.sources import missing
     from meristem.errors import MeristemError
+    from meristem.labelled.found import Notes
+    from meristem.labelled.opening import file_of, lines
 
-    try:
-        return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise MeristemError(f"{path}: {error}") from None
+    if not path.exists():
+        raise MeristemError(missing(path))
+    return [line for _, line in lines(file_of(path), Notes()) if line.strip()]
 
 
 def task_words(words: Sequence[str]) -> tuple[str | None, list[str]]:

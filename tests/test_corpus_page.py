@@ -102,7 +102,7 @@ def test_commands_and_scripts_run_in_their_order(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("MERISTEM_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(budget, "PEAK_SIZE", 64)
     crawl(tmp_path / "crawl")
-    first, second = readme.blocks(PAGE, "bash")
+    first, benchmark, second = readme.blocks(PAGE, "bash")
     script, slurm = readme.blocks(PAGE, "python")
     for command in first.splitlines():
         run(command)
@@ -113,6 +113,10 @@ def test_commands_and_scripts_run_in_their_order(tmp_path: Path, monkeypatch: py
         "validation.jsonl",
     ]
     assert "too few words" in Path("crawl.html").read_text(encoding="utf-8")
+    for split, articles in (("train", 40), ("valid", 4), ("test", 4)):
+        text = "".join(f" \n = Article {n} of {split} = \n \n {' '.join(WORDS)} . \n" for n in range(articles))
+        Path(f"wiki.{split}.tokens").write_text(text, encoding="utf-8")
+    run(benchmark)
     Path("clean.py").write_text(script, encoding="utf-8")
     env = {**os.environ, "PYTHONPATH": str(readme.ROOT)}
     done = subprocess.run([sys.executable, "clean.py"], env=env, capture_output=True, text=True, timeout=240)

@@ -111,16 +111,24 @@ class CorpusSettings(Settings):
             raise ValueError(f"no encoding {value!r} is known; for instance utf-8, cp1250, shift_jis, big5") from None
         return value
 
+    @field_validator("validation", "test")
+    @classmethod
+    def _share_or_source(cls, value: float | str | tuple[str, ...]) -> float | str | tuple[str, ...]:
+        if isinstance(value, float) and not 0 <= value <= 0.5:
+            raise ValueError(f"{value:g} is no share from 0 to 0.5 of the documents")
+        if not isinstance(value, float) and not (value and all(value)):
+            raise ValueError("give a share, a file, a folder, a glob or builtin:NAME")
+        return value
+
     @field_validator("limit")
     @classmethod
     def _number_or_share(cls, value: int | str | None) -> int | str | None:
         if isinstance(value, str) and value.strip().isdecimal():
             value = int(value)
         share = _share(value) if isinstance(value, str) else None
-        if (isinstance(value, str) and not (isinstance(share, float) and 0 < share <= 1)) or value == 0:
+        possible = isinstance(share, float) and 0 < share <= 1 if isinstance(value, str) else value is None or value > 0
+        if not possible:
             raise ValueError(f"{value!r}: give a number of documents from 1 on, or a share such as 10%")
-        if isinstance(value, int) and value < 1:
-            raise ValueError(f"{value}: give a number of documents from 1 on, or a share such as 10%")
         return value
 
     @model_validator(mode="after")
@@ -133,13 +141,8 @@ class CorpusSettings(Settings):
             raise ValueError(f"target names {len(self.target)} files for {len(self.sources)} sources; one for each")
         if self.near is not None and self.mark == PICTURE:
             raise ValueError("near compares texts, and different pictures may be told of alike: leave it out here")
-        for name, share in self.shares._asdict().items():
-            if not 0 <= share <= 0.5:
-                raise ValueError(f"{name}: {share:g} is no share from 0 to 0.5 of the documents")
         if sum(self.shares) >= 1.0:
             raise ValueError("validation and test together leave nothing to train on")
-        if not all(all(sources) and sources for sources in self.own_splits.values()):
-            raise ValueError("validation, test: give a share, a file, a folder, a glob or builtin:NAME")
         return self
 
     @property

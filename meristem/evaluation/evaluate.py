@@ -125,8 +125,11 @@ def _given(revived: Revived, data: str, console: Console) -> dict[str, Store]:
     """Other text, all of it read whichever split it would fall into, cut by the run's own tokenizer."""
     recipe = revived.recipe
     words = recipe.tokenizer.kind == "words"
-    return {source.name: store_for(_like(source.corpus, data), revived.tokenizer, recipe.store, words=words,
-                                   console=console).store for source in recipe.sources()}
+    try:
+        return {source.name: store_for(_like(source.corpus, data), revived.tokenizer, recipe.store, words=words,
+                                       console=console).store for source in recipe.sources()}
+    except MeristemError as error:
+        raise MeristemError(str(error).replace("corpus.source: ", "--data: ", 1)) from None
 
 
 def _like(corpus: CorpusSettings, data: str) -> CorpusSettings:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from meristem import bounded
 from meristem.batch import Model
+from meristem.corpus.sources import missing
 from meristem.errors import MeristemError
 from meristem.generation.score import score
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -144,7 +145,7 @@ def _files(path: Path) -> Iterator[tuple[str, str]]:
     elif path.is_file():
         yield str(path), _text(bounded.content(path, LARGEST), str(path))
     else:
-        raise MeristemError(f"{path}: no such file or folder; give a .jsonl file, a folder or a .zip of them")
+        raise MeristemError(f"--pairs: {missing(path)}; give a .jsonl file, a folder or a .zip of them")
 
 
 def _wanted(name: str) -> bool:

@@ -8,9 +8,10 @@ from itertools import chain, islice
 from pathlib import Path
 
 from meristem.errors import MeristemError
+from meristem.labelled.bad_rows import BadRows
 from meristem.labelled.columns import Columns
 from meristem.labelled.formats import Asked, check_source, rows
-from meristem.labelled.found import NAMED, Dropped, Flaw, Found, Notes, Rows
+from meristem.labelled.found import Dropped, Flaw, Found, Notes, Rows
 from meristem.labelled.holding import drawn, held_out
 from meristem.labelled.overlap import contradictions, leaks
 from meristem.labelled.settings import DataSettings
@@ -21,8 +22,6 @@ from meristem.task import Sample
 SPLITS = ("train", "validation", "test")
 LOOKED_AT = 100
 """Rows from which columns are told where no header or schema names them."""
-FLAWS = 1000
-"""Wrong rows after which reading stops."""
 
 
 @dataclass(kw_only=True)
@@ -93,9 +92,9 @@ def stream(source: str, data: DataSettings, shape: str) -> Iterator[Sample | Fla
 def _read(
     source: str | tuple[str, ...], data: DataSettings, shape: str, split: str, notes: Notes, *, gold: bool = True
 ) -> list[Sample]:
-    """Everything that sources hold; wrong rows are an error that names the first of them."""
+    """Everything that sources hold; wrong rows are an error that names the first of them, or are left out."""
     out: list[Sample] = []
-    flaws: list[str] = []
+    bad = BadRows()
     dropped = Notes()
     sources = (source,) if isinstance(source, str) else source
     kind: type[Shape] = find("labelled.shapes", shape)
@@ -105,18 +104,15 @@ def _read(
             if isinstance(item, Sample):
                 out.append(item)
             elif isinstance(item, Flaw):
-                flaws.append(str(item))
+                bad.add(item)
             else:
                 dropped.add(f"dropped from {split}, {item[0]}", item[1])
-            if len(flaws) == FLAWS:
-                break
-    if flaws:
-        more = f"\nand {len(flaws) - NAMED:,} more such lines" if len(flaws) > NAMED else ""
-        raise MeristemError("\n".join(flaws[:NAMED]) + more)
+    if bad.count and not (data.skip_bad and out):
+        raise MeristemError(bad.message(f"data.{split}", bad.count + len(out)))
     if not out:
         why = "; ".join(dropped.sentences()) or "nothing in it"
         raise MeristemError(f"data.{split}: no samples in {', '.join(sources)}: {why}")
-    notes.plain += dropped.sentences()
+    notes.plain += [*dropped.sentences(), *bad.left_out(split)]
     return out
 
 

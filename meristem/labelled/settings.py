@@ -54,6 +54,8 @@ class DataSettings(Settings):
     picture: str | None = None
     """The column of the picture's path, relative to its file."""
 
+    skip_bad: bool = False
+    """Leave out rows that cannot be used (no label, broken quotes or JSON) and say which; else they are an error."""
     held_out: float = Field(0.1, ge=0.0, le=0.5)
     """Share of the training data that is held out where no validation data are given; 0 holds nothing out."""
     limit: int | None = Field(None, ge=1)

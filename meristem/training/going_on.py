@@ -8,6 +8,7 @@ from typing import Any
 
 from meristem.errors import MeristemError, RecipeError
 from meristem.recipe import Recipe, parse, resolve
+from meristem.training.named_files import refuse_missing
 from meristem.training.settings import BUDGETS
 
 MAY_CHANGE = frozenset(
@@ -26,6 +27,7 @@ def refuse_another_run(before: Recipe, now: Recipe, out: Path) -> None:
     differing = differences(before, now)
     if not differing:
         return
+    refuse_missing(now)  # a name that was mistyped makes another run of it, too
     old, new = dict(flat(before.plain())), dict(flat(now.plain()))
     lines = [f"  {key}: {_shown(old, key)} in the run, {_shown(new, key)} now" for key in differing[:12]]
     more = [f"  … and {len(differing) - 12} more"] if len(differing) > 12 else []

@@ -30,6 +30,7 @@ from meristem.training.going_on import refuse_another_run, refuse_edited_recipe
 from meristem.training.journal import Journal
 from meristem.training.loop import Loop
 from meristem.training.material import Evaluate, Material, create, recipe_text, refuse_other_things
+from meristem.training.named_files import refuse_missing
 from meristem.training.optimizers import optimizers
 from meristem.training.restoring import restore
 from meristem.training.standing import Standing
@@ -81,6 +82,7 @@ def _before(recipe: Recipe, out: Path, console: Console, *, fresh: bool) -> Run 
     if before is not None:
         refuse_another_run(recipe_of(before), recipe, out)
     else:
+        refuse_missing(recipe)
         refuse_other_things(out)
     return before
 

@@ -46,9 +46,9 @@ def test_another_name_is_the_same_run() -> None:
     ("train.batch_tokens=64", "train.batch_tokens: 4096 in the run, 64 now"),
     ("model.layers=3", "model.layers: 2 in the run, 3 now"),
     ("objective.mask_rate=0.3", "objective.mlm.mask_rate: 0.15 in the run, 0.3 now"),
-    ("corpus.source=other", "corpus.source: 'builtin:pydocs' in the run, 'other' now"),
+    ("corpus.source=builtin:microworld", "corpus.source: 'builtin:pydocs' in the run, 'builtin:microworld' now"),
     ("tokenizer.size=500", "tokenizer.size: 8192 in the run, 500 now"),
-    ("from=runs/x", "from.path: None in the run, 'runs/x' now"),
+    ("from=.", "from.path: None in the run, '.' now"),
     ("train.betas=[0.9, 0.99]", "train.betas: [0.9, 0.98] in the run, [0.9, 0.99] now"),
 ])
 def test_anything_else_is_refused_with_the_difference(override: str, line: str) -> None:
