@@ -127,13 +127,23 @@ def import_folder(folder: str | Path, out: str | Path) -> Imported:
     return importing.import_folder(Path(folder), Path(out))
 
 
-def export(run: str | Path, folder: str | Path, *, onnx: bool = False, architecture: str | None = None) -> Exported:
-    """A run as a folder that transformers opens, or as ONNX graphs."""
+def export(
+    run: str | Path,
+    folder: str | Path,
+    *,
+    onnx: bool = False,
+    architecture: str | None = None,
+    drop_crf: bool = False,
+) -> Exported:
+    """A run as a folder that transformers opens, or as ONNX graphs.
+
+    `architecture` chooses the class, without the heads it has no place for; `drop_crf` leaves a tagger's CRF out.
+    """
     if onnx:
         from meristem.interop import graphs
 
         return graphs.export_run(Path(run), Path(folder))
-    return exporting.export_run(Path(run), Path(folder), architecture=architecture)
+    return exporting.export_run(Path(run), Path(folder), architecture=architecture, drop_crf=drop_crf)
 
 
 def reward(

@@ -61,8 +61,10 @@ Folder = Annotated[
 Target = Annotated[Path, Argument(help="The folder to write; it must not exist yet.", show_default=False)]
 Onnx = Annotated[bool, Option("--onnx", help="Write ONNX graphs for onnxruntime instead.")]
 Architecture = Annotated[
-    str | None, Option(help="The class to write, such as BertForMaskedLM; the one that holds most unless given.")
+    str | None,
+    Option(help="The class to write, such as BertForMaskedLM, without heads that it has no place for."),
 ]
+DropCrf = Annotated[bool, Option("--drop-crf", help="Write a tagger without its CRF, which transformers has none of.")]
 
 Source = Annotated[str, Argument(help="A file, folder, glob, builtin:NAME or hub:OWNER/NAME.", show_default=False)]
 Overrides = Annotated[

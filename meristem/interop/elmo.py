@@ -22,8 +22,9 @@ from meristem.errors import MeristemError, RecipeError
 from meristem.interop.allennlp import SOFTMAX, AllenNLP
 from meristem.interop.exporting import Exported
 from meristem.interop.folder import refuse_links, some
-from meristem.interop.importing import Imported, take, whole_state, write_run
+from meristem.interop.importing import Imported, whole_state, write_run
 from meristem.interop.lines import given, places
+from meristem.interop.weight_matching import take
 from meristem.interop.whole import whole
 from meristem.learning.assemble import learner_of
 from meristem.randomness import key

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,18 +14,17 @@ from meristem.checkpoint import disk, tensors
 from meristem.checkpoint.revive import Revived, revive
 from meristem.errors import MeristemError, did_you_mean
 from meristem.interop import words
+from meristem.interop.alternatives import alternatives
+from meristem.interop.exported_card import exported_card
 from meristem.interop.folder import SAFE
 from meristem.interop.lines import given, places
-from meristem.interop.published import Published, of_family
-from meristem.interop.taught import taught
+from meristem.interop.published import SAME_HEAD, TASK_KEY, Published, of_family
+from meristem.interop.taught import Taught, taught
 from meristem.interop.whole import whole
 from meristem.settings import find
 
-ONNX = "meristem export --onnx writes it for onnxruntime"
 TASKS = frozenset({"classification", "tagging", "span", "choice"})
 """Heads whose classes read several texts at once, which need a token to pad with."""
-ALONE = frozenset({"rnn", "elmo"})
-"""Families whose runs nothing but this library reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,26 +43,72 @@ class Exported:
         return "\n".join([first, *self.notes])
 
 
-def export_run(run: Path, out: Path, *, architecture: str | None = None) -> Exported:
-    """Write config.json, weights, tokenizer and a model card, whole or not at all."""
+@dataclass(frozen=True, kw_only=True)
+class ModelFiles:
+    """One model of transformers, ready to be written to a folder."""
+
+    architecture: str
+    texts: Mapping[str, str]
+    """A file's name → its content: config.json and the tokenizer's files."""
+    weights: Mapping[str, Tensor]
+    notes: tuple[str, ...]
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers its weights hold."""
+        return sum(one.numel() for one in self.weights.values())
+
+
+def export_run(run: Path, out: Path, *, architecture: str | None = None, drop_crf: bool = False) -> Exported:
+    """Write config.json, weights, tokenizer and a model card, whole or not at all.
+
+    A head that their class has no place for is refused unless `architecture` names the class; `drop_crf` lets a
+    tagger leave without its CRF. A head that is a model of its own there goes into a subfolder of its name.
+    """
     from meristem.interop import elmo  # which tells of its files with what is here
 
     revived = revive(run)
     if revived.recipe.model.family == "elmo" and revived.recipe.task is None:
         return elmo.export_elmo(revived, out)
-    known = taught(revived)
+    task = next((name for name in revived.learner.model.heads if name in SAME_HEAD), None)
+    known = taught(revived, drop_crf=drop_crf)
     revived = known.revived
     table = table_of(revived, architecture)
     table, heads, chosen = _heads(table, revived, architecture)
     if architecture is None and known.head is not None and known.head not in heads:
         raise MeristemError(f"transformers has no {table.type} with a head for task {revived.recipe.task.name}")
-    model = revived.learner.model
+    companions = _companions(table, revived, heads)
+    left = _left_out(table, revived, (*heads, *companions), chosen)
+    if architecture is None and left:
+        raise MeristemError(f"no {table.type} class holds all heads of this run; {_without(left, chosen)}")
+    model = _model_files(table, known, heads, chosen, {TASK_KEY: task} if task else {})
+    beside = {name: _model_files(part, known, (name,), cls) for name, (cls, part) in companions.items()}
+    notes = [*known.notes, *(why for why in left.values()), *model.notes]
+    notes += [f"{name}: {files.architecture} in the subfolder {name}" for name, files in beside.items()]
+    card = exported_card(revived, chosen, heads, notes, tuple(beside))
+    with whole(out) as folder:
+        _write(folder, model, {"README.md": card})
+        for name, files in beside.items():
+            _write(folder / name, files)
+    parameters = model.parameters + sum(files.parameters for files in beside.values())
+    return Exported(folder=out, architecture=chosen, parameters=parameters, notes=tuple(notes))
+
+
+def _model_files(
+    table: type[Published],
+    known: Taught,
+    heads: tuple[str, ...],
+    architecture: str,
+    more: Mapping[str, str] | None = None,
+) -> ModelFiles:
+    """Config with `more` keys, tokenizer and weights of the class that holds these heads."""
+    revived, model = known.revived, known.revived.learner.model
+    shape = table.shape(revived.recipe.model, model)
     away = tuple(f"heads.{name}." for name in model.heads if name not in heads) + table.apart
     names = [name for name, _ in model.named_parameters() if not name.startswith(away)]
-    shape = table.shape(revived)
     found = given(places(table.lines(heads), names, shape), model.state_dict(), shape)
-    config = config_of(table, revived, chosen, heads)
-    notes = [*known.notes, *_left_out(table, revived, heads, chosen), *table.finish(config, found, revived)]
+    config = config_of(table, revived, architecture, heads) | dict(more or {})
+    notes = table.finish(config, found, revived)
     texts = {
         "config.json": json.dumps(config, indent=2) + "\n",
         **_generation(table, revived, config),
@@ -75,11 +120,8 @@ def export_run(run: Path, out: Path, *, architecture: str | None = None) -> Expo
             pad=config["pad_token_id"],
             side=table.padding(revived),
         ),
-        "README.md": _card(revived, chosen),
     }
-    _put(out, texts, found)
-    parameters = sum(one.numel() for one in found.values())
-    return Exported(folder=out, architecture=chosen, parameters=parameters, notes=tuple(notes))
+    return ModelFiles(architecture=architecture, texts=texts, weights=found, notes=tuple(notes))
 
 
 def _generation(table: type[Published], revived: Revived, config: Mapping[str, Any]) -> dict[str, str]:
@@ -105,10 +147,8 @@ def table_of(revived: Revived, wanted: str | None = None) -> type[Published]:
     if fitting:
         return next((table for table in fitting if wanted in (*table.architectures, *table.alone)), fitting[0])
     if not problems:
-        family = recipe.model.family
-        others = "nothing else does" if family in ALONE else ONNX
-        raise MeristemError(f"transformers has no {family}: this library reads the run (meristem.load), and {others}")
-    raise MeristemError(f"transformers has no model of this shape: {'; '.join(problems)}. {ONNX}")
+        raise MeristemError(f"transformers has no {recipe.model.family}: {alternatives(revived)}")
+    raise MeristemError(f"transformers has no model of this shape: {'; '.join(problems)}. {alternatives(revived)}")
 
 
 def _ways(table: type[Published], revived: Revived) -> list[str]:
@@ -136,10 +176,15 @@ def _heads(
             raise MeristemError(f"{wanted} cannot be made of this run{did_you_mean(wanted, [*fitting, *alone])}")
         own = table if wanted in fitting else alone[wanted]
         return own, _fitting(own, revived)[wanted], wanted
-    brought, unlearnt = set(revived.recipe.heads) - table.optional, set(revived.state.get("new", ()))
+    brought, unlearnt = set(revived.recipe.heads) - table.optional, _untrained(revived)
     learnt = {name: set(heads) - table.optional for name, heads in fitting.items() if not unlearnt & set(heads)}
     chosen = max(learnt, key=lambda name: (len(brought & learnt[name]), len(learnt[name])))
     return table, fitting[chosen], chosen
+
+
+def _untrained(revived: Revived) -> set[str]:
+    """Heads that began with an import that held none, and were never trained."""
+    return set(revived.state.get("new", ()))
 
 
 def _fitting(table: type[Published], revived: Revived) -> dict[str, tuple[str, ...]]:
@@ -152,28 +197,40 @@ def _fitting(table: type[Published], revived: Revived) -> dict[str, tuple[str, .
     }
 
 
-def _left_out(table: type[Published], revived: Revived, heads: tuple[str, ...], architecture: str) -> list[str]:
-    """Heads of the run that a class does not hold, and which class does."""
-    left = [name for name in revived.learner.model.heads if name not in heads]
+def _companions(
+    table: type[Published], revived: Revived, heads: Sequence[str]
+) -> dict[str, tuple[str, type[Published]]]:
+    """Trained heads that are models of their own there → their class and its table."""
+    there = set(revived.learner.model.heads) - set(heads) - _untrained(revived)
+    return {name: (cls, table.alone[cls]) for name, cls in table.companions.items() if name in there}
+
+
+def _left_out(table: type[Published], revived: Revived, heads: Sequence[str], architecture: str) -> dict[str, str]:
+    """Trained heads of the run that a class does not hold → why, and which class does."""
+    left = [name for name in revived.learner.model.heads if name not in {*heads, *_untrained(revived)}]
     others = _fitting(table, revived) | {
         name: held for part in table.alone.values() for name, held in _fitting(part, revived).items()
     }
-    out = []
+    out = {}
     for name in left:
         ways = [other for other, held in others.items() if name in held]
         how = f"; --architecture {ways[0]} writes it" if ways else ""
-        out.append(f"{name}: left out, since {architecture} has no place for it{how}")
+        out[name] = f"{name}: left out, since {architecture} has no place for it{how}"
     return out
+
+
+def _without(left: Sequence[str], architecture: str) -> str:
+    return f"--architecture {architecture} writes it without {' and '.join(left)}"
 
 
 def config_of(table: type[Published], revived: Revived, architecture: str, heads: tuple[str, ...]) -> dict[str, Any]:
     """config.json: the shape, the words and the labels."""
-    tokenizer, recipe = revived.tokenizer, revived.recipe
-    room = len(revived.learner.model.backbone.embedding().weight)
+    tokenizer, recipe, model = revived.tokenizer, revived.recipe, revived.learner.model
+    room = len(model.backbone.embedding().weight)
     out = {
         "architectures": [architecture],
         "tie_word_embeddings": True,
-        **table.config(table.shape(revived)),
+        **table.config(table.shape(recipe.model, model)),
         "vocab_size": room,
         "dtype": "float32",
         "pad_token_id": tokenizer.end if tokenizer.pad is None and TASKS & set(heads) else tokenizer.pad,
@@ -187,25 +244,9 @@ def config_of(table: type[Published], revived: Revived, architecture: str, heads
     return out
 
 
-def _card(revived: Revived, architecture: str) -> str:
-    own = revived.run.path / "README.md"
-    use = [
-        "```python",
-        f"from transformers import AutoTokenizer, {architecture}",
-        "",
-        f'model = {architecture}.from_pretrained(".")',
-        'tokenizer = AutoTokenizer.from_pretrained(".")',
-        "```",
-        "",
-    ]
-    card = own.read_text(encoding="utf-8") if own.is_file() else f"# {revived.recipe.name}\n"
-    top = ["---", "library_name: transformers", "tags:", "- meristem", "---", "", card]
-    return "\n".join([*top, "## With transformers", "", *use])
-
-
-def _put(out: Path, texts: Mapping[str, str], found: Mapping[str, Tensor]) -> None:
-    """The folder, whole or not at all."""
-    with whole(out) as folder:
-        for name, text in texts.items():
-            disk.store(folder / name, [text.encode()])
-        disk.store(folder / SAFE, tensors.encode(found, {"format": "pt"}))
+def _write(folder: Path, model: ModelFiles, more: Mapping[str, str] | None = None) -> None:
+    """The files of one model, and further ones beside them."""
+    folder.mkdir(exist_ok=True)
+    for name, text in {**model.texts, **(more or {})}.items():
+        disk.store(folder / name, [text.encode()])
+    disk.store(folder / SAFE, tensors.encode(model.weights, {"format": "pt"}))

@@ -43,7 +43,8 @@ def config_of(folder: Path) -> dict[str, Any]:
 def refuse_links(folder: Path) -> None:
     """A link may lead to what the folder or the hub's cache around it holds, and nowhere else."""
     here = folder.resolve()
-    homes = {here, here.parent.parent / "blobs"} if here.parent.name == "snapshots" else {here}
+    snapshots = [one.parent for one in (here, here.parent) if one.parent.name == "snapshots"]  # a subfolder of one too
+    homes = {here, *(one.parent / "blobs" for one in snapshots)}
     for path in sorted(folder.iterdir()):
         if path.suffix in READ and path.is_symlink() and not homes & set(_target(path).parents):
             raise MeristemError(f"{path}: is a link out of the folder, and is not followed; put the file itself there")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,14 +22,13 @@ from meristem.checkpoint.snapshot import Snapshot
 from meristem.errors import MeristemError, RecipeError
 from meristem.interop import words
 from meristem.interop.folder import Weights, config_of, some
-from meristem.interop.lines import Place, places
-from meristem.interop.published import Published, published
+from meristem.interop.published import LEARNT, SAME_HEAD, TASK_KEY, Published, implied, published
+from meristem.interop.weight_matching import left_over, read_parameters, spelled
 from meristem.learning.assemble import learner_of
 from meristem.recipe import Recipe, resolve
 from meristem.settings import WIDEST, names
 from meristem.tokenizers.tokenizer import Tokenizer
 
-OLD = (("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta"))
 
 @dataclass(frozen=True, kw_only=True)
 class Imported:
@@ -75,11 +73,14 @@ def import_folder(folder: Path, out: Path) -> Imported:
     tokenizer = words.read(folder, table, config)
     with Weights(folder) as weights:
         architecture, held = _held(table, architecture, weights)
+        held = tuple(_task_head(name, config) for name in held)
         recipe = _recipe(table, table.known(config, weights), held, tokenizer, folder, out.name)
         model = _model(recipe, tokenizer, weights, folder)
         own = _own(model, held)
-        made = _tensors(table, model, weights, recipe, folder, own)
-        left = _left(table, model, weights, recipe, folder, own)
+        made = read_parameters(table, model, weights, recipe, folder, own)
+        left = left_over(table, model, weights, recipe, folder, own)
+        for name, tensors in _companions(table, model, recipe, folder, made).items():
+            held, own, made = (*held, name), [*own, *tensors], {**made, **tensors}
         fresh = _fresh(model, own, recipe)
         new = [name for name in model.heads if name not in held]
         run = write_run(out, recipe, tokenizer, whole_state(model, {**made, **fresh}), {"new": new})
@@ -110,7 +111,7 @@ def _held(table: type[Published], named: str, weights: Weights) -> tuple[str, tu
 
     def there(head: str) -> bool:
         modules = (module for line in table.heads[head].lines for module in line.several)
-        return all(_spelled(table, one, weights) or _spelled(table, f"{one}.weight", weights) for one in modules)
+        return all(spelled(table, one, weights) or spelled(table, f"{one}.weight", weights) for one in modules)
 
     own = table.architectures[named]
     wider = {
@@ -121,6 +122,12 @@ def _held(table: type[Published], named: str, weights: Weights) -> tuple[str, tu
     architecture = max(wider, key=lambda name: len(wider[name]), default=named)
     heads = table.architectures[architecture]
     return architecture, tuple(name for name in heads if name not in table.optional or there(name))
+
+
+def _task_head(name: str, config: Mapping[str, Any]) -> str:
+    """The head under its task's name, where config.json says that its class was exported for another one."""
+    task = config.get(TASK_KEY)
+    return str(task) if isinstance(task, str) and SAME_HEAD.get(task) == name else name
 
 
 def _recipe(
@@ -136,10 +143,11 @@ def _recipe(
     labels = words.labels(config)
     carried = {
         name: {"kind": head.kind, "sizes": dict(head.sizes)}
-        | ({"labels": labels, "problem": config.get("problem_type")} if table.heads[name].classes == 0 else {})
+        | ({"labels": labels, "problem": config.get("problem_type")} if known.classes == 0 else {})
         for name in held
         if not any(name in table.objectives[goal] for goal in goals)
-        for head in [table.heads[name].head(len(labels))]
+        if (known := table.carried(name)) is not None
+        for head in [known.head(len(labels))]
     }
     rows = config.get("vocab_size", tokenizer.size)
     if type(rows) is not int or rows < 1:
@@ -192,91 +200,37 @@ def _fresh(model: Model, own: list[str], recipe: Recipe) -> dict[str, Tensor]:
     return out
 
 
-def _tensors(
-    table: type[Published], model: Model, weights: Weights, recipe: Recipe, folder: Path, own: list[str]
-) -> dict[str, Tensor]:
-    """Every tensor of ours, made of theirs; whatever is missing or of another shape is named."""
-    wanted = dict(model.named_parameters())
-    problems: list[str] = []
-    made: dict[str, Tensor] = {}
-    for place in places(table.lines(model.heads), own, recipe.model):
-        theirs = [_spelled(table, name, weights) for name in place.theirs]
-        if missing := [name for name, there in zip(place.theirs, theirs, strict=True) if there is None]:
-            problems += [f"{name} is missing" for name in missing]
+def _companions(
+    table: type[Published], model: Model, recipe: Recipe, folder: Path, made: Mapping[str, Tensor]
+) -> dict[str, dict[str, Tensor]]:
+    """Heads that lie in subfolders as models of their own → their tensors; what they share must be the same there."""
+    out: dict[str, dict[str, Tensor]] = {}
+    for head, architecture in table.companions.items():
+        place, part = folder / head, table.alone[architecture]
+        if head not in model.heads or not (place / "config.json").is_file():
             continue
-        problems += take(place, [weights[name] for name in theirs if name], recipe.model, wanted[place.ours], made)
-    if problems:
-        raise MeristemError(f"{folder}: the weights are not those of its config.json: {some(problems, '; ')}")
-    return made
+        if place.is_symlink():
+            raise MeristemError(f"{place}: is a link, and is not followed; put the folder itself there")
+        config = config_of(place)
+        here, there = implied(part.shape(recipe.model, model)), implied(part.settings(config, str(place)))
+        if unlike := [key for key in there if key not in LEARNT and here[key] != there[key]]:
+            raise MeristemError(f"{place}: is no {head} of this model, since these differ: {', '.join(unlike)}")
+        names = [name for name, _ in model.named_parameters()]
+        own = [name for name in names if name.startswith(f"heads.{head}.")]
+        shared = [name for name in names if name.startswith("backbone.") and not name.startswith(part.apart)]
+        with Weights(place) as weights:
+            found = read_parameters(part, model, weights, recipe, place, [*own, *shared])
+            left_over(part, model, weights, recipe, place, [*own, *shared])
+        if unlike := [name for name in shared if not torch.equal(found[name], made[name])]:
+            raise MeristemError(f"{place}: has embeddings of its own, and here they are shared: {some(unlike)}")
+        out[head] = {name: found[name] for name in own}
+    return out
 
 
 def whole_state(model: Model, made: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """What a checkpoint holds: every name, tied ones with the same tensor."""
     owner = {id(value): name for name, value in model.named_parameters()}
     return {name: made[owner[id(value)]] for name, value in model.state_dict(keep_vars=True).items()}
-
-
-def take(place: Place, theirs: list[Tensor], settings: Any, like: Tensor, made: dict[str, Tensor]) -> list[str]:
-    """Make one tensor of ours; what is wrong with theirs comes back."""
-    shapes = " and ".join("×".join(map(str, one.shape)) for one in theirs)
-    wanted = "×".join(map(str, like.shape))
-    try:
-        ours = place.way.take(theirs, settings)
-    except (RuntimeError, IndexError):
-        return [f"{place.theirs[0]} is {shapes}, which does not make {wanted}"]
-    if ours.shape != like.shape:
-        return [f"{place.theirs[0]} is {shapes}, which does not make {wanted}"]
-    if not ours.is_floating_point():
-        return [f"{place.theirs[0]} holds {ours.dtype}, no weights"]
-    made[place.ours] = ours.to(like.dtype)
-    return []
-
-
-def _spelled(table: type[Published], name: str, weights: Weights) -> str | None:
-    """A tensor's name in this very folder: bodies saved alone leave their prefix out, old norms have Greek names.
-
-    Of tensors that are one, a file may hold any.
-    """
-    bare = name.removeprefix(table.base)
-    same = (name, *(other for other, first in table.ties.items() if first.removeprefix(table.base) == bare))
-    return next((one for other in same for one in _spellings(table, other) if one in weights), None)
-
-
-def _spellings(table: type[Published], name: str) -> Iterator[str]:
-    for one in dict.fromkeys((name, name.removeprefix(table.base))):
-        yield one
-        for new, old in OLD:
-            if one.endswith(new):
-                yield one.removesuffix(new) + old
-
-
-def _left(
-    table: type[Published], model: Model, weights: Weights, recipe: Recipe, folder: Path, own: list[str]
-) -> tuple[str, ...]:
-    """What nothing of ours reads: refused unless the table knows it."""
-    read = {
-        spelled
-        for place in places(table.lines(model.heads), own, recipe.model)
-        for name in place.theirs
-        for spelled in _spellings(table, name)
-    }
-    left, unknown = [], []
-    for name in sorted(set(weights) - read):
-        full = name if name.startswith(table.base) else table.base + name
-        tied = table.ties.get(name, table.ties.get(full))
-        if tied is not None and (same := _spelled(table, tied, weights)) is not None:
-            if not torch.equal(weights[name], weights[same]):
-                raise MeristemError(f"{folder}: {name} and {same} differ, and in this family they are one tensor")
-        elif any(re.fullmatch(pattern, one) for pattern in table.without for one in (name, full)):
-            left.append(name)
-        elif any(re.fullmatch(pattern, name) for pattern in table.zeros):
-            if weights[name].any():
-                raise MeristemError(f"{folder}: {name} is not zero, and the {table.family} family has no place for it")
-        else:
-            unknown.append(name)
-    if unknown:
-        raise MeristemError(f"{folder}: holds weights that its config.json does not explain: {some(unknown)}")
-    return tuple(left)
 
 
 def write_run(out: Path, recipe: Recipe, tokenizer: Tokenizer, found: dict[str, Tensor], state: dict[str, Any]) -> Run:

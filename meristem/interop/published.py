@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeAlias
 
 from torch import Tensor
 
-from meristem.batch import Head
+from meristem.batch import Head, Model
 from meristem.checkpoint.revive import Revived
 from meristem.errors import MeristemError
 from meristem.interop.folder import Weights
@@ -17,6 +17,10 @@ from meristem.settings import Settings, build, find, names
 from meristem.tokenizers.tokenizer import Tokenizer
 
 ROOM = "interop.families"
+SAME_HEAD = {"pair": "classification"}
+"""A task's head whose class is another's → that one's."""
+TASK_KEY = "meristem_task"
+"""The key of config.json that says which task a class was exported for, where several have the same class."""
 LEARNT = frozenset({"initial", "embedding_initial", "output_initial"})
 """Settings that only say how weights began: no file of weights needs them."""
 
@@ -96,6 +100,9 @@ class Published:
     """Their class → our heads that it holds, the class that holds none first."""
     alone: ClassVar[Mapping[str, Table]] = {}
     """Their class → the table of a head that alone is such a model, for runs with no other way to make one."""
+    companions: ClassVar[Mapping[str, str]] = {}
+    """A head that transformers keeps as a model of its own → its class in `alone`: it is written to and read from a
+    subfolder of the head's name."""
     apart: ClassVar[tuple[str, ...]] = ()
     """How our names begin that it has no place for."""
     objectives: ClassVar[Mapping[str, tuple[str, ...]]]
@@ -197,9 +204,9 @@ class Published:
         return cls.side
 
     @classmethod
-    def shape(cls, revived: Revived) -> Any:
+    def shape(cls, settings: Any, model: Model) -> Any:
         """The settings of what is written: the run's, unless it is a part of it."""
-        return revived.recipe.model
+        return settings
 
     @classmethod
     def finish(cls, config: dict[str, Any], found: dict[str, Tensor], revived: Revived) -> list[str]:
@@ -207,9 +214,20 @@ class Published:
         return []
 
     @classmethod
+    def carried(cls, head: str) -> Carried | None:
+        """What is known of a head; one that shares another's class has its places."""
+        if head in cls.heads or (like := SAME_HEAD.get(head)) not in cls.heads:
+            return cls.heads.get(head)
+        own = cls.heads[like]
+        return replace(own, lines=tuple(
+            replace(line, ours=line.ours.replace(f"heads.{like}", f"heads.{head}", 1)) for line in own.lines
+        ))  # fmt: skip
+
+    @classmethod
     def lines(cls, heads: Iterable[str]) -> tuple[Line, ...]:
         """The table of the body and of these heads."""
-        return tuple(line for name in heads if name in cls.heads for line in cls.heads[name].lines) + cls.body
+        known = (cls.carried(name) for name in heads)
+        return tuple(line for head in known if head is not None for line in head.lines) + cls.body
 
 
 def implied(settings: Settings) -> dict[str, Any]:

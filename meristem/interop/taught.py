@@ -10,17 +10,16 @@ import torch
 from meristem.batch import Model
 from meristem.checkpoint.revive import Revived
 from meristem.errors import MeristemError
-from meristem.interop.published import Published
+from meristem.interop.published import SAME_HEAD, Published
 from meristem.recipe import HeadSettings
 from meristem.task import Task
 
-SAME = {"pair": "classification"}
-"""A task whose head another one's class holds → that one."""
 NOWHERE = {
     "commands": "a class with an intent and slots on one encoding",
     "probe": "a class with a head on every layer",
 }
 """Tasks that no class of theirs does → what it would have to be."""
+CRF = "a CRF over tags (task.crf)"
 PROBLEMS = {
     "single": "single_label_classification",
     "multiple": "multi_label_classification",
@@ -42,14 +41,18 @@ class Taught:
     notes: tuple[str, ...] = ()
 
 
-def taught(revived: Revived) -> Taught:
-    """The run with its task's head named as theirs is; what they have no place for is refused by name."""
+def taught(revived: Revived, *, drop_crf: bool = False) -> Taught:
+    """The run with its task's head named as theirs is; what they have no place for is refused by name.
+
+    `drop_crf` leaves a tagger's CRF out, so that its scores of single words can leave.
+    """
     task = next((one for one in revived.learner.objectives.values() if isinstance(one, Task)), None)
     if task is None:
-        return Taught(revived=revived)
+        return Taught(revived=_brought(revived))
     told = revived.recipe.task.model_dump()
+    notes = _drop_crf(revived.learner.model, told) if drop_crf else ()
     _refuse(task, told)
-    name = SAME.get(task.name, task.name)
+    name = SAME_HEAD.get(task.name, task.name)
     model = revived.learner.model
     if task.name not in model.heads:  # it writes: its head is an objective's
         return Taught(revived=revived, length=told.get("length"))
@@ -64,8 +67,27 @@ def taught(revived: Revived) -> Taught:
         head=name,
         frame=(Published.frame, Published.pair) if told["framed"] else ("A", "A B"),
         length=told["length"],
-        notes=_in_range(model, name, told),
+        notes=(*notes, *_in_range(model, name, told)),
     )
+
+
+def _brought(revived: Revived) -> Revived:
+    """A run whose heads came along with an import, each under the name that its class has."""
+    heads = dict(revived.recipe.heads)
+    for name in [one for one in heads if one in SAME_HEAD]:
+        heads[SAME_HEAD[name]] = heads.pop(name)
+        _renamed(revived.learner.model, name, SAME_HEAD[name])
+    return replace(revived, recipe=replace(revived.recipe, heads=heads))
+
+
+def _drop_crf(model: Model, told: dict[str, Any]) -> tuple[str, ...]:
+    """A tagger without its CRF, in place: this model only leaves."""
+    if not told.get("crf"):
+        return ()
+    told["crf"] = False
+    del model.heads["crf"]
+    model.declared = {name: head for name, head in model.declared.items() if name != "crf"}
+    return ("CRF: left out (--drop-crf), so each word's tag is its own best one: tags differ from meristem predict's",)
 
 
 def _refuse(task: Task, told: dict[str, Any]) -> None:
@@ -73,7 +95,7 @@ def _refuse(task: Task, told: dict[str, Any]) -> None:
     both = task.name == "pair" and task.rows_per_sample > 1 and not told.get("siamese")
     hinders = {
         NOWHERE.get(task.name, ""): task.name in NOWHERE,
-        "a CRF over tags (task.crf)": told.get("crf"),
+        CRF: told.get("crf"),
         "two texts read apart (task.siamese)": told.get("siamese"),
         "a pair read in both orders (task.orders)": both,
         "a mix of layers (task.mix)": told.get("mix") or told.get("way") == "both_directions",
@@ -81,9 +103,11 @@ def _refuse(task: Task, told: dict[str, Any]) -> None:
         f"a head on pooled states (task.pooling={told.get('pooling')})": told.get("pooling") is not None,
     }
     if found := [what for what, hinder in hinders.items() if hinder]:
+        alone = found == [CRF]
+        drop = "; --drop-crf writes the scores of single words without it, whose tags are not the same" if alone else ""
         raise MeristemError(
             f"task {task.name}: transformers has no class for it, since it needs {' and '.join(found)}; "
-            "meristem predict and meristem.load(run).predict use the run as it is"
+            f"meristem predict and meristem.load(run).predict use the run as it is{drop}"
         )
 
 

@@ -21,10 +21,14 @@ def import_(folder: options.Folder, out: options.Out = None) -> None:
 
 
 def export(
-    run: options.Run, folder: options.Target, onnx: options.Onnx = False, architecture: options.Architecture = None
+    run: options.Run,
+    folder: options.Target,
+    onnx: options.Onnx = False,
+    architecture: options.Architecture = None,
+    drop_crf: options.DropCrf = False,
 ) -> None:
     """Write a run as a folder that transformers opens; with --onnx for onnxruntime instead."""
     from meristem import api
 
-    made = api.export(run, folder, onnx=onnx, architecture=architecture)
+    made = api.export(run, folder, onnx=onnx, architecture=architecture, drop_crf=drop_crf)
     say(made.summary())

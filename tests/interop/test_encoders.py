@@ -339,7 +339,6 @@ def begun(path: Path, model: dict[str, Any], objective: Any, kind: str = "wordpi
         ({"family": "roberta"}, "mlm", "wordpiece", "RobertaForMaskedLM", ("mlm",)),
         ({"family": "electra", "embedding": 24}, "mlm", "wordpiece", "ElectraForMaskedLM", ("mlm",)),
         ({"family": "electra", "embedding": None}, "rtd", "wordpiece", "ElectraForPreTraining", ("rtd",)),
-        ({"family": "bert", **EARLY}, ["mlm", "nsp"], "wordpiece", "EsmForMaskedLM", ("mlm",)),
         ({"family": "bert", **EARLY, "segments": 0, "rotary_base": 500}, "mlm", "bpe", "EsmForMaskedLM", ("mlm",)),
         ({"family": "roberta", **EARLY}, "mlm", "bpe", "EsmForMaskedLM", ("mlm",)),
     ],
@@ -367,17 +366,33 @@ def test_a_run_that_began_here(
     agree(theirs(case, other, reads), ours(case, revived.learner.model, reads))
 
 
-def test_an_early_norm_leaves_as_esm_and_says_what_is_not_the_same(tmp_path: Path) -> None:
+def test_an_early_norm_with_segments_is_refused(tmp_path: Path) -> None:
+    """ESM has no segments: with them folded into the words pairs had other numbers, and no import read it back."""
     begun(tmp_path / "run", {"family": "bert", **EARLY}, ["mlm", "nsp"])
-    exported = export_run(tmp_path / "run", tmp_path / "ours")
-    assert exported.notes == (
-        "nsp: left out, since EsmForMaskedLM has no place for it",
-        "segments: the first is added to the words, so that single texts give the same; pairs do not",
-        "contact_head: zeros; only their models of proteins use one",
-    )
-    assert exported.summary().endswith("\n".join(exported.notes))
-    with pytest.raises(MeristemError, match="differ, and in this family they are one tensor"):
-        import_folder(tmp_path / "ours", tmp_path / "again")
+    with pytest.raises(MeristemError) as refused:
+        export_run(tmp_path / "run", tmp_path / "ours")
+    assert "bert has no model.norm_place=pre, model.positions=rotary" in str(refused.value)
+    assert "esm has no model.segments=2" in str(refused.value)
+    assert "meristem pretrain bert-mini trains the shape it has; meristem export --onnx writes" in str(refused.value)
+    assert not (tmp_path / "ours").exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "objective", "kind", "architecture", "lost"),
+    [
+        ({"family": "roberta"}, ["mlm", "nsp"], "bpe", "RobertaForMaskedLM", "nsp"),
+        ({"family": "bert", "segments": 0, **EARLY}, ["mlm", "nsp"], "wordpiece", "EsmForMaskedLM", "nsp"),
+        ({"family": "bert"}, "rtd", "wordpiece", "BertModel", "generator and rtd"),
+    ],
+)
+def test_a_head_without_a_place_is_lost_only_on_request(
+    model: dict[str, Any], objective: Any, kind: str, architecture: str, lost: str, tmp_path: Path
+) -> None:
+    begun(tmp_path / "run", model, objective, kind)
+    with pytest.raises(MeristemError, match=f"--architecture {architecture} writes it without {lost}"):
+        export_run(tmp_path / "run", tmp_path / "ours")
+    exported = export_run(tmp_path / "run", tmp_path / "ours", architecture=architecture)
+    assert [note.split(":")[0] for note in exported.notes if "left out" in note] == lost.split(" and ")
 
 
 def test_an_early_norm_without_segments_comes_back(tmp_path: Path) -> None:
@@ -387,26 +402,72 @@ def test_an_early_norm_without_segments_comes_back(tmp_path: Path) -> None:
     same(tmp_path / "run", tmp_path / "again")
 
 
+def generated(revived: Revived, reads: Reads) -> dict[str, Tensor]:
+    """What the generator inside a run says of the tokens that are there."""
+    generator: Any = revived.learner.model.heads["generator"]
+    with torch.no_grad():
+        return {"logits": generator.words(generator.body(**reads).last)[reads["present"]]}
+
+
 def test_a_generator_leaves_alone(tmp_path: Path, reads: Reads, silence: Silence) -> None:
     revived = begun(tmp_path / "run", {"family": "electra", "embedding": 24}, "rtd")
-    exported = export_run(tmp_path / "run", tmp_path / "judge")
-    (note,) = exported.notes
-    assert note.startswith("generator: left out, since ElectraForPreTraining has no place for it")
-    assert note.endswith("--architecture ElectraForMaskedLM writes it")
+    expected = generated(revived, reads)
     export_run(tmp_path / "run", tmp_path / "guesser", architecture="ElectraForMaskedLM")
     other = opened(tmp_path / "guesser", "ElectraForMaskedLM", silence)
     assert (other.config.hidden_size, other.config.embedding_size) == (8, 24)  # type: ignore[union-attr]  # theirs
-    generator, present = revived.learner.model.heads["generator"], reads["present"]
-    with torch.no_grad():
-        expected = generator.words(generator.body(**reads).last)[present]  # type: ignore[operator,union-attr]  # its parts
-    agree(theirs(Case("ElectraForMaskedLM"), other, reads), {"logits": expected})
+    agree(theirs(Case("ElectraForMaskedLM"), other, reads), expected)
     import_folder(tmp_path / "guesser", tmp_path / "masked")
-    agree(ours(Case("ElectraForMaskedLM", heads=("mlm",)), revive(tmp_path / "masked").learner.model, reads),
-          {"logits": expected})  # fmt: skip
+    agree(ours(Case("ElectraForMaskedLM", heads=("mlm",)), revive(tmp_path / "masked").learner.model, reads), expected)
+
+
+def test_a_generator_goes_along_in_a_subfolder(tmp_path: Path, reads: Reads, silence: Silence) -> None:
+    revived = begun(tmp_path / "run", {"family": "electra", "embedding": 24}, "rtd")
+    exported = export_run(tmp_path / "run", tmp_path / "both")
+    assert exported.notes == ("generator: ElectraForMaskedLM in the subfolder generator",)
+    other = opened(tmp_path / "both" / "generator", "ElectraForMaskedLM", silence)
+    agree(theirs(Case("ElectraForMaskedLM"), other, reads), generated(revived, reads))
+    imported = import_folder(tmp_path / "both", tmp_path / "again")
+    assert imported.fresh == ()
+    same(tmp_path / "run", tmp_path / "again")
+    agree(generated(revive(tmp_path / "again"), reads), generated(revived, reads))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"hidden_size": 12}, "hidden_size=12 does not divide the discriminator's 32"),
+        ({"hidden_act": "relu"}, "hidden_act='relu' has no counterpart"),
+        ({"intermediate_size": 48}, "is no generator of this model, since these differ: inner"),
+    ],
+)
+def test_a_generator_of_another_model_is_refused(change: dict[str, Any], said: str, tmp_path: Path) -> None:
+    begun(tmp_path / "run", {"family": "electra", "embedding": 24}, "rtd")
+    export_run(tmp_path / "run", tmp_path / "both")
+    path = tmp_path / "both" / "generator" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(MeristemError, match=said):
+        import_folder(tmp_path / "both", tmp_path / "again")
+
+
+def test_a_generator_with_embeddings_of_its_own_is_refused(tmp_path: Path) -> None:
+    begun(tmp_path / "run", {"family": "electra", "embedding": 24}, "rtd")
+    export_run(tmp_path / "run", tmp_path / "both")
+    path = tmp_path / "both" / "generator" / "model.safetensors"
+    found = load_file(path)
+    found["electra.embeddings.LayerNorm.bias"] += 1
+    save_file(found, path, {"format": "pt"})
+    with pytest.raises(
+        MeristemError, match=r"embeddings of its own.*backbone\.embed\.norm\.bias"
+    ):
+        import_folder(tmp_path / "both", tmp_path / "again")
+    (tmp_path / "both" / "generator").rename(tmp_path / "elsewhere")
+    (tmp_path / "both" / "generator").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(MeristemError, match="generator: is a link, and is not followed"):
+        import_folder(tmp_path / "both", tmp_path / "again")
 
 
 @pytest.mark.parametrize(("family", "kind"), [("bert", "wordpiece"), ("roberta", "bpe")])
-@pytest.mark.parametrize("more", [{}, EARLY], ids=["late norms", "early norms"])
+@pytest.mark.parametrize("more", [{}, {**EARLY, "segments": 0}], ids=["late norms", "early norms"])
 def test_the_same_words_fill_a_mask(family: str, kind: str, more: dict[str, Any], tmp_path: Path,
                                     monkeypatch: pytest.MonkeyPatch, silence: Silence) -> None:  # fmt: skip
     """A run trained here from text, opened by their pipeline."""

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from there import opened, scatter
+from there import opened, run_card, scatter
 
 import meristem
 from meristem.api import Loaded, load
@@ -104,6 +104,12 @@ def test_a_pair_leaves_as_a_classifier(name: str, tmp_path: Path) -> None:
     assert json.loads((folder / "config.json").read_text())["id2label"] == {"0": "bad", "1": "fair", "2": "good"}
     theirs = transformers.pipeline("text-classification", model=str(folder))
     alike(ours, [theirs({"text": one["text"], "text_pair": one["text_b"]}) for one in pairs])
+    again = imported(folder)
+    assert list(again.tasks) == ["pair"]
+    alike(ours, again.predict(pairs))
+    meristem.export(folder.with_name(f"{folder.name}-imported"), tmp_path / "twice")
+    files = ("config.json", "model.safetensors", "tokenizer.json")
+    assert all((tmp_path / "twice" / name).read_bytes() == (folder / name).read_bytes() for name in files)
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2"])
@@ -165,7 +171,7 @@ def test_every_word_has_the_tag_that_their_token_has(name: str, tmp_path: Path) 
 QUESTIONS = [{"question": "Where did it rain?", "passage": line} for line in LINES[:6]]
 
 
-@pytest.mark.parametrize("name", ["bert", "roberta", "electra", "gpt2", "bart"])
+@pytest.mark.parametrize("name", ["bert", "roberta", "electra", "xlnet", "gpt2", "bart"])
 def test_spans_are_scored_the_same(name: str, tmp_path: Path) -> None:
     """transformers 5 has no pipeline for questions any more: its model's own scores must choose our answer."""
     run = made(tmp_path / "run", name, "span")
@@ -217,11 +223,23 @@ def test_a_translator_writes_the_same(tmp_path: Path) -> None:
         assert words.decode(theirs[0], skip_special_tokens=True).strip() == said["translation_text"].strip()
 
 
+@pytest.mark.parametrize(("name", "task", "told"), [
+    ("bert", "classification", SINGLE), ("gpt2", "classification", SINGLE), ("roberta", "tagging", TAGS),
+    ("electra", "span", {}), ("xlnet", "span", {}), ("bart", "span", {}), ("bert", "choice", {}),
+    ("xlnet", "choice", {}),
+    ("bart", "translation", {"beams": 1, "max_tokens": 12}),
+])  # fmt: skip
+def test_the_program_on_the_card_runs(
+    name: str, task: str, told: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run_card(exported(made(tmp_path / "run", name, task, **told)), monkeypatch)
+
+
 # ------------------------------------------------------------ refusals, and what others published
 
 
 @pytest.mark.parametrize(("name", "task", "told", "why"), [
-    ("bert", "tagging", {**TAGS, "crf": True}, "a CRF over tags"),
+    ("bert", "tagging", {**TAGS, "crf": True}, "a CRF over tags.*--drop-crf writes the scores of single words"),
     ("bert", "pair", {**SINGLE, "siamese": True}, "two texts read apart"),
     ("bert", "classification", {**SINGLE, "mix": True}, "a mix of layers"),
     ("bert", "classification", {**SINGLE, "network": "recurrent"}, "task.network=recurrent"),
@@ -237,6 +255,28 @@ def test_what_transformers_has_no_class_for_is_refused_by_name(
     with pytest.raises(MeristemError, match=why):
         meristem.export(run, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_tagger_leaves_without_its_crf_only_on_request(tmp_path: Path) -> None:
+    """What leaves is what the run says of each word before its CRF; that the transitions stay is told."""
+    run = made(tmp_path / "run", "bert", "tagging", **TAGS, crf=True)
+    done = meristem.export(run, tmp_path / "out", drop_crf=True)
+    assert done.architecture == "BertForTokenClassification"
+    (note,) = done.notes
+    assert "CRF: left out (--drop-crf)" in note
+    assert note in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    plain = made(tmp_path / "plain", "bert", "tagging", **TAGS)
+    kept, alone = load(run).revived.learner.model, load(plain).revived.learner.model
+    alone.load_state_dict({name: kept.state_dict()[name] for name in alone.state_dict()})
+    words = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    model = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path / "out").eval()
+    given = words(LINES[0], return_tensors="pt")
+    with torch.inference_mode():
+        expected = model(**given).logits
+        states = alone.backbone(tokens=given["input_ids"], segments=given["token_type_ids"]).last
+        assert torch.allclose(alone.heads["tagging"](states), expected, atol=1e-5)
+    again = imported(tmp_path / "out")
+    assert "crf" not in again.model.heads and any(again.predict(LINES[:6]))
 
 
 def test_nothing_is_missing_or_left_and_nothing_is_remarked(tmp_path: Path, silence: Any) -> None:

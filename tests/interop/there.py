@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import copy
+import io
+import re
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import transformers
 from torch import Tensor, nn
@@ -47,3 +50,16 @@ def same_tensors(one: Path, other: Path) -> None:
     here, there = (revive(run).learner.model.state_dict() for run in (one, other))
     assert here.keys() == there.keys()
     assert [name for name in here if not torch.equal(here[name], there[name])] == []
+
+
+def run_card(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run every Python block of an exported folder's README.md in that folder; what they print comes back."""
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    programs = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    assert programs
+    monkeypatch.chdir(folder)
+    said = io.StringIO()
+    with redirect_stdout(said):
+        for program in programs:
+            exec(compile(program, "README.md", "exec"), {})
+    return said.getvalue()

@@ -1,12 +1,13 @@
-"""ELECTRA as transformers keeps it: the discriminator and the generator are folders of their own."""
+"""ELECTRA as transformers keeps it: the discriminator, and its generator as a model of its own in a subfolder."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from meristem.batch import Model
 from meristem.blocks.generator import narrowed
-from meristem.checkpoint.revive import Revived
+from meristem.errors import MeristemError
 from meristem.interop.families._encoder import (
     READS,
     SIZES,
@@ -18,6 +19,8 @@ from meristem.interop.families._encoder import (
     stack,
     vocabulary,
 )
+from meristem.interop.folder import Weights
+from meristem.interop.folder import config_of as folder_config
 from meristem.interop.lines import Line
 from meristem.interop.published import Carried, Entry
 
@@ -72,11 +75,10 @@ class Alone(Part):
     architectures = {"ElectraForMaskedLM": ("generator",)}
 
     @classmethod
-    def shape(cls, revived: Revived) -> Any:
+    def shape(cls, settings: Any, model: Model) -> Any:
         """Narrower, but for its embeddings."""
-        whole = revived.recipe.model
-        divide = dict(revived.learner.model.declared["generator"].sizes)["divide"]
-        return narrowed(whole, divide).model_copy(update={"embedding": whole.embedding or whole.width})
+        divide = dict(model.declared["generator"].sizes)["divide"]
+        return narrowed(settings, divide).model_copy(update={"embedding": settings.embedding or settings.width})
 
 
 class Electra(Part):
@@ -108,11 +110,24 @@ class Electra(Part):
         "ElectraForMultipleChoice": ("choice",),
     }
     alone = {"ElectraForMaskedLM": Alone}
+    companions = {"generator": "ElectraForMaskedLM"}
+
+    @classmethod
+    def known(cls, config: Mapping[str, Any], weights: Weights) -> Mapping[str, Any]:
+        """config.json with the width of the generator that lies beside the discriminator."""
+        if not (weights.folder / "generator" / "config.json").is_file():
+            return config
+        return {**config, "generator_size": folder_config(weights.folder / "generator").get("hidden_size", 256)}
 
     @classmethod
     def objective(cls, name: str, config: Mapping[str, Any]) -> dict[str, Any]:
-        """A discriminator's new generator has a quarter of its width, or the smallest part that is whole."""
+        """The generator's share of the width; a new one has a quarter, or the smallest part that is whole."""
         if name != "rtd":
             return super().objective(name, config)
-        width = int(config.get("hidden_size") or 256)
-        return {"name": name, "generator": f"1/{next(part for part in (4, 3, 2, 1) if width % part == 0)}"}
+        width, own = int(config.get("hidden_size") or 256), config.get("generator_size")
+        if own is not None and (type(own) is not int or not own or width % own):
+            raise MeristemError(
+                f"generator/config.json: hidden_size={own!r} does not divide the discriminator's {width}"
+            )
+        part = width // own if own else next(part for part in (4, 3, 2, 1) if width % part == 0)
+        return {"name": name, "generator": f"1/{part}"}

@@ -1,8 +1,7 @@
-"""ESM as transformers keeps it: what our pre-norm BERT and RoBERTa with rotary positions are over there."""
+"""ESM as transformers keeps it: pre-norm encoders with rotary positions and without segments."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -27,7 +26,7 @@ LAYER = (
     Line(f"{HERE}.feed_forward.narrow", f"{THERE}.output.dense"),
     Line(f"{HERE}.feed_forward_norm", f"{THERE}.LayerNorm"),
 )
-WORDS, SEGMENTS = "esm.embeddings.word_embeddings.weight", "esm.segments.weight"
+WORDS = "esm.embeddings.word_embeddings"
 
 
 class Esm(Encoder):
@@ -54,8 +53,7 @@ class Esm(Encoder):
     body = (
         *LAYER,
         Line("backbone.stack.final_norm", "esm.encoder.emb_layer_norm_after"),
-        Line("backbone.embed.tokens", WORDS.removesuffix(".weight")),
-        Line("backbone.embed.segments", SEGMENTS.removesuffix(".weight")),  # `finish` folds them into the words
+        Line("backbone.embed.tokens", WORDS),
     )
     heads = {
         "pooler": pooler("esm.pooler.dense"),
@@ -70,7 +68,7 @@ class Esm(Encoder):
         "EsmForTokenClassification": ("tagging",),
     }
     objectives = {"mlm": ("mlm",)}
-    ties = {"lm_head.decoder.weight": WORDS}
+    ties = {"lm_head.decoder.weight": f"{WORDS}.weight"}
     without = (
         r"esm\.embeddings\.position_ids",
         r"esm\.contact_head\..*",
@@ -79,30 +77,19 @@ class Esm(Encoder):
     )
 
     @classmethod
-    def differences(cls, settings: Any, kinds: Collection[str] = ()) -> list[str]:
-        """Segments are folded into the words."""
-        return super().differences(settings.model_copy(update={"segments": 0}), kinds)
-
-    @classmethod
     def finish(cls, config: dict[str, Any], found: dict[str, Tensor], revived: Revived) -> list[str]:
-        """Segments folded, and what their class wants beside: which token is the mask, turns, a head for contacts."""
+        """What their class wants beside: which token is the mask, rotary frequencies, a head for contacts."""
         if config["pad_token_id"] is None:
             raise MeristemError("ESM wants to know the padding token, and this run's tokenizer has none")
         config["mask_token_id"] = revived.tokenizer.mask
-        settings, notes = revived.recipe.model, []
-        if (segments := found.pop(SEGMENTS, None)) is not None:
-            if "EsmForMaskedLM" in config["architectures"]:
-                found["lm_head.decoder.weight"] = found[WORDS]
-                config["tie_word_embeddings"] = False
-            found[WORDS] = found[WORDS] + segments[0]
-            notes.append("segments: the first is added to the words, so that single texts give the same; pairs do not")
+        settings = revived.recipe.model
         channels = settings.width // settings.heads
         exponents = torch.arange(0, channels, 2, dtype=torch.float32) / channels
         found["esm.rotary_embeddings.inv_freq"] = 1.0 / settings.rotary_base**exponents
         found["esm.contact_head.regression.weight"] = torch.zeros(1, settings.layers * settings.heads)
         found["esm.contact_head.regression.bias"] = torch.zeros(1)
         return [
-            *notes,
+            "ESM is transformers' class for encoders with norms first and rotary positions; the numbers are the same",
             "contact_head: zeros; only their models of proteins use one",
             *super().finish(config, found, revived),
         ]

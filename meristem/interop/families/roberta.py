@@ -21,6 +21,7 @@ from meristem.interop.families._encoder import (
     stack,
     vocabulary,
 )
+from meristem.interop.folder import Weights
 from meristem.interop.lines import Line, Way
 from meristem.interop.published import Entry
 
@@ -79,8 +80,17 @@ class Roberta(Encoder):
         "lm_head.decoder.bias": "lm_head.bias",
     }
     without = (r"roberta\.embeddings\.position_ids", r"roberta\.pooler\..*")
+    zeros = (r"(roberta\.)?embeddings\.token_type_embeddings\.weight",)
     pair = "start A end end B end"
     marks = {"bos_token": "start", "eos_token": "end", "cls_token": "start", "sep_token": "end"}
+
+    @classmethod
+    def known(cls, config: Mapping[str, Any], weights: Weights) -> Mapping[str, Any]:
+        """A single segment of zeros, which fairseq's conversion and our export write, is none."""
+        full = f"{TYPES}.weight"
+        name = full if full in weights else full.removeprefix(cls.base)
+        none = config.get("type_vocab_size") == 1 and name in weights and not weights[name].any()
+        return {**config, "type_vocab_size": 0} if none else config
 
     @classmethod
     def adjust(cls, told: dict[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:

@@ -39,6 +39,9 @@ LAYER = (
 )
 
 
+TASK_HEADS = frozenset({"classification", "tagging", "span", "choice"})
+
+
 def summary(name: str) -> tuple[Line, ...]:
     """Where a head that reads the last token has its two maps."""
     return (
@@ -120,7 +123,7 @@ class XLNet(Published):
 
         A task reads each text by itself; memory among the outputs would stop their pipelines from batching.
         """
-        if revived.recipe.task is not None:
+        if _has_task(revived):
             config["summary_type"] = "first" if _in_front(revived.tokenizer) else "last"
             config["use_mems_eval"] = False
         return super().finish(config, found, revived)
@@ -128,7 +131,7 @@ class XLNet(Published):
     @classmethod
     def padding(cls, revived: Revived) -> str:
         """Away from where a task reads its summary."""
-        return "right" if revived.recipe.task is not None and _in_front(revived.tokenizer) else cls.side
+        return "right" if _has_task(revived) and _in_front(revived.tokenizer) else cls.side
 
     @classmethod
     def adjust(cls, told: dict[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,6 +144,11 @@ class XLNet(Published):
     def config(cls, settings: Any) -> dict[str, Any]:
         """The same the other way; `bi_data` would turn half of every batch round, so it is left to training here."""
         return super().config(settings) | {"mem_len": settings.memory or None, "clamp_len": settings.clamp or -1}
+
+
+def _has_task(revived: Revived) -> bool:
+    """Whether a head of the run answers for a task, learned here or brought by an import."""
+    return revived.recipe.task is not None or bool(TASK_HEADS & set(revived.recipe.heads))
 
 
 def _in_front(tokenizer: Tokenizer) -> bool:

@@ -1,0 +1,55 @@
+"""The README.md of an exported folder: what it tells to type works as it stands, in that folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from commanding import COMMAND
+from there import run_card
+
+import meristem
+
+SMALL = ["model.layers=1", "model.width=32", "model.heads=2", "train.steps=2", "train.threads=1"]
+TEXT = [
+    "corpus.source=builtin:microworld-en?size=60",
+    "model.length=48",
+    "tokenizer.size=600",
+    "train.batch_tokens=192",
+]
+PAIRS = ["data.train=builtin:microworld-entailment?size=40&seed=1",
+         "model.norm_place=post", "model.positions=learned", "tokenizer.size=600"]  # fmt: skip
+
+
+def typed(folder: Path, commands: list[str]) -> list[str]:
+    """What each command prints, typed in the folder as it stands on the card."""
+    out = []
+    for command in commands:
+        words = command.replace("meristem", f"{COMMAND[0]} -m meristem", 1)
+        done = subprocess.run(words, shell=True, cwd=folder, capture_output=True, text=True, env={**os.environ})
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+        out.append(done.stdout)
+    return out
+
+
+@pytest.mark.parametrize(("recipe", "verb"), [("bert-mini", "fill"), ("bart-mini", "generate"), ("pair", "predict")])
+def test_every_command_on_the_card_works(
+    recipe: str, verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "my runs" / "first"
+    if recipe == "pair":
+        meristem.finetune(recipe, [*SMALL, *PAIRS], out=run)
+    else:
+        meristem.pretrain(recipe, [*SMALL, *TEXT], out=run)
+    folder = tmp_path / "out"
+    meristem.export(run, folder)
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert card.count("## Use") == 0 and str(run) not in card
+    (block,) = re.findall(r"```bash\n(.*?)```", card, re.DOTALL)
+    commands = block.splitlines()
+    assert commands[0].startswith("meristem import . --out ") and f"meristem {verb} " in commands[1]
+    assert typed(folder, commands)[-1]
+    assert run_card(folder, monkeypatch)

@@ -1,0 +1,182 @@
+"""Every shipped mini recipe leaves as the class it is named after and comes back, or is refused with what to use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from there import Silence, close, opened, run_card, same_tensors, scatter
+from torch import Tensor
+
+from meristem.api import recipe_for
+from meristem.batch import Model
+from meristem.checkpoint.revive import Revived, revive
+from meristem.errors import MeristemError
+from meristem.interop.exporting import export_run
+from meristem.interop.importing import import_folder, whole_state, write_run
+from meristem.learning.assemble import learner_of
+from meristem.recipe import shipped
+from meristem.tokenizers.train import train
+
+CLASSES = {
+    "bert-mini": "BertForPreTraining",
+    "roberta-mini": "RobertaForMaskedLM",
+    "electra-mini": "ElectraForPreTraining",
+    "xlnet-mini": "XLNetLMHeadModel",
+    "bart-mini": "BartForConditionalGeneration",
+    "t5-mini": "T5ForConditionalGeneration",
+    "gpt-mini": "OpenAIGPTLMHeadModel",
+    "gpt2-mini": "GPT2LMHeadModel",
+    "modern-mini": "LlamaForCausalLM",
+    "roberta-mini-prenorm": "EsmForMaskedLM",
+}
+REFUSED = {
+    "bert-mini-prenorm": ("esm has no model.segments=2", "meristem pretrain bert-mini"),
+    "electra-mini-prenorm": (
+        "electra has no model.norm_place=pre, model.positions=rotary",
+        "meristem pretrain electra-mini",
+    ),
+    "xlnet-mini-prenorm": ("xlnet has no model.norm_place=pre, model.segments=False", "meristem pretrain xlnet-mini"),
+    "bart-mini-prenorm": ("bart has no model.norm_place=pre, model.positions=rotary", "meristem pretrain bart-mini"),
+    "transformer-mini": ("bart has no model.norm_place=pre", "meristem export --onnx"),
+    "transformer-xl-mini": ("transformers has no transformer_xl", "meristem export --onnx"),
+    "rnn-mini": ("transformers has no rnn", "meristem.load"),
+    "captioner-mini": ("transformers has no captioner", "meristem export --onnx"),
+}
+ELSEWHERE = {"elmo-mini"}
+"""It leaves as AllenNLP's files, which tests/interop/test_elmo.py reads there and back."""
+TEXTS = [f"The gardener number {n} planted {n * 7} trees. The sailor went home, it rained." for n in range(40)]
+SENTENCES = ["The sailor planted 7 trees.", "it rained", "naïve gardeners 😀", ""]
+SMALL = {"layers": 2, "width": 32, "heads": 4, "length": 24}
+BATCH, TIME = 3, 11
+
+
+def test_every_mini_recipe_is_accounted_for() -> None:
+    minis = {name for name in shipped() if "mini" in name}
+    assert minis == CLASSES.keys() | REFUSED.keys() | ELSEWHERE
+
+
+def tiny_run(recipe_name: str, folder: Path) -> Path:
+    """A run of the recipe's own shape in small, with random weights everywhere: norms and biases too."""
+    family = recipe_for(recipe_name).model
+    sizes = SMALL | {key: 48 for key in ("inner", "memory", "embedding", "cells") if getattr(family, key, None)}
+    sizes = {key: value for key, value in sizes.items() if hasattr(family, key)}
+    settings = [f"model.{key}={value}" for key, value in sizes.items()]
+    recipe = recipe_for(recipe_name, [*settings, "tokenizer.size=700"])
+    tokenizer = train(recipe.tokenizer, TEXTS)
+    learner = learner_of(recipe, tokenizer)
+    scatter(learner, 5)
+    state = whole_state(learner.model, dict(learner.model.named_parameters()))
+    return write_run(folder, recipe, tokenizer, {key: value.detach() for key, value in state.items()}, {}).path
+
+
+def tokens_of(run: Revived) -> tuple[Tensor, Tensor]:
+    """Random ordinary tokens, and which of them exist: rows of odd lengths."""
+    ordinary = torch.from_numpy(~run.tokenizer.specials).nonzero()[:, 0]
+    picks = torch.randint(len(ordinary), (BATCH, TIME), generator=torch.Generator().manual_seed(3))
+    present = torch.arange(TIME) < torch.tensor([TIME, 7, 1])[:, None]
+    pad = run.tokenizer.end if run.tokenizer.pad is None else run.tokenizer.pad
+    return ordinary[picks].masked_fill(~present, int(pad or 0)), present
+
+
+def our_outputs(run: Revived) -> dict[str, Tensor]:
+    """What every head of a run says, at the tokens that exist, under the names of transformers' outputs."""
+    model: Model = run.learner.model
+    tokens, present = tokens_of(run)
+    segments = (torch.arange(TIME) > torch.tensor([[6], [3], [0]])).long()
+    inputs: dict[str, Any] = {"tokens": tokens, "present": present}
+    if "seq2seq" in model.heads:
+        inputs = {"source": tokens, "source_present": present, "tokens": tokens.flip(0), "present": present.flip(0)}
+        present = present.flip(0)
+    elif run.recipe.model.family in ("bert", "electra", "xlnet"):
+        inputs["segments"] = segments
+    if run.recipe.model.family == "modern":
+        inputs["causal"] = True
+    with torch.inference_mode():
+        states = model.backbone(**inputs).last
+        (main,) = (head for name, head in model.heads.items() if name not in ("nsp", "generator"))
+        logits = main(states[present])
+        if "nsp" not in model.heads:
+            return {"logits": logits}
+        return {"prediction_logits": logits, "seq_relationship_logits": model.heads["nsp"](states[:, 0])}
+
+
+def their_outputs(run: Revived, other: Any) -> Mapping[str, Tensor]:
+    """The same of their model."""
+    tokens, present = tokens_of(run)
+    inputs: dict[str, Any] = {"input_ids": tokens, "attention_mask": present.long()}
+    if other.config.is_encoder_decoder:
+        inputs["decoder_input_ids"] = tokens.flip(0)
+        present = present.flip(0)
+    elif other.config.model_type in ("bert", "electra", "xlnet"):
+        inputs["token_type_ids"] = (torch.arange(TIME) > torch.tensor([[6], [3], [0]])).long()
+    with torch.inference_mode():
+        out = other(**inputs)
+    wanted = ("logits", "prediction_logits", "seq_relationship_logits")
+    said = {key: out[key] for key in wanted if key in out}
+    return {key: value[present] if value.shape[:2] == present.shape else value for key, value in said.items()}
+
+
+def agree(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> None:
+    assert ours.keys() == theirs.keys()
+    for key, value in theirs.items():
+        close(ours[key], value)
+        assert float(value.std()) > 1e-3, f"{key}: all the same, which shows nothing"
+
+
+def parameters(model: torch.nn.Module) -> int:
+    return sum(one.numel() for one in model.parameters())
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_mini_recipe_leaves_as_its_class_and_comes_back(
+    name: str, tmp_path: Path, silence: Silence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = revive(tiny_run(name, tmp_path / "run"))
+    exported = export_run(tmp_path / "run", tmp_path / "out")
+    assert exported.architecture == CLASSES[name]
+    other = opened(tmp_path / "out", CLASSES[name], silence)
+    agree(our_outputs(run), their_outputs(run, other))
+    import_folder(tmp_path / "out", tmp_path / "again")
+    again = revive(tmp_path / "again")
+    agree(our_outputs(again), our_outputs(run))
+    assert set(again.learner.model.heads) == set(run.learner.model.heads)
+    assert parameters(again.learner.model) == parameters(run.learner.model)
+    same_tensors(tmp_path / "run", tmp_path / "again")
+    same_tokens(run, transformers.AutoTokenizer.from_pretrained(tmp_path / "out"), again)
+    assert run_card(tmp_path / "out", monkeypatch)
+
+
+def same_tokens(run: Revived, theirs: Any, again: Revived) -> None:
+    """Ids of texts, what stands around them, and every special token."""
+    ours = run.tokenizer
+    for text in SENTENCES:
+        ids = ours.encode(text).ids.tolist()
+        assert theirs(text, add_special_tokens=False)["input_ids"] == ids
+        assert again.tokenizer.encode(text).ids.tolist() == ids
+        framed = theirs(text)["input_ids"]
+        if theirs.cls_token_id is not None and run.recipe.model.family != "transformer":
+            assert framed == [ours.start, *ids, ours.end]
+        else:
+            assert framed in (ids, [*ids, ours.end])
+    for number in ours.specials.nonzero()[0].tolist():
+        assert theirs.convert_tokens_to_ids(ours.token(number)) == number == again.tokenizer.id(ours.token(number))
+        assert number in theirs.all_special_ids
+    for role in ("pad", "unknown", "mask", "start", "end"):
+        assert getattr(again.tokenizer, role) == getattr(ours, role), role
+    if ours.mask is not None:
+        assert theirs(f"it {theirs.mask_token} rained")["input_ids"].count(ours.mask) == 1
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_shape_without_a_class_is_refused_with_what_to_use(name: str, tmp_path: Path) -> None:
+    tiny_run(name, tmp_path / "run")
+    with pytest.raises(MeristemError) as refused:
+        export_run(tmp_path / "run", tmp_path / "out")
+    for part in REFUSED[name]:
+        assert part in str(refused.value)
+    assert not (tmp_path / "out").exists()
