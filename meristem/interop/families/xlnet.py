@@ -124,14 +124,14 @@ class XLNet(Published):
         A task reads each text by itself; memory among the outputs would stop their pipelines from batching.
         """
         if _has_task(revived):
-            config["summary_type"] = "first" if _in_front(revived.tokenizer) else "last"
+            config["summary_type"] = "first" if _sums_up_first(revived) else "last"
             config["use_mems_eval"] = False
         return super().finish(config, found, revived)
 
     @classmethod
     def padding(cls, revived: Revived) -> str:
         """Away from where a task reads its summary."""
-        return "right" if _has_task(revived) and _in_front(revived.tokenizer) else cls.side
+        return "right" if _has_task(revived) and _sums_up_first(revived) else cls.side
 
     @classmethod
     def adjust(cls, told: dict[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,6 +149,11 @@ class XLNet(Published):
 def _has_task(revived: Revived) -> bool:
     """Whether a head of the run answers for a task, learned here or brought by an import."""
     return revived.recipe.task is not None or bool(TASK_HEADS & set(revived.recipe.heads))
+
+
+def _sums_up_first(revived: Revived) -> bool:
+    """Whether texts of the run's task begin with the start token; an import's do where its tokenizer says so."""
+    return _in_front(revived.tokenizer) and (revived.recipe.task is not None or revived.tokenizer.frame is not None)
 
 
 def _in_front(tokenizer: Tokenizer) -> bool:
