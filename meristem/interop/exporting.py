@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -219,7 +219,7 @@ def _left_out(table: type[Published], revived: Revived, heads: Sequence[str], ar
     return out
 
 
-def _without(left: Sequence[str], architecture: str) -> str:
+def _without(left: Iterable[str], architecture: str) -> str:
     return f"--architecture {architecture} writes it without {' and '.join(left)}"
 
 

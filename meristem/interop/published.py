@@ -216,7 +216,8 @@ class Published:
     @classmethod
     def carried(cls, head: str) -> Carried | None:
         """What is known of a head; one that shares another's class has its places."""
-        if head in cls.heads or (like := SAME_HEAD.get(head)) not in cls.heads:
+        like = SAME_HEAD.get(head, "")
+        if head in cls.heads or like not in cls.heads:
             return cls.heads.get(head)
         own = cls.heads[like]
         return replace(own, lines=tuple(
