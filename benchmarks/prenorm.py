@@ -1,0 +1,120 @@
+"""What the faithful mini recipes cost: each beside its faster pre-norm shape, after the same processor time.
+
+    python -m benchmarks.prenorm [bert roberta electra xlnet bart] [--minutes 1] [--work /tmp/prenorm]
+
+NAME-mini has the shape of the paper and of the class in transformers, NAME-mini-prenorm norms first (and rotary
+positions). Both train on builtin:pydocs with one thread. Minutes are of processor time, so that a busy machine does
+not change them: a few steps of both are timed in turns, and each trains for as many as fit. A family's line in
+docs/results/prenorm.md is replaced when it is done.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+import meristem
+from benchmarks.side_by_side import RESULTS, table
+from benchmarks.tasks_before import quickest
+from meristem.api import recipe_for
+from meristem.learning.assemble import feeds_of, learner_of
+from meristem.training.optimizers import optimizers
+from meristem.training.shards import gather
+from meristem.training.step import Stepper
+
+PAGE, NUMBERS = RESULTS / "prenorm.md", RESULTS / "prenorm.json"
+TERMS = {"bert": "mlm", "roberta": "loss", "electra": "generator", "xlnet": "loss", "bart": "loss"}
+"""The validation loss of each family's hidden words."""
+SHAPES = {"faithful": "{}-mini", "prenorm": "{}-mini-prenorm"}
+WARM, TIMED = 2, 6
+FEATURES = ("avx2", "avx512_f", "avx512_bf16", "amx_bf16")
+
+
+def settings() -> list[str]:
+    """What every run is told beside its recipe."""
+    return ["train.threads=1", f"train.precision={quickest()}", "train.save_every=10h", "train.evaluate_every=1000000"]
+
+
+def seconds_per_step(family: str) -> dict[str, float]:
+    """Processor seconds of one optimizer step of each shape: the middle of a few, taken in turns."""
+    torch.set_num_threads(1)
+    steppers, taken = {}, dict[str, list[float]]()
+    for shape, name in SHAPES.items():
+        recipe = recipe_for(name.format(family), [*settings(), "train.steps=100"])
+        material = gather(recipe, None, Console(stderr=True))
+        learner = learner_of(recipe, material.tokenizer).train()
+        feed = feeds_of(recipe, learner.objectives, material.tokenizer, material.stores, split="train", seed=0)["main"]
+        device = torch.device("cpu")
+        made = optimizers(learner.model, recipe.train)
+        stepper = Stepper(learner=learner, optimizers=made, settings=recipe.train, device=device)
+        steppers[shape], taken[shape] = (stepper, feed), []
+    for step in range(WARM + TIMED):
+        for shape, (stepper, feed) in steppers.items():
+            began = time.process_time()
+            stepper.take(step, 100, "main", [feed.batch(step, 0)])
+            taken[shape].append(time.process_time() - began)
+    return {shape: statistics.median(some[WARM:]) for shape, some in taken.items()}
+
+
+def measured(family: str, minutes: float, work: Path) -> dict[str, dict[str, float]]:
+    """Both shapes of a family: parameters, steps that fit, and the validation loss after them."""
+    out = {}
+    for shape, seconds in seconds_per_step(family).items():
+        steps, name = max(10, round(minutes * 60 / seconds)), SHAPES[shape].format(family)
+        run = work / f"{name}-{minutes:g}"
+        ended = meristem.pretrain(name, [*settings(), f"train.steps={steps}"], out=run, fresh=True)
+        model = meristem.load(run).model
+        out[shape] = {
+            "parameters": sum(one.numel() for one in model.parameters()),
+            "seconds": seconds,
+            "steps": steps,
+            "loss": ended.metrics[TERMS[family]],
+        }
+    return out
+
+
+def page(numbers: dict[str, dict[str, dict[str, float]]], minutes: float) -> str:
+    """docs/results/prenorm.md."""
+    rows = []
+    for family, sides in numbers.items():
+        for shape, one in sides.items():
+            rows.append([SHAPES[shape].format(family), f"{one['parameters'] / 1e6:.2f} M", f"{one['seconds']:.2f}",
+                         f"{one['steps']:.0f}", TERMS[family], f"{one['loss']:.3f}"])  # fmt: skip
+    told = torch.cpu.get_capabilities()
+    has = ", ".join(name for name in FEATURES if told.get(name)) or "none of these"
+    header = ["recipe", "parameters", "processor seconds a step", "steps", "term", "validation loss"]
+    return f"""# The faithful shape beside the faster one
+
+`python -m benchmarks.prenorm --minutes {minutes:g}`: each mini recipe in the shape of its paper and of its class in transformers, beside the
+same with norms first (and rotary positions; XLNet without segments), for {minutes:g} minute{"s" * (minutes != 1)} of processor time each on
+builtin:pydocs: one thread, {quickest()}, seed 0. Lower is better; within a family both hide the same text in the same way.
+The processor had: {has} (of {", ".join(FEATURES)}).
+
+{table(header, rows)}
+"""  # noqa: E501  # a page's lines are as long as they are
+
+
+def main() -> None:
+    """Each family in turn; what was measured before stays."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("families", nargs="*", default=list(TERMS))
+    parser.add_argument("--minutes", type=float, default=1.0)
+    parser.add_argument("--work", type=Path, default=Path("runs/prenorm"))
+    options = parser.parse_args()
+    known = json.loads(NUMBERS.read_text()) if NUMBERS.is_file() else {}
+    numbers = known["families"] if known.get("minutes") == options.minutes else {}
+    for family in options.families:
+        numbers[family] = measured(family, options.minutes, options.work)
+        in_order = {name: numbers[name] for name in TERMS if name in numbers}
+        NUMBERS.write_text(json.dumps({"minutes": options.minutes, "families": in_order}, indent=1) + "\n")
+        PAGE.write_text(page(in_order, options.minutes), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
