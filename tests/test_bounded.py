@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -134,3 +135,16 @@ def test_places_are_named(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"x: not readable as YAML: .*"):
         path.write_text("a: [1")
         bounded.read_yaml(path)
+
+
+@pytest.mark.parametrize(("text", "value"), [
+    ("12:30", "12:30"), ("1:30.5", "1:30.5"), ("-1:00", "-1:00"), ("12", 12), ("-3", -3), ("1.5", 1.5), ("0x1f", 31),
+])  # fmt: skip
+def test_numbers_with_colons_are_text(text: str, value: object) -> None:
+    assert bounded.yaml_in(f"a: {text}") == {"a": value}
+
+
+def test_a_long_number_with_colons_costs_no_time() -> None:
+    began = time.process_time()
+    assert bounded.yaml_in("a: 1" + ":1" * 100_000)["a"].startswith("1:1:1")
+    assert time.process_time() - began < 3  # it took 37 s when it was a number

@@ -15,6 +15,8 @@ from meristem.checkpoint.snapshot import Snapshot
 from meristem.errors import MeristemError
 
 Pointer = Literal["latest", "best"]
+TRAINING_ONLY = frozenset({manifest.OPTIMIZER, manifest.MEMORY})
+"""Files that nothing but resuming reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,20 +28,25 @@ class Loaded:
     notices: tuple[str, ...]
 
 
-def load(checkpoints: Path, *, step: int | None = None, which: Pointer = "latest") -> Loaded | None:
-    """The checkpoint asked for, or the newest good one in its place; None where there is none at all."""
+def load(
+    checkpoints: Path, *, step: int | None = None, which: Pointer = "latest", weights_only: bool = False
+) -> Loaded | None:
+    """The checkpoint asked for, or the newest good one in its place; None where there is none at all.
+
+    With `weights_only` what only training needs, the optimizer's state and memory, is neither hashed nor read.
+    """
     if checkpoints.is_dir():
         layout.tidy_if_idle(checkpoints)
     elif checkpoints.exists():
         raise MeristemError(f"{checkpoints} is no folder of checkpoints: the file "
                             f"{tensors.what_else(checkpoints) or 'is none that meristem wrote'}")
     if step is not None:
-        return _exactly(checkpoints, step)
+        return _exactly(checkpoints, step, weights_only)
     damaged: dict[int, str] = {}
     # The list is made anew each time: a run that is still training may retire what was about to be read.
     while untried := [number for number in _order(checkpoints, which) if number not in damaged]:
         folder = checkpoints / layout.folder_name(untried[0])
-        found = _open(folder)
+        found = _open(folder, weights_only)
         if isinstance(found, Snapshot):
             doubts = _doubts(checkpoints, which)
             return Loaded(snapshot=found, path=folder, notices=(*doubts, *damaged.values()))
@@ -52,7 +59,7 @@ def load(checkpoints: Path, *, step: int | None = None, which: Pointer = "latest
     return None
 
 
-def verify(folder: Path) -> list[str]:
+def verify(folder: Path, *, weights_only: bool = False) -> list[str]:
     """What is wrong with a checkpoint folder; nothing, if it is good."""
     if folder.is_symlink():
         return ["it is a link: a run holds its own checkpoints"]
@@ -63,18 +70,20 @@ def verify(folder: Path) -> list[str]:
     problems = [f"{manifest.MANIFEST} is of step {content.step}: the folder was renamed"]
     if layout.step_of(folder.name) in (content.step, None):
         problems = []
-    problems += [said for name, digest in content.files.items() if (said := _file_problem(folder / name, digest))]
-    return problems or content_problems(folder, content)
+    unread = TRAINING_ONLY if weights_only else frozenset[str]()
+    read = {name: digest for name, digest in content.files.items() if name not in unread}
+    problems += [said for name, digest in read.items() if (said := _file_problem(folder / name, digest))]
+    return problems or content_problems(folder, content, unread=unread)
 
 
-def _exactly(checkpoints: Path, step: int) -> Loaded:
+def _exactly(checkpoints: Path, step: int, weights_only: bool) -> Loaded:
     """One step and no other: whoever names a step does not want its neighbour."""
     there = layout.steps(checkpoints)
     if step not in there:
         known = ", ".join(map(str, there)) or "none"
         raise MeristemError(f"{checkpoints} has no checkpoint of step {step}; there are: {known}")
     folder = checkpoints / layout.folder_name(step)
-    found = _open(folder)
+    found = _open(folder, weights_only)
     if isinstance(found, str):
         raise MeristemError(f"{checkpoints}: {found}; leave the step out to use the newest good one")
     return Loaded(snapshot=found, path=folder, notices=())
@@ -99,25 +108,26 @@ def _doubts(checkpoints: Path, which: Pointer) -> list[str]:
     return []
 
 
-def _open(folder: Path) -> Snapshot | str:
+def _open(folder: Path, weights_only: bool) -> Snapshot | str:
     """The snapshot in a folder, or what is wrong with it."""
-    problems = verify(folder)
+    problems = verify(folder, weights_only=weights_only)
     if not problems:
         try:
-            return _read(folder)
+            return _read(folder, weights_only)
         except (MeristemError, OSError, ValueError) as error:  # it changed while it was read
             problems = [str(error)]
     return f"{folder.name} is damaged: {'; '.join(problems)}"
 
 
-def _read(folder: Path) -> Snapshot:
+def _read(folder: Path, weights_only: bool) -> Snapshot:
     content = manifest.read(folder)
     model = tensors.decode(folder / manifest.MODEL)
+    remembers = manifest.MEMORY in content.files and not weights_only
     return Snapshot(
         step=content.step,
         model=model | {alias: model[stored] for alias, stored in content.aliases.items()},
-        optimizer=tensors.decode(folder / manifest.OPTIMIZER),
-        memory=tensors.decode(folder / manifest.MEMORY) if manifest.MEMORY in content.files else {},
+        optimizer={} if weights_only else tensors.decode(folder / manifest.OPTIMIZER),
+        memory=tensors.decode(folder / manifest.MEMORY) if remembers else {},
         state=_state(folder),
         recipe=manifest.small(folder / manifest.RECIPE).decode(),
         tokenizer=folder / manifest.TOKENIZER if manifest.TOKENIZER in content.files else None,
@@ -145,11 +155,12 @@ def _file_problem(path: Path, expected: Digest) -> str | None:
     return f"{path.name} has changed since it was written (its SHA-256 differs)"
 
 
-def content_problems(folder: Path, content: Manifest) -> list[str]:
+def content_problems(folder: Path, content: Manifest, *, unread: frozenset[str] = frozenset()) -> list[str]:
     """Files that are as they were written, and yet are not what a checkpoint holds."""
     problems = []
+    files = [name for name in content.files if name.endswith(".safetensors") and name not in unread]
     try:
-        held = {name: tensors.names(folder / name) for name in content.files if name.endswith(".safetensors")}
+        held = {name: tensors.names(folder / name) for name in files}
         for alias, stored in content.aliases.items():
             if stored not in held[manifest.MODEL] or alias in held[manifest.MODEL]:
                 problems.append(f"{manifest.MANIFEST} ties {alias} to {stored}, which is not so in {manifest.MODEL}")

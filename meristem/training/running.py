@@ -112,6 +112,8 @@ def _train(
             raise MeristemError(f"{loaded.path}: weights that are not finite cannot be trained on: {strange}")
         transfer.restore(learner.model, loaded.snapshot.model)
         work.standing = Standing.of(loaded.snapshot.state, step=loaded.snapshot.step)
+        if team.size == 1:
+            _pin_threads(work)
     learner.to(device)
     feeds = material.feeds(recipe, learner.objectives, split="train", seed=settings.seed)
     _plan(work, feeds, device)
@@ -139,6 +141,21 @@ def _train(
     if spread.sharded:
         work.learner = _whole(work, device)
     return finish(work, found)
+
+
+def _pin_threads(work: Work) -> None:
+    """Resume with the number of threads the run began with: others sum in another order, and round otherwise."""
+    recorded, now, asked = work.standing.threads, torch.get_num_threads(), work.recipe.train.threads
+    if not recorded or recorded == now:
+        return
+    if asked is None:
+        torch.set_num_threads(recorded)
+        work.journal.say(f"Resuming with {recorded} threads, as the run began (this machine would use {now})")
+    else:
+        work.journal.say(
+            f"train.threads={asked}, and the run began with {recorded}: its numbers will differ in the last digits "
+            "from those of a run that was never stopped"
+        )
 
 
 def _whole(work: Work, device: torch.device) -> Learner:

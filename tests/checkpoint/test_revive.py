@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import resource
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from meristem.checkpoint import disk, manifest
+from meristem.checkpoint import disk, manifest, tensors
 from meristem.checkpoint.load import load
 from meristem.checkpoint.revive import recipe_of, revive
 from meristem.checkpoint.run import Run
@@ -152,3 +153,39 @@ def test_a_recipe_that_is_code_is_not_run(run: Path, tmp_path: Path) -> None:
     with pytest.raises(MeristemError, match="not readable as YAML"):
         revive(run)
     assert not mark.exists()
+
+
+def test_only_resuming_reads_the_optimizer(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    digest = disk.digest
+    monkeypatch.setattr(disk, "digest", lambda path: opened.append(path.name) or digest(path))
+    (checkpoint(run, 6) / "optimizer.safetensors").write_bytes(b"nobody looks")
+    assert revive(run).step == 6
+    assert "model.safetensors" in opened and "optimizer.safetensors" not in opened
+    loaded = load(run / "checkpoints")
+    assert loaded is not None and loaded.snapshot.step == 4  # whoever trains on notices
+
+
+def test_a_model_far_larger_than_its_weights_takes_no_memory(run: Path) -> None:
+    recipe = run / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("length: 32", "length: 16000000"))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(MeristemError, match=r"describes a model of 2,\d+ MB, and its checkpoint holds 0\.\d MB"):
+        revive(run)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500 << 10
+
+
+def test_weights_that_are_not_finite_are_told_and_not_trained_on(run: Path) -> None:
+    folder = checkpoint(run, 6)
+    content = tensors.decode(folder / "model.safetensors")
+    next(iter(content.values())).view(-1)[0] = torch.nan
+    disk.store(folder / "changed", tensors.encode(content))
+    (folder / "changed").replace(folder / "model.safetensors")
+    sealed = manifest.read(folder)
+    files = {name: disk.digest(folder / name) for name in sealed.files}
+    (folder / "manifest.json").write_bytes(replace(sealed, files=files).text())
+    found = revive(run)
+    assert not found.finite and "weights that are not finite" in found.notices[-1]
+    with pytest.raises(MeristemError, match="weights that are not finite cannot be trained on"):
+        pretrain(resolve("bert", {**PLAIN, "train": {**PLAIN["train"], "steps": 8}}), run, fresh=False,
+                 console=Console(quiet=True))  # fmt: skip
