@@ -13,7 +13,8 @@ from meristem import api
 from meristem.training import budget
 
 SMALL = ["model.layers=1", "model.width=16", "model.heads=2", "model.length=16", "tokenizer.size=300",
-         "corpus.limit=60", "train.batch_tokens=64", "train.evaluate_tokens=64", "train.evaluate_every=2", "objective=mlm"]  # fmt: skip
+         "corpus.limit=60", "train.batch_tokens=64", "train.evaluate_tokens=64", "train.evaluate_every=2",
+         "objective=mlm"]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
