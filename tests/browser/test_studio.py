@@ -44,8 +44,11 @@ def test_a_run_is_watched_from_its_first_step(empty: Any, look: Look) -> None:
     finally:
         training.kill()
     expect(page.locator(".progress")).to_contain_text("480 of 480")
-    for title in ("loss", "rate", "gradient_norm", "tokens_per_second", "mfu", "memory"):
-        expect(page.locator("figcaption", has_text=re.compile(rf"^{title}\b"))).to_be_visible()
+    for title in ("Loss", "Learning rate", "Gradient norm", "Tokens per second", r"Model FLOPs", "Memory"):
+        expect(page.locator("figcaption", has_text=re.compile(rf"^{title}(?!:)"))).to_be_visible()
+    facts = page.locator(".facts")
+    expect(facts).to_contain_text(re.compile(r"Loss, validation.*Parameters[\d,]+.*builtin:microworld-en", re.S))
+    expect(facts).to_contain_text(re.compile(r"Training time\d+ s.*Tokens per second[\d,]+", re.S))
     loss = page.locator(".plot").first
     loss.locator("svg.chart").hover(position={"x": 200, "y": 100})
     expect(loss.locator(".readout")).to_have_text(re.compile(r"steps \d+ · training [\d.]+ · validation [\d.]+"))
@@ -53,7 +56,7 @@ def test_a_run_is_watched_from_its_first_step(empty: Any, look: Look) -> None:
     expect(page.locator(".steps li").first).to_contain_text("step")
     page.get_by_role("link", name="Try it").click()
     page.get_by_label("Text").fill("The [MASK] walked.")
-    page.get_by_role("button", name="Ask").click()
+    page.get_by_role("button", name="Fill in").click()
     shares = page.locator(".bars .share").all_inner_texts() if page.locator(".bars .share").first.inner_text() else []
     numbers = [float(share.rstrip(" %")) for share in shares]
     assert len(numbers) == 6 and numbers == sorted(numbers, reverse=True) and 0 < sum(numbers) <= 100.5
@@ -71,9 +74,9 @@ def attended(page: Any) -> None:
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="layer 2, head 2")).to_be_visible()
     page.locator(".tokens.from li").nth(2).hover()
-    expect(page.locator(".large .readout")).to_have_text(re.compile(r"“.+” looks at “.+” [\d.]+ %"))
+    expect(page.locator(".large .readout")).to_have_text(re.compile(r"“.+” attends to “.+” [\d.]+ %"))
     assert page.locator(".strings path").count() > 0
-    page.get_by_label("Shown").select_option("rollout")
+    page.get_by_label("View").select_option("rollout")
     expect(page.get_by_role("heading", name="rollout")).to_be_visible()
 
 
@@ -92,8 +95,8 @@ def test_a_text_is_written_token_by_token(served: str, look: Look) -> None:
     page = look()
     page.goto(f"{served}/#/playground/writer?do=generate")
     page.get_by_label("Prompt").fill(f"Ada {HARM}")
-    page.get_by_label("Tokens").fill("12")
-    page.get_by_role("button", name="Ask").click()
+    page.get_by_label("Tokens at most").fill("12")
+    page.get_by_role("button", name="Write").click()
     expect(page.locator(".answer[aria-busy=false] .written")).to_contain_text(HARM)
     token = page.locator(".written .token").first
     token.hover()
@@ -104,7 +107,7 @@ def test_runs_are_compared(served: str, look: Look) -> None:
     page = look()
     page.goto(served)
     for name in ("writer", "writer-slow"):
-        page.get_by_label(f"Tick to compare: {name}", exact=True).check()
+        page.get_by_label(f"Select for comparison: {name}", exact=True).check()
     page.get_by_role("link", name="Compare 2 runs").click()
     expect(page.locator(".chart path.curve")).to_have_count(2)
     expect(page.locator(".chart .end")).to_have_text(["writer", "writer-slow"])
@@ -112,11 +115,11 @@ def test_runs_are_compared(served: str, look: Look) -> None:
         "all => all.map(one => one.getAttribute('stroke-dasharray'))"
     )
     assert len(set(dashes)) == 2, "told apart without colour"
-    best = page.locator("tr", has_text="validation perplexity").locator("td")
+    best = page.locator("tr", has_text="Perplexity (validation)").locator("td")
     expect(best).to_have_text(["2.025", "★ 2.017"])
     expect(page.locator(".settings tbody tr")).to_have_text([re.compile("train.rate.*0.001.*0.0001")])
     expect(page.locator(".chart .frame")).to_contain_text("60")
-    page.get_by_label("Along").select_option("tokens")
+    page.get_by_label("Horizontal axis").select_option("tokens")
     expect(page.locator(".chart .frame")).to_contain_text("3,000")
     part_by_dragging(page)
 
@@ -131,7 +134,7 @@ def part_by_dragging(page: Any) -> None:
     expect(page.locator(".chart .frame")).not_to_contain_text("3,000")
     page.locator(".chart").press("Escape")
     expect(page.locator(".chart .frame")).to_contain_text("3,000")
-    page.get_by_label("log up").check()
+    page.get_by_label("log y").check()
     expect(page.locator(".chart .frame")).to_contain_text("0.2")
 
 
@@ -150,10 +153,10 @@ def test_nothing_that_is_shown_ever_runs(served: str, look: Look) -> None:
     expect(page.locator(".chart .end").first).to_be_visible()
     page.goto(f"{served}/#/playground/{name}")
     page.get_by_label("Text").fill(f"{HARM} [MASK] <script>window.__hacked=1</script>")
-    page.get_by_role("button", name="Ask").click()
+    page.get_by_role("button", name="Fill in").click()
     expect(page.locator(".bars li")).to_have_count(6)
     page.goto(f"{served}/#/playground/labels")
-    page.get_by_role("button", name="Ask").click()
+    page.get_by_role("button", name="Classify").click()
     expect(page.locator(".bars")).to_contain_text(HARM)
     page.goto(f"{served}/#/attention/{name}")
     expect(page.locator(".heads .map")).to_have_count(4)
@@ -194,7 +197,7 @@ def test_it_fits_a_phone(served: str, look: Look, tmp_path: Path, view: str) -> 
 def test_dark_and_in_chinese(served: str, look: Look, tmp_path: Path) -> None:
     page = look(color_scheme="dark", locale="zh-CN")
     page.goto(served)
-    expect(page.get_by_role("heading", name="训练")).to_be_visible()
+    expect(page.get_by_role("heading", name="运行")).to_be_visible()
     assert _light(page) < 60
     page.screenshot(path=tmp_path / "dark.png")
     page.get_by_role("button", name="English").click()
@@ -218,10 +221,10 @@ def test_keys_reach_everything(served: str, look: Look) -> None:
     page.goto(served)
     expect(page.locator(".runs li").first).to_be_visible()
     page.keyboard.press("Tab")
-    expect(page.get_by_text("To the content")).to_be_focused()
+    expect(page.get_by_text("Skip to content")).to_be_focused()
     page.keyboard.press("Enter")
-    for _ in range(2):
-        page.keyboard.press("Tab")  # the box, then the run
+    for _ in range(6):
+        page.keyboard.press("Tab")  # search, state, kind, sorting, the box, then the run
     page.keyboard.press("Enter")
     expect(page.locator(".plot").first).to_be_visible()
     page.locator(".chart").first.focus()
@@ -233,7 +236,7 @@ def test_a_browser_asks_for_the_key(locked: tuple[str, str], look: Look, browser
     url, key = locked
     page = look(http_credentials={"username": "me", "password": key})
     page.goto(f"{url}/#/playground/writer?do=score")
-    page.get_by_role("button", name="Ask").click()
+    page.get_by_role("button", name="Score").click()
     expect(page.locator(".scored .token").first).to_be_visible()
     stranger = browser.new_context()
     assert stranger.request.get(url).status == 401

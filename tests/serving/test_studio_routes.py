@@ -90,17 +90,46 @@ def test_files_of_the_page_keep_the_rules(path: Path) -> None:
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text)
 
 
+def words() -> dict[str, tuple[str, str]]:
+    """Every word of the page in English and Chinese, from the dictionaries as they are sent."""
+    found: dict[str, tuple[str, str]] = {}
+    for path in PAGE:
+        if not path.name.startswith("dictionary_"):
+            continue
+        text = path.read_text(encoding="utf-8")
+        entries = re.findall(r'^  (\w+): \[("(?:[^"\\]|\\.)+"), ("(?:[^"\\]|\\.)+")\],$', text, re.M)
+        assert len(entries) == text.count("],\n"), f"{path.name}: a word without both languages"
+        assert not {name for name, _, _ in entries} & set(found), f"{path.name}: a word that another has too"
+        found |= {name: (json.loads(english), json.loads(chinese)) for name, english, chinese in entries}
+    return found
+
+
 def test_every_word_is_there_in_both_languages() -> None:
-    words = (FILES / "words.js").read_text(encoding="utf-8")
-    known = re.findall(r'^  (\w+): \[("(?:[^"\\]|\\.)+"), ("(?:[^"\\]|\\.)+")\],$', words, re.M)
-    names = {name for name, _, _ in known}
-    assert len(known) == words.count("],\n"), "a word without both languages"
-    for name, english, chinese in known:
+    known = words()
+    assert len(known) > 200
+    for name, (english, chinese) in known.items():
         assert set(re.findall(r"\{\w+\}", english)) == set(re.findall(r"\{\w+\}", chinese)), name
-    used = {word for path in SCRIPTS for word in re.findall(r'\bt\("(\w+)"', path.read_text(encoding="utf-8"))}
-    assert used <= names, used - names
+        letters = len(re.findall(r"[\u4e00-\u9fff]", chinese))
+        same = name in ("language", "axis_flops", "top_p") or name.startswith("metric_")
+        assert letters or same, f"{name}: not in Chinese"
+        assert name == "language" or not re.search(r"[\u4e00-\u9fff]", english), f"{name}: not in English"
+    scripts = [path.read_text(encoding="utf-8") for path in SCRIPTS if not path.name.startswith("dictionary_")]
+    used = {word for text in scripts for word in re.findall(r'\bt\("(\w+)"', text)}
+    assert used <= set(known), used - set(known)
+    made = {prefix for text in scripts for prefix in re.findall(r"\bt\(`(\w+_)\$", text)} | {"metric_", "term_"}
+    whole = " ".join(scripts)
+    for name in known:
+        somewhere = name in used or name.startswith(tuple(made)) or f'"{name}"' in whole or f"{name}:" in whole
+        assert somewhere, f"{name} is not used"
     whys = set(re.findall(r'"(budget|asked|patience|\w+_\w+|saved|unsaved|given)", ', _standing()))
-    assert {f"why_{why}" for why in whys} <= names
+    assert {f"why_{why}" for why in whys} <= set(known)
+
+
+def test_a_run_is_a_run_in_chinese() -> None:
+    """训练 is what a run does; the run itself is 运行."""
+    known = words()
+    for name in ("runs", "run", "back", "no_runs", "unknown_run", "compare_ticked", "choose_runs"):
+        assert "运行" in known[name][1] and "训练" not in known[name][1], name
 
 
 def _standing() -> str:
@@ -174,12 +203,23 @@ def test_reports_are_shown_without_scripts(page: TestClient) -> None:
         "kind": "tasks",
         "numbers": {"accuracy": 0.9},
         "title": "bert, small",
+        "changed": found["reviews"]["changed"],
     }
     assert found["texts"]["kind"] == "corpus"
     report = page.get("/studio/report", params={"name": "reviews"})
     policy = report.headers["content-security-policy"]
     assert "default-src 'none'" in policy and "sandbox" in policy.split("; ") and "script-src" not in policy
     assert page.get("/studio/report", params={"name": "bert"}).status_code == 404
+
+
+def test_a_report_takes_the_colours_that_are_chosen(page: TestClient, folder: Path) -> None:
+    (folder / "texts" / "report.html").write_text('<!doctype html>\n<html lang="en">\n<p>&lt;html lang="en"&gt;</p>')
+    for theme in ("light", "dark"):
+        text = page.get("/studio/report", params={"name": "texts", "theme": theme}).text
+        assert f'<html lang="en" data-theme="{theme}">' in text and text.count("data-theme") == 1
+    assert "data-theme" not in page.get("/studio/report", params={"name": "texts"}).text
+    wrong = page.get("/studio/report", params={"name": "texts", "theme": '"><script>'})
+    assert wrong.status_code == 422
 
 
 # ------------------------------------------------------------ trying

@@ -18,8 +18,9 @@ from meristem.serving.errors import Refused
 from meristem.serving.studio.curves import Curves
 from meristem.serving.studio.details import commands, details, examples
 from meristem.serving.studio.differences import differences, finals, flops_a_token
+from meristem.serving.studio.metrics_tail import SAMPLE, SPARK, spark
 from meristem.serving.studio.runs import DEPTH, Found, Listing, kind_of
-from meristem.serving.studio.standing import SAMPLE, SPARK, locks, spark, standing
+from meristem.serving.studio.standing import locks, standing
 
 RECIPE: dict[str, Any] = {
     "corpus": {"source": "builtin:pydocs"},
@@ -132,7 +133,7 @@ def test_runs_are_found_below_but_not_inside_runs_and_never_through_links(tmp_pa
     (folder / "texts" / "report.html").write_text("<p>corpus</p>")
     listing = Listing(folder)
     assert [one["name"] for one in listing.summaries()] == ["a", "sweep/b"]
-    assert listing.reports() == [{"name": "texts", "kind": "corpus", "numbers": {}, "title": ""}]
+    assert [(one["name"], one["kind"]) for one in listing.reports()] == [("texts", "corpus")]
     assert [one["name"] for one in Listing(folder / "a").summaries()] == ["a"], "a folder that is a run itself"
     assert Listing(tmp_path / "nowhere").summaries() == []
     for name in ("link", "../outside", str(outside), "a/judges/c", "", "sweep", "a/", "./a", "A"):

@@ -13,8 +13,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from meristem import bounded
 from meristem.checkpoint import disk
+from meristem.serving.studio.metrics_tail import parsed
 
 Axis = Literal["step", "tokens", "flops", "minutes"]
 Floats = NDArray[np.float64]
@@ -109,7 +109,7 @@ class Curves:
                 self._rest = b""
 
     def _take(self, lines: list[bytes]) -> None:
-        for entry in _parsed(lines):
+        for entry in parsed(lines):
             if not isinstance(entry, dict) or type(step := entry.pop("step", None)) is not int or abs(step) > 1 << 53:
                 continue
             kind = entry.pop("kind", "")
@@ -158,22 +158,6 @@ class Curves:
         if not len(known):
             return np.full(len(steps), NAN)
         return np.asarray(np.interp(steps, np.array(train.steps), known))
-
-
-def _parsed(lines: list[bytes]) -> list[Any]:
-    """What the lines hold: all at once, which is several times faster, or one by one where one of them is strange."""
-    try:
-        found: list[Any] = bounded.row(b"[" + b",".join(lines) + b"]")
-        return found
-    except ValueError:
-        return [entry for line in lines if (entry := _alone(line)) is not None]
-
-
-def _alone(line: bytes) -> Any:
-    try:
-        return bounded.row(line)
-    except ValueError:
-        return None
 
 
 def _part(x: Floats, y: Floats, between: tuple[float, float] | None) -> tuple[Floats, Floats]:

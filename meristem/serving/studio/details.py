@@ -11,8 +11,12 @@ from typing import Any
 from meristem import bounded
 from meristem.checkpoint.run import Run
 from meristem.errors import MeristemError
-from meristem.serving.studio.runs import CARD, Found, facts_of, kind_of, recipe_of, report
-from meristem.serving.studio.standing import Standing, locks, standing, tail
+from meristem.serving.studio.header import header
+from meristem.serving.studio.measures import measure_of
+from meristem.serving.studio.metrics_tail import metrics_tail, tail
+from meristem.serving.studio.recipe_file import recipe_of
+from meristem.serving.studio.runs import CARD, Found, facts_of, kind_of, report
+from meristem.serving.studio.standing import Standing, finished_of, locks, standing
 from meristem.training.settings import BUDGETS
 
 VERBS = {"objectives": "pretrain", "tasks": "finetune", "rewards": "reinforce"}
@@ -32,10 +36,12 @@ def details(found: Found) -> dict[str, Any]:
         "name": found.name,
         **kind,
         **asdict(now),
+        **header(run, recipe, now),
+        "measure": measure_of(kind["kind"], finished_of(run), metrics_tail(run.metrics_path)),
         "recipe": text_of(run.recipe_path),
         "card": card,
         "log": [line.rstrip() for line in tail(run.log_path)[-LINES:]],
-        "finished": run.finished,
+        "finished": finished_of(run),
         "report": report(found),
         "samples": _written(facts_of(found)),
         "commands": commands(found.path, kind["kind"], recipe, now),

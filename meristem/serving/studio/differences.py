@@ -11,15 +11,11 @@ from typing import Any
 from meristem.checkpoint import layout
 from meristem.checkpoint.run import Run
 from meristem.serving.studio.curves import Curves
+from meristem.serving.studio.measures import HIGHER, LOWER
 from meristem.serving.studio.runs import kind_of
-from meristem.serving.studio.standing import state_of
+from meristem.serving.studio.standing import finished_of, state_of
 from meristem.training.going_on import flat
 
-LOWER = frozenset({"loss", "perplexity", "bits_per_byte", "kl", "error", "ece", "brier"})
-HIGHER = frozenset(
-    {"accuracy", "f1", "macro_f1", "micro_f1", "precision", "recall", "exact", "exact_match", "em", "bleu", "chrf",
-     "rouge1", "rouge2", "rougeL", "rouge_l", "top1", "top5", "reward", "leashed", "mcc", "pearson", "spearman", "mrr"}
-)  # fmt: skip
 ANYWHERE = frozenset({"bits_per_byte"})
 """Means the same whatever the objective's tokens are."""
 LONGEST = 120
@@ -60,7 +56,7 @@ def finals(
 
 def _numbers(run: Run, curves: Curves) -> dict[str, float]:
     """What a finished run said of itself, or the last evaluation of one that is not; and what it has spent."""
-    facts = run.finished or {}
+    facts = finished_of(run) or {}
     found: dict[str, float] = {}
     for split in ("validation", "test"):
         told = facts.get(split)
@@ -86,7 +82,7 @@ def spent(run: Run, facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def flops_a_token(run: Run) -> float | None:
     """What one token costs, by what the run has spent."""
-    told = spent(run, run.finished or {})
+    told = spent(run, finished_of(run) or {})
     tokens, flops = told.get("tokens"), told.get("flops")
     if not isinstance(tokens, int | float) or not isinstance(flops, int | float) or tokens <= 0:
         return None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock, Thread
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
@@ -24,7 +26,8 @@ from meristem.serving.studio.curves import Axis, Curves
 from meristem.serving.studio.details import details, text_of
 from meristem.serving.studio.differences import differences, finals, flops_a_token
 from meristem.serving.studio.loading import Shelf
-from meristem.serving.studio.runs import PAGE, Listing, recipe_of
+from meristem.serving.studio.recipe_file import recipe_of
+from meristem.serving.studio.runs import MOST, PAGE, Listing
 from meristem.serving.studio.samples import Samples
 
 FILES = Path(__file__).with_name("page")
@@ -40,9 +43,11 @@ REPORT_HEADERS = {
     "x-frame-options": "SAMEORIGIN",
 }
 REPORT_BYTES = 64 << 20
+ROOT_TAG = '<html lang="en">'
+"""How reports of ours begin."""
 READ = 32
 """Runs whose curves are kept in memory."""
-COMPARED = 12
+COMPARED = 16
 """Runs side by side."""
 Name = Annotated[str, Query(min_length=1, max_length=1024)]
 Names = Annotated[list[str], Query(alias="name", min_length=1, max_length=COMPARED)]
@@ -114,9 +119,16 @@ def _seen(routes: APIRouter, listing: Listing, read: Read) -> None:
     """What there is to see; each route reads files, and so has a thread of its own."""
 
     @routes.get("/studio/runs")
-    def runs() -> Response:
+    def runs(seen: str = "") -> Response:
         folder = None if listing.folder is None else str(listing.folder)
-        return plain({"folder": folder, "runs": listing.summaries()})
+        found = listing.summaries()
+        told = {"folder": folder, "runs": found, "limit": MOST if len(found) >= MOST else None}
+        body = encoded(told)
+        mark = hashlib.blake2b(body, digest_size=12).hexdigest()
+        # The time goes with it: "2 min ago" is true on a machine whose clock is wrong.
+        if seen == mark:
+            return plain({"seen": mark, "now": time.time()})
+        return plain({**told, "seen": mark, "now": time.time()})
 
     @routes.get("/studio/run")
     def run(name: Name) -> Response:
@@ -157,7 +169,7 @@ def _seen(routes: APIRouter, listing: Listing, read: Read) -> None:
         return plain({"reports": listing.reports()})
 
     @routes.get("/studio/report")
-    def report(name: Name) -> Response:
+    def report(name: Name, theme: Literal["light", "dark"] | None = None) -> Response:
         path = listing.named(name).path / PAGE
         try:
             size = path.lstat().st_size
@@ -165,7 +177,10 @@ def _seen(routes: APIRouter, listing: Listing, read: Read) -> None:
             raise Refused(404, f"{name[:100]!r} has no report") from None
         if path.is_symlink() or size > REPORT_BYTES:
             raise Refused(422, f"{name[:100]!r}: its report is a link, or too large to be shown")
-        return Response(text_of(path, REPORT_BYTES).encode(), media_type="text/html", headers=REPORT_HEADERS)
+        text = text_of(path, REPORT_BYTES)
+        if theme is not None:  # the page's choice, which its frame cannot know
+            text = text.replace(ROOT_TAG, f'{ROOT_TAG[:-1]} data-theme="{theme}">', 1)
+        return Response(text.encode(), media_type="text/html", headers=REPORT_HEADERS)
 
 
 def _tried(routes: APIRouter, listing: Listing, engine: Engine) -> None:
@@ -190,8 +205,12 @@ def _tried(routes: APIRouter, listing: Listing, engine: Engine) -> None:
 
 def plain(told: Any) -> Response:
     """JSON; a number that is none becomes null, and half a character a whole one."""
-    text = json.dumps(_finite(told), ensure_ascii=False, allow_nan=False)
-    return Response(text.encode("utf-8", "replace"), media_type="application/json")
+    return Response(encoded(told), media_type="application/json")
+
+
+def encoded(told: Any) -> bytes:
+    """The same as bytes."""
+    return json.dumps(_finite(told), ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
 
 
 def _finite(told: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,11 @@ from meristem import bounded
 from meristem.checkpoint.run import Run
 from meristem.errors import MeristemError, did_you_mean
 from meristem.serving.errors import Refused
-from meristem.serving.studio.standing import locks, stamp, standing
+from meristem.serving.studio.header import data_of, seconds_left
+from meristem.serving.studio.measures import measure_of
+from meristem.serving.studio.metrics_tail import metrics_tail, stamp
+from meristem.serving.studio.recipe_file import recipe_of
+from meristem.serving.studio.standing import finished_of, locks, standing
 
 DEPTH, FOLDERS, MOST = 4, 4000, 500
 """How deep runs are looked for, in how many folders, and how many are listed."""
@@ -75,24 +79,16 @@ def summary(found: Found, held: Any) -> dict[str, Any]:
     """A run in a line of a table."""
     run = Run(found.path)
     told = recipe_of(run)
-    now = asdict(standing(run, told, held))
-    return {"name": found.name, **kind_of(told), **now, "report": (found.path / PAGE).is_file()}
-
-
-def recipe_of(run: Run) -> dict[str, Any]:
-    """The recipe as plain data; empty where it cannot be read."""
-    return _recipe(run.recipe_path, stamp(run.recipe_path))
-
-
-@lru_cache(maxsize=1024)
-def _recipe(path: Path, _stamp: tuple[int, int, int]) -> dict[str, Any]:
-    if path.is_symlink():
-        return {}
-    try:
-        found = bounded.read_yaml(path)
-    except MeristemError:
-        return {}
-    return found if isinstance(found, dict) else {}
+    now, kind = standing(run, told, held), kind_of(told)
+    return {
+        "name": found.name,
+        **kind,
+        **vars(now),
+        "measure": measure_of(kind["kind"], finished_of(run), metrics_tail(run.metrics_path)),
+        "seconds_left": seconds_left(run, told, now),
+        "data": data_of(told),
+        "report": (found.path / PAGE).is_file(),
+    }
 
 
 def kind_of(recipe: dict[str, Any]) -> dict[str, str]:
@@ -122,7 +118,7 @@ def report(found: Found) -> dict[str, Any] | None:
     if not page.is_file() or page.is_symlink():
         return None
     if not found.run:
-        return {"name": found.name, "kind": "corpus", "numbers": {}, "title": ""}
+        return {"name": found.name, "kind": "corpus", "numbers": {}, "title": "", "changed": _changed(page)}
     facts = _facts(found.path / FACTS, stamp(found.path / FACTS))
     numbers = facts.get("metrics")
     if not isinstance(numbers, dict):
@@ -133,7 +129,13 @@ def report(found: Found) -> dict[str, Any] | None:
     kept = {str(name): value for name, value in numbers.items() if isinstance(value, int | float)}
     kind = kind_of(recipe_of(Run(found.path)))["kind"]
     return {"name": found.name, "kind": kind if kind == "rewards" else "tasks",
-            "numbers": dict(list(kept.items())[:6]), "title": str(facts.get("model", ""))[:200]}  # fmt: skip
+            "numbers": dict(list(kept.items())[:6]), "title": str(facts.get("model", ""))[:200],
+            "changed": _changed(page)}  # fmt: skip
+
+
+def _changed(path: Path) -> float:
+    """When a file was last written, in seconds since 1970."""
+    return stamp(path)[2] / 1e9
 
 
 @lru_cache(maxsize=256)

@@ -1,10 +1,13 @@
 // What a run may be able to do: what is asked for, where it is asked, and how the answer looks.
 
 import * as answers from "./answers.js";
-import { replace } from "./elements.js";
 import { caption, translated } from "./aligned.js";
+import { chat } from "./chat.js";
+import { make, number, replace } from "./elements.js";
+import { copyButton } from "./parts.js";
 import { written } from "./written.js";
 import { ask, stream } from "./server.js";
+import { t } from "./words.js";
 
 const TEXT = { rows: 3, start: "Ada walked to the old harbour." };
 const lines = (text) => text.split("\n").map((line) => line.trim()).filter(Boolean);
@@ -16,7 +19,8 @@ async function asked(route, { run, given, out, signal }, shown, more = {}) {
 }
 
 async function generate({ run, given, out, signal }) {
-  const body = { model: run.name, ...given, top: 5 };
+  const { top_p, ...rest } = given;
+  const body = { model: run.name, ...rest, ...(top_p < 1 ? { top_p } : {}), top: 5 };
   const turns = run.ways[0] === "source";  // the prompt is not gone on from, but turned into another text
   const shown = written(turns ? "" : given.prompt);
   replace(out, shown.element);
@@ -27,6 +31,9 @@ async function generate({ run, given, out, signal }) {
     await stream("/generate", body, (news) => news.done || shown.add(news), signal);
   }
   shown.end();
+  const told = { seed: given.seed, temperature: number(given.temperature), top_p: number(top_p) };
+  out.append(make("p", { class: "under" }, make("span", { class: "soft", "data-seed": given.seed }, t("written_with", told)),
+    copyButton(() => shown.text(), shown.element)));
   if (turns && shown.text() && run.can.includes("attention")) {
     out.append(await translated({ run, given: { text: given.prompt }, signal }, shown.text()));
   }
@@ -65,10 +72,7 @@ export const ABILITIES = {
   },
   translate: { fields: { text: TEXT }, answer: (all) => rewritten("/translate", all) },
   summarise: { fields: { text: { ...TEXT, rows: 6 } }, answer: (all) => rewritten("/summarise", all) },
-  reply: {
-    fields: { turns: { like: "text", start: "Hello!" } },
-    answer: ({ given, ...all }) => asked("/reply", { ...all, given: { turns: lines(given.turns) } }, answers.said),
-  },
+  reply: { view: chat },
   caption: {
     fields: { image: { title: "picture", file: true } },
     answer: async (all) => {
@@ -77,7 +81,7 @@ export const ABILITIES = {
     },
   },
   fill: {
-    fields: { text: { ...TEXT, start: "The [MASK] walked to the old [MASK].", hint: "mask_hint" } },
+    fields: { text: { ...TEXT, masked: true, start: "The [MASK] walked to the old [MASK].", hint: "mask_hint" } },
     answer: (all) => asked("/fill", all, answers.filled, { top: 6 }),
   },
   generate: {
@@ -85,9 +89,18 @@ export const ABILITIES = {
       prompt: { like: "text", start: "The", until: "[MASK]", free: true },
       max_tokens: { title: "tokens", number: true, small: true, start: 40, min: 1, max: 2048 },
       temperature: { number: true, small: true, start: 0.8, min: 0, max: 10, step: 0.1 },
+      top_p: { number: true, small: true, start: 1, min: 0.01, max: 1, step: 0.01 },
       seed: { number: true, small: true, start: 0, min: 0, max: 1e9 },
     },
+    again: true,
     answer: generate,
+  },
+  detect: {
+    fields: { text: { ...TEXT, rows: 4, hint: "detect_what" } },
+    answer: async (all) => {
+      const found = await ask("/detect", { model: all.run.name, ...all.given }, all.signal);
+      replace(all.out, answers.detected(found.answer?.tokens ?? found.tokens, all.given.text));
+    },
   },
   score: { fields: { text: TEXT }, answer: (all) => asked("/score", all, answers.scored) },
   embed: {

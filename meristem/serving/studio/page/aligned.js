@@ -1,5 +1,6 @@
 // What was written beside what it was written from: a word pointed at shows where the model looked.
 
+import { sentence } from "./answers.js";
 import { make, number, own } from "./elements.js";
 import { mean } from "./maps.js";
 import { ask } from "./server.js";
@@ -48,7 +49,7 @@ export async function translated({ run, given, signal }, target) {
 
 export async function caption({ run, given, signal }, text) {
   const picture = make("div", { class: "picture" }, make("img", { src: given.image, alt: text ?? "" }));
-  const said = make("p", { class: "sentence" }, text ? own(text) : t("nothing_written"));
+  const said = sentence(text);
   const seen = text && run.can.includes("attention") ? await looked(run, { image: given.image, target: text }, signal) : null;
   if (!seen) return [said, picture];
   const weights = mean(seen.weights);

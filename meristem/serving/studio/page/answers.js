@@ -1,6 +1,7 @@
 // Answers as people read them. Probabilities are bars with numbers; places in a text are marked and named.
 
 import { make, number, own, percent, table } from "./elements.js";
+import { copyButton } from "./parts.js";
 import { readable } from "./tokens.js";
 import { t } from "./words.js";
 
@@ -16,7 +17,7 @@ export function filled(masks) {
   return masks.map((mask, at) => make("section", { class: "mask" },
     masks.length > 1 ? make("h3", {}, t("mask_number", { n: at + 1 })) : null,
     bars(mask.candidates.map((one) => [one.token, one.score])),
-    at || masks.length > 1 ? null : make("p", { class: "sentence" }, own(mask.candidates[0].sequence))));
+    at || masks.length > 1 ? null : sentence(mask.candidates[0].sequence)));
 }
 
 // A label or a number, ranked labels, choices, or what each layer of a probe says.
@@ -25,7 +26,7 @@ export function classified(found) {
   if (list[0]?.layers) return list.map((word) => make("section", {}, make("h3", {}, own(word.word)), layers(word.layers)));
   if (list[0]?.layer !== undefined) return layers(list);
   const bounded = list.every((one) => one.score >= 0 && one.score <= 1);
-  if (!bounded) return make("p", { class: "sentence" }, own(list[0].label), " ", make("b", {}, number(list[0].score)));
+  if (!bounded) return make("div", { class: "sentence" }, make("p", {}, own(list[0].label), " ", make("b", {}, number(list[0].score))));
   return bars(list.map((one) => [one.choice ?? one.label, one.score]));
 }
 
@@ -74,15 +75,43 @@ export function tagged(found, { text }) {
 
 export function answered(list, { passage }) {
   const [best] = list;
-  if (!best.answer) return [make("p", { class: "sentence" }, t("no_answer"), ` (${percent(best.score)})`), marked(passage, [])];
-  return [make("p", { class: "sentence" }, own(best.answer), " ", make("small", {}, percent(best.score))),
+  if (!best.answer) return [make("div", { class: "sentence" }, make("p", {}, t("no_answer"), ` (${percent(best.score)})`)), marked(passage, [])];
+  return [make("div", { class: "sentence" }, make("p", {}, own(best.answer), " ", make("small", {}, percent(best.score))), copyButton(() => best.answer)),
     marked(passage, moved(passage, [best])),
     list.length > 1 ? bars(list.map((one) => [one.answer || t("no_answer"), one.score])) : null];
 }
 
 export function said(found) {
   const [text] = Object.values(Array.isArray(found) ? found[0] : found);
-  return make("p", { class: "sentence" }, text ? own(text) : t("nothing_written"));
+  return sentence(text);
+}
+
+// A text that a model wrote, and a button that copies it.
+export function sentence(text) {
+  const shown = text ? own(text) : t("nothing_written");
+  return make("div", { class: "sentence" }, make("p", {}, shown), text ? copyButton(() => text, shown) : null);
+}
+
+// Each token where it stands in the text: the likelier it was replaced, the stronger its colour; a line says so too.
+const SUSPECT = 0.5;
+
+export function detected(tokens, text) {
+  const places = moved(text, tokens);
+  const parts = [];
+  let end = 0;
+  for (const one of places) {
+    if (one.start < end) continue;
+    parts.push(text.slice(end, one.start));
+    const suspect = one.probability >= SUSPECT;
+    parts.push(make(suspect ? "mark" : "span", { class: suspect ? "token suspect" : "token bad", tabindex: "0", title: percent(one.probability),
+      "aria-label": `${text.slice(one.start, one.end)} ${percent(one.probability)}`, style: { "--share": one.probability.toFixed(3) } },
+    text.slice(one.start, one.end), suspect ? make("small", {}, ` ${percent(one.probability)}`) : null));
+    end = one.end;
+  }
+  parts.push(text.slice(end));
+  const most = [...tokens].sort((a, b) => b.probability - a.probability).slice(0, 5);
+  return [make("p", { class: "soft" }, t("detect_told", { n: tokens.filter((one) => one.probability >= SUSPECT).length, all: tokens.length })),
+    make("p", { class: "passage detected", dir: "auto" }, parts), bars(most.map((one) => [one.text, one.probability]))];
 }
 
 // The surer the model was of a token, the stronger its colour; the number stands under it.

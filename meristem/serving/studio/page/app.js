@@ -1,7 +1,8 @@
 // The page: what its address says is what it shows.
 
 import { make, replace } from "./elements.js";
-import { trouble } from "./server.js";
+import { alive, Gone, trouble } from "./server.js";
+import { missing } from "./unknown.js";
 import { choose, keep, language, read, t } from "./words.js";
 
 const VIEWS = {
@@ -17,9 +18,11 @@ const VIEWS = {
 const TABS = ["runs", "compare", "playground", "attention", "rewards", "tasks", "corpus"];
 const THEMES = ["auto", "light", "dark"];
 const STORED = "meristem.theme";
+const BEAT = 4000;  // milliseconds between two looks at whether the server still answers
 
 let leaving = new AbortController();
 let shown = "";
+let unfinished = false;  // the view could not be shown: it is tried again when the server is back
 
 function address() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
@@ -41,26 +44,30 @@ async function show() {
   leaving = new AbortController();
   const { signal } = leaving;
   trouble("");
+  unfinished = false;
   tabs(view);
   const place = document.getElementById("view");
   const turned = shown && shown !== `${view}/${name}`;
   shown = `${view}/${name}`;
   document.title = name ? `${name} · Meristem` : `${t(view)} · Meristem`;
   if (!Object.hasOwn(VIEWS, view)) {
-    replace(place, make("p", { class: "soft" }, t("missing_view")));
+    document.title = `${t("missing_view")} · Meristem`;
+    missing(place);
     return;
   }
   try {
     const module = await VIEWS[view]();
     if (signal.aborted) return;
-    replace(place);
+    replace(place, make("p", { class: "soft loading" }, t("loading")));
     if (turned) {
       window.scrollTo(0, 0);
       place.focus({ preventScroll: true });
     }
     await module.show({ place, view, name, query, signal });
   } catch (error) {
-    if (!signal.aborted) trouble(error.message);
+    if (signal.aborted) return;
+    unfinished = true;
+    trouble(error instanceof Gone ? "" : error.message);
   }
 }
 
@@ -84,6 +91,8 @@ function switches() {
   words.lang = language() === "zh" ? "en" : "zh-CN";
   colours.textContent = t(`theme_${theme}`);
   colours.title = t("theme_title");
+  document.getElementById("gone-how").textContent = t("gone_how");
+  document.getElementById("gone-again").textContent = t("try_now");
 }
 
 document.getElementById("language").addEventListener("click", () => {
@@ -101,6 +110,9 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   document.getElementById("view").focus();
 });
+document.getElementById("gone-again").addEventListener("click", alive);
 window.addEventListener("hashchange", show);
+window.addEventListener("back", () => unfinished && show());
+setInterval(() => document.hidden || alive(), BEAT);
 switches();
 show();

@@ -1,8 +1,8 @@
 // Where a model looks: every head as a small map, one of them large, and lines from a token to what it looks at.
 
-import { labelled, make, own, percent, replace, select } from "./elements.js";
+import { labelled, make, own, percent, picturePicker, replace, select } from "./elements.js";
 import { inkOf, mean, paint, rollout, rolls } from "./maps.js";
-import { chooser } from "./playground.js";
+import { chooser, dataOf } from "./playground.js";
 import { ask } from "./server.js";
 import { pulled, ROW } from "./strings.js";
 import { t } from "./words.js";
@@ -30,7 +30,7 @@ function opened(body, run, signal) {
     made.value = (run.examples[name] ?? "The gardener watered the old tree.").replaceAll("[MASK]", "it");
     return [name, made];
   }));
-  const file = make("input", { type: "file", accept: "image/*", required: true });
+  const file = picturePicker(t("choose_picture"));
   const out = make("div", { class: "looked" });
 
   let again = new AbortController();
@@ -42,7 +42,7 @@ function opened(body, run, signal) {
     again = new AbortController();
     const told = Object.fromEntries(Object.entries(controls).map(([name, one]) => [name, one.value]));
     const { text, text_b, ...parts } = told;
-    const asked = pictured ? { image: await dataOf(file.files[0]) } : { text: text ?? "", ...(text_b ? { text_b } : {}), parts };
+    const asked = pictured ? { image: await dataOf(file.input.files[0]) } : { text: text ?? "", ...(text_b ? { text_b } : {}), parts };
     try {
       seen(out, await ask("/attention", { model: run.name, ...asked }, signal), again);
     } catch (error) {
@@ -51,18 +51,10 @@ function opened(body, run, signal) {
   }
 
   const form = make("form", { class: "ask row", onsubmit: submit },
-    pictured ? labelled(t("picture"), file) : Object.entries(controls).map(([name, one]) => labelled(t(name), one)),
+    pictured ? file.element : Object.entries(controls).map(([name, one]) => labelled(t(name), one)),
     make("button", { type: "submit" }, t("look")));
   replace(body, form, out);
   if (!pictured) form.requestSubmit();
-}
-
-function dataOf(file) {
-  return new Promise((done) => {
-    const reader = new FileReader();
-    reader.onload = () => done(reader.result);
-    reader.readAsDataURL(file);
-  });
 }
 
 function seen(out, found, { signal }) {
@@ -95,7 +87,7 @@ function seen(out, found, { signal }) {
   }
 
   replace(out, (found.notices ?? []).map((one) => make("p", { class: "soft" }, one)),
-    found.target ? make("p", { class: "sentence" }, own(found.target)) : null,
+    found.target ? make("div", { class: "sentence" }, make("p", {}, own(found.target))) : null,
     bar, make("p", { class: "soft" }, t("attention_what")), make("div", { class: "maps" }, grid, large));
   turn();
   window.addEventListener("theme", turn, { signal });  // maps are painted in the ink of the theme

@@ -2,23 +2,29 @@
 // looked at by dragging over it.
 
 import { draw, make, number } from "./elements.js";
-import { extent, nearest, scale, smoothed, ticks } from "./scales.js";
+import { value as shownValue } from "./names.js";
+import { counted, extent, nearest, scale, smoothed, ticks } from "./scales.js";
 import { t } from "./words.js";
 
-export const DASHES = ["", "7 4", "2 3", "10 3 2 3", "4 2", "12 5", "1 4", "6 2 1 2 1 2"];
-export const COLOURS = 8;
+const DASHES = ["", "7 4", "2 3", "10 3 2 3", "4 2", "12 5", "1 4", "6 2 1 2 1 2"];
+export const COLOURS = 16;
 const PADDING = 10;
-const MARGIN = { top: 12, right: 14, bottom: 26, left: 52 };
+const MARGIN = { top: 12, right: 14, bottom: 40, left: 52 };
+const LETTER = 6.4;  // about the width of a letter of an axis
+
+// The second eight have colours of their own, and dashes that their neighbours in the first eight do not have.
+export const dashes = (mark) => DASHES[(mark + 3 * Math.floor(mark / DASHES.length)) % DASHES.length];
 
 export class Chart {
-  constructor({ title = "", height = 220, axis = "", zoomed = null } = {}) {
-    Object.assign(this, { title, height, axis, zoomed, under: make("small", {}), lines: [], weight: 0, logX: false, logY: false, at: null });
+  // `title` names the metric for people, `metric` as metrics.jsonl has it; `shared` is a range for several charts.
+  constructor({ title = "", metric = "", height = 230, axis = "", zoomed = null, captioned = true } = {}) {
+    Object.assign(this, { title, metric, height, axis, zoomed, captioned, shared: null, whole: false, left: MARGIN.left, under: make("small", {}), lines: [], weight: 0, logX: false, logY: false, at: null });
     this.readout = make("p", { class: "readout", "aria-live": "polite" });
     this.picture = draw("svg", { class: "chart", tabindex: "0", role: "img", height });
     // A sheet of its own above the curves: what moves with the pointer does not have them drawn again.
     this.cursor = draw("svg", { class: "cursor", "aria-hidden": "true", height });
     this.element = make("figure", { class: "plot" },
-      title ? make("figcaption", {}, title, " ", this.under) : null,
+      captioned ? make("figcaption", { title: metric }, title, " ", this.under) : null,
       make("div", { class: "sheets" }, this.picture, this.cursor), this.readout);
     this.observer = new ResizeObserver(() => this.paint());
     this.observer.observe(this.element);
@@ -38,11 +44,13 @@ export class Chart {
     const [low, high] = this.bounds();
     const named = this.lines.length > 1;
     this.under.textContent = this.lines.length === 1 ? this.lines[0].name : "";
-    this.right = width - (named ? Math.min(150, 26 + 6.4 * Math.max(...this.lines.map((one) => one.name.length))) : MARGIN.right);
+    this.right = width - (named ? Math.min(150, width * 0.34, 26 + 6.6 * Math.max(...this.lines.map((one) => wide(one.name)))) : MARGIN.right);
     this.shown = this.lines.map((line) => ({ ...line, smooth: smoothed(line.y, this.weight) }));
     const [least, most] = this.range();
-    this.x = scale(low, high, MARGIN.left, this.right, this.logX);
     this.y = scale(least, most, this.height - MARGIN.bottom, MARGIN.top, this.logY);
+    this.marks = ticks(this.y.low, this.y.high, 5, this.logY).map((value) => [value, this.valued(value)]);
+    this.left = 24 + LETTER * Math.max(3, ...this.marks.map(([, told]) => told.length));
+    this.x = scale(low, high, this.left, this.right, this.logX);
     for (const sheet of [this.picture, this.cursor]) {
       sheet.setAttribute("width", width);
       sheet.setAttribute("viewBox", `0 0 ${width} ${this.height}`);
@@ -53,8 +61,11 @@ export class Chart {
   }
 
   bounds() {
-    const found = extent(this.lines.map((line) => line.x), this.logX);
-    return this.part ?? found;
+    return this.part ?? this.shared ?? counted(this.lines.map((line) => line.x), this.logX);
+  }
+
+  valued(value) {
+    return this.metric === "memory" ? shownValue("memory", value) : number(value, 3);
   }
 
   // What the curves span, with a little air; smooth ones alone where the rest is a veil behind them.
@@ -71,26 +82,33 @@ export class Chart {
     return [least - air, most + air];
   }
 
+  // Lines and numbers at round values, and what both axes show.
   frame() {
     const group = draw("g", { class: "frame" });
     const bottom = this.height - MARGIN.bottom;
-    for (const value of ticks(this.y.low, this.y.high, 5, this.logY)) {
+    for (const [value, told] of this.marks) {
       const at = this.y(value);
-      group.append(draw("line", { x1: MARGIN.left, x2: this.right, y1: at, y2: at }));
-      group.append(draw("text", { x: MARGIN.left - 7, y: at + 4, "text-anchor": "end" }, number(value, 3)));
+      group.append(draw("line", { x1: this.left, x2: this.right, y1: at, y2: at }));
+      group.append(draw("text", { class: "mark-y", x: this.left - 7, y: at + 4, "text-anchor": "end" }, told));
     }
-    for (const value of ticks(this.x.low, this.x.high, Math.max(2, this.width / 110), this.logX)) {
+    const room = Math.max(2, (this.right - this.left) / 90);
+    for (const value of ticks(this.x.low, this.x.high, room, this.logX, this.whole)) {
       const at = this.x(value);
       group.append(draw("line", { class: "tick", x1: at, x2: at, y1: bottom, y2: bottom + 4 }));
-      group.append(draw("text", { x: at, y: bottom + 17, "text-anchor": "middle" }, number(value, 3)));
+      group.append(draw("text", { class: "mark-x", x: at, y: bottom + 17, "text-anchor": "middle" }, number(value, 3)));
     }
+    group.append(draw("text", { class: "axis-name", x: (this.left + this.right) / 2, y: this.height - 5, "text-anchor": "middle" }, this.axis));
+    const middle = (MARGIN.top + bottom) / 2;
+    const most = Math.floor((bottom - MARGIN.top) / 6);
+    const name = this.title.length > most ? `${this.title.slice(0, most - 1)}…` : this.title;
+    group.append(draw("text", { class: "axis-name", x: 11, y: middle, "text-anchor": "middle", transform: `rotate(-90 11 ${middle})` }, name));
     return group;
   }
 
   curves() {
     const found = [];
     for (const line of this.shown) {
-      const look = { "stroke-dasharray": DASHES[line.mark % DASHES.length], class: `curve c${line.mark % COLOURS}` };
+      const look = { "stroke-dasharray": dashes(line.mark), class: `curve c${line.mark % COLOURS}` };
       if (this.weight) found.push(draw("path", { class: `${look.class} veil`, d: this.way(line.x, line.y) }));
       found.push(draw("path", { ...look, d: this.way(line.x, line.smooth) }));
       if (line.x.length < 30) {
@@ -106,7 +124,7 @@ export class Chart {
     for (let at = 0; at < x.length; at++) {
       if ((this.logX && x[at] <= 0) || (this.logY && y[at] <= 0)) continue;
       const [across, up] = [this.x(x[at]), this.y(y[at])];
-      if (across < MARGIN.left - 1 || across > this.right + 1) {
+      if (across < this.left - 1 || across > this.right + 1) {
         pen = "M";
         continue;
       }
@@ -119,7 +137,7 @@ export class Chart {
 
   dot(line, x, y, radius) {
     const [across, up] = [this.x(x), this.y(y)];
-    if (!(across >= MARGIN.left - 1 && across <= this.right + 1) || !Number.isFinite(up)) return null;
+    if (!(across >= this.left - 1 && across <= this.right + 1) || !Number.isFinite(up)) return null;
     return draw("circle", { class: `dot c${line.mark % COLOURS}`, cx: across, cy: up, r: radius });
   }
 
@@ -134,15 +152,18 @@ export class Chart {
       end.y = Math.min(end.y, lowest - 13 * at);
     });
     return ends.map(({ line, y }) => {
-      const name = line.name.length > 20 ? `${line.name.slice(0, 9)}…${line.name.slice(-10)}` : line.name;
-      return draw("text", { class: `end c${line.mark % COLOURS}`, x: this.right + 8, y: y + 4 }, name);
+      const room = Math.max(8, Math.floor((this.width - this.right - 10) / LETTER));
+      const half = Math.floor((room - 1) / 2);
+      const name = line.name.length > room ? `${line.name.slice(0, half)}…${line.name.slice(-half)}` : line.name;
+      return draw("g", {}, draw("title", {}, line.full ?? line.name),
+        draw("text", { class: `end c${line.mark % COLOURS}`, x: this.right + 8, y: y + 4 }, name));
     });
   }
 
   listen() {
     const place = (event) => {
       const box = this.picture.getBoundingClientRect();
-      return Math.min(this.right, Math.max(MARGIN.left, event.clientX - box.left));
+      return Math.min(this.right, Math.max(this.left, event.clientX - box.left));
     };
     this.picture.addEventListener("pointermove", (event) => {
       const to = place(event);
@@ -213,7 +234,7 @@ export class Chart {
     for (const line of this.shown) {
       const near = nearest(line.x, value);
       parts.push(this.dot(line, line.x[near], line.smooth[near], 4));
-      told.push(`${line.name} ${number(line.smooth[near])}`);
+      told.push(`${line.name} ${shownValue(this.metric, line.smooth[near])}`);
     }
     this.cursor.replaceChildren(...parts.filter(Boolean));
     const first = this.shown[0];
@@ -231,6 +252,11 @@ export class Chart {
     const ends = this.lines.map((line) => `${line.name}: ${number(line.y[0])} → ${number(line.y.at(-1))}`);
     return `${this.title} ${ends.join("; ")}`;
   }
+}
+
+// Letters of Chinese and the like are as wide as two.
+function wide(text) {
+  return [...text].reduce((sum, letter) => sum + (letter.codePointAt(0) > 0x2e80 ? 1.8 : 1), 0);
 }
 
 export function sparkline(values) {

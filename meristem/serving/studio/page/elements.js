@@ -41,6 +41,27 @@ export function select(options, chosen, onchange, properties) {
   return made;
 }
 
+// A file input whose words are ours: the browser's own are in the browser's language, whatever the page speaks.
+export function picturePicker(words) {
+  const input = make("input", { type: "file", accept: "image/*", required: true, class: "hidden-file", onchange: () => {
+    const [file] = input.files;
+    name.textContent = file?.name ?? "";
+    shown.hidden = true;
+    if (!file) return;
+    const reader = new FileReader();
+    reader.onload = () => {
+      shown.src = reader.result;
+      shown.hidden = false;
+    };
+    reader.readAsDataURL(file);
+  } });
+  const name = make("bdi", { class: "soft" });
+  const shown = make("img", { alt: "", hidden: true, class: "preview" });
+  input.id = `control-${++counted}`;
+  input.setAttribute("aria-label", words);
+  return { input, element: make("div", { class: "field file" }, input, make("label", { class: "picker", for: input.id }, words), name, shown) };
+}
+
 export function table(head, rows, properties) {
   const cell = (value, first) => {
     const holds = value instanceof Node ? value : String(value ?? "");

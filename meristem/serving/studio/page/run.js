@@ -2,9 +2,13 @@
 
 import { Chart } from "./chart.js";
 import { labelled, make, number, own, replace, select, table } from "./elements.js";
-import { command, place, progress, state } from "./runs.js";
+import { markdown } from "./markdown.js";
+import { metric, value } from "./names.js";
+import { command, duration, place, progress, state } from "./parts.js";
 import { samples } from "./samples.js";
+import { counted } from "./scales.js";
 import { get, repeat } from "./server.js";
+import { unknownRun } from "./unknown.js";
 import { keep, read, t } from "./words.js";
 
 export const AXES = ["step", "tokens", "flops", "minutes"];
@@ -15,11 +19,14 @@ export async function show({ place: view, name, signal }) {
   const parts = { head: make("div", {}), skipped: make("p", { class: "soft" }), curves: make("section", { class: "charts" }), below: make("div", {}) };
   const charts = new Map();
   const looks = { axis: "step", weight: Number(read("meristem.smooth") ?? 0), logX: false, logY: false, part: null };
-  let [seen, told, asked] = ["", "", 0];
+  let [seen, told, asked, along] = ["", "", 0, []];
+
+  const drawn = () => ({ weight: looks.weight, logX: looks.logX, logY: looks.logY, part: looks.part, axis: t(`axis_${looks.axis}`), whole: looks.axis === "step" || looks.axis === "tokens",
+    shared: counted(along, looks.logX) });  // one range for all charts of a run, so that they can be read below each other
 
   function settle() {
     for (const chart of charts.values()) {
-      Object.assign(chart, { weight: looks.weight, logX: looks.logX, logY: looks.logY, part: looks.part, axis: t(`axis_${looks.axis}`) });
+      Object.assign(chart, drawn());
       chart.paint();
     }
   }
@@ -36,13 +43,14 @@ export async function show({ place: view, name, signal }) {
 
   function paint(series) {
     const groups = grouped(series);
+    along = series.map((one) => one.x);
     if (!groups.size) {
       replace(parts.curves, make("p", { class: "soft" }, t("no_curves")));
       return;
     }
     for (const [title, lines] of groups) {
       if (!charts.has(title)) {
-        charts.set(title, new Chart({ title, zoomed: (part) => {
+        charts.set(title, new Chart({ title: metric(title), metric: title, zoomed: (part) => {
           looks.part = part;
           seen = "";
           settle();
@@ -50,7 +58,7 @@ export async function show({ place: view, name, signal }) {
         } }));
       }
       const chart = charts.get(title);
-      Object.assign(chart, { weight: looks.weight, logX: looks.logX, logY: looks.logY, part: looks.part, axis: t(`axis_${looks.axis}`) });
+      Object.assign(chart, drawn());
       if (!chart.element.parentNode) {
         if (!charts.size || parts.curves.firstChild?.tagName === "P") replace(parts.curves);
         parts.curves.append(chart.element);
@@ -59,22 +67,27 @@ export async function show({ place: view, name, signal }) {
     }
   }
 
-  replace(view, parts.head, controls(looks, settle, () => {
+  const bar = controls(looks, settle, () => {
     seen = "";
     looks.part = null;
     curves().catch(() => {});
-  }), parts.skipped, parts.curves, parts.below);
+  });
   await repeat(async () => {
     const found = await get("/studio/run", { name }, signal);
     const now = JSON.stringify({ ...found, changed: 0, log: 0 });
     if (now !== told) {
       told = now;
+      if (!parts.head.isConnected) replace(view, parts.head, bar, parts.skipped, parts.curves, parts.below);
       replace(parts.head, head(found));
       if (!parts.below.firstChild) replace(parts.below, ...below(found, signal));
       for (const section of parts.below.children) section.update?.(found);
     }
     await curves();
-  }, 2, signal);
+  }, 2, signal, (error) => {
+    if (error.status !== 404) return false;
+    unknownRun(view, name, "run", signal).catch(() => {});
+    return true;
+  });
 }
 
 function some(steps) {
@@ -122,12 +135,43 @@ function head(run) {
       make("span", { class: "soft" }, [run.family, run.learns].filter(Boolean).join(" · ")),
       run.saved === null ? null : make("a", { class: "button", href: `#/playground/${place(run.name)}` }, t("try"))),
     make("p", { class: "under" }, progress(run), why ? make("span", { dir: "auto" }, why) : null),
+    facts(run),
     run.commands.length ? make("details", { open: run.state !== "finished" }, make("summary", {}, t("go_on")), run.commands.map(command)) : null,
   ];
 }
 
+// What is known of a run, in one line of small tables; what is not known is left out.
+function facts(run) {
+  const { measure } = run;
+  const rows = [
+    measure ? ["measure", `${metric(measure.name)}, ${t(measure.split)}`, value(measure.name, measure.value)] : null,
+    run.parameters ? ["parameters", "", number(run.parameters)] : null,
+    run.data ? ["data", run.data_size, own(run.data)] : null,
+    run.tokens ? ["tokens", "", number(run.tokens)] : null,
+    run.seconds ? ["elapsed", "", duration(run.seconds)] : null,
+    run.seconds_left !== null ? ["left", "", t("about", { time: duration(run.seconds_left) })] : null,
+    run.tokens_per_second ? ["speed", "", number(Math.round(run.tokens_per_second))] : null,
+  ];
+  return make("dl", { class: "facts" }, rows.filter(Boolean).map(([word, more, one]) => make("div", { class: word },
+    make("dt", {}, t(`fact_${word}`)), make("dd", {}, one, more ? make("small", {}, more) : null))));
+}
+
 function below(run, signal) {
-  return [samples(run, signal), ends(run), text("recipe", run, (one) => one.recipe), text("card", run, (one) => one.card), text("log", run, (one) => one.log.join("\n"))];
+  return [samples(run, signal), ends(run), card(run), text("recipe", run, (one) => one.recipe), text("log", run, (one) => one.log.join("\n"))];
+}
+
+function card(run) {
+  const page = make("div", { class: "card" });
+  const section = make("details", {}, make("summary", {}, t("card")), page);
+  let told = null;
+  section.update = (now) => {
+    section.hidden = !now.card;
+    if (now.card === told) return;
+    told = now.card;
+    replace(page, markdown(now.card));
+  };
+  section.update(run);
+  return section;
 }
 
 // What it ended with, and where its report is.
@@ -136,7 +180,7 @@ function ends(run) {
   section.update = (now) => {
     const splits = ["validation", "test"].map((split) => now.finished?.[split] ?? {});
     const names = [...new Set(splits.flatMap(Object.keys))];
-    const rows = names.map((name) => [name, ...splits.map((one) => number(one[name]))]);
+    const rows = names.map((name) => [make("span", { title: name }, metric(name)), ...splits.map((one) => number(one[name]))]);
     const link = now.report ? make("a", { class: "button", href: `#/${now.report.kind}/${place(now.name)}` }, t("report")) : null;
     replace(section, rows.length || link ? make("div", { class: "head" }, make("h2", {}, t("numbers")), link) : null,
       rows.length ? table([t("measure"), t("evaluation"), t("test")], rows, { class: "numbers" }) : null);

@@ -14,12 +14,13 @@ export function scale(low, high, from, to, log) {
   return place;
 }
 
-export function ticks(low, high, wanted, log) {
-  if (log && high / low > 20) return powers(low, high, wanted);
+// Round values between two others, about as many as are wanted; `whole` allows no fractions: there is no half step.
+export function ticks(low, high, wanted, log, whole = false) {
+  if (log && high / low > 20) return powers(low, high, wanted).filter((value) => !whole || Number.isInteger(value));
   const rough = (high - low) / Math.max(1, wanted);
   if (!(rough > 0)) return [low];
   const unit = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].find((many) => many * unit >= rough) * unit;
+  const step = Math.max(whole ? 1 : 0, [1, 2, 5, 10].find((many) => many * unit >= rough) * unit);
   const found = [];
   for (let at = Math.ceil(low / step - 1e-9); at * step <= high + step * 1e-9; at++) {
     found.push(Number((at * step).toPrecision(12)));
@@ -53,6 +54,12 @@ export function extent(lists, log) {
     }
   }
   return low <= high ? [low, high] : log ? [1, 10] : [0, 1];
+}
+
+// The same for an axis that counts: it begins at zero unless that would leave most of it empty.
+export function counted(lists, log) {
+  const [low, high] = extent(lists, log);
+  return [!log && low > 0 && low < high / 4 ? 0 : low, high];
 }
 
 // An exponential mean whose beginning is not pulled towards zero.

@@ -1,10 +1,48 @@
 // What is asked of the server, and what it says when something is wrong.
 
+import { t } from "./words.js";
+
 export class Wrong extends Error {
   constructor(status, message) {
     super(message);
     this.status = status;
   }
+}
+
+// Nobody answers at all: the server was stopped, or the network is gone.
+export class Gone extends Error {}
+
+let heard = new Date();
+
+async function fetched(path, how) {
+  try {
+    const answer = await fetch(path, how);
+    heard = new Date();
+    gone(false);
+    return answer;
+  } catch (error) {
+    if (how?.signal?.aborted || !(error instanceof TypeError)) throw error;
+    gone(true);
+    throw new Gone(t("gone", { time: heard.toLocaleTimeString() }));
+  }
+}
+
+// Whether the server answers at all; the banner goes away by itself when it does again.
+export async function alive() {
+  try {
+    await fetched("/health/live");
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function gone(yes) {
+  const place = document.getElementById("gone");
+  if (yes === !place.hidden) return;
+  place.hidden = !yes;
+  document.getElementById("gone-text").textContent = yes ? t("gone", { time: heard.toLocaleTimeString() }) : "";
+  if (!yes) window.dispatchEvent(new Event("back"));
 }
 
 async function said(answer) {
@@ -23,33 +61,34 @@ export async function get(path, parts = {}, signal) {
       if (one !== undefined && one !== null && one !== "") query.append(name, one);
     }
   }
-  const answer = await fetch(`${path}?${query}`, { signal });
+  const answer = await fetched(`${path}?${query}`, { signal });
   return (await said(answer)).json();
 }
 
 function posted(path, body, signal) {
   const headers = { "content-type": "application/json" };
-  return fetch(path, { method: "POST", headers, body: JSON.stringify(body), signal });
+  return fetched(path, { method: "POST", headers, body: JSON.stringify(body), signal });
 }
 
 export async function post(path, body, signal) {
   return (await said(await posted(path, body, signal))).json();
 }
 
-// A question to a run; one that has been put away meanwhile is opened again.
+// A question to a run; one that was unloaded meanwhile is loaded again.
+async function asked(path, body, signal) {
+  const answer = await posted(path, body, signal);
+  if (answer.status !== 404) return said(answer);
+  await post("/studio/open", { model: body.model }, signal);
+  return said(await posted(path, body, signal));
+}
+
 export async function ask(path, body, signal) {
-  try {
-    return await post(path, body, signal);
-  } catch (error) {
-    if (error.status !== 404) throw error;
-    await post("/studio/open", { model: body.model }, signal);
-    return post(path, body, signal);
-  }
+  return (await asked(path, body, signal)).json();
 }
 
 // Server-sent events, each handed over as it comes.
 export async function stream(path, body, each, signal) {
-  const answer = await said(await posted(path, { ...body, stream: true }, signal));
+  const answer = await asked(path, { ...body, stream: true }, signal);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
@@ -66,8 +105,9 @@ export async function stream(path, body, each, signal) {
   }
 }
 
-// Something that is asked again and again while its view is shown and the page is looked at.
-export function repeat(call, seconds, signal) {
+// Something that is asked again and again while its view is shown and the page is looked at; it ends where
+// `failed` says that there is no use in asking again.
+export function repeat(call, seconds, signal, failed) {
   let timer;
   const again = async () => {
     if (signal.aborted) return;
@@ -76,7 +116,9 @@ export function repeat(call, seconds, signal) {
         await call();
         trouble("");
       } catch (error) {
-        if (!signal.aborted) trouble(error.message);
+        if (signal.aborted) return;
+        if (failed?.(error)) return;
+        trouble(error instanceof Gone ? "" : error.message);
       }
     }
     if (!signal.aborted) timer = setTimeout(again, seconds * 1000);

@@ -1,0 +1,174 @@
+"""Facts of a run for the list and its header: its own measure, parameters, data, time left; and many runs at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from meristem import bounded
+from meristem.checkpoint import layout
+from meristem.checkpoint.run import Run
+from meristem.serving.studio import recipe_file
+from meristem.serving.studio.details import details
+from meristem.serving.studio.header import data_of, header, parameters, seconds_left
+from meristem.serving.studio.measures import measure_of
+from meristem.serving.studio.metrics_tail import MetricsTail, metrics_tail
+from meristem.serving.studio.runs import Found, Listing
+from meristem.serving.studio.standing import standing
+
+RECIPE: dict[str, Any] = {
+    "corpus": {"source": "builtin:pydocs"},
+    "model": {"family": "bert"},
+    "objective": [{"name": "mlm"}],
+    "train": {"steps": 100},
+}
+
+
+def made(path: Path, recipe: dict[str, Any] | None = None, steps: int = 20) -> Run:
+    """A run that takes half a second for a step, and is training now."""
+    run = Run.create(path, yaml.safe_dump(recipe or RECIPE), None)
+    rows = [{"step": n, "kind": "train", "loss": 5 - n / 10, "tokens": n * 64, "seconds": n / 2,
+             "tokens_per_second": 128.0} for n in range(1, steps + 1)]  # fmt: skip
+    run.metrics_path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return run
+
+
+@pytest.mark.parametrize(
+    ("kind", "finished", "evaluation", "wanted"),
+    [
+        ("objectives", None, {}, ("loss", "train", 3.0, True)),
+        ("objectives", None, {"loss": 2.5, "mlm.top1": 0.4}, ("loss", "validation", 2.5, True)),
+        ("tasks", None, {"loss": 2.5, "accuracy": 0.7, "f1_macro": 0.6}, ("accuracy", "validation", 0.7, False)),
+        ("tasks", None, {"loss": 2, "exact": 0.2, "f1": 0.3}, ("f1", "validation", 0.3, False)),
+        (
+            "tasks",
+            {"judged_by": "exact", "validation": {"loss": 1.0, "exact": 0.4, "slot_f1": 0.8}},
+            {},
+            ("exact", "validation", 0.4, False),
+        ),
+        (
+            "tasks",
+            {"judged_by": "loss", "validation": {"loss": 1.0}, "test": {"bleu": 17.0, "chrf": 30.0}},
+            {},
+            ("bleu", "test", 17.0, False),
+        ),
+        (
+            "tasks",
+            {"judged_by": "loss", "validation": {"loss": 1}, "test": {"bleu": 1, "distinct1": 0.1, "perplexity": 9.0}},
+            {},
+            ("perplexity", "test", 9.0, True),
+        ),
+        ("rewards", None, {"reward": 0.4, "leashed": 0.1, "loss": 3}, ("reward", "validation", 0.4, False)),
+        ("tasks", {"judged_by": "accuracy", "validation": {"accuracy": "high"}}, {}, ("loss", "train", 3.0, True)),
+    ],
+)  # fmt: skip
+def test_each_run_is_judged_by_its_own_measure(
+    kind: str, finished: dict[str, Any] | None, evaluation: dict[str, float], wanted: tuple[str, str, float, bool]
+) -> None:
+    found = measure_of(kind, finished, MetricsTail(loss=3.0, evaluation=evaluation))
+    assert found is not None and tuple(found.values()) == wanted
+
+
+def test_a_run_that_measured_nothing_has_no_measure() -> None:
+    assert measure_of("tasks", None, MetricsTail()) is None
+
+
+def test_time_left_by_steps_or_by_minutes(tmp_path: Path) -> None:
+    run = made(tmp_path / "a")
+    now = standing(run, RECIPE, None)
+    assert now.state == "training" and seconds_left(run, RECIPE, now) == pytest.approx(40)
+    by_time = {**RECIPE, "train": {"minutes": 1}}
+    assert seconds_left(run, by_time, now) == pytest.approx(50)
+    for path in run.path.iterdir():
+        os.utime(path, (time.time() - 3600,) * 2)
+    assert seconds_left(run, RECIPE, standing(run, RECIPE, None)) is None, "nobody waits for a run that stands still"
+
+
+def test_throughput_and_data_are_told(tmp_path: Path) -> None:
+    run = made(tmp_path / "a")
+    line = "Training x: bert, 0.2 M parameters, mlm, on 929,455 tokens; 240 steps (240 steps) in runs/x\n"
+    run.log_path.write_text(f"2026-01-01 10:00:00 {line}")
+    found = header(run, RECIPE, standing(run, RECIPE, None))
+    assert (found["seconds"], found["tokens"], found["tokens_per_second"]) == (10, 1280, 128)
+    assert (found["data"], found["data_size"]) == ("builtin:pydocs", "929,455 tokens")
+    assert data_of({"data": {"train": "a.tsv"}, **RECIPE}) == "a.tsv"
+    mixed = {"mix": [{"corpus": {"source": "a"}}, {"corpus": {"source": ["b", "c"]}}, {"corpus": {"source": "a"}}]}
+    assert data_of(mixed) == "a, b, c"
+    assert [data_of(strange) for strange in ({}, {"mix": 3, "corpus": []}, {"data": {"train": None}})] == ["", "", ""]
+
+
+def test_parameters_are_those_of_the_model(runs: dict[str, Path]) -> None:
+    from meristem.checkpoint.revive import revive
+
+    for name in ("bert", "gpt2", "translator"):
+        revived = revive(runs[name])
+        wanted = sum(one.numel() for one in revived.learner.model.parameters())
+        latest = layout.pointed(Run(runs[name]).checkpoints, "latest")
+        assert latest is not None and parameters(Run(runs[name]), latest) == wanted
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff" * 40, b"\x02" + b"\0" * 7 + b"[]", (1 << 40).to_bytes(8, "little")])
+def test_weights_that_are_none_have_no_parameters(tmp_path: Path, content: bytes) -> None:
+    run = made(tmp_path / "a")
+    folder = run.checkpoints / layout.folder_name(3)
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes(content)
+    assert parameters(run, 3) is None
+
+
+def test_strange_lines_are_no_numbers(tmp_path: Path) -> None:
+    run = made(tmp_path / "a", steps=2)
+    with run.metrics_path.open("a") as file:
+        file.write('{"step": 3, "kind": "evaluation", "loss": NaN, "a": true, "b": "x", "f1": 0.5}\n{"broken\n[1]\n')
+        file.write('{"step": 4, "kind": "train", "loss": 1e999, "seconds": -3, "tokens": "many"}\n')
+    found = metrics_tail(run.metrics_path)
+    assert found.evaluation == {"f1": 0.5} and found.loss == 4.8 and found.step == 4
+    assert (found.seconds, found.tokens) == (None, None)
+    json.dumps(details(Found("a", run.path)), allow_nan=False)
+
+
+DEEP = ["- " * 5000, "a: " + "[" * 5000, "{" * 5000, "? " * 3000 + "a", "\n".join(" " * n + "a:" for n in range(200))]
+
+
+@pytest.mark.parametrize(
+    "text", [*DEEP, "a: &x [1]\nb: [*x, *x]", "a: !!python/object:os.system {}", "a: [", "a: 1\na: 2"]
+)
+def test_strange_recipes_are_read_by_the_careful_reader_or_not_at_all(
+    tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    careful = bounded.yaml_in
+    monkeypatch.setattr(bounded, "yaml_in", lambda text: (read.append(text), careful(text))[1])
+    run = made(tmp_path / "a")
+    run.recipe_path.write_text(text)
+    found = recipe_file.recipe_of(run)
+    assert isinstance(found, dict)
+    assert read or text in ("a: [", "a: 1\na: 2"), "libyaml follows any nesting down"
+
+
+def test_500_runs_are_listed_quickly(tmp_path: Path) -> None:
+    """Some seconds at first, because 500 recipes are parsed; what has not changed is not read again."""
+    first = made(tmp_path / "first", steps=20)
+    first.log_path.write_text("2026-01-01 10:00:00 step 20/77  validation  loss 3\n" * 9)
+    for number in range(1, 500):
+        shutil.copytree(first.path, tmp_path / "runs" / f"run-{number:03d}", copy_function=os.link)
+    first.path.rename(tmp_path / "runs" / "run-000")
+    first = Run(tmp_path / "runs" / "run-000")
+    listing = Listing(tmp_path / "runs")
+    assert len(listing.summaries()) == 500
+    took = []
+    for _ in range(3):
+        begun = time.process_time()
+        listing.summaries()
+        took.append(time.process_time() - begun)
+    assert min(took) < 0.6, took
+    with first.metrics_path.open("a") as file:
+        file.write('{"step": 121, "kind": "train", "loss": 1.5}\n')
+    assert listing.summaries()[0]["loss"] == 1.5, "what has changed is read again"
