@@ -45,7 +45,7 @@ def _parsed(text: str) -> Any:
     flat = text.count("[") + text.count("{") <= BRACKETS and not DEEP.search(text) and not ANCHORS.search(text)
     if flat and yaml.__with_libyaml__:
         try:
-            return yaml.load(text, Loader=yaml.CSafeLoader)  # plain data only
+            return yaml.CSafeLoader(text).get_single_data()
         except (yaml.YAMLError, OverflowError, AttributeError):
             return {}
     return bounded.yaml_in(text)
