@@ -82,10 +82,11 @@ def _told(reading: Reading, look: Look, tokens: TokenCounter | None) -> CorpusRe
 
 def _write_pages(told: CorpusReport, paths: Sequence[Path]) -> None:
     from meristem.corpus.report_page import page
+    from meristem.drawing.page import written_now
 
     for path in paths:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page(told), encoding="utf-8")
+        path.write_text(page(told, date=written_now()), encoding="utf-8")
 
 
 def _write(documents: Iterable[Document], out: Path) -> None:

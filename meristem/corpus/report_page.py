@@ -21,10 +21,10 @@ SOURCES, NAMES = 20, 15
 SPLITS = ("train", "validation", "test")
 
 
-def page(report: CorpusReport) -> str:
-    """The whole file."""
+def page(report: CorpusReport, *, date: str = "") -> str:
+    """The whole file; `date` says when it was written."""
     parts = [
-        *_head(report),
+        *_head(report, date),
         *_whole(report),
         *_advice(report),
         *_lengths(report),
@@ -36,14 +36,14 @@ def page(report: CorpusReport) -> str:
         *_files(report),
         *_settings(report),
     ]
-    return framed(f"Corpus: {_named(report)}", parts, STYLE.with_name("corpus.css"))
+    return framed(f"Corpus: {_named(report)}", parts, STYLE.with_name("corpus.css"), date=date)
 
 
 def _named(report: CorpusReport) -> str:
     return ", ".join(report.settings.sources)
 
 
-def _head(report: CorpusReport) -> Iterator[str]:
+def _head(report: CorpusReport, date: str) -> Iterator[str]:
     account = report.account
     figures = [
         (f"{account.read:,}", "documents read"),
@@ -55,7 +55,8 @@ def _head(report: CorpusReport) -> Iterator[str]:
         figures.append((_large(tokens.tokens), f"tokens, {100 * tokens.unknown_share:.3g} % unknown"))
     if account.bytes:
         figures.append((f"{_large(account.bytes)}B", "read from disk"))
-    yield f'<h1>{own(_named(report), 300)}</h1>\n<p class="soft">What was read, and what became of it</p>'
+    yield f'<h1>{own(_named(report), 300)}</h1>\n<p class="soft">What was read, and what became of it'
+    yield f" · {escaped(date)}</p>" if date else "</p>"
     yield '<div class="figures">'
     yield "".join(f"<div><b>{number}</b><span>{told}</span></div>" for number, told in figures) + "</div>"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -11,8 +12,13 @@ STYLE = Path(__file__).with_name("report.css")
 _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufeff\ufffe\uffff\ud800-\udfff]")
 
 
-def framed(title: str, parts: Iterable[str], *styles: Path) -> str:
-    """A whole file: the parts in their order, in our style and what a page adds to it."""
+CHARTS = STYLE.with_name("charts.css")
+"""What a page with curves adds to the style."""
+
+
+def framed(title: str, parts: Iterable[str], *styles: Path, date: str = "") -> str:
+    """A whole file: the parts in their order, in our style and what a page adds to it; its title ends with the date."""
+    title = f"{title}, {date}" if date else title
     style = "".join(path.read_text(encoding="utf-8") for path in (STYLE, *styles))
     head = (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -22,6 +28,11 @@ def framed(title: str, parts: Iterable[str], *styles: Path) -> str:
         f"<title>{escaped(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
     )
     return head + "\n".join(parts) + "\n</main>\n</body>\n</html>\n"
+
+
+def written_now() -> str:
+    """The date for a report, as year-month-day hour:minute."""
+    return time.strftime("%Y-%m-%d %H:%M")
 
 
 def visible(text: str) -> str:

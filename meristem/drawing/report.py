@@ -36,8 +36,10 @@ class Report:
     """What was strange about the data."""
     recipe: Mapping[str, Any] = field(default_factory=dict)
     commands: Sequence[str] = ()
-    picture: bytes | None = None
-    """The run's curves as a PNG."""
+    curves: Sequence[Mapping[str, Any]] = ()
+    """The lines of the run's metrics.jsonl."""
+    date: str = ""
+    """When it was written, as year-month-day hour:minute."""
 
     @property
     def metrics(self) -> list[str]:
@@ -123,6 +125,7 @@ def plain(report: Report) -> dict[str, Any]:
     judged, confusion = report.judged, report.judged.confusion
     return {
         "name": report.name,
+        "date": report.date,
         "task": report.task,
         "model": report.model,
         "split": report.split,

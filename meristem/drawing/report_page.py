@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator, Sequence
 
 import yaml
 
-from meristem.drawing.page import escaped, framed, own
+from meristem.drawing.curves import SHARES
+from meristem.drawing.page import CHARTS, escaped, framed, own
 from meristem.drawing.report import Report, by_label, confusions, hardest, number
+from meristem.drawing.svg import Line, chart
 from meristem.task import Confusion
 
 WIDEST, MANY = 50, 8
@@ -29,13 +30,14 @@ def page(report: Report) -> str:
         *_curves(report),
         *_making(report),
     ]
-    return framed(f"{report.name}: {report.task}", parts)
+    return framed(f"{report.name}: {report.task}", parts, CHARTS, date=report.date)
 
 
 def _head(report: Report) -> Iterator[str]:
     judged, name = report.judged, next(iter(report.metrics), "")
     yield f"<h1>{escaped(report.name)}</h1>"
-    yield f'<p class="soft">{escaped(report.task)} · {escaped(report.model)}</p>'
+    date = f" · {escaped(report.date)}" if report.date else ""
+    yield f'<p class="soft">{escaped(report.task)} · {escaped(report.model)}{date}</p>'
     if name:
         interval = f"95 % of resampled sets: {_between(report, name)}" if name in judged.intervals else ""
         yield (
@@ -145,13 +147,16 @@ def _mistakes(report: Report) -> Iterator[str]:
     if not report.judged.mistakes:
         return
     yield f"<h2>{'Furthest off' if report.confidence == 'off by' else 'The most confident mistakes'}</h2>"
+    yield '<div class="wide"><table class="mistakes"><thead><tr><th scope="col" class="given">given</th>'
+    yield '<th scope="col">right</th><th scope="col">said</th>'
+    yield f'<th scope="col" class="sure">{report.confidence}</th></tr></thead><tbody>'
     for one in report.judged.mistakes:
         yield (
-            f'<article class="mistake"><p>{own(one.given)}</p><dl>'
-            f'<dt>right</dt><dd class="gold">{own(one.gold)}</dd><dt>said</dt><dd class="said">{own(one.said)}</dd>'
-            f"<dt>{report.confidence}</dt><dd>{report.sure(one.confidence)}</dd></dl>"
-            f'<p class="place">{own(one.place, 200)}</p></article>'
+            f'<tr><td class="given">{own(one.given)}<span class="place">{own(one.place, 200)}</span></td>'
+            f'<td class="gold">{own(one.gold)}</td><td class="said">{own(one.said)}</td>'
+            f'<td class="sure">{report.sure(one.confidence)}</td></tr>'
         )
+    yield "</tbody></table></div>"
 
 
 # ------------------------------------------------------------ where it comes from
@@ -164,10 +169,31 @@ def _notices(report: Report) -> Iterator[str]:
 
 
 def _curves(report: Report) -> Iterator[str]:
-    if report.picture is not None:
-        data = base64.b64encode(report.picture).decode()
-        yield '<h2>The run</h2>\n<div class="wide"><figure>'
-        yield f'<img alt="Loss and measures by step" src="data:image/png;base64,{data}"></figure></div>'
+    """The loss in training and on validation samples, and what is counted from 0 to 1: drawn in the page's colours."""
+    names = dict.fromkeys(["loss", report.metric, *(name for line in report.curves for name in line if name in SHARES)])
+    charts = [drawn for name in names if (drawn := _curve(report, name))]
+    if charts:
+        yield '<h2>The run, step by step</h2>\n<ul class="legend"><li><i class="train"></i>training</li>'
+        yield f'<li><i class="held"></i>validation</li></ul>\n<div class="charts">{"".join(charts)}</div>'
+
+
+def _curve(report: Report, name: str) -> str:
+    kinds = {"train": ("training", "train"), "evaluation": ("validation", "held")}
+    lines = [
+        Line(
+            name=title,
+            kind=style,
+            dots=kind == "evaluation",
+            points=[
+                (float(line["step"]), float(line[name]))
+                for line in report.curves
+                if line.get("kind") == kind and isinstance(line.get(name), int | float)
+            ],
+        )
+        for kind, (title, style) in kinds.items()
+    ]
+    drawn = chart([line for line in lines if line.points], label=f"{name} by step")
+    return f"<figure><figcaption>{own(name, 80)}</figcaption>{drawn}</figure>" if drawn else ""
 
 
 def _making(report: Report) -> Iterator[str]:

@@ -166,6 +166,8 @@ class RewardReport:
     """Where prompts, rewards and judges come from, a line each."""
     recipe: Mapping[str, Any] = field(default_factory=dict)
     commands: tuple[str, ...] = ()
+    date: str = ""
+    """When it was written, as year-month-day hour:minute."""
 
 
 _REPORT = TypeAdapter(RewardReport)

@@ -9,7 +9,7 @@ from meristem.drawing.page import own
 from meristem.drawing.rewards import BestOf, Moment, RewardReport, Value, as_good_as, known, number
 from meristem.drawing.svg import Line, chart, histograms
 
-SMALL, LARGE = (320.0, 170.0), (660.0, 260.0)
+SMALL, LARGE = (320.0, 184.0), (660.0, 270.0)
 
 
 def distributions(report: RewardReport) -> Iterator[str]:

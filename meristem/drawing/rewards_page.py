@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import yaml
 
-from meristem.drawing.page import STYLE, escaped, framed, own
+from meristem.drawing.page import CHARTS, STYLE, escaped, framed, own
 from meristem.drawing.rewards import Attempted, Judge, Number, Pair, RewardReport, Value, chance, mean, number, verdict
 from meristem.drawing.rewards_curves import best_of, curves, distributions
 from meristem.drawing.thumbnails import PREFIX
@@ -30,11 +30,12 @@ def page(report: RewardReport) -> str:
         *_pairs(report.pairs),
         *_making(report),
     ]
-    return framed(f"{report.name}: rewards", parts, STYLE.with_name("rewards.css"))
+    return framed(f"{report.name}: rewards", parts, CHARTS, STYLE.with_name("rewards.css"), date=report.date)
 
 
 def _head(report: RewardReport) -> Iterator[str]:
-    yield f'<h1>{own(report.name, 200)}</h1>\n<p class="soft">Reward run · {own(report.model, 300)}</p>'
+    yield f'<h1>{own(report.name, 200)}</h1>\n<p class="soft">Reward run · {own(report.model, 300)}'
+    yield f" · {escaped(report.date)}</p>" if report.date else "</p>"
     yield f'<p class="verdict">{escaped(verdict(report))}</p>'
     if report.stopped:
         yield f'<p class="stopped">Stopped early: {own(report.stopped)}</p>'

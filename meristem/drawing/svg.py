@@ -43,7 +43,7 @@ class Room:
     left: float = 44.0
     right: float = 10.0
     top: float = 12.0
-    bottom: float = 24.0
+    bottom: float = 38.0
 
     def across(self, value: float) -> float:
         """From the left, in units of the paper."""
@@ -57,7 +57,7 @@ class Room:
 
 
 def chart(
-    lines: Sequence[Line], *, label: str, width: float = 320, height: float = 170, unit: str = "step", at: Ticks = ()
+    lines: Sequence[Line], *, label: str, width: float = 320, height: float = 184, unit: str = "step", at: Ticks = ()
 ) -> str:
     """Lines over one axis, marked `at` some places or at round numbers; empty where there is nothing to draw."""
     kept = [_thinned(line) for line in lines]
@@ -69,7 +69,7 @@ def chart(
     return "".join(
         [
             f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escaped(label)}">',
-            *_axes(room, at),
+            *_axes(room, at, unit),
             *(_line(room, line) for line in kept),
             *_strips(room, kept, unit, at),
             "</svg>",
@@ -112,7 +112,7 @@ def _thinned(line: Line) -> Line:
     return Line(name=line.name, kind=line.kind, points=points, dots=line.dots)
 
 
-def _axes(room: Room, at: Ticks) -> Iterator[str]:
+def _axes(room: Room, at: Ticks, unit: str) -> Iterator[str]:
     for value, told in ticks(*room.y):
         y = room.down(value)
         yield f'<line class="grid" x1="{room.left:g}" x2="{room.width - room.right:g}" y1="{y:.1f}" y2="{y:.1f}"/>'
@@ -120,7 +120,9 @@ def _axes(room: Room, at: Ticks) -> Iterator[str]:
     for value, told in at or [one for one in ticks(*room.x, 5) if one[0] == int(one[0])]:
         x, edge = room.across(value), room.width - room.right
         anchor = "end" if x > edge - 14 and len(told) > 2 else "middle"
-        yield f'<text x="{x:.1f}" y="{room.height - 6:g}" text-anchor="{anchor}">{escaped(told)}</text>'
+        yield f'<text x="{x:.1f}" y="{room.height - 20:g}" text-anchor="{anchor}">{escaped(told)}</text>'
+    middle = (room.left + room.width - room.right) / 2
+    yield f'<text class="axis" x="{middle:g}" y="{room.height - 4:g}" text-anchor="middle">{escaped(unit)}</text>'
 
 
 def _line(room: Room, line: Line) -> str:

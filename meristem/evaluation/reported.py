@@ -8,6 +8,7 @@ from typing import Any
 
 from meristem.checkpoint import disk
 from meristem.checkpoint.revive import Revived
+from meristem.drawing.page import written_now
 from meristem.drawing.report import Report, as_json
 from meristem.drawing.report_page import page
 from meristem.errors import MeristemError
@@ -48,6 +49,7 @@ def reported(
                 baselines=baselines or {},
                 notices=notices,
                 recipe=asked or revived.recipe.plain(),
+                date=written_now(),
             ),
         )
     return {

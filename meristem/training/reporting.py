@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from meristem.checkpoint.run import Run
-from meristem.drawing.page import shortened
+from meristem.drawing.curves import read_metrics
+from meristem.drawing.page import shortened, written_now
 from meristem.drawing.report import Report, number
 from meristem.evaluation.reported import described, write_report
 from meristem.learning.learner import Learner
@@ -31,9 +32,8 @@ def report_of(
     commands: Sequence[str],
 ) -> Report:
     """Everything known about a run that has ended, in one place."""
-    curves = run.path / "curves.png"
     return Report(
-        name=recipe.name,
+        name=run.path.name,
         task=recipe.task.name,
         model=described(recipe, learner),
         split=split,
@@ -45,7 +45,8 @@ def report_of(
         notices=notices,
         recipe=recipe.plain(),
         commands=commands,
-        picture=curves.read_bytes() if curves.is_file() else None,
+        curves=read_metrics(run.metrics_path),
+        date=written_now(),
     )
 
 

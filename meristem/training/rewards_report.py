@@ -15,6 +15,7 @@ from meristem.checkpoint import disk
 from meristem.checkpoint.run import Run
 from meristem.corpus.pictures import pixels
 from meristem.drawing.curves import read_metrics
+from meristem.drawing.page import written_now
 from meristem.drawing.rewards import (
     Attempted,
     BestOf,
@@ -106,7 +107,8 @@ def report_of(
     judge = next(iter(after.judged), None)
     judged = (before.judged[judge], after.judged[judge]) if judge is not None else None
     return RewardReport(
-        name=recipe.name,
+        name=run.path.name,
+        date=written_now(),
         model=model,
         split=split,
         prompts=len(at),

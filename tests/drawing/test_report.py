@@ -48,7 +48,13 @@ def made(**changes: Any) -> Report:
         "notices": [f"data/test.tsv:3: {HOSTILE}"],
         "recipe": {"task": {"name": "classification", "labels": ["</pre><script>x</script>"]}},
         "commands": ["meristem predict runs/x '很好'"],
-        "picture": b"\x89PNG",
+        "date": "2026-11-17 20:05",
+        "curves": [
+            *({"step": n, "kind": "train", "loss": 2 - n / 10, "rate": 0.1} for n in range(1, 9)),
+            {"step": 4, "kind": "evaluation", "loss": 1.5, "accuracy": 0.6, "f1_macro": 0.5},
+            {"step": 8, "kind": "evaluation", "loss": float("nan"), "accuracy": 0.7, "f1_macro": 0.6},
+            {"step": 8, "kind": "test", "loss": 1.4},
+        ],
     }
     return Report(**{**told, **changes})
 
@@ -108,6 +114,34 @@ def test_a_page_holds_every_fact() -> None:
     assert "负面 was taken for 正面: 9 times, 22 % of its samples" in text
 
 
+def test_the_title_names_the_run_and_the_date() -> None:
+    text = page(made())
+    assert "<title>评论 &lt;run&gt;: classification, 2026-11-17 20:05</title>" in text
+    assert "from scratch · 2026-11-17 20:05</p>" in text
+    assert "<title>评论 &lt;run&gt;: classification</title>" in page(made(date=""))
+    assert plain(made())["date"] == "2026-11-17 20:05"
+
+
+def test_mistakes_are_a_table() -> None:
+    tags = parsed(page(made()))
+    assert {"class": "mistakes"} in [attributes for tag, attributes in tags.seen if tag == "table"]
+    table = page(made()).split('class="mistakes"')[1].split("</table>")[0]
+    assert re.findall(r"<th[^>]*>([^<]*)</th>", table) == ["given", "right", "said", "confidence"]
+    assert [row.count("<td") for row in table.split("<tr>")[2:]] == [4, 4]
+
+
+def test_curves_are_drawn_in_the_colours_of_the_page() -> None:
+    text = page(made())
+    assert "<img" not in text
+    charts = re.findall(r"<figcaption><bdi[^>]*>(.*?)</bdi></figcaption><svg.*?</svg>", text, re.S)
+    assert charts == ["loss", "accuracy", "f1_macro"]
+    assert 'class="curve train"' in text and 'class="curve held"' in text and ">step</text>" in text
+    assert "stroke: var(--mark)" in text and not re.search(r"<(?:polyline|circle)[^>]*(?:stroke|fill)=", text)
+    for theme in (':root[data-theme="dark"]', ':root:not([data-theme="light"])'):
+        assert theme in text
+    assert "<svg" not in page(made(curves=[]))
+
+
 def test_nothing_of_the_data_becomes_markup() -> None:
     tags = parsed(page(made()))
     assert "script" not in {tag for tag, _ in tags.seen}
@@ -119,7 +153,7 @@ def test_nothing_of_the_data_becomes_markup() -> None:
 def test_nothing_is_fetched() -> None:
     text = page(made())
     asked = [attributes[name] for _, attributes in parsed(text).seen for name in ("src", "href") if name in attributes]
-    assert len(asked) == 1 and str(asked[0]).startswith("data:image/png;base64,")
+    assert asked == []
     assert "url(" not in text and "@import" not in text
     policy = next(a["content"] for t, a in parsed(text).seen if a.get("http-equiv") == "Content-Security-Policy")
     assert policy is not None and policy.startswith("default-src 'none'")
@@ -153,7 +187,7 @@ def test_a_report_of_numbers_alone() -> None:
         samples=3,
         mistakes=(Mistake(place="a.tsv:1", given="x", gold="1", said="4.0", confidence=3.0),),
     )
-    report = made(judged=judged, metric="spearman", baselines={}, notices=[], picture=None, recipe={}, commands=[])
+    report = made(judged=judged, metric="spearman", baselines={}, notices=[], curves=[], recipe={}, commands=[])
     text = parsed(page(report)).text
     assert "Furthest off" in text and "off by" in text and "3" in text
     assert "taken for what" not in text and "strange" not in text
