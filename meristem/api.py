@@ -32,7 +32,7 @@ from meristem.generation.way import Way, way_for
 from meristem.generation.write import write
 from meristem.generation.written import Written
 from meristem.in_memory import Table, as_file, stored_data, stored_source
-from meristem.interop import exporting, importing
+from meristem.interop import exporting, importing, starting
 from meristem.interop.exporting import Exported
 from meristem.interop.importing import Imported
 from meristem.labelled.reading import stream
@@ -123,8 +123,8 @@ def describe(recipe: str | Path, overrides: Overrides = ()) -> describing.Descri
 
 
 def import_folder(folder: str | Path, out: str | Path) -> Imported:
-    """Published weights as a run: a folder that transformers saved, or AllenNLP's ELMo files."""
-    return importing.import_folder(Path(folder), Path(out))
+    """Published weights as a run: a folder that transformers saved, AllenNLP's ELMo files, or a name on the hub."""
+    return importing.import_folder(starting.folder_of(folder), Path(out))
 
 
 def export(

@@ -55,7 +55,8 @@ Fresh = Annotated[bool, Option("--fresh", help="Begin anew; the old run is moved
 Folder = Annotated[
     Path,
     Argument(
-        help="A folder with config.json, weights and tokenizer, or ELMo's options.json and .hdf5.", show_default=False
+        help="A folder with config.json, weights and tokenizer, hub:NAME, or ELMo's options.json and .hdf5.",
+        show_default=False,
     ),
 ]
 Target = Annotated[Path, Argument(help="The folder to write; it must not exist yet.", show_default=False)]

@@ -32,7 +32,26 @@ def recipe_for(recipe: str | Path, overrides: Overrides = (), source: str | None
     name, mapping = read(recipe)
     if source is not None:
         mapping = {**mapping, "corpus": {**(mapping.get("corpus") or {}), "source": source}}
-    return resolve(name, mapping, overrides)
+    return _with_published_start(name, mapping, overrides)
+
+
+def _with_published_start(name: str, mapping: Mapping[str, Any], overrides: Overrides) -> Recipe:
+    """A recipe for text; published weights that it begins from are imported, and their shape and tokenizer are taken.
+
+    A run that it begins from leaves the recipe its own shape, as ever; settings among the overrides always count.
+    """
+    found = resolve(name, mapping, overrides)
+    if found.start.path is None or found.task is not None or found.policy is not None:
+        return found
+    path = run_for(found.start.path)
+    if path == Path(found.start.path) or found.start.take == "nothing":
+        return found
+    before = recipe_of(Run.open(path))
+    sections = {"model": before.model.model_dump(mode="json")} if found.start.take == "all" else {}
+    if sections and found.start.tokenizer == "keep":
+        sections["tokenizer"] = before.tokenizer.model_dump(mode="json")
+    found = resolve(name, {**written_out(mapping), **sections}, overrides)
+    return replace(found, start=found.start.model_copy(update={"path": str(path)}))
 
 
 def task_recipe(recipe: str | Path | None = None, overrides: Overrides = ()) -> Recipe:
@@ -51,7 +70,7 @@ def task_recipe(recipe: str | Path | None = None, overrides: Overrides = ()) -> 
         return resolve(name, mapping, overrides)
     if get_close_matches(str(start["path"]), ["scratch"]) and not Path(start["path"]).exists():
         raise RecipeError(f"from: there is no run {start['path']}, did you mean scratch?")
-    path = run_for(Path(start["path"]))  # published weights are imported where they were not yet
+    path = run_for(start["path"])  # published weights are imported where they were not yet
     before = recipe_of(Run.open(path))
     mapping["model"], mapping["tokenizer"] = (
         getattr(before, part).model_dump(mode="json") for part in ("model", "tokenizer")
@@ -93,7 +112,7 @@ def policy_recipe(recipe: str | Path, overrides: Overrides, start: Path, console
     begun = told.get("start") or {}
     if begun.get("path") is None and begun.get("recipe") is None:
         raise RecipeError("from: rewards need a model that writes: from=RUN, or from.recipe=NAME to train one first")
-    path = run_for(Path(begun["path"] if begun.get("path") else _begun(begun["recipe"], start, console)))
+    path = run_for(begun["path"] if begun.get("path") else _begun(begun["recipe"], start, console))
     before = recipe_of(Run.open(path))
     shape = before.model.model_dump(mode="json")
     shape |= {key: 0.0 for key in shape if key.endswith("dropout")}  # what was written must be what is read again

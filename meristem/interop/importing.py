@@ -42,6 +42,8 @@ class Imported:
     """Heads that no file held, as a new model would have them."""
     left: tuple[str, ...]
     """Tensors that no part of ours reads."""
+    notices: tuple[str, ...] = ()
+    """What a person should look at before using it."""
 
     def summary(self) -> str:
         """A few lines for people."""
@@ -56,6 +58,7 @@ class Imported:
             lines.append(f"new, since the folder held none: {', '.join(sorted({n.split('.')[1] for n in self.fresh}))}")
         if self.left:
             lines.append(f"left, since nothing here reads it: {some(list(self.left))}")
+        lines += self.notices
         return "\n".join(lines)
 
 
@@ -88,8 +91,19 @@ def import_folder(folder: Path, out: Path) -> Imported:
         run=run.path,
         recipe=recipe,
         parameters=sum(p.numel() for p in model.parameters()),
-        architecture=architecture, fresh=tuple(fresh), left=left,
+        architecture=architecture, fresh=tuple(fresh), left=left, notices=_small_tokenizer(recipe, tokenizer),
     )  # fmt: skip
+
+
+def _small_tokenizer(recipe: Recipe, tokenizer: Tokenizer) -> tuple[str, ...]:
+    """A warning where most rows of the weights have no token: then the tokenizer is another model's, or cut off."""
+    rows = recipe.tokenizer.room or tokenizer.size
+    if tokenizer.size * 2 >= rows:
+        return ()
+    return (
+        f"WARNING: the tokenizer has {tokenizer.size:,} tokens, and the weights have rows for {rows:,}: it is hardly "
+        "the one they were trained with, and most text will be unknown to it",
+    )
 
 
 def _architecture(table: type[Published], config: Mapping[str, Any], folder: Path) -> str:

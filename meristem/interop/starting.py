@@ -1,4 +1,4 @@
-"""Published weights as a starting point: a folder is imported once, into the cache, and found again by its content."""
+"""Published weights as a starting point: imported once, into the cache, and found again by their content."""
 
 from __future__ import annotations
 
@@ -7,14 +7,32 @@ from pathlib import Path
 
 from meristem.checkpoint import lock
 from meristem.checkpoint.run import Run
+from meristem.errors import MeristemError, did_you_mean
 from meristem.interop import elmo
 from meristem.interop.folder import READ, refuse_links
+from meristem.interop.hub_weights import SCHEME, hub_folder, hub_name
 from meristem.interop.importing import import_folder
 from meristem.store.prepare import cache
 
 
-def run_for(path: Path) -> Path:
+def folder_of(place: str | Path) -> Path:
+    """The folder that a place names: itself, or that of a model of the hub (hub:NAME, or NAME that is no path)."""
+    name = hub_name(str(place))
+    if name is None:
+        return Path(place)
+    try:
+        return hub_folder(name)
+    except MeristemError as error:
+        if str(place).startswith(SCHEME):
+            raise
+        there = did_you_mean(str(place), [one.name for one in Path().iterdir() if one.is_dir()][:1000])
+        hint = there if there.startswith(",") else ""
+        raise MeristemError(f"{place}: there is no such run or folder{hint}; as a model of the hub: {error}") from None
+
+
+def run_for(place: str | Path) -> Path:
     """The run that a place is, or the one that its published weights become."""
+    path = folder_of(place)
     if Run(path).exists() or not path.is_dir() or not ((path / "config.json").is_file() or elmo.holds(path)):
         return path
     refuse_links(path)
