@@ -54,7 +54,8 @@ class Served:
         found = [verb for verb in TASKS if self.task(verb) is not None]
         sees = self.model.backbone.can
         text = self.model.backbone.text_tasks
-        captions = "image" in self.model.source_kinds or not text
+        kinds = self.model.source_kinds
+        captions = "image" in kinds or not kinds  # a run that was rewarded does not say what else it learned
         if "image" in sees and "source" in self.ways and captions and "caption" not in found:
             found.append("caption")
         if ways_for(self.model, "generate") and text:
