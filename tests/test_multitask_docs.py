@@ -1,0 +1,98 @@
+"""The chain of docs/multitask.md: encoder, text and pictures in one model, rewards; run as it stands there, smaller."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+from commanding import Meristem
+
+from meristem.checkpoint.revive import revive
+from meristem.recipe import parse, shipped_rewards, shipped_tasks
+from meristem.samples.microworld import draw, scene
+
+PAGE = Path(__file__).parent.parent / "docs" / "multitask.md"
+SMALL = ["model.layers=1", "model.width=16", "model.heads=2", "model.length=32", "tokenizer.size=300",
+         "train.batch_tokens=128", "train.steps=6", "train.evaluate_every=6", "train.evaluate_tokens=256",
+         "corpus.limit=60", "corpus.validation=0.1", "corpus.test=0.1", "train.threads=1"]  # fmt: skip
+JUDGE = {key: json.loads(value) for key, _, value in (word.partition("=") for word in SMALL) if key != "corpus.limit"}
+SHORT = ["train.steps=2", "train.batch_samples=4", "train.evaluate_every=2", "train.log_every=1", "train.threads=1"]
+POLICY = ["policy.prompts=4", "policy.count=2", "policy.max_tokens=6"]
+
+
+def blocks(language: str) -> list[str]:
+    """The code blocks of one language."""
+    return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def fewer(text: str) -> str:
+    """The same built-in data, a few of them."""
+    return re.sub(r"size=\d+", "size=80", text)
+
+
+def smaller(command: str) -> list[str]:
+    """The command's words with a tiny model and little data."""
+    words = [fewer(word) for word in shlex.split(command)[1:]]
+    at = words.index("--out") if "--out" in words else len(words)
+    if words[0] == "pretrain":
+        kept = [word for word in words if not word.startswith("model.")]
+        at = kept.index("--out")
+        mix = parse_mix() if "multitask-mini" in words else []
+        return [*kept[:at], *SMALL, *mix, *kept[at:]]
+    if words[:2] == ["finetune", "sentiment"]:
+        data = parse(shipped_tasks()["sentiment"])["data"]
+        words[at:at] = [*SHORT, *(f"data.{key}={fewer(value)}" for key, value in data.items())]
+    if words[0] == "reinforce":
+        words[at:at] = [*SHORT, *POLICY]
+        if words[1] in shipped_rewards():
+            words[at:at] = rewards_of(words[1])
+    return words
+
+
+def parse_mix() -> list[str]:
+    """The tasks of multitask-mini on little data."""
+    from meristem.recipe import shipped
+
+    mix = parse(shipped()["multitask-mini"])["mix"]
+    return [f"mix={json.dumps(json.loads(fewer(json.dumps(mix))))}", "corpus.source=builtin:microworld-en?size=60"]
+
+
+def rewards_of(recipe: str) -> list[str]:
+    """The rewards of a shipped recipe with tiny judges on little data."""
+    plain = json.loads(fewer(json.dumps(parse(shipped_rewards()[recipe]))))
+    for one in (*plain["rewards"], *plain["judge"]):
+        if one["name"] == "grammar":
+            one["judge"] = {**JUDGE, "corpus.validation": 0.2}
+    data = [f"data.{split}={plain['data'][split]}" for split in ("train", "validation", "test")]
+    return [*data, *(f"{section}={json.dumps(plain[section])}" for section in ("rewards", "judge"))]
+
+
+@pytest.mark.usefixtures("small_peak")
+def test_the_chain_runs_from_an_encoder_to_rewards(
+    meristem: Meristem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # over 10 s: an encoder, a mix with its baselines, a judge, two reward runs, a task, and every verb
+    image = pytest.importorskip("PIL.Image")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MERISTEM_CACHE", str(tmp_path / "cache"))
+    image.fromarray(draw(scene(0, 3), 40)).save("picture.png")
+    (captions,) = blocks("yaml")
+    Path("captions.yaml").write_text(yaml.safe_dump(yaml.safe_load(fewer(captions))))
+    commands = [line for block in blocks("bash") for line in block.splitlines()]
+    assert [line.split()[1] for line in commands[:4]] == ["pretrain", "pretrain", "reinforce", "reinforce"]
+    for command in commands:
+        said = meristem(*smaller(command))
+        assert said.code == 0, f"{command}\n{said.out}\n{said.err}"
+    report = json.loads(Path("runs/multitask/report.json").read_text())
+    assert [one["term"] for one in report["tasks"]] == ["mlm", "nsp", "clm", "denoising", "caption"]
+    assert "the layers of this bert are the encoder" in Path("runs/multitask/log.txt").read_text()
+    for name, rewards in (("rewarded", ("grammar", "meaning", "clicks")), ("captions", ("meaning", "repetition"))):
+        lines = (Path("runs") / name / "metrics.jsonl").read_text().splitlines()
+        logged = {key for line in map(json.loads, lines) for key in line}
+        assert all(any(reward in key for key in logged) for reward in rewards)
+        # what rewards do not train is still there
+        assert {"mlm", "nsp", "clm", "seq2seq"} <= set(revive(Path("runs") / name).learner.model.heads)
