@@ -15,9 +15,9 @@ from meristem.checkpoint.run import Run
 from meristem.errors import RecipeError
 from meristem.interop.starting import run_for
 from meristem.labelled.reading import check_sources
-from meristem.overrides import override, written_out
+from meristem.overrides import as_mapping, override, written_out
 from meristem.recipe import Recipe, read, resolve, shipped_rewards, shipped_tasks
-from meristem.reinforce.named import refuse_functions
+from meristem.reinforce.named import functions_named, refuse_functions, run_around
 from meristem.training import finetuning, pretraining
 from meristem.training.rewarding import check_rewards, desk, rewarded
 from meristem.training.suited import suited
@@ -103,10 +103,9 @@ def policy_recipe(recipe: str | Path, overrides: Overrides, start: Path, console
     name, mapping = read(recipe)
     mapping = _own_data(mapping, overrides)
     told = override(mapping, overrides)
-    if (Path(recipe) / "recipe.yaml").is_file():
+    if (run := run_around(Path(recipe))) is not None:
         for section in ("rewards", "judge"):
-            if told.get(section) == mapping.get(section):
-                refuse_functions(mapping.get(section), Path(recipe))
+            refuse_functions(told.get(section), run, named=functions_named(as_mapping(overrides)))
     if "policy" not in told:
         raise RecipeError(f"{name} has no policy; recipes with rewards: {', '.join(shipped_rewards())}")
     begun = told.get("start") or {}

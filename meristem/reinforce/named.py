@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from meristem import bounded
+from meristem.checkpoint.run import Run
 from meristem.errors import RecipeError
 from meristem.recipe import parse, rewards
 from meristem.reinforce.reward import RewardSettings
@@ -61,17 +62,35 @@ def _of_recipe(path: Path) -> tuple[RewardSettings, ...]:
     entries = parse(path).get("rewards")
     if not entries:
         raise RecipeError(f"{path} has no rewards; they are a list:  rewards: [{{name: length, target: 20}}]")
-    if path.name == "recipe.yaml":
-        refuse_functions(entries, path.parent)
+    if (run := run_around(path)) is not None:
+        refuse_functions(entries, run)
     return rewards(entries, f"{path}: rewards")
 
 
-def refuse_functions(entries: Any, run: Path) -> None:
-    """A run may be a stranger's, and nothing of it is executed: only functions of ours may be named in it."""
+def run_around(path: Path) -> Path | None:
+    """The run folder that a recipe lies in, at whatever depth; none for a recipe of one's own."""
+    place = path.expanduser().resolve()
+    return next((folder for folder in (place, *place.parents) if Run(folder).exists()), None)
+
+
+def refuse_functions(entries: Any, run: Path, *, named: Collection[str] = ()) -> None:
+    """A run may be a stranger's: a function that it names is executed only if the person has `named` it as well."""
     for one in entries if isinstance(entries, list) else []:
         call = one.get("call") if isinstance(one, dict) and one.get("name") == "function" else None
-        if call is not None and not str(call).startswith("meristem."):
+        if call is not None and call not in named and not str(call).startswith("meristem."):
             raise RecipeError(
                 f"{run} was trained by a function, {call}, and a run's own word is not enough to execute it: "
-                f"name it yourself (--reward function,call={call}, or rewards= in your recipe)"
+                f"name it yourself (rewards.function.call={call}, --reward function,call={call}, or in your own recipe)"
             )
+
+
+def functions_named(overrides: Mapping[str, Any]) -> set[str]:
+    """The functions that settings of the command line name: every `call` of a reward or a judge among them."""
+    found: set[str] = set()
+    for key, value in overrides.items():
+        section, *path = key.split(".")
+        if section in ("rewards", "judge"):
+            entries = value if isinstance(value, list) else [value]
+            found |= {str(one.get("call")) for one in entries if isinstance(one, Mapping)}
+            found |= {value} if path[-1:] == ["call"] and isinstance(value, str) else set()
+    return found
