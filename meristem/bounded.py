@@ -144,6 +144,20 @@ def row(line: str | bytes) -> Any:
         raise Refused("nested too deeply") from None
 
 
+def to_json(value: Any, *, indent: int | None = None) -> str:
+    """A value as JSON that every reader takes: null for NaN and infinities."""
+    return json.dumps(without_nan(value), ensure_ascii=False, indent=indent, allow_nan=False)
+
+
+def without_nan(value: Any) -> Any:
+    """The same data with None for every number that is not finite."""
+    if isinstance(value, dict):
+        return {key: without_nan(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_nan(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):

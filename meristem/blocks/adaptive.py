@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from meristem.blocks.correct import rank
 from meristem.blocks.vocabulary import CHUNK, Judged, VocabularyHead, chunked
 from meristem.errors import MeristemError
 
@@ -80,7 +81,7 @@ class AdaptiveHead(VocabularyHead):
             found = self(part)
             right = found.gather(1, wanted[:, None])
             each.append(-right[:, 0])
-            ranks.append((found > right).sum(1))
+            ranks.append(rank(found, right))
         whole = torch.cat(each)
         return Judged(total=whole.sum(), each_N=whole, rank_N=torch.cat(ranks))
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.amp.autocast_mode import is_autocast_available
 
+from meristem.blocks.correct import rank
 from meristem.blocks.sampling import drawn
 
 CHUNK = 256  # rows of logits alive at once, at least: 256 × 30,522 floats are 31 MB
@@ -101,7 +102,7 @@ def _measure(
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         right = logits.gather(1, wanted[:, None])
         each.append(logits.logsumexp(1) - right[:, 0])
-        ranks.append((logits > right).sum(1))
+        ranks.append(rank(logits, right))
         if uniform is not None:
             shares = logits.sub_(logits.amax(1, keepdim=True)).exp_()
             words.append(drawn(shares.t(), uniform[start : start + CHUNK]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -109,7 +108,7 @@ class Run:
     def finish(self, facts: dict[str, Any]) -> None:
         """Say that the budget is used up, with whatever there is to tell."""
         with _telling(self.path, "finished"):
-            disk.replace(self.finished_path, [json.dumps(facts, indent=1).encode()])
+            disk.replace(self.finished_path, [bounded.to_json(facts, indent=1).encode()])
 
     def reopen(self) -> None:
         """There is more to do after all: a budget has grown."""

@@ -44,7 +44,7 @@ def draw(metrics: Path, out: Path, *, title: str) -> None:
     lines = read_metrics(metrics)
     trained = [line for line in lines if line["kind"] == "train"]
     judged = [line for line in lines if line["kind"] == "evaluation"]
-    named = {key for line in judged for key in line}
+    named = {key for line in judged for key, value in line.items() if value is not None}
     accuracies = sorted(key for key in named if key in SHARES or key.endswith((".top1", ".accuracy")))
     figure, axes = pyplot.subplots(1, 2 if accuracies else 1, figsize=(9.6 if accuracies else 5.6, 3.6), squeeze=False)
     _followed(axes[0][0], trained, judged, "reward" if "reward" in named else "loss")
@@ -65,6 +65,7 @@ def _followed(axis: Any, trained: Lines, judged: Lines, name: str) -> None:
         linewidth=1,
         label="training",
     )
+    judged = [line for line in judged if line.get(name) is not None]
     if judged:
         axis.plot(
             [line["step"] for line in judged],
@@ -89,7 +90,7 @@ def _followed(axis: Any, trained: Lines, judged: Lines, name: str) -> None:
 
 def _accuracy(axis: Any, judged: Lines, names: Sequence[str]) -> None:
     for name, style in zip(names, ("-", "--", ":", "-."), strict=False):
-        points = [(line["step"], 100 * line[name]) for line in judged if name in line]
+        points = [(line["step"], 100 * line[name]) for line in judged if line.get(name) is not None]
         axis.plot(*zip(*points, strict=True), linestyle=style, color=MARK, linewidth=1.6, label=name)
     _dress(axis, "% on validation")
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from meristem.batch import Batch, Objective, Outcome, Row, collate
-from meristem.evaluation.held_out import SEED, resting
+from meristem.batch import Batch, Hidden, Objective, Outcome, Row, collate
+from meristem.errors import MeristemError
+from meristem.evaluation.held_out import SEED, mean, resting
 from meristem.learning.assemble import WORDS
 from meristem.learning.learner import Learner
 from meristem.metrics.bootstrap import intervals
@@ -24,7 +26,7 @@ SHOWN = 20
 
 @dataclass(kw_only=True)
 class Answered:
-    """One answer for each sample, and the mean of each term of the loss where gold was known."""
+    """One answer for each sample, and the mean of each term of the loss where gold was known (else NaN)."""
 
     answers: list[Any]
     losses: dict[str, float] = field(default_factory=dict)
@@ -55,6 +57,8 @@ def answer(
             hidden = task.encode(model, batch)
             if known and any(batch.counts.values()):
                 losses.add(task.loss(model, hidden, batch), batch)
+            if _is_nan(hidden, batch) or losses.is_nan:
+                raise NaNError("the model's numbers are NaN, so that it has no answers: go on from an older checkpoint")
             if answers and written is None:
                 for number, candidate in zip(batch.ids, task.decode(model, hidden, batch), strict=True):
                     found[number] = candidate
@@ -62,6 +66,16 @@ def answer(
     if not answers:
         return Answered(answers=[], losses=means)
     return Answered(answers=written if written is not None else task.gather(samples, pieces, found), losses=means)
+
+
+class NaNError(MeristemError):
+    """A model whose states or scores are NaN: argmax would take them for an answer, and count it right by chance."""
+
+
+def _is_nan(hidden: Hidden, batch: Batch) -> bool:
+    """Whether a state of a position that exists is NaN."""
+    nan, present = hidden.last.isnan().any(-1), batch.inputs.get("present")
+    return bool((nan if present is None or present.shape != nan.shape else nan & present).any())
 
 
 @dataclass
@@ -76,10 +90,15 @@ class _Losses:
             self.sums[term] = self.sums.get(term, 0.0) + float(total)
             self.counts[term] = self.counts.get(term, 0) + batch.counts.get(term, 0)
 
+    @property
+    def is_nan(self) -> bool:
+        """Whether a sum is NaN."""
+        return any(math.isnan(total) for total in self.sums.values())
+
     def means(self, weights: Mapping[str, float]) -> dict[str, float]:
         """The loss, and each term where there are several."""
-        means = {term: total / max(1, self.counts[term]) for term, total in self.sums.items()}
-        whole = sum(weights[term] * mean for term, mean in means.items())
+        means = {term: mean(total, self.counts[term]) for term, total in self.sums.items()}
+        whole = sum(weights[term] * value for term, value in means.items()) if means else math.nan
         return {"loss": whole, **(means if len(means) > 1 else {})}
 
 

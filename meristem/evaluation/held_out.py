@@ -16,6 +16,8 @@ from meristem.learning.learner import Learner
 from meristem.learning.team import Team
 from meristem.metrics import ranking
 
+WORD_TERMS = ("clm", "mlm", "seq2seq", "denoising", "caption")
+"""Terms that are the mean −log p of a word, so that exp of them is a perplexity."""
 SEED = 0  # held-out draws never follow the training seed, so that runs can be compared
 
 
@@ -60,19 +62,28 @@ class HeldOut:
         return self
 
     def metrics(self) -> dict[str, float]:
-        """loss, each term, perplexity of the words, bits per byte where every token is predicted, accuracies."""
-        means = {term: self.sums[term] / max(1.0, self.counts[term]) for term in self.sums}
-        out = {"loss": sum(self.weights[term] * value for term, value in means.items())}
+        """loss, each term, perplexity of the words, bits per byte where every token is predicted, accuracies.
+
+        What nothing was predicted for is NaN, and so is a loss with such a term: it is unknown, not perfect.
+        """
+        means = {term: mean(self.sums[term], self.counts[term]) for term in self.sums}
+        out = {"loss": sum(self.weights[term] * value for term, value in means.items()) if means else math.nan}
         if len(means) > 1:
             out.update(means)
-        for term in ("clm", "mlm", "seq2seq", "denoising", "caption"):
-            if term in means:
-                out["perplexity"] = math.exp(min(means[term], 700.0))
+        words = [term for term in WORD_TERMS if term in means]
+        for term in words:
+            name = "perplexity" if len(words) == 1 else f"{term}.perplexity"
+            out[name] = math.exp(min(means[term], 700.0))  # min gives back a NaN that stands first
         if "clm" in means and self.bytes_per_token and self.spelling_bits is not None:
             out["bits_per_byte"] = (means["clm"] / math.log(2) + self.spelling_bits) / self.bytes_per_token
-        out.update({name: total / max(1.0, number) for name, (total, number) in self.extra.items()})
+        out.update({name: mean(total, number) for name, (total, number) in self.extra.items()})
         out.update({name: ranking.area(counts) for name, counts in self.scored.items()})
         return out
+
+
+def mean(total: float, number: float) -> float:
+    """total / number; NaN where there is nothing to divide by."""
+    return total / number if number else math.nan
 
 
 @contextmanager

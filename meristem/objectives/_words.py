@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import torch
 from pydantic import Field
+from torch import Tensor
 
 from meristem.batch import Batch, Hidden, Model, Outcome
 from meristem.blocks.vocabulary import VocabularyHead
@@ -20,9 +21,9 @@ class WordsSettings(Settings):
     label_smoothing: float = Field(0.0, ge=0, lt=1)
     """Share of probability spread over the whole vocabulary (ε in Szegedy et al. 2016)."""
     l1_outputs: float = Field(0.0, ge=0)
-    """Weight of the mean absolute logit."""
+    """Weight of the mean absolute logit in training; no part of an evaluation's loss."""
     l1_states: float = Field(0.0, ge=0)
-    """Weight of the mean absolute hidden state."""
+    """Weight of the mean absolute hidden state in training; an evaluation reports it beside the loss."""
 
 
 def weights(settings: WordsSettings, term: str) -> Mapping[str, float]:
@@ -33,8 +34,24 @@ def weights(settings: WordsSettings, term: str) -> Mapping[str, float]:
 
 def count(settings: WordsSettings, term: str, batch: Batch) -> dict[str, int]:
     """Predictions made, and positions whose states are held small."""
-    held = {f"{term}.states": batch.tokens} if settings.l1_states else {}
+    held = {f"{term}.states": positions(batch)} if settings.l1_states else {}
     return {term: len(batch.goals[term]["at"]) if term in batch.goals else 0, **held}
+
+
+def positions(batch: Batch) -> int:
+    """Positions of `tokens` that exist in a batch: padding has no state that is held small."""
+    present = batch.inputs.get("present")
+    return int(batch.inputs["tokens"].numel() if present is None else present.sum())
+
+
+def hold_small(term: str, states_BTD: Tensor, batch: Batch, outcome: Outcome) -> None:
+    """Add Σ mean|state| over the positions that exist: a term of the loss in training, else a metric beside it."""
+    size_BT, present = states_BTD.abs().mean(-1), batch.inputs.get("present")
+    total = size_BT.sum() if present is None else size_BT.masked_fill(~present, 0.0).sum()
+    if torch.is_grad_enabled():
+        outcome.sums[term] = total
+    else:
+        outcome.metrics[term] = (total, torch.tensor(float(batch.counts[term]), device=total.device))
 
 
 def judge(
@@ -53,9 +70,7 @@ def judge(
     )
     outcome = Outcome(sums={term: judged.total}, state=hidden.state)
     if settings.l1_states:
-        size_BT = hidden.last.abs().mean(-1)
-        present = batch.inputs.get("present")
-        outcome.sums[f"{term}.states"] = size_BT.sum() if present is None else size_BT[present].sum()
+        hold_small(f"{term}.states", hidden.last, batch, outcome)
     number = torch.tensor(float(len(goal["at"])), device=judged.total.device)
     if judged.rank_N is not None:
         outcome.metrics[f"{term}.top1"] = ((judged.rank_N < 1).sum().float(), number)

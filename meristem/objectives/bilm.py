@@ -72,7 +72,7 @@ class BiLM(Objective):
 
     def count(self, batch: Batch) -> dict[str, int]:
         """Each direction predicts every word but those on its edge."""
-        held = {"bilm.states": batch.tokens} if self.settings.l1_states else {}
+        held = {"bilm.states": _words.positions(batch)} if self.settings.l1_states else {}
         return {**super().count(batch), **held}
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
@@ -81,8 +81,7 @@ class BiLM(Objective):
         for term, states in zip(TERMS, hidden.last.chunk(2, -1), strict=True):
             self._judge(term, model, states, batch, outcome)
         if self.settings.l1_states:
-            size_BT, present = hidden.last.abs().mean(-1), batch.inputs.get("present")
-            outcome.sums["bilm.states"] = size_BT.sum() if present is None else size_BT[present].sum()
+            _words.hold_small("bilm.states", hidden.last, batch, outcome)
         return outcome
 
     def _judge(self, term: str, model: Model, states_BTD: Tensor, batch: Batch, outcome: Outcome) -> None:

@@ -11,6 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from meristem.batch import Batch, Draws, Head, Hidden, Model, Objective, Outcome, Row, View
+from meristem.blocks.correct import is_correct
 from meristem.blocks.precision import wide
 from meristem.errors import MeristemError
 from meristem.settings import Settings
@@ -58,7 +59,7 @@ class NSP(Objective):
         """Two-way cross-entropy at the first position."""
         goal = batch.goals["nsp"]
         logits = wide(model.heads["nsp"](hidden.at(goal["at"])))
-        right = (logits.argmax(1) == goal["values"]).sum().float()
+        right = is_correct(logits, goal["values"]).sum().float()
         number = torch.tensor(float(len(goal["at"])), device=right.device)
         return Outcome(
             sums={"nsp": F.cross_entropy(logits, goal["values"], reduction="sum")},

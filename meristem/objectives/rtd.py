@@ -127,7 +127,7 @@ def _detected(scores: Tensor, replaced: Tensor) -> Outcome:
     total = F.binary_cross_entropy_with_logits(scores, replaced.to(scores.dtype), reduction="sum")
     number = scores.new_tensor(float(len(scores)))
     metrics = {
-        "rtd.accuracy": (((scores > 0) == replaced).sum().float(), number),
+        "rtd.accuracy": ((((scores > 0) == replaced) & ~scores.isnan()).sum().float(), number),
         "rtd.replaced": (replaced.sum().float(), number),
     }
     scored = {} if torch.is_grad_enabled() else {"rtd.auc": ranking.spread(scores, replaced)}

@@ -13,6 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from meristem.batch import Batch, Head, Hidden, Model, Outcome
+from meristem.blocks.correct import is_correct
 from meristem.blocks.precision import wide
 from meristem.errors import MeristemError
 from meristem.metrics import labels as metrics
@@ -156,7 +157,7 @@ class Labels(Reading):
                 lost = F.cross_entropy(scores, values, weight=self._shares(scores), reduction="sum")
         outcome = Outcome(sums={self.name: lost})
         if self.settings.problem == "single":
-            right = (scores.argmax(1) == values).sum().float()
+            right = is_correct(scores, values).sum().float()
             outcome.metrics["accuracy"] = (right, torch.tensor(float(len(values)), device=right.device))
         return self.with_lm(model, hidden, batch, outcome)
 

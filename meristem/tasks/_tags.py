@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from meristem.batch import Batch, Head, Hidden, Model
+from meristem.blocks.correct import is_correct
 from meristem.blocks.crf import CRF, NEVER
 from meristem.blocks.precision import wide
 from meristem.metrics.entities import are_entities
@@ -49,7 +50,7 @@ class Tags(Words):
         if self.settings.crf:
             return self._sequence_lost(model, hidden, batch), None
         scores = wide(model.heads[self.term](self.read_at(hidden, goal["at"])))
-        right = (scores.detach().argmax(1) == goal["values"]).sum().float()
+        right = is_correct(scores.detach(), goal["values"]).sum().float()
         return F.cross_entropy(scores, goal["values"], reduction="sum"), right
 
     def _sequence_lost(self, model: Model, hidden: Hidden, batch: Batch) -> Tensor:

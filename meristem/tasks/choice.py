@@ -14,6 +14,7 @@ from pydantic import Field
 from torch import Tensor
 
 from meristem.batch import Batch, Draws, Hidden, Model, Outcome, Row
+from meristem.blocks.correct import is_correct
 from meristem.blocks.precision import wide
 from meristem.errors import MeristemError
 from meristem.task import Indices, Metrics, Mistake, Piece, Sample
@@ -124,7 +125,7 @@ class Choice(Reading):
             return self.with_lm(model, hidden, batch, Outcome(sums={self.name: nothing}))
         scores, values = scores[batch.owner[goal["at"] // batch.inputs["tokens"].shape[1]]], goal["values"]
         outcome = Outcome(sums={self.name: F.cross_entropy(scores, values, reduction="sum")})
-        right = (scores.argmax(1) == values).sum().float()
+        right = is_correct(scores, values).sum().float()
         outcome.metrics["accuracy"] = (right, torch.tensor(float(len(values)), device=right.device))
         return self.with_lm(model, hidden, batch, outcome)
 

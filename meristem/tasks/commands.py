@@ -14,6 +14,7 @@ from pydantic import Field
 from torch import Tensor
 
 from meristem.batch import Batch, Hidden, Model, Outcome
+from meristem.blocks.correct import is_correct
 from meristem.blocks.precision import wide
 from meristem.errors import MeristemError
 from meristem.metrics import entities as metrics
@@ -134,7 +135,7 @@ class Commands(Tags):
         if goal is not None:
             scores = scores[goal["at"] // batch.inputs["tokens"].shape[1]]
             outcome.sums["intent"] = F.cross_entropy(scores, goal["values"], reduction="sum")
-            right = (scores.argmax(1) == goal["values"]).sum().float()
+            right = is_correct(scores, goal["values"]).sum().float()
             outcome.metrics["intent_accuracy"] = (right, torch.tensor(float(len(scores)), device=right.device))
         return self.with_lm(model, hidden, batch, outcome)
 

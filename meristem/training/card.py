@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from meristem.learning.learner import Learner
@@ -84,5 +85,7 @@ def _limits(recipe: Recipe) -> str:
 
 
 def _cell(values: Mapping[str, float], name: str) -> str:
-    return f"{values[name]:.4g}" if name in values else "–"
+    if name not in values:
+        return "–"
+    return "none" if math.isnan(values[name]) else f"{values[name]:.4g}"
 

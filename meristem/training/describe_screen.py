@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from meristem import bounded
 from meristem.checkpoint.revive import recipe_of, revive
 from meristem.checkpoint.run import Run
 from meristem.overrides import override
@@ -34,7 +34,7 @@ def show(
     found = describe(recipe, devices=devices)
     fitting = fits(hours, found.flops_per_token * found.tokens_per_step / found.seconds_per_step) if hours else []
     if as_json:
-        print(json.dumps({**asdict(found), **({"fits": [asdict(f) for f in fitting]} if hours else {})}))
+        print(bounded.to_json({**asdict(found), **({"fits": [asdict(f) for f in fitting]} if hours else {})}))
         return
     console = Console()
     for line in lines:

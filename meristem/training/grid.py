@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from meristem import bounded
 from meristem.checkpoint import disk
 from meristem.checkpoint.revive import recipe_of
 from meristem.checkpoint.run import BEST, Run, aside
@@ -154,7 +154,7 @@ def _write(
             "judged_by": chosen.judged_by,
             "best": {"cell": best.name, "run": chosen.run.name, "test": _plain(best.numbers("test"))},
         }
-    disk.replace(out / FACTS, [json.dumps(facts, indent=1, ensure_ascii=False).encode()])
+    disk.replace(out / FACTS, [bounded.to_json(facts, indent=1).encode()])
 
 
 def _plain(numbers: Mapping[str, tuple[float, float]]) -> dict[str, dict[str, float]]:

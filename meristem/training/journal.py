@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterable, Mapping
@@ -75,8 +74,8 @@ class Journal:
         self._log.flush()
 
     def record(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
-        """A line of metrics.jsonl, and the same numbers for TensorBoard."""
-        self._metrics.write(json.dumps({"step": step, "kind": kind, **values}, ensure_ascii=False) + "\n")
+        """A line of metrics.jsonl, null where a number is none, and the same numbers for TensorBoard."""
+        self._metrics.write(bounded.to_json({"step": step, "kind": kind, **values}) + "\n")
         self._metrics.flush()
         if self._board is not None:
             for name, value in values.items():

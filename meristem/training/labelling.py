@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -10,7 +11,7 @@ from typing import Any
 from meristem.batch import Model
 from meristem.checkpoint.run import Run
 from meristem.drawing.report_screen import tables
-from meristem.evaluation.answering import answer, judge
+from meristem.evaluation.answering import NaNError, answer, judge
 from meristem.learning.feed import Feed
 from meristem.learning.learner import Learner
 from meristem.learning.ragged import Pieces
@@ -42,7 +43,11 @@ class Labelled(Pieced):
         quick = split == "validation" and task.metric == "loss"
 
         def evaluate() -> dict[str, float]:
-            found = answer(learner, samples, self.pieces(split), answers=not quick)
+            try:
+                found = answer(learner, samples, self.pieces(split), answers=not quick)
+            except NaNError as error:
+                say(f"{split}: {error}")
+                return dict.fromkeys(("loss", task.metric), math.nan)
             if split == "test":  # measured once, with the weights the run ends with: the report reads the same answers
                 self._answers[split] = found.answers
             if quick:

@@ -92,7 +92,7 @@ class Loop:
                 if stop:
                     self.journal.say(
                         f"stopped early at step {s.step}: no better validation in "
-                        f"{self.settings.patience} evaluations (the best was at step {s.best_step})"
+                        f"{self.settings.patience} evaluations ({s.best_told()})"
                     )
                     break
                 if s.stopped:
@@ -157,7 +157,7 @@ class Loop:
             s.step,
             s.total,
             {
-                "loss": f"{means.get('loss', float('nan')):.3f}",
+                "loss": f"{means['loss']:.3f}" if "loss" in means else "none",
                 "tok/s": f"{speed:,.0f}",
                 "MFU": f"{used:.0%}",
             },
@@ -190,8 +190,10 @@ class Loop:
         found = evaluate()
         self.stepper.settle()
         regret = self.regret(found)
-        if math.isfinite(regret) and (s.best is None or regret < s.best):
-            s.best, s.best_step, s.stale = regret, s.step, 0
+        if math.isnan(regret):
+            pass  # nothing was predicted: neither the best nor a reason to stop
+        elif math.isfinite(regret) and (s.best is None or regret < s.best):
+            s.best, s.best_step, s.best_since, s.stale = regret, s.step, s.step, 0
         else:
             s.stale += 1
             if regret == s.best:  # of equals the one that has learned longest
@@ -255,9 +257,11 @@ def _next(batches: Iterator[Batch], number: int) -> list[Batch]:
 
 def _numbers(taken: Taken, *, mixed: bool) -> dict[str, tuple[float, float]]:
     """A step's numbers as (sum, count) pairs for the window; in a mix each source's loss by itself too."""
-    found = {"loss": (float(taken.loss), 1.0), "gradient_norm": (float(taken.norm), 1.0)}
-    if mixed:
-        found[f"{taken.source}.loss"] = found["loss"]
+    found = {"gradient_norm": (float(taken.norm), 1.0)}
+    if taken.terms:
+        found = {"loss": (float(taken.loss), 1.0), **found}
+        if mixed:
+            found[f"{taken.source}.loss"] = found["loss"]
     if len(taken.terms) > 1:
         found.update({term: (float(value), 1.0) for term, value in taken.terms.items()})
     told = {name: pair for name, pair in taken.metrics.items() if not name.startswith("_")}
@@ -271,6 +275,11 @@ def _some(ids: Sequence[int]) -> str:
 
 def told(found: Mapping[str, float]) -> str:
     """Numbers in one line."""
-    return "  ".join(
-        f"{name} {value:.4g}" if abs(value) < 1e5 else f"{name} {value:.3e}" for name, value in found.items()
-    )
+    return "  ".join(f"{name} {_number(value)}" for name, value in found.items())
+
+
+def _number(value: float) -> str:
+    """Four digits; none for what nothing was counted for."""
+    if math.isnan(value):
+        return "none"
+    return f"{value:.4g}" if abs(value) < 1e5 else f"{value:.3e}"

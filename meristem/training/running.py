@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -216,9 +217,8 @@ def _nothing_to_do(work: Work, facts: Mapping[str, Any]) -> Ended:
     elif standing.stopped:
         work.journal.say(f"{place} stopped at step {standing.step}: {standing.stopped}")
     else:
-        best = f"the best was at {standing.best_step}"
-        work.journal.say(f"{place} stopped early at step {standing.step}, {best}: nothing to do")
-    validation, test = facts.get("validation", {}), facts.get("test", {})
+        work.journal.say(f"{place} stopped early at step {standing.step} ({standing.best_told()}): nothing to do")
+    validation, test = (_numbers(facts.get(split, {})) for split in ("validation", "test"))
     return Ended(
         run=place,
         step=standing.step,
@@ -228,6 +228,11 @@ def _nothing_to_do(work: Work, facts: Mapping[str, Any]) -> Ended:
         tries=work.material.tries(str(place), work.learner.model),
         judged_by=work.material.judged_by,
     )
+
+
+def _numbers(kept: Mapping[str, float | None]) -> dict[str, float]:
+    """Metrics as they were before JSON, where null is NaN."""
+    return {name: math.nan if value is None else value for name, value in kept.items()}
 
 
 def _begin(work: Work) -> None:

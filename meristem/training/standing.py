@@ -35,6 +35,9 @@ class Standing:
     bad_in_row: int = 0
     best: float | None = None
     best_step: int = 0
+    """Of equally good evaluations the last one: that checkpoint is kept."""
+    best_since: int = 0
+    """Of equally good evaluations the first one: patience counts from there."""
     stale: int = 0
     """Evaluations since the best one."""
     window: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -61,6 +64,13 @@ class Standing:
         """Whether there is nothing left to do: the budget is used up, or the run stopped early."""
         stale = patience is not None and self.stale >= patience
         return self.step >= self.total or stale or bool(self.stopped)
+
+    def best_told(self) -> str:
+        """Where the best validation was, in words."""
+        if not self.best_step:
+            return "no evaluation could be compared"
+        later = f", equalled at step {self.best_step}" if 0 < self.best_since < self.best_step else ""
+        return f"the best was at step {self.best_since or self.best_step}{later}"
 
     def plain(self) -> dict[str, Any]:
         """As JSON holds it."""

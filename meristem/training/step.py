@@ -26,6 +26,7 @@ class Taken:
 
     source: str
     terms: dict[str, Tensor]
+    """The mean of each term that predicted anything; nothing predicted is no loss of 0."""
     metrics: dict[str, tuple[Tensor, Tensor]]
     loss: Tensor
     norm: Tensor
@@ -90,7 +91,8 @@ class Stepper:
         objective = self.learner.objectives[source]
         names = list(objective.weights)
         counts = self.team.sum([sum(b.counts.get(term, 0) for b in ready) for term in names])
-        totals = {term: max(1, round(count)) for term, count in zip(names, counts, strict=True)}
+        predicted = dict(zip(names, map(round, counts), strict=True))
+        totals = {term: max(1, number) for term, number in predicted.items()}
         for _ in range(objective.updates):
             made = self._update(step, source, ready, totals)
             if not made.finite:
@@ -103,7 +105,7 @@ class Stepper:
             tokens, samples = map(round, self.team.sum([tokens, samples]))
         return Taken(
             source=source,
-            terms=made.terms,
+            terms={term: value for term, value in made.terms.items() if predicted.get(term)},
             metrics=made.metrics,
             loss=made.loss,
             norm=made.norm,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from meristem import bounded
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,7 +40,7 @@ def opened(run: Path, which: Checkpoint) -> Loaded:
 
 def print_json(value: Any) -> None:
     """One value, one line."""
-    print(json.dumps(value, ensure_ascii=False))
+    print(bounded.to_json(value))
 
 
 def print_measured(found: Mapping[str, Any]) -> None:
@@ -48,7 +50,8 @@ def print_measured(found: Mapping[str, Any]) -> None:
     intervals = found.get("intervals", {})
     for name, value in found["metrics"].items():
         sure = "  95 %: {:.6g} to {:.6g}".format(*intervals[name]) if name in intervals else ""
-        print(f"{name:<24} {value:<10.6g}{sure}".rstrip())
+        number = "none" if math.isnan(value) else f"{value:.6g}"
+        print(f"{name:<24} {number:<10}{sure}".rstrip())
     for name, share in found.get("unknown", {}).items():
         print(f"{f'{name} tokens':<24} {share:<10.6g}".rstrip())
     if found.get("signature"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from meristem import api
 from meristem.errors import MeristemError
@@ -83,7 +86,18 @@ def test_the_loss_is_found_without_answers(loaded: api.Loaded) -> None:
 
 def test_without_gold_there_is_no_loss(loaded: api.Loaded) -> None:
     found = answer(loaded.revived.learner, [Sample(given={"text": "it was fine"})])
-    assert len(found.answers) == 1 and found.losses["loss"] == 0.0
+    assert len(found.answers) == 1 and math.isnan(found.losses["loss"])
+
+
+def test_a_model_of_nans_has_no_answers(loaded: api.Loaded) -> None:
+    learner = copy.deepcopy(loaded.revived.learner)
+    samples = [Sample(given={"text": "it was fine"}, gold=label) for label in ("0", "1")]
+    torch.nn.init.constant_(learner.model.heads["classification"].score.weight, math.nan)  # type: ignore[arg-type,union-attr]  # the head of this task
+    with pytest.raises(MeristemError, match="NaN"):
+        answer(learner, samples)
+    torch.nn.init.constant_(learner.model.backbone.embedding().weight, math.nan)
+    with pytest.raises(MeristemError, match="NaN"):
+        answer(learner, [Sample(given={"text": "it was fine"})])
 
 
 def test_everything_is_judged(loaded: api.Loaded) -> None:

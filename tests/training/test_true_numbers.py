@@ -1,0 +1,146 @@
+"""Numbers a run reports: regularisers, terms without predictions, NaN models, ties."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from cases import SOURCE, Case, batches, loop_of, real, stepper_of, steps
+from rich.console import Console
+
+from meristem.batch import Batch, Objective, Outcome
+from meristem.drawing.curves import can_draw, draw
+from meristem.evaluation.held_out import HeldOut, held_out
+from meristem.store.store import Store
+from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.training.budget import flops_of
+from meristem.training.journal import Journal
+from meristem.training.standing import Standing
+
+PAIRS = [
+    Case([{"name": "mlm", "l1_states": 0.5}, "nsp"], "bert"),
+    Case({"name": "clm", "l1_states": 0.5}, "gpt2"),
+    Case({"name": "bilm", "l1_states": 0.5}, "elmo"),
+    Case({"name": "denoising", "l1_states": 0.5}, "transformer"),
+    Case({"name": "plm", "l1_states": 0.5}, "xlnet"),
+]
+
+
+def _plain(case: Case) -> Case:
+    parts = case.objective if isinstance(case.objective, list) else [case.objective]
+    bare = [part if isinstance(part, str) else {"name": part["name"]} for part in parts]
+    return Case(bare if len(bare) > 1 else bare[0], case.family)
+
+
+@pytest.mark.parametrize("case", PAIRS, ids=str)
+def test_states_held_small_count_in_training_and_never_in_validation(
+    case: Case, tokenizer: Tokenizer, store: Store
+) -> None:
+    learner, feed, settings = real(case, tokenizer, store, ragged=True)
+    (batch,) = batches(feed, 0)
+    term = next(name for name in batch.counts if name.endswith(".states"))
+    assert flops_of(learner, SOURCE, [batch]) > 0  # it crashed on rows with padding
+    learner.train()
+    outcome = learner(SOURCE, batch, {name: max(1, n) for name, n in batch.counts.items()})
+    axis = batch.inputs.get("present")
+    there = torch.ones_like(batch.inputs[feed.objective.axis]) if axis is None else axis
+    assert batch.counts[term] == int(there.sum())
+    assert 0 < float(outcome.sums[term].detach()) / batch.counts[term] < 5
+    measured = held_out(learner, SOURCE, feed, rows=8).metrics()
+    other, again, _ = real(_plain(case), tokenizer, store, ragged=True)
+    other.model.load_state_dict(learner.model.state_dict())
+    assert measured["loss"] == pytest.approx(held_out(other, SOURCE, again, rows=8).metrics()["loss"], rel=1e-5)
+    assert measured[term] > 0
+    assert steps(stepper_of(learner, settings), feed, range(1))[0].terms[term] > 0
+
+
+def test_what_predicts_nothing_is_none_and_not_perfect() -> None:
+    found = HeldOut(weights={"mlm": 1.0, "nsp": 1.0})
+    found.add(Outcome(sums={"mlm": torch.tensor(0.0), "nsp": torch.tensor(3.0)}), {"mlm": 0, "nsp": 4})
+    metrics = found.metrics()
+    assert math.isnan(metrics["mlm"]) and math.isnan(metrics["perplexity"]) and metrics["nsp"] == 0.75
+    assert math.isnan(metrics["loss"])
+    assert math.isnan(HeldOut(weights={"mlm": 1.0}).metrics()["loss"])
+
+
+def test_two_terms_have_a_perplexity_each() -> None:
+    found = HeldOut(weights={"clm": 1.0, "mlm": 1.0})
+    found.add(Outcome(sums={"clm": torch.tensor(2.0), "mlm": torch.tensor(6.0)}), {"clm": 2, "mlm": 2})
+    metrics = found.metrics()
+    assert metrics["clm.perplexity"] == pytest.approx(math.e) and metrics["mlm.perplexity"] == pytest.approx(math.e**3)
+    assert "perplexity" not in metrics
+
+
+class _Without(Objective):
+    """An objective whose rows have nothing to predict, as text whose every token is unknown to the tokenizer."""
+
+    def __init__(self, other: Objective) -> None:
+        self.other = other
+        self.weights, self.heads, self.name = other.weights, other.heads, other.name
+
+    def prepare(self, row: Any, draw: Any) -> Any:
+        row.notes["special"][:] = True
+        return self.other.prepare(row, draw)
+
+    def count(self, batch: Batch) -> dict[str, int]:
+        return self.other.count(batch)
+
+    def loss(self, model: Any, hidden: Any, batch: Batch) -> Outcome:
+        return self.other.loss(model, hidden, batch)
+
+
+def test_a_step_that_predicts_nothing_has_no_loss(tmp_path: Path, tokenizer: Tokenizer, store: Store) -> None:
+    learner, feed, settings = real(Case("mlm", "bert"), tokenizer, store, log_every=1, steps=3, evaluate_every=1,
+                                   patience=1)  # fmt: skip
+    empty = _Without(learner.objectives[SOURCE])
+    learner.objectives[SOURCE] = empty
+    object.__setattr__(feed, "objective", empty)
+    standing = Standing(total=3, budget="3 steps")
+    loop = loop_of(tmp_path / "run", stepper_of(learner, settings), feed, settings, standing,
+                   evaluate=lambda: held_out(learner, SOURCE, feed, rows=4).metrics())  # fmt: skip
+    with loop.journal:
+        loop.fit()
+    assert standing.step == 3 and standing.best is None and standing.stale == 0
+    lines = [json.loads(line, parse_constant=pytest.fail) for line in (tmp_path / "run/metrics.jsonl").open()]
+    assert all("loss" not in line for line in lines if line["kind"] == "train")
+    assert all(line["loss"] is None for line in lines if line["kind"] == "evaluation")
+    assert "validation  loss none" in (tmp_path / "run/log.txt").read_text()
+    if can_draw():
+        draw(tmp_path / "run/metrics.jsonl", tmp_path / "curves.png", title="nothing")
+
+
+@pytest.mark.parametrize("case", [Case("mlm", "bert"), Case(["mlm", "nsp"], "bert"), Case("clm", "transformer_xl"),
+                                  Case("rtd", "electra"), Case("bilm", "elmo"), Case("plm", "xlnet"),
+                                  Case("seq2seq", "transformer")], ids=str)  # fmt: skip
+def test_a_model_of_nans_is_never_right(case: Case, tokenizer: Tokenizer, store: Store) -> None:
+    learner, feed, _ = real(case, tokenizer, store)
+    for parameter in learner.parameters():
+        torch.nn.init.constant_(parameter, math.nan)
+    metrics = held_out(learner, SOURCE, feed, rows=8).metrics()
+    shares = {name: value for name, value in metrics.items() if name.endswith((".top1", ".top5", ".accuracy"))}
+    assert shares and set(shares.values()) == {0.0}
+    assert math.isnan(metrics["loss"])
+
+
+def test_patience_counts_from_the_first_of_equals(tmp_path: Path, tokenizer: Tokenizer, store: Store) -> None:
+    learner, feed, settings = real(Case("mlm", "bert"), tokenizer, store, steps=9, evaluate_every=1, patience=3)
+    scores = iter([3.0, 2.0, 2.0, 2.5, 2.0, 1.0, 1.0, 1.0, 1.0])
+    standing = Standing(total=9, budget="9 steps")
+    loop = loop_of(tmp_path / "run", stepper_of(learner, settings), feed, settings, standing,
+                   evaluate=lambda: {"loss": next(scores)})  # fmt: skip
+    with loop.journal:
+        loop.fit()
+    assert (standing.step, standing.best_step, standing.best_since) == (5, 5, 2)
+    said = (tmp_path / "run/log.txt").read_text()
+    assert "no better validation in 3 evaluations (the best was at step 2, equalled at step 5)" in said
+
+
+def test_a_journal_writes_json_that_every_reader_takes(tmp_path: Path) -> None:
+    with Journal(tmp_path, Console(quiet=True)) as journal:
+        journal.record("evaluation", 1, {"loss": math.nan, "each": [math.inf, 1.0]})
+    line = json.loads((tmp_path / "metrics.jsonl").read_text(), parse_constant=pytest.fail)
+    assert line["loss"] is None and line["each"] == [None, 1.0]
