@@ -141,6 +141,10 @@ class Task(Objective):
         """The same numbers on a resampled set, for intervals; a thousand calls of it should take seconds."""
         return lambda at: self.score([answers[i] for i in at], [samples[i] for i in at])
 
+    def support(self, samples: Sequence[Sample]) -> Mapping[str, float]:
+        """Per metric how many things it is a mean over (positives, entities), where those are not the samples."""
+        return {}
+
     def signature(self, samples: Sequence[Sample]) -> str:
         """How its numbers on these samples were made, where that is cited with them."""
         return ""

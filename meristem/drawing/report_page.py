@@ -39,7 +39,7 @@ def _head(report: Report) -> Iterator[str]:
     date = f" · {escaped(report.date)}" if report.date else ""
     yield f'<p class="soft">{escaped(report.task)} · {escaped(report.model)}{date}</p>'
     if name:
-        interval = f"95 % of resampled sets: {_between(report, name)}" if name in judged.intervals else ""
+        interval = f"95 % interval: {_between(report, name)}" if name in judged.intervals else ""
         yield (
             f'<p class="lead"><b>{number(judged.metrics[name])}</b> <span>{escaped(name)} on {judged.samples:,} '
             f'{escaped(report.split)} samples</span> <span class="soft">{interval}</span></p>'
@@ -73,7 +73,7 @@ def _numbers(report: Report) -> Iterator[str]:
     yield "</tbody></table></div>"
     yield (
         '<p class="soft">Intervals are the middle 95 % of 1,000 sets drawn with repeats from the same samples '
-        "(bootstrap). Dotted: what needs no model.</p>"
+        "(bootstrap), or Wilson’s where nearly all or nearly none are right. Dotted: what needs no model.</p>"
     )
     if judged.signature:
         yield f'<p class="soft">Computed as {escaped(judged.signature)}</p>'

@@ -114,10 +114,12 @@ def _batch(task: Task, pieces: Sequence[Piece], some: Sequence[int]) -> Batch:
 
 
 def judge(task: Task, answers: Sequence[Any], samples: Sequence[Sample], *, sure: bool = True) -> Judged:
-    """Everything there is to say about answers; `sure` finds intervals by resampling."""
+    """Everything there is to say about answers; `sure` finds 95 % intervals."""
     return Judged(
         metrics=task.score(answers, samples),
-        intervals=intervals(task.resampled(answers, samples), len(samples)) if sure else {},
+        intervals=intervals(task.resampled(answers, samples), len(samples), support=task.support(samples))
+        if sure
+        else {},
         samples=len(samples),
         signature=task.signature(samples),
         confusion=task.confusion(answers, samples),

@@ -52,6 +52,15 @@ def resampled(golds: Tags, said: Tags, *, entities: bool | None = None) -> Calla
     return measure
 
 
+def support(golds: Tags) -> dict[str, float]:
+    """Sentences that hold an entity at all, and one of each type: those of one sentence are right or wrong together."""
+    kinds = [{kind for kind, _, _ in found_entities(gold)} for gold in golds]
+    some = float(sum(map(bool, kinds)))
+    each = Counter(kind for one in kinds for kind in one)
+    overall = dict.fromkeys(("f1", "f1_strict", "precision", "recall"), some)
+    return overall | {f"f1.{kind}": float(number) for kind, number in each.items()}
+
+
 def found_entities(tags: Sequence[str]) -> set[Entity]:
     """(type, first word, last word) of each entity, however it begins."""
     try:

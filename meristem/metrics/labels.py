@@ -64,6 +64,13 @@ def resampled(problem: Problem, golds: Sequence[Any], said: Sequence[Any], label
     return (_resampled_single if problem == "single" else _resampled_several)(golds, said, labels)
 
 
+def support(golds: Sequence[str], labels: Sequence[str]) -> dict[str, float]:
+    """What F1 is a mean over: of the second of two labels its samples; macro, as many as vary like the labels' mean."""
+    times, known = Counter(golds), _known(golds, labels)
+    macro = len(times) ** 2 / sum(1 / number for number in times.values()) if times else 0.0
+    return {"f1_macro": macro, **({"f1": float(times[known[1]])} if len(known) == 2 else {})}
+
+
 def baselines(
     problem: Problem, train: Sequence[Any], golds: Sequence[Any], labels: Sequence[str]
 ) -> dict[str, Metrics]:

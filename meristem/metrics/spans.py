@@ -65,6 +65,12 @@ def resampled(golds: Sequence[Sequence[str]], said: Sequence[str]) -> Callable[[
     return measure
 
 
+def support(golds: Sequence[Sequence[str]]) -> dict[str, float]:
+    """How many questions have an answer, and how many have none."""
+    answered = sum(len(gold) > 0 for gold in golds)
+    return {"has_answer_f1": float(answered), "no_answer_accuracy": float(len(golds) - answered)}
+
+
 def baselines(golds: Sequence[Sequence[str]]) -> dict[str, Metrics]:
     """What saying nothing would reach."""
     return {"no answer to anything": score(golds, [""] * len(golds))}

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite, sqrt
+from math import isfinite
 
 from meristem.errors import MeristemError
-
-NORMAL = 1.959964
-"""The middle 95 % of a normal distribution reach this far."""
+from meristem.metrics.proportions import wilson
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,10 +37,7 @@ class Winning:
     @property
     def interval(self) -> tuple[float, float]:
         """95 % by Wilson's score (1927), which stays within 0 and 1; ties vary less, so that they make it too wide."""
-        over = NORMAL**2 / self.compared
-        middle = (self.rate + over / 2) / (1 + over)
-        reach = NORMAL / (1 + over) * sqrt(self.rate * (1 - self.rate) / self.compared + over / (4 * self.compared))
-        return max(0.0, middle - reach), min(1.0, middle + reach)
+        return wilson(self.rate, self.compared)
 
     @property
     def chance(self) -> float:

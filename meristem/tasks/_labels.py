@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -213,6 +213,12 @@ class Labels(Reading):
         """The same from counts, which is fast."""
         golds, said = [self.right(sample) for sample in samples], [self.said(answer) for answer in answers]
         return metrics.resampled(self.settings.problem, golds, said, self.settings.labels)
+
+    def support(self, samples: Sequence[Sample]) -> Mapping[str, float]:
+        """F1 goes by the samples of a label, where a text has one."""
+        if self.settings.problem != "single":
+            return {}
+        return metrics.support([self.right(sample) for sample in samples], self.settings.labels)
 
     def baselines(self, train: Sequence[Sample], samples: Sequence[Sample]) -> dict[str, Metrics]:
         """The commonest label, or the mean."""

@@ -179,6 +179,10 @@ class Commands(Tags):
 
         return measure
 
+    def support(self, samples: Sequence[Sample]) -> Mapping[str, float]:
+        """Samples that hold a slot."""
+        return {"slot_f1": metrics.support([sample.gold[1] for sample in samples])["f1"]} if self.entities else {}
+
     def baselines(self, train: Sequence[Sample], samples: Sequence[Sample]) -> dict[str, Metrics]:
         """The commonest intent, and each word's own commonest tag."""
         intents = labels.baselines("single", [one.gold[0] for one in train], [one.gold[0] for one in samples], ())

@@ -240,6 +240,10 @@ class Span(Reading):
         """The same from each question's numbers."""
         return metrics.resampled([_golds(sample) for sample in samples], [one.text for one in answers])
 
+    def support(self, samples: Sequence[Sample]) -> Mapping[str, float]:
+        """Questions with an answer and without one are counted apart."""
+        return metrics.support([_golds(sample) for sample in samples])
+
     def baselines(self, train: Sequence[Sample], samples: Sequence[Sample]) -> dict[str, Metrics]:
         """Saying nothing."""
         return metrics.baselines([_golds(sample) for sample in samples])

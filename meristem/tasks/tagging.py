@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -61,6 +61,10 @@ class Tagging(Tags):
         """The same from each sentence's counts."""
         said, golds = [one.tags for one in answers], [sample.gold for sample in samples]
         return metrics.resampled(*_tagged.judged(said, golds), entities=self.entities)
+
+    def support(self, samples: Sequence[Sample]) -> Mapping[str, float]:
+        """Sentences that hold an entity."""
+        return metrics.support([sample.gold for sample in samples]) if self.entities else {}
 
     def baselines(self, train: Sequence[Sample], samples: Sequence[Sample]) -> dict[str, Metrics]:
         """The commonest tag, and each word's own commonest."""

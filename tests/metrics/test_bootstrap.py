@@ -7,6 +7,7 @@ import pytest
 
 from meristem.errors import MeristemError
 from meristem.metrics.bootstrap import intervals, totals
+from meristem.metrics.proportions import honest, wilson
 from meristem.task import Indices, Metrics
 
 SETS, SIZE, TRUTH = 400, 200, 0.7
@@ -60,3 +61,47 @@ def test_nothing_to_measure_is_said() -> None:
 def test_totals_count_repeats() -> None:
     table = np.array([[1, 10], [2, 20], [3, 30]])
     assert totals(table, np.array([2, 2, 0])).tolist() == [7.0, 70.0]
+
+
+# ------------------------------------------------------------ at the bounds
+
+
+def test_a_perfect_score_on_few_samples_is_no_certainty() -> None:
+    """59 of 59: the bootstrap said 1.0000–1.0000."""
+    low, high = share(np.ones(59))["accuracy"]
+    assert (low, high) == (pytest.approx(0.9389, abs=1e-4), 1.0)
+    low, high = share(np.zeros(59))["accuracy"]
+    assert (low, high) == (0.0, pytest.approx(1 - 0.9389, abs=1e-4))
+
+
+@pytest.mark.parametrize("truth", [0.97, 0.99])
+def test_intervals_near_the_bound_cover_the_truth(truth: float) -> None:
+    rng = np.random.default_rng(1)
+    covered = np.mean([low <= truth <= high for low, high in
+                       (share((rng.random(60) < truth).astype(float))["accuracy"] for _ in range(300))])  # fmt: skip
+    assert covered > 0.9  # the bootstrap covers 0.84 and 0.45 here
+
+
+def test_wilson_is_scipys() -> None:
+    from scipy import stats
+
+    for right, number in ((59, 59), (0, 7), (3, 40), (20, 40)):
+        said = stats.binomtest(right, number).proportion_ci(method="wilson")
+        assert wilson(right / number, number) == pytest.approx((said.low, said.high), abs=1e-6)
+
+
+@pytest.mark.parametrize(("name", "bound"), [("f1", 1.0), ("f1_macro", 0.0), ("f1.PER", 1.0), ("slot_f1", 1.0),
+                                             ("rouge1", 1.0), ("bleu", 100.0), ("matthews", 1.0)])  # fmt: skip
+def test_every_bounded_number_at_its_bound_is_unsure(name: str, bound: float) -> None:
+    low, high = intervals(lambda at: {name: bound}, 20, draws=5)[name]
+    assert low < high and bound in (low, high)
+    few = intervals(lambda at: {name: bound}, 20, support={name: 4}, draws=5)[name]
+    assert few[1] - few[0] > high - low  # four entities say less than twenty
+
+
+def test_what_is_not_at_a_bound_keeps_the_bootstrap() -> None:
+    values = np.random.default_rng(3).random(50)
+    assert honest("f1", 0.98, (0.93, 1.0), 60) == (0.93, 1.0)
+    assert honest("accuracy", 0.8, (0.7, 0.9), 50) == (0.7, 0.9)
+    found = intervals(lambda at: {"squared_error": float(values[at].mean())}, 50, draws=50)
+    assert found["squared_error"][0] < values.mean() < found["squared_error"][1]
