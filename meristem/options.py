@@ -95,7 +95,7 @@ ShotData = Annotated[str | None, Option(help="The labelled file that they are dr
 ShotSeed = Annotated[int, Option("--seed", min=0, help="Which ones are drawn.")]
 Calibrate = Annotated[bool, Option("--calibrate", help="Take away what each word gets where there is no text.")]
 PerToken = Annotated[bool, Option("--per-token", help="Words per token: long ones are not less likely.")]
-Columns = Annotated[str | None, Option(help="With --template: a file's columns, as text=review,label=stars.")]
+Columns = Annotated[str | None, Option(help="The columns of --data where they differ: text=review,label=stars.")]
 
 Page = Annotated[
     Path | None,

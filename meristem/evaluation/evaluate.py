@@ -44,6 +44,7 @@ class Measured:
 def evaluate(
     revived: Revived, *, data: str | None = None, pairs: str | None = None, console: Console, limit: int | None = None,
     pll: bool = False, task: str | None = None, report: str | Path | None = None,
+    columns: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Everything asked for in one plain mapping; with pairs alone no other text is read.
 
@@ -52,7 +53,9 @@ def evaluate(
     if pairs is None and (revived.recipe.task is not None or task is not None):
         if pll:
             raise MeristemError(f"{revived.run.path} is a task run, which is measured by its answers, not by --pll")
-        return evaluate_task(revived, data=data, limit=limit, task=task, report=report)
+        return evaluate_task(revived, data=data, columns=columns, limit=limit, task=task, report=report)
+    if columns:
+        raise MeristemError("--columns: names columns of labelled samples; measure a task run, or ask with --template")
     if report is not None:
         raise MeristemError("--report: a page shows answers to labelled samples; measure a task run, or ask with "
                             "--template")

@@ -71,6 +71,14 @@ USUAL = frozenset(
 """Every name that tells a header from data."""
 
 
+class MissingColumnError(MeristemError):
+    """A file lacks the column that a setting names."""
+
+    def __init__(self, message: str, setting: str) -> None:
+        super().__init__(message)
+        self.setting = setting
+
+
 @dataclass(frozen=True)
 class Columns:
     """The columns of one source, and what the settings say about them."""
@@ -102,7 +110,7 @@ class Columns:
         if wanted not in self.names:
             known = did_you_mean(wanted, self.names)
             shown = known if "known" in known else f"{known} Columns: {', '.join(self.names)}"
-            raise MeristemError(f"{self.place}: data.{setting}: no column {wanted!r}{shown}")
+            raise MissingColumnError(f"{self.place}: data.{setting}: no column {wanted!r}{shown}", setting)
         return wanted
 
     def asked(self, setting: str, what: str) -> MeristemError:

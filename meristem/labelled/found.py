@@ -55,6 +55,8 @@ class Notes:
     places: dict[str, list[str]] = field(default_factory=dict)
     plain: list[str] = field(default_factory=list)
     """Sentences that are complete as they are."""
+    gold_columns: dict[str, set[str | None]] = field(default_factory=dict)
+    """Per setting (label, answers, …) the columns that golds were read from; None for one without a name."""
 
     def add(self, reason: str, place: str) -> None:
         """One more place where this was met."""

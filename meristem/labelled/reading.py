@@ -30,6 +30,8 @@ class Splits:
 
     samples: dict[str, list[Sample]]
     notices: list[str] = field(default_factory=list)
+    gold_columns: dict[str, str] = field(default_factory=dict)
+    """Per setting (label, answers, intent) the one column that the golds of all splits were read from."""
 
 
 def splits(data: DataSettings, shape: str) -> Splits:
@@ -51,7 +53,9 @@ def splits(data: DataSettings, shape: str) -> Splits:
     told = leaks(found, identity, one_gold=kind.one_gold)
     found["train"] = [one for sample in found["train"] for one in kind.learned(sample)]
     ordered = {name: found[name] for name in SPLITS if name in found}
-    return Splits(samples=ordered, notices=[*notes.sentences(), *unlike, *told])
+    single = {setting: names.pop() for setting, names in notes.gold_columns.items() if len(names) == 1}
+    columns = {setting: column for setting, column in single.items() if column is not None and setting != "target"}
+    return Splits(samples=ordered, notices=[*notes.sentences(), *unlike, *told], gold_columns=columns)
 
 
 def check_sources(data: DataSettings) -> None:
@@ -132,6 +136,9 @@ def _samples(
         return
     left = data.model_copy(update=dict.fromkeys(found.used))
     shape = kind(Columns(names, found.place, left, some), gold=gold, notes=notes)
+    for setting, column in shape.gold_columns.items():
+        named = setting not in found.used and not shape.columns.unnamed
+        notes.gold_columns.setdefault(setting, set()).add(column if named else None)
     for row in chain(first, found.rows):
         if isinstance(row, Flaw):
             yield row

@@ -20,6 +20,8 @@ class Shape:
 
     def __init__(self, columns: Columns, *, gold: bool, notes: Notes) -> None:
         self.columns, self.gold, self.notes = columns, gold, notes
+        self.gold_columns: dict[str, str] = {}
+        """Per setting the column that what is right is read from."""
         self.look()
 
     def look(self) -> None:
@@ -57,7 +59,8 @@ class Shape:
     ) -> str | None:
         """The column of what is right: needed to learn from, elsewhere used where there is one."""
         if self.gold:
-            return self.columns.need(setting, usual, what, besides)
+            self.gold_columns[setting] = self.columns.need(setting, usual, what, besides)
+            return self.gold_columns[setting]
         wanted = getattr(self.columns.data, setting)
         absent = wanted is not None and wanted not in self.columns.names
         return None if absent else self.columns.find(setting, usual, besides)

@@ -68,7 +68,7 @@ def labelled(recipe: Recipe, task: type[Task], found: Splits, tokenizer: Tokeniz
 
 
 def completed(recipe: Recipe, task: type[Task], found: Splits) -> Recipe:
-    """The recipe with what the data and the model tell: labels, how the backbone reads, how much it takes."""
+    """The recipe with what the data and the model tell: labels and their column, how the backbone reads, how much."""
     settings = task.learn(recipe.task, found.samples["train"])
     fields = type(settings).model_fields
     told: dict[str, object] = {}
@@ -80,7 +80,8 @@ def completed(recipe: Recipe, task: type[Task], found: Splits) -> Recipe:
         told["picture"] = recipe.model.picture
     if "begin" in fields and not recipe.task.begin and recipe.start.path is not None:
         told["begin"] = _begin(Path(recipe.start.path))
-    return replace(recipe, task=settings.model_copy(update=told))
+    columns = {setting: name for setting, name in found.gold_columns.items() if getattr(recipe.data, setting) is None}
+    return replace(recipe, task=settings.model_copy(update=told), data=recipe.data.model_copy(update=columns))
 
 
 def way_of(recipe: Recipe, task: type[Task]) -> str:

@@ -19,6 +19,8 @@ MAY_CHANGE = frozenset(
         "single_task_baselines",
     )
 )
+LEARNED = frozenset(f"data.{name}" for name in ("label", "answers", "intent"))
+"""Columns that a run found in its data; runs of older versions did not write them down."""
 CORPUS = ("corpus.processes", "corpus.near.memory_mb")  # also of an entry of mix
 
 
@@ -62,7 +64,10 @@ def differences(before: Recipe, now: Recipe) -> list[str]:
     return [
         key
         for key in dict.fromkeys([*old, *new])
-        if old.get(key) != new.get(key) and key not in MAY_CHANGE and not key.endswith(CORPUS)
+        if old.get(key) != new.get(key)
+        and key not in MAY_CHANGE
+        and not key.endswith(CORPUS)
+        and not (key in LEARNED and old.get(key) is None)
     ]
 
 

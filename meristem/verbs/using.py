@@ -66,13 +66,13 @@ def evaluate(
     With --template a model that was never taught a task is asked in words:
     meristem evaluate runs/gpt2-mini --data dev.tsv --template "{text} It was {label}." --words 0=bad,1=good
     """
-    named = {"words": options.equations("--words", words), "columns": options.equations("--columns", columns)}
-    shown = {"shots": shots, "shot_data": shot_data, "seed": seed, **named}
+    named = {"columns": options.equations("--columns", columns)}
+    shown = {"shots": shots, "shot_data": shot_data, "seed": seed, "words": options.equations("--words", words)}
     told = {**shown, "calibrate": calibrate, "per_token": per_token}
     asked = options.asked(template, told, {"--pairs": pairs, "--pll": pll})
     plain = {"pairs": str(pairs) if pairs else None, "pll": pll}
     how = plain if template is None else asked
-    found = opened(run, which).evaluate(data=data, limit=limit, report=report, **how)
+    found = opened(run, which).evaluate(data=data, limit=limit, report=report, **named, **how)
     if json_:
         print_json(found)
     else:

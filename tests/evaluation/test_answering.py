@@ -201,3 +201,16 @@ def test_the_command_shows_intervals_and_what_is_strange(run: Path) -> None:
         f"{high:.6g}",
     ]
     assert "the label '[/x]' does not occur in training data" in done.stderr
+
+
+def test_other_data_are_scored_against_the_column_that_was_learned(folder: Path, run: Path, loaded: api.Loaded) -> None:
+    """A file without it was silently scored against whatever else looked like labels."""
+    other = folder / "other.tsv"
+    other.write_text("sentence\tscore\tstars\nit was fine\t0\t1\nit was poor\t1\t0\n", encoding="utf-8")
+    assert loaded.recipe.data.label == "label"
+    with pytest.raises(MeristemError, match="no column 'label'; known: score, sentence, stars.*--columns label=COLUMN"):
+        loaded.evaluate(data=str(other))
+    both = {name: loaded.evaluate(data=str(other), columns={"label": name})["metrics"] for name in ("score", "stars")}
+    assert both["score"]["accuracy"] == pytest.approx(1 - both["stars"]["accuracy"])
+    assert api.finetune("classification", {**TINY, "data.train": str(folder / "train.tsv"),
+                                           "data.test": str(folder / "test.tsv")}, out=run).run == run  # fmt: skip
