@@ -18,6 +18,8 @@ Array = NDArray[Any]
 State = dict[str, Tensor]
 """Memory, key-value cache, recurrent state: tensors whose first dimension is the row."""
 
+TEXT_INPUTS = ("tokens", "source")
+"""Inputs that hold tokens of text."""
 WAYS = ("causal", "bidirectional", "two_stream", "both_directions", "encoder_decoder")
 """How a backbone may look at its input; with `memory`, `image` and `characters` the abilities there are."""
 
@@ -47,7 +49,7 @@ class Batch:
     ids: list[int]
     notes: list[dict[str, Any]]
     tokens: int
-    """Tokens of text in it, padding left out, whatever share of them is predicted: what budgets and speeds count."""
+    """Tokens of text that are read, source and target, in every row, without padding: what budgets and speeds count."""
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on a device."""
@@ -276,10 +278,7 @@ class Objective(ABC):
 
 
 def collate(rows: Sequence[Row], objective: Objective, fill: Mapping[str, int]) -> Batch:
-    """Stack rows into a batch; ragged rows are padded, and `present` says which positions of the axis exist.
-
-    Inputs that run along an axis of their own (`source`) are told apart by `source_present` where they are ragged.
-    """
+    """Stack rows into a batch; ragged rows are padded, and `present` says which positions of the axis exist."""
     keys = list(rows[0].inputs)
     sizes = {key: np.array([len(row.inputs[key]) for row in rows]) for key in keys}
     lengths = sizes[objective.axis]
@@ -289,7 +288,7 @@ def collate(rows: Sequence[Row], objective: Objective, fill: Mapping[str, int]) 
     }
     for key, size in sizes.items():
         along = key not in (objective.axis, *objective.apart) and bool((size == lengths).all())
-        if not along and size.min() < longest[key]:
+        if not along and size.min() < longest[key]:  # what runs along an axis of its own has `source_present`
             name = "present" if key == objective.axis else f"{key}_present"
             inputs[name] = torch.from_numpy(np.arange(longest[key]) < size[:, None])
     samples = list(dict.fromkeys(row.sample for row in rows))
@@ -301,7 +300,7 @@ def collate(rows: Sequence[Row], objective: Objective, fill: Mapping[str, int]) 
         owner=torch.tensor([place[row.sample] for row in rows]),
         ids=samples,
         notes=[row.notes for row in rows],
-        tokens=int(sizes.get("tokens", lengths).sum()),
+        tokens=sum(int(sizes[key].sum()) for key in TEXT_INPUTS if key in sizes),
     )
     batch.counts = objective.count(batch)
     return batch

@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
-from meristem.batch import Backbone, Head, Model, Objective, View
+from meristem.batch import TEXT_INPUTS, Backbone, Head, Model, Objective, View
 from meristem.blocks.shapes import shapes_alone
 from meristem.corpus.sides import KINDS, PAIR, PICTURE
 from meristem.errors import RecipeError
 from meristem.learning.combined import Combined
-from meristem.learning.feed import Feed
+from meristem.learning.feed import Feed, SampleTokens, Viewed, sample_tokens
 from meristem.learning.learner import Learner, agree, carries, heads_of
 from meristem.learning.team import ALONE, Team
 from meristem.randomness import key
@@ -27,7 +27,7 @@ LARGE = 1 << 30
 """A product of sizes below which every model is small."""
 WRITES = {"causal", "encoder_decoder"}
 """Abilities of which a backbone needs one to write texts for prompts."""
-WORDS = ("tokens", "source")
+WORDS = TEXT_INPUTS
 """Inputs that hold words, and are padded with the tokenizer's own."""
 
 
@@ -139,7 +139,6 @@ def feeds_of(
 ) -> dict[str, Feed]:
     """Per source the batches of one split; sources without that split are left out."""
     length, train = recipe.model.length, recipe.train
-    rows = max(1, train.batch_tokens // length)
     feeds = {}
     for name, objective in objectives.items():
         if split not in stores[name].splits:
@@ -147,11 +146,13 @@ def feeds_of(
         wanted = view_of(objective, recipe)
         options: dict[str, Any] = dict(wanted.options)
         if wanted.kind == "lanes":
-            options["lanes"] = rows
+            options["lanes"] = max(1, train.batch_tokens // length)
         view = find("store.views", wanted.kind)(
             stores[name].split(split), tokenizer, length, isolate=recipe.store.isolate, **options
         )
-        micro = max(1, min(rows, (train.micro_tokens or train.batch_tokens) // length // objective.rows_per_sample))
+        size = sample_size(view, objective, wanted, length)
+        rows = max(1, int(train.batch_tokens / size.mean))
+        micro = max(1, min(rows, train.micro_tokens // size.most)) if train.micro_tokens is not None else rows
         feeds[name] = Feed(
             view=view,
             objective=objective,
@@ -159,9 +160,18 @@ def feeds_of(
             rows=rows,
             micro=micro,
             fill=fill_of(tokenizer),
+            tokens_per_sample=size.mean,
             team=team,
         )
     return feeds
+
+
+def sample_size(view: Viewed, objective: Objective, wanted: View, length: int) -> SampleTokens:
+    """The tokens of a sample: `length` where text is packed into full rows that are read as they are, else counted."""
+    one_full_row = objective.rows_per_sample == 1 and not isinstance(objective, Combined)
+    if wanted.kind in ("windows", "lanes") and one_full_row and "encoder_decoder" not in objective.needs:
+        return SampleTokens(float(length), length)
+    return sample_tokens(view, objective)
 
 
 def view_of(objective: Objective, recipe: Recipe) -> View:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from meristem.batch import Batch, Objective, Row, collate
+from meristem.batch import TEXT_INPUTS, Batch, Objective, Row, collate
 from meristem.errors import RecipeError
 from meristem.learning.team import ALONE, Team
 from meristem.randomness import Draw, Order
@@ -27,6 +27,29 @@ class Viewed(Protocol):
         """Sample `index` as a row."""
 
 
+MEASURED = 256
+"""Samples whose tokens are counted, to know how many tokens a sample has."""
+
+
+@dataclass(frozen=True)
+class SampleTokens:
+    """Tokens that the model reads for one sample, over all rows it becomes: the mean, and the most that were met."""
+
+    mean: float
+    most: int
+
+
+def sample_tokens(view: Viewed, objective: Objective) -> SampleTokens:
+    """Counted on samples evenly spaced over a view, as `Batch.tokens` counts them; the same at every start."""
+    counts = []
+    for index in np.unique(np.linspace(0, len(view) - 1, min(len(view), MEASURED)).astype(int)).tolist():
+        draw = Draw(0, 0, index)
+        made = objective.prepare(view.row(index, draw), draw)
+        rows = made if isinstance(made, list) else [made]
+        counts.append(sum(len(row.inputs[key]) for row in rows for key in TEXT_INPUTS if key in row.inputs))
+    return SampleTokens(max(1.0, float(np.mean(counts))), max(1, *counts))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Feed:
     """Batches of one source: sample number n of the stream is a sample of epoch n // len(view)."""
@@ -39,6 +62,8 @@ class Feed:
     micro: int
     """Samples in one pass at the most."""
     fill: Mapping[str, int]
+    tokens_per_sample: float = 1.0
+    """What the model reads for a sample, on the average."""
     team: Team = ALONE
     """Whose rows these are: each process reads its share of every step."""
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -21,6 +22,7 @@ from meristem.training.settings import TrainSettings
 from meristem.training.step import Stepper
 
 PEAK_SIZE = 2048
+PEAK_SECONDS = 0.3
 TRIAL_SECONDS = 3.0
 
 
@@ -35,29 +37,82 @@ class Cost:
     tokens: int
 
 
-def flops_of(learner: Learner, source: str, batches: Sequence[Batch]) -> float:
-    """Operations of one step, forward and backward, counted on the meta device; only logits that are needed count."""
+@dataclass(frozen=True, kw_only=True)
+class StepFlops:
+    """Floating-point operations of one step, and the tokens it learned from."""
+
+    explored: float
+    """What an objective computes before it learns: rollouts token by token, the reference model, judges."""
+    learned: float
+    """Forward and backward, as often as the objective updates on what it explored."""
+    tokens: int
+    """After exploration, as the loop counts them."""
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.explored + self.learned
+
+    @property
+    def per_token(self) -> float:
+        """For each token that the loop counts."""
+        return self.total / max(1, self.tokens)
+
+
+def step_flops(learner: Learner, source: str, batches: Sequence[Batch]) -> StepFlops:
+    """Count one step: exploration as it runs, learning on the meta device; only logits that are needed count."""
     ghost = copy.deepcopy(learner).to("meta").train()
-    explored = [learner.explore(source, batch.to(learner.model.device)) for batch in batches]
-    counter = FlopCounterMode(display=False, custom_mapping={torch.ops.aten.addmm_: _product})  # torch leaves it out
-    with counter:
+    with _counter() as exploring:
+        explored = [learner.explore(source, batch.to(learner.model.device)) for batch in batches]
+    with _counter() as learning:
         for batch in explored:
             far = batch.to(torch.device("meta"))
             outcome = ghost(source, far, {term: max(1, n) for term, n in batch.counts.items()})
             outcome.loss.backward()
-    return float(counter.get_total_flops())
+    updates = learner.objectives[source].updates
+    return StepFlops(
+        explored=float(exploring.get_total_flops()),
+        learned=float(learning.get_total_flops()) * updates,
+        tokens=sum(batch.tokens for batch in explored),
+    )
+
+
+def flops_of(learner: Learner, source: str, batches: Sequence[Batch]) -> float:
+    """Operations of one step."""
+    return step_flops(learner, source, batches).total
+
+
+def _counter() -> FlopCounterMode:
+    """Counts what torch's own leaves out: sums of products in place, and attention as CPUs fuse it."""
+    fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    return FlopCounterMode(display=False, custom_mapping={torch.ops.aten.addmm_: _product, fused: _attention})
 
 
 def _product(_sum: torch.Size, a: torch.Size, b: torch.Size, **_: object) -> int:
     return 2 * a[0] * a[1] * b[1]
 
 
-def peak_flops(device: torch.device, *, repeats: int = 3) -> float:
-    """Multiplications and additions a second in a 2048³ float32 product: what a step could do at best."""
-    a = torch.randn(PEAK_SIZE, PEAK_SIZE, device=device)
-    b = torch.randn(PEAK_SIZE, PEAK_SIZE, device=device)
-    a @ b
-    best = min(_timed(lambda: a @ b, device) for _ in range(repeats))
+def _attention(q: torch.Size, k: torch.Size, v: torch.Size, *_more: object, **_: object) -> int:
+    """q kᵀ and its product with v, for every head."""
+    rows, heads, queries, width = q
+    return 2 * rows * heads * queries * k[2] * (width + v[3])
+
+
+def peak_flops(
+    device: torch.device, *, dtype: torch.dtype = torch.float32, repeats: int = 5, seconds: float = PEAK_SECONDS
+) -> float:
+    """Multiplications and additions a second in a 2048³ product of this precision: what a step could do at best.
+
+    The best of at least `repeats` products: others that use the machine meanwhile can only make one slower. While a
+    run is faster than that, the loop takes its speed for the peak (an MFU above 1 would only mean a peak too low).
+    """
+    a = torch.randn(PEAK_SIZE, PEAK_SIZE, device=device).to(dtype)
+    b = torch.randn(PEAK_SIZE, PEAK_SIZE, device=device).to(dtype)
+    best, until = _timed(lambda: a @ b, device), time.perf_counter() + seconds
+    for number in count():
+        if number >= repeats and time.perf_counter() > until:
+            break
+        best = min(best, _timed(lambda: a @ b, device))
     return 2 * PEAK_SIZE**3 / best
 
 
@@ -88,7 +143,7 @@ def measure(
     trial = copy.deepcopy(learner).to(device).train()
     stepper = Stepper(learner=trial, optimizers=optimizers(trial.model, settings), settings=settings, device=device)
     first = list(batches(0))
-    flops = flops_of(learner, source, first)
+    flops = step_flops(learner, source, first)
     stepper.take(0, 1000, source, first)  # the first one allocates
     took: list[float] = []
     most = before
@@ -99,10 +154,10 @@ def measure(
     stepper.optimizers.clear()
     gc.collect()
     return Cost(
-        flops=flops,
+        flops=flops.total,
         seconds=sorted(took)[len(took) // 2],
         bytes=max(0, most - before),
-        tokens=sum(b.tokens for b in first),
+        tokens=flops.tokens,
     )
 
 

@@ -24,10 +24,10 @@ from meristem.samples import pairs
 from meristem.store.build import build
 from meristem.store.store import Store
 from meristem.tables import Tabular
-from meristem.training.budget import Cost, flops_of, measure, peak_flops
+from meristem.training.budget import Cost, flops_of, measure, peak_flops, step_flops
 from meristem.training.finetuning import labelled, tokenizer_of, understood
 from meristem.training.sharing import Shared, shared, sizes_of
-from meristem.training.step import device_of
+from meristem.training.step import device_of, dtype_of
 from meristem.training.thawing import prepare
 
 MOST_FLOPS = 4e11  # a measured step larger than this is measured on fewer rows and scaled
@@ -102,7 +102,7 @@ def describe(recipe: Recipe, *, vocabulary: int | None = None, devices: int | No
         else:
             learner, feeds = _trial(recipe, vocabulary or recipe.tokenizer.size, Path(folder))
             name, feed = next(iter(feeds.items()))
-            tokens = feed.rows * recipe.model.length
+            tokens = feed.rows * feed.tokens_per_sample
         device = device_of(recipe.train)
         one = flops_of(learner, name, [feed.at(0, 1)])
         rows = max(1, min(feed.micro, int(MOST_FLOPS / one)))
@@ -157,7 +157,7 @@ def _described(
         steps=None if steps is None else max(1, round(steps)),
         seconds=0.0 if steps is None else steps * per_step,
         device=str(device),
-        peak=peak_flops(device),
+        peak=max(peak_flops(device, dtype=dtype_of(recipe.train, device)), cost.flops / cost.seconds),
     )
 
 
@@ -236,5 +236,5 @@ def _counted(recipe: Recipe) -> tuple[float, int]:
         with torch.device("meta"):
             learner, feeds = _trial(recipe, recipe.tokenizer.size, Path(folder))
         name, feed = next(iter(feeds.items()))
-        batch = feed.at(0, 1)
-    return flops_of(learner, name, [batch]) / batch.tokens, sum(p.numel() for p in learner.model.parameters())
+        one = step_flops(learner, name, [feed.at(0, 1)])
+    return one.per_token, sum(p.numel() for p in learner.model.parameters())

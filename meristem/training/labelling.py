@@ -14,7 +14,6 @@ from meristem.drawing.report_screen import tables
 from meristem.evaluation.answering import NaNError, answer, judge
 from meristem.learning.feed import Feed
 from meristem.learning.learner import Learner
-from meristem.learning.ragged import Pieces
 from meristem.recipe import Recipe
 from meristem.store.unknown import notice_of, unknown_share_of
 from meristem.task import Piece, Sample, Task
@@ -65,11 +64,6 @@ class Labelled(Pieced):
     def passages(self) -> Iterator[str]:
         """The texts of all training samples."""
         return (text for sample in self.samples["train"] for text in self.task.texts(sample))
-
-    def step_tokens(self, feed: Feed) -> float:
-        """Samples differ; their mean."""
-        assert isinstance(feed.view, Pieces)
-        return float(feed.view.sizes.mean()) * feed.rows
 
     def about(self, recipe: Recipe) -> list[str]:
         """How many samples there are, what was strange about them, and three as they were understood."""

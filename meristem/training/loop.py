@@ -134,7 +134,9 @@ class Loop:
     def _write(self, taken: Taken) -> None:
         s, now = self.standing, time.monotonic()
         then, tokens, flops = self._shown
-        speed, used = (s.tokens - tokens) / (now - then), (s.flops - flops) / (now - then) / self.peak
+        speed, rate = (s.tokens - tokens) / (now - then), (s.flops - flops) / (now - then)
+        self.peak = max(self.peak, rate)  # what was done can be done, whatever kept the trial from it
+        used = rate / self.peak
         self._shown = (now, s.tokens, s.flops)
         means = s.drain()
         self.journal.record(

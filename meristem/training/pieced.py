@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from meristem.batch import Objective
 from meristem.learning.assemble import fill_of
-from meristem.learning.feed import Feed
+from meristem.learning.feed import Feed, sample_tokens
 from meristem.learning.ragged import Pieces, Ragged
 from meristem.learning.team import ALONE, Team
 from meristem.recipe import Recipe
@@ -56,6 +56,15 @@ class Pieced(Material):
         longest = (max(piece.size for piece in pieces) + self.grows) * objective.rows_per_sample
         micro = rows if train.micro_tokens is None else max(1, min(rows, train.micro_tokens // longest))
         view, fill = Pieces(pieces, shuffled=split == "train"), fill_of(self.tokenizer)
-        return {
-            name: Ragged(view=view, objective=objective, seed=seed, rows=rows, micro=micro, fill=fill, team=self.team)
-        }
+        tokens = sample_tokens(view, objective).mean
+        ragged = Ragged(
+            view=view,
+            objective=objective,
+            seed=seed,
+            rows=rows,
+            micro=micro,
+            fill=fill,
+            tokens_per_sample=tokens,
+            team=self.team,
+        )
+        return {name: ragged}

@@ -93,11 +93,6 @@ class Prompts(Pieced):
         """The reward, less a deviation of it for every time that the distance exceeds its target."""
         return "leashed"
 
-    def step_tokens(self, feed: Feed) -> float:
-        """As many as prompts and the longest texts have."""
-        sizes = [piece.size + self.policy.laid.most for piece in self.pieces("train")]
-        return float(sum(sizes)) / len(sizes) * feed.rows * feed.objective.rows_per_sample
-
     def about(self, recipe: Recipe) -> list[str]:
         """How many prompts there are, what judges them, and some as they were understood."""
         sizes = ", ".join(f"{len(some):,} {split}" for split, some in self.samples.items())

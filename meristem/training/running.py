@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from functools import partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
 
-from meristem.batch import Batch
 from meristem.checkpoint import load, transfer
 from meristem.checkpoint.revive import recipe_of, revive
 from meristem.checkpoint.run import Run, aside
@@ -20,12 +19,11 @@ from meristem.errors import MeristemError
 from meristem.learning.assemble import check, learner_of
 from meristem.learning.feed import Feed
 from meristem.learning.learner import Learner
-from meristem.learning.mix import Mix
 from meristem.learning.spread import Spread, gathered
 from meristem.learning.team import Team, joined, restarted
 from meristem.recipe import Recipe
 from meristem.training import suited
-from meristem.training.budget import TRIAL_SECONDS, Cost, flops_of, mean_cost, measure, peak_flops, planned_steps
+from meristem.training.budget import peak_flops, step_flops
 from meristem.training.ending import Ended, Work, finish, used
 from meristem.training.going_on import refuse_another_run, refuse_edited_recipe
 from meristem.training.journal import Journal
@@ -33,10 +31,11 @@ from meristem.training.loop import Loop
 from meristem.training.material import Evaluate, Material, create, recipe_text, refuse_other_things
 from meristem.training.named_files import refuse_missing
 from meristem.training.optimizers import optimizers
+from meristem.training.planning import mix_of, plan, step_batches, steps_per_epoch
 from meristem.training.restoring import restore
 from meristem.training.standing import Standing
 from meristem.training.start import from_run
-from meristem.training.step import Stepper, device_of
+from meristem.training.step import Stepper, device_of, dtype_of
 from meristem.training.thawing import Thawing, prepare
 from meristem.training.vectors import from_vectors
 
@@ -117,7 +116,8 @@ def _train(
             _pin_threads(work)
     learner.to(device)
     feeds = material.feeds(recipe, learner.objectives, split="train", seed=settings.seed)
-    _plan(work, feeds, device)
+    flops = cache(lambda name: step_flops(learner, name, step_batches(feeds[name], 0)))
+    plan(work, feeds, flops, device)
     if work.standing.ended(settings.patience):
         facts = run.finished
         return finish(work, None) if facts is None else _nothing_to_do(work, facts)  # None: killed after its last step
@@ -125,7 +125,6 @@ def _train(
     _announce(work)
     if team.first:
         run.reopen()
-    flops = {name: _flops_per_token(work, name, step_batches(feed, 0)) for name, feed in feeds.items()}
     spread = Spread(learner, team, shard=settings.shard)
     made = optimizers(learner.model, settings, team)
     stepper = Stepper(
@@ -138,7 +137,8 @@ def _train(
     )
     if loaded is not None:
         restore(stepper, loaded.snapshot, feeds)
-    found = _loop(work, stepper, feeds, flops, device).fit()
+    per_token = {name: flops(name).per_token for name in feeds}
+    found = _loop(work, stepper, feeds, per_token, device).fit()
     if spread.sharded:
         work.learner = _whole(work, device)
     return finish(work, found)
@@ -180,14 +180,14 @@ def _loop(
         feeds=feeds,
         journal=work.journal,
         standing=work.standing,
-        mix=Mix({s.name: s.weight for s in recipe.sources()}, recipe.train.seed),
+        mix=mix_of(work.recipe),
         flops=flops,
-        peak=peak_flops(device),
+        peak=peak_flops(device, dtype=dtype_of(recipe.train, device)),
         evaluate=_evaluator(work, stepper, device),
         regret=work.material.regret,
         describe_samples=lambda name, ids: work.material.texts(feeds[name], ids),
         watch=work.material.watcher(work.learner, work.journal, work.standing.total),
-        thaw=Thawing(work.learner.model, recipe.start, _epoch(next(iter(feeds.values())))),
+        thaw=Thawing(work.learner.model, recipe.start, steps_per_epoch(next(iter(feeds.values())))),
     )
 
 
@@ -256,59 +256,6 @@ def _settle(work: Work) -> None:
             module.recompute = work.recipe.train.recompute
     if work.recipe.train.compile:
         work.learner.model.backbone.compile()
-
-
-def _flops_per_token(work: Work, name: str, batches: Sequence[Batch]) -> float:
-    return flops_of(work.learner, name, batches) / max(1, sum(batch.tokens for batch in batches))
-
-
-def step_batches(feed: Feed, use: int) -> list[Batch]:
-    """All micro-batches of one step."""
-    return [feed.batch(use, micro) for micro in range(feed.micro_steps)]
-
-
-def _epoch(feed: Feed) -> float:
-    """Steps of one pass over a source."""
-    return len(feed.view) / feed.rows
-
-
-def _plan(work: Work, feeds: Mapping[str, Feed], device: torch.device) -> None:
-    """Turn the budget into steps, once; a budget that has grown is turned again."""
-    settings, standing = work.recipe.train, work.standing
-    kind, value = settings.budget
-    budget = f"{value:g} {kind}"
-    if standing.budget == budget:
-        return
-    feed = next(iter(feeds.values()))
-
-    def cost() -> Cost:
-        work.journal.say("Measuring the speed of this machine …", quiet=True)
-        return _mean_cost(work, feeds, device)
-
-    tokens = work.material.step_tokens(feed)
-    total = planned_steps(settings, tokens_per_step=tokens, steps_per_epoch=_epoch(feed), cost=cost)
-    total = work.material.team.told(total)  # each has measured its own speed
-    if total < standing.step:
-        taken = f"but the run has already taken {standing.step}; budgets may only grow"
-        raise MeristemError(f"a budget of {budget} is {total} steps, {taken}")
-    standing.total, standing.budget, standing.threads = total, budget, torch.get_num_threads()
-
-
-def _mean_cost(work: Work, feeds: Mapping[str, Feed], device: torch.device) -> Cost:
-    """What a step costs on average: the steps of a mix's sources differ."""
-    mix = Mix({source.name: source.weight for source in work.recipe.sources()}, work.recipe.train.seed)
-    costs = {
-        name: measure(
-            work.learner,
-            name,
-            partial(step_batches, feed),
-            work.recipe.train,
-            device,
-            seconds=TRIAL_SECONDS / len(feeds),
-        )
-        for name, feed in feeds.items()
-    }
-    return mean_cost(costs, mix.shares)
 
 
 def _announce(work: Work) -> None:

@@ -32,14 +32,14 @@ class TrainSettings(Settings):
     epochs: float | None = Field(None, gt=0)
     """Budget: passes over the training text."""
     tokens: float | None = Field(None, gt=0)
-    """Budget: tokens read."""
+    """Budget: tokens of text the model reads, source and target, every row, padding left out."""
     flops: float | None = Field(None, gt=0)
     """Budget: floating-point operations of the model."""
     minutes: float | None = Field(None, gt=0)
     """Budget: minutes of training on this machine; turned into steps once its speed was measured."""
 
     batch_tokens: int = Field(4096, ge=1, le=1 << 28)
-    """Tokens in one optimizer step, over all processes."""
+    """Pretraining: tokens of text in one optimizer step, counted as `tokens` counts them, over all processes."""
     batch_samples: int = Field(32, ge=1, le=1 << 24)
     """Fine-tuning: samples in one optimizer step; they differ in length, and `batch_tokens` is not read."""
     micro_tokens: int | None = Field(None, ge=1)

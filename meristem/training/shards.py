@@ -63,13 +63,14 @@ class Shards(Material):
             return None
         if not feeds:
             return None
-        rows = max(1, recipe.train.evaluate_tokens // recipe.model.length) if split == "validation" else None
+        wanted = recipe.train.evaluate_tokens if split == "validation" else None
         weights = {s.name: s.weight for s in recipe.sources() if s.name in feeds}
 
         def evaluate() -> dict[str, float]:
             found: dict[str, float] = {}
             for name, feed in feeds.items():
                 stream = self.stores[name].split(split)
+                rows = None if wanted is None else max(1, int(wanted / feed.tokens_per_sample))
                 ratio, spelling = stream.bytes / max(1, len(stream)), spelling_bits(stream, self.tokenizer)
                 metrics = held_out(
                     learner, name, feed, rows=rows, bytes_per_token=ratio, spelling_bits=spelling
@@ -81,10 +82,6 @@ class Shards(Material):
             return found
 
         return evaluate
-
-    def step_tokens(self, feed: Feed) -> float:
-        """Rows are full."""
-        return feed.rows * self.length
 
     def about(self, recipe: Recipe) -> list[str]:
         """How much text there is, and where that is too little."""

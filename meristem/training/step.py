@@ -57,12 +57,18 @@ def device_of(settings: TrainSettings) -> torch.device:
     return found if found is not None else torch.device("cpu")
 
 
-def precision_of(settings: TrainSettings, device: torch.device) -> AbstractContextManager[object]:
-    """Autocast to bfloat16 where it helps, else nothing."""
+def dtype_of(settings: TrainSettings, device: torch.device) -> torch.dtype:
+    """The precision that products are computed in."""
     wanted = settings.precision
     if wanted == "auto":
         wanted = "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
-    return torch.autocast(device.type, dtype=torch.bfloat16) if wanted == "bfloat16" else nullcontext()
+    return torch.bfloat16 if wanted == "bfloat16" else torch.float32
+
+
+def precision_of(settings: TrainSettings, device: torch.device) -> AbstractContextManager[object]:
+    """Autocast to bfloat16 where it helps, else nothing."""
+    dtype = dtype_of(settings, device)
+    return torch.autocast(device.type, dtype=dtype) if dtype == torch.bfloat16 else nullcontext()
 
 
 @dataclass(kw_only=True)

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import pytest
 import torch
-from cases import LENGTH, ROWS, SOURCE, Case, batches, policy, real
+from cases import LENGTH, ROWS, SOURCE, Case, batches, loop_of, policy, real, stepper_of, steps
 
 from meristem.store.store import Store
 from meristem.tokenizers.tokenizer import Tokenizer
-from meristem.training.budget import Cost, flops_of, measure, planned_steps
+from meristem.training.budget import Cost, _counter, flops_of, mean_cost, measure, peak_flops, planned_steps, step_flops
 from meristem.training.settings import TrainSettings
+from meristem.training.standing import Standing
+from meristem.training.step import dtype_of
 
 COST = Cost(flops=1e6, seconds=0.5, bytes=1, tokens=100)
 
@@ -77,3 +81,54 @@ def test_measuring_leaves_no_trace(tokenizer: Tokenizer, store: Store, monkeypat
     assert cost.seconds > 0
     assert math.isfinite(cost.flops)
     assert all(torch.equal(before[name], value) for name, value in learner.state_dict().items())
+
+
+def test_a_reward_step_counts_what_it_computes(tokenizer: Tokenizer, store: Store) -> None:
+    """Prompts were counted as the tokens of a step whose texts are many times as long: 28 times too much."""
+    learner, feed, settings = policy("policy", tokenizer, store)
+    batch = feed.batch(0, 0)
+    found = step_flops(learner, SOURCE, [batch])
+    ready = learner.explore(SOURCE, batch)
+    assert found.tokens == ready.tokens > batch.tokens  # as the loop counts them
+    assert steps(stepper_of(learner, settings), feed, range(1))[0].tokens == found.tokens
+    weights = 2 * 12 * 32 * 32  # of two layers
+    predicted = len(ready.goals["policy"]["at"])
+    positions = ready.inputs["tokens"].numel()
+    learned = 6 * (positions * weights + predicted * 32 * tokenizer.size)
+    assert found.learned == pytest.approx(learned, rel=0.3)
+    # each prompt is read once, each token of a text once, and the reference reads all of it once
+    rollout = 2 * (batch.tokens + predicted) * weights + 2 * (len(batch.ids) + predicted) * 32 * tokenizer.size
+    reference = learned / 3
+    assert found.explored == pytest.approx(rollout + reference, rel=0.3)
+
+
+def test_attention_of_a_cpu_is_counted_as_on_meta() -> None:
+    def counted(device: str) -> float:
+        q, k = (torch.zeros(2, 4, size, 8, device=device) for size in (3, 16))
+        with _counter() as counter, torch.no_grad():
+            torch.nn.functional.scaled_dot_product_attention(q, k, k)
+        return counter.get_total_flops()
+
+    assert counted("cpu") == counted("meta") == 2 * 2 * 4 * 3 * 16 * 16
+
+
+def test_a_step_is_never_faster_than_the_peak(tmp_path: Path, tokenizer: Tokenizer, store: Store) -> None:
+    learner, feed, settings = real(Case("mlm", "bert"), tokenizer, store, steps=4, log_every=1)
+    loop = loop_of(tmp_path / "run", stepper_of(learner, settings), feed, settings, Standing(total=4, budget="4 steps"))
+    loop.peak = 1.0  # as measured while others used the machine
+    with loop.journal:
+        loop.fit()
+    lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").open()]
+    assert all(0 < line["mfu"] <= 1 for line in lines if line["kind"] == "train")
+
+
+def test_the_peak_is_that_of_the_precision() -> None:
+    device = torch.device("cpu")
+    assert dtype_of(TrainSettings(precision="bfloat16"), device) is torch.bfloat16
+    assert peak_flops(device, dtype=torch.bfloat16, repeats=1, seconds=0) > 0
+
+
+def test_a_mix_costs_what_its_turns_cost() -> None:
+    text, picture = (Cost(flops=f, seconds=s, bytes=b, tokens=t) for f, s, b, t in ((8, 2, 5, 10), (4, 1, 9, 2)))
+    shares = {"text": 0.75, "picture": 0.25}
+    assert mean_cost({"text": text, "picture": picture}, shares) == Cost(flops=7, seconds=1.75, bytes=9, tokens=8)
