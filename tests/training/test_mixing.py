@@ -85,7 +85,7 @@ def test_describe_needs_no_data(objective: Any, corpus: Any, model: dict[str, An
     corpus = {"source": corpus} if isinstance(corpus, str) else corpus
     found = describe(recipe_of(objective=objective, corpus=corpus, model=model))
     assert found.parameters > found.vocabulary * 16
-    assert found.steps == 8 and 128 - 2 * 16 < found.tokens_per_step <= 128  # whole samples of up to 16 tokens a side
+    assert found.steps == 8 and 128 - 2 * 16 < found.tokens_per_step <= 128  # whole samples
     assert found.flops_per_token > 6 * 16 * 300
 
 
