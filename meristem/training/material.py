@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,8 @@ import yaml
 
 from meristem.batch import Model, Objective
 from meristem.checkpoint import disk
-from meristem.checkpoint.run import Run
+from meristem.checkpoint.layout import steps as steps_in
+from meristem.checkpoint.run import OWN, Run
 from meristem.errors import MeristemError
 from meristem.learning.feed import Feed
 from meristem.learning.learner import Learner
@@ -105,6 +107,22 @@ def refuse_other_things(out: Path) -> None:
     if out.is_file() or (out.exists() and any(out.iterdir()) and not (out / BEGUN).exists()):
         what = "a file" if out.is_file() else "a folder of something else"
         raise MeristemError(f"{out} is {what}: choose another place with --out")
+
+
+def forget_unstarted(run: Run) -> bool:
+    """Whether a run never took a step, so that there is nothing to go on with; its files are then cleared away."""
+    if steps_in(run.checkpoints) or (run.metrics_path.is_file() and run.metrics_path.stat().st_size):
+        return False
+    if any(run.checkpoints.iterdir()):  # something that is no checkpoint of ours
+        return False
+    with run.locked():
+        (run.path / BEGUN).touch()
+        for name in OWN:
+            if name != run.lock_path.name:
+                (run.path / name).unlink(missing_ok=True)
+        run.checkpoints.rmdir()
+        shutil.rmtree(run.path / "tensorboard", ignore_errors=True)
+    return True
 
 
 def create(out: Path, recipe: Recipe, material: Material) -> Run:

@@ -28,7 +28,7 @@ from meristem.training.ending import Ended, Work, finish, used
 from meristem.training.going_on import refuse_another_run, refuse_edited_recipe
 from meristem.training.journal import Journal
 from meristem.training.loop import Loop
-from meristem.training.material import Evaluate, Material, create, recipe_text, refuse_other_things
+from meristem.training.material import Evaluate, Material, create, forget_unstarted, recipe_text, refuse_other_things
 from meristem.training.named_files import refuse_missing
 from meristem.training.optimizers import optimizers
 from meristem.training.planning import mix_of, plan, step_batches, steps_per_epoch
@@ -79,6 +79,9 @@ def _before(recipe: Recipe, out: Path, console: Console, *, fresh: bool) -> Run 
     if fresh and out.exists():
         console.print(f"The old run is kept as {aside(out)}")
     before = Run(out) if Run(out).exists() else None
+    if before is not None and forget_unstarted(before):
+        console.print(f"{out}: the run there never took a step; starting over", highlight=False, soft_wrap=True)
+        before = None
     if before is not None:
         refuse_another_run(recipe_of(before), recipe, out)
     else:

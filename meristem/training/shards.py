@@ -93,6 +93,13 @@ class Shards(Material):
         said += [line for name, share in shares.items() if (line := notice_of(share, places[name]))]
         if any("validation" not in store.splits for store in self.stores.values()):
             said.append("too few documents to hold any out: no validation loss will be shown")
+        single = {name for name, store in self.stores.items() if store.split("train").documents < 2}
+        parts = [part for source in recipe.sources() if source.name in single for part in source.objective]
+        if any(part.name == "nsp" and part.negatives == "other" for part in parts):
+            said.append(
+                "the text is one document: false next sentences come from elsewhere in it, not from another document "
+                "(corpus.document cuts a text into several)"
+            )
         batch = recipe.train.batch_tokens
         if self.tokens < batch // self.length * self.length:
             said.append(f"the text is smaller than one batch of {batch:,} tokens: every step repeats it")

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 import torch
 from cases import SOURCE, Case, batches, loop_of, real, stepper_of, steps
+from place import Place
 from rich.console import Console
 
 from meristem.batch import Batch, Objective, Outcome
 from meristem.drawing.curves import can_draw, draw
+from meristem.errors import MeristemError
 from meristem.evaluation.held_out import HeldOut, held_out
 from meristem.store.store import Store
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -144,3 +146,14 @@ def test_a_journal_writes_json_that_every_reader_takes(tmp_path: Path) -> None:
         journal.record("evaluation", 1, {"loss": math.nan, "each": [math.inf, 1.0]})
     line = json.loads((tmp_path / "metrics.jsonl").read_text(), parse_constant=pytest.fail)
     assert line["loss"] is None and line["each"] == [None, 1.0]
+
+
+def test_a_run_that_never_took_a_step_is_started_over(place: Place) -> None:
+    """A command that failed before its first step left a folder that refused the corrected one."""
+    with pytest.raises(MeristemError):  # after the folder was made: no lane gets a token
+        place.train("train.batch_tokens=100000000", "store.lanes=true", "model.family=transformer_xl", run="dead")
+    assert (place.root / "dead/recipe.yaml").exists()
+    ended = place.train("train.steps=2", "model.layers=2", run="dead")
+    assert ended.step == 2 and "never took a step; starting over" in place.said.getvalue()
+    with pytest.raises(MeristemError, match="other settings"):
+        place.train("train.steps=2", "model.layers=1", run="dead")

@@ -31,7 +31,8 @@ class Cut(NamedTuple):
 class Pairs:
     """Pairs as long as their document allows; a share of `rate` is false, and `notes["pair"]` is 1 there.
 
-    A false pair has its B from another document, or its halves in the wrong order ("swap", as in ALBERT).
+    A false pair has its B from another document, or its halves in the wrong order ("swap", as in ALBERT). Where there
+    is only one document, B comes from elsewhere in it.
     """
 
     shuffled: ClassVar[bool] = True
@@ -40,9 +41,6 @@ class Pairs:
                  negatives: Literal["other", "swap"] = "other", rate: float = 0.5) -> None:
         if tokenizer.start is None or tokenizer.end is None:
             raise MeristemError("sentence pairs need a tokenizer with start and end tokens ([CLS] and [SEP])")
-        if negatives == "other" and stream.documents < 2:
-            raise MeristemError(f"{stream.place}: sentence pairs from other documents need at least two; cut the text "
-                                f"into documents (corpus.document), or order sentences instead (negatives: swap)")
         self._stream, self._tokenizer, self._isolate = stream, tokenizer, isolate
         self._start, self._end = np.array([tokenizer.start]), np.array([tokenizer.end])
         self._negatives, self._rate = negatives, rate
@@ -68,8 +66,10 @@ class Pairs:
         first, second = (cut.start, cut.middle), (cut.middle, cut.stop)
         if false and self._negatives == "swap":
             first, second = second, first
-        elif false:
+        elif false and self._stream.documents > 1:
             second = self._elsewhere(span, cut.stop - cut.middle, generator)
+        elif false:
+            first, second = self._apart(span, cut, generator)
         return self._row(self._stream.tokens(*first), self._stream.tokens(*second), int(false), index)
 
     def _row(self, a: Ints, b: Ints, label: int, index: int) -> Row:
@@ -106,6 +106,17 @@ class Pairs:
             if stop - start == wanted:
                 break
         return best
+
+    def _apart(self, span: Span, cut: Cut, generator: Generator) -> tuple[tuple[int, int], tuple[int, int]]:
+        """A, and a stretch as long as B that does not touch the pair; the two swapped where the text is too short."""
+        wanted = cut.stop - cut.middle
+        before = self._stream.sentences(span.start, max(span.start, cut.start - wanted) + 1)
+        behind = self._stream.sentences(cut.stop, max(cut.stop, span.text_stop - wanted) + 1)
+        starts = [*before[before + wanted <= cut.start], *behind[behind + wanted <= span.text_stop]]
+        if not starts:
+            return (cut.middle, cut.stop), (cut.start, cut.middle)
+        start = int(starts[int(generator.integers(len(starts)))])
+        return (cut.start, cut.middle), (start, start + wanted)
 
     @staticmethod
     def _one_of(positions: Ints, generator: Generator) -> int | None:

@@ -137,10 +137,33 @@ def test_one_long_sentence_is_cut_anywhere(make: Make, tokenizer: Tokenizer) -> 
 
 def test_what_cannot_be_paired_is_refused(make: Make, tokenizer: Tokenizer) -> None:
     one = make(["Only one. But two sentences."]).split("train")
-    with pytest.raises(MeristemError, match=r"need at least two.*corpus\.document.*swap"):
-        Pairs(one, tokenizer, 32)
     assert len(Pairs(one, tokenizer, 64, negatives="swap")) == 1
     with pytest.raises(MeristemError, match="no document has the two tokens"):
         Pairs(make(["a", "b"]).split("train"), tokenizer, 32)
     with pytest.raises(MeristemError, match=r"model\.length: 4"):
         Pairs(one, tokenizer, 4, negatives="swap")
+
+
+def test_one_document_has_false_pairs_too(make: Make, tokenizer: Tokenizer, texts: list[str]) -> None:
+    """B comes from elsewhere in it, as long as it would be; a short text has its halves swapped."""
+    long = make([" ".join(texts[:30])])
+    for stream, length in ((long.split("train"), 32), (make(["Only one. But two sentences."]).split("train"), 64)):
+        view, labels = Pairs(stream, tokenizer, length), []
+        for index in range(len(view)):
+            for epoch in range(40):
+                row = view.row(index, Draw(0, epoch, index))
+                a, b = segments(row, tokenizer)
+                true = view._cut(stream.document(0), view._samples(index), _drawn(epoch, index))
+                follows = stream.tokens(true.middle, true.stop)
+                labels.append(row.notes["pair"])
+                if not row.notes["pair"] or len(b) > 5:  # a word may come again by chance
+                    assert np.array_equal(b, follows) == (not row.notes["pair"])
+                assert len(a) + len(b) == true.stop - true.start
+        assert 0.3 < sum(labels) / len(labels) < 0.7
+
+
+def _drawn(epoch: int, index: int) -> np.random.Generator:
+    """The view's own draws up to where it cuts."""
+    generator = Draw(0, epoch, index)("pairs")
+    generator.random()
+    return generator
