@@ -44,11 +44,14 @@ LENGTH = 24
 CLOSE = 1e-4
 SMALL = {"layers": 2, "width": 32, "heads": 4, "length": LENGTH, "initial": 0.3, "output_initial": "normal"}
 PLAIN = {"family": "transformer", **SMALL}
+EARLY = {"norm_place": "pre", "positions": "rotary"}
 FAMILIES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "bert": ({"family": "bert", **SMALL}, ["mlm", "nsp"]),
     "roberta": ({"family": "roberta", **SMALL}, ["mlm"]),
     "electra": ({"family": "electra", **SMALL, "embedding": 16}, ["rtd"]),
     "xlnet": ({"family": "xlnet", **SMALL, "memory": 0}, ["mlm"]),
+    "bert-prenorm": ({"family": "bert", **SMALL, **EARLY}, ["mlm", "nsp"]),
+    "xlnet-prenorm": ({"family": "xlnet", **SMALL, "memory": 0, "norm_place": "pre", "segments": False}, ["mlm"]),
     "gpt": ({"family": "gpt", **SMALL}, ["clm"]),
     "gpt2": ({"family": "gpt2", **SMALL}, ["clm"]),
     "modern": ({"family": "modern", **SMALL, "groups": 2, "window": 5, "window_every": 2}, ["clm"]),
@@ -58,6 +61,7 @@ FAMILIES: dict[str, tuple[dict[str, Any], list[str]]] = {
         {**PLAIN, "positions": "learned", "scale_embeddings": False, "embedding_norm": True, "activation": "gelu"},
         ["denoising"],
     ),
+    "bart-prenorm": ({**PLAIN, **EARLY, "scale_embeddings": False, "activation": "gelu"}, ["denoising"]),
     "t5": (
         {**PLAIN, "positions": "none", "scale_embeddings": False, "relative_buckets": 8, "relative_farthest": 20,
          "scale_scores": False, "norm": "rms", "norm_place": "pre", "activation": "geglu", "tied": False, "bias": False,
@@ -66,9 +70,10 @@ FAMILIES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "captioner": ({"family": "captioner", **SMALL, "picture": 16, "patch": 4}, ["caption"]),
 }  # fmt: skip
-ENCODERS = ["bert", *(pytest.param(name, marks=pytest.mark.slow) for name in ("electra", "roberta", "xlnet"))]
+MORE = ("electra", "roberta", "xlnet", "bert-prenorm", "xlnet-prenorm")
+ENCODERS = ["bert", *(pytest.param(name, marks=pytest.mark.slow) for name in MORE)]
 CAUSAL = ["gpt2", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gpt", "modern", "transformer_xl"))]
-PAIRS = ["plain", *(pytest.param(name, marks=pytest.mark.slow) for name in ("bart", "t5"))]
+PAIRS = ["plain", *(pytest.param(name, marks=pytest.mark.slow) for name in ("bart", "bart-prenorm", "t5"))]
 BROUGHT = {
     "tagging": {"kind": "tags", "sizes": {"classes": 3}, "labels": ["a", "b", "c"]},
     "pooler": {"kind": "pooler"},
@@ -181,7 +186,7 @@ def test_an_encoder_says_the_same(name: str, drawn: Callable[[str], Drawn]) -> N
     made = drawn(name)
     session, model = made.session(), made.model
     with_segments = "token_type_ids" in {port.name for port in session.get_inputs()}
-    assert with_segments == (name in ("bert", "electra", "xlnet"))
+    assert with_segments == (name in ("bert", "bert-prenorm", "electra", "xlnet"))
     for time, sizes in SHAPES:
         tokens, mask = words(len(sizes), time), mask_of(sizes, time)
         segments = (np.arange(time) > time // 2).astype(np.int64)[None].repeat(len(sizes), 0)
@@ -190,7 +195,7 @@ def test_an_encoder_says_the_same(name: str, drawn: Callable[[str], Drawn]) -> N
         given = {"segments": torch.from_numpy(segments)} if with_segments else {}
         last = model.backbone(tokens=torch.from_numpy(tokens), present=torch.from_numpy(mask > 0), **given).last
         wanted = {"last_hidden_state": last}
-        if name == "bert":
+        if name.startswith("bert"):
             wanted |= {"mlm_logits": model.heads["mlm"](last), "nsp_logits": model.heads["nsp"](last[:, 0])}
         elif name == "electra":
             heads = model.heads
