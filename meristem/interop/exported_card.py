@@ -50,6 +50,14 @@ with torch.inference_mode():
     scores = model(**{name: value[None] for name, value in inputs.items()}).logits
 print(choices[int(scores.argmax())])
 """
+CHOOSE_LAST = """
+choices = ["on the table", "in the garden"]
+inputs = tokenizer(["The book is"] * 2, choices, return_tensors="pt", padding=True, padding_side="right")
+last = inputs["attention_mask"].sum(1) - 1
+with torch.inference_mode():
+    scores = model(inputs["input_ids"][None], mc_token_ids=last[None]).mc_logits
+print(choices[int(scores.argmax())])
+"""
 GENERATOR = """\
 from transformers import AutoTokenizer, ElectraForMaskedLM
 
@@ -86,6 +94,8 @@ def python_example(revived: Revived, architecture: str, heads: Sequence[str]) ->
     if {"mlm", "generator"} & set(heads) and revived.tokenizer.mask is not None:
         logits = "prediction_logits" if ending == "PreTraining" else "logits"
         return load + FILL.format(logits=logits)
+    if "choice" in heads and "clm" in heads:
+        return load + CHOOSE_LAST
     if {"clm", "seq2seq"} & set(heads):
         return load + WRITE.format(given="**inputs" if "seq2seq" in heads else 'inputs["input_ids"]')
     match ending:

@@ -79,7 +79,7 @@ def export_run(run: Path, out: Path, *, architecture: str | None = None, drop_cr
         raise MeristemError(f"transformers has no {table.type} with a head for task {revived.recipe.task.name}")
     companions = _companions(table, revived, heads)
     left = _left_out(table, revived, (*heads, *companions), chosen)
-    if architecture is None and left:
+    if architecture is None and known.head is None and left:  # a task's own head is what its run is for
         raise MeristemError(f"no {table.type} class holds all heads of this run; {_without(left, chosen)}")
     model = _model_files(table, known, heads, chosen, {TASK_KEY: task} if task else {})
     beside = {name: _model_files(part, known, (name,), cls) for name, (cls, part) in companions.items()}

@@ -25,12 +25,19 @@ from meristem.tokenizers.train import train
 SHAPE = {"layers": 2, "width": 32, "heads": 2, "length": 40}
 BART = {"norm_place": "post", "positions": "learned", "embedding_norm": True, "activation": "gelu",
         "scale_embeddings": False}  # fmt: skip
+T5 = {"norm_place": "pre", "norm": "rms", "norm_epsilon": 1e-6, "bias": False, "positions": "none",
+      "relative_buckets": 32, "activation": "geglu", "inner": 48, "scale_embeddings": False,
+      "scale_scores": False}  # fmt: skip
 FAMILIES: dict[str, dict[str, Any]] = {
     "bert": {"family": "bert", "way": "bidirectional", "kind": "wordpiece"},
     "roberta": {"family": "roberta", "way": "bidirectional", "kind": "bpe"},
     "electra": {"family": "electra", "way": "bidirectional", "kind": "wordpiece"},
     "xlnet": {"family": "xlnet", "way": "bidirectional", "kind": "unigram"},
     "gpt2": {"family": "gpt2", "way": "causal", "kind": "bpe"},
+    "gpt": {"family": "gpt", "way": "causal", "kind": "bpe"},
+    "modern": {"family": "modern", "way": "causal", "kind": "bpe"},
+    "mistral": {"family": "modern", "way": "causal", "kind": "bpe", "model": {"window": 16}},
+    "t5": {"family": "transformer", "way": "encoder_decoder", "kind": "bpe", "model": T5, "sentinels": 16},
     "bart": {"family": "transformer", "way": "encoder_decoder", "kind": "bpe", "model": BART},
 }
 LINES = [f"Ada walked from the old harbour of Port{n} to a garden, and it rained on {n} boats." for n in range(60)]
@@ -44,8 +51,8 @@ def made(out: Path, name: str, task: str, kind: str | None = None, **told: Any) 
     case = FAMILIES[name] | ({"kind": kind} if kind else {})
     settings = {"name": task, "way": case["way"], "length": SHAPE["length"], **told}
     model = {"family": case["family"], **SHAPE, **case.get("model", {})}
-    recipe = resolve("run", {"task": settings, "data": {"train": "none.tsv"}, "model": model,
-                             "tokenizer": {"kind": case["kind"], "size": 700}})  # fmt: skip
+    pieces = {"kind": case["kind"], "size": 700, "sentinels": case.get("sentinels", 0)}
+    recipe = resolve("run", {"task": settings, "data": {"train": "none.tsv"}, "model": model, "tokenizer": pieces})
     words = find("tasks", task).marks(recipe.task, train(recipe.tokenizer, LINES + TEXTS))
     learner = learner_of(recipe, words)
     scatter(learner.model)
@@ -171,7 +178,7 @@ def test_every_word_has_the_tag_that_their_token_has(name: str, tmp_path: Path) 
 QUESTIONS = [{"question": "Where did it rain?", "passage": line} for line in LINES[:6]]
 
 
-@pytest.mark.parametrize("name", ["bert", "roberta", "electra", "xlnet", "gpt2", "bart"])
+@pytest.mark.parametrize("name", ["bert", "roberta", "electra", "xlnet", "gpt2", "modern", "mistral", "bart", "t5"])
 def test_spans_are_scored_the_same(name: str, tmp_path: Path) -> None:
     """transformers 5 has no pipeline for questions any more: its model's own scores must choose our answer."""
     run = made(tmp_path / "run", name, "span")
@@ -211,6 +218,32 @@ def test_choices_are_scored_the_same(name: str, tmp_path: Path) -> None:
     alike(ours, imported(folder).predict({"text": TEXTS[1], "choices": choices}, top=3))
 
 
+@pytest.mark.parametrize("name", ["gpt", "gpt2"])
+def test_choices_beside_a_language_model_are_scored_the_same(name: str, tmp_path: Path) -> None:
+    """The task + λ · LM of the first GPT is a class with two heads there; a choice is read at its last token."""
+    run = made(tmp_path / "run", name, "choice", lm=0.5)
+    folder, choices = exported(run), ["it rained", "the boats of Ada", "a garden"]
+    ours = load(run).predict({"text": TEXTS[1], "choices": choices}, top=3)
+    words = transformers.AutoTokenizer.from_pretrained(folder)
+    (architecture,) = json.loads((folder / "config.json").read_text())["architectures"]
+    assert architecture == {"gpt": "OpenAIGPTDoubleHeadsModel", "gpt2": "GPT2DoubleHeadsModel"}[name]
+    model = getattr(transformers, architecture).from_pretrained(folder).eval()
+    given = words([TEXTS[1]] * 3, choices, return_tensors="pt", padding=True, padding_side="right")
+    with torch.inference_mode():
+        last = given["attention_mask"].sum(1) - 1
+        chances = model(given["input_ids"][None], mc_token_ids=last[None]).mc_logits.softmax(1)[0]
+    for one in ours:
+        assert one["score"] == pytest.approx(float(chances[one["label"]]), abs=1e-4)
+    assert len({f"{one['score']:.3f}" for one in ours}) > 1
+    alike(ours, imported(folder).predict({"text": TEXTS[1], "choices": choices}, top=3))
+
+
+def test_a_language_model_beside_a_task_stays_at_home(tmp_path: Path) -> None:
+    done = meristem.export(made(tmp_path / "run", "gpt2", "classification", **SINGLE, lm=0.5), tmp_path / "out")
+    assert done.architecture == "GPT2ForSequenceClassification"
+    assert any(note.startswith("clm: left out") for note in done.notes)
+
+
 def test_a_translator_writes_the_same(tmp_path: Path) -> None:
     run = made(tmp_path / "run", "bart", "translation", beams=1, max_tokens=12)
     folder = exported(run)
@@ -226,7 +259,7 @@ def test_a_translator_writes_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "task", "told"), [
     ("bert", "classification", SINGLE), ("gpt2", "classification", SINGLE), ("roberta", "tagging", TAGS),
     ("electra", "span", {}), ("xlnet", "span", {}), ("bart", "span", {}), ("bert", "choice", {}),
-    ("xlnet", "choice", {}),
+    ("xlnet", "choice", {}), ("gpt2", "choice", {"lm": 0.5}),
     ("bart", "translation", {"beams": 1, "max_tokens": 12}),
 ])  # fmt: skip
 def test_the_program_on_the_card_runs(

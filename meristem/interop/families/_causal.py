@@ -9,7 +9,12 @@ from torch import Tensor
 
 from meristem.checkpoint.revive import Revived
 from meristem.generation.given import opening
-from meristem.interop.published import Published
+from meristem.interop.lines import Line
+from meristem.interop.published import Carried, Published
+
+SUMMARY = "multiple_choice_head.summary"
+CHOICE = Carried("scores", (Line("heads.choice", SUMMARY),), classes=1)
+"""A score of each choice, read at its last token, as in the two-headed classes of GPT and GPT-2."""
 
 
 class Causal(Published):
@@ -19,6 +24,7 @@ class Causal(Published):
     writes = True
     frame, pair = "A", "A B"
     marks = {"bos_token": "start", "eos_token": "end"}
+    zeros = (r"multiple_choice_head\.summary\.bias",)
     edges: ClassVar[tuple[int | None, int | None]]
     """What their library takes for the tokens that begin and end a text where config.json is silent."""
 
@@ -32,7 +38,9 @@ class Causal(Published):
 
     @classmethod
     def finish(cls, config: dict[str, Any], found: dict[str, Tensor], revived: Revived) -> list[str]:
-        """Their start token is whatever a text of this run begins after."""
+        """Their start token is whatever a text of this run begins after; their score of a choice has a bias."""
+        if (score := found.get(f"{SUMMARY}.weight")) is not None:
+            found[f"{SUMMARY}.bias"] = score.new_zeros(len(score))
         first = opening(revived.learner.model, revived.tokenizer)
         config["bos_token_id"] = first[0] if first else None
         return []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meristem.interop.families._causal import Causal
+from meristem.interop.families._causal import CHOICE, Causal
 from meristem.interop.lines import LYING, Line
 from meristem.interop.published import ACTIVATIONS, Carried, Entry
 
@@ -48,6 +48,7 @@ class GPT2(Causal):
     )
     heads = {
         "clm": Carried("vocabulary", ()),
+        "choice": CHOICE,
         "classification": Carried("scores", (Line("heads.classification", "score"),), classes=0),
         "tagging": Carried("tags", (Line("heads.tagging", "classifier"),), classes=0),
         "span": Carried("tags", (Line("heads.span", "qa_outputs"),), classes=2),
@@ -55,6 +56,7 @@ class GPT2(Causal):
     architectures = {
         "GPT2Model": (),
         "GPT2LMHeadModel": ("clm",),
+        "GPT2DoubleHeadsModel": ("clm", "choice"),
         "GPT2ForSequenceClassification": ("classification",),
         "GPT2ForTokenClassification": ("tagging",),
         "GPT2ForQuestionAnswering": ("span",),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from meristem.errors import MeristemError
@@ -64,16 +65,27 @@ class Llama(Causal):
         "clm": Carried("vocabulary", (Line("heads.clm", "lm_head"),)),  # a tensor of its own where it is not tied
         "classification": Carried("scores", (Line("heads.classification", "score"),), classes=0),
         "tagging": Carried("tags", (Line("heads.tagging", "score"),), classes=0),
+        "span": Carried("tags", (Line("heads.span", "qa_outputs"),), classes=2),
     }
     architectures = {
         "LlamaModel": (),
         "LlamaForCausalLM": ("clm",),
         "LlamaForSequenceClassification": ("classification",),
         "LlamaForTokenClassification": ("tagging",),
+        "LlamaForQuestionAnswering": ("span",),
     }
+    answering: ClassVar[str] = "transformer."
+    """What stands before the names of the body in their class for questions."""
     ties = {"lm_head.weight": "model.embed_tokens.weight"}
     without = (r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq",)
     edges = (1, 2)
+
+    @classmethod
+    def lines(cls, heads: Iterable[str]) -> tuple[Line, ...]:
+        """Only the class for questions has another prefix before the body's names."""
+        heads = tuple(heads)
+        lines = super().lines(heads)
+        return tuple(_under(cls.answering, line) for line in lines) if "span" in heads else lines
 
     @classmethod
     def adjust(cls, told: dict[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,3 +98,9 @@ class Llama(Causal):
         if stretched := config.get("rope_scaling"):  # as written before transformers 5
             raise MeristemError(f"config.json: rope_scaling={stretched}: stretched positions have no counterpart")
         return told
+
+
+def _under(prefix: str, line: Line) -> Line:
+    """A line of the body with another prefix in their names."""
+    names = (f"{prefix}{one.removeprefix(Llama.base)}" if one.startswith(Llama.base) else one for one in line.several)
+    return replace(line, theirs=tuple(names))

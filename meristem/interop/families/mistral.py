@@ -24,6 +24,7 @@ class Mistral(Llama):
     )
     fixed = {**Llama.fixed, "bias": False}
     architectures = {name.replace("Llama", "Mistral"): heads for name, heads in Llama.architectures.items()}
+    answering = Llama.base
 
     @classmethod
     def adjust(cls, told: dict[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meristem.interop.families._causal import Causal
+from meristem.interop.families._causal import CHOICE, Causal
 from meristem.interop.families.gpt2 import LAYER
 from meristem.interop.lines import Line
 from meristem.interop.published import Carried, Entry
@@ -32,11 +32,13 @@ class OpenAIGPT(Causal):
     )
     heads = {
         "clm": Carried("vocabulary", ()),
+        "choice": CHOICE,
         "classification": Carried("scores", (Line("heads.classification", "score"),), classes=0),
     }
     architectures = {
         "OpenAIGPTModel": (),
         "OpenAIGPTLMHeadModel": ("clm",),
+        "OpenAIGPTDoubleHeadsModel": ("clm", "choice"),
         "OpenAIGPTForSequenceClassification": ("classification",),
     }
     ties = {"lm_head.weight": "transformer.tokens_embed.weight"}
