@@ -47,11 +47,9 @@ def run_for(place: str | Path) -> Path:
 def _digest(folder: Path) -> str:
     """Of every file's name and bytes, so that a copy elsewhere is the same start and a changed one another."""
     found = hashlib.sha256()
-    places = [
-        folder,
-        *sorted(one.parent for one in folder.glob("*/config.json")),
-    ]  # a generator beside its discriminator
-    for file in (one for place in places for one in sorted(place.iterdir()) if one.suffix in READ and one.is_file()):
+    parts = sorted(one.parent for one in folder.glob("*/config.json"))  # a generator beside its discriminator
+    files = (one for place in (folder, *parts) for one in sorted(place.iterdir()))
+    for file in (one for one in files if one.suffix in READ and one.is_file()):
         with file.open("rb") as content:
             part = hashlib.file_digest(content, "sha256").hexdigest()
         found.update(f"{file.name}\0{part}\n".encode())
