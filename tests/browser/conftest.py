@@ -25,6 +25,7 @@ pytest.importorskip("playwright.sync_api", reason="no playwright here: `make bro
 
 from playwright.sync_api import sync_playwright
 
+from meristem.checkpoint.run import Run
 from meristem.interop.importing import whole_state, write_run
 from meristem.learning.assemble import learner_of
 from meristem.recipe import resolve
@@ -33,6 +34,7 @@ from meristem.serving.hub import Hub
 from meristem.serving.settings import ServingSettings
 from meristem.serving.studio.routes import studio as routes
 from meristem.serving.studio.runs import Listing
+from meristem.settings import find
 from meristem.tokenizers.train import train
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -107,6 +109,8 @@ def prepared(out: Path, steps: int, **told: Any) -> Path:
     """A run with weights large enough that answers differ, and something measured."""
     recipe = resolve(out.name, {"model": {**MODEL, **told.pop("model")}, **told})
     words = train(recipe.tokenizer, LINES)
+    if recipe.task is not None and recipe.model.family == "gpt2":
+        words = find("tasks", recipe.task.name).marks(recipe.task, words)
     learner = learner_of(recipe, words)
     generator = torch.Generator().manual_seed(3)
     for parameter in learner.model.parameters():
@@ -146,6 +150,97 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+CARD = f"""---
+license: {SCRIPT}
+---
+# Model {HARM}
+
+Some **bold**, *italic* and `code` text, a [link](https://example.org/a?b=c "title") and [none](javascript:alert(1)),
+[another](data:text/html,{SCRIPT}) and a picture ![of a cat](https://example.org/cat.png).
+
+## Numbers
+
+| measure | value |
+| --- | --- |
+| F1 \\| exact | 0.5 {SCRIPT} |
+
+- one {HARM}
+  - inner
+- two
+
+1. first
+
+> quoted
+
+```bash
+meristem fill . "A [MASK]." {SCRIPT}
+```
+
+<iframe srcdoc="{SCRIPT}"></iframe>
+<a href="javascript:alert(1)" onclick="alert(1)">click</a>
+"""
+TASKS: dict[str, dict[str, Any]] = {
+    "pairs": {"family": "bert", "task": {"name": "pair", "labels": ("same", "other"), "problem": "single"}},
+    "names": {"family": "bert", "task": {"name": "tagging", "labels": ("O", "B-person", "I-person", "B-place")}},
+    "squad": {"family": "bert", "task": {"name": "span"}},
+    "choices": {"family": "bert", "task": {"name": "choice"}},
+    "translator": {"family": "transformer", "task": {"name": "translation", "beams": 2, "max_tokens": 8}},
+    "shortener": {"family": "transformer", "task": {"name": "summary", "beams": 2, "max_tokens": 8}},
+    "talker": {"family": "gpt2", "task": {"name": "dialogue", "beams": 2, "max_tokens": 8}, "kind": "bpe"},
+    "captioner": {"family": "captioner", "task": {"name": "caption", "beams": 2, "max_tokens": 8, "picture": 16}},
+}
+READS = {"bert": "bidirectional", "transformer": "encoder_decoder", "captioner": "encoder_decoder", "gpt2": "causal"}
+
+
+@pytest.fixture(scope="session")
+def able(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A studio over a run for each task, and those that only write or fill, one of them with a card."""
+    place = tmp_path_factory.mktemp("able") / "runs"
+    for name, shape in TASKS.items():
+        family = shape["family"]
+        model = {"family": family, **({"picture": 16, "patch": 8} if family == "captioner" else {})}
+        task = {"way": READS[family], "length": 48, **shape["task"]}
+        words = {"kind": shape.get("kind", "wordpiece"), "size": 400}
+        prepared(place / name, 3, model=model, task=task, data={"train": "none.tsv"}, tokenizer=words)
+    prepared(place / "writer", 3, model={"family": "gpt2"}, objective="clm", tokenizer={"kind": "bpe", "size": 400})
+    path = prepared(
+        place / "filler", 3, model={"family": "bert"}, objective="mlm", tokenizer={"kind": "wordpiece", "size": 400}
+    )
+    (path / "README.md").write_text(CARD)
+    prepared(
+        place / "detector",
+        3,
+        model={"family": "electra"},
+        objective="rtd",
+        tokenizer={"kind": "wordpiece", "size": 400},
+    )
+    with listening(place) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A studio over 120 runs of three kinds, as training leaves them on the disk, weights aside."""
+    place = tmp_path_factory.mktemp("many") / "runs"
+    for number in range(120):
+        task, failed = number % 3 == 1, number % 10 == 7
+        learns = "task: {name: classification}" if task else "objective: [{name: clm}]"
+        name = f"sweep-{number:03d}-rate-{number % 4}"
+        run = Run.create(place / name, f"name: {name}\nmodel: {{family: {'bert' if task else 'gpt2'}}}\n{learns}\n"
+                         "train: {steps: 8}\n", None)  # fmt: skip
+        rows = [{"step": n, "kind": "train", "loss": 5 - n / 10 + number / 100, "tokens": n * 64, "seconds": n / 2}
+                for n in range(1, 5)]  # fmt: skip
+        rows.append({"step": 4, "kind": "evaluation", "loss": 4 + number / 100, "accuracy": number / 1000})
+        run.metrics_path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        if not failed:
+            facts = {"step": 4, "judged_by": "accuracy" if task else "loss", "validation": rows[-1]}
+            run.finish(facts)
+        for path in run.path.iterdir():
+            os.utime(path, (time.time() - 3600 * (number + 1),) * 2)
+    with listening(place) as url:
+        yield url
+
+
 @contextmanager
 def listening(folder: Path, **settings: Any) -> Iterator[str]:
     """A studio over a folder, in a thread of this process."""
@@ -169,6 +264,13 @@ def listening(folder: Path, **settings: Any) -> Iterator[str]:
 def served(hostile: Path) -> Iterator[str]:
     """A studio over those runs."""
     with listening(hostile) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A studio over a folder without runs."""
+    with listening(tmp_path_factory.mktemp("bare")) as url:
         yield url
 
 

@@ -48,7 +48,7 @@ async function rewritten(route, all) {
 
 export const ABILITIES = {
   classify: {
-    fields: { text: TEXT, text_b: { rows: 2, free: true, only: "pair" } },
+    fields: { text: TEXT, text_b: { rows: 2, only: "pair", start: "She went to the port." } },
     answer: ({ given, ...all }) => {
       const { text_b, ...rest } = given;
       return asked("/classify", { ...all, given: text_b ? given : rest }, answers.classified, { top: 8 });

@@ -36,7 +36,7 @@ export const TRY = {
   working: ["Working …", "正在处理 …"],
   answer_here: ["The answer appears here.", "答案会显示在这里。"],
   text: ["Text", "文本"],
-  text_b: ["Second text, for pairs", "第二段文本（成对时）"],
+  text_b: ["Second text", "第二段文本"],
   question: ["Question", "问题"],
   passage: ["Passage", "段落"],
   choices: ["Choices, one per line", "选项，每行一个"],

@@ -7,6 +7,7 @@ const LONGEST = 200_000;  // characters that are read
 const MOST = 4000;  // lines that are read
 const DEEPEST = 4;  // lists in lists, quotes in quotes
 const CELLS = 40;
+const PARTS = 600;  // of one paragraph; whatever follows is plain text
 const ITEM = /^( {0,12})([-*+]|\d{1,9}[.)]) +(.*)$/;
 const HEADING = /^(#{1,6}) +(.*)$/;
 const FENCE = /^ {0,3}(```+|~~~+)/;
@@ -120,7 +121,7 @@ function inline(text) {
     plain = "";
   };
   while (at < text.length) {
-    const part = special(text, at);
+    const part = found.length < PARTS ? special(text, at) : null;
     if (part) {
       flush();
       found.push(part.element);

@@ -59,7 +59,7 @@ export function extent(lists, log) {
 // The same for an axis that counts: it begins at zero unless that would leave most of it empty.
 export function counted(lists, log) {
   const [low, high] = extent(lists, log);
-  return [!log && low > 0 && low < high / 4 ? 0 : low, high];
+  return [!log && low > 0 && low < high / 3 ? 0 : low, high];
 }
 
 // An exponential mean whose beginning is not pulled towards zero.
