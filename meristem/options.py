@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -266,6 +266,11 @@ def sort_words(words: Sequence[str]) -> tuple[str, str | None, list[str]]:
 
 def lines(path: Path) -> list[str]:
     """The lines of a file that hold something."""
+    return [line for _, line in numbered_lines(path)]
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a file that hold something, with their numbers, whatever its encoding; a missing file is named."""
     from meristem.corpus.sources import missing
     from meristem.errors import MeristemError
     from meristem.labelled.found import Notes
@@ -273,7 +278,19 @@ def lines(path: Path) -> list[str]:
 
     if not path.exists():
         raise MeristemError(missing(path))
-    return [line for _, line in lines(file_of(path), Notes()) if line.strip()]
+    found = lines(file_of(path), Notes()) if path.is_file() else _piped(path)
+    return ((number, line) for number, line in found if line.strip())
+
+
+def _piped(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a pipe, as they come."""
+    from meristem.errors import MeristemError
+
+    try:
+        with path.open(encoding="utf-8") as stream:
+            yield from enumerate((line.rstrip("\n") for line in stream), 1)
+    except (OSError, UnicodeDecodeError) as error:
+        raise MeristemError(f"{path}: {error}") from None
 
 
 def task_words(words: Sequence[str]) -> tuple[str | None, list[str]]:

@@ -22,6 +22,9 @@ CONTROLS = bytes([*range(0x09), *range(0x0E, 0x1B), *range(0x1C, 0x20), 0x7F])
 FEW_CONTROLS, MOST_CONTROLS = 16, 0.05
 """A file with more control bytes than these, in number and in share, is no text; of random bytes 0.11 are controls."""
 
+FEWEST_PAIRS, MOST_ZEROS, FEW_ZEROS = 8, 0.5, 0.01
+"""Of text in UTF-16 without a mark: how many pairs of bytes tell, and the zeros among first and second bytes."""
+
 FOREIGN = re.compile(r"[^\x00-\x7f]+")
 WINDOWS = "cp1252"
 """Windows' Western European encoding: Latin-1 with quotes and dashes where Latin-1 has control characters."""
@@ -49,6 +52,8 @@ def recognise(head: bytes, ending: str, whole: bool) -> Encoding:
     for mark, codec in BYTE_ORDER_MARKS:
         if head.startswith(mark):
             return Encoding(codec)
+    if (unmarked := _unmarked_utf16(head)) is not None:
+        return Encoding(unmarked, "file in UTF-16 without a mark")
     if len(head) - len(head.translate(None, CONTROLS)) > max(FEW_CONTROLS, MOST_CONTROLS * len(head)):
         raise Unreadable(f"ends in {ending}, but holds binary data" if ending else "holds binary data")
     if _decodes(head, "utf-8", whole) is not None:
@@ -88,7 +93,8 @@ def decoded(stream: Stream, account: Account, encoding: Encoding | None = None) 
         yield text
     finally:
         if damaged:
-            account.damage(f"places that are no {NAMES.get(encoding.codec, encoding.codec)}", stream.file.name, damaged)
+            name = NAMES.get(encoding.codec, encoding.codec.upper())
+            account.damage(f"places that are no {name}", stream.file.name, damaged)
 
 
 class _Replaced(threading.local):
@@ -99,8 +105,7 @@ class _Replaced(threading.local):
 
 _replaced = _Replaced()
 COUNTING = "meristem.counted"
-NAMES = {"utf-8": "UTF-8", "utf-8-sig": "UTF-8", "utf-16": "UTF-16", "utf-32": "UTF-32", "gb18030": "GB18030",
-         WINDOWS: "Windows-1252"}
+NAMES = {"utf-8-sig": "UTF-8", "utf-16-le": "UTF-16", "utf-16-be": "UTF-16", WINDOWS: "Windows-1252"}
 
 
 def _count(error: UnicodeError) -> tuple[str, int]:
@@ -126,6 +131,17 @@ def _decodes(head: bytes, codec: str, whole: bool) -> str | None:
         return codecs.getincrementaldecoder(codec)().decode(head, final=whole)
     except UnicodeDecodeError:
         return None
+
+
+def _unmarked_utf16(head: bytes) -> str | None:
+    """The codec of UTF-16 without a byte order mark: ASCII letters there are every other byte, and zeros the rest."""
+    first, second = head[: len(head) // 2 * 2 : 2], head[1::2]
+    zeros = [side.count(0) / max(1, len(side)) for side in (first, second)]
+    if len(first) < FEWEST_PAIRS or max(zeros) < MOST_ZEROS or min(zeros) > FEW_ZEROS:
+        return None
+    codec = "utf-16-be" if zeros[0] > zeros[1] else "utf-16-le"
+    found = _decodes(head, codec, whole=False)
+    return codec if found is not None and sum(map(str.isprintable, found)) > 0.8 * len(found) else None
 
 
 def _damaged_utf8(head: bytes, whole: bool) -> bool:

@@ -113,13 +113,7 @@ def _each(
 
 def _lines(file: Path) -> Iterator[tuple[int, str]]:
     """Lines that hold something, with their numbers; one is held at a time."""
-    try:
-        with file.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
-                if line.strip():
-                    yield number, line.strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise MeristemError(f"{file}: {error}") from None
+    return ((number, line.strip()) for number, line in options.numbered_lines(file))
 
 
 def _show(attended: Attended, out: Path | None, shot: Shot, *, as_json: bool) -> None:

@@ -65,6 +65,13 @@ def test_bytes_that_mean_nothing_are_counted_as_damage_not_as_repairs(tmp_path, 
     assert account.warnings == [says]
 
 
+@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be"])
+def test_utf16_without_a_mark_is_read_and_told(tmp_path, codec):
+    text, account = text_of(tmp_path / "a.txt", "Hello there, “wide” words — and 3 more.\n".encode(codec))
+    assert text == "Hello there, “wide” words — and 3 more.\n"
+    assert account.repaired == {"file in UTF-16 without a mark": 1}
+
+
 def test_a_replacement_character_of_the_file_itself_is_no_damage(tmp_path):
     text, account = text_of(tmp_path / "a.txt", "once lost: \ufffd".encode())
     assert text == "once lost: \ufffd"
@@ -85,7 +92,7 @@ def test_every_newline_becomes_one(tmp_path):
 
 @pytest.mark.parametrize(("head", "says"), [
     (b"\x1f\x8b\x08rest", "gzip"), (b"PAR1....", "parquet"), (b"%PDF-1.7", "PDF"), (b"PK\x03\x04", "zip"),
-    (bytes(range(256)) * 40, "binary"), (b"abc" + bytes(1000), "binary"), ("wide".encode("utf-16-le") * 9, "binary"),
+    (bytes(range(256)) * 40, "binary"), (b"abc" + bytes(1000), "binary"),
 ])
 def test_what_is_no_text_is_refused(head, says):
     with pytest.raises(Unreadable, match=says):

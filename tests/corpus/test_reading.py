@@ -166,6 +166,19 @@ def test_no_file_and_no_text_are_told(tmp_path):
         list(Reading(CorpusSettings(source=str(tmp_path))))
 
 
+@pytest.mark.parametrize(("name", "data"), [
+    ("a.txt", b"\xef\xbb\xbf"), ("a.txt", b" \r\n\r\n"), ("a.csv", b"text\n"), ("a.jsonl", b"\n\n"),
+])
+def test_a_file_without_any_text_is_named(tmp_path, read, name, data):
+    (tmp_path / name).write_bytes(data)
+    (tmp_path / "b.txt").write_text("some text")
+    _, account = read(tmp_path)
+    assert account.rejected == {"no text in it": 1}
+    assert account.warnings == [f"{tmp_path / name}: no text in it"]
+    with pytest.raises(MeristemError, match="no text in it"):
+        read(tmp_path / name)
+
+
 def test_one_tiny_document_is_enough_to_read(tmp_path, read):
     (tmp_path / "a.txt").write_text("x")
     documents, account = read(tmp_path)

@@ -18,8 +18,13 @@ Reader = Callable[[Piece, CorpusSettings, Account], Iterator[Document | Drop]]
 def read(piece: Piece, settings: CorpusSettings, account: Account) -> Iterator[Document | Drop]:
     """Everything in a piece; a file that cannot be read is a counted rejection, one that breaks off a counted drop."""
     reader: Reader = import_module(f"meristem.corpus.readers.{piece.source.format}").read
+    anything = piece.start > 0 or piece.stop is not None  # a range of a file may well hold nothing
     try:
-        yield from reader(piece, settings, account)
+        for item in reader(piece, settings, account):
+            anything = True
+            yield item
+        if not anything:
+            account.reject("no text in it", piece.source.name)
     except Unreadable as error:
         account.reject(str(error), piece.source.name)
     except CutShort as error:
