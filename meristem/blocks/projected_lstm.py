@@ -40,11 +40,13 @@ class ProjectedLSTM(nn.Module):
             self.bias.view(directions, 4, cells)[:, 1] = 1.0  # nothing is forgotten at first
 
     def forward(
-        self, x_GTBD: Tensor, state_GB: tuple[Tensor, Tensor] | None = None, going_on_GTB1: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+        self, x_GTBD: Tensor, state_GB: tuple[Tensor, Tensor] | None = None, going_on_GTB1: Tensor | None = None,
+        *, only: int | None = None,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """States [G, T, B, P] and, without gradient, cells [G, T, B, H].
 
         `state` is what earlier rows ended with; where `going_on` is false a step forgets all that came before it.
+        `only` names the one direction that x and state are of.
         """
         directions, _, rows, _ = x_GTBD.shape
         x_GTBD = x_GTBD.to(self.read.dtype)
@@ -54,7 +56,9 @@ class ProjectedLSTM(nn.Module):
                 x_GTBD.new_zeros(directions, rows, self.cells),
             )
         going_on = None if going_on_GTB1 is None else going_on_GTB1.to(x_GTBD.dtype)
-        weights = (self.read, self.recur, self.bias, self.project)
+        chosen = slice(None) if only is None else slice(only, only + 1)
+        bias = self.bias if only is None else self.bias.view(len(self.read), -1)[only]
+        weights = (self.read[chosen], self.recur[chosen], bias, self.project[chosen])
         return _Run.apply(x_GTBD, *weights, *state_GB, going_on, self.clips)  # type: ignore[no-untyped-call, no-any-return]  # autograd is untyped
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -29,6 +30,7 @@ class RelativeSteps:
     def __init__(self, embed: Callable[[Tensor], Tensor], stack: RelativeStack, *, reach: int, chunk: int) -> None:
         """`reach` tokens are seen, and prompts are read `chunk` at a time."""
         self._embed, self._stack, self.reach, self._chunk = embed, stack, reach, min(chunk, reach)
+        self._ahead = 0  # how far ahead a token may see
         self._distances_NHLC: list[Tensor] | None = None
 
     def begin(self, rows: int, slots: int, **inputs: Tensor) -> State:
@@ -53,31 +55,31 @@ class RelativeSteps:
         for start in range(0, tokens_BT.shape[1], self._chunk):
             part = tokens_BT[:, start : start + self._chunk]
             ends_B = sizes_B - 1 - start
-            x = self._pass(part, _Several(self.reach, state["cache"], state["next"] + start, part.shape[1], ends_B))
+            new = NewTokens(self.reach, state["cache"], state["next"] + start, part.shape[1], ends_B)
+            x = self._pass(self._embed(part), new)
             here = x[rows, ends_B.clamp(0, part.shape[1] - 1)]
             last_BD = torch.where(((ends_B >= 0) & (ends_B < part.shape[1]))[:, None], here, last_BD)
         return last_BD, {"cache": state["cache"], "next": state["next"] + sizes_B}
 
     def step(self, tokens_B: Tensor, state: State, uniform: int | None) -> tuple[Tensor, State]:
         """The states [B, D] of new tokens."""
-        x = self._pass(tokens_B[:, None], _One(self.reach, state["cache"], state["next"], uniform))
+        x = self._pass(self._embed(tokens_B[:, None]), NewToken(self.reach, state["cache"], state["next"], uniform))
         return x[:, 0], {"cache": state["cache"], "next": state["next"] + 1}
 
-    def _pass(self, tokens_BT: Tensor, place: _One | _Several) -> Tensor:
-        x = self._embed(tokens_BT)
+    def _pass(self, x: Tensor, place: NewPositions) -> Tensor:
         for number, (layer, distances) in enumerate(zip(self._stack.each(), self._distances(), strict=True)):
             x = layer.after(x, self._attend(layer, layer.ready(x), distances, place, number))
         return self._stack.final_norm(x)  # type: ignore[no-any-return]  # nn.Module.__call__
 
     def _attend(
-        self, layer: RelativeLayer, ready: Tensor, distances_HLC: Tensor, place: _One | _Several, number: int
+        self, layer: RelativeLayer, ready: Tensor, distances_HLC: Tensor, place: NewPositions, number: int
     ) -> Tensor:
         a, (rows, time, _) = layer.attention, ready.shape
         q_BTHC = a.query(ready).view(rows, time, a.heads, a.channels)
-        new_BT2HC = a.key_value(ready).view(rows, time, 2, a.heads, a.channels)
+        new_BT2HC = a.key_value(ready[:, : place.content]).view(rows, -1, 2, a.heads, a.channels)
         keys, values = place.push(number, new_BT2HC)
         far_BHTL = (q_BTHC + a.biases.distance).transpose(1, 2) @ distances_HLC.mT
-        bias = far_BHTL.gather(3, place.far.expand(rows, a.heads, -1, -1)) * a.channels**-0.5
+        bias = far_BHTL.gather(3, (place.far + self._ahead).expand(rows, a.heads, -1, -1)) * a.channels**-0.5
         bias = bias.masked_fill(place.hidden, -torch.inf)
         mixed = F.scaled_dot_product_attention(
             (q_BTHC + a.biases.content).transpose(1, 2), keys, values, attn_mask=bias
@@ -85,23 +87,39 @@ class RelativeSteps:
         return a.output(mixed.transpose(1, 2).reshape(rows, time, -1))  # type: ignore[no-any-return]  # nn.Module.__call__
 
     def _distances(self) -> list[Tensor]:
-        """Per layer the keys [H, L, C] of the distances 0, 1, 2, …"""
+        """Per layer the keys [H, L, C] of the distances from the farthest ahead to the farthest back."""
         if self._distances_NHLC is None:
             s, like = self._stack.settings, next(self._stack.parameters())
-            far = torch.arange(self.reach, device=like.device).clamp(0, s.clamp)
+            far = torch.arange(-self._ahead, self.reach, device=like.device)
+            far = far if s.clamp is None else far.clamp(-s.clamp, s.clamp)
             made = waves(far[None], s.width, like.dtype)
             self._distances_NHLC = [layer.attention.distances(made)[:, 0] for layer in self._stack.each()]
         return self._distances_NHLC
 
 
+class NewPositions(Protocol):
+    """Positions that are computed now, and the keys they see."""
+
+    content: int
+    """How many of them, the first ones, become keys and values; the others are queries alone."""
+    far: Tensor
+    """[B, 1, T, K] how far back each key is; negative ahead."""
+    hidden: Tensor
+    """[B, 1, T, K] true where a key is out of sight."""
+
+    def push(self, number: int, new_BT2HC: Tensor) -> tuple[Tensor, Tensor]:
+        """The keys and values [B, H, K, C] of a layer, the new ones among them."""
+
+
 @dataclass
-class _One:
+class NewToken:
     """One new token per row: it is written first, over the one slot that is now too far back to be seen."""
 
     reach: int
     cache: Tensor
     at_B: Tensor
     uniform: int | None
+    content: int = 1
 
     def __post_init__(self) -> None:
         self._filled = min(int(self.at_B.max()) if self.uniform is None else self.uniform, self.reach - 1) + 1
@@ -119,7 +137,7 @@ class _One:
 
 
 @dataclass
-class _Several:
+class NewTokens:
     """Several new tokens per row: they stand behind the ring while they are read, and enter it after."""
 
     reach: int
@@ -139,6 +157,7 @@ class _Several:
         among = (here[:, None] - here).expand(len(far_BTS), -1, -1)
         self.far = torch.cat([far_BTS, among], 2)[:, None].clamp(0, self.reach - 1)
         self.hidden = torch.cat([gone, among < 0], 2)[:, None]
+        self.content = self.time
         self._present = here <= self.ends_B[:, None]
         self._slot_BT = (self.at_B[:, None] + here) % self.reach
         self._rows = torch.arange(len(self.at_B), device=device)[:, None]

@@ -7,13 +7,22 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from meristem.batch import Model
 from meristem.errors import MeristemError
+from meristem.generation.bilm import Spelled, bilm_gaps
 from meristem.generation.framed import Frame, mask_of, states_at
+from meristem.generation.infill import infill_gaps
+from meristem.generation.permutation import permutation_gaps
+from meristem.generation.token_scores import length_batches
 from meristem.generation.way import Way, vocabulary_head, way_for
+from meristem.store.letters import written_words
 from meristem.tables import Record, Tabular
 from meristem.tokenizers.tokenizer import Encoding, Tokenizer
+
+Mask = tuple[int, int]
+"""The number of a text, and which of its masks."""
 
 TOKENS = 4096
 """Read at once, padding counted."""
@@ -76,41 +85,47 @@ def fill_many(model: Model, tokenizer: Tokenizer, texts: Sequence[Masked], *, to
     """The same for several texts, those of like lengths read together."""
     if top < 1:
         raise MeristemError(f"top: {top} candidates cannot be shown, at least 1 can")
-    way = way_for(model, "fill")
-    masks = [(number, mask) for number, one in enumerate(texts) for mask in range(len(one.places))]
     specials, most = torch.from_numpy(tokenizer.specials), min(top, int((~tokenizer.specials).sum()))
     out: list[list[Filled]] = [[Filled(mask=mask, candidates=()) for mask in range(len(one.places))] for one in texts]
-    for some in _together(masks, texts):
-        probabilities = _probabilities(model, tokenizer, [(texts[n], texts[n].places[mask]) for n, mask in some], way)
+    for some, probabilities in _probabilities(model, tokenizer, texts, way_for(model, "fill")):
         best = probabilities[:, : tokenizer.size].masked_fill(specials, -1.0).topk(most)
         found = zip(some, best.indices.tolist(), best.values.tolist(), strict=True)
         for (number, mask), tokens, chances in found:
             one = texts[number]
             out[number][mask] = Filled(mask=mask, candidates=tuple(
-                Candidate(token=tokenizer.token(token), probability=chance,
+                Candidate(token=tokenizer.piece(token), probability=chance,
                           text=_with(tokenizer, one.text, one.encoding, one.places[mask], token))
                 for token, chance in zip(tokens, chances, strict=True)))
     return out
 
 
-def _together(masks: list[tuple[int, int]], texts: Sequence[Masked]) -> Iterator[list[tuple[int, int]]]:
-    """Masks of texts of like length, as many as are read at once."""
-    some: list[tuple[int, int]] = []
-    for mask in sorted(masks, key=lambda mask: len(texts[mask[0]].encoding.ids)):
-        if some and (len(some) + 1) * len(texts[mask[0]].encoding.ids) > TOKENS:
-            yield some
-            some = []
-        some.append(mask)
-    if some:
-        yield some
+def _probabilities(
+    model: Model, tokenizer: Tokenizer, texts: Sequence[Masked], way: Way
+) -> Iterator[tuple[list[Mask], Tensor]]:
+    """Some masks at a time, texts of like length together, with [masks, V] probabilities of tokens there."""
+    masks = [(number, mask) for number, one in enumerate(texts) for mask in range(len(one.places))]
+    if way == "source":  # a decoder fills from left to right
+        every = infill_gaps(model, tokenizer, [(one.encoding.ids.astype(np.int64), one.places) for one in texts])
+        for number, found in enumerate(every):
+            yield [(number, mask) for mask in range(len(found))], found
+        return
+    for batch in length_batches([len(texts[number].encoding.ids) for number, _ in masks], TOKENS):
+        some = [masks[place] for place in batch]
+        gaps = [(texts[number], texts[number].places[mask]) for number, mask in some]
+        yield some, _gaps(model, tokenizer, gaps, way)
 
 
-def _probabilities(model: Model, tokenizer: Tokenizer, masks: Sequence[tuple[Masked, int]], way: Way) -> torch.Tensor:
-    """[masks, V]; a text longer than the model is read in a window around each mask."""
+def _gaps(model: Model, tokenizer: Tokenizer, gaps: Sequence[tuple[Masked, int]], way: Way) -> Tensor:
+    """[gaps, V]; a text longer than the model is read in a window around each mask."""
+    if way == "permutation":
+        plain = [(one.encoding.ids.astype(np.int64), place) for one, place in gaps]
+        return permutation_gaps(model, tokenizer, plain, mask_of(tokenizer))
     frame = Frame.of(model, tokenizer)
+    if way == "bilm":
+        return bilm_gaps(model, [_spelled(tokenizer, frame, *gap) for gap in gaps])
     rows: dict[tuple[int, int, int], int] = {}  # a window that holds several masks is read once
-    read, places, owners = list[torch.Tensor](), list[int](), list[int]()
-    for one, place in masks:
+    read, places, owners = list[Tensor](), list[int](), list[int]()
+    for one, place in gaps:
         start, stop = frame.window(len(one.encoding.ids), place)
         if (key := (id(one), start, stop)) not in rows:
             rows[key] = len(read)
@@ -119,6 +134,14 @@ def _probabilities(model: Model, tokenizer: Tokenizer, masks: Sequence[tuple[Mas
         owners.append(rows[key])
     states = states_at(model, read, torch.tensor(places), torch.tensor(owners), way)
     return vocabulary_head(model, way)(states).float().softmax(-1).cpu()  # type: ignore[no-any-return]  # nn.Module.__call__
+
+
+def _spelled(tokenizer: Tokenizer, frame: Frame, text: Masked, place: int) -> tuple[Spelled, int]:
+    """The words round a mask with their letters, between start and end; other masks are read as unknown words."""
+    start, stop = frame.window(len(text.encoding.ids), place)
+    words = written_words(text.text, text.encoding.offsets[start:stop])
+    ids = text.encoding.ids[start:stop].astype(np.int64)
+    return Spelled.of(tokenizer, ids, words), place - start + len(frame.before)
 
 
 def _with(tokenizer: Tokenizer, text: str, encoding: Encoding, place: int, token: int) -> str:

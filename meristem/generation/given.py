@@ -16,7 +16,8 @@ from meristem.batch import Model
 from meristem.errors import MeristemError
 from meristem.generation.way import Way, way_for
 from meristem.store.encode import separator_of
-from meristem.store.rows import ended
+from meristem.store.letters import spelled, written_words
+from meristem.store.rows import ended, frame_of
 from meristem.tokenizers.tokenizer import Tokenizer
 
 Picture = NDArray[Any]
@@ -35,7 +36,7 @@ class Given:
     @property
     def size(self) -> int:
         """Tokens that are read before the first is written; for a picture, rows of it."""
-        return len(self.prompt) + sum(map(len, self.inputs.values()))
+        return len(self.prompt) + sum(len(value) for name, value in self.inputs.items() if name != "characters")
 
     def way(self, model: Model) -> Way:
         """How a model goes on from here: from a source where an encoder reads one."""
@@ -52,19 +53,36 @@ def given(model: Model, tokenizer: Tokenizer, prompt: Prompt, *, source: bool = 
 
     A picture is always a source; with `source` a text is one too for a model that could also go on from it.
     """
-    if way_for(model, "generate", source=source or not isinstance(prompt, str)) == "source":
-        return Given(prompt=start_of(model, tokenizer), inputs=_source(model, tokenizer, prompt))
+    way = way_for(model, "generate", source=source or not isinstance(prompt, str))
+    if way == "source":
+        return Given(prompt=start_of(model, tokenizer), inputs=source_inputs(model, tokenizer, prompt))
     if not isinstance(prompt, str):
         raise MeristemError(f"{_no_pictures(model)}; give a text")
-    ids = [*opening(model, tokenizer), *tokenizer.encode(prompt).ids.tolist()]
+    first, encoding = opening(model, tokenizer, way), tokenizer.encode(prompt)
+    ids = [*first, *encoding.ids.tolist()]
     if not ids:
         raise MeristemError('no token begins a text for this model, so it needs words to go on from: give --prompt "…"')
+    if "characters" in model.backbone.can:  # words are read as they are written, whether or not they have a token
+        words = [*[b""] * len(first), *written_words(prompt, encoding.offsets)]
+        return Given(prompt=ids, inputs={"characters": torch.from_numpy(spelled(np.array(ids), words, tokenizer))})
     return Given(prompt=ids)
 
 
-def opening(model: Model, tokenizer: Tokenizer) -> list[int]:
-    """The tokens a causal text begins after: as its objective says, else the separator of documents."""
+def opening(model: Model, tokenizer: Tokenizer, way: Way = "causal") -> list[int]:
+    """The tokens a text begins after: as its objective says, else the separator of documents.
+
+    A permutation or bidirectional model that was trained on framed rows begins after what stands before their text.
+    """
+    framed = way == "bilm" or (way == "permutation" and not remembers(model))
+    if framed and len(before := frame_of(tokenizer)[0]):
+        return [int(token) for token in before]
     return [separator_of(tokenizer)] if model.opening is None else list(model.opening)
+
+
+def remembers(model: Model) -> bool:
+    """Whether the model has memory, and so was trained on segments of running text that follow each other."""
+    settings: Any = getattr(model.backbone, "settings", None)
+    return "memory" in model.backbone.can and settings.memory > 0
 
 
 def start_of(model: Model, tokenizer: Tokenizer) -> list[int]:
@@ -74,14 +92,17 @@ def start_of(model: Model, tokenizer: Tokenizer) -> list[int]:
     return [separator_of(tokenizer) if tokenizer.start is None else tokenizer.start]
 
 
-def _source(model: Model, tokenizer: Tokenizer, prompt: Prompt) -> dict[str, Tensor]:
-    """A text with its end token, cut to the model's length as in training; [MASK] stands for what is missing."""
+def source_inputs(model: Model, tokenizer: Tokenizer, prompt: Prompt, *, empty: bool = False) -> dict[str, Tensor]:
+    """A text with its end token, cut to the model's length as in training; [MASK] stands for what is missing.
+
+    One without a token is refused unless `empty` allows it.
+    """
     if not isinstance(prompt, str):
         if "image" not in model.backbone.can:
             raise MeristemError(f"{_no_pictures(model)}; a captioner does (model.family=captioner)")
         return {"image": torch.from_numpy(np.array(prompt))}
     ids = tokenizer.encode(prompt, special=True).ids.astype(np.int64)
-    if not len(ids):
+    if not len(ids) and not empty:
         raise MeristemError('this model writes from a source text, and there is none: give --prompt "…"')
     masks = np.flatnonzero(ids == tokenizer.mask)[: len(tokenizer.sentinels)]
     ids[masks] = tokenizer.sentinels[: len(masks)]  # where gaps are numbered (T5), the first is the first sentinel

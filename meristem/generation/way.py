@@ -25,11 +25,13 @@ HEADS: dict[Way, str] = {
 }
 """The head that predicts tokens each way."""
 PREFERENCE: dict[Verb, tuple[Way, ...]] = {
-    "generate": ("causal", "source", "masked", "generator"),
-    "fill": ("masked", "generator"),
-    "score": ("causal", "masked", "generator"),
+    "generate": ("causal", "source", "permutation", "bilm", "masked", "generator"),
+    "fill": ("masked", "generator", "permutation", "bilm", "source"),
+    "score": ("causal", "permutation", "bilm", "masked", "generator", "source"),
 }
 """Per verb the ways that answer it, the best first: exact probabilities before pseudo ones."""
+DENOISING = frozenset({"masks", "sentinels"})
+"""Sources of targets that are texts whose missing parts a decoder was trained to write."""
 DETECTION = "rtd"
 """The head that tells replaced tokens."""
 
@@ -41,7 +43,9 @@ def ways(model: Model) -> tuple[Way, ...]:
 
 def ways_for(model: Model, verb: Verb) -> tuple[Way, ...]:
     """The ways that answer a verb about a text alone, the preferred one first; empty where none does."""
-    own = _text_ways(model) or ways(model)
+    own = set(text_ways(model) or ways(model))
+    if verb != "generate" and not model.source_kinds & DENOISING:
+        own -= {"source"}  # only a decoder that was trained to write missing text knows texts without a source
     return tuple(way for way in PREFERENCE[verb] if way in own)
 
 
@@ -60,13 +64,13 @@ def reading_way(model: Model) -> Way | None:
 
     A model with an encoder and a decoder reads with its encoder, where that was trained on texts.
     """
-    own = _text_ways(model)
+    own = text_ways(model)
     encoder_first = "encoder_decoder" in model.backbone.can
     order = ("masked", "generator", "source", "causal") if encoder_first else own
     return next((way for way in order if way in own), None)
 
 
-def _text_ways(model: Model) -> tuple[Way, ...]:
+def text_ways(model: Model) -> tuple[Way, ...]:
     """The ways in which texts are read: a decoder that was trained on images alone reads no source text."""
     images_only = model.source_kinds == frozenset({"image"})
     return tuple(way for way in ways(model) if way != "source" or not images_only)

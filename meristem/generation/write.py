@@ -96,7 +96,10 @@ def unwanted(model: Model, tokenizer: Tokenizer, end: int | None = None, way: Wa
     text does not begin after is one that the model was taught to write (BART's).
     """
     wanted = {tokenizer.end if end is None else end}
-    if (way or way_for(model, "generate")) == "source":
+    way = way or way_for(model, "generate")
+    if way == "permutation":  # which was never taught to predict a special token, so it does not know where texts end
+        wanted = set()
+    if way == "source":
         wanted |= {*tokenizer.sentinels, *({tokenizer.start} - set(start_of(model, tokenizer)))}
     spare = range(tokenizer.size, model.backbone.embedding().num_embeddings)
     return [*(token for token in tokenizer.specials.nonzero()[0].tolist() if token not in wanted), *spare]

@@ -20,6 +20,7 @@ from meristem.learning.team import ALONE, Team
 from meristem.randomness import key
 from meristem.recipe import Recipe
 from meristem.settings import find, names, whole_numbers
+from meristem.store.letters import TokenLetters
 from meristem.store.store import Store
 from meristem.tokenizers.tokenizer import Tokenizer
 
@@ -102,6 +103,8 @@ def learner_of(recipe: Recipe, tokenizer: Tokenizer) -> Learner:
     _refuse_what_no_memory_holds(recipe, tokenizer)
     torch.default_generator.manual_seed(key(recipe.train.seed, "weights") & 0x7FFF_FFFF_FFFF_FFFF)
     backbone = find("models", recipe.model.family)(recipe.model, max(tokenizer.size, recipe.tokenizer.room or 0))
+    if "characters" in backbone.can:
+        backbone.spell = TokenLetters(tokenizer)
     brought = {name: Head(head.kind, tuple(head.sizes.items())) for name, head in recipe.heads.items()}
     return Learner(Model(backbone, {**brought, **heads_of(objectives)}), objectives)
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from meristem.batch import Backbone, Hidden, State
 from meristem.blocks.characters import Characters
+from meristem.blocks.forward_lstm_steps import ForwardSteps, Spell
 from meristem.blocks.heads import shared_head
 from meristem.blocks.projected_lstm import Clips, ProjectedLSTM
 from meristem.blocks.turning import Turn
@@ -76,6 +77,8 @@ class ELMo(Backbone):
         clips = Clips(cell=s.cell_clip, state=s.state_clip)
         self.layers = nn.ModuleList(ProjectedLSTM(2, s.width, s.cells, s.width, clips) for _ in range(s.layers))
         self.words = nn.Embedding(vocabulary, s.width)
+        self.spell: Spell | None = None
+        """The letters of tokens, once a vocabulary is known: generated words are read by them."""
         nn.init.normal_(self.words.weight, std=s.width**-0.5)
 
     def forward(  # type: ignore[override]  # the inputs are named
@@ -115,6 +118,11 @@ class ELMo(Backbone):
         """The state of rows that have read nothing."""
         s = self.settings
         return {"state": self.words.weight.new_zeros(rows, s.layers, 2, s.width + s.cells)}
+
+    def writer(self) -> ForwardSteps:
+        """Incremental decoding with the forward direction."""
+        assert self.spell is not None  # what reads words by their letters must know how to spell them
+        return ForwardSteps(self.characters, self.layers, self.spell, residual=self.settings.residual)  # type: ignore[arg-type]  # a ModuleList forgets its type
 
     def makes(self, kind: str, **sizes: int) -> nn.Module:
         """The vocabulary for one direction, and what tasks stand on."""

@@ -15,6 +15,7 @@ from meristem.blocks.recurrence import Recurrence
 from meristem.blocks.relative import dropped
 from meristem.blocks.relative_generator import smaller_relative
 from meristem.blocks.relative_stack import RelativeSettings, RelativeStack
+from meristem.blocks.two_stream_steps import TwoStreamSteps
 from meristem.blocks.vocabulary import VocabularyHead
 
 
@@ -95,6 +96,12 @@ class XLNet(Backbone):
     def empty_memory(self, rows: int) -> State:
         """The memory of rows that have read nothing yet."""
         return self.stack.empty_memory(rows)
+
+    def writer(self) -> TwoStreamSteps:
+        """Incremental decoding from left to right; a token sees as far back as the last one of a segment does."""
+        s = self.settings
+        memory = s.memory if s.memory_evaluating is None else s.memory_evaluating
+        return TwoStreamSteps(self.tokens, self.query, self.stack, reach=self.length + memory, chunk=self.length)
 
     def makes(self, kind: str, **sizes: int) -> nn.Module:
         """The vocabulary as a tie with a bias, a score for each token, a smaller self, and what tasks stand on."""

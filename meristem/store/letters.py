@@ -38,3 +38,21 @@ def spelled(tokens: NDArray[Any], words: Sequence[bytes], tokenizer: Tokenizer) 
             out[tokens == token] = BLANK
             out[tokens == token, :3] = WORD_BEGINS, mark, WORD_ENDS
     return out
+
+
+def written_words(text: str, offsets: NDArray[Any]) -> list[bytes]:
+    """How each token of a text is written there, whether or not its word is in the vocabulary."""
+    return [text[first:last].encode("utf-8", "surrogatepass") for first, last in offsets.tolist()]
+
+
+class TokenLetters:
+    """The letters of token ids as the vocabulary spells them; it travels with a model."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+
+    def __call__(self, ids: NDArray[Any]) -> Letters:
+        """[...] → [..., LETTERS]."""
+        flat = np.asarray(ids).reshape(-1)
+        words = [self.tokenizer.token(int(token)).encode("utf-8", "surrogatepass") for token in flat]
+        return spelled(flat, words, self.tokenizer).reshape(*np.shape(ids), LETTERS)

@@ -15,7 +15,13 @@ SPLIT = "…"
 
 
 def labels(names: Sequence[str], special: Sequence[bool], spelling: Spelling) -> list[str]:
-    """One label per token; names of special tokens stay as they are."""
+    """One label per token, white space as signs; names of special tokens stay as they are."""
+    shown = pieces(names, special, spelling)
+    return [one if alone else one.translate(SEEN) for one, alone in zip(shown, special, strict=True)]
+
+
+def pieces(names: Sequence[str], special: Sequence[bool], spelling: Spelling) -> list[str]:
+    """The text of each token (` the`, not `Ġthe`); `##` and the names of special tokens stay as they are."""
     out: list[str] = []
     for ordinary, group in groupby(zip(names, special, strict=True), key=lambda one: not one[1]):
         some = [name for name, _ in group]
@@ -28,8 +34,7 @@ def labels(names: Sequence[str], special: Sequence[bool], spelling: Spelling) ->
 
 def _plain(name: str, spelling: Spelling) -> str:
     """The name itself, `##` kept; the first GPT's mark at the end of a word is the space after it."""
-    shown = name.translate(SEEN)
-    return shown.removesuffix(SUFFIX) + "␣" if isinstance(spelling, Closed) and name.endswith(SUFFIX) else shown
+    return name.removesuffix(SUFFIX) + " " if isinstance(spelling, Closed) and name.endswith(SUFFIX) else name
 
 
 def _characters(pieces: Sequence[bytes]) -> list[str]:
@@ -44,7 +49,7 @@ def _characters(pieces: Sequence[bytes]) -> list[str]:
         while last < len(spans) and spans[last][0] < stop:
             last += 1
         mine = spans[first:last]
-        text = "".join(character for _, _, character in mine).translate(SEEN)
+        text = "".join(character for _, _, character in mine)
         before = SPLIT if mine and mine[0][0] < start else ""
         after = SPLIT if mine and mine[-1][1] > stop else ""
         out.append(before + text + after)

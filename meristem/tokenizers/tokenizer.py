@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tokenizers.processors import TemplateProcessing
 
 from meristem.tokenizers import reading
-from meristem.tokenizers.labels import labels
+from meristem.tokenizers.labels import labels, pieces
 from meristem.tokenizers.pieces import Ints, Memo, Places, cuts, groups, visible
 from meristem.tokenizers.roles import MASK, SENTINEL, roles, told
 from meristem.tokenizers.spelling import Stream, spelling_of
@@ -225,6 +225,27 @@ class Tokenizer:
         numbers = [int(number) for number in ids]
         special = [number in self._special for number in numbers]
         return labels([self._tokens[number] for number in numbers], special, self._spelling)
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """The text of each token of a text (` the`, not `Ġthe`); `##` and names of special tokens stay as they are."""
+        numbers = [int(number) for number in ids]
+        special = [number in self._special for number in numbers]
+        return pieces([self._tokens[number] for number in numbers], special, self._spelling)
+
+    def piece(self, number: int) -> str:
+        """The text of one token by itself; bytes that are no whole character are written out: `bytes:\\xe4\\xb8`."""
+        data = self.piece_bytes(number)
+        try:
+            return data.decode() if self._spelling.carries_space else self.pieces([number])[0]
+        except UnicodeDecodeError:
+            return "bytes:" + "".join(f"\\x{byte:02x}" for byte in data)
+
+    def piece_bytes(self, number: int) -> bytes:
+        """The bytes a token stands for."""
+        name = self._tokens[number]
+        if number in self._special or not self._spelling.carries_space:
+            return self.pieces([number])[0].encode("utf-8", "replace")
+        return self._spelling.spell(name, before="")
 
     def id(self, token: str) -> int | None:
         """The id of a token's name."""

@@ -94,5 +94,5 @@ def test_targets_of_their_sources(make: Any, tokenizer: Tokenizer) -> None:
         assert one.best == all(
             int(logits[len(start.prompt) - 1 + at].argmax()) == token for at, token in enumerate(ids)
         )
-    with pytest.raises(MeristemError, match=r"a continuation has \d+ tokens, and this model writes 24"):
+    with pytest.raises(MeristemError, match=r"a target has \d+ tokens, and this model writes 24"):
         continued(model, tokenizer, [("The old", "boats " * 60)])
