@@ -24,6 +24,7 @@ from meristem.evaluation.held_out import resting
 from meristem.evaluation.looking import look
 from meristem.evaluation.prompted import evaluate_prompted
 from meristem.evaluation.token_vectors import Level, TokenVectors, token_vectors
+from meristem.generation.detect import DetectedToken, detect
 from meristem.generation.fill import Filled, fill
 from meristem.generation.given import Picture, Prompt
 from meristem.generation.sampling import SamplingSettings
@@ -224,11 +225,13 @@ class Loaded:
         no_repeat: int | None = None,
         stop: Sequence[str] = (),
         seed: int = 0,
+        source: bool = False,
         on_text: Callable[[int, str], None] | None = None,
     ) -> list[list[Written]]:
         """For each prompt `count` texts that go on from it; a masked model writes by filling masks over several rounds.
 
         An encoder-decoder turns each prompt into a text; a captioner's may be pictures: files, or arrays [P, P, 3].
+        A model that can go on from a text too reads it with its encoder where `source` is set.
 
         max_tokens, min_tokens: how many tokens a text may have, and must have before it ends.
         temperature: below 1 likely tokens become likelier, above 1 less so; greedy: always the likeliest.
@@ -245,7 +248,7 @@ class Loaded:
         prompts = [pictures.picture(one, side) if isinstance(one, Path) else one for one in several]
         chosen = build(SamplingSettings, {**settings, "stop": tuple(stop)}, "generate")
         assert isinstance(chosen, SamplingSettings)
-        return Results(write(self.model, self.tokenizer, prompts, chosen, count=count, on_text=on_text))
+        return Results(write(self.model, self.tokenizer, prompts, chosen, count=count, on_text=on_text, source=source))
 
     def best(
         self,
@@ -309,10 +312,38 @@ class Loaded:
         pairs = zip(answer(self.revived.learner, good, task=found).answers, good, strict=True)
         return Results(found.shown(*pair) if top is None else found.ranked(*pair, top) for pair in pairs)
 
-    def score(self, texts: str | Iterable[str]) -> list[Scored]:
-        """Log-probabilities: exact for causal models, pseudo for masked ones."""
-        several = [texts] if isinstance(texts, str) else list(texts)
-        return Results(score(self.model, self.tokenizer, several))
+    def score(
+        self,
+        texts: Prompt | Path | Iterable[Prompt | Path],
+        text_b: str | Sequence[str] | None = None,
+        order: Sequence[int] | None = None,
+    ) -> list[Scored]:
+        """Log-probabilities of texts, or of each `text_b` given its text (docs/using.md says how each family does it).
+
+        With `text_b` an encoder-decoder takes the texts (a captioner pictures: files, or arrays [P, P, 3]) as sources
+        and scores the targets; others score what follows, joined as it stands. Several `text_b` of one text are ranked,
+        the best first. `order` is XLNet's order of factorisation: token numbers, the first predicted first.
+        """
+        one = isinstance(texts, str | Path | np.ndarray)
+        several: list[Any] = [texts] if isinstance(texts, str | Path | np.ndarray) else list(texts)
+        targets = [text_b] if isinstance(text_b, str) else None if text_b is None else list(text_b)
+        if one and targets is not None:
+            several *= len(targets)
+        side = self.recipe.model.model_dump().get("picture", self.recipe.store.picture)
+        read = [pictures.picture(each, side) if isinstance(each, Path) else each for each in several]
+        scored = score(self.model, self.tokenizer, read, text_b=targets, order=order)
+        return Results(sorted(scored, key=lambda each: -each.logprob) if one and targets is not None else scored)
+
+    @overload
+    def detect(self, text: str) -> list[DetectedToken]: ...
+
+    @overload
+    def detect(self, text: list[str]) -> list[list[DetectedToken]]: ...
+
+    def detect(self, text: str | list[str]) -> list[DetectedToken] | list[list[DetectedToken]]:
+        """Each token of a text with the probability that it was replaced, from a discriminator (ELECTRA)."""
+        found = [Results(some) for some in detect(self.model, self.tokenizer, [text] if isinstance(text, str) else text)]
+        return found[0] if isinstance(text, str) else Results(found)
 
     @overload
     def embed(
@@ -358,7 +389,7 @@ class Loaded:
         framed = frame(self.model, self.tokenizer, text)
         with resting(self.model):
             hidden = states(self.model, [framed], want=("attention",))
-        tokens = [self.tokenizer.token(token) for token in framed.ids]
+        tokens = self.tokenizer.pieces(framed.ids)
         return tokens, [layer[0].clone() for layer in hidden.extra.get("encoder_attention", hidden.attention)]
 
     def look(

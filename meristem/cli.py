@@ -8,7 +8,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from meristem.verbs import embedding, looking, rewarding, serving, studio, training, using, weights
+from meristem.verbs import embedding, looking, rewarding, scoring, serving, studio, training, using, weights
 
 app = typer.Typer(
     name="meristem",
@@ -63,7 +63,8 @@ for verb in (
     using.evaluate,
     using.generate,
     using.fill,
-    using.score,
+    scoring.score,
+    scoring.detect,
     embedding.embed,
     looking.attention,
     rewarding.reward,

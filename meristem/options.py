@@ -79,7 +79,10 @@ CountTokens = Annotated[
 Cleaned = Annotated[Path | None, Option("--out", help="Write the cleaned text here, one JSON line per document.")]
 
 Data = Annotated[str | None, Option(help="Text, or a task run's labelled file; the run's own test split unless given.")]
-Pairs = Annotated[Path | None, Option(help="Minimal pairs in BLiMP's form: a .jsonl file, a folder, a .zip.")]
+Pairs = Annotated[
+    Path | None,
+    Option(help="Minimal pairs in BLiMP's form, perhaps with a source: a .jsonl file, a folder, a .zip, a .tar.gz."),
+]
 Limit = Annotated[int | None, Option(help="Samples, or pairs of each phenomenon, at the most.")]
 Pll = Annotated[bool, Option("--pll", help="Pseudo-log-likelihood of a masked model, each token hidden once.")]
 Template = Annotated[
@@ -107,6 +110,9 @@ Page = Annotated[
 
 Prompt = Annotated[str, Option(help="What the text begins with, or, for an encoder-decoder, what it is made from.")]
 Prompts = Annotated[Path | None, Option("--file", help="A file of prompts, one a line.")]
+WrittenFrom = Annotated[
+    str | None, Option("--source", help="A text for the encoder, for models that could also go on from it.")
+]
 Image = Annotated[Path | None, Option(help="A picture for a captioner to write about.")]
 Count = Annotated[int, Option(min=1, help="Texts per prompt.")]
 MaxTokens = Annotated[int, Option(min=1, help="Tokens to write at the most.")]
@@ -153,7 +159,25 @@ Cells = Annotated[list[str] | None, Option("--column", help="NAME=VALUE: another
 Masked = Annotated[str, Argument(help="A text with [MASK] where a word is missing.", show_default=False)]
 Top = Annotated[int, Option(min=1, help="Candidates for each mask.")]
 
-Text = Annotated[str | None, Argument(help="A text to judge.", show_default=False)]
+Text = Annotated[
+    str | None, Argument(help="A text to judge; with --text-b the source or the beginning.", show_default=False)
+]
+Targets = Annotated[
+    list[str] | None,
+    Option(
+        "--text-b",
+        help="Judge this given the text: an encoder-decoder's target, or, joined as it stands, what follows; several "
+        "are ranked, the best first.",
+    ),
+]
+ScoredFile = Annotated[
+    Path | None, Option("--file", help="A file of texts, one a line; source TAB target where every line has one tab.")
+]
+TargetImage = Annotated[Path | None, Option("--image", help="A picture that a captioner's --text-b is judged given.")]
+ScoreOrder = Annotated[
+    str | None, Option("--order", help="XLNet's order of factorisation as 2,0,1; left to right unless given.")
+]
+Detected = Annotated[str | None, Argument(help="A text in which tokens may be replaced.", show_default=False)]
 Texts = Annotated[Path | None, Option("--file", help="A file of texts, one a line.")]
 
 Asked = Annotated[str | None, Argument(help="What is asked: a text.", show_default=False)]

@@ -63,10 +63,20 @@ def test_both_directions_are_measured_exactly(elmo: Path) -> None:
     assert {"forward.top1", "backward.top5"} <= metrics.keys()
 
 
-@pytest.mark.parametrize("verb", ["generate", "score", "fill"])
-def test_what_it_cannot_do_is_said(elmo: Path, verb: str) -> None:
-    with pytest.raises(MeristemError, match="trained for bilm"):
-        getattr(meristem.load(elmo), verb)("A [MASK] text")
+def test_a_run_that_was_fine_tuned_keeps_no_language_model(elmo: Path, tmp_path: Path) -> None:
+    """What it says instead is how to ask it."""
+    rows = [f"day {number} was {label}\t{label}" for number in range(12) for label in ("good", "bad")]
+    (tmp_path / "train.tsv").write_text("\n".join(["text\tlabel", *rows]), encoding="utf-8")
+    files = {f"data.{split}": str(tmp_path / "train.tsv") for split in ("train", "validation", "test")}
+    run = meristem.finetune(
+        "classification",
+        {"from": str(elmo), "train.steps": 1, "train.batch_samples": 8, "train.evaluate_every": 1, **files},
+        out=tmp_path / "task",
+        console=Console(quiet=True),
+    ).run
+    for verb in ("generate", "score", "fill"):
+        with pytest.raises(MeristemError, match=rf"{verb}: this run was trained for .*classification.*predict"):
+            getattr(meristem.load(run), verb)("A [MASK] text")
 
 
 def test_a_translator_writes(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ from meristem.evaluation.on_samples import evaluate_task
 from meristem.evaluation.pairs import Answers, judge, read_pairs, some
 from meristem.evaluation.reward_runs import with_start_objectives
 from meristem.generation.score import logprobs
-from meristem.generation.way import require
+from meristem.generation.token_scores import Floats
+from meristem.generation.way import HEADS, Way, require, ways
 from meristem.learning.assemble import feeds_of
 from meristem.randomness import Order
 from meristem.store.manifest import FINISHED
@@ -73,11 +74,12 @@ def evaluate(
         found["unknown"] = measured.unknown
         found["notices"] = [line for share in measured.unknown.values() if (line := notice_of(share, found["data"]))]
         if pll:
-            measured = pseudo(revived, next(iter(stores.values())).split(split), limit)
+            measured = pseudo(revived, stores, split, limit)
             found["metrics"].update(measured.metrics)
             found["samples"].update(measured.samples)
     if pairs is not None:
-        judgement = judge(revived.learner.model, revived.tokenizer, some(read_pairs(Path(pairs)), limit))
+        side = revived.recipe.model.model_dump().get("picture", revived.recipe.store.picture)
+        judgement = judge(revived.learner.model, revived.tokenizer, some(read_pairs(Path(pairs)), limit), side=side)
         found["metrics"]["pairs.accuracy"] = judgement.overall.accuracy
         found["samples"]["pairs"] = judgement.overall.pairs
         found["pairs"] = {"file": pairs, "ties": judgement.overall.ties, "phenomena": _plain(judgement.phenomena),
@@ -110,18 +112,43 @@ def measure(revived: Revived, stores: Mapping[str, Store], split: str, limit: in
     return Measured(metrics=metrics, samples=samples, unknown=unknown)
 
 
-def pseudo(revived: Revived, stream: Stream, limit: int | None = None) -> Measured:
-    """Pseudo-perplexity: every token of some documents' beginnings hidden once and predicted from all the others."""
+def pseudo(revived: Revived, stores: Mapping[str, Store], split: str, limit: int | None = None) -> Measured:
+    """Pseudo-perplexity: every token of some documents' beginnings hidden once and predicted from all the others.
+
+    Every source that masked tokens are learned from is read; several are named apart and weighed together.
+    """
     model = revived.learner.model
-    require(model, "masked", "pseudo-log-likelihood")
+    way: Way = "generator" if "generator" in ways(model) and "masked" not in ways(model) else "masked"
+    require(model, way, "pseudo-log-likelihood")
+    named = {source.name: source.weight for source in revived.recipe.sources()}
+    learned = [name for name, one in revived.learner.objectives.items() if HEADS[way] in one.heads] or list(named)
+    streams = {name: stores[name].split(split) for name in learned if split in stores[name].splits}
+    means: dict[str, float] = {}
+    metrics: dict[str, float] = {}
+    samples: dict[str, int] = {}
+    for name, stream in streams.items():
+        each, documents = _pseudo(revived, stream, way, limit)
+        prefix = "" if len(streams) == 1 else f"{name}."
+        means[name] = float(each.mean()) if len(each) else 0.0
+        metrics |= _perplexity(prefix, means[name])
+        samples |= {f"{prefix}pll_documents": documents, f"{prefix}pll_tokens": len(each)}
+    if len(streams) > 1:
+        total = sum(named[name] for name in streams)
+        metrics = {**_perplexity("", sum(named[name] * means[name] for name in streams) / total), **metrics}
+    return Measured(metrics=metrics, samples=samples)
+
+
+def _perplexity(prefix: str, mean: float) -> dict[str, float]:
+    return {f"{prefix}pll": mean, f"{prefix}pll_perplexity": math.exp(min(-mean, 700.0))}
+
+
+def _pseudo(revived: Revived, stream: Stream, way: Way, limit: int | None) -> tuple[Floats, int]:
+    """The log-probability of each hidden token of some documents' beginnings, and how many documents there are."""
     order = Order(stream.documents, SEED, 0)
     chosen = order(np.arange(min(stream.documents, limit or PLL_DOCUMENTS)))
     spans = [stream.document(int(number)) for number in chosen]
     texts = [stream.tokens(span.start, min(span.text_stop, span.start + PLL_TOKENS)) for span in spans]
-    each = np.concatenate(logprobs(model, revived.tokenizer, texts, way="masked"))
-    mean = float(-each.mean()) if len(each) else 0.0
-    return Measured(metrics={"pll": -mean, "pll_perplexity": math.exp(min(mean, 700.0))},
-                    samples={"pll_documents": len(texts), "pll_tokens": len(each)})
+    return np.concatenate(logprobs(revived.learner.model, revived.tokenizer, texts, way=way)), len(texts)
 
 
 def _given(revived: Revived, data: str, console: Console) -> dict[str, Store]:

@@ -27,12 +27,20 @@ from meristem.generation.way import Way, way_for
 from meristem.labelled.reading import read
 from meristem.labelled.settings import DataSettings
 from meristem.settings import build, find
+from meristem.store.letters import written_words
 from meristem.store.store import Ints
 from meristem.task import Judged, Sample, Task
 from meristem.tokenizers.tokenizer import Encoding, Tokenizer
 
 Floats = NDArray[np.float64]
-READS = {"causal": "causal", "masked": "bidirectional", "generator": "bidirectional"}
+READS: dict[Way, str] = {
+    "causal": "causal",
+    "permutation": "bidirectional",
+    "bilm": "both_directions",
+    "masked": "bidirectional",
+    "generator": "bidirectional",
+    "source": "encoder_decoder",
+}
 TASKS = {"text": "classification", "pair": "pair", "choice": "choice"}
 """Whose numbers are the ones to cite for samples of a shape."""
 
@@ -192,24 +200,29 @@ class Scorer:
         since: list[int] = []
         sizes: list[int] = []
         gone: list[int] = []
+        words: list[list[bytes]] = []
         for prompt, encodings in zip(prompts, self._encoded(prompts), strict=True):
             spans = self._spans(prompt, encodings)
             start, left = self._fits(prompt, encodings, spans)
             gone.append(left)
-            for encoding, (first, stop) in zip(encodings, spans, strict=True):
+            for answer, encoding, (first, stop) in zip(prompt.answers, encodings, spans, strict=True):
                 rows.append(encoding.ids[start:].astype(np.int64))
+                words.append(written_words(self._text(prompt, answer), encoding.offsets[start:]))
                 since.append(first - start)
                 sizes.append(stop - first)
-        found = judged(self.model, self.tokenizer, rows, since, way=self.way)
+        found = judged(self.model, self.tokenizer, rows, since, way=self.way, words=words)
         each = [one.logprobs[:size].sum() for one, size in zip(found, sizes, strict=True)]
         sums = np.array(each) / (np.array(sizes) if self.settings.per_token else 1)
         ends = np.cumsum([len(prompt.answers) for prompt in prompts])[:-1]
         return Scores(logprobs=list(np.split(sums, ends)), gone=gone)
 
+    def _text(self, prompt: Prompt, answer: str) -> str:
+        """A prompt with an answer; only a model that hides the answer's tokens reads what stands behind it."""
+        return prompt.text(self.settings.between, answer, after=self.way in ("masked", "generator"))
+
     def _encoded(self, prompts: Sequence[Prompt]) -> list[list[Encoding]]:
-        """Every prompt with each of its answers; a causal model reads nothing behind an answer."""
-        after = self.way != "causal"
-        texts = [p.text(self.settings.between, answer, after=after) for p in prompts for answer in p.answers]
+        """Every prompt with each of its answers."""
+        texts = [self._text(prompt, answer) for prompt in prompts for answer in prompt.answers]
         encodings = iter(self.tokenizer.encode_many(texts))
         return [[next(encodings) for _ in prompt.answers] for prompt in prompts]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from meristem.batch import Model
 from meristem.generation.score import joined, judged
 from meristem.generation.target import target_of, target_scores
-from meristem.generation.way import way_for
+from meristem.generation.way import text_ways, way_for
 from meristem.tokenizers.tokenizer import Tokenizer
 
 
@@ -30,7 +30,7 @@ class Continued:
 
 def continued(model: Model, tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]]) -> list[Continued]:
     """How likely each continuation is after its context; one without tokens has 0."""
-    way = way_for(model, "score", source=True)
+    way = way_for(model, "score", source="source" in text_ways(model))
     if way == "source":
         found = target_scores(model, [target_of(model, tokenizer, *pair, end=False) for pair in pairs])
     else:

@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from meristem.batch import Model
 from meristem.errors import MeristemError
-from meristem.generation.way import Way, way_for
+from meristem.generation.way import Way, way_for, ways
 from meristem.store.encode import separator_of
 from meristem.store.letters import spelled, written_words
 from meristem.store.rows import ended, frame_of
@@ -53,6 +53,8 @@ def given(model: Model, tokenizer: Tokenizer, prompt: Prompt, *, source: bool = 
 
     A picture is always a source; with `source` a text is one too for a model that could also go on from it.
     """
+    if source and "source" not in ways(model):
+        raise MeristemError(f"source: this {type(model.backbone).__name__} has no encoder to read one; give a prompt")
     way = way_for(model, "generate", source=source or not isinstance(prompt, str))
     if way == "source":
         return Given(prompt=start_of(model, tokenizer), inputs=source_inputs(model, tokenizer, prompt))

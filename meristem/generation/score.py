@@ -25,7 +25,7 @@ from meristem.generation.given import Prompt, opening
 from meristem.generation.permutation import permutation_scores
 from meristem.generation.target import infilling_of, target_of, target_scores
 from meristem.generation.token_scores import TOKENS, Floats, TokenScores, token_scores
-from meristem.generation.way import Way, require, vocabulary_head, way_for
+from meristem.generation.way import Way, require, text_ways, vocabulary_head, way_for
 from meristem.store.encode import separator_of
 from meristem.store.letters import written_words
 from meristem.store.store import Ints
@@ -63,7 +63,9 @@ def score(
 
     `order` is a permutation model's order of factorisation: the numbers of a text's tokens, first predicted first.
     """
-    way = way or way_for(model, "score", source=text_b is not None or not all(isinstance(one, str) for one in texts))
+    pictured = not all(isinstance(one, str) for one in texts)
+    from_text = text_b is not None and "source" in text_ways(model)
+    way = way or way_for(model, "score", source=pictured or from_text)
     if order is not None and way != "permutation":
         raise MeristemError(f"order: only a permutation model (objective=plm, xlnet) follows one; this one is {way}")
     if text_b is not None and len(text_b) != len(texts):

@@ -44,7 +44,7 @@ def write(
         raise MeristemError(f"count: {count} texts cannot be written, at least 1 can")
     texts = [prompt for prompt in prompts if isinstance(prompt, str)]
     way = way_for(model, "generate", source=source or not texts)
-    if way in UNMASKED and len(texts) == len(prompts):
+    if way in UNMASKED and len(texts) == len(prompts) and not source:
         return unmask(model, tokenizer, texts, settings, count=count, on_text=on_text, way=way)
     starts = [given(model, tokenizer, prompt, source=source) for prompt in prompts]
     if len(found := {start.way(model) for start in starts}) > 1:

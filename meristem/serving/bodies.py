@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from meristem.generation.sampling import SamplingSettings
 from meristem.settings import Settings
@@ -54,6 +54,8 @@ class Generate(Asked):
     model_config = example(prompt="The old harbour", max_tokens=20, temperature=0.8, seed=1)
     prompt: Text = ""
     """What the text begins with, or, for an encoder-decoder, what it is made from."""
+    source: Some | None = None
+    """What an encoder reads, for a model that could also go on from a prompt."""
     n: int = Field(1, ge=1, le=COPIES)
     """Texts to write."""
     max_tokens: int = Field(100, ge=1, le=MOST_TOKENS)
@@ -102,7 +104,30 @@ class Score(Asked):
     """Texts to judge."""
 
     model_config = example(text="The boats came home.")
-    text: Text | Annotated[list[Text], Field(min_length=1, max_length=MANY)]
+    text: Text | Annotated[list[Text], Field(min_length=1, max_length=MANY)] = ""
+    """A text, or several; with text_b what each of those is scored given."""
+    text_b: Text | Annotated[list[Text], Field(min_length=1, max_length=MANY)] | None = None
+    """What is scored: a target, or what follows. Several for one text are ranked, the best first."""
+    image: Image | None = None
+    """For a captioner: a picture as base64, which text_b is scored given."""
+
+    @model_validator(mode="after")
+    def _go_together(self) -> Self:
+        if "text" not in self.model_fields_set and self.image is None:
+            raise ValueError("text: there is none to score")
+        if self.image is not None and (self.text or self.text_b is None):
+            raise ValueError("image: is scored with text_b, and without a text")
+        several = len(self.text) if isinstance(self.text, list) and self.text_b is not None else None
+        if several is not None and (isinstance(self.text_b, str) or len(self.text_b or ()) != several):
+            raise ValueError("text_b: several texts need as many second ones")
+        return self
+
+
+class Detect(Asked):
+    """Texts in which tokens may be replaced."""
+
+    model_config = example(text="The old gardener swam there.")
+    text: Texts
     """A text, or several."""
 
 

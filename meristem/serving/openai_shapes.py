@@ -89,8 +89,8 @@ class Shape(ABC):
         return {"prompt_tokens": read, "completion_tokens": self._wrote, "total_tokens": read + self._wrote}
 
     def name(self, token: int) -> str:
-        """A token as its tokenizer calls it."""
-        return self.run.tokenizer.token(token)
+        """The text of a token."""
+        return self.run.tokenizer.piece(token)
 
 
 class Completions(Shape):
@@ -180,4 +180,4 @@ class Chats(Shape):
 
     def _token(self, token: int, logprob: float) -> dict[str, Any]:
         name = self.name(token)
-        return {"token": name, "logprob": finite(logprob), "bytes": list(name.encode("utf-8", "replace"))}
+        return {"token": name, "logprob": finite(logprob), "bytes": list(self.run.tokenizer.piece_bytes(token))}

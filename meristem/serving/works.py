@@ -17,17 +17,20 @@ from meristem.evaluation.asking import asked
 from meristem.evaluation.embedding import Framed, Layer, Pooling, embed, frame
 from meristem.evaluation.looking import look
 from meristem.evaluation.token_vectors import Level, token_vectors
+from meristem.generation.detect import DetectedToken, detect_encoded
 from meristem.generation.echoed import echoed
 from meristem.generation.fill import Filled, Masked, fill_many, masked
 from meristem.generation.given import Given, given, opening
 from meristem.generation.pool import Chosen
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.score import Scored, score
+from meristem.generation.way import text_ways, way_for
 from meristem.generation.write import UNMASKED, write
 from meristem.serving.batching import Work
 from meristem.serving.errors import Refused
 from meristem.serving.hub import Served
 from meristem.task import Sample, Task
+from meristem.tokenizers.tokenizer import Encoding
 
 PIXELS = 1 << 24
 """Of a picture that is unpacked."""
@@ -121,25 +124,51 @@ def token_vectors_work(run: Served, level: Level, layer: Layer, texts: int) -> W
     return Work((run, "embed", level, layer), ready, answers)
 
 
-def score_work(run: Served) -> Work:
-    """A text → its log-probability; a masked model reads it once for each token, so that it must be short."""
+def score_work(run: Served, *, image: bool = False, targets: bool = False) -> Work:
+    """A text → its log-probability; with `targets` (source, targets) → those of the targets, best first.
 
-    def ready(text: str) -> tuple[str, int]:
-        if run.way("score") in UNMASKED and (size := len(run.tokenizer.encode(text).ids)) > HIDDEN:
-            raise Refused(422, f"text: a masked model scores {HIDDEN} tokens at the most, and there are {size}")
-        return text, _size(text)
+    A masked model reads a text once for each token it scores, so that those must be few.
+    """
+    way = way_for(run.model, "score", source=targets and (image or "source" in text_ways(run.model)))
 
-    def answers(read: Sequence[str]) -> list[Scored]:
-        return score(run.model, run.tokenizer, read)
+    def ready(asked: tuple[str, list[str]]) -> tuple[tuple[Any, list[str]], int]:
+        source, scored = asked if targets else ("", list(asked[:1]))
+        most = max(len(run.tokenizer.encode(text).ids) for text in scored) if way in UNMASKED else 0
+        if most > HIDDEN:
+            raise Refused(422, f"text: a masked model scores {HIDDEN} tokens at the most, and there are {most}")
+        size = (0 if image else _size(source)) + sum(map(_size, scored))
+        return (pixels(source, run.recipe.model.model_dump().get("picture", run.recipe.store.picture)) if image else source, scored), size
 
-    return Work((run, "score"), ready, answers)
+    def answers(read: Sequence[tuple[Any, list[str]]]) -> list[list[Scored]]:
+        flat = [text for _, scored in read for text in scored]
+        sources = [source for source, scored in read for _ in scored]
+        texts = (sources, flat) if targets else (flat, None)
+        found = iter(score(run.model, run.tokenizer, texts[0], text_b=texts[1]))
+        every = [[next(found) for _ in scored] for _, scored in read]
+        return [sorted(some, key=lambda one: -one.logprob) for some in every]
+
+    return Work((run, "score", image, targets), ready, answers)
+
+
+def detect_work(run: Served) -> Work:
+    """A text → its tokens, each with the probability that it was replaced."""
+
+    def ready(text: str) -> tuple[Encoding, int]:
+        found = run.tokenizer.encode(text)
+        return found, len(found.ids)
+
+    def answers(read: Sequence[Encoding]) -> list[list[DetectedToken]]:
+        return detect_encoded(run.model, run.tokenizer, read)
+
+    return Work((run, "detect"), ready, answers)
 
 
 def start_of_prompt(run: Served, prompt: str | list[int]) -> tuple[Given, int]:
     """Where a text begins that goes on from a prompt or its tokens, and how many tokens stand before those given."""
     if isinstance(prompt, str):
         start = given(run.model, run.tokenizer, prompt)
-        return start, len(opening(run.model, run.tokenizer)) if run.way("generate") == "causal" else 0
+        way = start.way(run.model)
+        return start, 0 if way == "source" else len(opening(run.model, run.tokenizer, way))
     if run.way("generate") != "causal":
         raise Refused(422, "prompt: tokens are read by causal models; give this one a text", param="prompt")
     if (highest := max(prompt)) >= run.tokenizer.size:
@@ -177,13 +206,13 @@ def echo_work(run: Served, top: int) -> Work:
     return Work((run, "echo", top), ready, answers)
 
 
-def write_work(run: Served, settings: SamplingSettings, count: int) -> Work:
+def write_work(run: Served, settings: SamplingSettings, count: int, *, source: bool = False) -> Work:
     """A prompt → its texts, for what is not written token by token: beams, and masked models."""
 
     def answers(read: Sequence[Any]) -> list[Any]:
-        return write(run.model, run.tokenizer, read, settings, count=count)
+        return write(run.model, run.tokenizer, read, settings, count=count, source=source)
 
-    return Work((run, "generate", settings, count), lambda prompt: (prompt, _size(prompt)), answers)
+    return Work((run, "generate", settings, count, source), lambda prompt: (prompt, _size(prompt)), answers)
 
 
 def caption_work(run: Served) -> Work:

@@ -62,7 +62,7 @@ def attention(
     shot = Shot(kind=kind, layer=layer, head=head, view=_view(grid=grid, mean=mean, rollout=rollout))
     named = {"text": text, "text_b": text_b, "question": question, "passage": passage, "choices": choices}
     parts = {name: value for name, value in named.items() if value is not None}
-    told: dict[str, Any] = {"target": target, "picture": image, "before": before, "order": _numbers(order)}
+    told: dict[str, Any] = {"target": target, "picture": image, "before": before, "order": numbers(order)}
     if file is not None:
         if parts or image is not None or target is not None:
             raise RecipeError("attention: --file looks at each of its lines; leave out the text, --image and --target")
@@ -82,7 +82,8 @@ def _view(**asked: bool) -> View | None:
     return named[0] if named else None
 
 
-def _numbers(order: str | None) -> list[int] | None:
+def numbers(order: str | None) -> list[int] | None:
+    """`2,0,1` as numbers."""
     if order is None:
         return None
     words = order.replace(",", " ").split()

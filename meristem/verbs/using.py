@@ -86,6 +86,7 @@ def generate(
     prompt: options.Prompt = "",
     file: options.Prompts = None,
     image: options.Image = None,
+    source: options.WrittenFrom = None,
     count: options.Count = 1,
     max_tokens: options.MaxTokens = 100,
     temperature: options.Temperature = 0.8,
@@ -103,13 +104,19 @@ def generate(
 ) -> None:
     """Write text: causal models go on from a prompt, encoder-decoders turn it into another, masked ones fill masks.
 
+    XLNet and ELMo go on from left to right too. A model that can both go on from a text and turn one into another
+    goes on from --prompt and reads --source or --image with its encoder.
+
     With --best-of several texts are written for each prompt, and the best ones kept, as rewards have it:
     meristem generate runs/gpt2-mini --prompt "The old" --best-of 8 --reward length,target=20 --reward repetition
     """
+    from meristem.errors import RecipeError
     from meristem.generation.write import UNMASKED
 
     loaded = opened(run, which)
-    prompts: list[Any] = options.lines(file) if file else [image or prompt]
+    if source is not None and (file or image or prompt):
+        raise RecipeError("--source: is what the text is written from; leave out --prompt, --file and --image")
+    prompts: list[Any] = options.lines(file) if file else [source or image or prompt]
     sampling: dict[str, Any] = {
         "max_tokens": max_tokens,
         "temperature": temperature or 1.0,
@@ -124,13 +131,16 @@ def generate(
     if best_of is not None or reward or reference:
         rewarding.best(loaded, prompts, sampling, best_of, reward or [], reference or [], keep=count, as_json=json_)
         return
-    streaming = not json_ and len(prompts) == 1 and count == 1 and beams == 1 and loaded.way not in UNMASKED
-    goes_on = image is None and loaded.way != "source"  # a source or a picture is no part of what is written from it
+    streaming = not json_ and len(prompts) == 1 and count == 1 and beams == 1
+    streaming = streaming and (source is not None or image is not None or loaded.way not in UNMASKED)
+    reads_source = loaded.way == "source" or source is not None or image is not None
+    goes_on = not reads_source  # a source is no part of what is written from it
     if streaming and goes_on:
         print(prompts[0], end="", flush=True)
     written = loaded.generate(
         prompts,
         count=count,
+        source=source is not None,
         on_text=(lambda _, text: print(text, end="", flush=True)) if streaming else None,
         **sampling,
     )
@@ -162,25 +172,3 @@ def fill(
             print(f"mask {one.mask + 1}")
         for candidate in one.candidates:
             print(f"{candidate.probability:7.2%}  {candidate.token:<16} {candidate.text}")
-
-
-def score(
-    run: options.Run,
-    text: options.Text = None,
-    file: options.Texts = None,
-    which: options.Which = None,
-    json_: options.Json = False,
-) -> None:
-    """The log-probability of texts: exact for causal models, pseudo for masked ones."""
-    from meristem.errors import RecipeError
-
-    texts = options.lines(file) if file else [text] if text is not None else []
-    if not texts:
-        raise RecipeError("score: give a text, or --file with one text a line")
-    scored = opened(run, which).score(texts)
-    if json_:
-        names = ("text", "logprob", "tokens", "per_token")
-        print_json([{name: getattr(one, name) for name in names} for one in scored])
-    else:
-        for one in scored:
-            print(f"{one.logprob:10.3f}  {one.logprob / max(1, one.tokens):8.4f} per token  {one.text}")

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from meristem.checkpoint.revive import Revived
+import meristem
+from meristem.checkpoint.revive import Revived, revive
 from meristem.errors import MeristemError
 from meristem.evaluation.evaluate import evaluate, pseudo
 from meristem.evaluation.held_out import SEED, held_out
@@ -74,7 +75,30 @@ def test_pseudo_perplexity_is_the_mean_over_hidden_tokens(make_run: MakeRun, con
 def test_a_limit_is_kept_and_told(make_run: MakeRun, console: Console, tmp_path: Path) -> None:
     run = make_run("roberta", "mlm")
     assert evaluate(run, console=console, limit=2)["samples"] == {"rows": 2}
-    assert pseudo(run, own(run, tmp_path).split("test"), limit=3).samples["pll_documents"] == 3
+    assert pseudo(run, {"main": own(run, tmp_path)}, "test", limit=3).samples["pll_documents"] == 3
+
+
+def test_pseudo_likelihood_reads_every_source_of_a_mix(tmp_path: Path, console: Console) -> None:
+    sources = {"one": "Ada walked to the old harbour. " * 3, "two": "It rained on the garden and the boats. " * 3}
+    for name, text in sources.items():
+        (tmp_path / f"{name}.txt").write_text("\n".join(f"{text} {n}" for n in range(40)), encoding="utf-8")
+    plain = {"document": "line", "deduplicate": False, "processes": 1, "test": 0.3}
+    mix = [
+        {"corpus": {"source": str(tmp_path / "one.txt"), **plain}, "objective": ["mlm"], "weight": 3, "name": "one"},
+        {"corpus": {"source": str(tmp_path / "two.txt"), **plain}, "objective": ["mlm"], "weight": 1, "name": "two"},
+    ]
+    small = {"layers": 1, "width": 16, "heads": 2, "length": 32, "family": "bert"}
+    recipe = {"model": small, "tokenizer": {"kind": "wordpiece", "size": 120}, "mix": mix,
+              "train": {"steps": 1, "batch_tokens": 64, "evaluate_tokens": 64}}  # fmt: skip
+    (tmp_path / "mix.yaml").write_text(json.dumps(recipe), encoding="utf-8")
+    run = meristem.pretrain(tmp_path / "mix.yaml", out=tmp_path / "run", console=Console(quiet=True)).run
+    revived = revive(run)
+    found = evaluate(revived, console=console, pll=True, limit=2)
+    metrics, samples = found["metrics"], found["samples"]
+    assert metrics["pll"] == pytest.approx((3 * metrics["one.pll"] + metrics["two.pll"]) / 4)
+    assert metrics["one.pll"] != metrics["two.pll"]
+    assert metrics["pll_perplexity"] == pytest.approx(math.exp(-metrics["pll"]), rel=1e-6)
+    assert samples["one.pll_documents"] == samples["two.pll_documents"] == 2
 
 
 def test_pairs_alone_need_no_text(make_run: MakeRun, console: Console, tmp_path: Path) -> None:

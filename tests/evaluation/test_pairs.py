@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -52,6 +53,44 @@ def test_a_file_a_folder_and_an_archive_hold_the_same_pairs(tmp_path: Path) -> N
     assert read_pairs(tmp_path / "pairs") == expected
     assert read_pairs(tmp_path / "pairs.zip") == expected
     assert read_pairs(folder / "order.jsonl") == expected[1:]
+
+
+def test_zhoblimp_comes_in_a_tar_and_the_supplement_without_phenomena(tmp_path: Path) -> None:
+    chinese = {**BARE, "UID": "BA_inversion", "phenomenon": "BA", "pairID": 0}
+    supplement = {"row": 0, "contrast": "inanimate vs. animate", "sentence_good": "What did you get?\nI got a chair.",
+                  "sentence_bad": "What did you get?\nI got a teacher."}  # fmt: skip
+    folder = tmp_path / "ZhoBLiMP"
+    folder.mkdir()
+    (folder / "BA_inversion.jsonl").write_text(lines(chinese, chinese), encoding="utf-8")
+    (folder / "._BA_inversion.jsonl").write_text("a hidden twin")
+    (folder / "qa_congruence_easy.jsonl").write_text(lines(supplement), encoding="utf-8")
+    expected = [Pair(good="猫睡了。", bad="睡猫了。", phenomenon="BA", paradigm="BA_inversion")] * 2
+    for name, mode in (("pairs.tar.gz", "w:gz"), ("pairs.tar", "w")):
+        with tarfile.open(tmp_path / name, mode) as archive:
+            archive.add(folder, "ZhoBLiMP")
+        found = read_pairs(tmp_path / name)
+        assert found[:2] == expected
+        assert (found[2].paradigm, found[2].phenomenon, len(found)) == ("qa_congruence_easy", "qa_congruence_easy", 3)
+        assert found == read_pairs(folder)
+    (tmp_path / "broken.tar.gz").write_bytes(b"no archive")
+    with pytest.raises(MeristemError, match="not readable as a tar archive"):
+        read_pairs(tmp_path / "broken.tar.gz")
+
+
+def test_pairs_may_have_a_source(model: Model, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    pair = {**BLIMP, "source": "A dog sleeps here."}
+    (tmp_path / "p.jsonl").write_text(lines(pair, BLIMP))
+    first, second = read_pairs(tmp_path / "p.jsonl")
+    assert (first.source, second.source) == ("A dog sleeps here.", None)
+    good, bad = score(model, tokenizer, [pair["source"]] * 2, text_b=[pair["sentence_good"], pair["sentence_bad"]])
+    found = judge(model, tokenizer, [first])
+    assert found.overall.right == int(good.logprob > bad.logprob)
+    assert judge(model, tokenizer, [first, second]).overall.pairs == 2
+    for wrong, told in (({"source": 3}, "source is no text"), ({"source": "a", "image": "b.png"}, "both"),
+                        ({"image": "../b.png"}, "beside the file")):  # fmt: skip
+        (tmp_path / "w.jsonl").write_text(json.dumps({**BLIMP, **wrong}))
+        with pytest.raises(MeristemError, match=told):
+            read_pairs(tmp_path / "w.jsonl")
 
 
 def test_broken_lines_are_named(tmp_path: Path) -> None:

@@ -107,8 +107,8 @@ def test_generation_is_the_forward_direction(elmo: Model, words: Tokenizer) -> N
     rng, grown = np.random.default_rng(0), [list(one.prompt) for one in starts]
     for _ in range(5):
         for row, start in enumerate(starts):
-            letters = np.concatenate([start.inputs["characters"].numpy(),
-                                      TokenLetters(words)(np.array(grown[row][len(start.prompt):], np.int64))])  # fmt: skip
+            new = np.array(grown[row][len(start.prompt) :], np.int64)
+            letters = np.concatenate([start.inputs["characters"].numpy(), TokenLetters(words)(new)])
             with torch.no_grad():
                 hidden = elmo.backbone(characters=torch.from_numpy(letters)[None])
                 expected = elmo.heads["bilm"](hidden.last[0, -1, : hidden.last.shape[-1] // 2])

@@ -105,8 +105,8 @@ def test_long_texts_go_through_memory(make: Any, tokenizer: Tokenizer) -> None:
         rank[given:] = 2 + np.arange(len(part) - given)
         slots = torch.arange(given, len(part))[None]
         with torch.no_grad():
-            hidden = model.backbone(tokens=torch.from_numpy(part)[None], order=torch.from_numpy(rank)[None], slots=slots,
-                                    fresh=torch.tensor([[not number]]), state=state)  # fmt: skip
+            told = {"order": torch.from_numpy(rank)[None], "slots": slots, "fresh": torch.tensor([[not number]])}
+            hidden = model.backbone(tokens=torch.from_numpy(part)[None], state=state, **told)
             said = model.heads["plm"](hidden.last[0]).log_softmax(-1)
         state = hidden.state
         expected = said[torch.arange(len(part) - given), torch.from_numpy(part[given:])]

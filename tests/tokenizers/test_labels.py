@@ -57,3 +57,21 @@ def test_a_character_in_pieces_is_shown_in_each() -> None:
 
 def test_the_end_of_a_word_is_the_space_after_it() -> None:
     assert labels(["gar", "den</w>", ".</w>"], [False] * 3, Closed()) == ["gar", "den␣", ".␣"]
+
+
+def test_pieces_are_text_and_never_marks(trained: dict[str, Tokenizer]) -> None:
+    text = "The old gardener planted 苹果树."
+    for kind, tokenizer in trained.items():
+        ids = tokenizer.encode(text).ids
+        pieces = tokenizer.pieces(ids)
+        assert not any(mark in piece for piece in pieces for mark in "Ġ▁␣"), kind
+        assert read(pieces).removeprefix(" ") == read(tokenizer.labels(ids)).removeprefix(" ")
+    bpe = trained["bpe"]
+    spaced = next(number for number in range(bpe.size) if bpe.token(number).startswith("Ġt"))
+    assert bpe.piece(spaced) == " " + bpe.token(spaced)[1:]
+    assert bpe.piece_bytes(spaced) == bpe.piece(spaced).encode()
+    cut = next(number for number in range(bpe.size) if bpe.piece_bytes(number) == b"\xe4")
+    assert bpe.piece(cut) == "bytes:\\xe4"
+    assert len({bpe.piece(number) for number in range(bpe.size)}) == bpe.size  # none is mistaken for another
+    assert bpe.end is not None and bpe.piece(bpe.end) == bpe.token(bpe.end)
+    assert any(trained["wordpiece"].piece(number).startswith("##") for number in range(trained["wordpiece"].size))

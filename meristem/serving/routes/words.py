@@ -11,9 +11,17 @@ from meristem.generation.fill import Filled
 from meristem.generation.score import Scored
 from meristem.serving import bodies
 from meristem.serving.engine import Engine
+from meristem.serving.errors import Refused
 from meristem.serving.numbers import finite
 from meristem.serving.routes.answers import ERRORS, answered, ticket_of
-from meristem.serving.works import attention_work, embed_work, fill_work, score_work, token_vectors_work
+from meristem.serving.works import (
+    attention_work,
+    detect_work,
+    embed_work,
+    fill_work,
+    score_work,
+    token_vectors_work,
+)
 
 
 def router(engine: Engine) -> APIRouter:
@@ -30,8 +38,18 @@ def router(engine: Engine) -> APIRouter:
     @routes.post("/score", summary="The log-probability of a text, exact or pseudo")
     async def score(asked: bodies.Score, request: Request) -> JSONResponse:
         run = engine.hub.for_("score", asked.model)
-        found = await engine.ask_each(score_work(run), _several(asked.text), ticket_of(request))
-        return answered(run, [_scored(one) for one in found], asked.text)
+        if asked.image is not None and "image" not in run.model.backbone.can:
+            raise Refused(422, f"image: model {run.name!r} reads no pictures; give a text", param="image")
+        work = score_work(run, image=asked.image is not None, targets=asked.text_b is not None)
+        found = await engine.ask_each(work, _score_pairs(asked), ticket_of(request))
+        scored = [_scored(one) for some in found for one in some]
+        return answered(run, scored, asked.text if asked.text_b is None else asked.text_b)
+
+    @routes.post("/detect", summary="Which tokens look replaced, with a probability for each")
+    async def detect(asked: bodies.Detect, request: Request) -> JSONResponse:
+        run = engine.hub.for_("detect", asked.model)
+        found = await engine.ask_each(detect_work(run), _several(asked.text), ticket_of(request))
+        return answered(run, [{"tokens": [vars(token) for token in some]} for some in found], asked.text)
 
     @routes.post("/embed", summary="A text as a vector, or its tokens or words as vectors")
     async def embed(asked: bodies.Embed, request: Request) -> JSONResponse:
@@ -62,6 +80,15 @@ def _several(text: str | list[str]) -> list[str]:
     return [text] if isinstance(text, str) else text
 
 
+def _score_pairs(asked: bodies.Score) -> list[tuple[str, list[str]]]:
+    """What is scored, each source with its targets."""
+    if asked.text_b is None:
+        return [(text, []) for text in _several(asked.text)]
+    if isinstance(asked.text, list):
+        return [(text, [target]) for text, target in zip(asked.text, asked.text_b, strict=True)]
+    return [(asked.image or asked.text, _several(asked.text_b))]
+
+
 def _filled(found: list[Filled]) -> list[dict[str, Any]]:
     """As `meristem fill --json` has it."""
     return [
@@ -75,4 +102,8 @@ def _filled(found: list[Filled]) -> list[dict[str, Any]]:
 
 def _scored(found: Scored) -> dict[str, Any]:
     each = [[token, finite(value)] for token, value in found.per_token]
-    return {"text": found.text, "logprob": finite(found.logprob), "tokens": found.tokens, "per_token": each}
+    more = {"forward": found.forward, "backward": found.backward}
+    sides = {name: finite(value) for name, value in more.items() if value is not None}
+    second = {} if found.text_b is None else {"text_b": found.text_b}
+    plain = {"text": found.text, "logprob": finite(found.logprob), "tokens": found.tokens, "per_token": each}
+    return {**plain, **second, **sides}

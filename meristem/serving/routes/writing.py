@@ -31,15 +31,19 @@ def router(engine: Engine) -> APIRouter:
     async def generate(asked: bodies.Generate, request: Request) -> Response:
         run = engine.hub.for_("generate", asked.model)
         settings, ticket = asked.sampling(), ticket_of(request)
-        if settings.searches or run.way("generate") in UNMASKED:
+        source = asked.source is not None
+        prompt = asked.prompt if asked.source is None else asked.source
+        if source and "source" not in run.ways:
+            raise Refused(422, f"source: model {run.name!r} has no encoder to read one; give a prompt", param="source")
+        if settings.searches or (run.way("generate") in UNMASKED and not source):
             if asked.stream:
                 raise Refused(422, "stream: only texts that grow token by token are streamed, without beams, by causal "
                                    "models and encoder-decoders", param="stream")  # fmt: skip
-            work = write_work(run, settings, asked.n)
-            written: list[Written] = await engine.ask(work, asked.prompt, ticket)
+            work = write_work(run, settings, asked.n, source=source)
+            written: list[Written] = await engine.ask(work, prompt, ticket)
             return JSONResponse({"model": run.name, "texts": [_whole(one) for one in written]})
         order = Order(
-            run, lambda: [given(run.model, run.tokenizer, asked.prompt)], settings, ticket, asked.n, asked.top,
+            run, lambda: [given(run.model, run.tokenizer, prompt, source=source)], settings, ticket, asked.n, asked.top,
             stream=asked.stream,
         )  # fmt: skip
         news = engine.scribe.write(order)
@@ -52,8 +56,8 @@ def router(engine: Engine) -> APIRouter:
 
 def token(run: Served, chosen: Chosen) -> dict[str, Any]:
     """One token with its log-probability, and the likeliest ones where they were asked for."""
-    top = [{"token": run.tokenizer.token(number), "logprob": finite(value)} for number, value in chosen.top]
-    plain = {"token": run.tokenizer.token(chosen.token), "logprob": finite(chosen.logprob)}
+    top = [{"token": run.tokenizer.piece(number), "logprob": finite(value)} for number, value in chosen.top]
+    plain = {"token": run.tokenizer.piece(chosen.token), "logprob": finite(chosen.logprob)}
     return {**plain, "top": top} if top else plain
 
 

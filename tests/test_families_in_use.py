@@ -1,0 +1,223 @@
+"""Every family × fill, score, generate and minimal pairs, on tiny trained runs; what cannot be is refused with why."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tiny_runs import FAMILIES, tiny_loaded, tiny_run
+
+from meristem.batch import Head, Model
+from meristem.errors import MeristemError
+from meristem.generation.way import PREFERENCE, way_for, ways_for
+from meristem.settings import find
+
+PICTURE = (np.arange(16 * 16 * 3).reshape(16, 16, 3) % 251).astype(np.uint8)
+TEXT = "Ada walked to the old harbour."
+MASKED = "Ada walked to the [MASK] harbour and the [MASK]."
+WAYS: dict[str, dict[str, str]] = {
+    "bart-mini": {"generate": "source", "fill": "source", "score": "source"},
+    "bert-mini": {"generate": "masked", "fill": "masked", "score": "masked"},
+    "captioner-mini": {"generate": "source"},
+    "electra-mini": {"generate": "generator", "fill": "generator", "score": "generator"},
+    "elmo-mini": {"generate": "bilm", "fill": "bilm", "score": "bilm"},
+    "gpt-mini": {"generate": "causal", "score": "causal"},
+    "gpt2-mini": {"generate": "causal", "score": "causal"},
+    "modern-mini": {"generate": "causal", "score": "causal"},
+    "rnn-mini": {"generate": "source"},
+    "roberta-mini": {"generate": "masked", "fill": "masked", "score": "masked"},
+    "t5-mini": {"generate": "source", "fill": "source", "score": "source"},
+    "transformer-mini": {"generate": "source"},
+    "transformer-xl-mini": {"generate": "causal", "score": "causal"},
+    "xlnet-mini": {"generate": "permutation", "fill": "permutation", "score": "permutation"},
+}
+"""How each family answers a verb about a text alone."""
+SUPERVISED = {"captioner-mini", "rnn-mini", "transformer-mini"}
+
+
+def source(family: str) -> Any:
+    """What this family's decoder writes from, or what its text goes on from."""
+    return PICTURE if family == "captioner-mini" else "Ada walks to the old harbour."
+
+
+def test_every_family_is_asked() -> None:
+    assert set(WAYS) == set(FAMILIES)
+    assert {find("models", name).Settings().family for name in ("bert", "xlnet", "elmo")}  # they can be found
+    made = {tiny_loaded(family).recipe.model.family for family in FAMILIES}
+    assert made >= {"bert", "roberta", "electra", "gpt", "gpt2", "modern", "transformer", "transformer_xl", "xlnet",
+                    "elmo", "rnn", "captioner"}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_generate(family: str) -> None:
+    loaded = tiny_loaded(family)
+    assert way_for(loaded.model, "generate") == WAYS[family]["generate"]
+    settings = {"max_tokens": 6, "seed": 3, "temperature": 0.9}
+    (texts,) = loaded.generate(source(family), count=2, **settings)
+    assert len(texts) == 2 and all(one.score < 0 and len(one.tokens) <= 6 for one in texts)
+    (again,) = loaded.generate(source(family), count=2, **settings)
+    assert [one.text for one in again] == [one.text for one in texts]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_fill(family: str) -> None:
+    loaded = tiny_loaded(family)
+    if "fill" not in WAYS[family]:
+        reason = "trained on pairs.*--text-b" if family in SUPERVISED else "both sides of a gap.*can generate and score"
+        with pytest.raises(MeristemError, match=reason):
+            loaded.fill(MASKED)
+        return
+    assert way_for(loaded.model, "fill") == WAYS[family]["fill"]
+    one, other = loaded.fill(MASKED, top=4)
+    for found in (one, other):
+        chances = [candidate.probability for candidate in found.candidates]
+        assert len(chances) == 4 and chances == sorted(chances, reverse=True) and 0 < sum(chances) <= 1 + 1e-5
+        assert all(candidate.text.count("[MASK]") == 1 for candidate in found.candidates)
+    whole = loaded.fill(MASKED, top=loaded.tokenizer.size)[0]
+    assert 0.2 < sum(candidate.probability for candidate in whole.candidates) <= 1 + 1e-4
+    assert not any(candidate.token.startswith(("Ġ", "▁")) for candidate in whole.candidates)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_score(family: str) -> None:
+    loaded = tiny_loaded(family)
+    if "score" not in WAYS[family]:
+        with pytest.raises(MeristemError, match=r"trained on pairs.*score RUN SOURCE --text-b TARGET"):
+            loaded.score(TEXT)
+        return
+    assert way_for(loaded.model, "score") == WAYS[family]["score"]
+    one, other, empty = loaded.score([TEXT, "The harbour.", ""])
+    assert one.logprob < other.logprob < 0 == empty.logprob  # more tokens, less likely
+    assert one.logprob == pytest.approx(sum(value for _, value in one.per_token), abs=1e-4)
+    assert loaded.score(TEXT)[0].logprob == pytest.approx(one.logprob, abs=1e-3)
+    assert (one.forward is not None) == (family == "elmo-mini")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_score_a_target_given_its_source(family: str) -> None:
+    loaded = tiny_loaded(family)
+    targets = ["the old boats", "a garden", "the boats and a garden"]
+    ranked = loaded.score(source(family), targets)
+    assert [one.logprob for one in ranked] == sorted((one.logprob for one in ranked), reverse=True)
+    assert {one.text_b for one in ranked} == set(targets)
+    both = loaded.score([source(family)] * 2, targets[:2])  # pairs stay in their order
+    assert [one.text_b for one in both] == targets[:2]
+    known = {one.text_b: one.logprob for one in ranked}
+    assert [one.logprob for one in both] == pytest.approx([known[target] for target in targets[:2]], abs=1e-3)
+    others = PICTURE[::-1].copy() if family == "captioner-mini" else "Everything else was sold yesterday."
+    assert loaded.score(others, targets[0])[0].logprob != pytest.approx(known[targets[0]], abs=1e-6)
+
+
+@pytest.mark.parametrize("family", [name for name in FAMILIES if WAYS[name]["generate"] == "source"])
+def test_what_is_written_from_a_source_has_the_score_it_was_written_with(family: str) -> None:
+    loaded = tiny_loaded(family)
+    several = loaded.generate([source(family)], count=32, seed=1, max_tokens=2, temperature=1.3)[0]
+    compared = 0
+    for written in several:
+        if loaded.tokenizer.encode(written.text).ids.tolist() != list(written.tokens) or not written.tokens:
+            continue  # other tokens than those that were drawn spell the same text
+        (scored,) = loaded.score(source(family), written.text)
+        *words, (_, end) = scored.per_token
+        ended = end if written.finished == "end" else 0.0
+        assert written.score == pytest.approx(sum(value for _, value in words) + ended, abs=1e-3)
+        assert scored.logprob == pytest.approx(sum(value for _, value in words) + end, abs=1e-3)
+        compared += 1
+    assert compared
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_minimal_pairs(family: str, tmp_path: Path) -> None:
+    loaded = tiny_loaded(family)
+    rows: list[dict[str, str]] = [
+        {"sentence_good": "Ada walked.", "sentence_bad": "Walked Ada the.", "UID": "order"},
+        {"sentence_good": "The boats are old.", "sentence_bad": "The boats is old old.", "UID": "number"},
+    ]
+    if family == "captioner-mini":
+        from PIL import Image
+
+        Image.fromarray(PICTURE).save(tmp_path / "one.png")
+        rows = [{**row, "image": "one.png"} for row in rows]
+    elif family in SUPERVISED:
+        rows = [{**row, "source": "Ada walks."} for row in rows]
+    file = tmp_path / "pairs.jsonl"
+    file.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    found = loaded.evaluate(pairs=str(file))
+    assert found["samples"]["pairs"] == 2 and 0 <= found["metrics"]["pairs.accuracy"] <= 1
+    given = [PICTURE if "image" in row else row.get("source") for row in rows]
+    for row, before in zip(rows, given, strict=True):
+        sentences = [row["sentence_good"], row["sentence_bad"]]
+        good, bad = loaded.score(sentences) if before is None else loaded.score([before, before], sentences)
+        assert found["pairs"]["paradigms"][row["UID"]]["accuracy"] == float(good.logprob > bad.logprob)
+
+
+def test_which_tokens_look_replaced() -> None:
+    loaded = tiny_loaded("electra-mini")
+    text = "Ada walked to the old harbour. " * 8  # longer than the model
+    tokens = loaded.detect(text)
+    assert [token.text for token in tokens] == loaded.tokenizer.pieces(loaded.tokenizer.encode(text).ids)
+    assert all(0 < token.probability < 1 for token in tokens)
+    assert text[tokens[0].start : tokens[0].end].lower() == tokens[0].text.lower()
+    short = loaded.detect([TEXT, "", text])
+    assert short[1] == [] and [one.probability for one in short[2]] == pytest.approx(
+        [one.probability for one in tokens], abs=1e-4
+    )
+    with pytest.raises(MeristemError, match=r"objective=rtd, as electra-mini.*can generate and fill and score"):
+        tiny_loaded("bert-mini").detect(TEXT)
+
+
+def test_a_model_with_several_heads_takes_the_best_for_each_verb() -> None:
+    cls = find("models", "gpt2")
+    backbone = cls(cls.Settings(layers=1, width=8, heads=1, length=16), 40)
+    model = Model(backbone, {name: Head("vocabulary") for name in ("clm", "seq2seq", "mlm")})
+    assert [way_for(model, verb) for verb in PREFERENCE] == ["causal", "masked", "causal"]
+    assert all(way_for(model, verb, source=True) == "source" for verb in PREFERENCE)
+    assert "source" not in ways_for(model, "fill")  # it was not trained to write what is missing
+    model.source_kinds = frozenset({"text", "masks"})
+    assert ways_for(model, "score") == ("causal", "masked", "source")
+
+
+def test_xlnet_takes_an_order_from_the_command_line(meristem: Any) -> None:
+    run = tiny_run("xlnet-mini")
+    size = tiny_loaded("xlnet-mini").score("Ada walked.")[0].tokens
+    backwards = ",".join(map(str, range(size)[::-1]))
+    (left,) = json.loads(meristem("score", run, "Ada walked.", "--json").out)
+    (right,) = json.loads(meristem("score", run, "Ada walked.", "--order", backwards, "--json").out)
+    assert left["logprob"] != right["logprob"]
+    assert "once, numbered" in meristem("score", run, "Ada walked.", "--order", "0,0").err
+
+
+def test_commands_of_score_and_detect(meristem: Any, tmp_path: Path) -> None:
+    run = tiny_run("rnn-mini")
+    found = json.loads(meristem("score", run, "Ada walks.", "--text-b", "one", "--text-b", "two two", "--json").out)
+    assert [one["text"] for one in found] == ["Ada walks."] * 2 and found[0]["logprob"] >= found[1]["logprob"]
+    assert {one["text_b"] for one in found} == {"one", "two two"}
+    (tmp_path / "pairs.tsv").write_text("Ada walks.\tone\nIt rains.\ttwo two\n", encoding="utf-8")
+    rows = json.loads(meristem("score", run, "--file", "pairs.tsv", "--json").out)
+    assert [(one["text"], one["text_b"]) for one in rows] == [("Ada walks.", "one"), ("It rains.", "two two")]
+    refused = meristem("score", run, "Ada walks.")
+    assert refused.code == 1 and "meristem score RUN SOURCE --text-b TARGET" in refused.err
+    assert "forward" in meristem("score", tiny_run("elmo-mini"), "Ada walks.").out
+    (elmo,) = json.loads(meristem("score", tiny_run("elmo-mini"), "Ada walks.", "--json").out)
+    assert elmo["logprob"] == pytest.approx((elmo["forward"] + elmo["backward"]) / 2)
+    said = meristem("detect", tiny_run("electra-mini"), "Ada walks.").out
+    assert "%" in said and "##" in said
+    (one,) = json.loads(meristem("detect", tiny_run("electra-mini"), "Ada walks.", "--json").out)
+    assert set(one["tokens"][0]) == {"text", "start", "end", "probability"}
+    assert "--image is the source of a caption" in meristem("score", run, "--image", "a.png").err
+    assert "give a text" in meristem("detect", run).err
+
+
+def test_a_caption_is_scored_given_its_picture(meristem: Any, tmp_path: Path) -> None:
+    from PIL import Image
+
+    Image.fromarray(PICTURE).save(tmp_path / "one.png")
+    run = tiny_run("captioner-mini")
+    told = ["score", run, "--image", "one.png", "--text-b", "a red square", "--text-b", "a circle", "--json"]
+    found = json.loads(meristem(*told).out)
+    assert found[0]["logprob"] >= found[1]["logprob"]
+    (tmp_path / "pairs.tsv").write_text("one.png\ta red square\n", encoding="utf-8")
+    (one,) = json.loads(meristem("score", run, "--file", "pairs.tsv", "--json").out)
+    assert one["logprob"] == pytest.approx(next(each["logprob"] for each in found if "red" in each["text_b"]), abs=1e-3)

@@ -1,0 +1,90 @@
+"""Tiny trained runs, one per recipe, for tests of what a family can be asked: `tiny_run("xlnet-mini") -> Path`."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+import meristem
+from meristem.recipe import parse, shipped
+from meristem.training import budget
+
+FAMILIES = (
+    "bart-mini",
+    "bert-mini",
+    "captioner-mini",
+    "electra-mini",
+    "elmo-mini",
+    "gpt-mini",
+    "gpt2-mini",
+    "modern-mini",
+    "rnn-mini",
+    "roberta-mini",
+    "t5-mini",
+    "transformer-mini",
+    "transformer-xl-mini",
+    "xlnet-mini",
+)
+"""One recipe of each family."""
+SMALL: dict[str, Any] = {
+    "model.layers": 1,
+    "model.width": 32,
+    "model.length": 32,
+    "tokenizer.size": 300,
+    "train.minutes": None,
+    "train.steps": 6,
+    "train.batch_tokens": 192,
+    "train.evaluate_tokens": 256,
+    "train.optimizer": "adamw",
+    "train.threads": 1,
+    "corpus.processes": 1,
+}
+OWN: dict[str, dict[str, Any]] = {
+    "elmo": {"model.cells": 24, "model.filters": [[1, 8], [2, 8]], "model.letter_width": 4, "objective.rivals": 16},
+    "captioner": {"model.picture": 16, "store.picture": 16, "model.patch": 8},
+    "electra": {"model.embedding": 16},
+    "xlnet": {"model.memory": 16},
+    "transformer_xl": {"model.memory": 16},
+}
+"""What else keeps a family small."""
+SOURCES = {"seq2seq": "builtin:microworld-pairs?size=40", "caption": "builtin:microworld-pictures?size=24"}
+TEXTS = "builtin:microworld-en?size=60"
+
+
+@cache
+def tiny_run(recipe: str) -> Path:
+    """The folder of a run of this recipe, made as small as it gets and trained for a few steps, once per process."""
+    told = parse(shipped()[recipe])
+    family = told["model"]["family"]
+    objective = told["objective"]
+    first = objective[0] if isinstance(objective, list) else objective
+    name = first if isinstance(first, str) else first["name"]
+    heads = {} if family in ("rnn", "elmo") else {"model.heads": 2}
+    settings = {**SMALL, **heads, **OWN.get(family, {})}
+    if "inner" in told["model"]:
+        settings["model.inner"] = 64
+    folder = Path(tempfile.mkdtemp(prefix="tiny-runs-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(budget, "PEAK_SIZE", 64)
+        ended = meristem.pretrain(
+            recipe,
+            settings,
+            source=SOURCES.get(name, TEXTS),
+            out=folder / recipe,
+            console=Console(quiet=True),
+        )
+    return ended.run
+
+
+@cache
+def tiny_loaded(recipe: str) -> meristem.Loaded:
+    """The same run, loaded."""
+    return meristem.load(tiny_run(recipe))
