@@ -342,8 +342,9 @@ class Loaded:
 
     def detect(self, text: str | list[str]) -> list[DetectedToken] | list[list[DetectedToken]]:
         """Each token of a text with the probability that it was replaced, from a discriminator (ELECTRA)."""
-        found = [Results(some) for some in detect(self.model, self.tokenizer, [text] if isinstance(text, str) else text)]
-        return found[0] if isinstance(text, str) else Results(found)
+        several = [text] if isinstance(text, str) else text
+        found: Results[list[DetectedToken]] = Results(map(Results, detect(self.model, self.tokenizer, several)))
+        return found[0] if isinstance(text, str) else found
 
     @overload
     def embed(

@@ -15,6 +15,7 @@ from meristem.errors import MeristemError
 from meristem.generation.framed import Frame, states_at
 from meristem.generation.token_scores import length_batches
 from meristem.generation.way import DETECTION, verbs_of
+from meristem.tables import Tabular
 from meristem.tokenizers.tokenizer import Encoding, Tokenizer
 
 TOKENS = 4096
@@ -22,7 +23,7 @@ TOKENS = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
-class DetectedToken:
+class DetectedToken(Tabular):
     """One token of a text, and how likely it is to have been replaced."""
 
     text: str

@@ -137,7 +137,8 @@ def score_work(run: Served, *, image: bool = False, targets: bool = False) -> Wo
         if most > HIDDEN:
             raise Refused(422, f"text: a masked model scores {HIDDEN} tokens at the most, and there are {most}")
         size = (0 if image else _size(source)) + sum(map(_size, scored))
-        return (pixels(source, run.recipe.model.model_dump().get("picture", run.recipe.store.picture)) if image else source, scored), size
+        side = run.recipe.model.model_dump().get("picture", run.recipe.store.picture)
+        return (pixels(source, side) if image else source, scored), size
 
     def answers(read: Sequence[tuple[Any, list[str]]]) -> list[list[Scored]]:
         flat = [text for _, scored in read for text in scored]
