@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -221,3 +224,22 @@ def test_a_caption_is_scored_given_its_picture(meristem: Any, tmp_path: Path) ->
     (tmp_path / "pairs.tsv").write_text("one.png\ta red square\n", encoding="utf-8")
     (one,) = json.loads(meristem("score", run, "--file", "pairs.tsv", "--json").out)
     assert one["logprob"] == pytest.approx(next(each["logprob"] for each in found if "red" in each["text_b"]), abs=1e-3)
+
+
+def commands_of(page: str) -> list[str]:
+    """The commands in a page's bash blocks."""
+    text = (Path(__file__).parent.parent / page).read_text(encoding="utf-8")
+    return [line for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
+
+
+@pytest.mark.parametrize("command", commands_of("docs/using.md"))
+def test_commands_of_the_page(command: str, meristem: Any, tmp_path: Path) -> None:
+    from PIL import Image
+
+    Image.fromarray(PICTURE).save(tmp_path / "photo.png")
+    (tmp_path / "pairs.tsv").write_text("Ada walks.\tone\nIt rains.\ttwo\n", encoding="utf-8")
+    with zipfile.ZipFile(tmp_path / "BLiMP.zip", "w") as archive:
+        archive.writestr("one.jsonl", json.dumps({"sentence_good": "Ada walks.", "sentence_bad": "Ada walk."}))
+    words = [str(tiny_run(word[5:])) if word.startswith("runs/") else word for word in shlex.split(command)[1:]]
+    said = meristem(*words)
+    assert said.code == 0 and said.out.strip(), said.err
