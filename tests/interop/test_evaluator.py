@@ -134,7 +134,7 @@ def test_by_name_and_arguments(runs: dict[str, Path], task: Path) -> None:
 def test_an_encoder_decoder_answers_too(runs: dict[str, Path], task: Path) -> None:
     assert 0 <= evaluated(Evaluator(runs["source"]), task)["acc"] <= 1
     (found,) = Evaluator(runs["source"]).loglikelihood_rolling(asked("loglikelihood_rolling", ("the old",)))
-    assert found == pytest.approx(meristem.load(runs["source"]).score("the old")[0].logprob)  # one gap stands for it all
+    assert found == pytest.approx(meristem.load(runs["source"]).score("the old")[0].logprob)  # as one gap
 
 
 @pytest.mark.parametrize("way", ["causal", "masked"])
