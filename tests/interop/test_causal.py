@@ -266,9 +266,9 @@ def test_what_ours_cannot_do_is_named(name: str, more: dict[str, Any], said: str
 @pytest.mark.parametrize(
     ("family", "objective", "others"),
     [
-        ("transformer_xl", "clm", "meristem export --onnx writes it for onnxruntime"),
-        ("rnn", "seq2seq", "nothing else does"),
-        ("captioner", "caption", "meristem export --onnx writes it for onnxruntime"),
+        ("transformer_xl", "clm", "meristem export --onnx writes this one for onnxruntime"),
+        ("rnn", "seq2seq", "this library reads the run (meristem.load), and nothing else does"),
+        ("captioner", "caption", "meristem export --onnx writes this one for onnxruntime"),
     ],
 )
 def test_what_reads_a_family_that_they_do_not_have(family: str, objective: str, others: str, tmp_path: Path) -> None:
@@ -276,8 +276,7 @@ def test_what_reads_a_family_that_they_do_not_have(family: str, objective: str, 
     grown(tmp_path / "run", {"family": family, **shape}, objective)
     with pytest.raises(MeristemError) as caught:
         export_run(tmp_path / "run", tmp_path / "out")
-    said = f"transformers has no {family}: this library reads the run (meristem.load), and {others}"
-    assert str(caught.value) == said
+    assert str(caught.value) == f"transformers has no {family}: {others}"
     assert issubclass(find("models", family), FAMILIES) == ("--onnx" in others)
 
 
