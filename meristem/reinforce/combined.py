@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meristem.errors import MeristemError, RecipeError
+from meristem.recipe import Recipe
 from meristem.reinforce.reward import Attempt, Desk, Judgement, Reward, RewardSettings
 from meristem.settings import find
 
@@ -86,10 +87,10 @@ class Rewards:
         return found
 
     @staticmethod
-    def check_settings(settings: RewardSettings, corpora: Mapping[str, Any]) -> None:
+    def check_settings(settings: RewardSettings, runs: Mapping[str, Recipe]) -> None:
         """Refuse what a reward cannot work with, before anything is trained."""
         try:
-            find("reinforce.rewards", settings.name).check_settings(settings, corpora)
+            find("reinforce.rewards", settings.name).check_settings(settings, runs)
         except MeristemError as error:
             raise MeristemError(_named(settings.name, str(error))) from None
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from meristem.recipe import Recipe
 from meristem.settings import Settings
 
 
@@ -91,10 +92,10 @@ class Reward(ABC):
         return {}
 
     @classmethod
-    def check_settings(cls, settings: Any, corpora: Mapping[str, Any]) -> None:
+    def check_settings(cls, settings: Any, runs: Mapping[str, Recipe]) -> None:
         """Refuse settings that cannot work, in seconds, before anything is trained or fitted for any reward.
 
-        `corpora` has, for each setting in `orders`, the corpus settings of the run that would be trained.
+        `runs` has, for each setting in `orders`, the recipe of the run that would be trained.
         """
         return
 

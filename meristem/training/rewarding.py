@@ -43,8 +43,7 @@ def check_rewards(settings: Sequence[Any]) -> None:
     """Refuse settings that cannot work, all of them before the first run is trained or anything is fitted."""
     rewards = find("reinforce", "combined")
     for one in settings:
-        orders = {key: _ordered(order) for key, order in rewards.orders(one).items()}
-        rewards.check_settings(one, {key: recipe.sources()[0].corpus for key, recipe in orders.items()})
+        rewards.check_settings(one, {key: _ordered(order) for key, order in rewards.orders(one).items()})
 
 
 def _fulfilled(settings: Any, orders: dict[str, Any], folder: Path, console: Console) -> Any:

@@ -15,11 +15,14 @@ from rich.console import Console
 
 from meristem import api
 from meristem.checkpoint.load import load
+from meristem.checkpoint.revive import revive
 from meristem.errors import MeristemError
 from meristem.recipe import resolve
+from meristem.resolving import policy_recipe
 from meristem.samples import picture
 from meristem.samples.microworld import caption, scene
 from meristem.training.pretraining import pretrain
+from meristem.training.reinforcing import completed
 
 RECIPE = """
 from:    captioner
@@ -201,3 +204,31 @@ def test_heads_that_rewards_do_not_train_stay_with_the_model(place: Place) -> No
     assert set(loaded.model.heads) == {"clm", "mlm", "leash"} and loaded.fill("Anna [MASK] home.")[0].candidates
     reinforced(place, *told, "from=better", out="again")
     assert set(api.load(place.root / "again").model.heads) == {"clm", "mlm", "leash"}
+
+
+def test_a_multi_task_model_writes_from_what_the_prompts_are(place: Place) -> None:
+    mix = """mix=[{objective: clm, weight: 1}, {objective: denoising, weight: 1},
+              {objective: caption, weight: 1, corpus: "builtin:microworld-pictures?size=40"}]"""
+    plain = {**place.recipe("gpt2").plain(), "store": {"picture": 16}}
+    plain.pop("objective")
+    plain["model"] = {"family": "multitask", "layers": 1, "width": 32, "heads": 2, "length": 32, "picture": 16}
+    recipe = resolve("tiny", plain, [mix, "train.steps=3", "train.single_task_baselines=false"])
+    pretrain(recipe, place.root / "all", fresh=False, console=Console(quiet=True))
+    (place.root / "prompts.txt").write_text("Anna went\nBen saw\nDora has\nEmil was\n", encoding="utf-8")
+    (place.root / "r.yaml").write_text(RECIPE, encoding="utf-8")
+    start = revive(place.root / "all")
+    for told, way in (
+        ((), "image"),
+        (("data.train=prompts.txt",), "causal"),
+        (("data.train=prompts.txt", "policy.way=encoder_decoder"), "encoder_decoder"),
+    ):
+        wanted = policy_recipe("r.yaml", ("from=all", *told), place.root / "start", Console(quiet=True))
+        found = completed(wanted, start)
+        used = "clm" if way == "causal" else "seq2seq"
+        assert found.policy.way == way and {*found.heads, used} == {"clm", "seq2seq"}
+        assert found.policy.picture == (16 if way == "image" else None)
+    reinforced(place, "from=all", "rewards=[{name: length, target: 4}]", "judge=null", "train.steps=1")
+    loaded = api.load(place.root / "better")
+    assert set(loaded.model.heads) == {"clm", "seq2seq", "leash"} and loaded.recipe.policy.way == "image"
+    assert loaded.generate(picture("microworld:0:1", 16), max_tokens=4)[0][0].tokens
+    assert loaded.generate("Anna went", max_tokens=4)[0][0].tokens

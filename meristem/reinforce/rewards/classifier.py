@@ -16,6 +16,7 @@ from meristem.errors import MeristemError, did_you_mean
 from meristem.learning.assemble import WORDS
 from meristem.learning.ragged import groups
 from meristem.randomness import Draw
+from meristem.recipe import Recipe
 from meristem.reinforce.judging import opened
 from meristem.reinforce.reward import Attempt, Desk, Judgement, Reward, RewardSettings
 from meristem.task import Piece, Sample, Task
@@ -39,6 +40,13 @@ class ClassifierSettings(RewardSettings):
     """Whether the prompt is read before the text."""
 
 
+def _classifies_nothing(run: str, trained: Sequence[str]) -> MeristemError:
+    return MeristemError(
+        f"reward classifier: {run} classifies nothing (it was trained for {', '.join(trained)}): "
+        f"meristem finetune classification from={run} data.train=FILE teaches it to"
+    )
+
+
 def labels_of(settings: ClassifierSettings, task: Any) -> tuple[str, ...]:
     """The labels of a run's task; the wanted one is among them."""
     s, labels = settings, tuple(map(str, task.labels))
@@ -60,22 +68,20 @@ class Classifier(Reward):
     name = "classifier"
 
     @classmethod
-    def check_settings(cls, settings: ClassifierSettings, corpora: Mapping[str, Any]) -> None:
+    def check_settings(cls, settings: ClassifierSettings, runs: Mapping[str, Recipe]) -> None:
         """The run classifies, and has the label."""
-        task = recipe_of(Run.open(Path(settings.run).expanduser())).task
-        if task is not None and task.name == "classification":
-            labels_of(settings, task)
+        recipe = recipe_of(Run.open(Path(settings.run).expanduser()))
+        if recipe.task is None or recipe.task.name != "classification":
+            trained = [part.name for source in recipe.sources() for part in source.objective]
+            raise _classifies_nothing(settings.run, trained)
+        labels_of(settings, recipe.task)
 
     def __init__(self, settings: ClassifierSettings, desk: Desk) -> None:
         self.settings = settings
         learner = opened(settings.run, desk.say).learner
         tasks = [one for one in learner.objectives.values() if isinstance(one, Task) and one.name == "classification"]
         if not tasks:
-            trained = ", ".join(one.name for one in learner.objectives.values())
-            raise MeristemError(
-                f"reward classifier: {settings.run} classifies nothing (it was trained for {trained}): "
-                f"meristem finetune classification from={settings.run} data.train=FILE teaches it to"
-            )
+            raise _classifies_nothing(settings.run, [one.name for one in learner.objectives.values()])
         self._task, self._model = tasks[0], learner.model
         self._labels = labels_of(settings, self._task.settings)
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from meristem.errors import MeristemError
+from meristem.recipe import Recipe
 from meristem.reinforce.clicks.history import History, checked, updated
 from meristem.reinforce.clicks.kept import fitted
 from meristem.reinforce.clicks.model import Expected, ModelSettings, expectation
@@ -69,7 +70,7 @@ class Clicks(Reward):
     name = "clicks"
 
     @classmethod
-    def check_settings(cls, settings: ClicksSettings, corpora: Mapping[str, Any]) -> None:
+    def check_settings(cls, settings: ClicksSettings, runs: Mapping[str, Recipe]) -> None:
         """The table is one."""
         read(settings.table, settings.columns)
 

@@ -6,15 +6,17 @@ import importlib
 import inspect
 import math
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal, SupportsFloat
 
-from pydantic import Field
+from pydantic import field_validator
 
 from meristem.errors import MeristemError, did_you_mean
+from meristem.recipe import Recipe
 from meristem.reinforce.reward import Attempt, Desk, Judgement, Reward, RewardSettings
 
 SHOWN = 80
@@ -26,8 +28,15 @@ class FunctionSettings(RewardSettings):
 
     name: Literal["function"] = "function"
     """The reward's name."""
-    call: str = Field(pattern=r"^[\w.]+:\w+$")
+    call: str
     """module:function; the module is installed, or a file in the current folder."""
+
+    @field_validator("call")
+    @classmethod
+    def _named(cls, call: str) -> str:
+        if not re.fullmatch(r"[\w.]+:\w+", call):
+            raise ValueError("expected module:function, as in call=mine:score")
+        return call
 
 
 class Function(Reward):
@@ -37,7 +46,7 @@ class Function(Reward):
     name = "function"
 
     @classmethod
-    def check_settings(cls, settings: FunctionSettings, corpora: Mapping[str, Any]) -> None:
+    def check_settings(cls, settings: FunctionSettings, runs: Mapping[str, Recipe]) -> None:
         """There is such a function, and it can be called with prompts and completions."""
         _takes(_found(settings.call), settings.call)
 

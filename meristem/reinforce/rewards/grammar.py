@@ -9,16 +9,21 @@ from typing import Any, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from meristem.checkpoint.revive import recipe_of
 from meristem.checkpoint.run import Run
 from meristem.corpus.settings import CorpusSettings
 from meristem.errors import MeristemError
 from meristem.randomness import generator
+from meristem.recipe import Recipe
 from meristem.reinforce.correct import FEWEST, Sentence, sentences
 from meristem.reinforce.judging import Floats, Judge
 from meristem.reinforce.rarity import Rarity
 from meristem.reinforce.reward import Attempt, Desk, Judgement, Order, Reward, RewardSettings
 from meristem.reinforce.words import Known, variety, words
+from meristem.settings import find
 
+SCORING = {"clm", "mlm", "generator"}
+"""Heads of which one scores texts."""
 COUNTED = 4096
 """Correct sentences that say how rare words are."""
 
@@ -90,6 +95,16 @@ def correct_sentences(settings: GrammarSettings, corpus: CorpusSettings | None, 
     return found
 
 
+def _refuse_what_scores_nothing(judge: Recipe) -> None:
+    """A model that gives no probability to a text alone is no judge of it."""
+    parts = [part.name for source in judge.sources() for part in source.objective]
+    if not {head for name in parts for head in find("objectives", name).heads} & SCORING:
+        raise MeristemError(
+            f"grammar: {judge.name} is trained by {', '.join(parts)}, which gives a text alone no probability: "
+            "judge with a causal or a masked model (gpt2-mini, bert-mini)"
+        )
+
+
 class Grammar(Reward):
     """z = (mean surprise of correct sentences − surprise of the text) / their spread, between −limit and most."""
 
@@ -106,12 +121,16 @@ class Grammar(Reward):
         return {"run": Order(recipe=settings.recipe, overrides={**told, "train.seed": settings.seed, **settings.judge})}
 
     @classmethod
-    def check_settings(cls, settings: GrammarSettings, corpora: Mapping[str, Any]) -> None:
+    def check_settings(cls, settings: GrammarSettings, runs: Mapping[str, Recipe]) -> None:
         """Enough correct sentences are there before a judge is trained on the rest."""
-        if settings.run is not None and not Run(Path(settings.run).expanduser()).exists():
+        named = settings.run is not None and Path(settings.run).expanduser()
+        if named and not Run(named).exists():
             raise MeristemError(f"grammar: run={settings.run} is no run of ours; corpus=SOURCE trains a judge")
-        if "run" in corpora or settings.correct is not None:
-            correct_sentences(settings, corpora.get("run"), settings.sentences)
+        judge = recipe_of(Run.open(named)) if named else runs["run"]
+        if judge.task is None and judge.policy is None:
+            _refuse_what_scores_nothing(judge)
+        if not named or settings.correct is not None:
+            correct_sentences(settings, judge.sources()[0].corpus, settings.sentences)
 
     def __init__(self, settings: GrammarSettings, desk: Desk) -> None:
         assert settings.run is not None  # ordered where it was not named

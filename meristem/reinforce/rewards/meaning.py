@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.vectors import read_vectors
 from meristem.errors import MeristemError
+from meristem.recipe import Recipe
 from meristem.reinforce.learned import LearningSettings, check_corpus, learned
 from meristem.reinforce.reward import Attempt, Desk, Judgement, Reward, RewardSettings
 from meristem.reinforce.vectors import Laid, Vectors, similarity
@@ -63,7 +64,7 @@ class Meaning(Reward):
     name = "meaning"
 
     @classmethod
-    def check_settings(cls, settings: MeaningSettings, corpora: Mapping[str, Any]) -> None:
+    def check_settings(cls, settings: MeaningSettings, runs: Mapping[str, Recipe]) -> None:
         """The file of vectors is one, or the text has enough words to learn vectors from."""
         if settings.vectors is not None:
             next(read_vectors(Path(settings.vectors).expanduser()), None)
