@@ -83,7 +83,7 @@ def best_of(report: RewardReport) -> Iterator[str]:
         return
     yield "<h2>Beside choosing the best of N</h2>"
     if (count := as_good_as(report)) is not None:
-        yield f"<p>One text of the trained model is as good as the best of about {count:.1f} of the start.</p>"
+        yield f"<p>By the mean reward, one trained text is worth the best of about {count:.1f} of the start.</p>"
     lines = [
         Line(name="start", kind="before", points=_counted(rows, lambda one: one.start), dots=True),
         Line(name="trained", kind="after", points=_counted(rows, lambda one: one.trained), dots=True),

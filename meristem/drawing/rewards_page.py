@@ -64,7 +64,7 @@ def _warnings(report: RewardReport) -> Iterator[str]:
     if not report.warnings:
         yield (
             '<p class="calm">Nothing to warn of. Length, repetition, copying, sameness, endings and the distance from '
-            "the start were compared before and after; nothing moved further than an ordinary improvement does.</p>"
+            "the start were compared before and after; none moved beyond the bound at which it would be named here.</p>"
         )
         return
     yield '<ul class="alarms">'

@@ -48,7 +48,7 @@ def tables(report: RewardReport) -> Iterator[RenderableType]:
     if report.judges:
         yield _judges(report)
     if (count := as_good_as(report)) is not None:
-        yield Text(f"One text of the trained model is as good as the best of about {count:.1f} of the start.\n")
+        yield Text(f"By the mean reward, one trained text is worth the best of about {count:.1f} of the start.\n")
     if report.pairs:
         yield _pairs(report.pairs[:PAIRS])
 

@@ -29,7 +29,7 @@ def test_a_page_holds_every_fact() -> None:
         "Serious: length", "Texts became 2.3 times longer", "Look at this: sameness",
         "40 won · 8 tied · 16 lost", "68.8 %", "93.8 %", "was trained for", "< 0.001", "other model 另一个",
         "0.270 – 0.360", "0.570 – 0.660", "+0.300 better", "+9.30 worse", "of another model",
-        "mean 0.315", "mean 0.615", "target 6", "as good as the best of about 2.8 of the start",
+        "mean 0.315", "mean 0.615", "target 6", "one trained text is worth the best of about 2.8 of the start",
         "prompts: valid.txt", "meristem generate runs/x --prompt '春天'", "64 validation prompts",
     ):  # fmt: skip
         assert fact in text, fact
@@ -144,7 +144,7 @@ def test_a_page_without_nan_whatever_is_missing(changes: dict[str, Any]) -> None
 
 def test_nothing_to_warn_of_is_said() -> None:
     text = parsed(page(made(warnings=()))).text
-    assert "nothing moved further than an ordinary improvement does" in text and "Serious" not in text
+    assert "none moved beyond the bound at which it would be named here" in text and "Serious" not in text
 
 
 def test_a_bare_report() -> None:
