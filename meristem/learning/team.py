@@ -171,6 +171,11 @@ def several() -> bool:
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
+def is_rank_zero() -> bool:
+    """Whether this process is alone or the first of several: the one that speaks."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 def restarted() -> bool:
     """Whether torchrun has started this process again after another one died."""
     return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"

@@ -102,6 +102,8 @@ def unknown_tokens(texts: Sequence[str], ids: Sequence[NDArray[Any]], tokenizer:
         return out
     out[:, 0] = [np.count_nonzero(one == tokenizer.unknown) for one in ids]
     some = np.flatnonzero(out[:, 0]).tolist()
+    if not some:  # a blank tokenizer, which costs are counted with, has no texts to encode
+        return out
     for at, encoding in zip(some, tokenizer.encode_many([texts[at] for at in some]), strict=True):
         spans = encoding.offsets[encoding.ids == tokenizer.unknown].tolist()
         out[at, 1] = sum(len(texts[at][start:stop].encode("utf-8", "surrogatepass")) for start, stop in spans)

@@ -17,7 +17,7 @@ from meristem.drawing.single_task import ComparisonReport, TaskComparison
 from meristem.errors import RecipeError
 from meristem.learning.assemble import objectives_of
 from meristem.learning.mix import Mix
-from meristem.learning.team import ALONE, Team, several
+from meristem.learning.team import ALONE, Team, is_rank_zero, several
 from meristem.recipe import Recipe, Source
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training import card
@@ -43,7 +43,8 @@ def train_single_tasks(recipe: Recipe, mixed: Ended, console: Console) -> Compar
     """Train what is not trained yet, write the report beside the mixed run, and show it; none with processes."""
     say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
     if several():
-        say("Single-task baselines are trained by one process: give the same command again without --processes")
+        if is_rank_zero():
+            say("Single-task baselines are trained by one process: give the same command again without --processes")
         return None
     steps = steps_by_source(recipe, mixed.step)
     say(f"Single-task baselines: each of {len(steps)} tasks alone, {mixed.step:,} steps in all, as long as the mix")

@@ -64,3 +64,10 @@ def test_blocks_are_ordered_anew_and_by_the_seed() -> None:
 
 def test_one_source_is_every_step() -> None:
     assert [Mix({"only": 2.5}, 0)(step) for step in (0, 7)] == [("only", 0), ("only", 7)]
+
+
+def test_shares_are_what_the_steps_are() -> None:
+    mix = Mix({"a": 2.0, "b": 1.0, "c": 1.0}, seed=3)
+    assert mix.shares == {"a": 0.5, "b": 0.25, "c": 0.25}
+    taken = [mix(step)[0] for step in range(40)]
+    assert {name: taken.count(name) / 40 for name in "abc"} == mix.shares

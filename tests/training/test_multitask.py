@@ -20,6 +20,7 @@ from meristem.checkpoint.load import load
 from meristem.checkpoint.revive import Revived, revive
 from meristem.errors import MeristemError, RecipeError
 from meristem.evaluation.looking import look
+from meristem.generation.given import opening, start_of
 from meristem.learning.assemble import learner_of
 from meristem.recipe import Recipe, read, resolve
 from meristem.resolving import task_recipe
@@ -100,6 +101,13 @@ def test_every_loss_is_reported_by_itself(mixed: Trained) -> None:
         for found in (mixed.ended.metrics, mixed.ended.test):
             assert math.isfinite(found[f"{source}.loss"])
     assert {"mlm+nsp.mlm", "mlm+nsp.nsp", "mlm+nsp.nsp.accuracy", "caption.caption.top1"} <= mixed.ended.metrics.keys()
+
+
+def test_a_causal_text_and_a_target_begin_each_as_in_training(loaded: Loaded) -> None:
+    """A story follows the separator of documents; what is written from a source or a picture, the start token."""
+    model, tokenizer = loaded.model, loaded.tokenizer
+    assert model.begin == (tokenizer.start,) and model.opening is None
+    assert opening(model, tokenizer) == [tokenizer.end] and start_of(model, tokenizer) == [tokenizer.start]
 
 
 def test_one_tokenizer_is_trained_on_all_texts(mixed: Trained, tmp_path: Path) -> None:
