@@ -85,6 +85,10 @@ Pairs = Annotated[
 ]
 Limit = Annotated[int | None, Option(help="Samples, or pairs of each phenomenon, at the most.")]
 Pll = Annotated[bool, Option("--pll", help="Pseudo-log-likelihood of a masked model, each token hidden once.")]
+TrustPaths = Annotated[
+    bool,
+    Option("--trust-paths", help="Read the files that the run's own recipe names, though it was made elsewhere."),
+]
 Template = Annotated[
     str | None,
     Option(

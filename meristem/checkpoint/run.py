@@ -16,7 +16,7 @@ from meristem.errors import MeristemError, did_you_mean
 BEST = "best"
 """In a folder of several runs, a file with the name of the best."""
 OWN = ("recipe.yaml", "tokenizer.json", "data.json", "finished.json", "metrics.jsonl", "log.txt", "README.md",
-       "curves.png", ".lock")
+       "curves.png", "origin.json", ".lock")
 """Files that a run reads or writes, and that may not be links."""
 
 

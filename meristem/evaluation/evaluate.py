@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
+from meristem.checkpoint.origin import refuse_foreign_data
 from meristem.checkpoint.revive import Revived
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sources import target_beside
@@ -45,12 +46,15 @@ class Measured:
 def evaluate(
     revived: Revived, *, data: str | None = None, pairs: str | None = None, console: Console, limit: int | None = None,
     pll: bool = False, task: str | None = None, report: str | Path | None = None,
-    columns: Mapping[str, Any] | None = None,
+    columns: Mapping[str, Any] | None = None, trust_paths: bool = False,
 ) -> dict[str, Any]:
     """Everything asked for in one plain mapping; with pairs alone no other text is read.
 
-    A task run, or the named task of a model that came with its head, is measured on labelled samples.
+    A task run, or the named task of a model that came with its head, is measured on labelled samples. Data that only
+    the run's own recipe names are read where this machine made the run, or with `trust_paths`.
     """
+    if data is None and pairs is None:
+        refuse_foreign_data(revived.run, revived.recipe, trust_paths=trust_paths)
     if pairs is None and (revived.recipe.task is not None or task is not None):
         if pll:
             raise MeristemError(f"{revived.run.path} is a task run, which is measured by its answers, not by --pll")
@@ -64,6 +68,8 @@ def evaluate(
                              "samples": {}}
     if revived.recipe.policy is not None and (data is not None or pairs is None):
         revived = with_start_objectives(revived)
+        if data is None:
+            refuse_foreign_data(revived.run, revived.recipe, trust_paths=trust_paths)
     if data is not None or pairs is None:
         stores, split = (_given(revived, data, console), "train") if data else (_own(revived, console), "test")
         measured = measure(revived, stores, split, limit)

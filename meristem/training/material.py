@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from meristem.batch import Model, Objective
-from meristem.checkpoint import disk
+from meristem.checkpoint import disk, origin
 from meristem.checkpoint.layout import steps as steps_in
 from meristem.checkpoint.run import OWN, Run
 from meristem.errors import MeristemError
@@ -132,6 +132,7 @@ def create(out: Path, recipe: Recipe, material: Material) -> Run:
     run = Run(out)
     material.tokenizer.save(run.tokenizer_path)
     disk.replace(run.shards_path, [json.dumps(dict(material.shards), indent=1).encode()])
+    origin.sign(run, recipe)
     run = Run.create(out, recipe_text(recipe), run.tokenizer_path)
     (out / BEGUN).unlink(missing_ok=True)
     return run

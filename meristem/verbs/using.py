@@ -58,6 +58,7 @@ def evaluate(
     per_token: options.PerToken = False,
     columns: options.Columns = None,
     report: options.Page = None,
+    trust_paths: options.TrustPaths = False,
     which: options.Which = None,
     json_: options.Json = False,
 ) -> None:
@@ -70,7 +71,7 @@ def evaluate(
     shown = {"shots": shots, "shot_data": shot_data, "seed": seed, "words": options.equations("--words", words)}
     told = {**shown, "calibrate": calibrate, "per_token": per_token}
     asked = options.asked(template, told, {"--pairs": pairs, "--pll": pll})
-    plain = {"pairs": str(pairs) if pairs else None, "pll": pll}
+    plain = {"pairs": str(pairs) if pairs else None, "pll": pll, "trust_paths": trust_paths}
     how = plain if template is None else asked
     found = opened(run, which).evaluate(data=data, limit=limit, report=report, **named, **how)
     if json_:
