@@ -210,6 +210,28 @@ def test_dark_and_in_chinese(served: str, look: Look, tmp_path: Path) -> None:
     assert _light(page) > 200, "what was chosen is kept"
 
 
+VIEWS = ["runs", "run/writer", "compare?run=writer&run=labels", "playground/writer", "attention/writer", "rewards",
+         "tasks", "tasks/labels", "corpus", "nowhere", "playground/labels"]  # fmt: skip
+KEYS = r"\b(?:metric|term|can|do|why|axis|fact|sort|kind|view|how|ago|theme|size)_[a-z]\w*|\{\w+\}"
+
+
+@pytest.mark.parametrize("language", ["en-US", "zh-CN"])
+def test_no_screen_shows_a_key_or_another_language(served: str, browser: Any, language: str) -> None:
+    """On a phone, where nothing is wider than the screen. A report's scripts are blocked, which the console tells."""
+    context = browser.new_context(locale=language, viewport={"width": 390, "height": 844}, color_scheme="dark")
+    for view in VIEWS:
+        page = context.new_page()
+        page.goto(f"{served}/#/{view}")
+        expect(page.locator("main h1, main section").first).to_be_visible()
+        expect(page.locator(".loading")).to_have_count(0)
+        text = page.locator("body").inner_text()
+        assert not re.findall(KEYS, text), (view, re.findall(KEYS, text))
+        assert bool(re.search("[\u4e00-\u9fff]", text.replace("中文", ""))) == (language == "zh-CN"), view
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= 390, view
+        page.close()
+    context.close()
+
+
 def _light(page: Any) -> float:
     """How light the paper is, from 0 to 255."""
     colour = page.evaluate("() => getComputedStyle(document.body).backgroundColor")

@@ -3,7 +3,7 @@
 import { make, number } from "./elements.js";
 import { t } from "./words.js";
 
-export const MARKS = { training: "●", finished: "✓", stopped: "❚❚", failed: "✕", new: "○" };
+export const MARKS = { training: "●", finished: "✓", stopped: "■", failed: "✕", new: "○" };
 
 export function state(run) {
   return make("span", { class: `state ${run.state}` }, make("i", { "aria-hidden": "true" }, MARKS[run.state]), t(run.state));

@@ -146,7 +146,7 @@ function facts(run) {
   const rows = [
     measure ? ["measure", `${metric(measure.name)}, ${t(measure.split)}`, value(measure.name, measure.value)] : null,
     run.parameters ? ["parameters", "", number(run.parameters)] : null,
-    run.data ? ["data", run.data_size, own(run.data)] : null,
+    run.data ? ["data", sized(run.data_size), own(run.data)] : null,
     run.tokens ? ["tokens", "", number(run.tokens)] : null,
     run.seconds ? ["elapsed", "", duration(run.seconds)] : null,
     run.seconds_left !== null ? ["left", "", t("about", { time: duration(run.seconds_left) })] : null,
@@ -154,6 +154,11 @@ function facts(run) {
   ];
   return make("dl", { class: "facts" }, rows.filter(Boolean).map(([word, more, one]) => make("div", { class: word },
     make("dt", {}, t(`fact_${word}`)), make("dd", {}, one, more ? make("small", {}, more) : null))));
+}
+
+// "8,000 train, 200 test samples", as the log has it, in the language of the page.
+function sized(text) {
+  return text.replace(/tokens|samples|train|validation|test/g, (word) => t(`size_${word}`));
 }
 
 function below(run, signal) {
