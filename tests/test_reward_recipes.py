@@ -40,7 +40,8 @@ def start_of(recipe: str, out: Path) -> Path:
         data = {f"data.{key}": fewer(value) for key, value in parse(shipped_tasks()[name])["data"].items()}
         return api.finetune(name, {**TINY, **data, "train.evaluate_every": 6}, out=out, console=quiet).run
     told = {**TINY, "train.batch_tokens": 192, "corpus.processes": 1, "corpus.validation": 0.1}
-    return api.pretrain(name, told, source="builtin:microworld-en?size=60", out=out, console=quiet).run
+    source = parse(shipped()[name])["corpus"]["source"]
+    return api.pretrain(name, told, source=re.sub(r"size=\d+", "size=60", source), out=out, console=quiet).run
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
