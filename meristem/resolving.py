@@ -19,6 +19,7 @@ from meristem.overrides import as_mapping, override, written_out
 from meristem.recipe import Recipe, read, resolve, shipped_rewards, shipped_tasks
 from meristem.reinforce.named import functions_named, refuse_functions, run_around
 from meristem.training import finetuning, pretraining
+from meristem.training.ignored_settings import refuse_ignored
 from meristem.training.rewarding import check_rewards, desk, rewarded
 from meristem.training.suited import suited
 
@@ -32,7 +33,7 @@ def recipe_for(recipe: str | Path, overrides: Overrides = (), source: str | None
     name, mapping = read(recipe)
     if source is not None:
         mapping = {**mapping, "corpus": {**(mapping.get("corpus") or {}), "source": source}}
-    return _with_published_start(name, mapping, overrides)
+    return _heeded(_with_published_start(name, mapping, overrides), overrides)
 
 
 def _with_published_start(name: str, mapping: Mapping[str, Any], overrides: Overrides) -> Recipe:
@@ -66,8 +67,8 @@ def task_recipe(recipe: str | Path | None = None, overrides: Overrides = ()) -> 
     mapping = written_out(mapping)
     mapping = _own_data(mapping, overrides)
     start = {**(mapping.get("start") or {}), **(told.get("start") or {})}
-    if start.get("path") in (None, "scratch"):
-        return resolve(name, mapping, overrides)
+    if start.get("path") in (None, "scratch", "none"):
+        return _heeded(resolve(name, mapping, overrides), overrides)
     if get_close_matches(str(start["path"]), ["scratch"]) and not Path(start["path"]).exists():
         raise RecipeError(f"from: there is no run {start['path']}, did you mean scratch?")
     path = run_for(start["path"])  # published weights are imported where they were not yet
@@ -78,8 +79,14 @@ def task_recipe(recipe: str | Path | None = None, overrides: Overrides = ()) -> 
     rate = suited(before)
     if rate is not None and str(chosen) in shipped_tasks() and mapping["task"]["name"] != "probe" and _moves(start):
         mapping["train"]["rate"] = rate
-    found = resolve(name, mapping, overrides)
+    found = _heeded(resolve(name, mapping, overrides), overrides)
     return replace(found, start=found.start.model_copy(update={"path": str(path)}))
+
+
+def _heeded(recipe: Recipe, overrides: Overrides) -> Recipe:
+    """The recipe, unless it was given settings that its run would ignore."""
+    refuse_ignored(recipe, [str(one).partition("=")[0] for one in overrides])
+    return recipe
 
 
 def _own_data(mapping: Mapping[str, Any], overrides: Overrides) -> dict[str, Any]:
@@ -116,7 +123,8 @@ def policy_recipe(recipe: str | Path, overrides: Overrides, start: Path, console
     shape = before.model.model_dump(mode="json")
     shape |= {key: 0.0 for key in shape if key.endswith("dropout")}  # what was written must be what is read again
     words = before.tokenizer.model_dump(mode="json")
-    resolved = resolve(name, {**written_out(mapping), "model": shape, "tokenizer": words}, overrides)
+    whole = {**written_out(mapping), "model": shape, "tokenizer": words}
+    resolved = _heeded(resolve(name, whole, overrides), overrides)
     return replace(resolved, start=resolved.start.model_copy(update={"path": str(path)}))
 
 

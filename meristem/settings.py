@@ -7,9 +7,10 @@ import pkgutil
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
+from types import NoneType
 from typing import Any, ClassVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from meristem.errors import RecipeError, did_you_mean
 
@@ -35,6 +36,26 @@ class Settings(BaseModel):
 
     exclusive: ClassVar[tuple[str, ...]] = ()
     """Fields of which one replaces the others when it is given as an override."""
+    known_as: ClassVar[dict[str, str]] = {}
+    """Names that other tools have for a setting, and which one it is here."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _none(cls, value: Any) -> Any:
+        """`none` as people type it is no value, for settings that may have none and are not words."""
+        if not isinstance(value, dict):
+            return value
+        typed = {key for key, one in value.items() if isinstance(one, str) and one.lower() == "none"}
+        return {key: None if key in typed and _may_be_none(cls, key) else one for key, one in value.items()}
+
+
+@cache
+def _may_be_none(cls: type[Settings], name: str) -> bool:
+    """Whether a field takes no value, and no word that could be meant by "none"."""
+    found: list[Any] = [cls.model_fields[name].annotation] if name in cls.model_fields else []
+    for one in found:
+        found += get_args(one)
+    return NoneType in found and str not in found and "none" not in found
 
 
 @cache
@@ -94,6 +115,8 @@ def whole_numbers(value: Any) -> Iterator[int]:
 
 def _sentence(cls: type[Settings], item: Any, place: str) -> str:
     where = ".".join([place, *map(str, item["loc"])])
+    if item["type"] == "extra_forbidden" and (usual := cls.known_as.get(str(item["loc"][-1]))):
+        return f"{where}: unknown setting; use {usual}"
     if item["type"] == "extra_forbidden":
         return f"{where}: unknown setting{did_you_mean(str(item['loc'][-1]), _inside(cls, item['loc'][:-1]))}"
     message = re.sub(r"^Value error, ", "", item["msg"])

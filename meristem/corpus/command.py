@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from meristem.corpus.document import Document
 from meristem.corpus.look import Look
@@ -125,9 +125,8 @@ class Bar(Progress):
             TextColumn(f"{what} " + "{task.fields[documents]:,} documents"),
             BarColumn(),
             TextColumn("{task.percentage:>3.0f} %"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
             TimeRemainingColumn(),
+            TextColumn("left"),
             console=console,
             transient=True,
             disable=not console.is_terminal,

@@ -16,6 +16,8 @@ from meristem.objectives import _words
 from meristem.settings import Settings
 from meristem.tokenizers.tokenizer import Tokenizer
 
+MOST_UNITS = 1 << 12
+"""Units that a text may have where each is hidden by itself."""
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
@@ -42,8 +44,8 @@ class MLMSettings(_words.WordsSettings, ChoiceSettings):
     """Of the chosen, the share replaced by the mask token."""
     random_share: float = Field(0.1, ge=0, le=1)
     """Of the chosen, the share replaced by a random token; the rest are kept."""
-    exhaustive: bool = False
-    """Every text is masked ⌈1/mask_rate⌉ times, so that every token is hidden exactly once."""
+    exhaustive: bool | Literal["each"] = False
+    """Every token of a text is hidden exactly once: true in ⌈1/mask_rate⌉ rows, each in one row for every unit."""
 
     @model_validator(mode="after")
     def _shares(self) -> Self:
@@ -118,7 +120,8 @@ class MLM(Objective):
         self.starts_word = tokenizer.starts_word
         self.ordinary = np.flatnonzero(~tokenizer.specials)
         self.weights = _words.weights(settings, self.name)
-        self.rows_per_sample = int(np.ceil(1 / settings.mask_rate)) if settings.exhaustive else 1
+        rows = {False: 1, True: int(np.ceil(1 / settings.mask_rate)), "each": MOST_UNITS}
+        self.rows_per_sample = rows[settings.exhaustive]
 
     def prepare(self, row: Row, draw: Draws) -> Row | list[Row]:
         """Choose tokens, hide them, and remember what they were."""
@@ -139,11 +142,12 @@ class MLM(Objective):
         return np.where(fate < s.mask_share, self.mask, kept)
 
     def _every(self, row: Row, groups: list[Ints], rng: Generator) -> list[Row]:
-        """The groups dealt out to as many rows as it takes for each to be masked once."""
+        """The groups dealt out to as many rows as it takes for each to be masked once: few rows, or one for each."""
         deal = rng.permutation(len(groups))
+        parts = max(1, len(groups)) if self.settings.exhaustive == "each" else self.rows_per_sample
         rows = []
-        for part in range(self.rows_per_sample):
-            mine = [groups[i] for i in deal[part :: self.rows_per_sample]]
+        for part in range(parts):
+            mine = [groups[i] for i in deal[part::parts]]
             at = np.sort(np.concatenate(mine)) if mine else np.zeros(0, np.int64)
             rows.append(self._hidden(row, at, np.full(len(at), self.mask)))
         return rows

@@ -24,6 +24,8 @@ from meristem.training.step import Stepper
 PEAK_SIZE = 2048
 PEAK_SECONDS = 0.3
 TRIAL_SECONDS = 3.0
+LEAST_EVALUATED = 8192
+"""Validation tokens below which a short run does not go."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,6 +179,22 @@ def memory_now(device: torch.device) -> int:
         return int(torch.accelerator.max_memory_allocated(device))
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def evaluation_tokens(settings: TrainSettings, planned: float) -> int:
+    """Tokens of one evaluation: the default is for runs that read four times as many, and less in a shorter one."""
+    default: int = TrainSettings.model_fields["evaluate_tokens"].default
+    if settings.evaluate_tokens != default or planned >= 4 * default:
+        return settings.evaluate_tokens
+    return max(LEAST_EVALUATED, int(planned / 4))
+
+
+def evaluations(planned: float, each: float) -> int:
+    """How many evaluations of so many tokens a run of `planned` tokens has: ten, or as many as cost it a tenth.
+
+    Reading costs a third of what learning does.
+    """
+    return max(1, min(10, int(0.3 * planned / max(1.0, each))))
 
 
 def planned_steps(

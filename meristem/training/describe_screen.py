@@ -31,7 +31,8 @@ def show(
 ) -> None:
     """A recipe or a run, described on the screen or as JSON."""
     recipe, lines = _resolved(what, overrides)
-    found = describe(recipe, devices=devices)
+    with Console(stderr=True).status(f"{recipe.name}: measuring steps on this machine, some seconds …"):
+        found = describe(recipe, devices=devices)
     fitting = fits(hours, found.flops_per_token * found.tokens_per_step / found.seconds_per_step) if hours else []
     if as_json:
         print(bounded.to_json({**asdict(found), **({"fits": [asdict(f) for f in fitting]} if hours else {})}))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from meristem.checkpoint import disk, load
@@ -13,9 +14,11 @@ from meristem.learning.learner import Learner
 from meristem.recipe import Recipe
 from meristem.tables import Record, Tabular
 from meristem.training import card
+from meristem.training.budget import evaluation_tokens
 from meristem.training.journal import Journal, duration
 from meristem.training.loop import told
 from meristem.training.material import Material
+from meristem.training.settings import OFF
 from meristem.training.standing import Standing
 
 
@@ -29,6 +32,15 @@ class Work:
     learner: Learner
     standing: Standing
     journal: Journal
+    planned_tokens: float = math.inf
+    """What the whole budget reads."""
+
+    @property
+    def evaluated(self) -> Recipe:
+        """The recipe with as many validation tokens as suit the budget."""
+        train = self.recipe.train
+        tokens = evaluation_tokens(train, self.planned_tokens)
+        return replace(self.recipe, train=train.model_copy(update={"evaluate_tokens": tokens}))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +69,9 @@ class Ended(Tabular):
 
 
 def _evaluated(work: Work, split: str) -> dict[str, float]:
-    evaluate = work.material.evaluator(work.recipe, work.learner, split, work.journal.say)
+    if split == "validation" and work.recipe.train.evaluate_every == OFF:
+        return {}
+    evaluate = work.material.evaluator(work.evaluated, work.learner, split, work.journal.say)
     return {} if evaluate is None else evaluate()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
@@ -16,13 +16,13 @@ from rich.progress import (
     Progress,
     TaskID,
     TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
 )
+from rich.table import Column
 
 from meristem import bounded
 
-QUIET_SECONDS = 15.0  # between lines where there is no terminal to draw a bar on
+QUIET_SECONDS = 10.0  # between lines where there is no terminal to draw a bar on
+NARROW = 80  # columns of a terminal where a bar has room for no more than the loss
 LOG_WIDTH = 120
 
 
@@ -42,7 +42,9 @@ class Journal:
         self._bar: _Bar | None = None
         self._beneath: RenderableType | None = None
         self._task = TaskID(0)
-        self._said = time.monotonic()
+        self._since = time.monotonic()
+        self._said: float | None = None
+        """When a line of progress was printed last."""
 
     def __enter__(self) -> Self:
         return self
@@ -63,6 +65,23 @@ class Journal:
         self._log.flush()
         if not quiet:
             self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def say_numbers(self, what: str, entries: Sequence[str]) -> None:
+        """Numbers in one line of the log file; on a terminal no entry is broken at the end of a line."""
+        whole = "  ".join([what, *entries])
+        if not self.console.is_terminal:
+            self.say(whole)
+            return
+        self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {whole}\n")
+        self._log.flush()
+        line = what
+        for entry in entries:
+            if len(line) + 2 + len(entry) > self.console.width:
+                self.console.print(line, highlight=False, markup=False, soft_wrap=True)
+                line = f"    {entry}"
+            else:
+                line = f"{line}  {entry}"
+        self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def lay_out(self, tables: Iterable[RenderableType]) -> None:
         """Tables for the person, and as plain text for the log file."""
@@ -91,18 +110,16 @@ class Journal:
         """Begin the bar where the run begins or goes on."""
         if not self.console.is_terminal:
             return
+        whole = Column(no_wrap=True)
         self._bar = _Bar(
-            TextColumn("[bold]{task.description}"),
-            BarColumn(bar_width=None),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[numbers]}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(elapsed_when_finished=True),
+            BarColumn(bar_width=None, table_column=Column(ratio=1, min_width=4)),
+            MofNCompleteColumn(table_column=whole),
+            TextColumn("{task.fields[numbers]}", table_column=Column(no_wrap=True)),
+            TextColumn("{task.fields[left]}", table_column=Column(no_wrap=True)),
             console=self.console,
             expand=True,
         )
-        self._task = self._bar.add_task("training", total=total, completed=step, numbers="")
+        self._task = self._bar.add_task("training", total=total, completed=step, numbers="first step …", left="")
         self._bar.beneath = self._beneath
         self._bar.start()
 
@@ -112,13 +129,22 @@ class Journal:
         if self._bar is not None:
             self._bar.beneath = beneath
 
+    def move(self, step: int, left: float) -> None:
+        """Move the bar between two lines of numbers."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=step, left=f"{duration(left)} left")
+
     def show(self, step: int, total: int, numbers: Mapping[str, str], left: float) -> None:
         """Move the bar, or print a line now and then where there is none."""
         text = "  ".join(f"{name} {value}" for name, value in numbers.items())
         if self._bar is not None:
-            self._bar.update(self._task, completed=step, numbers=text)
-        elif self._beneath is None and (time.monotonic() - self._said > QUIET_SECONDS or step == total):
-            self._said = time.monotonic()
+            short = text if self.console.width >= NARROW else "  ".join(text.split("  ")[:1])
+            self._bar.update(self._task, completed=step, numbers=short, left=f"{duration(left)} left")
+            return
+        now = time.monotonic()
+        long = self._said is None and left > QUIET_SECONDS
+        if self._beneath is None and (long or step == total or now - (self._said or self._since) > QUIET_SECONDS):
+            self._said = now
             self.say(f"step {step}/{total}  {text}  left {duration(left)}")
 
 

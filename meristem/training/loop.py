@@ -30,6 +30,9 @@ from meristem.training.signals import Signals, Stopped
 from meristem.training.standing import Standing
 from meristem.training.step import Stepper, Taken
 
+LINE_SECONDS = 10.0
+"""After which a step has a line of numbers, however many steps are to pass between two."""
+
 
 @dataclass(kw_only=True)
 class Loop:
@@ -54,16 +57,20 @@ class Loop:
     thaw: Callable[[int], None]
     """Freezes and thaws parameters as a step wants it."""
     watch: Watch | None = None
+    evaluations: int = 10
+    """How many there are in a run whose recipe does not say how often."""
 
     def __post_init__(self) -> None:
         rows = next(iter(self.feeds.values()))
         per_epoch = len(rows.view) / rows.rows
         every = self.settings.evaluate_every
-        self._evaluations = _Due(every if every is not None else max(1, self.standing.total // 10), per_epoch)
-        self._saves = _Due(self.settings.save_every, per_epoch)
+        default = max(1, self.standing.total // self.evaluations)
+        self._evaluations = _Due(every if every is not None else default, per_epoch)
+        self._saves, self._logs = _Due(self.settings.save_every, per_epoch), _Due(self.settings.log_every, per_epoch)
         self._started = time.monotonic()
         self._before, self._from = self.standing.seconds, self.standing.step
         self._shown = (self._started, self.standing.tokens, self.standing.flops)
+        self._written = self._started
 
     def fit(self) -> dict[str, float]:
         """Train to the end; the last evaluation's numbers."""
@@ -128,17 +135,28 @@ class Loop:
         else:
             rows = self.feeds[taken.source].rows
             self._bad(taken.source, list(range(use * rows, (use + 1) * rows)))
-        if s.step % self.settings.log_every == 0 or s.step == s.total:
-            self._write(taken)
+        due = self._logs.now(s.step) or s.step == s.total
+        if due or s.step == 1 or time.monotonic() - self._written > LINE_SECONDS:
+            self._write(taken, due=due)
+        else:
+            self.journal.move(s.step, self._left())
 
-    def _write(self, taken: Taken) -> None:
+    def _left(self) -> float:
+        """Seconds, at the pace since it was started: a run that goes on may do so on another machine."""
+        s = self.standing
+        return (s.total - s.step) * (time.monotonic() - self._started) / max(1, s.step - self._from)
+
+    def _write(self, taken: Taken, *, due: bool) -> None:
+        """A line of numbers: means since the last one that was due; one between them leaves the window as it is."""
         s, now = self.standing, time.monotonic()
+        self._written = now
         then, tokens, flops = self._shown
         speed, rate = (s.tokens - tokens) / (now - then), (s.flops - flops) / (now - then)
         self.peak = max(self.peak, rate)  # what was done can be done, whatever kept the trial from it
         used = rate / self.peak
-        self._shown = (now, s.tokens, s.flops)
-        means = s.drain()
+        if due:
+            self._shown = (now, s.tokens, s.flops)
+        means = s.drain() if due else s.means()
         self.journal.record(
             "train",
             s.step,
@@ -153,8 +171,7 @@ class Loop:
                 "skipped": s.skipped,
             },
         )
-        # at the pace since it was started: a run that goes on may do so on another machine
-        left = (s.total - s.step) * (now - self._started) / max(1, s.step - self._from)
+        left = self._left()
         self.journal.show(
             s.step,
             s.total,
@@ -201,7 +218,7 @@ class Loop:
             if regret == s.best:  # of equals the one that has learned longest
                 s.best_step = s.step
         self.journal.record("evaluation", s.step, found)
-        self.journal.say(f"step {s.step}/{s.total}  validation  {told(found)}")
+        self.journal.say_numbers(f"step {s.step}/{s.total}  validation", entries(found))
         return found
 
     # ------------------------------------------------------------ checkpoints
@@ -277,7 +294,12 @@ def _some(ids: Sequence[int]) -> str:
 
 def told(found: Mapping[str, float]) -> str:
     """Numbers in one line."""
-    return "  ".join(f"{name} {_number(value)}" for name, value in found.items())
+    return "  ".join(entries(found))
+
+
+def entries(found: Mapping[str, float]) -> list[str]:
+    """Each number behind its name."""
+    return [f"{name} {_number(value)}" for name, value in found.items()]
 
 
 def _number(value: float) -> str:

@@ -59,6 +59,10 @@ class Material(ABC):
         """Tokens in one step of it, on the average."""
         return feed.rows * feed.tokens_per_sample
 
+    def evaluations(self, recipe: Recipe, planned: float) -> int:
+        """How often a run of so many tokens is evaluated, where its recipe does not say."""
+        return 10
+
     @property
     def judged_by(self) -> str:
         """The number evaluations are compared by: of the loss the lowest is the best, of all others the highest."""

@@ -57,6 +57,12 @@ def plan(work: Work, feeds: Mapping[str, Feed], flops: Callable[[str], StepFlops
     standing.total, standing.budget, standing.threads = total, budget, torch.get_num_threads()
 
 
+def planned_tokens(work: Work, feeds: Mapping[str, Feed]) -> float:
+    """Tokens that the whole budget reads."""
+    shares = mix_of(work.recipe).shares
+    return work.standing.total * sum(shares[name] * work.material.step_tokens(feed) for name, feed in feeds.items())
+
+
 def _mean_cost(work: Work, feeds: Mapping[str, Feed], device: torch.device) -> Cost:
     """What a step costs on average: the steps of a mix's sources differ."""
     costs = {

@@ -31,8 +31,9 @@ from meristem.training.loop import Loop
 from meristem.training.material import Evaluate, Material, create, forget_unstarted, recipe_text, refuse_other_things
 from meristem.training.named_files import refuse_missing
 from meristem.training.optimizers import optimizers
-from meristem.training.planning import mix_of, plan, step_batches, steps_per_epoch
+from meristem.training.planning import mix_of, plan, planned_tokens, step_batches, steps_per_epoch
 from meristem.training.restoring import restore
+from meristem.training.settings import OFF
 from meristem.training.standing import Standing
 from meristem.training.start import from_run
 from meristem.training.step import Stepper, device_of, dtype_of
@@ -121,6 +122,7 @@ def _train(
     feeds = material.feeds(recipe, learner.objectives, split="train", seed=settings.seed)
     flops = cache(lambda name: step_flops(learner, name, step_batches(feeds[name], 0)))
     plan(work, feeds, flops, device)
+    work.planned_tokens = planned_tokens(work, feeds)
     if work.standing.ended(settings.patience):
         facts = run.finished
         return finish(work, None) if facts is None else _nothing_to_do(work, facts)  # None: killed after its last step
@@ -187,6 +189,7 @@ def _loop(
         flops=flops,
         peak=peak_flops(device, dtype=dtype_of(recipe.train, device)),
         evaluate=_evaluator(work, stepper, device),
+        evaluations=work.material.evaluations(work.evaluated, work.planned_tokens),
         regret=work.material.regret,
         describe_samples=lambda name, ids: work.material.texts(feeds[name], ids),
         watch=work.material.watcher(work.learner, work.journal, work.standing.total),
@@ -196,14 +199,16 @@ def _loop(
 
 def _evaluator(work: Work, stepper: Stepper, device: torch.device) -> Evaluate | None:
     """What measures the model on validation samples; a task's answers come from whole weights."""
+    if work.recipe.train.evaluate_every == OFF:
+        return None
     material, say = work.material, work.journal.say
-    plain = material.evaluator(work.recipe, work.learner, "validation", say)
+    plain = material.evaluator(work.evaluated, work.learner, "validation", say)
     if plain is None or work.recipe.task is None or stepper.spread is None or not stepper.spread.sharded:
         return plain
 
     def evaluate() -> dict[str, float]:
         stepper.settle()
-        whole = material.evaluator(work.recipe, _whole(work, device), "validation", say)
+        whole = material.evaluator(work.evaluated, _whole(work, device), "validation", say)
         assert whole is not None
         return whole()
 

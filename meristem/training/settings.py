@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -19,13 +20,33 @@ def _interval(value: Any) -> Any:
     return int(value) if isinstance(value, str) and value.isdigit() else value
 
 
+def _interval_or_none(value: Any) -> Any:
+    return OFF if isinstance(value, str) and value.lower() == OFF else _interval(value)
+
+
+def _steps_or_epochs(value: Any) -> Any:
+    if isinstance(value, str) and seconds(value) is not None:
+        raise ValueError("expected steps (10) or epochs (0.5epoch)")
+    found = _interval(value)
+    if isinstance(found, int) and found < 1:
+        raise ValueError("Input should be greater than or equal to 1")
+    return found
+
+
+OFF = "none"
+"""An interval that never comes."""
 Interval = Annotated[int | str, BeforeValidator(_interval)]
+OptionalInterval = Annotated[int | str, BeforeValidator(_interval_or_none)]
+StepInterval = Annotated[int | str, BeforeValidator(_steps_or_epochs)]
 
 
 class TrainSettings(Settings):
     """One budget, one batch, one optimizer, and when to look and save."""
 
     exclusive: ClassVar[tuple[str, ...]] = BUDGETS
+    known_as: ClassVar[dict[str, str]] = {
+        "batch_size": "train.batch_tokens in pretraining (tokens of a step), train.batch_samples for tasks and rewards"
+    }
 
     steps: int | None = Field(None, ge=1)
     """Budget: optimizer steps."""
@@ -90,20 +111,22 @@ class TrainSettings(Settings):
     timeout: float = Field(600.0, gt=0)
     """With several processes: seconds after which one that says nothing counts as lost."""
 
-    evaluate_every: Interval | None = None
-    """Steps (500), time (10m) or epochs (1epoch); a tenth of the run unless set."""
+    evaluate_every: OptionalInterval | None = None
+    """Steps (500), time (10m), epochs (1epoch), or none: no validation. Unless set a tenth of the run, less often in a
+    short one."""
     evaluate_tokens: int = Field(65_536, ge=1)
-    """Validation tokens read at each evaluation; always the same ones, hidden the same way."""
-    save_every: Interval = "5m"
-    """Steps, time or epochs between checkpoints."""
+    """Validation tokens read at each evaluation, always the same ones, hidden the same way; fewer in a short run unless
+    set to another number."""
+    save_every: OptionalInterval = "5m"
+    """Steps, time or epochs between checkpoints; none saves only the best and the last."""
     keep: int = Field(2, ge=1)
     """Checkpoints kept, besides the best."""
     patience: int | None = Field(None, ge=1)
     """Early stopping: evaluations without a better one."""
     keep_best: bool | None = None
     """Whether a finished run is its best checkpoint on validation; tasks and runs with patience are, unless set."""
-    log_every: int = Field(10, ge=1)
-    """Steps between lines of metrics.jsonl."""
+    log_every: StepInterval = 10
+    """Steps (10) or epochs (0.5epoch) between lines of metrics.jsonl; the first step has one, and every ten seconds."""
     single_task_baselines: bool = False
     """After a mix: train each of its tasks alone for as many steps as it had, and report what each gained or lost."""
     bad_steps: int = Field(5, ge=1)
@@ -114,6 +137,8 @@ class TrainSettings(Settings):
         given = [name for name in BUDGETS if getattr(self, name) is not None]
         if len(given) > 1:
             raise ValueError(f"a run has one budget, not {' and '.join(given)}")
+        if self.patience is not None and self.evaluate_every == OFF:
+            raise ValueError("patience: it counts evaluations, and evaluate_every=none makes none")
         return self
 
     @property
@@ -127,6 +152,8 @@ class TrainSettings(Settings):
 
 def seconds(interval: Interval) -> float | None:
     """The interval as time, if it is one."""
+    if interval == OFF:
+        return math.inf
     if isinstance(interval, str) and interval[-1] in _UNITS and "epoch" not in interval:
         return float(interval[:-1]) * _UNITS[interval[-1]]
     return None
@@ -136,6 +163,8 @@ def steps(interval: Interval, steps_per_epoch: float) -> int | None:
     """The interval as steps, if it is not a time."""
     if isinstance(interval, int):
         return max(1, interval)
+    if interval == OFF:
+        return None
     if "epoch" in interval:
         return max(1, round(float(interval.split("epoch")[0]) * steps_per_epoch))
     return None
@@ -191,7 +220,7 @@ class StartSettings(Settings):
     @field_validator("path")
     @classmethod
     def _scratch(cls, path: str | None) -> str | None:
-        return None if path == "scratch" else path
+        return None if path in ("scratch", "none") else path
 
     @model_validator(mode="after")
     def _agree(self) -> Self:

@@ -22,6 +22,7 @@ from meristem.store.prepare import store_for, tokenizer_for
 from meristem.store.store import Store
 from meristem.store.unknown import notice_of, percent, refuse_unknown, spelling_bits, unknown_share
 from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.training.budget import evaluations
 from meristem.training.material import Evaluate, Material
 from meristem.training.trying import commands
 
@@ -82,6 +83,11 @@ class Shards(Material):
             return found
 
         return evaluate
+
+    def evaluations(self, recipe: Recipe, planned: float) -> int:
+        """As often as costs a tenth of the training."""
+        held = [len(store.split("validation")) for store in self.stores.values() if "validation" in store.splits]
+        return evaluations(planned, min(len(held) * recipe.train.evaluate_tokens, sum(held)))
 
     def about(self, recipe: Recipe) -> list[str]:
         """How much text there is, and where that is too little."""

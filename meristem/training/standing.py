@@ -56,9 +56,13 @@ class Standing:
 
     def drain(self) -> dict[str, float]:
         """The window's means, and a fresh window."""
-        means = {name: total / number for name, (total, number) in self.window.items() if number}
+        means = self.means()
         self.window = {}
         return means
+
+    def means(self) -> dict[str, float]:
+        """The window's means so far."""
+        return {name: total / number for name, (total, number) in self.window.items() if number}
 
     def ended(self, patience: int | None) -> bool:
         """Whether there is nothing left to do: the budget is used up, or the run stopped early."""

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from meristem.batch import Row
 from meristem.errors import MeristemError
 from meristem.objectives.mlm import MLM, MLMSettings, choose_spans, units
+from meristem.randomness import Draw
 from meristem.tokenizers.tokenizer import Tokenizer
 
 Make, Run = Callable[..., Any], Callable[..., Any]
@@ -167,3 +169,14 @@ def test_what_cannot_be_is_refused(tokenizer: Tokenizer) -> None:
 
     with pytest.raises(MeristemError, match="no mask token"):
         MLM(MLMSettings(), Maskless())  # type: ignore[arg-type]  # that is the point
+
+
+def test_each_unit_may_be_hidden_in_a_row_of_its_own(tokenizer: Tokenizer) -> None:
+    objective = MLM(MLMSettings(exhaustive="each", unit="word"), tokenizer)
+    tokens = np.array([tokenizer.start, *range(6, 16), tokenizer.end])
+    row = Row(inputs={"tokens": tokens}, notes={"special": tokenizer.specials[tokens]}, sample=3)
+    rows = objective.prepare(row, Draw(0, 0, 0))
+    words = units(tokens, ~tokenizer.specials[tokens], tokenizer.starts_word, True)
+    assert isinstance(rows, list) and len(rows) == len(words)
+    assert sorted(tuple(one.goals["mlm"]["at"]) for one in rows) == sorted(tuple(word) for word in words)
+    assert all((one.inputs["tokens"][one.goals["mlm"]["at"]] == tokenizer.mask).all() for one in rows)

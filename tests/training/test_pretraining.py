@@ -112,11 +112,9 @@ def test_too_few_documents_to_hold_any_out_is_said(place: Place) -> None:
     assert "too few documents to hold any out" in place.said.getvalue()
 
 
-def test_one_held_out_document_without_another_to_pair_it_with_does_not_stop_a_run(place: Place) -> None:
+def test_one_held_out_document_is_paired_with_itself(place: Place) -> None:
     ended = place.train("corpus.validation=0.02", "corpus.test=0.02", family="bert")
-    assert (ended.step, ended.metrics, ended.test) == (6, {}, {})
-    for split in ("validation", "test"):
-        assert place.said.getvalue().count(f"nothing will be measured on {split} text: ") == 1
+    assert ended.step == 6 and ended.metrics["nsp"] > 0 and ended.test["nsp"] > 0
 
 
 # ------------------------------------------------------------ going on
