@@ -76,12 +76,18 @@ def agree(objective: Objective, backbone: type[Backbone], family: str) -> None:
     if not missing:
         return
     would = [name for name in names("models") if objective.needs <= find("models", name).can]
-    carry = [name for name in names("objectives") if find("objectives", name).needs <= backbone.can]
+    reads = (objective.view.kind, "windows")  # what another objective reads of this corpus: the same, or plain text
+    carry = [name for name in carried_by(backbone) if find("objectives", name).view.kind in reads]
     raise RecipeError(
         f"objective {objective.name} needs a {_ways(missing)} backbone, and {family} is {_ways(backbone.can)}. "
         f"Families that would do: {', '.join(would) or 'none yet'} (model.family=…); "
-        f"objectives {family} can carry: {', '.join(carry)} (objective=…)"
+        f"objectives {family} can carry: {', '.join(carry) or 'none'} (objective=…)"
     )
+
+
+def carried_by(backbone: type[Backbone]) -> list[str]:
+    """The objectives whose needs a family meets."""
+    return [name for name in names("objectives") if find("objectives", name).needs <= backbone.can]
 
 
 def carries(task: type[Task], backbone: type[Backbone], family: str) -> None:

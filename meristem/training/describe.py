@@ -42,7 +42,7 @@ class Blank:
     size: int
     digest: str = "blank"
     pad: int = 0
-    unknown: int = 1
+    unknown: None = None  # every token it makes is known
     start: int = 2
     end: int = 3
     mask: int = 4

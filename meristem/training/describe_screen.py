@@ -15,6 +15,7 @@ from meristem.checkpoint.run import Run
 from meristem.overrides import override
 from meristem.recipe import Recipe, parse, read, resolve
 from meristem.training.describe import Description, Fit, describe, fits
+from meristem.training.describe_run import describe_run, run_table
 from meristem.training.journal import duration
 from meristem.training.sharing import Shared
 
@@ -29,15 +30,19 @@ TAKEN = {
 def show(
     what: str, overrides: Sequence[str], hours: float | None, devices: int | None = None, *, as_json: bool
 ) -> None:
-    """A recipe or a run, described on the screen or as JSON."""
+    """A recipe or a run, described on the screen or as JSON: of a run what it has done, then what its steps cost."""
     recipe, lines = _resolved(what, overrides)
+    own = describe_run(Run(Path(what))) if Run(Path(what)).exists() else None
+    console = Console()
+    if own is not None and not as_json:
+        console.print(run_table(own))
     with Console(stderr=True).status(f"{recipe.name}: measuring steps on this machine, some seconds …"):
-        found = describe(recipe, devices=devices)
+        found = describe(recipe, vocabulary=None if own is None else own.vocabulary, devices=devices)
     fitting = fits(hours, found.flops_per_token * found.tokens_per_step / found.seconds_per_step) if hours else []
     if as_json:
-        print(bounded.to_json({**asdict(found), **({"fits": [asdict(f) for f in fitting]} if hours else {})}))
+        more = {} if own is None else {"trained": asdict(own)}
+        print(bounded.to_json({**asdict(found), **more, **({"fits": [asdict(f) for f in fitting]} if hours else {})}))
         return
-    console = Console()
     for line in lines:
         console.print(line, highlight=False, markup=False)
     console.print(_table(found))

@@ -112,11 +112,9 @@ class TrainSettings(Settings):
     """With several processes: seconds after which one that says nothing counts as lost."""
 
     evaluate_every: OptionalInterval | None = None
-    """Steps (500), time (10m), epochs (1epoch), or none: no validation. Unless set a tenth of the run, less often in a
-    short one."""
+    """Steps (500), time (10m), epochs (1epoch), or none; a tenth of the run unless set, less often in a short one."""
     evaluate_tokens: int = Field(65_536, ge=1)
-    """Validation tokens read at each evaluation, always the same ones, hidden the same way; fewer in a short run unless
-    set to another number."""
+    """Validation tokens read at each evaluation, always the same ones; fewer in a short run unless set otherwise."""
     save_every: OptionalInterval = "5m"
     """Steps, time or epochs between checkpoints; none saves only the best and the last."""
     keep: int = Field(2, ge=1)

@@ -14,12 +14,15 @@ from place import Place
 from rich.console import Console
 
 from meristem.batch import Batch, Objective, Outcome
+from meristem.checkpoint.run import Run
 from meristem.drawing.curves import can_draw, draw
 from meristem.errors import MeristemError
 from meristem.evaluation.held_out import HeldOut, held_out
 from meristem.store.store import Store
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.budget import flops_of
+from meristem.training.describe_run import describe_run
+from meristem.training.describe_screen import show
 from meristem.training.journal import Journal
 from meristem.training.standing import Standing
 
@@ -157,3 +160,23 @@ def test_a_run_that_never_took_a_step_is_started_over(place: Place) -> None:
     assert ended.step == 2 and "never took a step; starting over" in place.said.getvalue()
     with pytest.raises(MeristemError, match="other settings"):
         place.train("train.steps=2", "model.layers=1", run="dead")
+
+
+def test_a_run_is_described_by_what_it_did(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    place.train("train.steps=4", "train.evaluate_every=2", run="told")
+    recipe = place.root / "told/recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("size: 300", "size: 7000"))  # what was asked for is not what became
+    found = describe_run(Run(place.root / "told"))
+    tokenizer = Tokenizer.load(place.root / "told/tokenizer.json")
+    facts = place.facts("told")
+    assert found is not None and found.finished and (found.steps, found.planned_steps) == (4, 4)
+    assert found.vocabulary == tokenizer.size < 7000
+    assert found.tokens == facts["used"]["tokens"] and found.flops == facts["used"]["flops"] > 0
+    assert found.validation["loss"] == place.lines("evaluation", "told")[-1]["loss"]
+    assert found.best_step in (2, 4) and found.best_validation["loss"] <= found.validation["loss"]
+    assert found.test == facts["test"] and found.started_from is None
+    show(str(place.root / "told"), [], None, as_json=True)
+    said = json.loads(capsys.readouterr().out)
+    assert said["trained"]["vocabulary"] == said["vocabulary"] == tokenizer.size
+    show(str(place.root / "told"), [], None, as_json=False)
+    assert "steps taken" in (shown := capsys.readouterr().out) and f"{tokenizer.size:,} tokens" in shown

@@ -1,0 +1,67 @@
+"""A refusal never recommends what it refuses: every family and objective it names passes the same check."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from meristem.errors import RecipeError
+from meristem.learning.assemble import check
+from meristem.recipe import resolve
+from meristem.settings import find, names
+
+SOURCES = {"examples": "builtin:microworld-pairs", "pictures": "builtin:microworld-pictures"}
+FAMILIES, OBJECTIVES, TASKS = names("models"), names("objectives"), names("tasks")
+
+
+def refused(plain: dict[str, Any]) -> str:
+    try:
+        check(resolve("test", plain))
+    except RecipeError as error:
+        return str(error)
+    return ""
+
+
+def named(said: str, after: str) -> list[str]:
+    found = re.search(rf"{after}: ([\w, -]+)", said)
+    return [name for name in map(str.strip, found.group(1).split(",")) if name != "none"] if found else []
+
+
+def source_of(objective: str) -> dict[str, str]:
+    return {"source": SOURCES.get(find("objectives", objective).view.kind, "builtin:pydocs")}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_objectives(family: str) -> None:
+    for objective in OBJECTIVES:
+        plain = {"model": {"family": family}, "objective": objective, "corpus": source_of(objective)}
+        said = refused(plain)
+        if not said:
+            continue
+        others = named(said, "Families that would do")
+        assert others and family not in others
+        assert [one for one in others if refused({**plain, "model": {"family": one}})] == []
+        carried = named(said, f"objectives {family} can carry")
+        assert [one for one in carried if refused({**plain, "objective": one})] == [], said
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_tasks_and_rewards(family: str) -> None:
+    plans: list[tuple[dict[str, Any], str]] = [({"task": task}, "Families that can carry it") for task in TASKS]
+    plans.append(({"policy": {}, "rewards": [{"name": "length", "target": 3}]}, "families that do"))
+    for plan, after in plans:
+        said = refused({**plan, "model": {"family": family}})
+        others = named(said, after)
+        assert bool(others) == bool(said) and family not in others
+        assert [one for one in others if refused({**plan, "model": {"family": one}})] == [], said
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_sources(objective: str) -> None:
+    """A corpus that is recommended is one that the objective reads."""
+    family = next(one for one in FAMILIES if find("objectives", objective).needs <= find("models", one).can)
+    said = refused({"model": {"family": family}, "objective": objective})
+    if found := re.search(r"corpus\.source=(builtin:[\w-]+)", said):
+        assert not refused({"model": {"family": family}, "objective": objective, "corpus": {"source": found.group(1)}})
