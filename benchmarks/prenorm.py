@@ -97,6 +97,8 @@ builtin:pydocs: one thread, {quickest()}, seed 0. Lower is better; within a fami
 The processor had: {has} (of {", ".join(FEATURES)}).
 
 {table(header, rows)}
+
+Families that are not in the table were not measured yet.
 """  # noqa: E501  # a page's lines are as long as they are
 
 
