@@ -240,7 +240,8 @@ Written = Annotated[
 ]
 Before = Annotated[str | None, Option(help="A text that a model with memory has read just before.")]
 Factorised = Annotated[
-    str | None, Option("--order", help="The order of XLNet's two streams, as 2,0,1; drawn unless given.")
+    str | None,
+    Option("--order", help="The order of XLNet's two streams: its words or tokens as 2,0,1; drawn unless given."),
 ]
 LookFormat = Annotated[
     Literal["png", "svg", "json"], Option("--format", help="What is written into a folder for each line of --file.")

@@ -16,7 +16,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parent))
 
-import test_readme as readme
+import documented
 from typer.testing import CliRunner
 
 from meristem.cli import app
@@ -27,7 +27,7 @@ from meristem.corpus.settings import CorpusSettings
 from meristem.training import budget
 
 PAGE = "docs/corpus.md"
-TEXT = (readme.ROOT / PAGE).read_text(encoding="utf-8")
+TEXT = (documented.ROOT / PAGE).read_text(encoding="utf-8")
 ROWS = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in TEXT.splitlines() if line.startswith("| `")]
 WORDS = [
     *["the", "of", "and", "that", "with", "is", "for"] * 6,
@@ -102,8 +102,8 @@ def test_commands_and_scripts_run_in_their_order(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("MERISTEM_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(budget, "PEAK_SIZE", 64)
     crawl(tmp_path / "crawl")
-    first, benchmark, second = readme.blocks(PAGE, "bash")
-    script, slurm = readme.blocks(PAGE, "python")
+    first, benchmark, second = re.findall(r"```bash\n(.*?)```", TEXT, re.DOTALL)
+    script, slurm = documented.python(PAGE)
     for command in first.splitlines():
         run(command)
     assert sorted(path.name for path in Path("clean").iterdir()) == [
@@ -118,7 +118,7 @@ def test_commands_and_scripts_run_in_their_order(tmp_path: Path, monkeypatch: py
         Path(f"wiki.{split}.tokens").write_text(text, encoding="utf-8")
     run(benchmark)
     Path("clean.py").write_text(script, encoding="utf-8")
-    env = {**os.environ, "PYTHONPATH": str(readme.ROOT)}
+    env = {**os.environ, "PYTHONPATH": str(documented.ROOT)}
     done = subprocess.run([sys.executable, "clean.py"], env=env, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     stats = json.loads(Path("cluster/logs/clean/stats.json").read_text(encoding="utf-8"))
@@ -136,7 +136,7 @@ def test_commands_and_scripts_run_in_their_order(tmp_path: Path, monkeypatch: py
 
 def run(command: str) -> None:
     """A command of the page, in this process."""
-    words = readme.smaller(command) if "pretrain" in command else shlex.split(command, comments=True)
+    words = documented.smaller(shlex.split(command, comments=True))
     done = CliRunner().invoke(app, words[1:])
     assert done.exit_code == 0, f"{command}\n{done.output}\n{done.exception}"
     assert done.output.strip()

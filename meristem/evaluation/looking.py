@@ -19,6 +19,7 @@ from meristem.evaluation.taking_in import TakenIn, take_in
 from meristem.generation.given import Picture, opening
 from meristem.randomness import generator
 from meristem.task import Task
+from meristem.tasks._words import cut
 from meristem.tokenizers.tokenizer import Tokenizer, sound
 
 WANT = ("attention",)
@@ -55,7 +56,8 @@ def look(
             labels = tokenizer.labels(inputs["tokens"][0].tolist())
             kinds = {"self": _within(hidden.attention, labels, remembered)}
             if "two_stream" in model.backbone.can and task is None:
-                streams, followed = _streams(model, tokenizer, inputs, order, remembered)
+                text = given if isinstance(given, str) else ""
+                streams, followed = _streams(model, tokenizer, inputs, order, remembered, text)
                 kinds |= streams
     said = tokenizer.decode(taken.says).strip() if target is None else sound(target)
     pixels = None if picture is None else _pixels(picture)
@@ -158,11 +160,12 @@ def _streams(
     inputs: dict[str, Any],
     order: Sequence[int] | None,
     remembered: Sequence[str],
+    text: str,
 ) -> tuple[dict[str, Seen], tuple[int, ...]]:
     """Both streams under one order: content knows each token, a query only its place."""
     tokens = inputs["tokens"][0].cpu().numpy()
     places = np.flatnonzero(~tokenizer.specials[tokens])  # special tokens come first and are never predicted
-    followed = _order(len(places), order)
+    followed = _order(len(places), order, _tokens_of_words(tokenizer, text, len(places)))
     rank = np.ones(len(tokens), np.int64)
     rank[places[list(followed)]] = 2 + np.arange(len(places))
     ordered = {**inputs, "order": torch.from_numpy(rank)[None].to(model.device)}
@@ -180,13 +183,28 @@ def _streams(
     return kinds, followed
 
 
-def _order(size: int, order: Sequence[int] | None) -> tuple[int, ...]:
-    """The order that was given, once it is known to name every token once; or one drawn, always the same."""
+def _order(size: int, order: Sequence[int] | None, words: Sequence[Sequence[int]] = ()) -> tuple[int, ...]:
+    """The order that was given, once it is known to name every token or every word once; or one drawn, always the same.
+
+    A word that is cut into several tokens is followed through them from left to right.
+    """
     if order is None:
         return tuple(generator(SEED, "looking", 0, 0).permutation(size).tolist())
-    if sorted(order) != list(range(size)):
-        raise MeristemError(
-            f"order: expected each of the text's {size} tokens once, numbered 0 to {size - 1}; "
-            f"got {' '.join(map(str, order))}"
-        )
-    return tuple(order)
+    if sorted(order) == list(range(size)):
+        return tuple(order)
+    if sorted(order) == list(range(len(words))):
+        return tuple(token for word in order for token in words[word])
+    several = f", or each of its {len(words)} words" if len(words) not in (0, size) else ""
+    raise MeristemError(
+        f"order: expected each of the text's {size} tokens once, numbered 0 to {size - 1}{several}; "
+        f"got {' '.join(map(str, order))}"
+    )
+
+
+def _tokens_of_words(tokenizer: Tokenizer, text: str, size: int) -> list[list[int]]:
+    """The tokens of each word of a text, special ones not counted; of a text that was cut, its first `size`."""
+    words = cut(text)
+    found = tokenizer.encode(text, special=True)
+    starts = found.offsets[~tokenizer.specials[found.ids], 0][:size]
+    owner = np.searchsorted([end for _, end in words], starts, side="right")  # the first word that ends behind it
+    return [np.flatnonzero(np.minimum(owner, len(words) - 1) == word).tolist() for word in range(len(words))]

@@ -194,6 +194,16 @@ def test_a_captioner_looks_at_patches(tokenizer: Tokenizer) -> None:
 # ------------------------------------------------------------ orders and memory
 
 
+def test_an_order_of_words_is_one_of_their_pieces(tokenizer: Tokenizer) -> None:
+    model = model_of("xlnet", tokenizer)
+    text = "the painter watered seventeen boats"  # 1, 2, 2, 3 and 1 pieces
+    by_words = look(model, tokenizer, text, order=[3, 0, 4, 1, 2])
+    assert by_words.order == (5, 6, 7, 0, 8, 1, 2, 3, 4)
+    assert look(model, tokenizer, text, order=by_words.order).order == by_words.order
+    with pytest.raises(MeristemError, match="9 tokens once, numbered 0 to 8, or each of its 5 words"):
+        look(model, tokenizer, text, order=[0, 1])
+
+
 def test_two_streams_follow_the_order_they_are_given(tokenizer: Tokenizer) -> None:
     model = model_of("xlnet", tokenizer)
     text = "the painter sold her letters"
@@ -212,7 +222,7 @@ def test_two_streams_follow_the_order_they_are_given(tokenizer: Tokenizer) -> No
     assert (found.kinds["self"].weights > 0).all()
     again, other = look(model, tokenizer, text), look(model, tokenizer, text)
     assert again.order == other.order and sorted(again.order) == list(range(6))
-    with pytest.raises(MeristemError, match="each of the text's 6 tokens once, numbered 0 to 5; got 0 1 2"):
+    with pytest.raises(MeristemError, match="text's 6 tokens once, numbered 0 to 5, or each of its 5 words; got 0 1 2"):
         look(model, tokenizer, text, order=[0, 1, 2])
     with pytest.raises(MeristemError, match="two streams"):
         look(model_of("bert", tokenizer), tokenizer, text, order=order)

@@ -1,0 +1,392 @@
+"""Commands of the documentation: found in every page, made small, and run in a folder that holds what they read."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from meristem import api, samples
+from meristem.interop.importing import whole_state, write_run
+from meristem.learning.assemble import learner_of
+from meristem.overrides import as_mapping
+from meristem.recipe import parse, read, shipped, shipped_rewards
+from meristem.settings import find
+from meristem.tokenizers.train import train
+from meristem.training import finetuning
+
+ROOT = Path(__file__).parent.parent
+NOT_TESTED = ("not tested:", "未测试：")
+"""What stands in the page behind a command that the tests cannot run, with the reason."""
+OTHER_LANGUAGES = ("python", "yaml", "json", "text")
+PLACEHOLDERS = {"FOLDER": "runs", "P": "0"}
+SMALL = {
+    "model.layers": 1,
+    "model.width": 32,
+    "model.heads": 2,
+    "model.length": 32,
+    "model.memory": 16,
+    "model.cells": 48,
+    "model.inner": 64,
+    "model.filters": "[[1,8],[2,8]]",
+    "tokenizer.size": 600,
+    "train.batch_tokens": 256,
+    "train.steps": 3,
+    "train.evaluate_tokens": 256,
+    "corpus.limit": 150,
+    "corpus.processes": 1,
+}
+SHORT = {"train.steps": 2, "train.batch_samples": 8, "train.evaluate_every": 2}
+POLICY = {
+    "train.steps": 1,
+    "train.batch_samples": 2,
+    "train.evaluate_every": 1,
+    "policy.prompts": 4,
+    "policy.count": 2,
+    "policy.max_tokens": 6,
+}
+JUDGE = "{train.steps: 2, model.layers: 1, model.width: 32, model.heads: 2, tokenizer.size: 300, corpus.processes: 1}"
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command of a page."""
+
+    line: str
+    place: str
+    """`page:line`."""
+
+    @property
+    def tested(self) -> bool:
+        """Whether it can run here; the page says why where it cannot."""
+        return not any(mark in self.line for mark in NOT_TESTED)
+
+    @property
+    def words(self) -> list[str]:
+        """What a shell makes of it."""
+        return [PLACEHOLDERS.get(word, word) for word in shlex.split(self.line, comments=True)]
+
+
+def pages() -> list[str]:
+    """Every page whose commands are run; the log tells what was once typed, results and decisions are no manuals."""
+    found = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").glob("*.md"))]
+    return ["README.md", "README.zh.md", *(page for page in found if page != "docs/log.md")]
+
+
+def commands(page: str) -> list[Command]:
+    """The commands of a page in their order: of fenced and indented blocks, and those in the text with arguments."""
+    return list(_commands(page, (ROOT / page).read_text(encoding="utf-8").splitlines()))
+
+
+def _commands(page: str, lines: list[str]) -> Iterator[Command]:
+    fence: str | None = None
+    number = 0
+    while number < len(lines):
+        line, place = lines[number], f"{page}:{number + 1}"
+        number += 1
+        if line.startswith("```"):
+            fence = line[3:].strip() if fence is None else None
+        elif fence in OTHER_LANGUAGES:
+            continue
+        elif fence is not None or line.startswith("    "):
+            whole = line.strip()
+            while whole.endswith("\\"):
+                whole, number = f"{whole[:-1].strip()} {lines[number].strip()}", number + 1
+            if re.match(r"(cat \S+ \| )?meristem [a-z]|curl |python -m meristem", whole):
+                yield Command(whole, place)
+        else:
+            yield from (Command(code, place) for code in re.findall(r"`(meristem [a-z][^`]*)`", line) if _whole(code))
+
+
+def python(page: str) -> list[str]:
+    """The Python of a page, block by block."""
+    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+
+
+def _whole(code: str) -> bool:
+    """Whether code in the text is a command to type: it has an argument, and none that only stands for something."""
+    arguments = code.split()[2:]
+    named = [word for word in arguments if not word.startswith("-")]
+    return bool(named) and not any(re.search(r"\b[A-Z]{2,}\b|…", word) for word in arguments)
+
+
+# ------------------------------------------------------------ smaller
+
+
+def smaller(words: list[str]) -> list[str]:
+    """The words of a command, with a small model, little data and few steps where it trains or measures one."""
+    verb, rest = words[1], words[2:]
+    if "--processes" in rest:
+        rest[rest.index("--processes") + 1] = "1"
+    given = [word for word in rest if not word.startswith("-")]
+    match verb:
+        case "pretrain":
+            return _with(words[:2], rest, _small(given))
+        case "describe":
+            return _with(words[:2], rest, {k: v for k, v in _small(given).items() if not k.startswith("corpus")})
+        case "finetune":
+            return _with(words[:2], rest, _small_task(given))
+        case "reinforce":
+            return _with(words[:2], rest, _small_policy(given[0]))
+        case "corpus" if given[0].startswith("builtin:"):
+            return _with(words[:2], rest, {"corpus.limit": SMALL["corpus.limit"]})
+        case "reward" if given[:1] == ["grammar"] and len(given) > 1:
+            return _with(words[:2], rest, {"judge": JUDGE})
+        case "generate" if "--max-tokens" not in rest:
+            return [*words, "--max-tokens", "6"]
+        case "serve" | "studio":
+            at = rest.index("--port") if "--port" in rest else len(rest)
+            return [*words[:2], *rest[:at], "--port", "0", *rest[at + 2 :]]
+    return words
+
+
+def small_pretrain(
+    recipe: str = "bert-mini", overrides: Any = (), *, pretrain: Any = api.pretrain, **told: Any
+) -> Any:
+    """`meristem.pretrain` with a small model and few steps."""
+    return pretrain(recipe, {**as_mapping(overrides), **_small([recipe])}, **told)
+
+
+def small_finetune(
+    recipe: str = "classification", overrides: Any = (), *, finetune: Any = api.finetune, **told: Any
+) -> Any:
+    """`meristem.finetune` with few samples and few steps."""
+    settings = as_mapping(overrides)
+    given = [recipe, *(f"{key}={value}" for key, value in settings.items())]
+    small = _small_task([*given, "data.train=…"] if "data" in told else given)
+    return finetune(recipe, {**settings, **small}, **told)
+
+
+def _with(command: list[str], rest: list[str], settings: dict[str, Any]) -> list[str]:
+    at = next((n for n, word in enumerate(rest) if word.startswith("--")), len(rest))
+    return [*command, *rest[:at], *(f"{key}={value}" for key, value in settings.items()), *rest[at:]]
+
+
+def _small(given: list[str]) -> dict[str, Any]:
+    """What the family of a recipe has of the small settings; a run that is gone on with keeps its own."""
+    recipe = given[0] if given and (given[0] in shipped() or "/" in given[0]) else "bert-mini"
+    if recipe not in shipped():
+        return {key: value for key, value in SMALL.items() if not key.startswith(("model.", "tokenizer."))}
+    family = find("models", parse(shipped()[recipe])["model"]["family"])
+    return {k: v for k, v in SMALL.items() if not k.startswith("model.") or k[6:] in family.Settings.model_fields}
+
+
+def _small_task(given: list[str]) -> dict[str, Any]:
+    """Few samples of the built-in sets, and a small model unless it begins from a run."""
+    told = dict(word.partition("=")[::2] for word in given if "=" in word)
+    recipe = given[0] if given and "=" not in given[0] else told.get("task", "classification")
+    mapping = read(recipe)[1]
+    few = {
+        f"data.{split}": re.sub("size=[0-9]+", f"size={size}", mapping["data"][split])
+        for split, size in (("train", 24), ("validation", 8), ("test", 8))
+        if "data.train" not in told
+    }
+    if str(told.get("from", "scratch")).startswith("runs/"):
+        return {**SHORT, **few}
+    fields = find("models", mapping["model"]["family"]).Settings.model_fields
+    shape = {k: v for k, v in SMALL.items() if k[:6] == "model." and k[6:] in fields and k != "model.length"}
+    return {**SHORT, **few, **shape, "tokenizer.size": 600}
+
+
+def _small_policy(recipe: str) -> dict[str, Any]:
+    if recipe not in shipped_rewards():
+        return POLICY
+    plain = parse(shipped_rewards()[recipe])
+    data = {f"data.{key}": fewer(value) for key, value in plain["data"].items()}
+    parts = {part: json.dumps(fewer(plain[part])) for part in ("rewards", "judge")}
+    return {**POLICY, **data, **parts, "from": "runs/lines"}
+
+
+def fewer(value: Any) -> Any:
+    """The same settings with little data."""
+    if isinstance(value, dict):
+        return {key: fewer(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [fewer(inner) for inner in value]
+    return re.sub(r"size=\d+", "size=60", value) if isinstance(value, str) else value
+
+
+# ------------------------------------------------------------ what they read
+
+
+class Provided:
+    """Files and runs that commands name and a reader has: made when first named, runs once for all pages."""
+
+    def __init__(self, shelf: Path) -> None:
+        self.shelf = shelf
+
+    def provide(self, words: list[str]) -> None:
+        """What a command reads and is not in this folder yet."""
+        for word in words:
+            for part in re.split(r"[=,]", word):
+                self._file(part.strip())
+        for name in {found for word in words for found in re.findall(r"runs/([\w-]+)", word)}:
+            if not Path("runs", name).exists() and name in {**RUNS, **shipped()} and not _makes(words, name):
+                self._run(name)
+
+    def _file(self, name: str) -> None:
+        stem = re.split(r"[*]", name)[0].rstrip("/") or name
+        if stem in FILES and not Path(stem).exists():
+            FILES[stem](Path(stem))
+
+    def _run(self, name: str) -> None:
+        kept = self.shelf / name
+        if not kept.exists():
+            words = ["meristem", *shlex.split(RUNS.get(name, f"pretrain {name}"))]
+            self.provide(words)
+            untrained(smaller(words), kept)
+        shutil.copytree(kept, Path("runs", name))
+
+
+def _makes(words: list[str], name: str) -> bool:
+    """Whether the command itself makes a run of that name."""
+    out = words[words.index("--out") + 1] if "--out" in words else ""
+    return out == f"runs/{name}" or (not out and words[1:3] in (["pretrain", name], ["finetune", name]))
+
+
+def untrained(words: list[str], out: Path) -> None:
+    """The run that a training command would begin with: pages that name a run ask nothing of what it learned."""
+    name, *settings = words[2:]
+    if words[1] == "finetune":
+        recipe, task, found = finetuning.understood(api.task_recipe(name, settings))
+        tokenizer = finetuning.tokenizer_of(recipe, task, found)
+    else:
+        recipe = api.recipe_for(name, [*settings, "model.layers=3"])  # pages look into the third
+        tokenizer = train(recipe.tokenizer, [*ENGLISH, *CHINESE])
+    model = learner_of(recipe, tokenizer).model
+    write_run(out, recipe, tokenizer, whole_state(model, {k: v.detach() for k, v in model.named_parameters()}), {})
+
+
+RUNS = {
+    "reviews": "finetune classification data.train=reviews.tsv",
+    "opinions": "finetune classification",
+    "lines": "finetune lines",
+    "mine": "pretrain bert-mini",
+    "judge": "pretrain gpt2-mini",
+    "translator": "pretrain rnn-mini",
+    "captioner": "pretrain captioner-mini",
+}
+"""Runs that pages name and do not make, beside those named like a recipe."""
+ENGLISH = [" ".join(text.split()) for text in samples.documents("microworld-en?size=60")]
+CHINESE = list(samples.documents("microworld-zh?size=60"))
+PAIRS = [("Anna walked home.", "Anna ging heim.", "安娜走回家。"), ("It rained.", "Es regnete.", "下雨了。")] * 12
+
+
+def _lines(rows: list[str]) -> Any:
+    def write(path: Path) -> None:
+        path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+    return write
+
+
+def _json_lines(rows: list[dict[str, Any]]) -> Any:
+    return _lines([json.dumps(row, ensure_ascii=False) for row in rows])
+
+
+def _folder(texts: list[str]) -> Any:
+    def write(path: Path) -> None:
+        path.mkdir()
+        for number in range(3):
+            (path / f"{number}.txt").write_text("\n\n".join(texts[number::3]) + "\n", encoding="utf-8")
+
+    return write
+
+
+def _picture(path: Path) -> None:
+    from PIL import Image
+
+    path.parent.mkdir(exist_ok=True)
+    Image.new("RGB", (32, 32), (200, 40, 40)).save(path)
+
+
+def _pictures(path: Path) -> None:
+    """Pictures with captions: a folder with its table, or a table beside the folder."""
+    folder = path if path.suffix == "" else path.with_suffix("")
+    folder.mkdir(exist_ok=True)
+    table = folder / "captions.jsonl" if path.suffix == "" else path
+    rows = []
+    for number in range(12):
+        _picture(folder / f"{number}.png")
+        place = f"{number}.png" if path.suffix == "" else f"{folder.name}/{number}.png"
+        rows.append({"path": place, "caption": f"a red square number {number}"})
+    _json_lines(rows)(table)
+
+
+def _bert(path: Path) -> None:
+    import transformers
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *dict.fromkeys(" ".join(ENGLISH[:20]).lower().split())]
+    words += [letter for letter in dict.fromkeys("".join(CHINESE[:20])) if letter not in words]
+    shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    config = transformers.BertConfig(vocab_size=len(words), max_position_embeddings=32, **shape)
+    transformers.BertForMaskedLM(config).save_pretrained(path)
+    (path / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+
+
+def _squad(path: Path) -> None:
+    asked = [
+        {"id": str(n), "question": "Who walked?", "answers": [{"text": "Ada", "answer_start": 0}]} for n in range(12)
+    ]
+    data = {"data": [{"title": "Ada", "paragraphs": [{"context": "Ada walked home.", "qas": asked}]}]}
+    path.write_text(json.dumps(data), encoding="utf-8")
+
+
+def _my_yaml(path: Path) -> None:
+    _json_lines([{"prompt": text[:30]} for text in ENGLISH[:12]])(Path("prompts.jsonl"))
+    path.write_text(
+        "from: runs/gpt2-mini\ndata: {train: prompts.jsonl, validation: prompts.jsonl}\n"
+        "rewards: [{name: length, target: 5}]\njudge: [{name: repetition}]\npolicy: {count: 2}\ntrain: {steps: 1}\n",
+        encoding="utf-8",
+    )
+
+
+REVIEWS = [f"a {'lovely' if n % 2 else 'dreadful'} day {n}\t{n % 2}" for n in range(40)]
+CONLL = [line for n in range(12) for line in ("Ada B-person", f"walked{n} O", "home O", "")]
+FILES: dict[str, Any] = {
+    "my-texts": _folder(ENGLISH),
+    "我的文本": _folder(CHINESE),
+    "crawl": _folder(ENGLISH),
+    "train.en": _lines([english for english, _, _ in PAIRS]),
+    "train.de": _lines([german for _, german, _ in PAIRS]),
+    "train.zh": _lines([chinese for _, _, chinese in PAIRS]),
+    "test.en": _lines([english for english, _, _ in PAIRS]),
+    "test.de": _lines([german for _, german, _ in PAIRS]),
+    "pictures.jsonl": _pictures,
+    "pictures": _pictures,
+    "scene.png": _picture,
+    "reviews.tsv": _lines(["text\tlabel", *REVIEWS]),
+    "train.tsv": _lines(["text\tlabel", *REVIEWS]),
+    "dev.tsv": _lines(["text\tlabel", *REVIEWS[:8]]),
+    "more.tsv": _lines(["text\tlabel", *REVIEWS[:8]]),
+    "new.csv": _lines(["id,text", *(f"{n},a lovely day {n}" for n in range(4))]),
+    "lines.txt": _lines(ENGLISH[:4]),
+    "texts.txt": _lines(ENGLISH[:4]),
+    "prompts.txt": _lines([text[:30] for text in ENGLISH[:12]]),
+    "novels.txt": _lines(ENGLISH),
+    "my.txt": _lines("\n\n".join(ENGLISH).split("\n")),
+    "glove.txt": _lines([f"{word} {n}.5 {-n} 0.25 1" for n, word in enumerate(("a", "boat", "came", "in", "ship"))]),
+    "clicks.csv": _lines([
+        "query,text,shown,clicked",
+        *(f"repair a lamp {n % 6},We mend lamp {n},100,{n % 30 + 1}" for n in range(36)),
+    ]),
+    "train.conll": _lines(CONLL),
+    "test.conll": _lines(CONLL),
+    "train-v2.0.json": _squad,
+    "dev-v2.0.json": _squad,
+    "articles.jsonl": _json_lines([{"text": f"{text} " * 2, "summary": text[:40]} for text in ENGLISH[:12]]),
+    "chats.jsonl": _json_lines([{"turns": ["Hello.", "Hello, you.", "How are you?", "Well."]}] * 12),
+    "bert-base-uncased": _bert,
+    "bert-base-chinese": _bert,
+    "my.yaml": _my_yaml,
+    "mine:score": lambda _: _lines([
+        "def score(prompts, completions, **columns):",
+        "    return [float(text.endswith('.')) for text in completions]",
+    ])(Path("mine.py")),
+    "key.txt": lambda path: (_lines(["0123456789abcdef" * 3])(path), path.chmod(0o600)),
+}
+"""Files that pages name and a reader has, by name."""

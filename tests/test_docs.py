@@ -1,0 +1,222 @@
+"""Every command in the READMEs and the pages of docs/, run in its order in one folder per page, only smaller.
+
+A command that cannot run here carries a mark and its reason in the page itself ("not tested: needs the network").
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commanding import Meristem, Said
+from documented import (
+    NOT_TESTED,
+    ROOT,
+    Command,
+    Provided,
+    commands,
+    pages,
+    python,
+    small_finetune,
+    small_pretrain,
+    smaller,
+)
+
+import meristem as package
+from meristem import api
+
+ELSEWHERE = {
+    "docs/adding-a-family.md": "tests/test_adding.py",
+    "docs/adding-an-objective.md": "tests/test_adding.py",
+    "docs/corpus.md": "tests/test_corpus_page.py",
+}
+"""Pages whose commands need what the page itself tells to write; their own tests run them."""
+PENDING = {
+    "reinforce my.yaml from=runs/gpt2-mini data.train=prompts.txt": "prompts of a plain text file",
+    "--reward grammar,corpus=novels.txt": "the judge is trained first, for minutes",
+}
+"""Commands that do not work yet, by a part of them, with the reason; each leaves this list with its fault."""
+WITH_PYTHON = ["README.md", "README.zh.md", "docs/attention.md", "docs/python.md", "docs/tasks.md"]
+"""Pages whose Python is a program to type in; that of other pages shows files to write, and has tests of its own."""
+PAGES = [page for page in pages() if page not in ELSEWHERE and commands(page)]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tokenizers, shards and runs that one page made serve the others too."""
+    return tmp_path_factory.mktemp("shared")
+
+
+def waiting(command: Command) -> bool:
+    """Whether it is known not to work yet."""
+    return any(part in command.line for part in PENDING)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("small_peak")
+@pytest.mark.parametrize("page", PAGES)
+def test_the_commands_of_a_page_work_in_their_order(
+    page: str, meristem: Meristem, shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # over 10 s: some thirty commands on the longest page, half of which train
+    monkeypatch.setenv("MERISTEM_CACHE", str(shared / "cache"))
+    provided, done = Provided(shared / "runs"), shared / "done"
+    todo = [command for command in commands(page) if command.tested and not waiting(command)]
+    for number, command in enumerate(todo):
+        words = command.words
+        provided.provide(smaller(words) if words[0] == "meristem" else words)
+        if words[0] == "curl" or _taken_over(command, done):
+            continue
+        said = _run(meristem, words, todo[number + 1 :], monkeypatch)
+        assert said.code == (143 if words[1] in ("serve", "studio") else 0), f"{command}\n{said.out}\n{said.err}"
+        assert said.out.strip() or said.err.strip() or ">" in words, f"{command} said nothing"
+        _keep(command, done)
+
+
+def _run(meristem: Meristem, words: list[str], following: list[Command], monkeypatch: pytest.MonkeyPatch) -> Said:
+    """A command in this process: with its pipe, or, where it serves, asked what the page asks next."""
+    pipe = b""
+    if words[0] == "cat":
+        pipe, words = Path(words[1]).read_bytes(), words[words.index("|") + 1 :]
+    if words[0] == "python":
+        done = subprocess.run([sys.executable, *words[1:]], capture_output=True, text=True, timeout=240)
+        return Said(done.returncode, done.stdout, done.stderr)
+    if ">" in words:
+        words = words[: words.index(">")]
+    if words[1] in ("serve", "studio"):
+        requests = [one.line for one in following]
+        until = next((n for n, line in enumerate(requests) if line.startswith("meristem serve")), len(requests))
+        return _served(meristem, words, [line for line in requests[:until] if line.startswith("curl")], monkeypatch)
+    return meristem(*smaller(words)[1:], pipe=pipe)
+
+
+# ------------------------------------------------------------ Python
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("small_peak")
+@pytest.mark.parametrize("page", WITH_PYTHON)
+def test_the_python_of_a_page_works(
+    page: str, shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MERISTEM_CACHE", str(shared / "cache"))
+    monkeypatch.chdir(tmp_path)
+    code = "\n".join(python(page))
+    made = set(re.findall(r'out="(runs/[\w-]+)"', code))
+    Provided(shared / "runs").provide([run for run in re.findall(r"runs/[\w-]+", code) if run not in made])
+    monkeypatch.setattr(api, "pretrain", small_pretrain)
+    monkeypatch.setattr(api, "finetune", small_finetune)
+    exec(compile(code, page, "exec"), {"__name__": "__main__", "meristem": package})  # the page's own
+    assert capsys.readouterr().out.strip() or "print" not in code
+
+
+# ------------------------------------------------------------ commands that two pages have
+
+
+def _place(command: Command, done: Path) -> Path:
+    return done / hashlib.sha256(shlex.join(command.words).encode()).hexdigest()
+
+
+def _taken_over(command: Command, done: Path) -> bool:
+    """Whether another page ran the very same command; a run that it made is copied."""
+    kept = _place(command, done)
+    if not kept.is_dir():
+        return False
+    if any(kept.iterdir()):
+        shutil.copytree(kept, "runs", dirs_exist_ok=True)
+    return True
+
+
+def _keep(command: Command, done: Path) -> None:
+    words, kept = command.words, _place(command, done)
+    kept.mkdir(parents=True)
+    if words[1] in ("pretrain", "finetune", "import"):
+        out = Path(words[words.index("--out") + 1]) if "--out" in words else Path("runs", words[2])
+        if out.is_dir() and out.parent == Path("runs"):
+            shutil.copytree(out, kept / out.name)
+
+
+# ------------------------------------------------------------ servers
+
+
+def _served(meristem: Meristem, words: list[str], curls: list[str], monkeypatch: pytest.MonkeyPatch) -> Said:
+    """The server without its socket: its application is asked, then it is told to stop as a person would."""
+    import uvicorn
+    from starlette.testclient import TestClient
+
+    key = Path("key.txt").read_text(encoding="utf-8").strip() if "--key-file" in words else None
+
+    def run(server: Any, sockets: Any = None) -> None:
+        for one in sockets or ():
+            one.close()
+        with TestClient(server.config.app, base_url="http://localhost:8000") as client:
+            assert client.get("/health/live").json() == {"status": "live"}
+            for line in curls:
+                _asked(client, line, key)
+        signal.raise_signal(signal.SIGTERM)
+
+    interval = sys.getswitchinterval()
+    monkeypatch.setattr(uvicorn.Server, "run", run)
+    said = meristem(*smaller(words)[1:])
+    sys.setswitchinterval(interval)
+    gc.unfreeze()
+    return said
+
+
+def _asked(client: Any, line: str, key: str | None) -> None:
+    """A request as curl would send it."""
+    words = shlex.split(line.replace("$(cat key.txt)", key or ""), comments=True)
+    headers = dict(words[at + 1].split(": ", 1) for at, word in enumerate(words) if word == "-H")
+    body = words[words.index("-d") + 1] if "-d" in words else None
+    (address,) = [word for word in words[1:] if "8000/" in word]
+    answer = client.request("GET" if body is None else "POST", "/" + address.split("8000/")[1], content=body,
+                            headers=headers)  # fmt: skip
+    assert answer.status_code == 200, f"{line}\n{answer.text}"
+
+
+# ------------------------------------------------------------ the pages themselves
+
+
+def test_a_new_command_on_any_page_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "docs" / "new.md"
+    page.parent.mkdir()
+    page.write_text(
+        "Type `meristem recipes now` or `meristem evaluate RUN`.\n\n    meristem fill a \\\n        b    # c\n\n"
+        "```\ncat x | meristem score y\n```\n\n```python\nmeristem.load()\n```\n",
+        encoding="utf-8",
+    )
+    monkeypatch.setattr("documented.ROOT", tmp_path)
+    found = commands("docs/new.md")
+    lines = ["meristem recipes now", "meristem fill a b    # c", "cat x | meristem score y"]
+    assert [one.line for one in found] == lines
+    assert [one.place for one in found] == ["docs/new.md:1", "docs/new.md:3", "docs/new.md:7"]
+
+
+def test_the_commands_that_cannot_run_say_why() -> None:
+    marked = [one for page in pages() for one in commands(page) if not one.tested]
+    for one in marked:
+        reason = next(one.line.split(mark, 1)[1] for mark in NOT_TESTED if mark in one.line)
+        assert len(reason.strip()) > 8, one
+    assert len(marked) <= 6, "most commands must run"
+
+
+def test_what_is_waited_for_is_on_a_page() -> None:
+    lines = [one.line for page in pages() for one in commands(page)]
+    for part in PENDING:
+        assert any(part in line for line in lines), f"{part!r} is on no page any more: take it off the list"
+    for page, test in ELSEWHERE.items():
+        assert Path(page).name in (ROOT / test).read_text(encoding="utf-8"), page
+
+
+def test_both_readmes_show_the_same_commands() -> None:
+    english, chinese = ([one.words[:2] for one in commands(page)] for page in ("README.md", "README.zh.md"))
+    assert english == chinese
