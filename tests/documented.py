@@ -132,7 +132,7 @@ def smaller(words: list[str]) -> list[str]:
         case "finetune":
             return _with(words[:2], rest, _small_task(given))
         case "reinforce":
-            return _with(words[:2], rest, _small_policy(given[0]))
+            return _with(words[:2], rest, _small_policy(given))
         case "corpus" if given[0].startswith("builtin:"):
             return _with(words[:2], rest, {"corpus.limit": SMALL["corpus.limit"]})
         case "reward" if given[:1] == ["grammar"] and len(given) > 1:
@@ -193,13 +193,15 @@ def _small_task(given: list[str]) -> dict[str, Any]:
     return {**SHORT, **few, **shape, "tokenizer.size": 600}
 
 
-def _small_policy(recipe: str) -> dict[str, Any]:
-    if recipe not in shipped_rewards():
+def _small_policy(given: list[str]) -> dict[str, Any]:
+    """Few prompts and little data for the rewards; a start of a recipe's own is one that is here."""
+    if given[0] not in shipped_rewards():
         return POLICY
-    plain = parse(shipped_rewards()[recipe])
+    plain = parse(shipped_rewards()[given[0]])
     data = {f"data.{key}": fewer(value) for key, value in plain["data"].items()}
     parts = {part: json.dumps(fewer(plain[part])) for part in ("rewards", "judge")}
-    return {**POLICY, **data, **parts, "from": "runs/lines"}
+    start = {} if any(word.startswith("from=") for word in given) else {"from": "runs/lines"}
+    return {**POLICY, **data, **parts, **start}
 
 
 def fewer(value: Any) -> Any:
@@ -265,7 +267,7 @@ def untrained(words: list[str], out: Path) -> None:
 RUNS = {
     "reviews": "finetune classification data.train=reviews.tsv",
     "opinions": "finetune classification",
-    "lines": "finetune lines",
+    "lines": "finetune lines data.text=query data.target=text",
     "mine": "pretrain bert-mini",
     "judge": "pretrain gpt2-mini",
     "translator": "pretrain rnn-mini",

@@ -38,6 +38,7 @@ ELSEWHERE = {
     "docs/adding-a-family.md": "tests/test_adding.py",
     "docs/adding-an-objective.md": "tests/test_adding.py",
     "docs/corpus.md": "tests/test_corpus_page.py",
+    "docs/multitask.md": "tests/test_multitask_docs.py",
 }
 """Pages whose commands need what the page itself tells to write; their own tests run them."""
 PENDING = {
