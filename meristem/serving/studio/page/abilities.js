@@ -12,6 +12,9 @@ import { t } from "./words.js";
 const TEXT = { rows: 3, start: "Ada walked to the old harbour." };
 const lines = (text) => text.split("\n").map((line) => line.trim()).filter(Boolean);
 
+const WHOLE = ["masked", "generator"];  // ways of writing that fill in a whole text, and so are not streamed
+const reads = (run) => run.ways[0] === "source";
+
 async function asked(route, { run, given, out, signal }, shown, more = {}) {
   const found = await ask(route, { model: run.name, ...given, ...more }, signal);
   replace(out, shown(found.answer ?? found.answers, given));
@@ -21,10 +24,10 @@ async function asked(route, { run, given, out, signal }, shown, more = {}) {
 async function generate({ run, given, out, signal }) {
   const { top_p, ...rest } = given;
   const body = { model: run.name, ...rest, ...(top_p < 1 ? { top_p } : {}), top: 5 };
-  const turns = run.ways[0] === "source";  // the prompt is not gone on from, but turned into another text
+  const turns = reads(run);  // the prompt is not gone on from, but turned into another text
   const shown = written(turns ? "" : given.prompt);
   replace(out, shown.element);
-  if (run.ways[0] === "masked") {  // it does not write token by token
+  if (WHOLE.includes(run.ways[0])) {
     const found = await ask("/generate", { ...body, top: 0 }, signal);
     shown.add(found.texts[0]);
   } else {
@@ -48,7 +51,7 @@ async function rewritten(route, all) {
 
 export const ABILITIES = {
   classify: {
-    fields: { text: TEXT, text_b: { rows: 2, only: "pair", start: "She went to the port." } },
+    fields: { text: TEXT, text_b: { rows: 2, only: (run) => run.tasks.includes("pair"), start: "She went to the port." } },
     answer: ({ given, ...all }) => {
       const { text_b, ...rest } = given;
       return asked("/classify", { ...all, given: text_b ? given : rest }, answers.classified, { top: 8 });
@@ -102,7 +105,10 @@ export const ABILITIES = {
       replace(all.out, answers.detected(found.answer?.tokens ?? found.tokens, all.given.text));
     },
   },
-  score: { fields: { text: TEXT }, answer: (all) => asked("/score", all, answers.scored) },
+  score: {  // an encoder-decoder scores what it would write from a text
+    fields: { text: TEXT, text_b: { title: "scored_text", rows: 2, only: reads, start: "Ada went home." } },
+    answer: (all) => asked("/score", all, answers.scored),
+  },
   embed: {
     fields: { text: { title: "lines", like: "", rows: 4, start: "The boat left the harbour.\nA ship sailed away.\nShe cooked soup." } },
     answer: async (all) => {

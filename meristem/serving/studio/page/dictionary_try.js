@@ -37,6 +37,7 @@ export const TRY = {
   answer_here: ["The answer appears here.", "答案会显示在这里。"],
   text: ["Text", "文本"],
   text_b: ["Second text", "第二段文本"],
+  scored_text: ["Text to score, written from the first", "由上文写出、要打分的文本"],
   question: ["Question", "问题"],
   passage: ["Passage", "段落"],
   choices: ["Choices, one per line", "选项，每行一个"],

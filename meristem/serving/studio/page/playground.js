@@ -77,7 +77,7 @@ export async function show({ place: view, name, query, signal }) {
 function form(run, ability, signal) {
   const { fields, answer, view, again } = ABILITIES[ability];
   if (view) return view(run, signal);
-  const wanted = Object.entries(fields).filter(([, field]) => !field.only || run.tasks.includes(field.only));
+  const wanted = Object.entries(fields).filter(([, field]) => !field.only || field.only(run));
   const controls = Object.fromEntries(wanted.map(([name, field]) => [name, control(name, field, run)]));
   const out = make("div", { class: "answer", "aria-live": "polite" }, make("p", { class: "soft" }, t("answer_here")));
   const button = make("button", { type: "submit" }, t(`do_${ability}`));
