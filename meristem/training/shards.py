@@ -156,7 +156,8 @@ def gather(recipe: Recipe, before: Run | None, console: Console, team: Team = AL
         for s in sources
     }
     kept = str(start.path) if start.path is not None and start.take == "all" and start.tokenizer == "keep" else None
-    for s in sources if before is None else ():
+    elsewhere = kept is not None or recipe.tokenizer.path is not None  # one trained on this very text is its own
+    for s in sources if before is None and elsewhere else ():
         share = unknown_share(made[s.name].store.split("train"), tokenizer)
         refuse_unknown(share, recipe.store.max_unknown, _place(s.corpus), kept=kept)
     stores, keys = ({name: getattr(one, what) for name, one in made.items()} for what in ("store", "key"))

@@ -61,7 +61,7 @@ def test_offsets_that_do_not_match_are_mended_or_dropped_and_named(tmp_path):
 
 def test_two_occurrences_near_are_not_guessed_between(tmp_path):
     path = articles(tmp_path, qa(1, ("x", 3)), passage="a x bc x d")
-    message = r"squad\.json#q1: the passage does not hold the answer 'x' at character 3; it stands at 2$"
+    message = r"squad\.json#q1: the passage does not hold the answer 'x' at character 3; it stands at 2\n"
     with pytest.raises(MeristemError, match=message):
         asked(path)
 
