@@ -181,6 +181,8 @@ class Model(nn.Module):
         """The tokens that a causal text begins after, where its objective said so."""
         self.source_kinds: frozenset[str] = frozenset()
         """What its decoder was trained to write from, as its objectives said."""
+        self.untrained: frozenset[str] = frozenset()
+        """Heads that an imported folder did not hold: fresh weights, which answer nothing before they are trained."""
 
     @property
     def device(self) -> torch.device:

@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 from tiny_runs import FAMILIES, tiny_loaded, tiny_run
 
+import meristem as meristem_package
 from meristem.batch import Head, Model
 from meristem.errors import MeristemError
-from meristem.generation.way import PREFERENCE, way_for, ways_for
+from meristem.generation.way import PREFERENCE, verbs_of, way_for, ways_for
+from meristem.interop.importing import whole_state, write_run
 from meristem.settings import find
 
 PICTURE = (np.arange(16 * 16 * 3).reshape(16, 16, 3) % 251).astype(np.uint8)
@@ -243,3 +245,16 @@ def test_commands_of_the_page(command: str, meristem: Any, tmp_path: Path) -> No
     words = [str(tiny_run(word[5:])) if word.startswith("runs/") else word for word in shlex.split(command)[1:]]
     said = meristem(*words)
     assert said.code == 0 and said.out.strip(), said.err
+
+
+def test_a_head_that_was_never_trained_is_not_asked(tmp_path: Path) -> None:
+    """An imported discriminator comes without its generator: it detects, and does not fill with fresh weights."""
+    revived = meristem_package.load(tiny_run("electra-mini")).revived
+    model = revived.learner.model
+    state = whole_state(model, dict(model.named_parameters()))
+    write_run(tmp_path / "import", revived.recipe, revived.tokenizer, state, {"new": ["generator"]})
+    loaded = meristem_package.load(tmp_path / "import")
+    assert verbs_of(loaded.model) == ("detect",)
+    assert len(loaded.detect(TEXT)) == len(tiny_loaded("electra-mini").detect(TEXT))
+    with pytest.raises(MeristemError, match=r"fill: the imported folder held no generator head.*pretrain from=RUN"):
+        loaded.fill(MASKED)

@@ -63,6 +63,7 @@ def revive(path: Path, *, which: Pointer | None = None, step: int | None = None)
     transfer.restore(learner.model, loaded.snapshot.model)
     low_rank.merge(learner.model.backbone)
     learner.eval()
+    learner.model.untrained = frozenset(map(str, loaded.snapshot.state.get("new", ())))
     notices = loaded.notices
     if strange := transfer.not_finite(loaded.snapshot.model):
         notices = (*notices, f"{loaded.path.name}: weights that are not finite, so answers mean nothing: {strange}")

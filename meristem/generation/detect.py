@@ -14,7 +14,7 @@ from meristem.batch import Model
 from meristem.errors import MeristemError
 from meristem.generation.framed import Frame, states_at
 from meristem.generation.token_scores import length_batches
-from meristem.generation.way import DETECTION, verbs_of
+from meristem.generation.way import DETECTION, detects, verbs_of
 from meristem.tables import Tabular
 from meristem.tokenizers.tokenizer import Encoding, Tokenizer
 
@@ -72,7 +72,7 @@ def detect_encoded(model: Model, tokenizer: Tokenizer, texts: Sequence[Encoding]
 
 def require_detection(model: Model) -> None:
     """Refuse a model without a discriminator."""
-    if DETECTION not in model.heads:
+    if not detects(model):
         raise MeristemError(
             "detect needs a model that was trained to tell replaced tokens (objective=rtd, as electra-mini); this one "
             f"can {' and '.join(verbs_of(model)) or 'not'}"

@@ -46,7 +46,7 @@ def ways_for(model: Model, verb: Verb) -> tuple[Way, ...]:
     own = set(text_ways(model) or ways(model))
     if verb != "generate" and not model.source_kinds & DENOISING:
         own -= {"source"}  # only a decoder that was trained to write missing text knows texts without a source
-    return tuple(way for way in PREFERENCE[verb] if way in own)
+    return tuple(way for way in PREFERENCE[verb] if way in own and HEADS[way] not in model.untrained)
 
 
 def way_for(model: Model, verb: Verb, *, source: bool = False) -> Way:
@@ -87,7 +87,12 @@ def vocabulary_head(model: Model, way: Way) -> VocabularyHead:
 def verbs_of(model: Model) -> tuple[str, ...]:
     """The verbs this model answers, `detect` among them."""
     found: list[str] = [verb for verb in PREFERENCE if ways_for(model, verb)]
-    return (*found, "detect") if DETECTION in model.heads else tuple(found)
+    return (*found, "detect") if detects(model) else tuple(found)
+
+
+def detects(model: Model) -> bool:
+    """Whether it was trained to tell replaced tokens."""
+    return DETECTION in model.heads and DETECTION not in model.untrained
 
 
 def require(model: Model, way: Way, verb: str) -> None:
@@ -109,7 +114,10 @@ def _trained(model: Model) -> str:
 def _refusal(model: Model, verb: Verb) -> str:
     """Why this model cannot answer a verb, and what to do."""
     own = ways(model)
-    if not own and DETECTION in model.heads:
+    if unlearned := [HEADS[way] for way in own if way in PREFERENCE[verb] and HEADS[way] in model.untrained]:
+        return (f"{verb}: the imported folder held no {' and no '.join(unlearned)} head, so this run has an untrained "
+                "one; train it first: meristem pretrain from=RUN")
+    if not own and detects(model):
         return (f"{verb}: this model was trained without a generator (objective.generator=none), so it only tells "
                 "which tokens look replaced: meristem detect RUN TEXT")
     if not own:

@@ -10,7 +10,7 @@ from meristem.checkpoint.revive import Revived, revive
 from meristem.errors import MeristemError, did_you_mean
 from meristem.evaluation.carried import tasks_of
 from meristem.evaluation.embedding import reads_text
-from meristem.generation.way import DETECTION, Verb, Way, way_for, ways, ways_for
+from meristem.generation.way import Verb, Way, detects, way_for, ways, ways_for
 from meristem.serving.errors import Refused
 from meristem.task import Task
 
@@ -66,7 +66,7 @@ class Served:
             found.append("fill")
         if ways_for(self.model, "score") or "source" in self.ways:  # a target given its source
             found.append("score")
-        if DETECTION in self.model.heads:
+        if detects(self.model):
             found.append("detect")
         if reads_text(self.model):
             found.append("embed")

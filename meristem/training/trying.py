@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 
 from meristem.batch import Model
-from meristem.generation.way import DETECTION, ways, ways_for
+from meristem.generation.way import detects, ways, ways_for
 from meristem.store.store import Store, Stream
 from meristem.tokenizers.tokenizer import Tokenizer
 
@@ -22,7 +22,7 @@ def commands(place: str, model: Model, tokenizer: Tokenizer, stores: Mapping[str
     fill = [f"meristem fill {place} {_quoted(with_gap(text))}"] if ways_for(model, "fill") else []
     goes_on = {"causal", "permutation", "bilm"} & set(ways(model))
     write = [f"meristem generate {place} --prompt {_quoted(first_words(text))}"] if goes_on else []
-    detect = [f"meristem detect {place} {_quoted(text)}"] if DETECTION in model.heads else []
+    detect = [f"meristem detect {place} {_quoted(text)}"] if detects(model) else []
     sources = [_source(one, tokenizer) for one in streams if not write or one.pictured]
     turn = [f"meristem generate {place} {source}" for source in dict.fromkeys(sources)]
     return [*fill, *write, *detect, *(turn if "seq2seq" in model.heads else []), f"meristem evaluate {place}"]
