@@ -345,7 +345,7 @@ def test_the_page_fills_what_we_fill(drawn: Callable[[str], Drawn], monkeypatch:
     space = executed(made, monkeypatch)
     row, here, best = space["row"], space["here"], space["best"]  # those of the last text
     (ours,) = fill(made.model, made.revived.tokenizer, "My sister sold [MASK] boats and a garden.", top=5)
-    assert [made.revived.tokenizer.token(int(token)) for token in best] == [one.token for one in ours.candidates]
+    assert [made.revived.tokenizer.piece(int(token)) for token in best] == [one.token for one in ours.candidates]
     tokenizer = made.revived.tokenizer
     assert [token for token in row.ids if token in (tokenizer.start, tokenizer.end)] == [tokenizer.start, tokenizer.end]
     assert np.isfinite(here).sum() == (~made.revived.tokenizer.specials).sum()
