@@ -63,8 +63,8 @@ class Journal:
         """A line for the person and the log file; a quiet one only for the file."""
         self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
         self._log.flush()
-        if not quiet:
-            self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+        if not quiet:  # a terminal's lines are broken between words, a file's nowhere
+            self.console.print(text, highlight=False, markup=False, soft_wrap=not self.console.is_terminal)
 
     def say_numbers(self, what: str, entries: Sequence[str]) -> None:
         """Numbers in one line of the log file; on a terminal no entry is broken at the end of a line."""

@@ -86,6 +86,7 @@ def shown(width: int, *, terminal: bool, left: float = 90.0) -> str:
         journal.start(0, 1000)
         journal.show(1, 1000, {"loss": "9.123", "tok/s": "12,345", "MFU": "23%"}, left=left)
         journal.move(2, left)
+        journal.say("the text is one document: false next sentences come from elsewhere in it, not another")
         journal.say_numbers("step 2/1000  validation", [f"metric.number{n} {n / 7:.4g}" for n in range(9)])
     return out.getvalue()
 
@@ -96,6 +97,7 @@ def test_a_narrow_terminal_breaks_no_number() -> None:
     assert all(f"metric.number{n} {n / 7:.4g}" in found for n in range(9))
     assert max(len(line) for line in plain if "metric" in line) <= 60
     assert "loss 9.123" in found and "1.5 min left" in found and "2/1000" in found
+    assert any(line.endswith("come from") for line in plain)  # between words
     assert "MFU" not in found and "MFU" in shown(120, terminal=True)
 
 
