@@ -13,7 +13,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev]"
 	touch $@
 
-demo: $(VENV)/.ready  ## Train a small BERT on built-in text and let it fill three sentences
+demo: $(VENV)/.ready  ## Train a writer, an entity tagger and a BERT on built-in text, and show what they do
 	$(BIN)/python -m benchmarks.demo
 
 test: $(VENV)/.ready  ## All tests but the full product, with the ten slowest
