@@ -109,10 +109,10 @@ def python(page: str) -> list[str]:
 
 
 def _whole(code: str) -> bool:
-    """Whether code in the text is a command to type: it has an argument, and none that only stands for something."""
+    """Whether code in the text is a command to type: with an argument, none of them a stand-in or fetched."""
     arguments = code.split()[2:]
     named = [word for word in arguments if not word.startswith("-")]
-    return bool(named) and not any(re.search(r"\b[A-Z]{2,}\b|…", word) for word in arguments)
+    return bool(named) and not any(re.search(r"\b[A-Z]{2,}\b|…|hub:", word) for word in arguments)
 
 
 # ------------------------------------------------------------ smaller
@@ -200,7 +200,7 @@ def _small_policy(given: list[str]) -> dict[str, Any]:
     plain = parse(shipped_rewards()[given[0]])
     data = {f"data.{key}": fewer(value) for key, value in plain["data"].items()}
     parts = {part: json.dumps(fewer(plain[part])) for part in ("rewards", "judge")}
-    start = {} if any(word.startswith("from=") for word in given) else {"from": "runs/lines"}
+    start = {} if any(word.startswith("from=") for word in given) else {"from": f"runs/{plain['from']['recipe']}"}
     return {**POLICY, **data, **parts, **start}
 
 
@@ -272,6 +272,7 @@ RUNS = {
     "judge": "pretrain gpt2-mini",
     "translator": "pretrain rnn-mini",
     "captioner": "pretrain captioner-mini",
+    "captions": "pretrain captioner-mini",
 }
 """Runs that pages name and do not make, beside those named like a recipe."""
 ENGLISH = [" ".join(text.split()) for text in samples.documents("microworld-en?size=60")]
@@ -307,16 +308,13 @@ def _picture(path: Path) -> None:
 
 
 def _pictures(path: Path) -> None:
-    """Pictures with captions: a folder with its table, or a table beside the folder."""
-    folder = path if path.suffix == "" else path.with_suffix("")
-    folder.mkdir(exist_ok=True)
-    table = folder / "captions.jsonl" if path.suffix == "" else path
-    rows = []
-    for number in range(12):
-        _picture(folder / f"{number}.png")
-        place = f"{number}.png" if path.suffix == "" else f"{folder.name}/{number}.png"
-        rows.append({"path": place, "caption": f"a red square number {number}"})
-    _json_lines(rows)(table)
+    """A folder of pictures with its table of captions, and the same table beside it."""
+    folder = path.with_suffix("")
+    names = [f"{number}.png" for number in range(12)]
+    for name in names:
+        _picture(folder / name)
+    for table, place in ((folder / "captions.jsonl", ""), (folder.with_suffix(".jsonl"), f"{folder.name}/")):
+        _json_lines([{"path": place + name, "caption": f"a red square like {name}"} for name in names])(table)
 
 
 def _bert(path: Path) -> None:
@@ -341,7 +339,7 @@ def _squad(path: Path) -> None:
 def _my_yaml(path: Path) -> None:
     _json_lines([{"prompt": text[:30]} for text in ENGLISH[:12]])(Path("prompts.jsonl"))
     path.write_text(
-        "from: runs/gpt2-mini\ndata: {train: prompts.jsonl, validation: prompts.jsonl}\n"
+        "from: runs/gpt2-mini\ndata: {train: prompts.jsonl}\n"
         "rewards: [{name: length, target: 5}]\njudge: [{name: repetition}]\npolicy: {count: 2}\ntrain: {steps: 1}\n",
         encoding="utf-8",
     )
