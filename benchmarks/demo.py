@@ -29,7 +29,7 @@ from meristem.checkpoint.run import Run
 from meristem.training.shards import gather
 
 T = TypeVar("T")
-SHARES = {"writer": 0.3, "tagger": 0.2, "masks": 0.5}
+SHARES = {"writer": 0.35, "tagger": 0.12, "masks": 0.53}
 """Of the minutes."""
 PROMPTS = ("One morning", "Anna went to the market", "It was raining in the harbour")
 ENTITIES = (
