@@ -10,7 +10,9 @@
 docs/python.md is the whole interface on one page; `help(meristem.load)` and the like explain each function.
 """
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -46,7 +48,25 @@ def __getattr__(name: str) -> Any:
     """The interface is imported when it is first used, so that `import meristem` and `meristem --help` stay quick."""
     if name not in __all__:
         raise AttributeError(f"module 'meristem' has no attribute {name!r}")
-    return getattr(import_module("meristem.errors" if name == "MeristemError" else "meristem.api"), name)
+    if name == "MeristemError":
+        return import_module("meristem.errors").MeristemError
+    return getattr(import_module("meristem.api"), name)
+
+
+class _Package(ModuleType):
+    """The package itself, in which `meristem.reinforce` is the function although a subpackage has the same name."""
+
+    @property
+    def reinforce(self) -> Any:
+        """Improve a model that writes with rewards."""
+        return import_module("meristem.api").reinforce
+
+    @reinforce.setter
+    def reinforce(self, subpackage: ModuleType) -> None:
+        """Importing a subpackage sets it as an attribute of its parent; it is found in `sys.modules` all the same."""
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

@@ -15,9 +15,12 @@ from meristem.checkpoint.run import Run
 from meristem.errors import RecipeError
 from meristem.interop.starting import run_for
 from meristem.labelled.reading import check_sources
+from meristem.learning.assemble import needs_of
+from meristem.learning.learner import task_way
 from meristem.overrides import as_mapping, override, written_out
 from meristem.recipe import Recipe, read, resolve, shipped_rewards, shipped_tasks
 from meristem.reinforce.named import functions_named, refuse_functions, run_around
+from meristem.settings import find
 from meristem.training import finetuning, pretraining
 from meristem.training.ignored_settings import refuse_ignored
 from meristem.training.rewarding import check_rewards, desk, rewarded
@@ -79,6 +82,8 @@ def task_recipe(recipe: str | Path | None = None, overrides: Overrides = ()) -> 
     rate = suited(before)
     if rate is not None and str(chosen) in shipped_tasks() and mapping["task"]["name"] != "probe" and _moves(start):
         mapping["train"]["rate"] = rate
+    if str(chosen) in shipped_tasks() and mapping["task"].get("lm") and not _reads_causally(mapping, before):
+        del mapping["task"]["lm"]  # GPT-1's second loss, which the recipe has for its own causal model
     found = _heeded(resolve(name, mapping, overrides), overrides)
     return replace(found, start=found.start.model_copy(update={"path": str(path)}))
 
@@ -95,9 +100,20 @@ def _own_data(mapping: Mapping[str, Any], overrides: Overrides) -> dict[str, Any
     own = override({}, overrides).get("data") or {}
     if "train" not in own or not isinstance(data, Mapping):
         return dict(mapping)
-    builtin = str(data.get("train")).startswith("builtin:")
+    builtin = str(data.get("train")).startswith("builtin:") and _set_name(own["train"]) != _set_name(data.get("train"))
     kept = {key: value for key, value in data.items() if not str(value).startswith("builtin:")}
     return {**mapping, "data": {key: value for key, value in kept.items() if key in ANY_DATA or not builtin}}
+
+
+def _set_name(source: Any) -> str:
+    """A data set without its size and seed: `builtin:microworld-pos?size=40` is `builtin:microworld-pos`."""
+    return str(source).partition("?")[0]
+
+
+def _reads_causally(mapping: Mapping[str, Any], before: Recipe) -> bool:
+    """Whether a task would read from left to right on the model of another run."""
+    task, family = find("tasks", str(mapping["task"]["name"])), find("models", before.model.family)
+    return bool(task.ways & family.can) and task_way(task, family, needs_of(before)) == "causal"
 
 
 def _moves(start: Mapping[str, Any]) -> bool:

@@ -347,6 +347,7 @@ def _my_yaml(path: Path) -> None:
 
 REVIEWS = [f"a {'lovely' if n % 2 else 'dreadful'} day {n}\t{n % 2}" for n in range(40)]
 CONLL = [line for n in range(12) for line in ("Ada B-person", f"walked{n} O", "home O", "")]
+ARTICLES = [line for n, text in enumerate(ENGLISH) for line in (f" = Article {n} = ", "", text, "")]
 FILES: dict[str, Any] = {
     "my-texts": _folder(ENGLISH),
     "我的文本": _folder(CHINESE),
@@ -374,6 +375,10 @@ FILES: dict[str, Any] = {
         "query,text,shown,clicked",
         *(f"repair a lamp {n % 6},We mend lamp {n},100,{n % 30 + 1}" for n in range(36)),
     ]),
+    "wiki.train.tokens": _lines(ARTICLES[:160]),
+    "wiki.valid.tokens": _lines(ARTICLES[160:200]),
+    "wiki.test.tokens": _lines(ARTICLES[200:]),
+    "minimal-pairs.jsonl": _json_lines([{"sentence_good": "Ada walked.", "sentence_bad": "Ada walk."}]),
     "train.conll": _lines(CONLL),
     "test.conll": _lines(CONLL),
     "train-v2.0.json": _squad,

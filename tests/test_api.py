@@ -189,3 +189,14 @@ def test_tables_are_shown_once_in_a_notebook(tmp_path: Path, monkeypatch: pytest
         journal.lay_out([table])
     assert [text.count("only once") for text in shown] == [1]
     assert "only once" in (tmp_path / "log.txt").read_text(encoding="utf-8")
+
+
+def test_a_subpackage_does_not_hide_the_function_of_its_name() -> None:
+    code = (
+        "import meristem, meristem.reinforce.policy, sys\n"
+        "assert callable(meristem.reinforce) and meristem.reinforce.__module__ == 'meristem.api'\n"
+        "from meristem.reinforce.policy import Policy\n"
+        "from meristem.reinforce import policy\n"
+        "assert policy.Policy is Policy and sys.modules['meristem.reinforce'].__path__\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

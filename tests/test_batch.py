@@ -62,7 +62,7 @@ def test_an_input_with_an_axis_of_its_own_is_filled_by_itself() -> None:
     batch = collate([two_sided([1, 2], [4, 5, 6]), two_sided([6, 7], [7])], Words(), {})
     assert "source_present" not in batch.inputs
     assert batch.inputs["present"].tolist() == [[True] * 3, [True, False, False]]
-    assert batch.tokens == 4
+    assert batch.tokens == 8  # source and target
 
 
 def test_positions_are_moved_by_their_rows_offset() -> None:

@@ -233,7 +233,7 @@ def test_a_run_without_a_task_says_what_it_can_do(meristem: Meristem, tmp_path: 
     run = write_run(tmp_path / "run", recipe, words, {key: value.detach() for key, value in state.items()}, {}).path
     said = meristem("predict", run, "a text")
     assert said.code == 1
-    assert "has no task to predict: it can fill" in said.err
+    assert "has no task to predict: it can generate and fill and score" in said.err
     assert f"meristem finetune classification from={run}" in said.err
     assert load(run).tasks == {}
 

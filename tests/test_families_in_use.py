@@ -32,6 +32,7 @@ WAYS: dict[str, dict[str, str]] = {
     "gpt-mini": {"generate": "causal", "score": "causal"},
     "gpt2-mini": {"generate": "causal", "score": "causal"},
     "modern-mini": {"generate": "causal", "score": "causal"},
+    "multitask-mini": {"generate": "causal", "fill": "masked", "score": "causal"},
     "rnn-mini": {"generate": "source"},
     "roberta-mini": {"generate": "masked", "fill": "masked", "score": "masked"},
     "t5-mini": {"generate": "source", "fill": "source", "score": "source"},

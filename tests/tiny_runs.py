@@ -25,6 +25,7 @@ FAMILIES = (
     "gpt-mini",
     "gpt2-mini",
     "modern-mini",
+    "multitask-mini",
     "rnn-mini",
     "roberta-mini",
     "t5-mini",
@@ -50,6 +51,20 @@ OWN: dict[str, dict[str, Any]] = {
     "elmo": {"model.cells": 24, "model.filters": [[1, 8], [2, 8]], "model.letter_width": 4, "objective.rivals": 16},
     "captioner": {"model.picture": 16, "store.picture": 16, "model.patch": 8},
     "electra": {"model.embedding": 16},
+    "multitask": {
+        "model.decoder_layers": 1,
+        "model.picture": 16,
+        "store.picture": 16,
+        "model.patch": 8,
+        "train.single_task_baselines": False,
+        "train.steps": 12,
+        "mix": [
+            {"objective": ["mlm", "nsp"]},
+            {"objective": "clm"},
+            {"objective": "denoising"},
+            {"objective": "caption", "corpus": "builtin:microworld-pictures?size=24"},
+        ],
+    },
     "xlnet": {"model.memory": 16},
     "transformer_xl": {"model.memory": 16},
 }
@@ -63,7 +78,7 @@ def tiny_run(recipe: str) -> Path:
     """The folder of a run of this recipe, made as small as it gets and trained for a few steps, once per process."""
     told = parse(shipped()[recipe])
     family = told["model"]["family"]
-    objective = told["objective"]
+    objective = told.get("objective", "mlm")
     first = objective[0] if isinstance(objective, list) else objective
     name = first if isinstance(first, str) else first["name"]
     heads = {} if family in ("rnn", "elmo") else {"model.heads": 2}

@@ -12,13 +12,13 @@ import json
 import os
 import secrets
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from meristem import bounded
 from meristem.checkpoint import disk
 from meristem.checkpoint.run import Run
-from meristem.corpus.refining import cache
 from meristem.errors import MeristemError
 from meristem.recipe import Recipe
 
@@ -27,8 +27,9 @@ BUILTIN = "builtin:"
 
 
 def sign(run: Run, recipe: Recipe) -> None:
-    """Leave the signature of this machine in a run that it makes."""
-    disk.replace(run.path / FILE, [json.dumps({"hmac": _signature(recipe)}).encode()])
+    """Leave the signature of this machine in a run that it makes; where no key can be kept, there is none."""
+    with suppress(OSError):
+        disk.replace(run.path / FILE, [json.dumps({"hmac": _signature(recipe)}).encode()])
 
 
 def made_here(run: Run, recipe: Recipe) -> bool:
@@ -38,9 +39,9 @@ def made_here(run: Run, recipe: Recipe) -> bool:
         return False
     try:
         found = bounded.read_mapping(path).get("hmac")
-    except MeristemError:
+        return isinstance(found, str) and hmac.compare_digest(found, _signature(recipe))
+    except (MeristemError, OSError, TypeError):  # a digest is compared as ASCII
         return False
-    return isinstance(found, str) and hmac.compare_digest(found, _signature(recipe))
 
 
 def refuse_foreign_data(run: Run, recipe: Recipe, *, trust_paths: bool) -> None:
@@ -76,8 +77,11 @@ def _signature(recipe: Recipe) -> str:
 
 
 def _key() -> bytes:
-    """The key of this machine, made when it is first needed; nobody else may read it."""
-    path = cache() / KEY
+    """The user's key on this machine, made when it is first needed; nobody else may read it.
+
+    It lies apart from the cache, which may be deleted at any time.
+    """
+    path = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "meristem" / KEY
     try:
         return _read(path)
     except FileNotFoundError:

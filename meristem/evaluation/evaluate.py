@@ -53,11 +53,11 @@ def evaluate(
     A task run, or the named task of a model that came with its head, is measured on labelled samples. Data that only
     the run's own recipe names are read where this machine made the run, or with `trust_paths`.
     """
-    if data is None and pairs is None:
-        refuse_foreign_data(revived.run, revived.recipe, trust_paths=trust_paths)
     if pairs is None and (revived.recipe.task is not None or task is not None):
         if pll:
             raise MeristemError(f"{revived.run.path} is a task run, which is measured by its answers, not by --pll")
+        if data is None:
+            refuse_foreign_data(revived.run, revived.recipe, trust_paths=trust_paths)
         return evaluate_task(revived, data=data, columns=columns, limit=limit, task=task, report=report)
     if columns:
         raise MeristemError("--columns: names columns of labelled samples; measure a task run, or ask with --template")
@@ -67,10 +67,12 @@ def evaluate(
     found: dict[str, Any] = {"metrics": {}, "run": str(revived.run.path), "step": revived.step, "data": None,
                              "samples": {}}
     if revived.recipe.policy is not None and (data is not None or pairs is None):
-        revived = with_start_objectives(revived)
         if data is None:
             refuse_foreign_data(revived.run, revived.recipe, trust_paths=trust_paths)
+        revived = with_start_objectives(revived)
     if data is not None or pairs is None:
+        if data is None:
+            refuse_foreign_data(revived.run, revived.recipe, trust_paths=trust_paths)
         stores, split = (_given(revived, data, console), "train") if data else (_own(revived, console), "test")
         measured = measure(revived, stores, split, limit)
         found["metrics"].update(measured.metrics)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -84,3 +85,16 @@ def _step_tokens(work: Work, name: str, feed: Feed, flops: Callable[[str], StepF
     if type(feed.objective).explore is Objective.explore:
         return work.material.step_tokens(feed)
     return float(flops(name).tokens * work.material.team.size)
+
+
+def refuse_other_batches(work: Work, feeds: Mapping[str, Feed]) -> None:
+    """Refuse to resume a run whose steps had another number of samples: it would silently become another run."""
+    standing, mix = work.standing, mix_of(work.recipe)
+    steps = Counter(mix(step)[0] for step in range(standing.step))
+    expected = sum(number * feeds[name].rows for name, number in steps.items() if name in feeds)
+    if standing.samples != expected:
+        raise MeristemError(
+            f"{work.run.path} has read {standing.samples:,} samples in {standing.step:,} steps, and would have read "
+            f"{expected:,} now: another version of meristem counted train.batch_tokens differently, or the shards have "
+            "changed. Resume it with the version that began it, or start again with --fresh"
+        )

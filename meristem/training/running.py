@@ -31,7 +31,14 @@ from meristem.training.loop import Loop
 from meristem.training.material import Evaluate, Material, create, forget_unstarted, recipe_text, refuse_other_things
 from meristem.training.named_files import refuse_missing
 from meristem.training.optimizers import optimizers
-from meristem.training.planning import mix_of, plan, planned_tokens, step_batches, steps_per_epoch
+from meristem.training.planning import (
+    mix_of,
+    plan,
+    planned_tokens,
+    refuse_other_batches,
+    step_batches,
+    steps_per_epoch,
+)
 from meristem.training.restoring import restore
 from meristem.training.settings import OFF
 from meristem.training.standing import Standing
@@ -120,6 +127,8 @@ def _train(
             _pin_threads(work)
     learner.to(device)
     feeds = material.feeds(recipe, learner.objectives, split="train", seed=settings.seed)
+    if loaded is not None and recipe.task is None and recipe.policy is None:
+        refuse_other_batches(work, feeds)
     flops = cache(lambda name: step_flops(learner, name, step_batches(feeds[name], 0)))
     plan(work, feeds, flops, device)
     work.planned_tokens = planned_tokens(work, feeds)

@@ -42,7 +42,7 @@ def test_what_a_stranger_names_is_not_read(change: str, trained: Path, tmp_path:
                                            monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     run = shutil.copytree(trained, tmp_path / "run")
     if change == "none":
-        monkeypatch.setenv("MERISTEM_CACHE", str(tmp_path / "another-machine"))
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "another-machine"))
     elif change == "gone":
         (run / "origin.json").unlink()
     elif change == "forged":

@@ -78,7 +78,7 @@ def train(console: Console, *, steps: int = 3) -> str:
 
 def test_a_table_is_redrawn_beneath_the_bar() -> None:
     text = train(screen())
-    drawn = text[text.rindex("training") :]
+    drawn = text[text.rindex("3/40 loss") :]
     assert "3/40 loss 0.1" in drawn and "step 3/40  left 2.0 min" in drawn
     for row in (
         r"reward +0\.101 +0\.103 +▁[▄▅]█",

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from rich.console import Console
 
+from meristem.checkpoint import origin
 from meristem.checkpoint.revive import Revived, revive
 from meristem.checkpoint.run import Run
 from meristem.checkpoint.save import save
@@ -55,6 +56,7 @@ def make_run(tmp_path: Path, corpus: Path, console: Console, monkeypatch: pytest
         text = yaml.safe_dump(recipe.plain())
         run = Run.create(path, text, path / "words.json")
         (path / "data.json").write_text(json.dumps({"main": shards.key}))
+        origin.sign(run, recipe)
         model = learner_of(recipe, tokenizer).model.state_dict()
         save(run.checkpoints, Snapshot(step=1, model=model, optimizer={}, memory={}, state={}, recipe=text,
                                        tokenizer=path / "words.json"))

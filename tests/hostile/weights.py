@@ -84,8 +84,10 @@ def _pickles() -> Iterator[Artifact]:
                        says="pytorch_model.bin")  # fmt: skip
     yield Artifact(name="model.pt and model.ckpt alone", make=_unknown_names, doors=PUBLISHED, says="holds no weights")
     for name in ("model.safetensors", "optimizer.safetensors", "state.json", "recipe.yaml"):
+        # only resuming reads the optimizer
+        doors = ("resume_run",) if name == "optimizer.safetensors" else RUN
         yield Artifact(
-            name=f"a pickle as a checkpoint's {name}", make=_in_run(name, lambda: BOMB), doors=RUN, says=name
+            name=f"a pickle as a checkpoint's {name}", make=_in_run(name, lambda: BOMB), doors=doors, says=name
         )
     yield Artifact(
         name="model.pt among the checkpoints", make=_loose_pickle, doors=RUN[:1], says="model.pt is a pickle"

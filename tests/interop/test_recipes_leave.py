@@ -56,6 +56,7 @@ REFUSED = {
     "rnn-mini": ("transformers has no rnn", "meristem.load"),
     "captioner-mini": ("transformers has no captioner", "meristem export --onnx"),
     "multitask-mini": ("transformers has no multitask", "meristem export --onnx"),
+    "scenes": ("transformers has no captioner", "meristem export --onnx"),
     "transformer-base": ("bart has no model.positions=sinusoidal", "meristem export --onnx"),
     "transformer-xl-base": ("transformers has no transformer_xl", "meristem export --onnx"),
     "rnn-luong": ("transformers has no rnn", "meristem.load"),

@@ -49,7 +49,7 @@ def test_feeds_cut_batches_as_told(tokenizer: Tokenizer, store: Store) -> None:
     assert feed(Case("mlm", "bert")) == (8, 8)
     assert feed(Case("mlm", "bert"), micro_tokens=3 * LENGTH + 5) == (8, 3)
     assert feed(Case("mlm", "bert"), batch_tokens=LENGTH, micro_tokens=9 * LENGTH) == (1, 1)
-    assert feed(Case([{"name": "mlm", "exhaustive": True}], "bert")) == (8, 1)  # seven rows of each sample
+    assert feed(Case([{"name": "mlm", "exhaustive": True}], "bert")) == (1, 1)  # each sample is read in seven rows
 
 
 def test_a_split_that_is_not_there_has_no_feed(tokenizer: Tokenizer, store: Store) -> None:

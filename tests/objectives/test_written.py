@@ -145,5 +145,5 @@ def test_sources_that_happen_to_be_as_long_as_targets_keep_their_padding(make: C
     expected = torch.tensor([[True] * 3 + [False] * 2, [True] * 5])
     assert torch.equal(batch.inputs["source_present"], expected)
     assert torch.equal(batch.inputs["present"], expected)
-    assert batch.counts == {"seq2seq": 8} and batch.tokens == 8
+    assert batch.counts == {"seq2seq": 8} and batch.tokens == 16  # source and target
     assert batch.goals["seq2seq"]["at"].tolist() == [0, 1, 2, 5, 6, 7, 8, 9]  # no padded position is judged

@@ -163,7 +163,7 @@ def test_a_judge_is_needed() -> None:
 
 
 def test_no_such_run(tmp_path: Path) -> None:
-    with pytest.raises(MeristemError, match="there is no such run"):
+    with pytest.raises(MeristemError, match="is no run of ours; corpus=SOURCE trains a judge"):
         made({"name": "grammar", "run": str(tmp_path / "absent")})
 
 
