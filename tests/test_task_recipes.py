@@ -11,9 +11,13 @@ import pytest
 from rich.console import Console
 
 from meristem import api
+from meristem.interop.importing import whole_state, write_run
 from meristem.labelled.reading import splits
-from meristem.recipe import parse, shipped, shipped_tasks, summary
+from meristem.learning.assemble import learner_of
+from meristem.recipe import parse, resolve, shipped, shipped_tasks, summary
+from meristem.resolving import task_recipe
 from meristem.settings import find, names
+from meristem.tokenizers.train import train
 
 RECIPES = shipped_tasks()
 SMALL = {
@@ -112,3 +116,17 @@ def test_a_longer_training_finds_answers(tmp_path: Path) -> None:
             "train.epochs": 5, "train.rate": 1e-3, "train.evaluate_every": "1epoch"}  # fmt: skip
     report = trained("span", tmp_path / "run", some)
     assert beats(report, 0.05), (report["metrics"], report["baselines"])
+
+
+def test_a_shipped_recipe_keeps_its_second_loss_for_causal_models_only(tmp_path: Path) -> None:
+    for family, objective, kept in (("gpt2", "clm", 0.5), ("bert", "mlm", 0.0)):
+        model = {"family": family, "layers": 1, "width": 16, "heads": 2, "length": 32}
+        recipe = resolve("tiny", {"model": model, "objective": [objective], "tokenizer": {"size": 300}})
+        tokenizer = train(recipe.tokenizer, ["Ada walked to the old harbour and it rained on Diego."] * 5)
+        learner = learner_of(recipe, tokenizer)
+        state = whole_state(learner.model, dict(learner.model.named_parameters()))
+        weights = {key: value.detach() for key, value in state.items()}
+        run = write_run(tmp_path / family, recipe, tokenizer, weights, {}).path
+        assert task_recipe("choice", [f"from={run}"]).task.lm == kept
+    given = task_recipe("choice", [f"from={run}", "task.lm=0.5"])
+    assert given.task.lm == 0.5  # whoever asks for it is told why it cannot be

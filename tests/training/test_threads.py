@@ -1,8 +1,10 @@
-"""A run resumes with the number of threads it began with."""
+"""A run resumes with the number of threads and the batches it began with, or says that it does not."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,8 @@ import torch
 from rich.console import Console
 
 from meristem import api
+from meristem.checkpoint import disk, manifest
+from meristem.errors import MeristemError
 from meristem.training import budget
 
 SMALL = ["model.layers=1", "model.width=16", "model.heads=2", "model.length=16", "tokenizer.size=300",
@@ -40,3 +44,16 @@ def test_another_number_of_threads_is_pinned_or_said(tmp_path: Path) -> None:
     said = pretrain(tmp_path / "run", "train.steps=6", "train.threads=2")
     assert "train.threads=2, and the run began with 1: its numbers will differ in the last digits" in said
     assert torch.get_num_threads() == 2
+
+
+def test_a_run_whose_batches_would_change_is_refused(tmp_path: Path) -> None:
+    pretrain(tmp_path / "run", "train.steps=2")
+    folder = tmp_path / "run" / "checkpoints" / "step-00000002"
+    state = json.loads((folder / "state.json").read_bytes())
+    assert state["samples"] == 2 * 4
+    (folder / "state.json").write_text(json.dumps({**state, "samples": 2 * 5}))  # as another version counted
+    content = manifest.read(folder)
+    files = {name: disk.digest(folder / name) for name in content.files}
+    (folder / "manifest.json").write_bytes(replace(content, files=files).text())
+    with pytest.raises(MeristemError, match=r"has read 10 samples in 2 steps, and would have read 8 now"):
+        pretrain(tmp_path / "run", "train.steps=4")

@@ -23,6 +23,8 @@ BRACKETS = 64
 DEEP = re.compile(r"^[ \-?:\t]{48}", re.M)
 """Indentation and indicators of nested blocks at the beginning of a line."""
 ANCHORS = re.compile(r"(?:^|[\s\[{,:-])[&*!]", re.M)
+BASE_60 = re.compile(r"[0-9]:[0-9]")
+"""YAML 1.1 would read 1:30 as a number, in time that grows with the square of its length."""
 
 
 def recipe_of(run: Run) -> dict[str, Any]:
@@ -42,7 +44,8 @@ def _recipe(path: Path, _stamp: tuple[int, int, int]) -> dict[str, Any]:
 
 
 def _parsed(text: str) -> Any:
-    flat = text.count("[") + text.count("{") <= BRACKETS and not DEEP.search(text) and not ANCHORS.search(text)
+    odd = DEEP.search(text) or ANCHORS.search(text) or BASE_60.search(text)
+    flat = text.count("[") + text.count("{") <= BRACKETS and not odd
     if flat and yaml.__with_libyaml__:
         try:
             return yaml.CSafeLoader(text).get_single_data()
