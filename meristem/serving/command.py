@@ -51,6 +51,7 @@ def serve(paths: Sequence[Path], settings: ServingSettings, say: Say, *, folder:
         app,
         http=cast(Any, partial(Patient, turnstile=app.state.turnstile)),
         ws="none",
+        log_config=None,  # uvicorn's own would close the handlers that other libraries have set up
         log_level="warning",
         access_log=False,
         server_header=False,

@@ -249,7 +249,7 @@ def listening(folder: Path, **settings: Any) -> Iterator[str]:
     from meristem.serving.protocol import Patient
 
     app = create_app(Hub({}), ServingSettings.model_validate(settings), more=[routes(Listing(folder))])
-    server = uvicorn.Server(uvicorn.Config(app, http=Patient, ws="none", log_level="warning"))
+    server = uvicorn.Server(uvicorn.Config(app, http=Patient, ws="none", log_config=None, log_level="warning"))
     bound = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
     thread.start()

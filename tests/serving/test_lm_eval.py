@@ -52,7 +52,7 @@ def address(hub: Hub) -> Iterator[str]:
     bound = socket.socket()
     bound.bind(("127.0.0.1", 0))
     app = create_app(Hub({"gpt2": hub.runs["gpt2"].revived}))
-    server = uvicorn.Server(uvicorn.Config(app, http=Patient, ws="none", log_level="warning"))
+    server = uvicorn.Server(uvicorn.Config(app, http=Patient, ws="none", log_config=None, log_level="warning"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
     thread.start()
     while not server.started:

@@ -37,7 +37,9 @@ class ThreadServer:
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.port = self.socket.getsockname()[1]
         http_protocol: Any = partial(Patient, turnstile=self.app.state.turnstile)
-        config = uvicorn.Config(self.app, http=http_protocol, log_level="critical", limit_concurrency=24)
+        config = uvicorn.Config(
+            self.app, http=http_protocol, log_config=None, log_level="critical", limit_concurrency=24
+        )
         self.server = uvicorn.Server(config)
         self.server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
         self.thread = threading.Thread(target=lambda: self.server.run(sockets=[self.socket]), daemon=True)
