@@ -68,6 +68,7 @@ def test_the_commands_of_a_page_work_in_their_order(
 ) -> None:
     # over 10 s: some thirty commands on the longest page, half of which train
     monkeypatch.setenv("MERISTEM_CACHE", str(shared / "cache"))
+    monkeypatch.delitem(sys.modules, "mine", raising=False)  # another test's module of the same name
     provided, done = Provided(shared / "runs"), shared / "done"
     todo = [command for command in commands(page) if command.tested and not waiting(command)]
     for number, command in enumerate(todo):

@@ -42,7 +42,9 @@ def smaller(command: str) -> list[str]:
         kept = [word for word in words if not word.startswith("model.")]
         at = kept.index("--out")
         mix = parse_mix() if "multitask-mini" in words else []
-        return [*kept[:at], *SMALL, *mix, *kept[at:]]
+        begun = any(word.startswith("from=") for word in kept)  # whose tokenizer is kept
+        small = [word for word in SMALL if not (begun and word.startswith("tokenizer."))]
+        return [*kept[:at], *small, *mix, *kept[at:]]
     if words[:2] == ["finetune", "sentiment"]:
         data = parse(shipped_tasks()["sentiment"])["data"]
         words[at:at] = [*SHORT, *(f"data.{key}={fewer(value)}" for key, value in data.items())]

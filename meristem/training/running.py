@@ -139,6 +139,7 @@ def _train(
     _announce(work)
     if team.first:
         run.reopen()
+    per_token = {name: flops(name).per_token for name in feeds}  # counted on a copy, which a sharded model has none of
     spread = Spread(learner, team, shard=settings.shard)
     made = optimizers(learner.model, settings, team)
     stepper = Stepper(
@@ -151,7 +152,6 @@ def _train(
     )
     if loaded is not None:
         restore(stepper, loaded.snapshot, feeds)
-    per_token = {name: flops(name).per_token for name in feeds}
     found = _loop(work, stepper, feeds, per_token, device).fit()
     if spread.sharded:
         work.learner = _whole(work, device)

@@ -20,7 +20,7 @@ from meristem.training.settings import TrainSettings
 OBJECTIVE = {
     "bert": "mlm", "roberta": "mlm", "modern": "mlm", "electra": "rtd", "gpt": "clm", "gpt2": "clm",
     "transformer_xl": "clm", "xlnet": "plm", "elmo": "bilm", "transformer": "seq2seq", "rnn": "seq2seq",
-    "captioner": "caption",
+    "captioner": "caption", "multitask": "seq2seq",
 }  # fmt: skip
 TABLE: dict[str, dict[str, int]] = {
     "bert": {r"heads\.mlm\..*": 0, r"backbone\.stack\.layers\.2\..*": 1, r"backbone\.stack\.layers\.1\..*": 2,

@@ -107,9 +107,9 @@ def test_what_exploring_draws_follows_from_the_step_alone(tokenizer: Tokenizer, 
     objective = learner.objectives[SOURCE]
     explore = objective.explore
 
-    def noisy(model: Any, batch: Batch) -> Batch:
+    def noisy(model: Any, batch: Batch, history: Any = None) -> Batch:
         drawn.append(float(torch.rand(())))
-        return explore(model, batch)
+        return explore(model, batch, history)
 
     objective.explore = noisy  # type: ignore[method-assign]  # rollouts that draw from torch
     for noise in (1, 2):
