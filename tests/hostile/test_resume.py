@@ -1,7 +1,4 @@
-"""Mutated run folders are resumed: refused in one sentence, or the very weights of the run that nobody touched.
-
-`python -m benchmarks.resume_fuzz` does the same a thousand times.
-"""
+"""Mutated run folders are resumed: refused in one sentence, or the very weights of the run that nobody touched."""
 
 from __future__ import annotations
 
