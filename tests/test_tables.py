@@ -29,8 +29,8 @@ def test_texts_that_were_written_and_scored() -> None:
     assert list(found.to_pandas()["sample"]) == [0, 0, 1]
     assert "&lt;b&gt;" in found._repr_html_() and "<b>" not in found._repr_html_()  # what a model writes is no markup
     scored = Results([Scored(text="a b", logprob=-2.0, tokens=2, per_token=(("a", -1.0), ("b", -1.0)))])
-    (row,) = scored.to_pandas().to_dict("records")
-    assert {"text": "a b", "logprob": -2.0, "tokens": 2}.items() <= row.items()
+    alone = {"text_b": None, "forward": None, "backward": None}
+    assert scored.to_pandas().to_dict("records") == [{"text": "a b", "logprob": -2.0, "tokens": 2, **alone}]
     ranked = Ranked(written=WRITTEN, value=1.0, parts={"length": 0.5}, why={})
     assert ranked.records() == [{"text": "<b>", "value": 1.0, "length": 0.5}]
 
