@@ -10,7 +10,7 @@ from typing import Any, Literal
 from meristem import bounded
 from meristem.checkpoint import disk, layout, manifest, tensors
 from meristem.checkpoint.disk import Digest
-from meristem.checkpoint.manifest import Manifest
+from meristem.checkpoint.manifest import Manifest, NewerFormatError
 from meristem.checkpoint.snapshot import Snapshot
 from meristem.errors import MeristemError
 
@@ -60,11 +60,13 @@ def load(
 
 
 def verify(folder: Path, *, weights_only: bool = False) -> list[str]:
-    """What is wrong with a checkpoint folder; nothing, if it is good."""
+    """What is wrong with a checkpoint folder; nothing, if it is good. One of a later format is refused at once."""
     if folder.is_symlink():
         return ["it is a link: a run holds its own checkpoints"]
     try:
         content = manifest.read(folder)
+    except NewerFormatError as error:
+        raise NewerFormatError(f"{folder}: {error}") from None
     except (MeristemError, OSError) as error:
         return [str(error), *(tensors.pickles(folder) if folder.is_dir() else ())]
     problems = [f"{manifest.MANIFEST} is of step {content.step}: the folder was renamed"]

@@ -16,6 +16,7 @@ from meristem.checkpoint.disk import Digest
 from meristem.errors import MeristemError
 
 FORMAT = 1
+"""The format that is written. A folder of an older format is read; docs/decisions/0010 says what each one was."""
 LIMIT = 16 << 20  # bytes; text that is parsed is read whole, so its size is bounded first
 
 MANIFEST = "manifest.json"
@@ -28,6 +29,7 @@ TOKENIZER = "tokenizer.json"
 
 NEEDED = frozenset({MODEL, OPTIMIZER, STATE, RECIPE})
 POSSIBLE = NEEDED | {MEMORY, TOKENIZER}
+ENTRIES = frozenset({"format", "step", "files", "aliases"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +40,15 @@ class Manifest:
     files: dict[str, Digest]
     aliases: dict[str, str]
     """A tied name → the name its tensor is stored under."""
+    format: int = FORMAT
 
     def text(self) -> bytes:
         """The one way of writing this manifest, sealed with the digest of itself."""
-        body = {"format": FORMAT, **asdict(self)}
-        return _written(body | {"seal": hashlib.sha256(_written(body)).hexdigest()})
+        return _sealed(asdict(self))
+
+
+class NewerFormatError(MeristemError):
+    """A checkpoint that a later version wrote: it is not damaged, and no older one may take its place."""
 
 
 def read(folder: Path) -> Manifest:
@@ -61,13 +67,16 @@ def parse(text: bytes) -> Manifest:
         raise MeristemError(f"{MANIFEST} is damaged: it is not JSON") from None
     if not isinstance(content, dict):
         raise MeristemError(f"{MANIFEST} is damaged: it is not a JSON object")
-    if (version := content.get("format")) != FORMAT:
-        raise MeristemError(f"{MANIFEST} says format {version!r:.40} and this version of meristem reads {FORMAT}: "
-                            "use the version that wrote it")
-    manifest = _checked(content)
-    if manifest.text() != text:
+    body = {name: value for name, value in content.items() if name != "seal"}
+    if _sealed(body) != text:  # before its format is believed: a flipped bit is damage, not a later version
         raise MeristemError(f"{MANIFEST} is damaged: it does not match its own seal")
-    return manifest
+    version = content.get("format", 1)
+    if type(version) is int and version > FORMAT:
+        raise NewerFormatError(f"{MANIFEST} says format {version}, and this version of meristem reads formats up to "
+                               f"{FORMAT}: update meristem, or use the version that wrote it")
+    if type(version) is not int or version < 1 or not body.keys() <= ENTRIES:
+        raise MeristemError(f"{MANIFEST} is damaged: its format is no number, or it has entries that none has")
+    return _checked(content, version)
 
 
 def small(path: Path) -> bytes:
@@ -78,7 +87,7 @@ def small(path: Path) -> bytes:
         return os.read(file, LIMIT)
 
 
-def _checked(content: dict[str, Any]) -> Manifest:
+def _checked(content: dict[str, Any], version: int) -> Manifest:
     """The types hold, and no name leads out of the folder."""
     step, files, aliases = (content.get(key) for key in ("step", "files", "aliases"))
     if type(step) is not int or not isinstance(files, dict) or not isinstance(aliases, dict):
@@ -89,7 +98,8 @@ def _checked(content: dict[str, Any]) -> Manifest:
         raise MeristemError(f"{MANIFEST} is damaged: it does not name {', '.join(missing)}")
     if not all(isinstance(name, str) for name in aliases.values()):
         raise MeristemError(f"{MANIFEST} is damaged: an alias is not a name")
-    return Manifest(step=step, files={name: _digest(name, value) for name, value in files.items()}, aliases=aliases)
+    digests = {name: _digest(name, value) for name, value in files.items()}
+    return Manifest(step=step, files=digests, aliases=aliases, format=version)
 
 
 def _digest(name: str, value: Any) -> Digest:
@@ -98,6 +108,10 @@ def _digest(name: str, value: Any) -> Digest:
         if isinstance(sha, str) and re.fullmatch("[0-9a-f]{64}", sha):
             return Digest(value["size"], sha)
     raise MeristemError(f"{MANIFEST} is damaged: no size and SHA-256 for {name}")
+
+
+def _sealed(body: dict[str, Any]) -> bytes:
+    return _written(body | {"seal": hashlib.sha256(_written(body)).hexdigest()})
 
 
 def _written(content: dict[str, Any]) -> bytes:

@@ -92,12 +92,46 @@ def test_a_manifest_of_other_types_is_refused(change: dict[str, Any], two: Path)
     assert problem.startswith("manifest.json is damaged")
 
 
-def test_an_unknown_format_is_named(two: Path) -> None:
+def test_a_later_format_is_refused_in_one_sentence_and_nothing_older_takes_its_place(two: Path) -> None:
+    reseal(two / "step-00000020", format=7)
+    sentence = r"manifest\.json says format 7, and this version of meristem reads formats up to 1: update meristem, or"
+    for asked in ({}, {"step": 20}, {"weights_only": True}):
+        with pytest.raises(MeristemError, match=rf"^\S+step-00000020: {sentence} [^.\n]*$"):
+            load(two, **asked)
+    loaded = load(two, step=10)
+    assert loaded is not None and loaded.snapshot.step == 10
+
+
+def test_a_format_that_was_flipped_is_damage_and_the_older_checkpoint_is_used(two: Path) -> None:
     path = two / "step-00000020" / "manifest.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 7}))
+    path.write_bytes(path.read_bytes().replace(b'"format": 1', b'"format": 9'))
     loaded = load(two)
-    assert loaded is not None
-    assert "says format 7 and this version of meristem reads 1" in loaded.notices[0]
+    assert loaded is not None and loaded.snapshot.step == 10
+    assert "step-00000020 is damaged: manifest.json" in loaded.notices[0]
+
+
+def test_older_formats_are_read_and_a_manifest_without_a_number_is_of_the_first(
+    two: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = two / "step-00000020"
+    content = json.loads((folder / "manifest.json").read_bytes())
+    assert content["format"] == manifest.FORMAT == 1
+    bare = {name: value for name, value in content.items() if name not in ("format", "seal")}
+    (folder / "manifest.json").write_bytes(manifest._sealed(bare))
+    monkeypatch.setattr(manifest, "FORMAT", 2)
+    assert manifest.read(folder).format == 1 == manifest.read(two / "step-00000010").format
+    reseal(folder, format=2)
+    assert manifest.read(folder).format == 2 and verify(folder) == []
+
+
+@pytest.mark.parametrize("change", [{"format": 0}, {"format": "1"}, {"format": True}, {"format": None}, {"more": 1}])
+def test_a_sealed_manifest_with_a_strange_format_is_damaged(change: dict[str, Any], two: Path) -> None:
+    folder = two / "step-00000020"
+    content = json.loads((folder / "manifest.json").read_bytes())
+    body = {name: value for name, value in content.items() if name != "seal"}
+    (folder / "manifest.json").write_bytes(manifest._sealed(body | change))
+    [problem] = verify(folder)
+    assert problem.startswith("manifest.json is damaged: its format")
 
 
 def test_ties_that_the_model_does_not_bear_out_are_refused(two: Path) -> None:
