@@ -1,0 +1,108 @@
+"""Writes runs/ and expected.json: every family's tiny run, interrupted in the middle, and how it would have ended.
+
+    python tests/golden/make_runs.py [NAME …]
+
+The runs are test data of one moment: code that is renamed or moved must still resume them. They are made anew only
+where what is computed is meant to change, and then docs/decisions/0010-golden-runs.md says what to do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent), str(HERE.parent.parent)]
+
+import yaml
+from golden import internals, measures
+from golden.specs import SPECS, STEPS, STOP, Spec
+from rich.console import Console
+
+import meristem
+from meristem.errors import MeristemError
+
+RUNS, EXPECTED = HERE / "runs", HERE / "expected.json"
+UNNEEDED = ("tensorboard", "log.txt", ".lock", "checkpoints/.lock")
+CONSOLE = Console(quiet=True)
+
+
+def main(names: list[str]) -> None:
+    """Make the runs of these names, or all of them."""
+    expected = json.loads(EXPECTED.read_text(encoding="utf-8")) if names else {"runs": {}}
+    with tempfile.TemporaryDirectory() as place, internals.quick_runs():
+        os.environ["MERISTEM_CACHE"], os.environ["XDG_CONFIG_HOME"] = f"{place}/cache", f"{place}/config"
+        _write_foreign_key(Path(place))
+        os.chdir(place)
+        for name in names or SPECS:
+            expected["runs"][name] = make(name, SPECS[name], Path(place))
+            print(f"{name}: {sum(f.stat().st_size for f in (RUNS / name).rglob('*') if f.is_file()):,} bytes")
+    expected["numerics"] = measures.numerics()
+    EXPECTED.write_text(json.dumps(expected, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _write_foreign_key(place: Path) -> None:
+    """The key that signs the runs: no machine has it, so that everywhere they come from elsewhere."""
+    key = place / "config" / "meristem" / "origin.key"
+    key.parent.mkdir(parents=True)
+    key.write_text("5a" * 32, encoding="ascii")
+
+
+def make(name: str, spec: Spec, place: Path) -> dict[str, Any]:
+    """One interrupted run in runs/, and what is expected of it."""
+    if spec.start is not None and not (place / spec.start).exists():
+        shutil.copytree(RUNS / spec.start, place / spec.start)  # paths in recipes are relative to the runs
+    with internals.watched_steps() as draws:
+        ended = start(spec, Path("whole") / name)
+    with internals.watched_steps(stop_after=STOP):
+        try:
+            start(spec, Path(name))
+        except MeristemError as error:
+            assert f"stopped at step {STOP} of {STEPS}" in str(error), error
+        else:
+            raise AssertionError(f"{name} was not interrupted")
+    for unneeded in UNNEEDED:
+        path = Path(name) / unneeded
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    shutil.rmtree(RUNS / name, ignore_errors=True)
+    shutil.copytree(name, RUNS / name)
+    return {
+        "command": spec.command,
+        "start": spec.start,
+        "answers": measures.answers(meristem.load(name), spec.questions),
+        "saved": measures.files_digest(measures.checkpoint(Path(name))),
+        "loaded": measures.tensors_digest(meristem.load(name).model.state_dict()),
+        "final": measures.files_digest(measures.checkpoint(ended.run)),
+        "norms": measures.files_norms(measures.checkpoint(ended.run)),
+        "draws": draws,
+        "metrics": measures.metrics_lines(ended.run),
+        "validation": ended.metrics,
+        "test": ended.test,
+    }
+
+
+def start(spec: Spec, out: Path) -> Any:
+    """A run from its recipe."""
+    recipe: Any = spec.recipe
+    if isinstance(recipe, dict):
+        recipe = Path("recipes") / f"{out.name}.yaml"
+        recipe.parent.mkdir(exist_ok=True)
+        recipe.write_text(yaml.safe_dump(spec.recipe), encoding="utf-8")
+    given: dict[str, Any] = {"out": out, "console": CONSOLE}
+    settings = dict(spec.settings)
+    if spec.command == "pretrain":
+        given["source"] = spec.source
+    elif spec.command == "finetune":
+        settings["from"] = spec.start
+    return getattr(meristem, spec.command)(recipe, settings, **given)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

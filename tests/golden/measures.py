@@ -1,0 +1,134 @@
+"""What is recorded of a run, and of the machine that computed it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+
+CLOCKS = frozenset({"seconds", "tokens_per_second", "mfu", "memory"})
+"""Entries of metrics.jsonl that tell of the machine instead of the model."""
+VECTOR_UNITS = re.compile(r"avx|amx|fma|sse4|neon|asimd|sve")
+
+
+def tensors_digest(tensors: Mapping[str, torch.Tensor]) -> str:
+    """Of names, types, shapes and every bit."""
+    whole = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        whole.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        whole.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return whole.hexdigest()[:32]
+
+
+def checkpoint(run: Path) -> Path:
+    """The folder that `latest` names."""
+    return run / "checkpoints" / (run / "checkpoints" / "latest").read_text(encoding="ascii").strip()
+
+
+def files_digest(folder: Path) -> dict[str, str]:
+    """Of each file of tensors in a checkpoint."""
+    return {path.stem: tensors_digest(load_file(path)) for path in sorted(folder.glob("*.safetensors"))}
+
+
+def files_norms(folder: Path) -> dict[str, list[float]]:
+    """Of each file of tensors the Euclidean norm and the mean magnitude, for machines that round otherwise."""
+    flat = {path.stem: load_file(path).values() for path in sorted(folder.glob("*.safetensors"))}
+    whole = {name: torch.cat([one.double().reshape(-1) for one in tensors]) for name, tensors in flat.items()}
+    return {name: rounded([float(one.norm()), float(one.abs().mean())]) for name, one in whole.items()}
+
+
+def names_in(path: Path) -> list[str]:
+    """The names of the tensors in a file."""
+    with safe_open(str(path), framework="numpy") as file:
+        return sorted(file.keys())
+
+
+def metrics_lines(run: Path) -> list[dict[str, Any]]:
+    """metrics.jsonl without its clocks."""
+    lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [{key: value for key, value in json.loads(line).items() if key not in CLOCKS} for line in lines]
+
+
+def metrics_keys(run: Path) -> dict[str, list[str]]:
+    """By kind of line every key that occurs in metrics.jsonl."""
+    keys: dict[str, set[str]] = {}
+    for line in map(json.loads, (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()):
+        keys.setdefault(line["kind"], set()).update(line)
+    return {kind: sorted(some) for kind, some in sorted(keys.items())}
+
+
+def rounded(value: Any) -> Any:
+    """Numbers with seven digits, through lists and mappings."""
+    if isinstance(value, float):
+        return float(f"{value:.7g}")
+    if isinstance(value, dict):
+        return {key: rounded(inner) for key, inner in value.items()}
+    return [rounded(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def answers(loaded: Any, questions: Iterable[str]) -> dict[str, Any]:
+    """The first answers of a run, to compare with those of the machine that made it."""
+    return {question: rounded(_ANSWERS[question](loaded)) for question in questions}
+
+
+TEXT = "Ada walked home."
+MASKED = "Ada walked [MASK]."
+PICTURE = (np.arange(16 * 16 * 3).reshape(16, 16, 3) % 251).astype(np.uint8)
+
+
+def _written(loaded: Any, prompt: Any) -> list[Any]:
+    greedy = loaded.generate(prompt, greedy=True, max_tokens=6)[0][0]
+    drawn = loaded.generate(prompt, seed=3, max_tokens=6)[0][0]
+    return [[one.text, one.score] for one in (greedy, drawn)]
+
+
+_ANSWERS = {
+    "generate": lambda loaded: _written(loaded, TEXT),
+    "caption": lambda loaded: _written(loaded, PICTURE),
+    "fill": lambda loaded: [[one.token, one.probability] for one in loaded.fill(MASKED, top=3)[0].candidates],
+    "score": lambda loaded: loaded.score(TEXT)[0].logprob,
+    "detect": lambda loaded: [[one.text, one.probability] for one in loaded.detect(TEXT)],
+    "predict": lambda loaded: json.loads(json.dumps(loaded.predict(TEXT), default=vars)),
+}
+
+
+def numerics() -> dict[str, Any]:
+    """What decides the last bits of a result: processor, libraries, and a digest of a small computation."""
+    cpu = cpu_facts()
+    return {
+        "torch": torch.__version__,
+        "machine": platform.machine(),
+        "cpu": cpu.get("model name", platform.processor()),
+        "vector_units": sorted(flag for flag in cpu.get("flags", "").split() if VECTOR_UNITS.match(flag)),
+        "kernels": torch.backends.cpu.get_cpu_capability(),
+        "digest": _computation(),
+    }
+
+
+def cpu_facts() -> dict[str, str]:
+    """What Linux says about its first processor; nothing elsewhere."""
+    path = Path("/proc/cpuinfo")
+    first = path.read_text(encoding="utf-8").partition("\n\n")[0] if path.is_file() else ""
+    return {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first.splitlines())}
+
+
+def _computation() -> str:
+    """Products of several shapes, exp, tanh and sums, of numbers that are the same everywhere."""
+    results = {}
+    for size in (16, 37, 96):
+        whole = torch.arange(size * size, dtype=torch.int64).reshape(size, size)
+        a, b = ((whole * factor % 1009).float() / 1009 - 0.5 for factor in (7, 613))
+        product = a @ b
+        results |= {f"{size} product": product, f"{size} exp": product.exp().softmax(-1)}
+        results |= {f"{size} tanh": torch.nn.functional.gelu(product, approximate="tanh"), f"{size} sum": a.exp().sum()}
+        results[f"{size} norm"] = torch.nn.functional.layer_norm(product, (size,))
+    return tensors_digest(results)

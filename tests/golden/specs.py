@@ -1,0 +1,148 @@
+"""What the golden runs are: their recipes and settings, and the questions that each of them answers.
+
+Only `make_runs.py` reads the settings; the tests resume the runs from the recipes that lie inside them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+STEPS, STOP = 6, 3
+"""The budget of every run, and the step after which it was interrupted."""
+TEXTS = "builtin:microworld-en?size=30"
+PAIRS = "builtin:microworld-pairs?size=30"
+PICTURES = "builtin:microworld-pictures?size=30"
+
+TRAIN: dict[str, Any] = {
+    "train.steps": STEPS,
+    "train.warmup": 1,
+    "train.log_every": 2,
+    "train.evaluate_every": STOP,
+    "train.save_every": "none",
+    "train.keep": 1,
+    "train.threads": 1,
+    "train.device": "cpu",
+    "train.precision": "float32",
+}
+TEXT: dict[str, Any] = {
+    **TRAIN,
+    "model.layers": 1,
+    "model.width": 16,
+    "model.length": 16,
+    "tokenizer.size": 300,
+    "train.batch_tokens": 96,
+    "train.evaluate_tokens": 96,
+    "corpus.processes": 1,
+    "corpus.validation": 0.1,
+    "corpus.test": 0.1,
+}
+HEADS: dict[str, Any] = {"model.heads": 2}
+WORDPIECE: dict[str, Any] = {"tokenizer.size": 160}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """One golden run."""
+
+    recipe: str | dict[str, Any]
+    """A shipped recipe, or one written out."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    source: str | None = TEXTS
+    command: Literal["pretrain", "finetune", "reinforce"] = "pretrain"
+    start: str | None = None
+    """The golden run that this one starts from."""
+    questions: tuple[str, ...] = ("generate", "score")
+
+
+PRETRAINED: dict[str, Spec] = {
+    "bert": Spec(recipe="bert-mini", settings={**HEADS, **WORDPIECE}, questions=("fill", "score")),
+    "roberta": Spec(recipe="roberta-mini", settings=HEADS, questions=("fill", "score")),
+    "electra": Spec(
+        recipe="electra-mini",
+        settings={**HEADS, **WORDPIECE, "model.embedding": 8, "objective.generator": "1/2"},
+        questions=("fill", "detect"),
+    ),
+    "gpt": Spec(recipe="gpt-mini", settings=HEADS),
+    "gpt2": Spec(recipe="gpt2-mini", settings=HEADS),
+    "modern": Spec(recipe="modern-mini", settings={**HEADS, "model.inner": 24}),
+    "xlnet": Spec(recipe="xlnet-mini", settings={**HEADS, **WORDPIECE, "model.memory": 8}, questions=("fill", "score")),
+    "transformer_xl": Spec(recipe="transformer-xl-mini", settings={**HEADS, "model.memory": 8}),
+    "elmo": Spec(
+        recipe="elmo-mini",
+        settings={
+            **WORDPIECE,
+            "model.cells": 16,
+            "model.filters": [[1, 4], [2, 4]],
+            "model.letter_width": 4,
+            "objective.rivals": 16,
+        },
+        questions=("fill", "score"),
+    ),
+    "rnn": Spec(recipe="rnn-mini", settings=WORDPIECE, source=PAIRS, questions=("generate",)),
+    "transformer": Spec(recipe="transformer-mini", settings=HEADS, source=PAIRS, questions=("generate",)),
+    "bart": Spec(recipe="bart-mini", settings=HEADS, questions=("generate", "fill")),
+    "t5": Spec(
+        recipe="t5-mini", settings={**HEADS, "model.inner": 24, "tokenizer.sentinels": 8}, questions=("fill", "score")
+    ),
+    "captioner": Spec(
+        recipe="captioner-mini",
+        settings={**HEADS, "model.picture": 16, "store.picture": 16, "model.patch": 8},
+        source=PICTURES,
+        questions=("caption",),
+    ),
+    "multitask": Spec(
+        recipe="multitask-mini",
+        settings={
+            **HEADS,
+            "model.decoder_layers": 1,
+            "model.picture": 16,
+            "store.picture": 16,
+            "model.patch": 8,
+            "train.single_task_baselines": False,
+            "mix": [
+                {"objective": ["mlm", "nsp"]},
+                {"objective": "clm"},
+                {"objective": "denoising"},
+                {"objective": "caption", "corpus": PICTURES},
+            ],
+        },
+        questions=("generate", "fill"),
+    ),
+}
+TASK: dict[str, Any] = {**TRAIN, "train.batch_samples": 4}
+SPECS: dict[str, Spec] = {
+    **{name: Spec(**{**vars(spec), "settings": {**TEXT, **spec.settings}}) for name, spec in PRETRAINED.items()},
+    "tagging": Spec(
+        recipe="entities",
+        command="finetune",
+        start="bert",
+        source=None,
+        settings={
+            **TASK,
+            "from.thaw": 2,
+            "data.train": "builtin:microworld-entities?size=24&seed=1",
+            "data.validation": "builtin:microworld-entities?size=6&seed=2",
+            "data.test": "builtin:microworld-entities?size=6&seed=3",
+        },
+        questions=("predict",),
+    ),
+    "rewards": Spec(
+        recipe={
+            "from": "gpt2",
+            "data": {
+                "train": "builtin:microworld-sentiment?size=24&seed=4",
+                "validation": "builtin:microworld-sentiment?size=4&seed=5",
+                "test": "builtin:microworld-sentiment?size=4&seed=6",
+                "text": "text",
+            },
+            "rewards": [{"name": "length", "target": 3}, {"name": "repetition", "weight": 0.5}],
+            "policy": {"prompt_words": 2, "count": 3, "max_tokens": 6, "prompts": 4},
+            "train": {"rate": 1e-3},
+        },
+        command="reinforce",
+        start="gpt2",
+        source=None,
+        settings={**TRAIN, "train.batch_samples": 2},
+    ),
+}

@@ -1,0 +1,85 @@
+"""The golden runs, each interrupted in the middle, load, answer and resume to what the code that wrote them gave.
+
+Where the machine computes as the recorded one did, every bit is compared; elsewhere numbers within a tolerance, and
+what is drawn (batches, masks, dropout seeds, sampled texts) still exactly. A test's name says which of the two it was.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from golden import internals, measures
+from rich.console import Console
+
+import meristem
+
+HERE = Path(__file__).resolve().parent
+RUNS = HERE / "runs"
+EXPECTED: dict[str, Any] = json.loads((HERE / "expected.json").read_text(encoding="utf-8"))
+EXACT = measures.numerics() == EXPECTED["numerics"]
+COMPARISON = "bit for bit" if EXACT else "within tolerance"
+TOLERANCE = {"rel": 2e-4, "abs": 2e-5}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One cache of shards for all the runs, and settings of nobody."""
+    place = tmp_path_factory.mktemp("golden")
+    with pytest.MonkeyPatch.context() as patch, internals.quick_runs():
+        patch.setenv("MERISTEM_CACHE", str(place / "cache"))
+        patch.setenv("XDG_CONFIG_HOME", str(place / "config"))
+        yield
+
+
+@pytest.mark.parametrize("name", EXPECTED["runs"], ids=lambda name: f"{name}, {COMPARISON}")
+def test_an_interrupted_run_loads_and_resumes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = EXPECTED["runs"][name]
+    for run in filter(None, (name, expected["start"])):
+        shutil.copytree(RUNS / run, tmp_path / run)
+    monkeypatch.chdir(tmp_path)  # a recipe names the run it started from by a relative path
+    run = Path(name)
+    assert measures.files_digest(measures.checkpoint(run)) == expected["saved"]
+    loaded = meristem.load(name)
+    assert measures.tensors_digest(loaded.model.state_dict()) == expected["loaded"]
+    compare(measures.answers(loaded, expected["answers"]), expected["answers"])
+    shards = (run / "data.json").read_bytes() if (run / "data.json").exists() else b""
+    with internals.watched_steps() as draws:
+        resume = getattr(meristem, expected["command"])
+        ended = resume(run / "recipe.yaml", out=run, console=Console(quiet=True))
+    assert draws == expected["draws"][-len(draws) :] and draws[0]["step"] == 4, "the resumed half draws other numbers"
+    assert not shards or (run / "data.json").read_bytes() == shards
+    compare(measures.metrics_lines(run), expected["metrics"])
+    compare({"validation": ended.metrics, "test": ended.test}, {key: expected[key] for key in ("validation", "test")})
+    compare(measures.files_norms(measures.checkpoint(run)), expected["norms"])
+    if EXACT:
+        assert measures.files_digest(measures.checkpoint(run)) == expected["final"]
+
+
+def compare(actual: Any, expected: Any, where: str = "") -> None:
+    """Equal, or equal but for floating-point numbers that are close."""
+    actual = json.loads(json.dumps(actual))
+    if EXACT:
+        assert actual == expected, where
+    elif isinstance(expected, dict):
+        assert actual.keys() == expected.keys(), where
+        for key, value in expected.items():
+            compare(actual[key], value, f"{where}.{key}")
+    elif isinstance(expected, list):
+        assert len(actual) == len(expected), where
+        for number, (one, other) in enumerate(zip(actual, expected, strict=True)):
+            compare(one, other, f"{where}[{number}]")
+    else:
+        assert actual == (pytest.approx(expected, **TOLERANCE) if type(expected) is float else expected), where
+
+
+def test_the_golden_runs_hold_no_path_of_a_machine() -> None:
+    files = [path for path in RUNS.rglob("*") if path.is_file()]
+    assert len(files) > 100 and sum(path.stat().st_size for path in files) < 3 << 20
+    for path in files:
+        content = path.read_bytes()
+        assert not any(place in content for place in (b"/tmp/", b"/home/", b"/root/", b"/work/", b"/Users/")), path
