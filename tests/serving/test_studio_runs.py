@@ -231,6 +231,6 @@ def test_examples_come_from_the_card() -> None:
     assert examples(card.format("generate . --prompt 'The old'")) == {"text": "The old"}
     asked = examples(card.format("predict . --question 'Who?' --passage 'Ada.'"))
     assert asked == {"question": "Who?", "passage": "Ada."}
-    chosen = examples(card.format("predict . 'It rained' --choices a 'b c'"))
-    assert chosen == {"text": "It rained", "choices": "a\nb c"}
+    chosen = examples(card.format("predict . 'It rained' --choices a --choices 'b c' --question 'Why?'"))
+    assert chosen == {"text": "It rained", "choices": "a\nb c", "question": "Why?"}
     assert examples(card.format("fill . 'unclosed")) == {} == examples("")

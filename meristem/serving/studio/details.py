@@ -86,16 +86,15 @@ def examples(card: str) -> dict[str, str]:
 
 
 def _parts(words: list[str]) -> dict[str, str]:
-    """A text and whatever is named; `--choices` takes the rest of its words."""
+    """A text and whatever is named; each `--choices` is one more line."""
     found: dict[str, str] = {}
     while words:
         word = words.pop(0)
-        if word == "--choices":
-            found["choices"] = "\n".join(words)
-            break
         if word.startswith("--"):
             value = words.pop(0) if words else ""
-            if word in FLAGS:
+            if word == "--choices":
+                found["choices"] = f"{found['choices']}\n{value}" if "choices" in found else value
+            elif word in FLAGS:
                 found[FLAGS[word]] = value
         else:
             found.setdefault("text", word)

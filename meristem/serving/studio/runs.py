@@ -120,17 +120,23 @@ def report(found: Found) -> dict[str, Any] | None:
     if not found.run:
         return {"name": found.name, "kind": "corpus", "numbers": {}, "title": "", "changed": _changed(page)}
     facts = _facts(found.path / FACTS, stamp(found.path / FACTS))
-    numbers = facts.get("metrics")
-    if not isinstance(numbers, dict):
-        listed = facts.get("numbers") if isinstance(facts.get("numbers"), list) else []
-        numbers = {
-            str(one["name"]): one.get("after") for one in listed or [] if isinstance(one, dict) and "name" in one
-        }
-    kept = {str(name): value for name, value in numbers.items() if isinstance(value, int | float)}
+    kept = {str(name): value for name, value in _report_numbers(facts).items() if isinstance(value, int | float)}
     kind = kind_of(recipe_of(Run(found.path)))["kind"]
     return {"name": found.name, "kind": kind if kind == "rewards" else "tasks",
             "numbers": dict(list(kept.items())[:6]), "title": str(facts.get("model", ""))[:200],
             "changed": _changed(page)}  # fmt: skip
+
+
+def _report_numbers(facts: dict[str, Any]) -> dict[str, Any]:
+    """A task's metrics, what rewards ended with, or the held-out loss of each task of a mix."""
+    if isinstance(metrics := facts.get("metrics"), dict):
+        return metrics
+    numbers, tasks = (
+        [one for one in facts[name] if isinstance(one, dict)] if isinstance(facts.get(name), list) else []
+        for name in ("numbers", "tasks")
+    )
+    ended = {str(one["name"]): one.get("after") for one in numbers if "name" in one}
+    return ended or {f"{one.get('source')}.{one.get('term')}": one.get("loss_mixed") for one in tasks}
 
 
 def _changed(path: Path) -> float:

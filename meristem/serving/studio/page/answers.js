@@ -7,7 +7,8 @@ import { t } from "./words.js";
 
 export function bars(rows) {
   const most = Math.max(...rows.map(([, score]) => score), 1e-9);
-  return make("ul", { class: "bars" }, rows.map(([name, score], at) => make("li", { class: at ? "" : "first" },
+  const long = rows.some(([name]) => name.length > 28);
+  return make("ul", { class: long ? "bars long" : "bars" }, rows.map(([name, score], at) => make("li", { class: at ? "" : "first" },
     make("span", { class: "what" }, own(name)),
     make("span", { class: "track", "aria-hidden": "true" }, make("i", { style: { width: `${(100 * score) / Math.max(1, most)}%` } })),
     make("span", { class: "share" }, percent(score)))));
@@ -31,7 +32,7 @@ export function classified(found) {
 }
 
 function layers(list) {
-  return table([t("layer"), t("value"), ""], list.map((one) => [one.layer, own(one.label), percent(one.score)]));
+  return table([t("layer"), t("value"), t("probability")], list.map((one) => [one.layer, own(one.label), percent(one.score)]));
 }
 
 // Stretches of a text, each marked with its kind; a text that names itself when it is read aloud.
@@ -70,7 +71,7 @@ export function tagged(found, { text }) {
   const intent = found.intent ? bars([[found.intent, found.score]]) : null;
   if (!named.length) return [intent, make("p", { class: "soft" }, t("no_entities"))];
   return [intent, marked(text, moved(text, named)),
-    table([t("text"), t("kind"), ""], named.map((one) => [own(one.word), one.kind, percent(one.score)]))];
+    table([t("text"), t("kind"), t("probability")], named.map((one) => [own(one.word), one.kind, percent(one.score)]))];
 }
 
 export function answered(list, { passage }) {
@@ -109,9 +110,9 @@ export function detected(tokens, text) {
     end = one.end;
   }
   parts.push(text.slice(end));
-  const most = [...tokens].sort((a, b) => b.probability - a.probability).slice(0, 5);
+  const most = [...places].sort((a, b) => b.probability - a.probability).slice(0, 5);
   return [make("p", { class: "soft" }, t("detect_told", { n: tokens.filter((one) => one.probability >= SUSPECT).length, all: tokens.length })),
-    make("p", { class: "passage detected", dir: "auto" }, parts), bars(most.map((one) => [one.text, one.probability]))];
+    make("p", { class: "passage detected", dir: "auto" }, parts), bars(most.map((one) => [text.slice(one.start, one.end), one.probability]))];
 }
 
 // The surer the model was of a token, the stronger its colour; the number stands under it.

@@ -1,7 +1,7 @@
 // The page: what its address says is what it shows.
 
 import { make, replace } from "./elements.js";
-import { alive, Gone, trouble } from "./server.js";
+import { alive, Gone, sayGone, trouble } from "./server.js";
 import { missing } from "./unknown.js";
 import { choose, keep, language, read, t } from "./words.js";
 
@@ -93,6 +93,7 @@ function switches() {
   colours.title = t("theme_title");
   document.getElementById("gone-how").textContent = t("gone_how");
   document.getElementById("gone-again").textContent = t("try_now");
+  sayGone();
 }
 
 document.getElementById("language").addEventListener("click", () => {

@@ -25,6 +25,7 @@ function opened(body, run, signal) {
   const given = FIELDS.filter((name) => name === "text" || run.examples[name]).filter((name) => name !== "text" || !run.examples.question);
   const reads = run.tasks.includes("span") ? ["question", "passage"] : given;
   const pictured = run.can.includes("caption");
+  const textual = !pictured || run.can.includes("fill");  // a model of texts and pictures reads either
   const controls = Object.fromEntries(reads.map((name) => {
     const made = make("textarea", { rows: 2, dir: "auto", required: true });
     made.value = (run.examples[name] ?? "The gardener watered the old tree.").replaceAll("[MASK]", "it");
@@ -42,7 +43,8 @@ function opened(body, run, signal) {
     again = new AbortController();
     const told = Object.fromEntries(Object.entries(controls).map(([name, one]) => [name, one.value]));
     const { text, text_b, ...parts } = told;
-    const asked = pictured ? { image: await dataOf(file.input.files[0]) } : { text: text ?? "", ...(text_b ? { text_b } : {}), parts };
+    const [picture] = file.input.files;
+    const asked = picture ? { image: await dataOf(picture) } : { text: text ?? "", ...(text_b ? { text_b } : {}), parts };
     try {
       seen(out, await ask("/attention", { model: run.name, ...asked }, signal), again);
     } catch (error) {
@@ -51,10 +53,11 @@ function opened(body, run, signal) {
   }
 
   const form = make("form", { class: "ask row", onsubmit: submit },
-    pictured ? file.element : Object.entries(controls).map(([name, one]) => labelled(t(name), one)),
+    textual ? Object.entries(controls).map(([name, one]) => labelled(t(name), one)) : null, pictured ? file.element : null,
     make("button", { type: "submit" }, t("look")));
   replace(body, form, out);
-  if (!pictured) form.requestSubmit();
+  file.input.required = !textual;
+  if (textual) form.requestSubmit();
 }
 
 function seen(out, found, { signal }) {
@@ -69,7 +72,7 @@ function seen(out, found, { signal }) {
     const views = VIEWS.filter((one) => one !== "rollout" || (rolls(looks.kind) && seen.queries.length <= seen.keys.length));
     if (!views.includes(looks.view)) looks.view = "heads";
     replace(bar,
-      labelled(t("kind"), select(names.map((one) => [one, one]), looks.kind, (value) => {
+      labelled(t("kind"), select(names.map((one) => [one, t(`attention_${one}`)]), looks.kind, (value) => {
         looks.kind = value;
         turn();
       })),
@@ -122,18 +125,20 @@ function heads(grid, seen, chosen) {
 }
 
 function enlarge(place, seen, map, title) {
-  const size = { width: `${ROW * seen.keys.length}px`, height: `${ROW * seen.queries.length}px` };
+  // As high as the tokens beside it, row by row; narrower than they are long where there is little room.
+  const size = { width: "100%", height: `${ROW * seen.queries.length}px` };
+  const room = { "--wide": `${ROW * seen.keys.length}px` };
   const canvas = make("canvas", { role: "img", "aria-label": title, style: size });
   const told = make("p", { class: "readout", role: "status" }, t("attention_point"));
   const { element, turn } = pulled(seen, map, (row) => {
     const others = [...map[row].keys()].sort((a, b) => map[row][b] - map[row][a]).slice(0, 3);
     told.textContent = t("looks_at", { token: seen.queries[row],
-      others: others.map((key) => `“${seen.keys[key]}” ${percent(map[row][key])}`).join(", ") });
+      others: others.map((key) => `“${seen.keys[key]}” ${percent(map[row][key])}`).join(t("comma")) });
   });
   canvas.addEventListener("pointermove", (event) => {
     const box = canvas.getBoundingClientRect();
     turn(Math.min(map.length - 1, Math.max(0, Math.floor(((event.clientY - box.top) / box.height) * map.length))));
   });
-  replace(place, make("h2", {}, title), told, make("div", { class: "both" }, element, make("figure", { class: "heat" }, canvas)));
+  replace(place, make("h2", {}, title), told, make("div", { class: "both" }, element, make("figure", { class: "heat", style: room }, canvas)));
   paint(canvas, map, inkOf(place));
 }

@@ -1,7 +1,7 @@
 // A chart of curves: named at their ends, dashed apart, with a crosshair for mouse, finger and keys; a part is
 // looked at by dragging over it.
 
-import { draw, make, number } from "./elements.js";
+import { draw, make, number, tickLabels } from "./elements.js";
 import { value as shownValue } from "./names.js";
 import { counted, extent, nearest, scale, smoothed, ticks } from "./scales.js";
 import { t } from "./words.js";
@@ -48,7 +48,9 @@ export class Chart {
     this.shown = this.lines.map((line) => ({ ...line, smooth: smoothed(line.y, this.weight) }));
     const [least, most] = this.range();
     this.y = scale(least, most, this.height - MARGIN.bottom, MARGIN.top, this.logY);
-    this.marks = ticks(this.y.low, this.y.high, 5, this.logY).map((value) => [value, this.valued(value)]);
+    const marks = ticks(this.y.low, this.y.high, 5, this.logY);
+    const labels = this.metric === "memory" ? marks.map((value) => shownValue("memory", value)) : tickLabels(marks, this.logY);
+    this.marks = marks.map((value, at) => [value, labels[at]]);
     this.left = 24 + LETTER * Math.max(3, ...this.marks.map(([, told]) => told.length));
     this.x = scale(low, high, this.left, this.right, this.logX);
     for (const sheet of [this.picture, this.cursor]) {
@@ -62,10 +64,6 @@ export class Chart {
 
   bounds() {
     return this.part ?? this.shared ?? counted(this.lines.map((line) => line.x), this.logX);
-  }
-
-  valued(value) {
-    return this.metric === "memory" ? shownValue("memory", value) : number(value, 3);
   }
 
   // What the curves span, with a little air; smooth ones alone where the rest is a veil behind them.
@@ -92,15 +90,16 @@ export class Chart {
       group.append(draw("text", { class: "mark-y", x: this.left - 7, y: at + 4, "text-anchor": "end" }, told));
     }
     const room = Math.max(2, (this.right - this.left) / 90);
-    for (const value of ticks(this.x.low, this.x.high, room, this.logX, this.whole)) {
+    const marks = ticks(this.x.low, this.x.high, room, this.logX, this.whole);
+    const labels = tickLabels(marks, this.logX);
+    for (const [nth, value] of marks.entries()) {
       const at = this.x(value);
       group.append(draw("line", { class: "tick", x1: at, x2: at, y1: bottom, y2: bottom + 4 }));
-      group.append(draw("text", { class: "mark-x", x: at, y: bottom + 17, "text-anchor": "middle" }, number(value, 3)));
+      group.append(draw("text", { class: "mark-x", x: at, y: bottom + 17, "text-anchor": "middle" }, labels[nth]));
     }
     group.append(draw("text", { class: "axis-name", x: (this.left + this.right) / 2, y: this.height - 5, "text-anchor": "middle" }, this.axis));
     const middle = (MARGIN.top + bottom) / 2;
-    const most = Math.floor((bottom - MARGIN.top) / 6);
-    const name = this.title.length > most ? `${this.title.slice(0, most - 1)}…` : this.title;
+    const name = axisName(this.title, (bottom - MARGIN.top) / LETTER);
     group.append(draw("text", { class: "axis-name", x: 11, y: middle, "text-anchor": "middle", transform: `rotate(-90 11 ${middle})` }, name));
     return group;
   }
@@ -257,6 +256,14 @@ export class Chart {
 // Letters of Chinese and the like are as wide as two.
 function wide(text) {
   return [...text].reduce((sum, letter) => sum + (letter.codePointAt(0) > 0x2e80 ? 1.8 : 1), 0);
+}
+
+// A title beside its axis: whole where there is room, else only what is measured ("Top-1 accuracy"), else its beginning.
+function axisName(title, room) {
+  if (wide(title) <= room) return title;
+  const last = title.split(/: |：/).at(-1);
+  const short = last.charAt(0).toUpperCase() + last.slice(1);
+  return wide(short) <= room ? short : `${short.slice(0, Math.floor((room - 1) * short.length / wide(short)))}…`;
 }
 
 export function sparkline(values) {

@@ -3,7 +3,7 @@
 import { Chart, COLOURS } from "./chart.js";
 import { labelled, make, number, own, replace, select, table } from "./elements.js";
 import { metric, withoutCommonPart } from "./names.js";
-import { place, state } from "./parts.js";
+import { duration, place, state } from "./parts.js";
 import { AXES } from "./run.js";
 import { matches } from "./runs.js";
 import { get, repeat } from "./server.js";
@@ -61,7 +61,7 @@ export async function show({ place: view, query, signal }) {
     replace(parts.controls,
       labelled(t("curve"), select(curvesThere.map((one) => [one, title(one)]), looks.curve, turn("curve"))),
       labelled(t("axis"), select(AXES.map((one) => [one, t(`axis_${one}`)]), looks.axis, turn("axis"))),
-      labelled(t("smooth"), slider), box("log_x", "logX"), box("log_y", "logY"));
+      labelled(t("smooth"), slider), make("div", { class: "pair" }, box("log_x", "logX"), box("log_y", "logY")));
   }
 
   async function curves() {
@@ -131,7 +131,7 @@ export async function show({ place: view, query, signal }) {
 // "train loss" → "Loss (training)"
 function title(curve) {
   const [kind, ...rest] = curve.split(" ");
-  return `${metric(rest.join(" "))} (${t(kind)})`;
+  return t("of_split", { name: metric(rest.join(" ")), split: t(kind) });
 }
 
 // The runs there are, those that are chosen first; many can be searched.
@@ -165,7 +165,8 @@ function tables({ names, differences, numbers }) {
   const labels = withoutCommonPart(names);
   const links = names.map((name, at) => make("a", { class: `c${at % COLOURS} line-name`, href: `#/run/${place(name)}`, title: name }, own(labels[at])));
   const head = (word) => [t(word), ...links.map((link) => link.cloneNode(true))];
-  const best = (row, at) => row.best.includes(at) ? make("b", { title: t("best") }, `★ ${number(row.values[at])}`) : number(row.values[at]);
+  const shown = (row, at) => (row.name === "minutes" && row.values[at] !== null ? duration(60 * row.values[at]) : number(row.values[at]));
+  const best = (row, at) => row.best.includes(at) ? make("b", { title: t("best") }, `★ ${shown(row, at)}`) : shown(row, at);
   return [
     make("h2", {}, t("final_numbers")),
     table(head("measure"), numbers.map((row) => [measure(row.name), ...row.values.map((_, at) => best(row, at))]), { class: "numbers" }),
@@ -180,5 +181,5 @@ function tables({ names, differences, numbers }) {
 // "validation loss" → "Loss (validation)"; what a run has spent belongs to no split.
 function measure(name) {
   const [split, ...rest] = name.split(" ");
-  return make("span", { title: name }, rest.length ? `${metric(rest.join(" "))} (${t(split)})` : metric(name));
+  return make("span", { title: name }, rest.length ? t("of_split", { name: metric(rest.join(" ")), split: t(split) }) : metric(name));
 }

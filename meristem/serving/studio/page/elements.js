@@ -77,17 +77,28 @@ export function number(value, digits = 4) {
   const size = Math.abs(value);
   if (size !== 0 && (size >= 1e6 || size < 1e-3)) {
     const [mantissa, power] = value.toExponential(Math.min(2, digits - 1)).split("e");
-    return size >= 1e6 && size < 1e12 ? big(value) : `${Number(mantissa)}e${Number(power)}`;
+    return size >= 1e6 && size < 1e21 ? big(value) : `${Number(mantissa)}e${Number(power)}`;
   }
   if (Number.isInteger(value)) return value.toLocaleString("en");
   return size >= 1000 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(digits)));
 }
 
+const UNITS = [[1e18, "E"], [1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"]];
+
 function big(value) {
-  for (const [unit, letter] of [[1e9, "G"], [1e6, "M"]]) {
-    if (Math.abs(value) >= unit) return `${Number((value / unit).toPrecision(3))} ${letter}`;
-  }
-  return String(value);
+  const [unit, letter] = UNITS.find(([one]) => Math.abs(value) >= one);
+  return `${Number((value / unit).toPrecision(3))} ${letter}`;
+}
+
+// The labels of one axis with as many decimals and the same unit: 0, 0.0005, 0.0010 and not 0, 5e-4, 0.001.
+export function tickLabels(values, log) {
+  const most = Math.max(...values.map(Math.abs));
+  if (log || values.length < 2 || most < 1e-3 || most >= 1e21) return values.map((value) => number(value, 3));
+  const [unit, letter] = UNITS.find(([one]) => most >= one) ?? [1, ""];
+  const step = Math.min(...values.slice(1).map((value, at) => value - values[at])) / unit;
+  const decimals = Math.min(12, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
+  const how = { minimumFractionDigits: decimals, maximumFractionDigits: decimals };
+  return values.map((value) => (value === 0 ? "0" : `${(value / unit).toLocaleString("en", how)}${letter && ` ${letter}`}`));
 }
 
 export function percent(value) {

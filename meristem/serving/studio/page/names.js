@@ -10,20 +10,30 @@ function known(prefix, word) {
 
 const plain = (word) => word.replaceAll("_", " ");
 
+// "clm.clm.top1" → "clm.top1", "mlm+nsp.mlm" → "mlm": validation of a mix names the source of each term, training does not.
+export function withoutSource(name) {
+  const [source, ...rest] = name.split(".");
+  return source.split("+").includes(rest[0]) ? rest.join(".") : name;
+}
+
 // "mlm.top1" → "Masked tokens (MLM): top-1 accuracy"; the name in metrics.jsonl stays as the tooltip.
-export function metric(name) {
-  if (!/^[\w.]+$/.test(name)) return name;  // a name that somebody else gave
+export function metric(given) {
+  if (!/^[\w.+-]+(: \w+)?$/.test(given)) return known("metric", given.replaceAll(" ", "_")) ?? given;  // a name that somebody else gave
+  const name = withoutSource(given.replace(": ", "."));
   const parts = name.split(".");
   if (parts.length === 1) {
-    const found = known("metric", name);
+    const found = known("metric", name.replaceAll("-", ""));
     if (found) return found;
     const term = known("term", name);
-    return term ? `${t("metric_loss")}: ${term}` : capital(plain(name));
+    const layer = /^layer_(\d+)_accuracy$/.exec(name);
+    if (layer) return t("layer_accuracy", { layer: layer[1] });
+    return term ? t("part_of", { whole: t("metric_loss"), part: term }) : capital(plain(name));
   }
   const [first, ...rest] = parts;
   const last = rest.map((one) => known("metric", one) ?? plain(one)).join(" ");
   const small = last.replace(/^[A-Z](?=[a-z])/, (letter) => letter.toLowerCase());
-  return `${known("term", first) ?? capital(plain(first))}: ${small}`;
+  const whole = first.split("+").map((one) => known("term", one) ?? known("metric", one) ?? capital(plain(one))).join(" + ");
+  return t("part_of", { whole, part: small });
 }
 
 function capital(text) {

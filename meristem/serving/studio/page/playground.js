@@ -131,7 +131,9 @@ function newSeed() {
 
 function control(name, field, run) {
   if (field.file) return picturePicker(t("choose_picture"));
-  const start = run.examples[field.like ?? name] ?? field.start ?? "";
+  const example = run.examples[field.like ?? name];
+  const fits = example && (field.masked || field.until || !example.includes("[MASK]"));
+  const start = (fits ? example : field.start) ?? "";
   if (field.number) return make("input", { type: "number", required: true, value: field.start, min: field.min, max: field.max, step: field.step ?? 1 });
   const made = make("textarea", { rows: field.rows ?? 3, spellcheck: "false", required: !field.free, dir: "auto" });
   made.value = field.until ? start.split(field.until)[0].trimEnd() : start;

@@ -27,8 +27,16 @@ function entry(kind, report) {
   const numbers = Object.entries(report.numbers).map(([name, value]) =>
     make("span", { title: name }, make("small", {}, metric(name)), " ", make("b", {}, number(value))));
   return make("li", {}, make("a", { href: `#/${kind}/${place(report.name)}` },
-    make("span", { class: "name" }, own(report.name), make("small", {}, own([report.title, date(report.changed)].filter(Boolean).join(" · ")))),
+    make("span", { class: "name" }, own(report.name), make("small", {}, own([about(report.title), date(report.changed)].filter(Boolean).join(" · ")))),
     make("span", { class: "some" }, numbers)));
+}
+
+// "bert, 0.2 M parameters, from scratch", as the report has it, in the language of the page.
+function about(title) {
+  const found = /^(\w+), ([\d.]+ [MGkB]+) parameters, (?:from scratch|begun from (.+))$/.exec(title);
+  if (!found) return title;
+  const [, family, parameters, from] = found;
+  return t(from ? "model_begun" : "model_scratch", { family, parameters, from });
 }
 
 function date(seconds) {

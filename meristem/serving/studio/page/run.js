@@ -3,7 +3,7 @@
 import { Chart } from "./chart.js";
 import { labelled, make, number, own, replace, select, table } from "./elements.js";
 import { markdown } from "./markdown.js";
-import { metric, value } from "./names.js";
+import { metric, value, withoutSource } from "./names.js";
 import { command, duration, place, progress, state } from "./parts.js";
 import { samples } from "./samples.js";
 import { counted } from "./scales.js";
@@ -19,7 +19,7 @@ export async function show({ place: view, name, signal }) {
   const parts = { head: make("div", {}), skipped: make("p", { class: "soft" }), curves: make("section", { class: "charts" }), below: make("div", {}) };
   const charts = new Map();
   const looks = { axis: "step", weight: Number(read("meristem.smooth") ?? 0), logX: false, logY: false, part: null };
-  let [seen, told, asked, along] = ["", "", 0, []];
+  let [seen, told, asked, along, measured] = ["", "", 0, [], ""];
 
   const drawn = () => ({ weight: looks.weight, logX: looks.logX, logY: looks.logY, part: looks.part, axis: t(`axis_${looks.axis}`), whole: looks.axis === "step" || looks.axis === "tokens",
     shared: counted(along, looks.logX) });  // one range for all charts of a run, so that they can be read below each other
@@ -42,7 +42,7 @@ export async function show({ place: view, name, signal }) {
   }
 
   function paint(series) {
-    const groups = grouped(series);
+    const groups = grouped(series, measured);
     along = series.map((one) => one.x);
     if (!groups.size) {
       replace(parts.curves, make("p", { class: "soft" }, t("no_curves")));
@@ -74,6 +74,7 @@ export async function show({ place: view, name, signal }) {
   });
   await repeat(async () => {
     const found = await get("/studio/run", { name }, signal);
+    measured = found.measure?.name ?? "";
     const now = JSON.stringify({ ...found, changed: 0, log: 0 });
     if (now !== told) {
       told = now;
@@ -94,14 +95,17 @@ function some(steps) {
   return steps.slice(-6).map((step) => number(step)).join(", ");
 }
 
-// Training and validation of one number share a chart.
-function grouped(series) {
+// Training and validation of one number share a chart; the measure that the run is judged by comes first.
+function grouped(series, measured) {
   const groups = new Map();
+  const kinds = (name) => groups.get(name)?.map((line) => line.kind) ?? [];
   for (const one of series) {
-    if (!groups.has(one.name)) groups.set(one.name, []);
-    groups.get(one.name).push({ name: t(one.kind), x: one.x, y: one.y, mark: one.kind === "train" ? 0 : 1 });
+    const short = withoutSource(one.name);
+    const name = kinds(short).includes(one.kind) ? one.name : short;
+    if (!groups.has(name)) groups.set(name, []);
+    groups.get(name).push({ name: t(one.kind), kind: one.kind, x: one.x, y: one.y, mark: one.kind === "train" ? 0 : 1 });
   }
-  const rank = (title) => (FIRST.includes(title) ? FIRST.indexOf(title) - 100 : LAST.includes(title) ? 100 + LAST.indexOf(title) : 0);
+  const rank = (title) => (title === measured ? -200 : FIRST.includes(title) ? FIRST.indexOf(title) - 100 : LAST.includes(title) ? 100 + LAST.indexOf(title) : 0);
   return new Map([...groups].sort(([a], [b]) => rank(a) - rank(b)));
 }
 
@@ -124,7 +128,7 @@ function controls(looks, settle, again) {
       looks.axis = value;
       again();
     })),
-    labelled(t("smooth"), slider), box("log_x", "logX"), box("log_y", "logY"));
+    labelled(t("smooth"), slider), make("div", { class: "pair" }, box("log_x", "logX"), box("log_y", "logY")));
 }
 
 function head(run) {
@@ -144,7 +148,7 @@ function head(run) {
 function facts(run) {
   const { measure } = run;
   const rows = [
-    measure ? ["measure", `${metric(measure.name)}, ${t(measure.split)}`, value(measure.name, measure.value)] : null,
+    measure ? ["measure", t("name_split", { name: metric(measure.name), split: t(measure.split) }), value(measure.name, measure.value)] : null,
     run.parameters ? ["parameters", "", number(run.parameters)] : null,
     run.data ? ["data", sized(run.data_size), own(run.data)] : null,
     run.tokens ? ["tokens", "", number(run.tokens)] : null,
@@ -158,7 +162,10 @@ function facts(run) {
 
 // "8,000 train, 200 test samples", as the log has it, in the language of the page.
 function sized(text) {
-  return text.replace(/tokens|samples|train|validation|test/g, (word) => t(`size_${word}`));
+  const unit = /(tokens|samples|prompts)$/.exec(text)?.[1];
+  if (!unit) return text;
+  const parts = [...text.matchAll(/([\d,]+) (train|validation|test)/g)].map(([, n, split]) => t(`size_${split}`, { n }));
+  return t(`size_${unit}`, { n: parts.length ? parts.join(t("comma")) : text.slice(0, -unit.length).trim() });
 }
 
 function below(run, signal) {

@@ -1,6 +1,6 @@
 // What is asked of the server, and what it says when something is wrong.
 
-import { t } from "./words.js";
+import { language, t } from "./words.js";
 
 export class Wrong extends Error {
   constructor(status, message) {
@@ -23,7 +23,7 @@ async function fetched(path, how) {
   } catch (error) {
     if (how?.signal?.aborted || !(error instanceof TypeError)) throw error;
     gone(true);
-    throw new Gone(t("gone", { time: heard.toLocaleTimeString() }));
+    throw new Gone("the server does not answer");
   }
 }
 
@@ -41,8 +41,14 @@ function gone(yes) {
   const place = document.getElementById("gone");
   if (yes === !place.hidden) return;
   place.hidden = !yes;
-  document.getElementById("gone-text").textContent = yes ? t("gone", { time: heard.toLocaleTimeString() }) : "";
+  sayGone();
   if (!yes) window.dispatchEvent(new Event("back"));
+}
+
+// What the banner says, in the language of the page.
+export function sayGone() {
+  const time = heard.toLocaleTimeString(language() === "zh" ? "zh-CN" : "en-GB");
+  document.getElementById("gone-text").textContent = document.getElementById("gone").hidden ? "" : t("gone", { time });
 }
 
 async function said(answer) {
