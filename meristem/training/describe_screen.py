@@ -12,10 +12,11 @@ from rich.table import Table
 from meristem import bounded
 from meristem.checkpoint.revive import recipe_of, revive
 from meristem.checkpoint.run import Run
-from meristem.overrides import override
+from meristem.overrides import as_mapping
 from meristem.recipe import Recipe, parse, read, resolve
 from meristem.training.describe import Description, Fit, describe, fits
 from meristem.training.describe_run import describe_run, run_table
+from meristem.training.ignored_settings import refuse_ignored
 from meristem.training.journal import duration
 from meristem.training.sharing import Shared
 
@@ -57,8 +58,10 @@ def _resolved(what: str, overrides: Sequence[str]) -> tuple[Recipe, list[str]]:
     if not run.exists():
         name, mapping = read(what)
         recipe = resolve(name, mapping, overrides)
+        refuse_ignored(recipe, as_mapping(overrides))
         return recipe, [_start(recipe)] if recipe.start.path or recipe.start.vectors else []
-    recipe = resolve(run.path.name, override(parse(run.recipe_path), overrides))
+    recipe = resolve(run.path.name, parse(run.recipe_path), overrides)
+    refuse_ignored(recipe, as_mapping(overrides))
     done = run.finished or {}
     lines = [f"{run.path}: {'finished' if done else 'not finished'}" + (f" at step {done['step']:,}" if done else "")]
     return recipe, lines + ([_start(recipe_of(run))] if recipe.start.path or recipe.start.vectors else [])
