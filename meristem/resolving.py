@@ -19,7 +19,7 @@ from meristem.learning.assemble import needs_of
 from meristem.learning.learner import task_way
 from meristem.overrides import as_mapping, override, written_out
 from meristem.recipe import RECIPES, Recipe, read, resolve, shipped_rewards, shipped_tasks
-from meristem.reinforce.named import functions_named, refuse_functions, run_around
+from meristem.reinforce.named import functions_named, refuse_functions, refuse_rewards, run_around
 from meristem.settings import find
 from meristem.training import finetuning, pretraining
 from meristem.training.ignored_settings import refuse_ignored, refuse_ignored_in_file
@@ -36,6 +36,7 @@ FROM_START = ("model", "tokenizer")
 def recipe_for(recipe: str | Path, overrides: Overrides = (), source: str | None = None) -> Recipe:
     """A recipe by name or file, with a source and overrides put in."""
     name, mapping = read(recipe)
+    refuse_rewards(recipe, mapping)
     if source is not None:
         mapping = {**mapping, "corpus": {**(mapping.get("corpus") or {}), "source": source}}
     return _heeded(_with_published_start(name, mapping, overrides), overrides, _own_file(recipe, mapping))
@@ -69,6 +70,7 @@ def task_recipe(recipe: str | Path | None = None, overrides: Overrides = ()) -> 
     told = override({}, overrides)
     chosen = recipe or (told.get("task") or {}).get("name") or "classification"
     name, mapping = read(chosen)
+    refuse_rewards(chosen, mapping)
     mapping = written_out(mapping)
     mapping = _own_data(mapping, overrides)
     start = {**(mapping.get("start") or {}), **(told.get("start") or {})}

@@ -25,6 +25,8 @@ from meristem.settings import find
 
 TASKS = frozenset({"classification", "tagging", "span", "choice"})
 """Heads whose classes read several texts at once, which need a token to pad with."""
+REWARD_AIDS = ("leash", "value")
+"""Heads that a run has only while it learns from rewards."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,7 +209,8 @@ def _companions(
 
 def _left_out(table: type[Published], revived: Revived, heads: Sequence[str], architecture: str) -> dict[str, str]:
     """Trained heads of the run that a class does not hold → why, and which class does."""
-    left = [name for name in revived.learner.model.heads if name not in {*heads, *_untrained(revived)}]
+    aids = REWARD_AIDS if revived.recipe.policy is not None else ()
+    left = [name for name in revived.learner.model.heads if name not in {*heads, *aids, *_untrained(revived)}]
     others = _fitting(table, revived) | {
         name: held for part in table.alone.values() for name, held in _fitting(part, revived).items()
     }
