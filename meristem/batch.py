@@ -117,6 +117,8 @@ class Backbone(nn.Module, ABC):
     """The longest input it takes."""
     picks: ClassVar[bool] = False
     """It takes `wanted`, and then computes its last layer at those positions alone."""
+    recomputes: ClassVar[bool] = True
+    """Its layers can compute activations again in the backward pass (gradient checkpointing)."""
     text_tasks: ClassVar[bool] = True
     """Tasks on texts can be learned on it; a captioner learns tasks on pictures alone."""
     encoder_prefixes: ClassVar[Mapping[str, str]] = {}

@@ -11,8 +11,9 @@ import math
 import os
 import re
 import stat
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -144,9 +145,14 @@ def row(line: str | bytes) -> Any:
         raise Refused("nested too deeply") from None
 
 
-def to_json(value: Any, *, indent: int | None = None) -> str:
-    """A value as JSON that every reader takes: null for NaN and infinities."""
-    return json.dumps(without_nan(value), ensure_ascii=False, indent=indent, allow_nan=False)
+def to_json(value: Any, *, indent: int | None = None, default: Callable[[Any], Any] | None = None,
+            ascii_only: bool = False) -> str:  # fmt: skip
+    """A value as JSON that every reader takes: null for NaN and infinities; `default` as `json.dumps` has it."""
+    dumps = partial(json.dumps, ensure_ascii=ascii_only, indent=indent, allow_nan=False, default=default)
+    try:
+        return dumps(value)
+    except ValueError:  # some number is none, which is rare: only then is everything looked through
+        return dumps(without_nan(value))
 
 
 def without_nan(value: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from meristem import bounded
 from meristem.checkpoint import disk
 from meristem.checkpoint.run import Run, aside
 from meristem.errors import MeristemError, RecipeError
@@ -109,7 +109,7 @@ def _lines(name: str, table: Table) -> Iterator[str]:
         empty = True
         for row in rows_of(table):
             empty = False
-            yield json.dumps(row, ensure_ascii=False) + "\n"
+            yield bounded.to_json(row) + "\n"
     except (MeristemError, TypeError) as error:
         raise MeristemError(f"{name}: {error}") from None
     if empty:

@@ -255,6 +255,7 @@ KeyFile = Annotated[Path | None, Option(help="A file with one key a line; reques
 Threads = Annotated[
     int | None, Option(min=1, show_default=False, help="Threads that read, a batch each; all cores unless given.")
 ]
+AllowNonfinite = Annotated[bool, Option(help="Serve runs whose weights are not finite numbers too.")]
 Queue = Annotated[int, Option(min=1, help="Requests in work or waiting; more are answered 429.")]
 Deadline = Annotated[float, Option(min=0.001, help="Seconds that a request may take.")]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -18,25 +18,28 @@ from meristem.labelled.reading import check_sources
 from meristem.learning.assemble import needs_of
 from meristem.learning.learner import task_way
 from meristem.overrides import as_mapping, override, written_out
-from meristem.recipe import Recipe, read, resolve, shipped_rewards, shipped_tasks
-from meristem.reinforce.named import functions_named, refuse_functions, run_around
+from meristem.recipe import RECIPES, Recipe, read, resolve, shipped_rewards, shipped_tasks
+from meristem.reinforce.named import functions_named, refuse_functions, refuse_rewards, run_around
 from meristem.settings import find
 from meristem.training import finetuning, pretraining
-from meristem.training.ignored_settings import refuse_ignored
+from meristem.training.ignored_settings import refuse_ignored, refuse_ignored_in_file
 from meristem.training.rewarding import check_rewards, desk, rewarded
 from meristem.training.suited import suited
 
 Overrides = Mapping[str, Any] | Sequence[str]
 ANY_DATA = ("held_out", "limit", "seed")
 """Settings of `data` that name neither a file nor a column."""
+FROM_START = ("model", "tokenizer")
+"""Sections that a task or a policy takes over from the run it starts from."""
 
 
 def recipe_for(recipe: str | Path, overrides: Overrides = (), source: str | None = None) -> Recipe:
     """A recipe by name or file, with a source and overrides put in."""
     name, mapping = read(recipe)
+    refuse_rewards(recipe, mapping)
     if source is not None:
         mapping = {**mapping, "corpus": {**(mapping.get("corpus") or {}), "source": source}}
-    return _heeded(_with_published_start(name, mapping, overrides), overrides)
+    return _heeded(_with_published_start(name, mapping, overrides), overrides, _own_file(recipe, mapping))
 
 
 def _with_published_start(name: str, mapping: Mapping[str, Any], overrides: Overrides) -> Recipe:
@@ -67,13 +70,15 @@ def task_recipe(recipe: str | Path | None = None, overrides: Overrides = ()) -> 
     told = override({}, overrides)
     chosen = recipe or (told.get("task") or {}).get("name") or "classification"
     name, mapping = read(chosen)
+    refuse_rewards(chosen, mapping)
     mapping = written_out(mapping)
     mapping = _own_data(mapping, overrides)
     start = {**(mapping.get("start") or {}), **(told.get("start") or {})}
     if start.get("path") in (None, "scratch", "none"):
-        return _heeded(resolve(name, mapping, overrides), overrides)
+        return _heeded(resolve(name, mapping, overrides), overrides, _own_file(recipe, mapping))
     if get_close_matches(str(start["path"]), ["scratch"]) and not Path(start["path"]).exists():
         raise RecipeError(f"from: there is no run {start['path']}, did you mean scratch?")
+    own = _own_file(recipe, mapping, FROM_START)
     path = run_for(start["path"])  # published weights are imported where they were not yet
     before = recipe_of(Run.open(path))
     mapping["model"], mapping["tokenizer"] = (
@@ -84,14 +89,37 @@ def task_recipe(recipe: str | Path | None = None, overrides: Overrides = ()) -> 
         mapping["train"]["rate"] = rate
     if str(chosen) in shipped_tasks() and mapping["task"].get("lm") and not _reads_causally(mapping, before):
         del mapping["task"]["lm"]  # GPT-1's second loss, which the recipe has for its own causal model
-    found = _heeded(resolve(name, mapping, overrides), overrides)
+    found = _heeded(resolve(name, mapping, overrides), overrides, own)
     return replace(found, start=found.start.model_copy(update={"path": str(path)}))
 
 
-def _heeded(recipe: Recipe, overrides: Overrides) -> Recipe:
-    """The recipe, unless it was given settings that its run would ignore."""
-    refuse_ignored(recipe, [str(one).partition("=")[0] for one in overrides])
+def _heeded(recipe: Recipe, overrides: Overrides, own_file: Mapping[str, Any] | None) -> Recipe:
+    """The recipe, unless it was given settings that its run would ignore, among overrides or in a file of one's own."""
+    refuse_ignored(recipe, as_mapping(overrides))
+    if own_file is not None:
+        refuse_ignored_in_file(recipe, own_file, _alone(recipe, own_file))
     return recipe
+
+
+def _own_file(
+    recipe: str | Path | None, mapping: Mapping[str, Any], replaced: Collection[str] = ()
+) -> Mapping[str, Any] | None:
+    """What a person wrote into a recipe file; nothing for recipes that are shipped or that a run wrote.
+
+    Sections that are `replaced` by those of the run that is started from are left out.
+    """
+    path = Path(recipe or "")
+    if path.suffix not in {".yaml", ".yml"} or RECIPES in path.resolve().parents or run_around(path) is not None:
+        return None
+    return {key: value for key, value in written_out(mapping).items() if key not in replaced}
+
+
+def _alone(recipe: Recipe, own_file: Mapping[str, Any]) -> Recipe | None:
+    """A recipe file without overrides; nothing where it is no whole recipe."""
+    try:
+        return resolve(recipe.name, {"model": recipe.model.model_dump(mode="json"), **own_file})
+    except RecipeError:
+        return None
 
 
 def _own_data(mapping: Mapping[str, Any], overrides: Overrides) -> dict[str, Any]:
@@ -140,7 +168,7 @@ def policy_recipe(recipe: str | Path, overrides: Overrides, start: Path, console
     shape |= {key: 0.0 for key in shape if key.endswith("dropout")}  # what was written must be what is read again
     words = before.tokenizer.model_dump(mode="json")
     whole = {**written_out(mapping), "model": shape, "tokenizer": words}
-    resolved = _heeded(resolve(name, whole, overrides), overrides)
+    resolved = _heeded(resolve(name, whole, overrides), overrides, None)
     return replace(resolved, start=resolved.start.model_copy(update={"path": str(path)}))
 
 
@@ -173,6 +201,8 @@ def check_before_training(recipe: str | Path, overrides: Overrides) -> None:
         return  # policy_recipe says what is wrong; and it refuses functions that a run names, before any is imported
     anything = {"model": {"family": "gpt2"}, "tokenizer": {}}  # the start's own follow; every other section is checked
     resolved = resolve(name, {**told, **anything})
+    own = {key: value for key, value in as_mapping(overrides).items() if key.split(".")[0] not in FROM_START}
+    _heeded(resolved, own, _own_file(recipe, mapping, FROM_START))
     if resolved.data.train is None:
         raise RecipeError("data.train: missing; give a file of prompts: a prompt a line, or columns prompt and target")
     check_sources(resolved.data)

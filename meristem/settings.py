@@ -12,6 +12,7 @@ from typing import Any, ClassVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
+from meristem.dependences import Dependences, Needs
 from meristem.errors import RecipeError, did_you_mean
 
 SECTIONS = {
@@ -38,6 +39,8 @@ class Settings(BaseModel):
     """Fields of which one replaces the others when it is given as an override."""
     known_as: ClassVar[dict[str, str]] = {}
     """Names that other tools have for a setting, and which one it is here."""
+    needs: ClassVar[Dependences] = {}
+    """Settings that have no effect unless all of these hold; a class adds to those of its bases."""
 
     @model_validator(mode="before")
     @classmethod
@@ -56,6 +59,12 @@ def _may_be_none(cls: type[Settings], name: str) -> bool:
     for one in found:
         found += get_args(one)
     return NoneType in found and str not in found and "none" not in found
+
+
+def needs_of(cls: type[Settings], name: str) -> tuple[Needs, ...]:
+    """What a setting needs to have an effect, as its class and the bases of that declare it."""
+    declared = (vars(base).get("needs", {}).get(name, ()) for base in cls.__mro__)
+    return tuple(one for some in declared for one in some)
 
 
 @cache

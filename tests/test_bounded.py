@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import json
+import math
 import os
 import time
 from itertools import pairwise
@@ -148,3 +151,29 @@ def test_a_long_number_with_colons_costs_no_time() -> None:
     began = time.process_time()
     assert bounded.yaml_in("a: 1" + ":1" * 100_000)["a"].startswith("1:1:1")
     assert time.process_time() - began < 3  # it took 37 s when it was a number
+
+
+ONLY_IN_MEMORY = {"bounded", "corpus/parts", "corpus/sources", "interop/words", "training/rewarding",
+                  "tokenizers/reading", "reinforce/clicks/kept", "reinforce/learned", "store/prepare",
+                  "serving/studio/differences", "checkpoint/origin", "learning/team"}  # fmt: skip
+"""Modules that make JSON for a digest, a comparison, a library or another process of the run, and write none of it."""
+
+
+def test_json_without_numbers_that_are_none() -> None:
+    value = {"a": [math.nan, (math.inf, 1.5)], 2: {"b": -math.inf}, "é": "é"}
+    text = bounded.to_json(value)
+    assert json.loads(text, parse_constant=pytest.fail) == {"a": [None, [None, 1.5]], "2": {"b": None}, "é": "é"}
+    assert "é" in text and bounded.to_json("é", ascii_only=True) == r'"\u00e9"'
+
+
+def test_json_is_written_by_one_function() -> None:
+    """Files, answers and pages: every other `json.dumps` refuses NaN, or is known to write nothing."""
+    package = Path(bounded.__file__).parent
+    for path in sorted(package.rglob("*.py")):
+        calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
+        for call in calls:
+            name, given = ast.unparse(call.func), {one.arg: ast.unparse(one.value) for one in call.keywords}
+            if name in ("json.dump", "json.dumps") and given.get("allow_nan") != "False":
+                module = path.relative_to(package).with_suffix("").as_posix()
+                assert module in ONLY_IN_MEMORY, f"{path}:{call.lineno}: use bounded.to_json"
+            assert name not in ("JSONResponse", "ORJSONResponse"), f"{path}:{call.lineno}: use FiniteJSONResponse"

@@ -15,7 +15,8 @@ from meristem.settings import Settings, find, names
 
 PACKAGE = Path(meristem.__file__).parent
 FLOORS = [
-    ["errors", "tables", "settings", "bounded", "interrupts", "recipes", "overrides", "recipe", "schema", "randomness"],
+    ["errors", "tables", "settings", "bounded", "interrupts", "recipes", "overrides", "recipe", "schema", "randomness",
+     "dependences"],
     ["batch"],
     ["task"],
     ["metrics"],
@@ -48,7 +49,7 @@ FLOORS = [
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 WITHOUT_TORCH = {
     "errors", "settings", "bounded", "interrupts", "overrides", "recipe", "randomness", "samples", "corpus",
-    "tokenizers",
+    "tokenizers", "dependences",
 }  # fmt: skip
 ONLY_FOUND = {"tasks", "reinforce"}
 LONGEST = 300

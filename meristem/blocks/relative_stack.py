@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Self, cast
+from typing import ClassVar, Self, cast
 
 import torch
 from pydantic import Field, model_validator
@@ -21,11 +21,16 @@ from meristem.blocks.norms import norm
 from meristem.blocks.outlook import Outlook
 from meristem.blocks.recurrence import Recurrence
 from meristem.blocks.relative import Biases, Look, RelativeAttention, dropped, waves
+from meristem.dependences import Dependences, when
 from meristem.settings import Settings
 
 
 class RelativeSettings(Settings):
     """Width, depth and memory of a stack with relative attention."""
+
+    needs: ClassVar[Dependences] = {
+        "memory_evaluating": (when("memory", above=0),),
+    }
 
     layers: int = Field(12, ge=1)
     """How many layers."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Self, cast
+from typing import ClassVar, Self, cast
 
 import torch
 from pydantic import Field, model_validator
@@ -22,11 +22,17 @@ from meristem.blocks.norms import NormName, norm
 from meristem.blocks.positions import PositionName, Rotary
 from meristem.blocks.relative_bias import RelativeBias
 from meristem.blocks.sight import Scene, Sight
+from meristem.dependences import Dependences, when
 from meristem.settings import Settings
 
 
 class StackSettings(Settings):
     """Width, depth and manner of a stack of layers."""
+
+    needs: ClassVar[Dependences] = {
+        "rotary_base": (when("positions", "rotary"),),
+        "window_every": (when("window"),),
+    }
 
     layers: int = Field(12, ge=1)
     """How many layers."""

@@ -115,4 +115,4 @@ def _sealed(body: dict[str, Any]) -> bytes:
 
 
 def _written(content: dict[str, Any]) -> bytes:
-    return json.dumps(content, indent=1, sort_keys=True).encode() + b"\n"
+    return json.dumps(content, indent=1, sort_keys=True, allow_nan=False).encode() + b"\n"

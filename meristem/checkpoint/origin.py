@@ -29,7 +29,7 @@ BUILTIN = "builtin:"
 def sign(run: Run, recipe: Recipe) -> None:
     """Leave the signature of this machine in a run that it makes; where no key can be kept, there is none."""
     with suppress(OSError):
-        disk.replace(run.path / FILE, [json.dumps({"hmac": _signature(recipe)}).encode()])
+        disk.replace(run.path / FILE, [bounded.to_json({"hmac": _signature(recipe)}).encode()])
 
 
 def made_here(run: Run, recipe: Recipe) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
@@ -53,13 +52,13 @@ def encode(tensors: Mapping[str, Tensor], notes: Mapping[str, str] | None = None
     # Widest elements first keeps every tensor aligned when the file is mapped into memory.
     ordered = sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0]))
     ends = accumulate((tensor.numel() * tensor.element_size() for _, tensor in ordered), initial=0)
-    header = json.dumps({
+    header = bounded.to_json({
         **({"__metadata__": dict(notes)} if notes else {}),
         **{
             name: {"dtype": KINDS[tensor.dtype], "shape": list(tensor.shape), "data_offsets": place}
             for (name, tensor), place in zip(ordered, pairwise(ends), strict=True)
         },
-    }).encode()  # fmt: skip
+    }, ascii_only=True).encode()  # fmt: skip
     header += b" " * (-len(header) % 8)
     yield len(header).to_bytes(8, "little") + header
     for _, tensor in ordered:

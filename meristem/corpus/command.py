@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from meristem import bounded
 from meristem.corpus.document import Document
 from meristem.corpus.look import Look
 from meristem.corpus.pictures import BUILTIN
@@ -96,7 +96,7 @@ def _write(documents: Iterable[Document], out: Path) -> None:
     files = {name: (out / f".{name}.jsonl.partial").open("w", encoding="utf-8") for name in names}
     try:
         for document in documents:
-            files[document.split].write(json.dumps(columns(document), ensure_ascii=False) + "\n")
+            files[document.split].write(bounded.to_json(columns(document)) + "\n")
     finally:
         for file in files.values():
             file.close()

@@ -104,9 +104,10 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def _sealed(body: dict[str, Any]) -> str:
-    body = json.loads(json.dumps(body))  # as it will be read: whole numbers that are keys become text
+    # as it will be read: whole numbers that are keys become text
+    body = json.loads(bounded.to_json(body, ascii_only=True))
     digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-    return json.dumps({"seal": digest, **body}) + "\n"
+    return bounded.to_json({"seal": digest, **body}, ascii_only=True) + "\n"
 
 
 def flush_folder(folder: Path) -> None:
@@ -179,7 +180,7 @@ class Writing:
 
     def add(self, documents: Iterable[Undecided]) -> None:
         """Write documents."""
-        lines = "".join(json.dumps(_plain(document), ensure_ascii=False) + "\n" for document in documents)
+        lines = "".join(bounded.to_json(_plain(document)) + "\n" for document in documents)
         data = lines.encode("utf-8", "surrogatepass")
         self._file.write(data)
         self._digest.update(data)

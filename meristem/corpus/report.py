@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+from meristem import bounded
 from meristem.corpus.account import Account
 from meristem.corpus.advice import Advice, advice, share
 from meristem.corpus.languages import KNOWN
@@ -109,7 +109,7 @@ def plain(report: CorpusReport) -> dict[str, Any]:
 
 def as_json(report: CorpusReport) -> str:
     """`plain` in one line; characters that no encoding has are replaced."""
-    return json.dumps(plain(report), ensure_ascii=False).encode("utf-8", "replace").decode("utf-8")
+    return bounded.to_json(plain(report)).encode("utf-8", "replace").decode("utf-8")
 
 
 def _counted(found: Looked | Trial) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
@@ -14,6 +14,7 @@ from meristem.corpus.near import Nearness
 from meristem.corpus.private import Kinds
 from meristem.corpus.quality import Quality
 from meristem.corpus.sides import PAIR, PICTURE
+from meristem.dependences import Dependences, when
 from meristem.settings import Settings
 
 REFINING = {"near", "quality", "boilerplate", "languages", "private"}
@@ -43,6 +44,13 @@ class Shares(NamedTuple):
 
 class CorpusSettings(Settings):
     """Where the text comes from and what becomes of it before the tokenizer sees it."""
+
+    needs: ClassVar[Dependences] = {
+        "encoding": (when("format", "auto", "text", "wikitext", "jsonl", "csv", "tsv"),),
+        "document": (when("format", "auto", "text"),),
+        "text": (when("format", "auto", "jsonl", "csv", "tsv", "parquet"),),
+        "picture": (when("format", "auto", "jsonl", "csv", "tsv"),),
+    }
 
     source: str | tuple[str, ...] = "builtin:pydocs"
     """A file, a folder, a glob, builtin:NAME, hub:OWNER/NAME[?config=…&split=…], or several of these."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from tempfile import SpooledTemporaryFile
 from typing import IO, NamedTuple
 
+from meristem import bounded
 from meristem.corpus.document import Document
 from meristem.corpus.settings import CorpusSettings
 
@@ -76,7 +77,7 @@ def assign(documents: Iterable[Undecided], settings: CorpusSettings) -> Iterator
             if document.split:
                 yield Document(document.text, document.place, document.split, language=document.language)
                 continue
-            waiting.write(json.dumps([document.text, document.place, document.language], ensure_ascii=False) + "\n")
+            waiting.write(bounded.to_json([document.text, document.place, document.language]) + "\n")
             numbers.append(document.number)
             if len(numbers) > SMALL:
                 break

@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from meristem import bounded
 from meristem.drawing import fonts
 from meristem.drawing.attended import MEANINGS, Attended, Floats, Seen
 from meristem.drawing.attention_words import words
@@ -69,7 +69,7 @@ def save(attended: Attended, out: Path, shot: Shot) -> tuple[str, ...]:
     if not out.parent.is_dir():
         raise MeristemError(f"{out}: there is no folder {out.parent}; make it first")
     if ending == ".json":
-        out.write_text(json.dumps(attended.plain(shot.kind), ensure_ascii=False) + "\n", encoding="utf-8")
+        out.write_text(bounded.to_json(attended.plain(shot.kind)) + "\n", encoding="utf-8")
         return ()
     return draw(attended, out, shot)
 

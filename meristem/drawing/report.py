@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from meristem import bounded
 from meristem.task import Confusion, Judged, Metrics
 
 
@@ -148,7 +148,7 @@ def plain(report: Report) -> dict[str, Any]:
 
 def as_json(report: Report) -> str:
     """`plain` as text; characters that no encoding has are replaced."""
-    text = json.dumps(plain(report), ensure_ascii=False, indent=1, allow_nan=False)
+    text = bounded.to_json(plain(report), indent=1)
     return text.encode("utf-8", "replace").decode("utf-8") + "\n"
 
 

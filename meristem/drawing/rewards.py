@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -11,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from meristem import bounded
 from meristem.errors import MeristemError
 from meristem.metrics.hacking import Warning
 from meristem.metrics.paired import PairedDifference, paired_difference
@@ -175,13 +175,13 @@ _REPORT = TypeAdapter(RewardReport)
 
 def plain(report: RewardReport) -> dict[str, Any]:
     """The same facts for programs; a number that is none becomes null."""
-    told: dict[str, Any] = _finite(asdict(report))
+    told: dict[str, Any] = bounded.without_nan(asdict(report))
     return told
 
 
 def as_json(report: RewardReport) -> str:
     """`plain` as text; characters that no encoding has are replaced."""
-    text = json.dumps(plain(report), ensure_ascii=False, indent=1, allow_nan=False)
+    text = bounded.to_json(plain(report), indent=1)
     return text.encode("utf-8", "replace").decode("utf-8") + "\n"
 
 
@@ -195,17 +195,6 @@ def of(found: Any, place: str = "report.json") -> RewardReport:
         raise MeristemError(f"{place}: this is no report of a reward run; {where}: {first['msg']}") from None
     except MeristemError as error:
         raise MeristemError(f"{place}: {error}") from None
-
-
-def _finite(found: Any) -> Any:
-    match found:
-        case float():
-            return found if math.isfinite(found) else None
-        case dict():
-            return {key: _finite(value) for key, value in found.items()}
-        case list() | tuple():
-            return [_finite(value) for value in found]
-    return found
 
 
 # ------------------------------------------------------------ what follows from the facts

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from rich.table import Table
 
+from meristem import bounded
 from meristem.drawing.page import escaped, framed, own
 from meristem.drawing.report import number
 
@@ -117,7 +117,7 @@ class ComparisonReport:
         ]
         facts = {"run": self.run, "model": self.model, "split": self.split, "seed": self.seed, "tasks": tasks,
                  "summary": self.summary, "about": self.about}  # fmt: skip
-        return json.dumps(facts, ensure_ascii=False, indent=1)
+        return bounded.to_json(facts, indent=1)
 
     def table(self) -> Table:
         """The report in a terminal."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from meristem.batch import Model
 from meristem.checkpoint.revive import Revived
 from meristem.errors import MeristemError, did_you_mean
-from meristem.evaluation.answering import judge
+from meristem.evaluation.answering import NaNError, judge
 from meristem.evaluation.prompting import Asking, Prompt, PromptSettings, Template, drawn
 from meristem.evaluation.reported import form, reported
 from meristem.generation.framed import Frame
@@ -75,6 +75,8 @@ def prompted(
     scorer.tell_apart(asking.words)
     found = scorer(prompts)
     scores = found.logprobs
+    if any(np.isnan(row).any() for row in scores):
+        raise NaNError("the model's scores are NaN, so that it has no answers: take an older checkpoint")
     if settings.calibrate:
         asked = [asking.empty(sample.given, shots) for sample in (samples[:1] if asking.words else samples)]
         scores = _calibrated(scores, scorer, asked)

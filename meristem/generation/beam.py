@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from meristem.generation.sampling import refuse_nan
 from meristem.generation.session import Session
 
 Adjust = Callable[[Tensor, Sequence[Sequence[int]], Sequence[int]], Tensor]
@@ -84,6 +85,7 @@ class Beam:
         self, logits: Tensor, going: Sequence[_Row]
     ) -> tuple[list[list[int]], list[list[int]], list[list[float]]]:
         """Per row twice as many continuations as beams (parent, token, total), so that half of them may end."""
+        refuse_nan(logits)
         texts, owners = zip(*((text, row.number) for row in going for text in row.texts), strict=True)
         logprobs = self.adjust(logits.float().log_softmax(-1), texts, owners)
         scores = torch.tensor([row.scores for row in going], device=logits.device)

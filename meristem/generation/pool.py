@@ -20,6 +20,7 @@ from meristem.generation.given import Given, together
 from meristem.generation.sampling import (
     SamplingSettings,
     draw,
+    refuse_nan,
     shaped,
     uniforms,
     with_repetition_penalty,
@@ -195,6 +196,7 @@ class Pool:
     def _advance(self, session: Session, seats: Sequence[Seat]) -> None:
         """Choose a token for each text and write it down."""
         raw = session.logits
+        refuse_nan(raw)
         tokens = self._choose(raw, seats)
         lses = raw.logsumexp(1)
         logprobs = (raw.gather(1, tokens[:, None])[:, 0] - lses).tolist()

@@ -10,6 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from meristem.errors import MeristemError
 from meristem.randomness import generator
 from meristem.settings import Settings
 
@@ -116,6 +117,13 @@ def uniforms(seed: int, rows: Sequence[int], position: int) -> Tensor:
     return torch.tensor([generator(seed, "write", row, position).random() for row in rows], dtype=torch.float64)
 
 
+def refuse_nan(logits: Tensor) -> None:
+    """Refuse logits with a NaN: argmax would take it for the best token, and nothing can be drawn by it."""
+    if bool(logits.isnan().any()):
+        raise MeristemError("the model's scores are NaN, so that it can write nothing: take an older checkpoint, or "
+                            "train it again with a lower train.rate")  # fmt: skip
+
+
 def draw(logits: Tensor, uniform_B: Tensor) -> Tensor:
     """[B] tokens where the cumulative distribution passes the uniform numbers."""
     cumulative = logits.double().softmax(-1).cumsum(-1)
@@ -126,6 +134,7 @@ def draw(logits: Tensor, uniform_B: Tensor) -> Tensor:
 
 def choose(logits: Tensor, settings: SamplingSettings, rows: Sequence[int], position: int) -> Tensor:
     """[B] the next token of each row: the best, or one drawn for its row and position."""
+    refuse_nan(logits)
     if settings.greedy:
         return logits.argmax(-1)
     return draw(shaped(logits, settings), uniforms(settings.seed, rows, position))

@@ -17,7 +17,7 @@ from torch import Tensor
 from meristem.batch import Model
 from meristem.errors import MeristemError
 from meristem.generation.framed import Frame, mask_of, states_at
-from meristem.generation.sampling import SamplingSettings, draw, shaped, with_repetition_penalty, without
+from meristem.generation.sampling import SamplingSettings, draw, refuse_nan, shaped, with_repetition_penalty, without
 from meristem.generation.watching import go_on
 from meristem.generation.way import Way, vocabulary_head
 from meristem.generation.written import OnText, Writing, Written
@@ -90,6 +90,7 @@ def _guess(model: Model, tokenizer: Tokenizer, row: Tensor, hidden: list[int], s
     """For each hidden place a token, how sure it is, and the token's log-probability under the model."""
     at = torch.tensor(hidden)
     raw = vocabulary_head(model, way)(states_at(model, [row], at, torch.zeros_like(at), way)).float().cpu()
+    refuse_nan(raw)
     seen = [row.tolist()] * len(hidden) if settings.repetition_penalty != 1.0 else []
     banned = [*tokenizer.specials.nonzero()[0].tolist(), *range(tokenizer.size, raw.shape[-1])]
     logits = without(with_repetition_penalty(raw, seen, settings.repetition_penalty), banned)

@@ -9,10 +9,10 @@ in the same order whatever the number of tasks; `meristem pretrain gpt2-mini cle
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Self
 
+from meristem import bounded
 from meristem.corpus.account import Account, moved
 from meristem.corpus.batches import cleaned
 from meristem.corpus.clean import steps
@@ -175,7 +175,7 @@ class Write(PipelineStep):  # type: ignore[misc]  # datatrove is untyped
         if name != self._name:
             self._end(whole=True)
             self._name, self._file = name, self.folder.open(f".{name}.partial", "wb")
-        self._file.write((json.dumps(_columns(document), ensure_ascii=False) + "\n").encode())
+        self._file.write((bounded.to_json(_columns(document)) + "\n").encode())
         self.stat_update(StatHints.total)
         self.update_doc_stats(document)
 

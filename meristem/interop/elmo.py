@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +30,7 @@ from meristem.randomness import key
 from meristem.recipe import Recipe, resolve
 from meristem.tokenizers.roles import BRACKETED
 from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.training.card import read_card
 
 OPTIONS, WEIGHTS, VOCABULARY = "options.json", "weights.hdf5", "vocabulary.txt"
 NAMES = {"<S>": "[CLS]", "</S>": "[SEP]", "<UNK>": "[UNK]"}  # theirs → ours
@@ -178,7 +178,7 @@ def export_elmo(revived: Revived, out: Path) -> Exported:
     del options["model_type"]
     options["char_cnn"]["n_characters"] = ALPHABET[1]
     texts = {
-        OPTIONS: json.dumps(options, indent=2) + "\n",
+        OPTIONS: bounded.to_json(options, indent=2, ascii_only=True) + "\n",
         VOCABULARY: _vocabulary(revived.tokenizer),
         "tokenizer.json": revived.tokenizer.text,
         "README.md": _card(revived),
@@ -202,8 +202,7 @@ def _vocabulary(tokenizer: Tokenizer) -> str:
 
 
 def _card(revived: Revived) -> str:
-    own = revived.run.path / "README.md"
-    card = own.read_text(encoding="utf-8") if own.is_file() else f"# {revived.recipe.name}\n"
+    card = read_card(revived.run.path, revived.recipe.name)
     use = [
         "```python",
         "from allennlp.modules.elmo import Elmo, batch_to_ids",

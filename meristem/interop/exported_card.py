@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 from meristem.checkpoint.revive import Revived
+from meristem.training.card import command_words, read_card
 
 LOAD = """\
 import torch
@@ -69,9 +70,7 @@ def exported_card(
     revived: Revived, architecture: str, heads: Sequence[str], notes: Sequence[str], subfolders: Sequence[str]
 ) -> str:
     """The card in Markdown; its Python runs in the exported folder, and so do its commands."""
-    run_card = revived.run.path / "README.md"
-    card = run_card.read_text(encoding="utf-8") if run_card.is_file() else f"# {revived.recipe.name}\n"
-    about, commands = _without_use(card)
+    about, commands = _without_use(read_card(revived.run.path, revived.recipe.name))
     name = re.sub(r"[^\w.-]+", "-", revived.run.path.resolve().name)
     place = f"../{name}-again"
     use = _fenced("python", python_example(revived, architecture, heads))
@@ -126,9 +125,9 @@ def _at(place: str, commands: Iterable[str]) -> list[str]:
     """Commands on the run that an import makes; it has no data of its own to be evaluated on."""
     out = []
     for command in commands:
-        program, verb, _, *rest = shlex.split(command)
-        if verb != "evaluate":
-            out.append(shlex.join([program, verb, place, *rest]))
+        words = command_words(command)
+        if len(words) > 2 and words[1] != "evaluate":
+            out.append(shlex.join([*words[:2], place, *words[3:]]))
     return out
 
 

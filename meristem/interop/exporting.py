@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from meristem import bounded
 from meristem.checkpoint import disk, tensors
 from meristem.checkpoint.revive import Revived, revive
 from meristem.errors import MeristemError, did_you_mean
@@ -25,6 +25,8 @@ from meristem.settings import find
 
 TASKS = frozenset({"classification", "tagging", "span", "choice"})
 """Heads whose classes read several texts at once, which need a token to pad with."""
+REWARD_AIDS = ("leash", "value")
+"""Heads that a run has only while it learns from rewards."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +112,7 @@ def _model_files(
     config = config_of(table, revived, architecture, heads) | dict(more or {})
     notes = table.finish(config, found, revived)
     texts = {
-        "config.json": json.dumps(config, indent=2) + "\n",
+        "config.json": bounded.to_json(config, indent=2, ascii_only=True) + "\n",
         **_generation(table, revived, config),
         **words.files(
             revived.tokenizer,
@@ -131,7 +133,7 @@ def _generation(table: type[Published], revived: Revived, config: Mapping[str, A
         return {}
     spoken = ("bos_token_id", "decoder_start_token_id", "forced_bos_token_id")
     begins = {key: config[key] for key in spoken if key in config}
-    return {"generation_config.json": json.dumps({**found, **begins}, indent=2) + "\n"}
+    return {"generation_config.json": bounded.to_json({**found, **begins}, indent=2, ascii_only=True) + "\n"}
 
 
 def table_of(revived: Revived, wanted: str | None = None) -> type[Published]:
@@ -207,7 +209,8 @@ def _companions(
 
 def _left_out(table: type[Published], revived: Revived, heads: Sequence[str], architecture: str) -> dict[str, str]:
     """Trained heads of the run that a class does not hold → why, and which class does."""
-    left = [name for name in revived.learner.model.heads if name not in {*heads, *_untrained(revived)}]
+    aids = REWARD_AIDS if revived.recipe.policy is not None else ()
+    left = [name for name in revived.learner.model.heads if name not in {*heads, *aids, *_untrained(revived)}]
     others = _fitting(table, revived) | {
         name: held for part in table.alone.values() for name, held in _fitting(part, revived).items()
     }

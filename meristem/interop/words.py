@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from meristem import bounded
 from meristem.errors import MeristemError
 from meristem.interop.published import Published
 from meristem.tokenizers.roles import told, with_roles
@@ -84,8 +85,8 @@ def files(
             token["lstrip"] = token["lstrip"] or carries_space
     settings = _settings(tokenizer, table, length, pad) | ({"padding_side": side} if side else {})
     return {
-        "tokenizer.json": json.dumps(description, ensure_ascii=False, indent=1) + "\n",
-        "tokenizer_config.json": json.dumps(settings, ensure_ascii=False, indent=2) + "\n",
+        "tokenizer.json": bounded.to_json(description, indent=1) + "\n",
+        "tokenizer_config.json": bounded.to_json(settings, indent=2) + "\n",
     }
 
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, field_validator
 
+from meristem.dependences import Dependences, when
 from meristem.settings import Settings
 
 
 class DataSettings(Settings):
     """Files of samples; columns are found by their usual names where these settings do not name them."""
+
+    needs: ClassVar[Dependences] = {
+        "header": (when("format", "auto", "table"),),
+        "validation_target": (when("validation"), when("format", "auto", "parallel")),
+        "test_target": (when("test"), when("format", "auto", "parallel")),
+        "held_out": (when("validation", None),),
+    }
 
     model_config = ConfigDict(coerce_numbers_to_str=True)  # data.text=6 is a column of a table without names
 

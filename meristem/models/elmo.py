@@ -18,6 +18,7 @@ from meristem.blocks.heads import shared_head
 from meristem.blocks.projected_lstm import Clips, ProjectedLSTM
 from meristem.blocks.turning import Turn
 from meristem.blocks.vocabulary import VocabularyHead
+from meristem.dependences import Dependences, when
 from meristem.settings import Settings
 from meristem.store.letters import ALPHABET, BLANK
 
@@ -26,6 +27,10 @@ FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 
 class ELMoSettings(Settings):
     """ELMo as published unless set otherwise."""
+
+    needs: ClassVar[Dependences] = {
+        "residual": (when("layers", above=1),),
+    }
 
     family: Literal["elmo"] = "elmo"
     """The family this model belongs to."""
@@ -60,6 +65,7 @@ class ELMo(Backbone):
 
     Settings: ClassVar[type[ELMoSettings]] = ELMoSettings
     can = frozenset({"both_directions", "characters"})
+    recomputes = False
 
     def __init__(self, settings: ELMoSettings, vocabulary: int) -> None:
         super().__init__()

@@ -22,6 +22,7 @@ from meristem.blocks.heads import PooledHead, Pooler, PoolerName, Scaled, TokenS
 from meristem.blocks.layer import NormPlace
 from meristem.blocks.positions import PositionName
 from meristem.blocks.vocabulary import VocabularyHead
+from meristem.dependences import Dependences, when
 from meristem.models.captioner import Captioner, CaptionerSettings
 
 HEADS = ("vocabulary", "pooled", "pooler", "token_score", "generator")
@@ -29,6 +30,10 @@ HEADS = ("vocabulary", "pooled", "pooler", "token_score", "generator")
 
 class MultitaskSettings(CaptionerSettings):
     """BERT-base's encoder and a decoder like it unless set otherwise, so that a BERT can be started from."""
+
+    needs: ClassVar[Dependences] = {
+        "scale_output": (when("transform", False),),
+    }
 
     family: Literal["multitask"] = "multitask"  # type: ignore[assignment]  # a family of its own
     """The family this model belongs to."""

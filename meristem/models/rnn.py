@@ -18,12 +18,18 @@ from meristem.blocks.looking import Bahdanau, Decoder, Luong
 from meristem.blocks.recurrent import CellName, Recurrent
 from meristem.blocks.scores import Annotated, Look, ScoreName
 from meristem.blocks.vocabulary import VocabularyHead
+from meristem.dependences import Dependences, when
 from meristem.errors import MeristemError
 from meristem.settings import Settings
 
 
 class RNNSettings(Settings):
     """Two LSTM layers with Luong's general attention unless set otherwise."""
+
+    needs: ClassVar[Dependences] = {
+        "place": (when("attention"),),
+        "feeding": (when("attention"), when("place", "luong")),
+    }
 
     family: Literal["rnn"] = "rnn"
     """The family this model belongs to."""
@@ -76,6 +82,7 @@ class RNN(Backbone):
 
     Settings: ClassVar[type[RNNSettings]] = RNNSettings
     can = frozenset({"encoder_decoder"})
+    recomputes = False
 
     def __init__(self, settings: RNNSettings, vocabulary: int) -> None:
         super().__init__()

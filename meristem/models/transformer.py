@@ -24,10 +24,15 @@ from meristem.blocks.positions import PositionName
 from meristem.blocks.relative_bias import RelativeBias
 from meristem.blocks.stack import Stack, StackSettings
 from meristem.blocks.vocabulary import VocabularyHead
+from meristem.dependences import Dependences, when
 
 
 class TransformerSettings(StackSettings):
     """The paper's base model unless set otherwise."""
+
+    needs: ClassVar[Dependences] = {
+        "relative_farthest": (when("relative_buckets", above=0),),
+    }
 
     family: Literal["transformer"] = "transformer"
     """The family this model belongs to."""

@@ -17,10 +17,15 @@ from meristem.blocks.relative import dropped
 from meristem.blocks.relative_stack import RelativeSettings, RelativeStack
 from meristem.blocks.relative_steps import RelativeSteps
 from meristem.blocks.vocabulary import VocabularyHead
+from meristem.dependences import Dependences, when
 
 
 class TransformerXLSettings(RelativeSettings):
     """The base model for WikiText-103 unless set otherwise, its vocabulary in one piece."""
+
+    needs: ClassVar[Dependences] = {
+        "same_length": (when("memory", above=0),),
+    }
 
     family: Literal["transformer_xl"] = "transformer_xl"
     """The family this model belongs to."""

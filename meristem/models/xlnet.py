@@ -17,10 +17,15 @@ from meristem.blocks.relative_generator import smaller_relative
 from meristem.blocks.relative_stack import RelativeSettings, RelativeStack
 from meristem.blocks.two_stream_steps import TwoStreamSteps
 from meristem.blocks.vocabulary import VocabularyHead
+from meristem.dependences import Dependences, when
 
 
 class XLNetSettings(RelativeSettings):
     """XLNet-base unless set otherwise."""
+
+    needs: ClassVar[Dependences] = {
+        "both_ways": (when("memory", above=0),),
+    }
 
     family: Literal["xlnet"] = "xlnet"
     """The family this model belongs to."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from meristem.batch import Array, Draws, Row, View
+from meristem.dependences import Dependences, when
 from meristem.errors import MeristemError
 from meristem.objectives._written import Written, WrittenSettings
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -18,8 +19,18 @@ Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 
+NOISES = ("permute_rate", "rotate_rate", "delete_rate", "mask_rate", "infill_rate")
+"""Shares of what BART's noises change."""
+
+
 class DenoisingSettings(WrittenSettings):
     """Which damage is done; several noises follow each other in the order they stand here."""
+
+    needs: ClassVar[Dependences] = {
+        **dict.fromkeys(NOISES, (when("kind", "noise"),)),
+        "span_mean": (when("kind", "spans") | when("infill_rate", above=0),),
+        "corrupt_rate": (when("kind", "spans"),),
+    }
 
     name: Literal["denoising"] = "denoising"
     """The objective's name."""

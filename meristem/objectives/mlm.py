@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from meristem.batch import Array, Batch, Draws, Head, Hidden, Model, Objective, Outcome, Row, View
+from meristem.dependences import Dependences, when
 from meristem.errors import MeristemError
 from meristem.objectives import _words
 from meristem.settings import Settings
@@ -25,6 +26,11 @@ Ints = NDArray[np.int64]
 class ChoiceSettings(Settings):
     """Which tokens are chosen."""
 
+    needs: ClassVar[Dependences] = {
+        "span_stop": (when("unit", "span"),),
+        "span_longest": (when("unit", "span"),),
+    }
+
     mask_rate: float = Field(0.15, gt=0, lt=1)
     """Share of tokens that are chosen (Devlin et al. §3.1)."""
     unit: Literal["token", "word", "span"] = "token"
@@ -37,6 +43,14 @@ class ChoiceSettings(Settings):
 
 class MLMSettings(_words.WordsSettings, ChoiceSettings):
     """What a masked objective can be told."""
+
+    needs: ClassVar[Dependences] = {
+        "mask_rate": (when("exhaustive", False, True),),
+        "mask_share": (when("exhaustive", False),),
+        "random_share": (when("exhaustive", False),),
+        "span_stop": (when("exhaustive", False),),
+        "span_longest": (when("exhaustive", False),),
+    }
 
     name: Literal["mlm"] = "mlm"
     """The objective's name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.random import Generator
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from meristem.batch import Batch, Draws, Head, Hidden, Model, Objective, Outcome, Row, State, View
+from meristem.dependences import Dependences, when
 from meristem.objectives import _words
 from meristem.tokenizers.tokenizer import Tokenizer
 
@@ -18,6 +19,10 @@ Ints = NDArray[np.int64]
 
 class PLMSettings(_words.WordsSettings):
     """What a permutation objective can be told."""
+
+    needs: ClassVar[Dependences] = {
+        "span_longest": (when("unit", "span"),),
+    }
 
     name: Literal["plm"] = "plm"
     """The objective's name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from meristem.batch import Batch, Draws, Head, Hidden, Model, Objective, Outcome, Row, State, View
 from meristem.blocks.generator import Generator
+from meristem.dependences import Dependences, when
 from meristem.errors import MeristemError
 from meristem.metrics import ranking
 from meristem.objectives.mlm import ChoiceSettings, chosen, units
@@ -20,6 +21,10 @@ from meristem.tokenizers.tokenizer import Tokenizer
 
 class RTDSettings(ChoiceSettings):
     """What replaced token detection can be told."""
+
+    needs: ClassVar[Dependences] = {
+        "detection_weight": (when("generator"),),
+    }
 
     name: Literal["rtd"] = "rtd"
     """The objective's name."""

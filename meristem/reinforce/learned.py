@@ -18,6 +18,7 @@ from pydantic import Field
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from meristem import bounded
 from meristem.checkpoint import disk
 from meristem.corpus.reading import Reading
 from meristem.corpus.refining import home
@@ -65,7 +66,8 @@ def learned(
         found = _learn(corpus, settings)
         path.parent.mkdir(parents=True, exist_ok=True)
         names, vectors, counts = found
-        disk.replace(path, [save({"vectors": vectors, "counts": counts}, {"words": json.dumps(names)})])
+        words = bounded.to_json(names, ascii_only=True)
+        disk.replace(path, [save({"vectors": vectors, "counts": counts}, {"words": words})])
     names, vectors, counts = found
     return Vectors(names, vectors, counts / counts.sum(), alike=alike)
 

@@ -73,6 +73,18 @@ def run_around(path: Path) -> Path | None:
     return next((folder for folder in (place, *place.parents) if Run(folder).exists()), None)
 
 
+def refuse_rewards(recipe: str | Path, mapping: Mapping[str, Any]) -> None:
+    """Refuse a recipe for rewards where text or a task is learned; the run that it made can be started from."""
+    if "policy" not in mapping:
+        return
+    if (run := run_around(Path(recipe))) is not None:
+        raise RecipeError(
+            f"{run.name} learned from rewards: meristem reinforce {recipe} goes on with them; to train its model on "
+            f"text or on a task, name a recipe and start from it: from={run.name}"
+        )
+    raise RecipeError(f"{recipe} is a recipe for rewards: meristem reinforce {recipe}")
+
+
 def refuse_functions(entries: Any, run: Path, *, named: Collection[str] = ()) -> None:
     """A run may be a stranger's: a function that it names is executed only if the person has `named` it as well."""
     for one in entries if isinstance(entries, list) else []:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from meristem.dependences import Dependences, when
 from meristem.reinforce.advantages import Baseline
 from meristem.settings import Settings
 
 
 class LeashSettings(Settings):
     """How far a model may go from where it started, in nats per text."""
+
+    needs: ClassVar[Dependences] = {
+        "target": (when("coefficient", above=0) | when("runaway"),),
+        "adapt": (when("coefficient", above=0),),
+    }
 
     target: float = Field(8.0, gt=0)
     """The distance that is aimed at: KL(π‖π₀) of a text on the average."""
@@ -25,6 +31,12 @@ class LeashSettings(Settings):
 
 class PolicySettings(Settings):
     """How texts are written, compared and held near the start."""
+
+    needs: ClassVar[Dependences] = {
+        "picture": (when("way", None, "image"),),
+        "clip": (when("updates", above=1),),
+        "alarm": (when("collapse") | when("kl.runaway"),),
+    }
 
     name: Literal["policy"] = "policy"
     """The objective's name."""

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 import meristem
@@ -21,6 +21,7 @@ from meristem.serving.errors import Refused, error_object
 from meristem.serving.hub import Hub
 from meristem.serving.keys import Door, keys_for
 from meristem.serving.limits import Limits
+from meristem.serving.numbers import FiniteJSONResponse
 from meristem.serving.routes import about, tasks, words, writing
 from meristem.serving.settings import ServingSettings
 from meristem.serving.shell import Shell
@@ -50,6 +51,7 @@ def create_app(hub: Hub, settings: ServingSettings | None = None, *, more: Rooms
         summary="Finished runs over HTTP.",
         docs_url=None,  # their page would be fetched from elsewhere
         redoc_url=None,
+        default_response_class=FiniteJSONResponse,
         lifespan=working,
     )
     app.state.engine = engine
@@ -77,7 +79,7 @@ async def _wrong(request: Request, error: Exception) -> Response:
         error = _invalid(error)
     wrong = told(error, request.url.path)
     status = 400 if wrong.status == 422 and request.url.path.startswith("/v1/") else wrong.status
-    return JSONResponse(error_object(status, str(wrong), param=wrong.param), status, wrong.headers)
+    return FiniteJSONResponse(error_object(status, str(wrong), param=wrong.param), status, wrong.headers)
 
 
 def _missing(request: Request, error: HTTPException) -> str:

@@ -40,7 +40,7 @@ def serve(paths: Sequence[Path], settings: ServingSettings, say: Say, *, folder:
     from meristem.serving.studio.runs import Listing
 
     bound = _bound(settings.host, settings.port)
-    hub = Hub.open(paths)
+    hub = Hub.open(paths, allow_nonfinite=settings.allow_nonfinite)
     for run in hub.runs.values():
         for notice in run.revived.notices:
             say(notice)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+from meristem import bounded
 from meristem.errors import MeristemError
 
 TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error", 500: "server_error",
@@ -34,4 +34,4 @@ def error_object(status: int, text: str, *, param: str | None = None, code: str 
 
 def error_bytes(status: int, text: str) -> bytes:
     """The same as it travels."""
-    return json.dumps(error_object(status, text), ensure_ascii=False).encode("utf-8", "replace")
+    return bounded.to_json(error_object(status, text)).encode("utf-8", "replace")

@@ -27,6 +27,17 @@ TASKS: dict[str, tuple[str, ...]] = {
 """By route, the tasks that answer it."""
 
 
+def revive_to_serve(path: Path, *, allow_nonfinite: bool, step: int | None = None) -> Revived:
+    """A run whose answers mean something: weights that are not finite are refused unless they are allowed."""
+    revived = revive(path, step=step)
+    if not revived.finite and not allow_nonfinite:
+        raise MeristemError(
+            f"{path}: its weights are not finite numbers, so its answers would mean nothing; train it again with a "
+            "lower train.rate, or start the server with --allow-nonfinite to serve it all the same"
+        )
+    return revived
+
+
 class Served:
     """One run."""
 
@@ -82,7 +93,7 @@ class Hub:
         self.runs = {name: Served(name, revived) for name, revived in runs.items()}
 
     @classmethod
-    def open(cls, paths: Iterable[Path]) -> Hub:
+    def open(cls, paths: Iterable[Path], *, allow_nonfinite: bool = False) -> Hub:
         """Load runs; each is named after its folder."""
         found: dict[str, Revived] = {}
         for path in paths:
@@ -90,7 +101,7 @@ class Hub:
             if name in found:
                 other = found[name].run.path
                 raise MeristemError(f"{path} and {other} are both named {name}: rename one of the folders")
-            found[name] = revive(path.expanduser())
+            found[name] = revive_to_serve(path.expanduser(), allow_nonfinite=allow_nonfinite)
         return cls(found)
 
     def named(self, name: str) -> Served:

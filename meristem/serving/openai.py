@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import JSONResponse
 
 from meristem.generation.given import Given
 from meristem.generation.write import UNMASKED
@@ -18,6 +17,7 @@ from meristem.serving.continuous import Order
 from meristem.serving.engine import Engine
 from meristem.serving.errors import Refused
 from meristem.serving.hub import Served
+from meristem.serving.numbers import FiniteJSONResponse
 from meristem.serving.openai_bodies import Chat, Completion, Embeddings, Message, Prompt
 from meristem.serving.openai_shapes import Chats, Completions, Shape
 from meristem.serving.routes.answers import ERRORS, ticket_of
@@ -50,7 +50,7 @@ def router(engine: Engine) -> APIRouter:
                 raise Refused(422, "echo: only causal models judge their prompts; leave it out", param="echo")
             shape.echoed = await engine.ask_each(echo_work(run, asked.logprobs or 0), prompts, ticket)
         if asked.max_tokens == 0:
-            return JSONResponse(shape.whole([]))
+            return FiniteJSONResponse(shape.whole([]))
         settings = asked.sampling(16 if asked.max_tokens is None else asked.max_tokens)
         order = Order(run, _starts(run, prompts), settings, ticket, asked.n, asked.logprobs or 0, stream=asked.stream)
         return await _written(engine, order, shape, asked.stream)
@@ -70,7 +70,7 @@ def router(engine: Engine) -> APIRouter:
         return await _written(engine, order, Chats(run, asked, 1), asked.stream)
 
     @routes.post("/embeddings", summary="Texts as vectors")
-    async def embeddings(asked: Embeddings, request: Request) -> JSONResponse:
+    async def embeddings(asked: Embeddings, request: Request) -> FiniteJSONResponse:
         run = engine.hub.for_("embed", asked.model)
         texts = [asked.input] if isinstance(asked.input, str) else asked.input
         found = await engine.ask_each(embed_work(run, "mean"), texts, ticket_of(request))
@@ -83,7 +83,7 @@ def router(engine: Engine) -> APIRouter:
         ]
         tokens = sum(size for _, size in found)
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-        return JSONResponse({"object": "list", "data": data, "model": run.name, "usage": usage})
+        return FiniteJSONResponse({"object": "list", "data": data, "model": run.name, "usage": usage})
 
     return routes
 
@@ -94,7 +94,7 @@ async def _written(engine: Engine, order: Order, shape: Shape, stream: bool) -> 
     news = engine.scribe.write(order)
     if stream:
         return await events(shape.streamed(news))
-    return JSONResponse(shape.whole([one async for some in news for one in some]))
+    return FiniteJSONResponse(shape.whole([one async for some in news for one in some]))
 
 
 def _model(run: Served) -> dict[str, Any]:

@@ -30,5 +30,7 @@ class ServingSettings(Settings):
     """Bytes of a request's body."""
     patience: float = Field(10.0, gt=0)
     """Seconds that a client has to send a request."""
+    allow_nonfinite: bool = False
+    """Serve runs whose weights are not finite numbers too."""
     connections: int = Field(1024, ge=1)
     """Connections that are open at once."""

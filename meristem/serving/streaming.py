@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from typing import Any
 
 from fastapi.responses import StreamingResponse
 
+from meristem import bounded
 from meristem.serving.admission import Gone
 from meristem.serving.batching import told
 from meristem.serving.errors import error_object
@@ -15,7 +15,7 @@ from meristem.serving.errors import error_object
 
 def event(data: Any) -> str:
     """One event; JSON has no line breaks, so that it is one line."""
-    return f"data: {json.dumps(data, ensure_ascii=False)}\n\n"
+    return f"data: {bounded.to_json(data)}\n\n"
 
 
 async def events(made: AsyncIterator[str]) -> StreamingResponse:

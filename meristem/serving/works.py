@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from meristem import bounded
 from meristem.corpus.pictures import decoded
 from meristem.errors import MeristemError
 from meristem.evaluation.answering import answer
@@ -253,7 +253,7 @@ def _attended(run: Served, given: dict[str, Any]) -> bytes:
         raise MeristemError(
             f"{many:,} weights are too many to send, at most {WEIGHTS:,}: give a shorter text or a kind"
         )
-    return json.dumps(found.plain(given["kind"]), ensure_ascii=False).encode("utf-8", "replace")
+    return bounded.to_json(found.plain(given["kind"])).encode("utf-8", "replace")
 
 
 def pixels(data: str, size: int) -> Any:

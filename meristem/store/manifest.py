@@ -81,8 +81,8 @@ class Manifest(Record):
         totals = {split: {what: self.total(split, what) for what in ("tokens", "documents", "sentences", "bytes")}
                   for split in self.splits}
         body = {"store": self.model_dump(mode="json", exclude_none=True), "totals": totals}
-        digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-        return json.dumps({"sha256": digest, **body}, indent=1, sort_keys=True) + "\n"
+        digest = hashlib.sha256(json.dumps(body, sort_keys=True, allow_nan=False).encode()).hexdigest()
+        return json.dumps({"sha256": digest, **body}, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
     def save(self, path: Path) -> None:
         """Write beside, flush, rename: the file is old or new, never half."""

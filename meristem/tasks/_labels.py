@@ -15,6 +15,7 @@ from torch import Tensor
 from meristem.batch import Batch, Head, Hidden, Model, Outcome
 from meristem.blocks.correct import is_correct
 from meristem.blocks.precision import wide
+from meristem.dependences import Dependences, when
 from meristem.errors import MeristemError
 from meristem.metrics import labels as metrics
 from meristem.task import Confusion, Indices, Metrics, Mistake, Sample
@@ -28,6 +29,13 @@ Answer = NDArray[np.float32]
 
 class LabelSettings(ReadingSettings):
     """What a task with labels can be told."""
+
+    needs: ClassVar[Dependences] = {
+        "range": (when("problem", None, "regression"),),
+        "between": (when("problem", None, "multiple"),),
+        "threshold": (when("problem", None, "multiple"),),
+        "class_weights": (when("problem", None, "single", "multiple"),),
+    }
 
     problem: Problem | None = None
     """One label, several, or a number; found from the data unless set."""
@@ -77,6 +85,7 @@ class Labels(Reading):
     def learn(cls, settings: LabelSettings, samples: Sequence[Sample]) -> LabelSettings:
         """The kind of problem, the labels in order, and how much each counts."""
         problem = settings.problem or problem_of([sample.gold for sample in samples])
+        _refuse_of_another_problem(settings.model_copy(update={"problem": problem}))
         if problem == "regression":
             numbers = [number_of(sample) for sample in samples]
             reach = settings.range or (min(numbers), max(numbers))
@@ -274,3 +283,15 @@ class Labels(Reading):
             return [self.shown(answer, sample)]
         best = np.argsort(-answer, kind="stable")[:top].tolist()
         return [{"label": self.settings.labels[number], "score": float(answer[number])} for number in best]
+
+
+def _refuse_of_another_problem(settings: LabelSettings) -> None:
+    """Refuse settings of another kind of problem than the one that the labels turned out to be."""
+    for field, needs in LabelSettings.needs.items():
+        given = getattr(settings, field) != LabelSettings.model_fields[field].default
+        if given and not all(need.met(settings) for need in needs):
+            wanted = " or ".join(str(one) for one in needs[0].conditions[0].values if one is not None)
+            raise MeristemError(
+                f"task.{field}: has no effect, since by its labels this is a {settings.problem} problem; "
+                f"set task.problem={wanted} if it is one, or leave it out"
+            )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from meristem.batch import Batch, Head, Hidden, Model, Outcome, State
 from meristem.blocks.vocabulary import VocabularyHead
+from meristem.dependences import Dependences, when
 from meristem.errors import MeristemError
 from meristem.settings import Settings
 from meristem.task import Task
@@ -23,6 +24,14 @@ Pooling = Literal["first", "last", "mean", "max"]
 
 class ReadingSettings(Settings):
     """What every task that reads can be told."""
+
+    needs: ClassVar[Dependences] = {
+        "begin": (when("way", None, "encoder_decoder"),),
+        "lm": (when("way", None, "causal"),),
+        "network_width": (when("network", "linear", "recurrent"),),
+        "mix_again": (when("network", "linear", "recurrent"),),
+        "word_embedding_size": (when("network", "linear", "recurrent"),),
+    }
 
     way: Way | None = None
     """How the backbone looks at a text; what its family does unless set."""

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from meristem.batch import Array, Batch, Draws, Head, Hidden, Model, Outcome, Row, State, collate
 from meristem.blocks.vocabulary import VocabularyHead
+from meristem.dependences import Dependences, when
 from meristem.errors import MeristemError
 from meristem.generation.laid import Laid, OneLine, TwoSides
 from meristem.generation.sampling import SamplingSettings
@@ -33,6 +34,12 @@ TOKENS = 8192
 
 class WritingSettings(Settings):
     """What every task that writes can be told."""
+
+    needs: ClassVar[Dependences] = {
+        "begin": (when("way", None, "encoder_decoder"),),
+        "lm": (when("way", None, "causal"),),
+        "length_penalty": (when("beams", above=1),),
+    }
 
     way: Literal["encoder_decoder", "causal"] | None = None
     """From source to target, or both in one line; what the family does unless set."""

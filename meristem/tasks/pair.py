@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from meristem.batch import Batch, Draws, Head, Hidden, Model, Row
+from meristem.dependences import Dependences, when
 from meristem.errors import MeristemError
 from meristem.task import Piece, Sample
 from meristem.tasks._labels import Answer, Labels, LabelSettings
@@ -24,6 +25,10 @@ PARTS = ("text", "text_b")
 
 class PairSettings(LabelSettings):
     """What pairs can be told."""
+
+    needs: ClassVar[Dependences] = {
+        "orders": (when("siamese", False),),
+    }
 
     name: Literal["pair"] = "pair"
     """The task's name."""

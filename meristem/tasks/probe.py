@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from meristem.batch import Batch, Head, Hidden, Model, Outcome, State
 from meristem.blocks.precision import wide
+from meristem.dependences import Dependences, when
 from meristem.errors import MeristemError
 from meristem.metrics.bootstrap import totals
 from meristem.task import Confusion, Indices, Metrics, Mistake, Piece, Sample
@@ -25,6 +26,11 @@ from meristem.tokenizers.tokenizer import Tokenizer
 
 class ProbeSettings(WordSettings):
     """What probe can be told."""
+
+    needs: ClassVar[Dependences] = {
+        "read": (when("on", "words"),),
+        "stride": (when("on", "words"),),
+    }
 
     name: Literal["probe"] = "probe"
     """The task's name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from meristem.batch import Batch, Draws, Hidden, Model, Outcome, Row
 from meristem.blocks.precision import wide
+from meristem.dependences import Dependences, when
 from meristem.errors import MeristemError
 from meristem.metrics import spans as metrics
 from meristem.task import Confusion, Indices, Metrics, Mistake, Piece, Sample
@@ -32,6 +33,10 @@ SPARE = 3
 
 class SpanSettings(ReadingSettings):
     """What span can be told."""
+
+    needs: ClassVar[Dependences] = {
+        "no_answer_bias": (when("no_answer", None, True),),
+    }
 
     name: Literal["span"] = "span"
     """The task's name."""

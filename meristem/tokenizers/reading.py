@@ -11,6 +11,7 @@ from typing import Any
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
+from meristem import bounded
 from meristem.errors import MeristemError
 from meristem.tokenizers import soundness
 from meristem.tokenizers.beside import Beside, beside, parsed, text
@@ -99,7 +100,7 @@ def canonical(content: str, place: str, named: Mapping[str, str]) -> tuple[str, 
     if unusual := {role: number for role, number in ids.items() if getattr(usual, role) != number}:
         tokens = {role: (number, named[role]) for role, number in unusual.items()}
         plain["post_processor"] = with_roles(plain["post_processor"], tokens)
-    return json.dumps(plain, ensure_ascii=False, indent=1) + "\n", plain
+    return bounded.to_json(plain, indent=1) + "\n", plain
 
 
 def _hide_specials(description: dict[str, Any]) -> None:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from meristem.dependences import Dependences, when
 from meristem.settings import Settings
 
 
 class TokenizerSettings(Settings):
     """The tokenizer: which kind, how large, or an existing one."""
+
+    needs: ClassVar[Dependences] = {
+        "size": (when("path", None),),
+        "sample_mb": (when("path", None),),
+        "alphabet": (when("path", None), when("kind", "wordpiece", "unigram")),
+        "sentinels": (when("path", None),),
+    }
 
     kind: Literal["wordpiece", "bpe", "unigram", "characters", "words"] = "wordpiece"
     """How text is cut: wordpiece (BERT), bpe (GPT-2, byte-level), unigram, characters or whole words."""

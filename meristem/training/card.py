@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+from meristem import bounded
 from meristem.learning.learner import Learner
 from meristem.recipe import Recipe
 from meristem.training.journal import duration
 from meristem.training.standing import Standing
+
+LONGEST_COMMAND = 4096
+"""Characters of a command that is read from a card: the time `shlex` needs grows with their square."""
 
 
 def text(
@@ -61,6 +67,22 @@ def text(
     return "\n".join(lines)
 
 
+def read_card(run: Path, name: str) -> str:
+    """The card of a run folder as anybody may have left it, or a heading alone where there is none."""
+    path = run / "README.md"
+    return bounded.content(path, bounded.SMALL.size).decode("utf-8", "replace") if path.is_file() else f"# {name}\n"
+
+
+def command_words(line: str) -> list[str]:
+    """The words of a command in a card; none where the line is no `meristem` command."""
+    if len(line) > LONGEST_COMMAND or not line.startswith("meristem "):
+        return []
+    try:
+        return shlex.split(line)
+    except ValueError:
+        return []
+
+
 def with_section(text: str, title: str, lines: Sequence[str], *, before: str) -> str:
     """A card with a section of this title, put before another one; a section of the same title is replaced."""
     first, *sections = text.split("\n## ")
@@ -87,5 +109,5 @@ def _limits(recipe: Recipe) -> str:
 def _cell(values: Mapping[str, float], name: str) -> str:
     if name not in values:
         return "–"
-    return "none" if math.isnan(values[name]) else f"{values[name]:.4g}"
+    return f"{values[name]:.4g}" if math.isfinite(values[name]) else "none"
 

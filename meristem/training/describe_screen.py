@@ -12,10 +12,12 @@ from rich.table import Table
 from meristem import bounded
 from meristem.checkpoint.revive import recipe_of, revive
 from meristem.checkpoint.run import Run
-from meristem.overrides import override
+from meristem.errors import MeristemError, RecipeError
+from meristem.overrides import as_mapping
 from meristem.recipe import Recipe, parse, read, resolve
 from meristem.training.describe import Description, Fit, describe, fits
-from meristem.training.describe_run import describe_run, run_table
+from meristem.training.describe_run import RunDescription, describe_run, run_table
+from meristem.training.ignored_settings import refuse_ignored
 from meristem.training.journal import duration
 from meristem.training.sharing import Shared
 
@@ -36,6 +38,9 @@ def show(
     console = Console()
     if own is not None and not as_json:
         console.print(run_table(own))
+    if recipe.policy is not None:
+        _show_rewards(own, lines, hours, console, as_json=as_json)
+        return
     with Console(stderr=True).status(f"{recipe.name}: measuring steps on this machine, some seconds …"):
         found = describe(recipe, vocabulary=None if own is None else own.vocabulary, devices=devices)
     fitting = fits(hours, found.flops_per_token * found.tokens_per_step / found.seconds_per_step) if hours else []
@@ -51,14 +56,36 @@ def show(
         console.print(_advice(fitting, hours), highlight=False)
 
 
+def _show_rewards(
+    own: RunDescription | None, lines: Sequence[str], hours: float | None, console: Console, *, as_json: bool
+) -> None:
+    """A run that learned from rewards: what it has done; what a step costs follows from the texts that it writes."""
+    if own is None:
+        raise MeristemError("describe: a run that learns from rewards is described once it has a checkpoint")
+    if hours is not None:
+        raise RecipeError("--hours: says what recipes could read in that time, and rewards read no text; leave it out")
+    if as_json:
+        print(bounded.to_json({"trained": asdict(own)}))
+        return
+    for line in lines:
+        console.print(line, highlight=False, markup=False)
+
+
 def _resolved(what: str, overrides: Sequence[str]) -> tuple[Recipe, list[str]]:
     """The recipe meant, and what there is to say about a run or a start."""
     run = Run(Path(what))
     if not run.exists():
         name, mapping = read(what)
+        if "policy" in mapping:
+            raise RecipeError(
+                f"describe: what {what} costs depends on the texts written for its rewards, and is measured by "
+                "running it (meristem reinforce); a run that it made can be described"
+            )
         recipe = resolve(name, mapping, overrides)
+        refuse_ignored(recipe, as_mapping(overrides))
         return recipe, [_start(recipe)] if recipe.start.path or recipe.start.vectors else []
-    recipe = resolve(run.path.name, override(parse(run.recipe_path), overrides))
+    recipe = resolve(run.path.name, parse(run.recipe_path), overrides)
+    refuse_ignored(recipe, as_mapping(overrides))
     done = run.finished or {}
     lines = [f"{run.path}: {'finished' if done else 'not finished'}" + (f" at step {done['step']:,}" if done else "")]
     return recipe, lines + ([_start(recipe_of(run))] if recipe.start.path or recipe.start.vectors else [])

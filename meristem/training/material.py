@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import yaml
 
+from meristem import bounded
 from meristem.batch import Model, Objective
 from meristem.checkpoint import disk, origin
 from meristem.checkpoint.layout import steps as steps_in
@@ -135,7 +135,7 @@ def create(out: Path, recipe: Recipe, material: Material) -> Run:
     (out / BEGUN).touch()
     run = Run(out)
     material.tokenizer.save(run.tokenizer_path)
-    disk.replace(run.shards_path, [json.dumps(dict(material.shards), indent=1).encode()])
+    disk.replace(run.shards_path, [bounded.to_json(dict(material.shards), indent=1, ascii_only=True).encode()])
     origin.sign(run, recipe)
     run = Run.create(out, recipe_text(recipe), run.tokenizer_path)
     (out / BEGUN).unlink(missing_ok=True)

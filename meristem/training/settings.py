@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from meristem.dependences import Dependences, when
 from meristem.settings import Settings
 
 BUDGETS = ("steps", "epochs", "tokens", "flops", "minutes")
@@ -42,6 +43,13 @@ StepInterval = Annotated[int | str, BeforeValidator(_steps_or_epochs)]
 
 class TrainSettings(Settings):
     """One budget, one batch, one optimizer, and when to look and save."""
+
+    needs: ClassVar[Dependences] = {
+        "matrix_rate": (when("optimizer", "muon"),),
+        "momentum": (when("optimizer", "muon"),),
+        "decay": (when("schedule", "constant_then_decay"),),
+        "floor": (when("schedule", "cosine", "linear", "inverse_sqrt", "constant_then_decay"),),
+    }
 
     exclusive: ClassVar[tuple[str, ...]] = BUDGETS
     known_as: ClassVar[dict[str, str]] = {
@@ -195,6 +203,12 @@ class LoraSettings(Settings):
 
 class StartSettings(Settings):
     """`from: RUN` is short for `from: {path: RUN}`, and `from: scratch` for no path at all."""
+
+    needs: ClassVar[Dependences] = {
+        "recipe": (when("path", None),),
+        "take": (when("path") | when("recipe"),),
+        "tokenizer": (when("path") | when("recipe"),),
+    }
 
     path: str | None = None
     """A run whose weights are taken; none starts from nothing."""

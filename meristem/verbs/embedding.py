@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import csv
-import json
 import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
-from meristem import options
+from meristem import bounded, options
 from meristem.errors import MeristemError, RecipeError
 from meristem.verbs.screen import opened, print_json, say
 
@@ -145,7 +144,7 @@ def _write(records: Iterator[dict[str, Any]], out: Path, level: Level) -> None:
         if out.suffix == ".tsv":
             _write_tsv(records, file, level)
         else:
-            file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+            file.writelines(bounded.to_json(record) + "\n" for record in records)
 
 
 def _rows(records: Iterator[dict[str, Any]], level: Level) -> Iterator[tuple[list[Any], list[float]]]:

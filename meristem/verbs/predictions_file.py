@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from meristem import bounded
 from meristem.errors import RecipeError
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
@@ -47,7 +47,7 @@ class PredictionsFile:
     def write(self, records: Sequence[Record]) -> None:
         """Some records more; the first call decides the columns of a table. A row without a prediction has it empty."""
         if self.path.suffix == ".jsonl":
-            self._file.writelines(json.dumps(one, ensure_ascii=False, default=str) + "\n" for one in records)
+            self._file.writelines(bounded.to_json(one, default=str) + "\n" for one in records)
             return
         if self._table is None and records:
             names = dict.fromkeys(name for one in records for name in one if name != "error")
@@ -60,4 +60,4 @@ class PredictionsFile:
 
 
 def _cell(value: Any) -> Any:
-    return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, list | tuple | Mapping) else value
+    return bounded.to_json(value, default=str) if isinstance(value, list | tuple | Mapping) else value

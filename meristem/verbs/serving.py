@@ -14,6 +14,7 @@ def serve(
     threads: options.Threads = None,
     queue: options.Queue = 64,
     deadline: options.Deadline = 60.0,
+    allow_nonfinite: options.AllowNonfinite = False,
 ) -> None:
     """Serve runs over HTTP: their own routes, OpenAI's, health and metrics.
 
@@ -27,7 +28,8 @@ def serve(
     from meristem.serving.settings import ServingSettings
     from meristem.settings import build
 
-    told = {"port": port, "host": host, "key_file": key_file, "threads": threads, "queue": queue, "deadline": deadline}
+    told = {"port": port, "host": host, "key_file": key_file, "threads": threads, "queue": queue, "deadline": deadline,
+            "allow_nonfinite": allow_nonfinite}  # fmt: skip
     settings = build(ServingSettings, told, "serve")
     assert isinstance(settings, ServingSettings)
     run_server(runs, settings, say)

@@ -14,6 +14,7 @@ def studio(
     host: options.Host = "127.0.0.1",
     key_file: options.KeyFile = None,
     threads: options.Threads = 1,
+    allow_nonfinite: options.AllowNonfinite = False,
 ) -> None:
     """Show the runs of a folder in a browser: live curves, comparison, a playground, attention, reports.
 
@@ -27,7 +28,7 @@ def studio(
     from meristem.serving.settings import ServingSettings
     from meristem.settings import build
 
-    told = {"port": port, "host": host, "key_file": key_file, "threads": threads}
+    told = {"port": port, "host": host, "key_file": key_file, "threads": threads, "allow_nonfinite": allow_nonfinite}
     settings = build(ServingSettings, told, "studio")
     assert isinstance(settings, ServingSettings)
     serve((), settings, say, folder=folder)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import typer
 
-from meristem import options
+from meristem import bounded, options
 from meristem.verbs.screen import console, say
 
 
@@ -159,7 +158,7 @@ def recipes(schema: options.Schema = None) -> None:
     from meristem.schema import schema as schema_of
 
     if schema is not None:
-        schema.write_text(json.dumps(schema_of(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        schema.write_text(bounded.to_json(schema_of(), indent=1) + "\n", encoding="utf-8")
         print(f"wrote {schema}; begin a recipe with  # yaml-language-server: $schema={schema}")
         return
     for name, path in shipped().items():

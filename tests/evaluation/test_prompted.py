@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -109,6 +110,13 @@ def test_a_label_scores_what_its_tokens_add_to_the_prompt() -> None:
     )
     assert found.judged.confusion is not None
     assert found.judged.confusion.counts.sum() == len(REVIEWS)
+
+
+def test_a_model_of_nans_has_no_answers() -> None:
+    it = revived()
+    torch.nn.init.constant_(it.learner.model.backbone.embedding().weight, math.nan)
+    with pytest.raises(MeristemError, match="NaN"):
+        asked(it)
 
 
 def test_per_token_divides_by_the_tokens_of_the_word() -> None:

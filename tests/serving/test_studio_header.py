@@ -134,6 +134,20 @@ def test_strange_lines_are_no_numbers(tmp_path: Path) -> None:
     json.dumps(details(Found("a", run.path)), allow_nan=False)
 
 
+def test_a_card_with_a_huge_word_is_read_at_once(tmp_path: Path) -> None:
+    """Splitting the word as a shell does took minutes: its time grew with the square of the length."""
+    run = made(tmp_path / "a", steps=2)
+    huge = "meristem fill runs/a " + "x" * (2 << 20)
+    line = "meristem fill runs/a 'The [MASK] sank.'"
+    (run.path / "README.md").write_text(f"# A\n\n## Use\n\n```bash\n{huge}\nmeristem fill 'open\n{line}\n```\n")
+    began = time.process_time()
+    found = details(Found("a", run.path))
+    assert time.process_time() - began < 5
+    assert len(found["card"]) < 300_000
+    (run.path / "README.md").write_text(f"```bash\n{huge[:9000]}\nmeristem fill 'open\n{line}\n```\n")
+    assert details(Found("a", run.path))["examples"] == {"text": "The [MASK] sank."}
+
+
 DEEP = ["- " * 5000, "a: " + "[" * 5000, "{" * 5000, "? " * 3000 + "a", "\n".join(" " * n + "a:" for n in range(200))]
 
 

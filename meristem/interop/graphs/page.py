@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from meristem.checkpoint.revive import Revived
+from meristem.training.card import read_card
 
 BEGIN = """\
 import json
@@ -138,8 +139,7 @@ what is written follow from the length of `past_key_values.N.decoder.…`. Up to
 
 def page(revived: Revived, kind: str, config: Mapping[str, Any]) -> str:
     """The run's own card, then how to run the graphs."""
-    own = revived.run.path / "README.md"
-    card = own.read_text(encoding="utf-8") if own.is_file() else f"# {revived.recipe.name}\n"
+    card = read_card(revived.run.path, revived.recipe.name)
     graphs = [
         f"- `{file}`: {_listed(told['inputs'])} → {_listed(told['outputs'])}" for file, told in config["graphs"].items()
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from meristem import bounded
 from meristem.store.encode import separator_of
 from meristem.store.rows import frame_of
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -16,7 +17,7 @@ def framed(tokenizer: Tokenizer, kind: str) -> str:
     if tokenizer.frame is None:
         before, after = frame(tokenizer, kind)
         description["post_processor"] = _template(tokenizer, before, after)
-    return json.dumps(description, ensure_ascii=False, indent=1)
+    return bounded.to_json(description, indent=1)
 
 
 def frame(tokenizer: Tokenizer, kind: str) -> tuple[list[int], list[int]]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from meristem import bounded
 from meristem.checkpoint import disk
 from meristem.checkpoint.revive import Revived, revive
 from meristem.errors import MeristemError
@@ -89,7 +89,7 @@ def plan(revived: Revived) -> tuple[str, list[Graph]]:
 def _texts(revived: Revived, kind: str, graphs: list[Graph]) -> dict[str, str]:
     config = _config(revived, kind, graphs)
     return {
-        "config.json": json.dumps(config, indent=2) + "\n",
+        "config.json": bounded.to_json(config, indent=2, ascii_only=True) + "\n",
         "tokenizer.json": framed(revived.tokenizer, kind) + "\n",
         "recipe.yaml": revived.run.recipe_path.read_text(encoding="utf-8"),
         "README.md": page(revived, kind, config),

@@ -57,7 +57,8 @@ def _written(model: ClickModel) -> bytes:
         tensors[f"weights.{name}"] = np.stack([getattr(one, name) for one in model.weights])
     tensors["weights.level"] = np.array([one.level for one in model.weights])
     told = {"spoken": features.spoken, "strength": model.strength, "calibration": asdict(model.calibration)}
-    return save({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}, {"model": json.dumps(told)})
+    whole = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
+    return save(whole, {"model": bounded.to_json(told, ascii_only=True)})
 
 
 def _read(path: Path, table: Clicks, settings: ModelSettings) -> ClickModel | None:

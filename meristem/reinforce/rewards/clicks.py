@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from math import erf, sqrt, tanh
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from meristem.dependences import Dependences, when
 from meristem.errors import MeristemError
 from meristem.recipe import Recipe
 from meristem.reinforce.clicks.history import History, checked, updated
@@ -25,6 +26,12 @@ TOLD = 80
 
 class ClicksSettings(RewardSettings):
     """Which table, and how a text is held against it."""
+
+    needs: ClassVar[Dependences] = {
+        "top": (when("by", "margin", "rank"),),
+        "against": (when("by", "margin", "rank"),),
+        "near": (when("unseen", "nearest"),),
+    }
 
     name: Literal["clicks"] = "clicks"
     """The reward's name."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from meristem.checkpoint.revive import recipe_of
 from meristem.checkpoint.run import Run
 from meristem.corpus.settings import CorpusSettings
+from meristem.dependences import Dependences, when
 from meristem.errors import MeristemError
 from meristem.randomness import generator
 from meristem.recipe import Recipe
@@ -30,6 +31,14 @@ COUNTED = 4096
 
 class GrammarSettings(RewardSettings):
     """Who judges, what is correct, and what is refused whatever the judge thinks of it."""
+
+    needs: ClassVar[Dependences] = {
+        "corpus": (when("run", None),),
+        "half": (when("run", None),),
+        "document": (when("run", None) | when("correct"),),
+        "recipe": (when("run", None),),
+        "judge": (when("run", None),),
+    }
 
     name: Literal["grammar"] = "grammar"
     """The reward's name."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.vectors import read_vectors
+from meristem.dependences import Dependences, when
 from meristem.errors import MeristemError
 from meristem.recipe import Recipe
 from meristem.reinforce.learned import LearningSettings, check_corpus, learned
@@ -22,6 +23,13 @@ NAMED = 5
 
 class MeaningSettings(RewardSettings):
     """Whose vectors, and what a text should be near to."""
+
+    needs: ClassVar[Dependences] = {
+        "half": (when("vectors", None),),
+        "document": (when("vectors", None),),
+        "learn": (when("vectors", None),),
+        "words": (when("corpus", None),),
+    }
 
     name: Literal["meaning"] = "meaning"
     """The reward's name."""

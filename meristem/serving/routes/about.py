@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter
-from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.responses import PlainTextResponse
 
 from meristem.serving.engine import Engine
 from meristem.serving.hub import Served
 from meristem.serving.metrics import CONTENT_TYPE
+from meristem.serving.numbers import FiniteJSONResponse
 
 
 def router(engine: Engine) -> APIRouter:
@@ -21,9 +22,9 @@ def router(engine: Engine) -> APIRouter:
         return {"status": "live"}
 
     @routes.get("/health/ready", summary="Whether requests are answered", responses={503: {"description": "Not now."}})
-    async def ready() -> JSONResponse:
+    async def ready() -> FiniteJSONResponse:
         told = {"status": "ready" if engine.ready else "not ready"}
-        return JSONResponse(told, status_code=200 if engine.ready else 503)
+        return FiniteJSONResponse(told, status_code=200 if engine.ready else 503)
 
     @routes.get("/metrics", summary="Counts in Prometheus' text format", response_class=PlainTextResponse)
     async def metrics() -> PlainTextResponse:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, cast
 
 from fastapi import Request
-from fastapi.responses import JSONResponse
 
 from meristem.serving.admission import TICKET, Ticket
 from meristem.serving.hub import Served
+from meristem.serving.numbers import FiniteJSONResponse
 from meristem.settings import Settings
 
 
@@ -54,7 +54,7 @@ def ticket_of(request: Request) -> Ticket:
     return cast(Ticket, request.scope[TICKET])
 
 
-def answered(run: Served, found: list[Any], asked: object) -> JSONResponse:
+def answered(run: Served, found: list[Any], asked: object) -> FiniteJSONResponse:
     """One answer where one thing was asked, else a list of them in the order of what was asked."""
     said = {"answers": found} if isinstance(asked, list) else {"answer": found[0]}
-    return JSONResponse({"model": run.name, **said})
+    return FiniteJSONResponse({"model": run.name, **said})

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import JSONResponse
 
 from meristem.generation.fill import Filled
 from meristem.generation.score import Scored
 from meristem.serving import bodies
 from meristem.serving.engine import Engine
 from meristem.serving.errors import Refused
-from meristem.serving.numbers import finite
+from meristem.serving.numbers import FiniteJSONResponse, finite
 from meristem.serving.routes.answers import ERRORS, answered, ticket_of
 from meristem.serving.works import (
     attention_work,
@@ -29,14 +28,14 @@ def router(engine: Engine) -> APIRouter:
     routes = APIRouter(tags=["words"], responses=ERRORS)
 
     @routes.post("/fill", summary="The words that could stand in place of each [MASK]")
-    async def fill(asked: bodies.Fill, request: Request) -> JSONResponse:
+    async def fill(asked: bodies.Fill, request: Request) -> FiniteJSONResponse:
         run = engine.hub.for_("fill", asked.model)
         given = [(text, asked.top) for text in _several(asked.text)]
         found = await engine.ask_each(fill_work(run), given, ticket_of(request))
         return answered(run, [_filled(one) for one in found], asked.text)
 
     @routes.post("/score", summary="The log-probability of a text, exact or pseudo")
-    async def score(asked: bodies.Score, request: Request) -> JSONResponse:
+    async def score(asked: bodies.Score, request: Request) -> FiniteJSONResponse:
         run = engine.hub.for_("score", asked.model)
         if asked.image is not None and "image" not in run.model.backbone.can:
             raise Refused(422, f"image: model {run.name!r} reads no pictures; give a text", param="image")
@@ -46,13 +45,13 @@ def router(engine: Engine) -> APIRouter:
         return answered(run, scored, asked.text if asked.text_b is None else asked.text_b)
 
     @routes.post("/detect", summary="Which tokens look replaced, with a probability for each")
-    async def detect(asked: bodies.Detect, request: Request) -> JSONResponse:
+    async def detect(asked: bodies.Detect, request: Request) -> FiniteJSONResponse:
         run = engine.hub.for_("detect", asked.model)
         found = await engine.ask_each(detect_work(run), _several(asked.text), ticket_of(request))
         return answered(run, [{"tokens": [vars(token) for token in some]} for some in found], asked.text)
 
     @routes.post("/embed", summary="A text as a vector, or its tokens or words as vectors")
-    async def embed(asked: bodies.Embed, request: Request) -> JSONResponse:
+    async def embed(asked: bodies.Embed, request: Request) -> FiniteJSONResponse:
         run = engine.hub.for_("embed", asked.model)
         texts, layer = _several(asked.text), asked.layer
         if asked.level == "text":

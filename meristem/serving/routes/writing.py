@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import JSONResponse
 
 from meristem.generation.given import given
 from meristem.generation.pool import Chosen
@@ -17,7 +16,7 @@ from meristem.serving.continuous import News, Order
 from meristem.serving.engine import Engine
 from meristem.serving.errors import Refused
 from meristem.serving.hub import Served
-from meristem.serving.numbers import finite
+from meristem.serving.numbers import FiniteJSONResponse, finite
 from meristem.serving.routes.answers import ERRORS, ticket_of
 from meristem.serving.streaming import event, events
 from meristem.serving.works import write_work
@@ -41,7 +40,7 @@ def router(engine: Engine) -> APIRouter:
                                    "models and encoder-decoders", param="stream")  # fmt: skip
             work = write_work(run, settings, asked.n, source=source)
             written: list[Written] = await engine.ask(work, prompt, ticket)
-            return JSONResponse({"model": run.name, "texts": [_whole(one) for one in written]})
+            return FiniteJSONResponse({"model": run.name, "texts": [_whole(one) for one in written]})
         order = Order(
             run, lambda: [given(run.model, run.tokenizer, prompt, source=source)], settings, ticket, asked.n, asked.top,
             stream=asked.stream,
@@ -49,7 +48,7 @@ def router(engine: Engine) -> APIRouter:
         news = engine.scribe.write(order)
         if asked.stream:
             return await events(_streamed(run, news))
-        return JSONResponse({"model": run.name, "texts": await _gathered(run, news, asked.n)})
+        return FiniteJSONResponse({"model": run.name, "texts": await _gathered(run, news, asked.n)})
 
     return routes
 

@@ -17,11 +17,14 @@ from meristem.serving.studio.metrics_tail import metrics_tail, tail
 from meristem.serving.studio.recipe_file import recipe_of
 from meristem.serving.studio.runs import CARD, Found, facts_of, kind_of, report
 from meristem.serving.studio.standing import Standing, finished_of, locks, standing
+from meristem.training.card import command_words
 from meristem.training.settings import BUDGETS
 
 VERBS = {"objectives": "pretrain", "tasks": "finetune", "rewards": "reinforce"}
 LINES = 60
 PAIRS = 8
+CARD_CHARACTERS, EXAMPLE_LINES = 200_001, 50
+"""Of a card, one more than the page shows; lines of its first block in which an example is looked for."""
 FLAGS = {"--prompt": "text", "--text-b": "text_b", "--question": "question", "--passage": "passage"}
 """Options of a command in a card → the parts of a sample."""
 
@@ -31,7 +34,7 @@ def details(found: Found) -> dict[str, Any]:
     run = Run(found.path)
     run.refuse_links()
     recipe = recipe_of(run)
-    now, kind, card = standing(run, recipe, locks()), kind_of(recipe), text_of(found.path / CARD)
+    now, kind, card = standing(run, recipe, locks()), kind_of(recipe), text_of(found.path / CARD)[:CARD_CHARACTERS]
     return {
         "name": found.name,
         **kind,
@@ -75,12 +78,9 @@ def commands(path: Path, kind: str, recipe: dict[str, Any], now: Standing) -> li
 def examples(card: str) -> dict[str, str]:
     """What the card shows a model can be asked: the parts of the first command that asks it something."""
     block = re.search(r"```bash\n(.*?)```", card, re.S)
-    for line in block[1].splitlines() if block else ():
-        try:
-            words = shlex.split(line)
-        except ValueError:
-            continue
-        if words[:1] == ["meristem"] and words[1:2] in (["fill"], ["generate"], ["predict"]) and len(words) > 3:
+    for line in block[1].splitlines()[:EXAMPLE_LINES] if block else ():
+        words = command_words(line)
+        if words[1:2] in (["fill"], ["generate"], ["predict"]) and len(words) > 3:
             return _parts(words[3:])
     return {}
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from meristem import bounded
 from meristem.checkpoint import layout
 from meristem.checkpoint.run import Run
 from meristem.serving.studio.curves import Curves
@@ -33,7 +34,7 @@ def differences(recipes: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _told(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = value if isinstance(value, str) else bounded.to_json(value, default=str)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from meristem.checkpoint import layout
-from meristem.checkpoint.revive import revive
 from meristem.checkpoint.run import Run
-from meristem.serving.hub import Hub, Served
+from meristem.serving.hub import Hub, Served, revive_to_serve
 
 KEPT = 4
 """Runs that are kept at once, besides those the server was started with."""
@@ -19,9 +18,11 @@ Pointers = tuple[int | None, int | None]
 class Shelf:
     """The runs of a hub that come and go."""
 
-    def __init__(self, hub: Hub, run: Callable[[str], Run], *, kept: int = KEPT) -> None:
+    def __init__(
+        self, hub: Hub, run: Callable[[str], Run], *, kept: int = KEPT, allow_nonfinite: bool = False
+    ) -> None:
         """`run` finds a run by its name."""
-        self._hub, self._run, self._kept = hub, run, kept
+        self._hub, self._run, self._kept, self._allow_nonfinite = hub, run, kept, allow_nonfinite
         self._fixed = frozenset(hub.runs)
         self._taken: dict[str, Pointers] = {}
         self._one = asyncio.Lock()
@@ -35,7 +36,7 @@ class Shelf:
                 if name in self._taken:
                     self._taken[name] = self._taken.pop(name)  # used last
                 return self._hub.runs[name]
-            revived = await asyncio.to_thread(revive, run.path)
+            revived = await asyncio.to_thread(revive_to_serve, run.path, allow_nonfinite=self._allow_nonfinite)
             self._taken.pop(name, None)
             self._hub.runs[name] = Served(name, revived)
             self._taken[name] = now

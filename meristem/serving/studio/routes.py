@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -15,6 +13,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
+from meristem import bounded
 from meristem.checkpoint.run import Run
 from meristem.errors import MeristemError
 from meristem.serving.bodies import Asked, Model, Some
@@ -185,7 +184,8 @@ def _seen(routes: APIRouter, listing: Listing, read: Read) -> None:
 
 def _tried(routes: APIRouter, listing: Listing, engine: Engine) -> None:
     """Runs that are loaded when they are wanted; all other questions go to the routes of the server."""
-    shelf, samples = Shelf(engine.hub, listing.run), Samples()
+    allowed = engine.settings.allow_nonfinite
+    shelf, samples = Shelf(engine.hub, listing.run, allow_nonfinite=allowed), Samples(allow_nonfinite=allowed)
 
     @routes.post("/studio/open")
     async def open_(asked: Opened, request: Request) -> Response:
@@ -210,12 +210,4 @@ def plain(told: Any) -> Response:
 
 def encoded(told: Any) -> bytes:
     """The same as bytes."""
-    return json.dumps(_finite(told), ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
-
-
-def _finite(told: Any) -> Any:
-    if isinstance(told, dict):
-        return {str(name): _finite(value) for name, value in told.items()}
-    if isinstance(told, list | tuple):
-        return [_finite(one) for one in told]
-    return None if isinstance(told, float) and not math.isfinite(told) else told
+    return bounded.to_json(told).encode("utf-8", "replace")

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from meristem.checkpoint import layout
-from meristem.checkpoint.revive import revive
 from meristem.checkpoint.run import Run
 from meristem.errors import MeristemError
 from meristem.generation.fill import fill_many, masked
@@ -15,7 +14,7 @@ from meristem.generation.sampling import SamplingSettings
 from meristem.generation.write import write
 from meristem.serving.batching import Work
 from meristem.serving.errors import Refused
-from meristem.serving.hub import Served
+from meristem.serving.hub import Served, revive_to_serve
 
 MASK = "[MASK]"
 TOKENS, TOP = 24, 3
@@ -26,7 +25,8 @@ AT_ONCE, REMEMBERED = 4, 64
 class Samples:
     """What was said, by run and prompt."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, allow_nonfinite: bool = False) -> None:
+        self._allow_nonfinite = allow_nonfinite
         self._known: OrderedDict[tuple[str, str], dict[int, dict[str, Any]]] = OrderedDict()
 
     def work(self, name: str, run: Run) -> Work:
@@ -45,7 +45,8 @@ class Samples:
         there = [step for step in layout.steps(run.checkpoints) if step not in known][:AT_ONCE]
         for step in there:
             try:
-                known[step] = {"step": step, **sample(Served(name, revive(run.path, step=step)), prompt)}
+                revived = revive_to_serve(run.path, allow_nonfinite=self._allow_nonfinite, step=step)
+                known[step] = {"step": step, **sample(Served(name, revived), prompt)}
             except Refused:
                 raise
             except MeristemError as error:  # a checkpoint that has just gone, or one that cannot be read
