@@ -82,9 +82,10 @@ def weights_of(
 def counted(samples: Sequence[Sample], problem: Problem, between: str, labels: Sequence[str]) -> Counter[str]:
     """How often each label occurs; one that is not among those given is named with its place."""
     found: Counter[str] = Counter()
+    known = frozenset(labels)
     for sample in samples:
         for label in labels_of(sample, problem, between):
-            if labels and label not in labels:
+            if known and label not in known:
                 raise MeristemError(
                     f"{sample.place}: the label {label!r} is not among task.labels{did_you_mean(label, labels)}"
                 )

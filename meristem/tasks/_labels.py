@@ -230,11 +230,7 @@ class Labels(Reading):
         if self.settings.problem != "single":
             return None
         golds, said = [self.right(sample) for sample in samples], [self.said(answer) for answer in answers]
-        names = tuple(dict.fromkeys((*self.settings.labels, *golds)))
-        place = {name: number for number, name in enumerate(names)}
-        counts = np.zeros((len(names), len(names)), np.int64)
-        np.add.at(counts, ([place[g] for g in golds], [place[a] for a in said]), 1)
-        return Confusion(labels=names, counts=counts)
+        return Confusion.of_labels(tuple(dict.fromkeys((*self.settings.labels, *golds))), golds, said)
 
     def mistakes(self, answers: Sequence[Answer], samples: Sequence[Sample]) -> list[Mistake]:
         """Wrong labels by their probability; numbers by how far off they are."""
