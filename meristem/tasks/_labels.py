@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -18,10 +18,21 @@ from meristem.blocks.precision import wide
 from meristem.errors import MeristemError
 from meristem.metrics import labels as metrics
 from meristem.task import Confusion, Indices, Metrics, Mistake, Sample
-from meristem.tasks._golds import Problem, Weights, counted, labels_of, number_of, order_of, problem_of, weights_of
+from meristem.tasks._golds import (
+    LARGEST_NUMBER,
+    Problem,
+    Weights,
+    counted,
+    labels_of,
+    number_of,
+    order_of,
+    problem_of,
+    weights_of,
+)
 from meristem.tasks._reading import Pooling, Reading, ReadingSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 
+Bounded = Annotated[float, Field(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
 Answer = NDArray[np.float32]
 """A probability for each label, or one number."""
 
@@ -33,7 +44,7 @@ class LabelSettings(ReadingSettings):
     """One label, several, or a number; found from the data unless set."""
     labels: tuple[str, ...] = ()
     """In the order of their scores; those of the training data."""
-    range: tuple[float, float] | None = None
+    range: tuple[Bounded, Bounded] | None = None
     """Regression: the lowest and highest number in the training data."""
     between: str = Field(",", min_length=1)
     """Several labels: what stands between them in a column."""
