@@ -58,10 +58,37 @@ class Mistake:
 
 @dataclass(frozen=True, kw_only=True)
 class Confusion:
-    """How often what was right (rows) was taken for what (columns)."""
+    """How often what was right was taken for what, as the pairs that occur: a table of 100,000 labels has 80 GB."""
 
     labels: tuple[str, ...]
-    counts: NDArray[np.int64]
+    gold_ids: NDArray[np.int64]
+    """Per pair the place of its gold among the labels; pairs are sorted by gold, then by answer."""
+    answer_ids: NDArray[np.int64]
+    times: NDArray[np.int64]
+    """How often each pair occurs."""
+
+    @classmethod
+    def of_labels(cls, labels: Sequence[str], golds: Sequence[str], answers: Sequence[str]) -> Confusion:
+        """Counted from a gold and an answer for each sample."""
+        place = {label: number for number, label in enumerate(labels)}
+        gold_ids, answer_ids = (np.array([place[one] for one in some], np.int64) for some in (golds, answers))
+        pairs, times = np.unique(gold_ids * len(labels) + answer_ids, return_counts=True)
+        gold_ids, answer_ids = np.divmod(pairs, max(1, len(labels)))
+        return cls(labels=tuple(labels), gold_ids=gold_ids, answer_ids=answer_ids, times=times.astype(np.int64))
+
+    @classmethod
+    def of_counts(cls, labels: Sequence[str], counts: NDArray[np.int64]) -> Confusion:
+        """From a table: golds in rows, answers in columns."""
+        gold_ids, answer_ids = np.nonzero(counts)
+        times = counts[gold_ids, answer_ids]
+        return cls(labels=tuple(labels), gold_ids=gold_ids, answer_ids=answer_ids, times=times)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """As a table [golds, answers]: for few labels only."""
+        table = np.zeros((len(self.labels), len(self.labels)), np.int64)
+        table[self.gold_ids, self.answer_ids] = self.times
+        return table
 
 
 @dataclass(frozen=True, kw_only=True)

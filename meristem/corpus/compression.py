@@ -20,6 +20,8 @@ SLICE = 1 << 16
 TRUSTED, MOST = 8 << 20, 100
 """Plain bytes that may come of anything, and beyond them how many of each compressed one: text gives 3 to 10."""
 
+BEYOND = f"unpacks to more than {MOST} times its size"
+
 
 class CutShort(Exception):
     """A file ends or breaks in the middle; what came before is good."""
@@ -61,7 +63,7 @@ def _believable(raw: Iterator[bytes], unpack: Callable[[Iterator[bytes]], Iterat
     for out in unpack(slices()):
         given += len(out)
         if given > TRUSTED and given > MOST * taken:
-            raise CutShort(f"unpacks to more than {MOST} times its size")
+            raise CutShort(BEYOND)
         yield out
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import logging
 import os
 import time
 from collections.abc import Iterable, Iterator
@@ -20,9 +21,11 @@ from meristem.corpus.growing import digest_of
 from meristem.corpus.split import Undecided
 from meristem.errors import MeristemError
 
+log = logging.getLogger(__name__)
+
 FORMAT = 1
-PATIENCE = 10.0
-"""Seconds to wait for another process that is just looking at the same folder."""
+QUIET_WAIT = 2.0
+"""Seconds of waiting for another process before it is said: it may just be looking at the same folder."""
 PARTIAL = ".partial"
 BOUNDS = Bounds(size=1 << 29, parts=1 << 25)
 """Of a description: some millions of files."""
@@ -203,15 +206,24 @@ class Writing:
 
 @contextmanager
 def sole(folder: Path) -> Iterator[None]:
-    """Keep a second refining out of the folder."""
+    """Keep a second refining out of the folder: it waits until the first has ended."""
+    with waiting_lock(folder, "refining this corpus"):
+        yield
+
+
+@contextmanager
+def waiting_lock(folder: Path, activity: str) -> Iterator[bool]:
+    """Hold a folder's lock; whether it was waited for. A process that ends in any way gives its lock up."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as file:
-        until = time.monotonic() + PATIENCE
+        begun, announced, waited = time.monotonic(), False, False
         while not _locked(file):
-            if time.monotonic() > until:
-                raise MeristemError(f"{folder}: another process is refining this corpus; wait for it, or stop it")
+            waited = True
+            if not announced and time.monotonic() > begun + QUIET_WAIT:
+                log.warning("%s: another process is %s; waiting until it ends", folder, activity)
+                announced = True
             time.sleep(0.05)
-        yield
+        yield waited
 
 
 def _locked(file: IO[str]) -> bool:

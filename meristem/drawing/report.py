@@ -8,9 +8,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from meristem import bounded
 from meristem.task import Confusion, Judged, Metrics
+
+MOST_LABELS = 1000
+"""Of the table of confusions in JSON, and of the list of labels on a page: the ones with the most mistakes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,21 +87,19 @@ class OfLabel:
 
 def confusions(confusion: Confusion, most: int) -> list[Confused]:
     """The pairs that are confused most often, the largest count first."""
-    wrong = confusion.counts * (1 - np.eye(len(confusion.labels), dtype=np.int64))
-    there = confusion.counts.sum(1)
+    samples, _, _ = _totals(confusion)
+    wrong = np.flatnonzero(confusion.gold_ids != confusion.answer_ids)
     found = []
-    for place in np.argsort(-wrong, axis=None, kind="stable")[:most].tolist():
-        gold, said = divmod(place, len(confusion.labels))
-        if count := int(wrong[gold, said]):
-            names = confusion.labels[gold], confusion.labels[said]
-            found.append(Confused(gold=names[0], said=names[1], count=count, share=count / int(there[gold])))
+    for pair in wrong[np.argsort(-confusion.times[wrong], kind="stable")[:most]].tolist():
+        gold, said, count = (int(some[pair]) for some in (confusion.gold_ids, confusion.answer_ids, confusion.times))
+        names = confusion.labels[gold], confusion.labels[said]
+        found.append(Confused(gold=names[0], said=names[1], count=count, share=count / int(samples[gold])))
     return found
 
 
 def by_label(confusion: Confusion) -> list[OfLabel]:
     """Precision, recall and F1 of every label, in their order."""
-    right = np.diag(confusion.counts)
-    there, told = confusion.counts.sum(1), confusion.counts.sum(0)
+    there, told, right = _totals(confusion)
     return [
         OfLabel(
             label=label,
@@ -114,15 +116,31 @@ def hardest(confusion: Confusion, most: int) -> Confusion:
     """The labels with the most mistakes, in their order; all where they are few."""
     if len(confusion.labels) <= most:
         return confusion
-    wrong = confusion.counts.sum(0) + confusion.counts.sum(1) - 2 * np.diag(confusion.counts)
-    kept = np.sort(np.argsort(-wrong, kind="stable")[:most])
+    samples, answers, right = _totals(confusion)
+    kept = np.sort(np.argsort(2 * right - samples - answers, kind="stable")[:most])
+    new_ids = np.full(len(confusion.labels), -1)
+    new_ids[kept] = np.arange(most)
+    gold_ids, answer_ids = new_ids[confusion.gold_ids], new_ids[confusion.answer_ids]
+    both = (gold_ids >= 0) & (answer_ids >= 0)
     labels = tuple(confusion.labels[int(number)] for number in kept)
-    return Confusion(labels=labels, counts=confusion.counts[np.ix_(kept, kept)])
+    return Confusion(
+        labels=labels, gold_ids=gold_ids[both], answer_ids=answer_ids[both], times=confusion.times[both]
+    )
+
+
+def _totals(confusion: Confusion) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Per label: samples that have it, answers that say it, and answers that rightly do."""
+    right = confusion.gold_ids == confusion.answer_ids
+    each = [(confusion.gold_ids, confusion.times), (confusion.answer_ids, confusion.times)]
+    each.append((confusion.gold_ids[right], confusion.times[right]))
+    samples, answers, correct = (np.bincount(ids, times, len(confusion.labels)) for ids, times in each)
+    return samples.astype(np.int64), answers.astype(np.int64), correct.astype(np.int64)
 
 
 def plain(report: Report) -> dict[str, Any]:
     """The same facts for programs."""
     judged, confusion = report.judged, report.judged.confusion
+    table = confusion and hardest(confusion, MOST_LABELS)
     return {
         "name": report.name,
         "date": report.date,
@@ -135,7 +153,7 @@ def plain(report: Report) -> dict[str, Any]:
         "intervals": {name: [_number(low), _number(high)] for name, (low, high) in judged.intervals.items()},
         "signature": judged.signature,
         "baselines": {name: _finite(found) for name, found in report.baselines.items()},
-        "confusion": confusion and {"labels": list(confusion.labels), "counts": confusion.counts.tolist()},
+        "confusion": table and {"labels": list(table.labels), "counts": table.counts.tolist()},
         "labels": [asdict(one) for one in by_label(confusion)] if confusion else [],
         "confusions": [asdict(one) for one in confusions(confusion, 20)] if confusion else [],
         "mistakes": [asdict(one) for one in judged.mistakes],

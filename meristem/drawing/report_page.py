@@ -8,7 +8,7 @@ import yaml
 
 from meristem.drawing.curves import SHARES
 from meristem.drawing.page import CHARTS, escaped, framed, own
-from meristem.drawing.report import Report, by_label, confusions, hardest, number
+from meristem.drawing.report import MOST_LABELS, Report, by_label, confusions, hardest, number
 from meristem.drawing.svg import Line, chart
 from meristem.task import Confusion
 
@@ -134,10 +134,14 @@ def _cell(count: int, share: float, right: bool) -> str:
 
 
 def _labels(confusion: Confusion) -> Iterator[str]:
-    yield '<details><summary>Every label by itself</summary>\n<div class="wide"><table class="labels"><thead><tr>'
+    of_labels, summary = by_label(confusion), "Every label by itself"
+    if len(of_labels) > MOST_LABELS:
+        summary = f"The {MOST_LABELS:,} of {len(of_labels):,} labels that lose the most samples"
+        of_labels.sort(key=lambda one: one.samples * (one.recall - 1))
+    yield f'<details><summary>{summary}</summary>\n<div class="wide"><table class="labels"><thead><tr>'
     headings = ("label", "samples", "precision", "recall", "F1")
     yield "".join(f'<th scope="col">{name}</th>' for name in headings) + "</tr></thead><tbody>"
-    for one in by_label(confusion):
+    for one in of_labels[:MOST_LABELS]:
         cells = "".join(f"<td>{share:.3f}</td>" for share in (one.precision, one.recall, one.f1))
         yield f'<tr><th scope="row">{own(one.label, 60)}</th><td>{one.samples:,}</td>{cells}</tr>'
     yield "</tbody></table></div></details>"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from operator import eq
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meristem.errors import MeristemError
-from meristem.metrics.bootstrap import totals
 from meristem.task import Indices, Metrics
 
 Numbers = NDArray[np.float64]
@@ -26,8 +26,17 @@ def single(golds: Sequence[str], said: Sequence[str], labels: Sequence[str]) -> 
     if len(known) == 2:
         out["f1"] = float(metrics.f1_score(golds, said, pos_label=known[1], average="binary", zero_division=0))
     out["f1_macro"] = float(metrics.f1_score(golds, said, average="macro", zero_division=0))
-    out["matthews"] = float(metrics.matthews_corrcoef(golds, said)) if len({*golds, *said}) > 1 else 0.0
+    out["matthews"] = _matthews(golds, said)
     return out
+
+
+def _matthews(golds: Sequence[str], said: Sequence[str]) -> float:
+    """Matthews' coefficient from counts per label: scikit-learn makes a table of all labels by all labels."""
+    there, told = Counter(golds), Counter(said)
+    right, size = sum(map(eq, golds, said)), len(golds)
+    spread = (size**2 - sum(n * n for n in there.values())) * (size**2 - sum(n * n for n in told.values()))
+    together = sum(times * told[label] for label, times in there.items())
+    return float((right * size - together) / np.sqrt(float(spread))) if spread else 0.0
 
 
 def several(golds: Sequence[Sequence[str]], said: Sequence[Sequence[str]], labels: Sequence[str]) -> Metrics:
@@ -109,17 +118,20 @@ def _resampled_single(golds: Sequence[str], said: Sequence[str], labels: Sequenc
 
 def _resampled_several(golds: Sequence[Sequence[str]], said: Sequence[Sequence[str]], labels: Sequence[str]) -> Measure:
     known = _known([label for gold in golds for label in gold], labels)
-    gold, answer = (_table(rows, known) for rows in (golds, said))
-    each = np.column_stack([gold & answer, gold, answer, (gold == answer).all(1)]).astype(np.float64)
+    rows = [({*gold}, {*answer}) for gold, answer in zip(golds, said, strict=True)]
+    right_labels = [gold & answer for gold, answer in rows]
+    pairs = [_label_places(some, known) for some in (right_labels, golds, said)]
+    exact = np.array([gold == answer for gold, answer in rows], np.float64)
 
     def measure(at: Indices) -> Metrics:
-        sums = totals(each, at)
-        right, there, told = sums[:-1].reshape(3, -1)
+        times = np.bincount(at, minlength=len(rows)).astype(np.float64)
+        sums = (np.bincount(label, times[sample], len(known)) for sample, label in pairs)
+        right, there, told = (some.astype(np.float64) for some in sums)
         micro = _f1(*(some.sum(keepdims=True) for some in (right, there, told)))
         return {
             "f1_micro": float(micro[0]),
             "f1_macro": float(np.average(_f1(right, there, told))),
-            "exact": float(sums[-1] / len(at)),
+            "exact": float(times @ exact / len(at)),
         }
 
     return measure
@@ -173,12 +185,20 @@ def _known(golds: Sequence[str], labels: Sequence[str]) -> list[str]:
     return list(dict.fromkeys((*labels, *golds)))
 
 
-def _table(rows: Sequence[Sequence[str]], known: Sequence[str]) -> NDArray[np.int64]:
+def _label_places(rows: Sequence[Collection[str]], known: Sequence[str]) -> tuple[Indices, Indices]:
+    """The labels of samples as two columns, the number of the sample and of the label: a table of many is empty."""
     place = {label: number for number, label in enumerate(known)}
-    out = np.zeros((len(rows), len(known)), np.int64)
-    for number, row in enumerate(rows):
-        out[number, [place[label] for label in row]] = 1
-    return out
+    entries = [(number, place[label]) for number, row in enumerate(rows) for label in {*row}]
+    samples, labels = np.array(entries, np.int64).reshape(-1, 2).T
+    return samples, labels
+
+
+def _table(rows: Sequence[Sequence[str]], known: Sequence[str]) -> Any:
+    """[samples, labels], sparse."""
+    from scipy.sparse import csr_matrix  # scikit-learn needs it too
+
+    places = _label_places(rows, known)
+    return csr_matrix((np.ones(len(places[0]), np.int64), places), shape=(len(rows), len(known)))
 
 
 def _scikit() -> Any:

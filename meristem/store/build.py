@@ -21,7 +21,7 @@ from meristem.errors import MeristemError
 from meristem.interrupts import unheard
 from meristem.store.encode import Pack, separator_of
 from meristem.store.ledger import Ledger, Past, sole_builder
-from meristem.store.manifest import SPLITS, Manifest
+from meristem.store.manifest import SPLITS, Manifest, finished_name
 from meristem.store.settings import StoreSettings
 from meristem.store.shards import dtype_for
 from meristem.store.sides import pack_of, weight
@@ -55,7 +55,9 @@ def build(documents: Iterable[Document], tokenizer: Tokenizer, folder: Path, set
     """Tokenise documents into shards; what a stopped pass had finished is kept, and new documents add shards."""
     fresh = Manifest(tokenizer=tokenizer.digest, separator=separator_of(tokenizer), dtype=dtype_for(tokenizer.size),
                      words=keep_words, shard_tokens=settings.shard_tokens, splits={split: [] for split in SPLITS})
-    with sole_builder(folder), _single_threaded_tokenizers():
+    with sole_builder(folder) as waited, _single_threaded_tokenizers():
+        if waited and (folder / finished_name(state)).is_file():  # made meanwhile, of the same text
+            return Store.open(folder, state=state)
         ledger = Ledger(folder, fresh)
         writers = {split: _writer(ledger, split) for split in SPLITS}
         batches = _batches(documents, ledger.past(), settings.picture)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from meristem.corpus.parts import flush_folder
+from meristem.corpus.parts import flush_folder, waiting_lock
 from meristem.errors import MeristemError
 from meristem.store.encode import fingerprint
 from meristem.store.manifest import (
@@ -95,14 +94,9 @@ class Ledger:
 
 
 @contextmanager
-def sole_builder(folder: Path) -> Iterator[None]:
-    """Keep a second build out of the folder, and clear away what a killed one left half-written."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as file:
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # by process: worker processes do not inherit it
-        except OSError:
-            raise MeristemError(f"{folder}: another process is building this store; wait for it, or stop it") from None
+def sole_builder(folder: Path) -> Iterator[bool]:
+    """Wait for another build of the folder, and clear away what a killed one left half-written; whether it waited."""
+    with waiting_lock(folder, "building these shards") as waited:
         for path in folder.rglob(f"*{PARTIAL}"):
             path.unlink()
-        yield
+        yield waited

@@ -13,6 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from meristem.corpus.command import Bar
+from meristem.corpus.parts import waiting_lock
 from meristem.corpus.reading import Reading
 from meristem.corpus.refining import cache as cache
 from meristem.corpus.refining import home, turns
@@ -78,10 +79,34 @@ def tokenizer_for(settings: TokenizerSettings, corpora: Sequence[CorpusSettings]
     key = _key("tokenizer", settings.model_dump_json(), *(text.key for text in texts))
     file = cache() / "tokenizers" / key / "tokenizer.json"
     states = "\n".join(text.state for text in texts if text.state)
-    if file.is_file():
-        if states and (file.parent / "states").read_text(encoding="utf-8") != states:
-            console.print("The tokenizer was trained before new files came, and stays as it is")
-        return Tokenizer.load(file)
+    cached = _cached_tokenizer(file, states, console)
+    if cached is not None:
+        return cached
+    with waiting_lock(file.parent, "training this tokenizer") as waited:
+        cached = _cached_tokenizer(file, states, console) if waited else None
+        return cached or _trained(settings, corpora, texts, file, console)
+
+
+def _cached_tokenizer(file: Path, states: str, console: Console) -> Tokenizer | None:
+    """The tokenizer of an earlier run; none where there is none, or where it is damaged."""
+    if not file.exists():
+        return None
+    try:
+        tokenizer = Tokenizer.load(file)
+        trained_on = (file.parent / "states").read_text(encoding="utf-8", errors="replace") if states else ""
+    except (MeristemError, OSError):
+        console.print(f"{file}: damaged; the tokenizer is trained again", highlight=False, markup=False, soft_wrap=True)
+        return None
+    if trained_on != states:
+        console.print("The tokenizer was trained before new files came, and stays as it is")
+    return tokenizer
+
+
+def _trained(
+    settings: TokenizerSettings, corpora: Sequence[CorpusSettings], texts: Sequence[Text], file: Path, console: Console
+) -> Tokenizer:
+    """A tokenizer trained now, and put into the cache."""
+    states = "\n".join(text.state for text in texts if text.state)
     console.print(
         f"Training a {settings.kind} tokenizer of {settings.size:,} tokens on up to {settings.sample_mb:g} MB of text"
     )
@@ -96,7 +121,6 @@ def tokenizer_for(settings: TokenizerSettings, corpora: Sequence[CorpusSettings]
             for side in both_sides(document.text)
         )
         tokenizer = train(settings, words)
-    file.parent.mkdir(parents=True, exist_ok=True)
     if states:
         (file.parent / "states").write_text(states, encoding="utf-8")
     tokenizer.save(file)
@@ -135,7 +159,8 @@ def store_for(
         store = build(
             reading, tokenizer, folder, settings, processes=corpus.processes, keep_words=words, state=text.state
         )
-    console.print(f"{reading.account.summary()}; {token_summary(store, tokenizer)}", highlight=False, soft_wrap=True)
+    summary = f"{reading.account.summary()}; " if reading.account.read else ""  # nothing read: another run made them
+    console.print(f"{summary}{token_summary(store, tokenizer)}", highlight=False, soft_wrap=True)
     _say(reading.account.warnings, console)
     return Prepared(store=store, key=named)
 

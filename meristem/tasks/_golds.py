@@ -13,6 +13,8 @@ from meristem.task import Sample
 
 Problem = Literal["single", "multiple", "regression"]
 Weights = Literal["none", "balanced"] | dict[str, float]
+LARGEST_NUMBER = 1e30
+"""Of a gold or a weight: models compute in 32 bits, which end at 3.4e38, and differences are squared."""
 
 
 def problem_of(golds: Sequence[Any]) -> Problem:
@@ -47,15 +49,19 @@ def number_of(sample: Sample) -> float:
         number = float("nan")
     if not np.isfinite(number):
         raise MeristemError(f"{sample.place}: {sample.gold!r} is not a number, and task.problem is regression")
+    if abs(number) > LARGEST_NUMBER:
+        raise MeristemError(f"{sample.place}: {sample.gold!r} is too large to learn: numbers reach from "
+                            f"{-LARGEST_NUMBER:g} to {LARGEST_NUMBER:g}; correct it, or take logarithms")
     return number
 
 
 def order_of(label: str) -> tuple[int, float, str]:
     """Numbers by size, before words by letters."""
     try:
-        return 0, float(label), label
+        number = float(label)
     except ValueError:
-        return 1, 0.0, label
+        number = float("nan")
+    return (1, 0.0, label) if np.isnan(number) else (0, number, label)  # "nan" has no place among numbers
 
 
 def weights_of(
@@ -71,6 +77,8 @@ def weights_of(
                 raise MeristemError(f"task.class_weights.{label}: no such label{did_you_mean(label, labels)}")
             if not weight > 0:
                 raise MeristemError(f"task.class_weights.{label}: {weight} is not above 0")
+            if weight > LARGEST_NUMBER:
+                raise MeristemError(f"task.class_weights.{label}: {weight} is above {LARGEST_NUMBER:g}")
     if asked != "balanced":
         return asked
     seen = {label: max(1, found.get(label, 0)) for label in labels}
@@ -82,9 +90,10 @@ def weights_of(
 def counted(samples: Sequence[Sample], problem: Problem, between: str, labels: Sequence[str]) -> Counter[str]:
     """How often each label occurs; one that is not among those given is named with its place."""
     found: Counter[str] = Counter()
+    known = frozenset(labels)
     for sample in samples:
         for label in labels_of(sample, problem, between):
-            if labels and label not in labels:
+            if known and label not in known:
                 raise MeristemError(
                     f"{sample.place}: the label {label!r} is not among task.labels{did_you_mean(label, labels)}"
                 )

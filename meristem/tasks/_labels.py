@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -19,10 +19,21 @@ from meristem.dependences import Dependences, when
 from meristem.errors import MeristemError
 from meristem.metrics import labels as metrics
 from meristem.task import Confusion, Indices, Metrics, Mistake, Sample
-from meristem.tasks._golds import Problem, Weights, counted, labels_of, number_of, order_of, problem_of, weights_of
+from meristem.tasks._golds import (
+    LARGEST_NUMBER,
+    Problem,
+    Weights,
+    counted,
+    labels_of,
+    number_of,
+    order_of,
+    problem_of,
+    weights_of,
+)
 from meristem.tasks._reading import Pooling, Reading, ReadingSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 
+Bounded = Annotated[float, Field(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
 Answer = NDArray[np.float32]
 """A probability for each label, or one number."""
 
@@ -41,7 +52,7 @@ class LabelSettings(ReadingSettings):
     """One label, several, or a number; found from the data unless set."""
     labels: tuple[str, ...] = ()
     """In the order of their scores; those of the training data."""
-    range: tuple[float, float] | None = None
+    range: tuple[Bounded, Bounded] | None = None
     """Regression: the lowest and highest number in the training data."""
     between: str = Field(",", min_length=1)
     """Several labels: what stands between them in a column."""
@@ -239,11 +250,7 @@ class Labels(Reading):
         if self.settings.problem != "single":
             return None
         golds, said = [self.right(sample) for sample in samples], [self.said(answer) for answer in answers]
-        names = tuple(dict.fromkeys((*self.settings.labels, *golds)))
-        place = {name: number for number, name in enumerate(names)}
-        counts = np.zeros((len(names), len(names)), np.int64)
-        np.add.at(counts, ([place[g] for g in golds], [place[a] for a in said]), 1)
-        return Confusion(labels=names, counts=counts)
+        return Confusion.of_labels(tuple(dict.fromkeys((*self.settings.labels, *golds))), golds, said)
 
     def mistakes(self, answers: Sequence[Answer], samples: Sequence[Sample]) -> list[Mistake]:
         """Wrong labels by their probability; numbers by how far off they are."""

@@ -84,10 +84,7 @@ def confusion(answers: Sequence[Sequence[str]], golds: Sequence[Sequence[str]], 
     """Word by word; of entities the types."""
     right, said = ([_type(tag) if entities else tag for row in rows for tag in row] for rows in judged(answers, golds))
     names = tuple(sorted({*right, *said}, key=lambda name: (name != "O", name)))
-    place = {name: number for number, name in enumerate(names)}
-    counts = np.zeros((len(names), len(names)), np.int64)
-    np.add.at(counts, ([place[name] for name in right], [place[name] for name in said]), 1)
-    return Confusion(labels=names, counts=counts)
+    return Confusion.of_labels(names, right, said)
 
 
 Worded = Sequence[tuple[Sequence[str], Sequence[str]]]

@@ -260,7 +260,7 @@ class Span(Reading):
         counts = np.zeros((2, 2), np.int64)
         for answer, sample in zip(answers, samples, strict=True):
             counts[int(not len(sample.gold)), int(not answer.text)] += 1
-        return Confusion(labels=("answer", "no answer"), counts=counts)
+        return Confusion.of_counts(("answer", "no answer"), counts)
 
     def mistakes(self, answers: Sequence[Answer], samples: Sequence[Sample]) -> list[Mistake]:
         """Answers that are none of the golds."""

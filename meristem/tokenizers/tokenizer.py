@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -255,7 +256,10 @@ class Tokenizer:
         """Write tokenizer.json, or into a folder under that name."""
         path = path / "tokenizer.json" if path.is_dir() else path
         unfinished = path.with_name(f"{path.name}.tmp")
-        unfinished.write_text(self.text, encoding="utf-8")
+        with unfinished.open("w", encoding="utf-8") as file:
+            file.write(self.text)
+            file.flush()
+            os.fsync(file.fileno())  # renamed before it is on disk, a power cut leaves it empty
         unfinished.replace(path)
 
     @classmethod

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import random
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -352,8 +353,8 @@ def test_where_a_corpus_is_kept(source, tmp_path, monkeypatch):
     assert home(CorpusSettings(source="builtin:pydocs", near=True)) is None
 
 
-def test_a_second_refining_is_kept_out(source, tmp_path, monkeypatch):
-    monkeypatch.setattr("meristem.corpus.parts.PATIENCE", 0.1)
+def test_a_second_refining_waits_for_the_first(source, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("meristem.corpus.parts.QUIET_WAIT", 0.1)
     if os.fork() == 0:  # a lock is between processes
         with sole(tmp_path / "refined"):
             (tmp_path / "held").touch()
@@ -362,12 +363,11 @@ def test_a_second_refining_is_kept_out(source, tmp_path, monkeypatch):
         os._exit(0)
     while not (tmp_path / "held").exists():
         pass
-    try:
-        with pytest.raises(MeristemError, match="another process is refining this corpus"):
-            read(corpus(source), tmp_path / "refined")
-    finally:
-        (tmp_path / "over").touch()
-        os.wait()
+    threading.Timer(0.5, (tmp_path / "over").touch).start()
+    kept, _ = read(corpus(source), tmp_path / "refined")
+    os.wait()
+    assert kept == read(corpus(source), tmp_path / "alone")[0]
+    assert "another process is refining this corpus; waiting until it ends" in caplog.text
 
 
 def test_nothing_left_is_told_as_ever(tmp_path):

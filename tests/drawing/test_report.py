@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import tracemalloc
 from html.parser import HTMLParser
 from typing import Any
 
@@ -19,7 +20,7 @@ from meristem.drawing.report_screen import tables
 from meristem.task import Confusion, Judged, Mistake
 
 HOSTILE = '<script>alert(1)</script> "quoted" & \u202eturned\u202c \x1b[31mred\x1b[0m [bold]markup[/x] \x00'
-CONFUSION = Confusion(labels=("正面", "负面", "<b>"), counts=np.array([[50, 7, 0], [9, 30, 1], [0, 0, 3]]))
+CONFUSION = Confusion.of_counts(("正面", "负面", "<b>"), np.array([[50, 7, 0], [9, 30, 1], [0, 0, 3]]))
 
 
 def made(**changes: Any) -> Report:
@@ -172,13 +173,28 @@ def test_light_dark_and_narrow() -> None:
 def test_many_labels_are_cut_to_the_hardest() -> None:
     counts = np.eye(60, dtype=np.int64) * 5
     counts[7, 8] = 4
-    confusion = Confusion(labels=tuple(f"label {number}" for number in range(60)), counts=counts)
+    confusion = Confusion.of_counts(tuple(f"label {number}" for number in range(60)), counts)
     text = page(made(confusion=confusion))
     assert "The 50 of 60 labels with the most mistakes" in text
     assert 'class="matrix many"' in text
     kept = hardest(confusion, 2)
     assert kept.labels == ("label 7", "label 8")
     assert kept.counts.tolist() == [[5, 4], [0, 5]]
+
+
+def test_many_labels_take_no_table_of_all_by_all() -> None:
+    names = [f"label {number}" for number in range(5_000)]  # such a table has 200 MB
+    golds, answers = names[:900], [*names[1:900], names[0]]
+    confusion = Confusion.of_labels(names, golds, answers)
+    report = made(confusion=confusion)
+    tracemalloc.start()
+    text, facts = page(report), plain(report)
+    used = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert used < 60 << 20
+    assert "The 1,000 of 5,000 labels that lose the most samples" in text and len(text) < 1 << 20
+    assert len(facts["labels"]) == 5_000 and len(facts["confusion"]["counts"]) == 1000
+    assert facts["confusions"][0] == {"gold": "label 0", "said": "label 1", "count": 1, "share": 1.0}
 
 
 def test_a_report_of_numbers_alone() -> None:
@@ -231,7 +247,7 @@ def test_labels_by_themselves_are_scikit_learns() -> None:
 def test_confusions_are_the_largest_counts() -> None:
     found = confusions(CONFUSION, 2)
     assert [(one.gold, one.said, one.count) for one in found] == [("负面", "正面", 9), ("正面", "负面", 7)]
-    assert confusions(Confusion(labels=("a", "b"), counts=np.diag([3, 4])), 5) == []
+    assert confusions(Confusion.of_counts(("a", "b"), np.diag([3, 4])), 5) == []
 
 
 # ------------------------------------------------------------ the terminal
@@ -255,13 +271,13 @@ def test_a_matrix_that_is_too_wide_leaves_the_list() -> None:
     names = tuple(f"l{number}" for number in range(30))
     counts = np.eye(30, dtype=np.int64) * 3
     counts[3, 4] = 2
-    text = printed(made(confusion=Confusion(labels=names, counts=counts)), 100)
+    text = printed(made(confusion=Confusion.of_counts(names, counts)), 100)
     assert "rows: what is right" not in text and "Confused most often" in text
 
 
 def test_columns_are_numbered_where_their_names_do_not_fit() -> None:
     names = tuple(f"a long label {number}" for number in range(6))
-    text = printed(made(confusion=Confusion(labels=names, counts=np.eye(6, dtype=np.int64) * 1234)), 80)
+    text = printed(made(confusion=Confusion.of_counts(names, np.eye(6, dtype=np.int64) * 1234)), 80)
     plain_text = re.sub("\x1b\\[[0-9;]*m", "", text)
     assert re.search(r"6 +a long label 5 .* 1,234", plain_text)
     assert re.search(r"^ +1 +2 +3 +4 +5 +6 *$", plain_text, re.MULTILINE)

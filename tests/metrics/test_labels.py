@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -108,3 +109,25 @@ def test_baselines_say_what_is_always_said() -> None:
     assert mean["always 1.5 (the mean)"]["squared_error"] == pytest.approx((0.25 + 2.25) / 2)
     several = labels.baselines("multiple", [("b", "a"), ("a", "b"), ("c",)], [("a", "b"), ()], ["a", "b", "c"])
     assert several["always a, b (the commonest)"]["exact"] == 0.5
+
+
+def test_many_labels_take_memory_by_their_samples() -> None:
+    names = [f"l{number}" for number in range(5_000)]  # by the samples 120 MB of whole numbers
+    golds, said = names[:3_000], [*names[:2_900], *names[:100]]
+    tracemalloc.start()
+    one = labels.single(golds, said, names)
+    several = [[(label,) for label in some] for some in (golds, said)]
+    many = labels.several(*several, names)
+    assert labels.resampled("multiple", *several, names)(np.arange(3_000)) == pytest.approx(many)
+    used = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert one["accuracy"] == many["exact"] == pytest.approx(29 / 30)
+    assert used < 40 << 20
+
+
+def test_matthews_is_scikit_learns() -> None:
+    from sklearn.metrics import matthews_corrcoef
+
+    for kind in ("two", "many"):
+        _, golds, said, names = drawn(kind, 500)
+        assert labels.single(golds, said, names)["matthews"] == pytest.approx(matthews_corrcoef(golds, said), abs=1e-12)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -224,17 +225,23 @@ def test_workers_end_with_their_parent(tokenizer: Tokenizer, tmp_path: Path, tel
     assert not psutil.wait_procs(workers, timeout=60)[1]
 
 
-def test_a_second_build_is_kept_out(tokenizer: Tokenizer, tmp_path: Path, tell: Tell) -> None:
-    documents = documents_of(tell(100, sentences=(1, 3)))
-    child = in_child(lambda: build(slow(documents, 0.1), tokenizer, tmp_path, SMALL, processes=1))
-    try:
-        while not (tmp_path / "train").exists():
-            time.sleep(0.01)
-        with pytest.raises(MeristemError, match="another process is building"):
-            build(documents, tokenizer, tmp_path, SMALL, processes=1)
-    finally:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_second_build_waits_for_the_first(tokenizer: Tokenizer, tmp_path: Path, tell: Tell, killed: bool,
+                                            monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr("meristem.corpus.parts.QUIET_WAIT", 0.0)
+    documents = documents_of(tell(20, sentences=(1, 3)))
+    whole = build(documents, tokenizer, tmp_path / "whole", SMALL, processes=1)
+    folder, consumed = tmp_path / "shared", []
+    child = in_child(lambda: build(slow(documents, 0.05), tokenizer, folder, SMALL, processes=1))
+    while not (folder / "train").exists():
+        time.sleep(0.01)
+    if killed:
+        threading.Timer(0.2, os.kill, (child, signal.SIGKILL)).start()
+    second = build((consumed.append(one) or one for one in documents), tokenizer, folder, SMALL, processes=1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == (-signal.SIGKILL if killed else 0)
+    assert second.manifest == whole.manifest
+    assert len(consumed) == (20 if killed else 0)  # what the first has finished is opened, not made again
+    assert "another process is building these shards; waiting" in caplog.text
 
 
 def test_progress_counts_everything(tokenizer: Tokenizer, tmp_path: Path, tell: Tell) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import os
 import shutil
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from meristem.corpus.parts import waiting_lock
 from meristem.corpus.settings import CorpusSettings
 from meristem.errors import MeristemError
 from meristem.store.manifest import FINISHED
@@ -105,6 +107,35 @@ def test_a_half_written_tokenizer_is_not_taken_for_one(shop: Shop) -> None:
     file.rename(file.with_name("tokenizer.json.tmp"))
     assert shop.tokenizer().digest == digest
     assert shop.said.getvalue().count("Training a") == 2
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"{}"])
+def test_a_damaged_tokenizer_in_the_cache_is_trained_again(shop: Shop, content: bytes) -> None:
+    digest = shop.tokenizer().digest
+    (file,) = cache().glob("tokenizers/*/tokenizer.json")
+    file.write_bytes(content)
+    assert shop.tokenizer().digest == digest
+    assert f"{file}: damaged; the tokenizer is trained again" in shop.said.getvalue()
+    assert shop.tokenizer().digest == digest
+    assert shop.said.getvalue().count("Training a") == 2
+
+
+def test_two_runs_on_a_cold_cache_train_one_tokenizer(shop: Shop) -> None:
+    digest = shop.tokenizer().digest
+    (file,) = cache().glob("tokenizers/*/tokenizer.json")
+    finished = file.rename(file.with_name("elsewhere"))
+    ready = shop.text.with_name("ready")
+    if os.fork() == 0:  # a lock is between processes
+        with waiting_lock(file.parent, "training"):
+            ready.touch()
+            time.sleep(0.3)
+            finished.rename(file)
+        os._exit(0)
+    while not ready.exists():
+        time.sleep(0.01)
+    assert shop.tokenizer().digest == digest
+    os.wait()
+    assert shop.said.getvalue().count("Training a") == 1
 
 
 def test_shards_are_made_once_and_accounted_for(shop: Shop) -> None:

@@ -207,6 +207,9 @@ def test_labels_that_training_data_lack_are_named_and_counted_as_wrong() -> None
 @pytest.mark.parametrize(("golds", "told", "message"), [
     (["x"] * 8, {}, "every training sample has the label 'x'"),
     (["1.5"] * 7 + ["many"], {"problem": "regression"}, r"a\.tsv:9: 'many' is not a number"),
+    (["1.5"] * 7 + ["1e308"], {}, r"a\.tsv:9: '1e308' is too large to learn: numbers reach from -1e\+30 to 1e\+30"),
+    (["-1e308", "1.5"] * 4, {"problem": "regression"}, r"a\.tsv:2: '-1e308' is too large to learn"),
+    (["a", "b"] * 4, {"class_weights": {"a": 1e308}}, r"task\.class_weights\.a: 1e\+308 is above 1e\+30"),
     (["a", "b"] * 4, {"labels": ("a", "c")}, r"a\.tsv:3: the label 'b' is not among task\.labels"),
     (["a", ["b"]] * 4, {"problem": "single"}, r"a\.tsv:3: \['b'\] is a list of labels"),
     ([()] * 8, {}, "no training sample has any label"),

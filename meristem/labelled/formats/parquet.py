@@ -18,12 +18,12 @@ def read(asked: Asked, notes: Notes) -> Rows:
     """The rows of a file, by number."""
     file = file_of(asked.path)
     with readable(file, notes) as account, parquet.opened(file, account) as table:
-        return Rows(_found(file, notes), file.name, tuple(table.schema_arrow.names))
+        return Rows(_found(file, notes), file.name, tuple(table.schema.names))
 
 
 def _found(file: File, notes: Notes) -> Iterator[Found]:
     with readable(file, notes) as account, parquet.opened(file, account) as table:
-        name = naming(_features(table.schema_arrow.metadata or {}))
+        name = naming(_features(table.schema.metadata or {}))
         for number, row in enumerate(parquet.rows(table), 1):
             yield Found(jsonl.flat(name(row)), f"{file.name}#{number}")
 
