@@ -15,7 +15,8 @@ from meristem.settings import Settings, find, names
 
 PACKAGE = Path(meristem.__file__).parent
 FLOORS = [
-    ["errors", "tables", "settings", "bounded", "interrupts", "recipes", "overrides", "recipe", "schema", "randomness"],
+    ["errors", "tables", "settings", "bounded", "interrupts", "recipes", "overrides", "recipe", "schema", "randomness",
+     "system_errors", "terminal", "console", "shell_commands"],
     ["batch"],
     ["task"],
     ["metrics"],

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from meristem.system_errors import naming
+
 CHUNK = 8 << 20  # bytes hashed and written at a time: large enough for full speed, small enough to stay in cache
 
 Bytes = bytes | memoryview
@@ -87,17 +89,18 @@ def store(path: Path, chunks: Iterable[Bytes]) -> Digest:
     """Write a new file through to the disk, and hash the bytes as they leave memory."""
     sha, size = hashlib.sha256(), 0
     file = create(path)
-    try:
-        for chunk in chunks:
-            sha.update(chunk)
-            write(file, chunk)
-            size += len(chunk)
-        sync(file)
-    except BaseException:
-        with contextlib.suppress(OSError):  # the first failure is the one to tell
-            close(file)
-        raise
-    close(file)
+    with naming(path):
+        try:
+            for chunk in chunks:
+                sha.update(chunk)
+                write(file, chunk)
+                size += len(chunk)
+            sync(file)
+        except BaseException:
+            with contextlib.suppress(OSError):  # the first failure is the one to tell
+                close(file)
+            raise
+        close(file)
     return Digest(size, sha.hexdigest())
 
 

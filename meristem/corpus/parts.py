@@ -8,7 +8,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,6 +19,7 @@ from meristem.bounded import Bounds
 from meristem.corpus.growing import digest_of
 from meristem.corpus.split import Undecided
 from meristem.errors import MeristemError
+from meristem.system_errors import naming
 
 FORMAT = 1
 PATIENCE = 10.0
@@ -181,23 +182,27 @@ class Writing:
         """Write documents."""
         lines = "".join(json.dumps(_plain(document), ensure_ascii=False) + "\n" for document in documents)
         data = lines.encode("utf-8", "surrogatepass")
-        self._file.write(data)
+        with naming(self.path):
+            self._file.write(data)
         self._digest.update(data)
         self.size += len(data)
 
     def finish(self) -> str:
         """Flush to disk and take the final name; the SHA-256."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
+        with naming(self.path):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
         self._beside.replace(self.path)
         flush_folder(self.path.parent)
         return self._digest.hexdigest()
 
     def abandon(self) -> None:
         """Leave nothing behind."""
-        self._file.close()
-        self._beside.unlink(missing_ok=True)
+        with suppress(OSError):  # what waits to be written is not wanted, and may have no room
+            self._file.close()
+        with suppress(OSError):
+            self._beside.unlink()
 
 
 @contextmanager
@@ -216,6 +221,6 @@ def sole(folder: Path) -> Iterator[None]:
 def _locked(file: IO[str]) -> bool:
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # by process: worker processes do not inherit it
-    except OSError:
+    except (BlockingIOError, PermissionError):  # another has it; a disk without locks says something else
         return False
     return True

@@ -101,7 +101,7 @@ def sole_builder(folder: Path) -> Iterator[None]:
     with (folder / "lock").open("w") as file:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # by process: worker processes do not inherit it
-        except OSError:
+        except (BlockingIOError, PermissionError):  # a disk without locks says something else
             raise MeristemError(f"{folder}: another process is building this store; wait for it, or stop it") from None
         for path in folder.rglob(f"*{PARTIAL}"):
             path.unlink()

@@ -135,7 +135,8 @@ def store_for(
         store = build(
             reading, tokenizer, folder, settings, processes=corpus.processes, keep_words=words, state=text.state
         )
-    console.print(f"{reading.account.summary()}; {token_summary(store, tokenizer)}", highlight=False, soft_wrap=True)
+    summary = f"{reading.account.summary()}; {token_summary(store, tokenizer)}"
+    console.print(summary, highlight=False, markup=False, soft_wrap=True)
     _say(reading.account.warnings, console)
     return Prepared(store=store, key=named)
 

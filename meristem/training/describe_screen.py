@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from meristem import bounded
 from meristem.checkpoint.revive import recipe_of, revive
 from meristem.checkpoint.run import Run
+from meristem.console import TerminalConsole
 from meristem.overrides import override
 from meristem.recipe import Recipe, parse, read, resolve
+from meristem.terminal import emit
 from meristem.training.describe import Description, Fit, describe, fits
 from meristem.training.describe_run import describe_run, run_table
 from meristem.training.journal import duration
@@ -33,15 +35,15 @@ def show(
     """A recipe or a run, described on the screen or as JSON: of a run what it has done, then what its steps cost."""
     recipe, lines = _resolved(what, overrides)
     own = describe_run(Run(Path(what))) if Run(Path(what)).exists() else None
-    console = Console()
+    console = TerminalConsole()
     if own is not None and not as_json:
         console.print(run_table(own))
-    with Console(stderr=True).status(f"{recipe.name}: measuring steps on this machine, some seconds …"):
+    with TerminalConsole(stderr=True).status(f"{recipe.name}: measuring steps on this machine, some seconds …"):
         found = describe(recipe, vocabulary=None if own is None else own.vocabulary, devices=devices)
     fitting = fits(hours, found.flops_per_token * found.tokens_per_step / found.seconds_per_step) if hours else []
     if as_json:
         more = {} if own is None else {"trained": asdict(own)}
-        print(bounded.to_json({**asdict(found), **more, **({"fits": [asdict(f) for f in fitting]} if hours else {})}))
+        emit(bounded.to_json({**asdict(found), **more, **({"fits": [asdict(f) for f in fitting]} if hours else {})}))
         return
     for line in lines:
         console.print(line, highlight=False, markup=False)
@@ -77,7 +79,8 @@ def _start(recipe: Recipe) -> str:
 
 
 def _table(found: Description) -> Table:
-    table = Table(title=f"{found.name}: {found.family}, {found.objective}", title_justify="left", show_header=False)
+    title = Text(f"{found.name}: {found.family}, {found.objective}")
+    table = Table(title=title, title_justify="left", show_header=False)
     table.add_column()
     table.add_column(justify="right")
     speed = found.tokens_per_step / found.seconds_per_step

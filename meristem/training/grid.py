@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from meristem import bounded
 from meristem.checkpoint import disk
@@ -57,7 +57,7 @@ class Cell:
 def run_grid(recipe: Recipe, out: Path, each: Each, *, fresh: bool, console: Console) -> Ended:
     """Train every run that is not finished yet, choose the best on validation, and say what was found."""
     if fresh and out.exists():
-        console.print(f"The old runs are kept as {aside(out)}", highlight=False)
+        console.print(f"The old runs are kept as {aside(out)}", highlight=False, markup=False, soft_wrap=True)
     _refuse_other_things(out)
     out.mkdir(parents=True, exist_ok=True)
     cells = [cell for cell, _ in _cells(recipe)]
@@ -209,9 +209,9 @@ def _table(cells: Sequence[Cell], best: Cell) -> Table:
     headings, rows = _rows(cells, best, list(dict.fromkeys([judged_by, "loss"])))
     table = Table(title="Validation, mean ± spread over seeds")
     for heading in headings:
-        table.add_column(escape(heading), justify="right")
+        table.add_column(Text(heading), justify="right")
     for cell, row in zip(cells, rows, strict=True):
-        table.add_row(*map(escape, row), style="bold" if cell is best else None)
+        table.add_row(*map(Text, row), style="bold" if cell is best else None)
     return table
 
 

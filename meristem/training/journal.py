@@ -20,6 +20,9 @@ from rich.progress import (
 from rich.table import Column
 
 from meristem import bounded
+from meristem.console import TerminalConsole
+from meristem.system_errors import naming
+from meristem.terminal import printable
 
 QUIET_SECONDS = 10.0  # between lines where there is no terminal to draw a bar on
 NARROW = 80  # columns of a terminal where a bar has room for no more than the loss
@@ -61,8 +64,7 @@ class Journal:
 
     def say(self, text: str, *, quiet: bool = False) -> None:
         """A line for the person and the log file; a quiet one only for the file."""
-        self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
-        self._log.flush()
+        self._write_log(text)
         if not quiet:  # a terminal's lines are broken between words, a file's nowhere
             self.console.print(text, highlight=False, markup=False, soft_wrap=not self.console.is_terminal)
 
@@ -72,8 +74,7 @@ class Journal:
         if not self.console.is_terminal:
             self.say(whole)
             return
-        self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {whole}\n")
-        self._log.flush()
+        self._write_log(whole)
         line = what
         for entry in entries:
             if len(line) + 2 + len(entry) > self.console.width:
@@ -86,16 +87,27 @@ class Journal:
     def lay_out(self, tables: Iterable[RenderableType]) -> None:
         """Tables for the person, and as plain text for the log file."""
         # in a notebook rich would show what is meant for the file, and each table would appear twice
-        plain = Console(file=self._log, width=LOG_WIDTH, color_system=None, force_jupyter=False)
+        plain = TerminalConsole(
+            file=self._log, width=LOG_WIDTH, color_system=None, force_jupyter=False, force_terminal=False, escape=True
+        )
         for table in tables:
             self.console.print(table)
-            plain.print(table)
-        self._log.flush()
+            with naming(self._log.name):
+                plain.print(table)
+        with naming(self._log.name):
+            self._log.flush()
+
+    def _write_log(self, text: str) -> None:
+        """A line of log.txt; people read it in a terminal, so that it holds no control characters."""
+        with naming(self._log.name):
+            self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {printable(text)}\n")
+            self._log.flush()
 
     def record(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
         """A line of metrics.jsonl, null where a number is none, and the same numbers for TensorBoard."""
-        self._metrics.write(bounded.to_json({"step": step, "kind": kind, **values}) + "\n")
-        self._metrics.flush()
+        with naming(self._metrics.name):
+            self._metrics.write(bounded.to_json({"step": step, "kind": kind, **values}) + "\n")
+            self._metrics.flush()
         if self._board is not None:
             for name, value in values.items():
                 if isinstance(value, int | float):

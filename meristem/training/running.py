@@ -85,10 +85,11 @@ def run_recipe(
 def _before(recipe: Recipe, out: Path, console: Console, *, fresh: bool) -> Run | None:
     """The run that is gone on with, if there is one; an old one that is not wanted is put aside."""
     if fresh and out.exists():
-        console.print(f"The old run is kept as {aside(out)}")
+        console.print(f"The old run is kept as {aside(out)}", highlight=False, markup=False, soft_wrap=True)
     before = Run(out) if Run(out).exists() else None
     if before is not None and forget_unstarted(before):
-        console.print(f"{out}: the run there never took a step; starting over", highlight=False, soft_wrap=True)
+        line = f"{out}: the run there never took a step; starting over"
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
         before = None
     if before is not None:
         refuse_another_run(recipe_of(before), recipe, out)

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from meristem.errors import RecipeError
+from meristem.system_errors import naming
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 ENDINGS = (*DELIMITERS, ".jsonl")
@@ -42,10 +43,15 @@ class PredictionsFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        with naming(self.path):
+            self._file.close()
 
     def write(self, records: Sequence[Record]) -> None:
         """Some records more; the first call decides the columns of a table. A row without a prediction has it empty."""
+        with naming(self.path):
+            self._write(records)
+
+    def _write(self, records: Sequence[Record]) -> None:
         if self.path.suffix == ".jsonl":
             self._file.writelines(json.dumps(one, ensure_ascii=False, default=str) + "\n" for one in records)
             return
