@@ -98,12 +98,15 @@ def main() -> NoReturn:
 
 def _told(error: Exception) -> int:
     """Print what a person can act on, and choose the exit code."""
-    from meristem.errors import MeristemError, RecipeError
+    from meristem.errors import MeristemError, RecipeError, disk_problem
     from meristem.training.launching import judged, lost, speaks
 
     if lost(error):
         print(f"meristem: {error}", file=sys.stderr)
         return 1  # which asks for a new start
+    if isinstance(error, OSError) and (problem := disk_problem(error)) is not None:
+        print(f"meristem: {problem}", file=sys.stderr)
+        return judged(1)
     if not isinstance(error, MeristemError):
         print(
             f"meristem: an unexpected {type(error).__name__}: {error}\n"

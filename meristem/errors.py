@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+import errno
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+DISK_ADVICE = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "make room on the disk"),
+    **dict.fromkeys((errno.EIO, errno.ESTALE), "check the disk"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "see that you may write there"),
+    errno.EFBIG: "raise the limit on the size of files (ulimit -f), or choose another disk",
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), "raise the limit on open files (ulimit -n)"),
+}
+"""Error number of a disk that refuses → what a person can do about it."""
 
 
 class MeristemError(Exception):
@@ -12,6 +24,27 @@ class MeristemError(Exception):
 
 class RecipeError(MeristemError):
     """A recipe that cannot run as written."""
+
+
+@contextmanager
+def naming_file(path: Path) -> Iterator[None]:
+    """Errors of the system raised inside name this file: those of write and fsync name none themselves."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            error.filename = str(path)
+        raise
+
+
+def disk_problem(error: OSError) -> str | None:
+    """A refusing disk in a sentence: which file, why, what to do; none where the error is of another kind."""
+    advice = DISK_ADVICE.get(error.errno or 0)
+    if advice is None:
+        return None
+    where = error.filename2 or error.filename
+    place = f"{where}: " if where is not None else ""
+    return f"{place}{error.strerror}; {advice}, then run the same command again"
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:

@@ -18,15 +18,15 @@ CLOCKS = ("seconds", "tokens_per_second", "mfu", "memory", "minutes", "finished"
 """Names of values that measure time or the machine."""
 
 
-def fingerprint(out: Path) -> dict[str, str]:
-    """Part → digest, of a run or of a folder of several (a grid, baselines)."""
+def fingerprint(out: Path, cache: Path) -> dict[str, str]:
+    """Part → digest, of a run or of a folder of several (a grid, baselines), wherever it and its cache lie."""
     parts: dict[str, str] = {}
     for recipe in sorted(out.rglob("recipe.yaml")):
         if Run(recipe.parent).exists():
             parts |= {f"{recipe.parent.relative_to(out)}/{name}": value for name, value in _run(recipe.parent).items()}
     for name in ("grid.json", "report.json"):
         if (out / name).is_file():
-            parts[name] = _json(_relative(json.loads((out / name).read_bytes()), out))
+            parts[name] = _json(_relative(json.loads((out / name).read_bytes()), {"OUT": out, "CACHE": cache}))
     if (out / "best").is_file():
         parts["best"] = (out / "best").read_text().strip()
     return {**parts, "left over": ", ".join(_left_over(out))}
@@ -71,9 +71,12 @@ def _timeless(value: Any) -> Any:
     return [_timeless(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _relative(value: Any, out: Path) -> Any:
-    """A value without the place of its run."""
-    return json.loads(json.dumps(value).replace(str(out), "OUT"))
+def _relative(value: Any, places: Mapping[str, Path]) -> Any:
+    """A value in which places have names."""
+    text = json.dumps(value)
+    for name, place in places.items():
+        text = text.replace(str(place), name)
+    return json.loads(text)
 
 
 def _left_over(out: Path) -> list[str]:

@@ -145,6 +145,7 @@ class Command:
     def _environment(self, rank: int, port: int) -> None:
         os.environ["MERISTEM_CACHE"] = str(self.cache)
         os.environ["TMPDIR"] = str(self.folder)
+        os.environ["XDG_CONFIG_HOME"] = str(self.folder / "config")
         if self.processes > 1:
             values = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": self.processes, "MASTER_PORT": port}
             os.environ.update({name: str(value) for name, value in values.items()})

@@ -31,7 +31,7 @@ def campaign(trials: int) -> None:
         env = {**os.environ, "MERISTEM_CACHE": f"{place}/cache", "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "meristem", *TEAM, "--out"]
         subprocess.run([*command, f"{place}/whole"], check=True, env=env, stderr=subprocess.DEVNULL)
-        expected = fingerprint(Path(place) / "whole")
+        expected = fingerprint(Path(place) / "whole", Path(place) / "cache")
         for number in range(trials):
             chance, out, log = random.Random(number), Path(place) / f"run-{number}", Path(place) / f"log-{number}"
             with log.open("wb") as said:
@@ -46,7 +46,7 @@ def campaign(trials: int) -> None:
             _until(lambda out=out, before=before: _steps(out) > before or _finished(out))
             again.append(time.monotonic() - killed)
             code = run.wait(300)
-            same += code == 0 and fingerprint(out) == expected
+            same += code == 0 and fingerprint(out, Path(place) / "cache") == expected
             print(
                 number,
                 f"noticed {noticed[-1]:.1f} s, again {again[-1]:.1f} s, exit {code}, same so far {same}",

@@ -84,7 +84,7 @@ def reference(place: Place, case: Case, folder: Path) -> Reference:
         raise RuntimeError(f"{case.name} fails without any interruption: {_last_words(outcome)}")
     largest = max(path.stat().st_size for path in (folder / "out").rglob("*") if path.is_file())
     found = Reference(
-        parts=fingerprint(folder / "out"),
+        parts=fingerprint(folder / "out", place.cache),
         seconds=outcome.seconds,
         counts=outcome.counts,
         largest_file=largest,
@@ -168,7 +168,7 @@ def run_trial(trial: Trial, place: Place, expected: Reference) -> None:
         if not outcome.completed:
             trial.problems.append(f"could not be resumed, exit codes {outcome.codes}: {_last_words(outcome)}")
             return
-        parts = fingerprint(folder / "out")
+        parts = fingerprint(folder / "out", cache)
         different = [name for name in {**expected.parts, **parts} if parts.get(name) != expected.parts.get(name)]
         if different:
             trial.problems.append(f"differs: {', '.join(different)}" + (f" ({parts['left over']})"))

@@ -18,7 +18,7 @@ from meristem import bounded
 from meristem.bounded import Bounds
 from meristem.corpus.growing import digest_of
 from meristem.corpus.split import Undecided
-from meristem.errors import MeristemError
+from meristem.errors import MeristemError, naming_file
 
 FORMAT = 1
 PATIENCE = 10.0
@@ -86,7 +86,7 @@ def named(folder: Path, number: int, ending: str) -> Path:
 def save(path: Path, body: dict[str, Any]) -> None:
     """Write a description with its own checksum: beside, flushed, renamed."""
     beside = path.with_name(path.name + PARTIAL)
-    with beside.open("w", encoding="utf-8") as file:
+    with naming_file(path), beside.open("w", encoding="utf-8") as file:
         file.write(_sealed(body))
         file.flush()
         os.fsync(file.fileno())
@@ -113,7 +113,8 @@ def flush_folder(folder: Path) -> None:
     """Make renames inside a folder survive a power cut."""
     handle = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        with naming_file(folder):
+            os.fsync(handle)
     finally:
         os.close(handle)
 
@@ -181,15 +182,17 @@ class Writing:
         """Write documents."""
         lines = "".join(json.dumps(_plain(document), ensure_ascii=False) + "\n" for document in documents)
         data = lines.encode("utf-8", "surrogatepass")
-        self._file.write(data)
+        with naming_file(self.path):
+            self._file.write(data)
         self._digest.update(data)
         self.size += len(data)
 
     def finish(self) -> str:
         """Flush to disk and take the final name; the SHA-256."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
+        with naming_file(self.path):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
         self._beside.replace(self.path)
         flush_folder(self.path.parent)
         return self._digest.hexdigest()

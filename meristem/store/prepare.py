@@ -21,7 +21,7 @@ from meristem.corpus.sides import PICTURE
 from meristem.corpus.sides import words as both_sides
 from meristem.corpus.sources import digest
 from meristem.corpus.split import SMALL
-from meristem.errors import MeristemError
+from meristem.errors import MeristemError, naming_file
 from meristem.store.build import build
 from meristem.store.manifest import finished_name
 from meristem.store.settings import StoreSettings
@@ -98,7 +98,8 @@ def tokenizer_for(settings: TokenizerSettings, corpora: Sequence[CorpusSettings]
         tokenizer = train(settings, words)
     file.parent.mkdir(parents=True, exist_ok=True)
     if states:
-        (file.parent / "states").write_text(states, encoding="utf-8")
+        with naming_file(file.parent / "states"):
+            (file.parent / "states").write_text(states, encoding="utf-8")
     tokenizer.save(file)
     return tokenizer
 

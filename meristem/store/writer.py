@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meristem.corpus.parts import flush_folder
+from meristem.errors import naming_file
 from meristem.store.encode import Pack
 from meristem.store.manifest import PARTIAL, FileRecord, ShardRecord
 from meristem.store.shards import (
@@ -38,15 +39,17 @@ class GrowingFile:
     def write(self, array: NDArray[Any]) -> None:
         """Append an array's bytes."""
         data = array.tobytes()
-        self._file.write(data)
+        with naming_file(self._path):
+            self._file.write(data)
         self._digest.update(data)
         self._size += len(data)
 
     def finish(self) -> FileRecord:
         """Flush to disk and take the final name."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
+        with naming_file(self._path):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
         self._beside.replace(self._path)
         return FileRecord(size=self._size, sha256=self._digest.hexdigest())
 
