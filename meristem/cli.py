@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from meristem import interrupts
 from meristem.errors import MeristemError, RecipeError
-from meristem.system_errors import naming, system_error_message
+from meristem.system_errors import naming_file, system_error_message
 from meristem.terminal import OUTPUT, emit, escape_library_messages, for_stream
 from meristem.training.launching import judged, lost, speaks
 from meristem.verbs import embedding, looking, rewarding, scoring, serving, studio, training, using, weights
@@ -135,7 +135,7 @@ def _exit_code() -> int:
     try:
         _refuse_undecodable(sys.argv[1:])
         code = _run_app()
-        with naming(OUTPUT):
+        with naming_file(OUTPUT):
             sys.stdout.flush()
         return _interrupted() if interrupts.was_pressed() else code
     except KeyboardInterrupt:

@@ -74,7 +74,7 @@ def is_damage(error: Exception) -> bool:
 
 
 @contextmanager
-def naming(place: str | Path) -> Iterator[None]:
+def naming_file(place: str | Path) -> Iterator[None]:
     """Give an OSError of a write the name of what was written: the system names files only when they are opened."""
     try:
         yield

@@ -12,7 +12,7 @@ import sys
 import warnings
 from typing import TextIO
 
-from meristem.system_errors import naming
+from meristem.system_errors import naming_file
 
 OUTPUT = "the output of this command"
 """Where an OSError says that printing failed."""
@@ -28,7 +28,7 @@ def printable(text: str) -> str:
 def emit(text: str = "", *, end: str = "\n", err: bool = False, flush: bool = False) -> None:
     """Print on the output or the error stream; every `print` of the command line goes through here."""
     stream = sys.stderr if err else sys.stdout
-    with naming("the error stream" if err else OUTPUT):
+    with naming_file("the error stream" if err else OUTPUT):
         print(for_stream(text, stream), end=end, file=stream, flush=flush)
 
 

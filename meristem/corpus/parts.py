@@ -19,7 +19,7 @@ from meristem.bounded import Bounds
 from meristem.corpus.growing import digest_of
 from meristem.corpus.split import Undecided
 from meristem.errors import MeristemError
-from meristem.system_errors import naming
+from meristem.system_errors import naming_file
 
 FORMAT = 1
 PATIENCE = 10.0
@@ -87,7 +87,7 @@ def named(folder: Path, number: int, ending: str) -> Path:
 def save(path: Path, body: dict[str, Any]) -> None:
     """Write a description with its own checksum: beside, flushed, renamed."""
     beside = path.with_name(path.name + PARTIAL)
-    with beside.open("w", encoding="utf-8") as file:
+    with naming_file(path), beside.open("w", encoding="utf-8") as file:
         file.write(_sealed(body))
         file.flush()
         os.fsync(file.fileno())
@@ -114,7 +114,8 @@ def flush_folder(folder: Path) -> None:
     """Make renames inside a folder survive a power cut."""
     handle = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        with naming_file(folder):
+            os.fsync(handle)
     finally:
         os.close(handle)
 
@@ -182,14 +183,14 @@ class Writing:
         """Write documents."""
         lines = "".join(json.dumps(_plain(document), ensure_ascii=False) + "\n" for document in documents)
         data = lines.encode("utf-8", "surrogatepass")
-        with naming(self.path):
+        with naming_file(self.path):
             self._file.write(data)
         self._digest.update(data)
         self.size += len(data)
 
     def finish(self) -> str:
         """Flush to disk and take the final name; the SHA-256."""
-        with naming(self.path):
+        with naming_file(self.path):
             self._file.flush()
             os.fsync(self._file.fileno())
             self._file.close()

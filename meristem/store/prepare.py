@@ -27,6 +27,7 @@ from meristem.store.manifest import finished_name
 from meristem.store.settings import StoreSettings
 from meristem.store.store import Store
 from meristem.store.unknown import token_summary
+from meristem.system_errors import naming_file
 from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.tokenizers.train import train
@@ -98,7 +99,8 @@ def tokenizer_for(settings: TokenizerSettings, corpora: Sequence[CorpusSettings]
         tokenizer = train(settings, words)
     file.parent.mkdir(parents=True, exist_ok=True)
     if states:
-        (file.parent / "states").write_text(states, encoding="utf-8")
+        with naming_file(file.parent / "states"):
+            (file.parent / "states").write_text(states, encoding="utf-8")
     tokenizer.save(file)
     return tokenizer
 

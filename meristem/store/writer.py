@@ -26,7 +26,7 @@ from meristem.store.shards import (
     WORDS,
     file_name,
 )
-from meristem.system_errors import naming
+from meristem.system_errors import naming_file
 
 
 class GrowingFile:
@@ -40,14 +40,14 @@ class GrowingFile:
     def write(self, array: NDArray[Any]) -> None:
         """Append an array's bytes."""
         data = array.tobytes()
-        with naming(self._path):
+        with naming_file(self._path):
             self._file.write(data)
         self._digest.update(data)
         self._size += len(data)
 
     def finish(self) -> FileRecord:
         """Flush to disk and take the final name."""
-        with naming(self._path):
+        with naming_file(self._path):
             self._file.flush()
             os.fsync(self._file.fileno())
             self._file.close()

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers.processors import TemplateProcessing
 
+from meristem.system_errors import naming_file
 from meristem.tokenizers import reading
 from meristem.tokenizers.labels import labels, pieces
 from meristem.tokenizers.pieces import Ints, Memo, Places, cuts, groups, visible
@@ -255,7 +256,8 @@ class Tokenizer:
         """Write tokenizer.json, or into a folder under that name."""
         path = path / "tokenizer.json" if path.is_dir() else path
         unfinished = path.with_name(f"{path.name}.tmp")
-        unfinished.write_text(self.text, encoding="utf-8")
+        with naming_file(path):
+            unfinished.write_text(self.text, encoding="utf-8")
         unfinished.replace(path)
 
     @classmethod

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from meristem.errors import RecipeError
-from meristem.system_errors import naming
+from meristem.system_errors import naming_file
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 ENDINGS = (*DELIMITERS, ".jsonl")
@@ -43,12 +43,12 @@ class PredictionsFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with naming(self.path):
+        with naming_file(self.path):
             self._file.close()
 
     def write(self, records: Sequence[Record]) -> None:
         """Some records more; the first call decides the columns of a table. A row without a prediction has it empty."""
-        with naming(self.path):
+        with naming_file(self.path):
             self._write(records)
 
     def _write(self, records: Sequence[Record]) -> None:
