@@ -8,6 +8,7 @@ from typing import Any
 
 from meristem.errors import MeristemError, RecipeError
 from meristem.recipe import Recipe, parse, resolve
+from meristem.shell_commands import shell_path
 from meristem.training.named_files import refuse_missing
 from meristem.training.settings import BUDGETS
 
@@ -39,7 +40,7 @@ def refuse_another_run(before: Recipe, now: Recipe, out: Path) -> None:
                 f"{out} was begun with other settings:",
                 *lines,
                 *more,
-                f"Give the run another place:        add --out {out}-2",
+                f"Give the run another place:        add --out {shell_path(f'{out}-2')}",
                 "Begin anew (the old one is kept):  add --fresh",
             ]
         )

@@ -20,6 +20,7 @@ from meristem.checkpoint.revive import recipe_of
 from meristem.checkpoint.run import BEST, Run, aside
 from meristem.errors import MeristemError
 from meristem.recipe import Recipe
+from meristem.shell_commands import shell_path
 from meristem.training.ending import Ended
 from meristem.training.material import regret
 from meristem.training.settings import BUDGETS
@@ -79,7 +80,8 @@ def run_grid(recipe: Recipe, out: Path, each: Each, *, fresh: bool, console: Con
     console.print(_table(cells, best))
     for line in _last_words(cells, best, chosen, out):
         console.print(line, highlight=False, markup=False)
-    return replace(chosen, run=out, tries=[line.replace(str(chosen.run), str(out)) for line in chosen.tries])
+    tries = [line.replace(shell_path(chosen.run), shell_path(out)) for line in chosen.tries]
+    return replace(chosen, run=out, tries=tries)
 
 
 def _cells(recipe: Recipe) -> Iterator[tuple[Cell, Recipe]]:
@@ -107,7 +109,7 @@ def _finished(recipe: Recipe, place: Path) -> Ended | None:
         metrics=facts["validation"],
         test=facts["test"],
         used=facts["used"],
-        tries=[f"meristem evaluate {place}"],
+        tries=[f"meristem evaluate {shell_path(place)}"],
         judged_by=facts["judged_by"],
     )
 

@@ -22,6 +22,7 @@ from meristem.learning.learner import Learner
 from meristem.learning.spread import Spread, gathered
 from meristem.learning.team import Team, joined, restarted
 from meristem.recipe import Recipe
+from meristem.shell_commands import shell_path
 from meristem.training import suited
 from meristem.training.budget import peak_flops, step_flops
 from meristem.training.ending import Ended, Work, finish, used
@@ -243,7 +244,7 @@ def _nothing_to_do(work: Work, facts: Mapping[str, Any]) -> Ended:
         metrics=validation,
         test=test,
         used=used(standing),
-        tries=work.material.tries(str(place), work.learner.model),
+        tries=work.material.tries(shell_path(place), work.learner.model),
         judged_by=work.material.judged_by,
     )
 

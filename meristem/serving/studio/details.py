@@ -17,6 +17,7 @@ from meristem.serving.studio.metrics_tail import metrics_tail, tail
 from meristem.serving.studio.recipe_file import recipe_of
 from meristem.serving.studio.runs import CARD, Found, facts_of, kind_of, report
 from meristem.serving.studio.standing import Standing, finished_of, locks, standing
+from meristem.shell_commands import shell_path
 from meristem.training.settings import BUDGETS
 
 VERBS = {"objectives": "pretrain", "tasks": "finetune", "rewards": "reinforce"}
@@ -61,8 +62,8 @@ def commands(path: Path, kind: str, recipe: dict[str, Any], now: Standing) -> li
     """What goes on with a run: the same budget where it is not used up, else twice as much."""
     if now.state == "training":
         return []
-    place = shlex.quote(str(path))
-    again = f"meristem {VERBS[kind]} {shlex.quote(str(path / 'recipe.yaml'))}"
+    place = shell_path(path)
+    again = f"meristem {VERBS[kind]} {shell_path(path / 'recipe.yaml')}"
     if now.state != "finished":
         return [f"{again} --out {place}"]
     train = recipe.get("train")
