@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from typing import Annotated, NoReturn
 
 import typer
@@ -87,13 +88,24 @@ def main() -> NoReturn:
         sys.exit(0)
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
-        sys.exit(130)
+        _exit_failed(130)
     except BrokenPipeError:
         os._exit(0)
     except Exception as error:
         if debug:
-            raise
-        sys.exit(_told(error))
+            traceback.print_exc()
+            _exit_failed(1)
+        _exit_failed(_told(error))
+
+
+def _exit_failed(code: int) -> NoReturn:
+    """End a command that failed; one of several processes does not wait for the others, which may be gone."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        # torch's process group, when it is destroyed at a normal exit, waits for them as long as train.timeout
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def _told(error: Exception) -> int:
