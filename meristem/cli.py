@@ -125,6 +125,19 @@ def main() -> NoReturn:
     except KeyboardInterrupt:  # while its end was being told
         code = _interrupted()
     interrupts.ending()
+    if code:
+        _exit_failed(code)
+    sys.exit(0)
+
+
+def _exit_failed(code: int) -> NoReturn:
+    """End a command that failed; one of several processes does not wait for the others, which may be gone."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        # torch's process group, when it is destroyed at a normal exit, waits for them as long as train.timeout
+        with suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
     sys.exit(code)
 
 

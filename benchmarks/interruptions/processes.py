@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import fcntl
 import os
 import resource
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from benchmarks.interruptions.system_calls import Fault, Supervisor, install
 
-HANG = 120.0
+HANG = float(os.environ.get("INTERRUPTIONS_HANG", "90"))
 """Seconds after which a command counts as hanging."""
 PIPE = 1 << 20
 """Bytes that a command may say before anybody reads it."""
@@ -58,12 +59,14 @@ class Command:
     """Called again and again with the seconds since the start."""
     pids: list[int] = field(default_factory=list)
     _left: set[int] = field(default_factory=set)
+    _reads: list[int] = field(default_factory=list)
 
     def run(self) -> Outcome:
         """Start it, answer its system calls, and wait for its end."""
         begun = time.monotonic()
         pipes = [_pipe() for _ in range(self.processes)]
         mine, theirs = socket.socketpair()
+        self._reads = [read for read, _ in pipes]
         port = _free_port()
         for rank in range(self.processes):
             self.pids.append(os.fork() or self._child(rank, port, pipes, theirs if rank == 0 else None))
@@ -74,7 +77,7 @@ class Command:
         supervisor = self._supervisor(mine)
         codes = self._wait(supervisor, begun)
         os.close(supervisor.listener)
-        output = tuple(_read_all(read) for read, _ in pipes)
+        output = tuple(_read_all(read) for read in self._reads)
         return Outcome(
             codes=tuple(codes[pid] for pid in self.pids),
             output=output,
@@ -112,11 +115,18 @@ class Command:
                     self._left.discard(pid)
                     codes[pid] = os.waitstatus_to_exitcode(status)
             if time.monotonic() - begun > HANG:
-                self.send(signal.SIGKILL)
-                for pid in self._left:
-                    os.waitpid(pid, 0)
-                raise RuntimeError(f"a command hangs: meristem {' '.join(self.arguments)}")
+                self._end_hanging()
         return codes
+
+    def _end_hanging(self) -> None:
+        """Have every process that is left say where it is, kill it, and raise what they said."""
+        self.send(signal.SIGUSR1)
+        time.sleep(1.0)
+        self.send(signal.SIGKILL)
+        for pid in self._left:
+            os.waitpid(pid, 0)
+        said = "\n".join(f"process {rank}: {_read_all(read)[-3000:]}" for rank, read in enumerate(self._reads))
+        raise RuntimeError(f"a command hangs: meristem {' '.join(self.arguments)}\n{said}")
 
     def _child(self, rank: int, port: int, pipes: Sequence[tuple[int, int]], channel: socket.socket | None) -> int:
         """Never returns: what surrounds the fork belongs to the parent."""
@@ -129,6 +139,7 @@ class Command:
                 os.close(pipe[1])
             signal.signal(signal.SIGINT, signal.default_int_handler)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            faulthandler.register(signal.SIGUSR1, file=2)  # where a process hangs
             self._environment(rank, port)
             sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, encoding="utf-8") for number in (1, 2))
             if self.largest_file is not None:

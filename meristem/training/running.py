@@ -141,7 +141,8 @@ def _train(
     _announce(work)
     if team.first:
         run.reopen()
-    per_token = {name: flops(name).per_token for name in feeds}  # counted on a copy, which a sharded model has none of
+    if work.standing.flops_per_token.keys() != feeds.keys():  # counted on a copy, which a sharded model has none of
+        work.standing.flops_per_token = {name: flops(name).per_token for name in feeds}
     spread = Spread(learner, team, shard=settings.shard)
     made = optimizers(learner.model, settings, team)
     stepper = Stepper(
@@ -154,7 +155,7 @@ def _train(
     )
     if loaded is not None:
         restore(stepper, loaded.snapshot, feeds)
-    found = _loop(work, stepper, feeds, per_token, device).fit()
+    found = _loop(work, stepper, feeds, device).fit()
     if spread.sharded:
         work.learner = _whole(work, device)
     return finish(work, found)
@@ -184,9 +185,7 @@ def _whole(work: Work, device: torch.device) -> Learner:
     return learner.to(device)
 
 
-def _loop(
-    work: Work, stepper: Stepper, feeds: Mapping[str, Feed], flops: Mapping[str, float], device: torch.device
-) -> Loop:
+def _loop(work: Work, stepper: Stepper, feeds: Mapping[str, Feed], device: torch.device) -> Loop:
     recipe = work.recipe
     return Loop(
         run=work.run,
@@ -197,7 +196,7 @@ def _loop(
         journal=work.journal,
         standing=work.standing,
         mix=mix_of(work.recipe),
-        flops=flops,
+        flops=work.standing.flops_per_token,
         peak=peak_flops(device, dtype=dtype_of(recipe.train, device)),
         evaluate=_evaluator(work, stepper, device),
         evaluations=work.material.evaluations(work.evaluated, work.planned_tokens),
