@@ -12,6 +12,7 @@ import torch
 from rich.console import Console
 
 from meristem.checkpoint.revive import Revived, revive
+from meristem.console import TerminalConsole
 from meristem.corpus import pictures
 from meristem.drawing.attended import Attended
 from meristem.errors import MeristemError
@@ -71,7 +72,7 @@ def pretrain(
     folder = Path(out) if out is not None else Path("runs") / read(recipe)[0]
     place, fresh = stored_source(source, folder, fresh=fresh)
     resolved = recipe_for(recipe, overrides, place)
-    return pretraining.pretrain(resolved, folder, fresh=fresh, console=console or Console(stderr=True))
+    return pretraining.pretrain(resolved, folder, fresh=fresh, console=console or TerminalConsole(stderr=True))
 
 
 def finetune(
@@ -93,7 +94,7 @@ def finetune(
     folder = Path(out) if out is not None else Path("runs") / task_recipe(recipe, overrides).name
     overrides, fresh = stored_data(data, overrides, folder, fresh=fresh)
     resolved = task_recipe(recipe, overrides)
-    return finetuning.finetune(resolved, folder, fresh=fresh, console=console or Console(stderr=True))
+    return finetuning.finetune(resolved, folder, fresh=fresh, console=console or TerminalConsole(stderr=True))
 
 
 def reinforce(
@@ -111,7 +112,7 @@ def reinforce(
     """
     folder = Path(out) if out is not None else Path("runs") / read(recipe)[0]
     overrides, fresh = stored_data(data, overrides, folder, fresh=fresh)
-    console = console or Console(stderr=True)
+    console = console or TerminalConsole(stderr=True)
     ready = made_ready(recipe, overrides, folder, console)
     return reinforcing.reinforce(
         ready.recipe, folder, rewards=ready.rewards, judge=ready.judge, fresh=fresh, console=console
@@ -163,7 +164,7 @@ def reward(
     Several rewards, or one with all its settings, are given as mappings: `{"name": "length", "target": 20}`.
     """
     told = {"name": name, **settings} if isinstance(name, str) and settings else name
-    rewards = rewarded(settings_of(told), Path(folder) if folder else desk(), console or Console(stderr=True))
+    rewards = rewarded(settings_of(told), Path(folder) if folder else desk(), console or TerminalConsole(stderr=True))
     texts = [text] if isinstance(text, str) else list(text)
     attempts = [Attempt(prompt=prompt, text=one, references=tuple(references), columns=columns or {}) for one in texts]
     rewards.check(attempts)
@@ -269,7 +270,7 @@ class Loaded:
         one = isinstance(prompt, str | Path)
         prompts = [prompt] if isinstance(prompt, str | Path) else list(prompt)
         attempts = ranking.asked(prompts, [references] if one else references, seed=settings.get("seed", 0))
-        made = rewarded(settings_of(rewards), Path(folder) if folder else desk(), Console(stderr=True))
+        made = rewarded(settings_of(rewards), Path(folder) if folder else desk(), TerminalConsole(stderr=True))
 
         def write(count: int) -> list[list[Written]]:
             return self.generate(prompts, count=count, **settings)
@@ -428,4 +429,4 @@ class Loaded:
         with as_file(data) as path:
             if options.get("template") is not None:
                 return Evaluation(evaluate_prompted(self.revived, data=path, **options))
-            return Evaluation(evaluate_run(self.revived, console=Console(stderr=True), data=path, **options))
+            return Evaluation(evaluate_run(self.revived, console=TerminalConsole(stderr=True), data=path, **options))

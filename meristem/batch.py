@@ -241,7 +241,7 @@ class Objective(ABC):
 
     def count(self, batch: Batch) -> dict[str, int]:
         """How many predictions each term makes here, known before the forward pass."""
-        return {term: len(goal["at"]) for term, goal in batch.goals.items() if term in self.weights}
+        return {term: len(batch.goals[term]["at"]) if term in batch.goals else 0 for term in self.weights}
 
     def explore(self, model: Model, batch: Batch, history: Any = None) -> Batch:
         """On the device, without gradient: rollouts, reference log-probabilities.

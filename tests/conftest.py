@@ -6,6 +6,7 @@ import itertools
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported: sums have one order, and two cores carry two workers
@@ -43,6 +44,16 @@ def _texts() -> list[str]:
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["MERISTEM_CACHE"] = str(tmp_path_factory.mktemp("cache"))
     os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
+
+
+@pytest.fixture(autouse=True)
+def _own_interrupts() -> Iterator[None]:
+    """The command line handles Ctrl-C in its own way until its process ends; a test that calls it gives it back."""
+    handler, hook = signal.getsignal(signal.SIGINT), sys.unraisablehook
+    yield
+    if signal.getsignal(signal.SIGINT) is not handler:
+        signal.signal(signal.SIGINT, handler)
+        sys.unraisablehook = hook
 
 
 @pytest.fixture(scope="session")

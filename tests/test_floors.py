@@ -16,7 +16,7 @@ from meristem.settings import Settings, find, names
 PACKAGE = Path(meristem.__file__).parent
 FLOORS = [
     ["errors", "tables", "settings", "bounded", "interrupts", "recipes", "overrides", "recipe", "schema", "randomness",
-     "dependences"],
+     "dependences", "system_errors", "terminal", "console", "shell_commands", "recipe_differences"],
     ["batch"],
     ["task"],
     ["metrics"],

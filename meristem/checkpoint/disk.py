@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from meristem.system_errors import naming_file
+
 CHUNK = 8 << 20  # bytes hashed and written at a time: large enough for full speed, small enough to stay in cache
 
 Bytes = bytes | memoryview
@@ -60,7 +62,8 @@ def sync_folder(path: Path) -> None:
     """Return only when the names in a folder are on the disk itself."""
     file = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(file)
+        with naming_file(path):
+            os.fsync(file)
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network disks cannot sync a folder at all
             raise
@@ -87,17 +90,18 @@ def store(path: Path, chunks: Iterable[Bytes]) -> Digest:
     """Write a new file through to the disk, and hash the bytes as they leave memory."""
     sha, size = hashlib.sha256(), 0
     file = create(path)
-    try:
-        for chunk in chunks:
-            sha.update(chunk)
-            write(file, chunk)
-            size += len(chunk)
-        sync(file)
-    except BaseException:
-        with contextlib.suppress(OSError):  # the first failure is the one to tell
-            close(file)
-        raise
-    close(file)
+    with naming_file(path):
+        try:
+            for chunk in chunks:
+                sha.update(chunk)
+                write(file, chunk)
+                size += len(chunk)
+            sync(file)
+        except BaseException:
+            with contextlib.suppress(OSError):  # the first failure is the one to tell
+                close(file)
+            raise
+        close(file)
     return Digest(size, sha.hexdigest())
 
 

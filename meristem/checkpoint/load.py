@@ -13,6 +13,7 @@ from meristem.checkpoint.disk import Digest
 from meristem.checkpoint.manifest import Manifest, NewerFormatError
 from meristem.checkpoint.snapshot import Snapshot
 from meristem.errors import MeristemError
+from meristem.system_errors import is_damage, system_error_message
 
 Pointer = Literal["latest", "best"]
 TRAINING_ONLY = frozenset({manifest.OPTIMIZER, manifest.MEMORY})
@@ -68,6 +69,7 @@ def verify(folder: Path, *, weights_only: bool = False) -> list[str]:
     except NewerFormatError as error:
         raise NewerFormatError(f"{folder}: {error}") from None
     except (MeristemError, OSError) as error:
+        refuse_unreadable(folder, error)
         return [str(error), *(tensors.pickles(folder) if folder.is_dir() else ())]
     problems = [f"{manifest.MANIFEST} is of step {content.step}: the folder was renamed"]
     if layout.step_of(folder.name) in (content.step, None):
@@ -117,6 +119,7 @@ def _open(folder: Path, weights_only: bool) -> Snapshot | str:
         try:
             return _read(folder, weights_only)
         except (MeristemError, OSError, ValueError) as error:  # it changed while it was read
+            refuse_unreadable(folder, error)
             problems = [str(error)]
     return f"{folder.name} is damaged: {'; '.join(problems)}"
 
@@ -149,12 +152,21 @@ def _file_problem(path: Path, expected: Digest) -> str | None:
     except FileNotFoundError:
         return f"{path.name} is missing"
     except OSError as error:
+        refuse_unreadable(path, error)
         return f"{path.name} cannot be read: {error.strerror}"
     if danger := tensors.what_else(path):
         return f"{path.name} {danger}"
     if size != expected.size:
         return f"{path.name} has {size:,} bytes instead of {expected.size:,}"
     return f"{path.name} has changed since it was written (its SHA-256 differs)"
+
+
+def refuse_unreadable(place: Path, error: Exception) -> None:
+    """Stop where a limit or a permission keeps a checkpoint from being read: it is not damaged, and an older one in its
+    place would lose the steps since, on disk too."""
+    if not is_damage(error):
+        reason = system_error_message(error) or str(error)
+        raise MeristemError(f"{place} cannot be read now, and nothing says that it is damaged: {reason}") from None
 
 
 def content_problems(folder: Path, content: Manifest, *, unread: frozenset[str] = frozenset()) -> list[str]:
@@ -171,6 +183,7 @@ def content_problems(folder: Path, content: Manifest, *, unread: frozenset[str] 
     except UnicodeDecodeError:
         problems.append(f"{manifest.RECIPE} is not UTF-8 text")
     except (MeristemError, OSError) as error:
+        refuse_unreadable(folder, error)
         problems.append(str(error))
     return problems
 

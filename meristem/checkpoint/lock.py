@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from meristem.system_errors import naming_file
+
 _held: set[int] = set()
 
 
@@ -30,8 +32,9 @@ def hold(path: Path, *, wait: bool) -> Iterator[bool]:
     try:
         mine = _take(file, wait)
         if mine:
-            os.ftruncate(file, 0)
-            os.pwrite(file, f"{owner}\n".encode(), 0)
+            with naming_file(path):
+                os.ftruncate(file, 0)
+                os.pwrite(file, f"{owner}\n".encode(), 0)
         yield mine
     finally:
         if os.getpid() == owner:  # a forked child has let go of it already

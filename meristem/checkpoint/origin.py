@@ -21,6 +21,7 @@ from meristem.checkpoint import disk
 from meristem.checkpoint.run import Run
 from meristem.errors import MeristemError
 from meristem.recipe import Recipe
+from meristem.system_errors import naming_file
 
 FILE, KEY = "origin.json", "origin.key"
 BUILTIN = "builtin:"
@@ -87,14 +88,15 @@ def _key() -> bytes:
     except FileNotFoundError:
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(f"{KEY}.{os.getpid()}.{secrets.token_hex(4)}")
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(secrets.token_hex(32))
         try:
+            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with naming_file(path), os.fdopen(descriptor, "w") as file:
+                file.write(secrets.token_hex(32))
             os.link(beside, path)  # the first of several processes wins
         except FileExistsError:
             pass
         finally:
-            beside.unlink()
+            beside.unlink(missing_ok=True)
         return _read(path)
 
 

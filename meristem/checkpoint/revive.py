@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -11,18 +12,22 @@ from torch import Tensor
 
 from meristem.blocks import low_rank
 from meristem.blocks.shapes import shapes_alone
-from meristem.checkpoint import layout, transfer
+from meristem.checkpoint import layout, manifest, transfer
 from meristem.checkpoint.load import Pointer, load
 from meristem.checkpoint.run import Run
 from meristem.errors import MeristemError
 from meristem.learning.assemble import learner_of
 from meristem.learning.learner import Learner
 from meristem.recipe import Recipe, parse, resolve
+from meristem.recipe_differences import differing_settings
 from meristem.settings import whole_numbers
 from meristem.tokenizers.tokenizer import Tokenizer
 
 FACTOR, SPARE = 4, 64 << 20
 """How much larger than its weights a model may be: tables of positions are computed and not saved."""
+SHOWN = 4  # changed settings, of a message
+UNUSED_SECTIONS = ("train.", "corpus.", "store.", "data.", "rewards.", "judge.")
+"""Settings that a loaded model does not depend on; whoever trains on has them compared as well."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +69,34 @@ def revive(path: Path, *, which: Pointer | None = None, step: int | None = None)
     low_rank.merge(learner.model.backbone)
     learner.eval()
     learner.model.untrained = frozenset(map(str, loaded.snapshot.state.get("new", ())))
-    notices = loaded.notices
+    notices = (*loaded.notices, *_edited_recipe(run, recipe, loaded.path))
     if strange := transfer.not_finite(loaded.snapshot.model):
         notices = (*notices, f"{loaded.path.name}: weights that are not finite, so answers mean nothing: {strange}")
     return Revived(learner=learner, tokenizer=tokenizer, recipe=recipe, run=run, step=loaded.snapshot.step,
                    state=loaded.snapshot.state, notices=notices, finite=not strange)
+
+
+def _edited_recipe(run: Run, recipe: Recipe, checkpoint: Path) -> Iterator[str]:
+    """What to say where the run's recipe describes another model than the copy that its checkpoint was sealed with."""
+    sealed = checkpoint / manifest.RECIPE
+    if sealed.read_bytes() == run.recipe_path.read_bytes():
+        return
+    try:
+        differing = differing_settings(resolve(recipe.name, parse(sealed)), recipe)
+    except MeristemError as error:
+        yield f"{sealed} cannot be compared with {run.recipe_path}: {error}"
+        return
+    changed = [
+        f"{key} is {new} there and {old} in the checkpoint"
+        for key, (old, new) in differing.items()
+        if not key.startswith(UNUSED_SECTIONS)
+    ]
+    if changed:
+        more = f" and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
+        yield (
+            f"{run.recipe_path} was changed after {checkpoint.name} was written, so answers may be wrong: "
+            f"{'; '.join(changed[:SHOWN])}{more}. To undo it, copy {sealed} over it"
+        )
 
 
 def _refuse_other_sizes(recipe: Recipe, tokenizer: Tokenizer, weights: dict[str, Tensor], run: Run) -> None:

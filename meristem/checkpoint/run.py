@@ -12,6 +12,7 @@ from typing import Any
 from meristem import bounded
 from meristem.checkpoint import disk, lock
 from meristem.errors import MeristemError, did_you_mean
+from meristem.system_errors import remedy
 
 BEST = "best"
 """In a folder of several runs, a file with the name of the best."""
@@ -142,7 +143,8 @@ def _telling(path: Path, done: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise MeristemError(f"{path} could not be {done}: {error.strerror} ({error.filename})") from error
+        where = f" ({error.filename})" if error.filename else ""
+        raise MeristemError(f"{path} could not be {done}: {error.strerror}{where}; {remedy(error)}") from error
 
 
 def _stays(line: bytes, step: int) -> bool:

@@ -14,6 +14,7 @@ from meristem.checkpoint.load import content_problems, verify
 from meristem.checkpoint.manifest import Manifest
 from meristem.checkpoint.snapshot import Snapshot
 from meristem.errors import MeristemError
+from meristem.system_errors import remedy
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +112,5 @@ def _told(folder: Path, error: OSError) -> str:
     kept = "there is no earlier one"
     if last is not None:
         kept = f"the last good checkpoint is kept: {layout.folder_name(last)}"
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    advice = "make room on the disk and go on" if full else "check the disk, and that you may write there"
     where = error.filename or folder.parent
-    return f"{folder} could not be saved: {error.strerror or error} ({where}); {kept}; {advice}"
+    return f"{folder} could not be saved: {error.strerror or error} ({where}); {kept}; {remedy(error)}"

@@ -9,7 +9,7 @@ import logging
 import os
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,6 +20,7 @@ from meristem.bounded import Bounds
 from meristem.corpus.growing import digest_of
 from meristem.corpus.split import Undecided
 from meristem.errors import MeristemError
+from meristem.system_errors import naming_file
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +90,7 @@ def named(folder: Path, number: int, ending: str) -> Path:
 def save(path: Path, body: dict[str, Any]) -> None:
     """Write a description with its own checksum: beside, flushed, renamed."""
     beside = path.with_name(path.name + PARTIAL)
-    with beside.open("w", encoding="utf-8") as file:
+    with naming_file(path), beside.open("w", encoding="utf-8") as file:
         file.write(_sealed(body))
         file.flush()
         os.fsync(file.fileno())
@@ -117,7 +118,8 @@ def flush_folder(folder: Path) -> None:
     """Make renames inside a folder survive a power cut."""
     handle = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        with naming_file(folder):
+            os.fsync(handle)
     finally:
         os.close(handle)
 
@@ -185,23 +187,27 @@ class Writing:
         """Write documents."""
         lines = "".join(bounded.to_json(_plain(document)) + "\n" for document in documents)
         data = lines.encode("utf-8", "surrogatepass")
-        self._file.write(data)
+        with naming_file(self.path):
+            self._file.write(data)
         self._digest.update(data)
         self.size += len(data)
 
     def finish(self) -> str:
         """Flush to disk and take the final name; the SHA-256."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
+        with naming_file(self.path):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
         self._beside.replace(self.path)
         flush_folder(self.path.parent)
         return self._digest.hexdigest()
 
     def abandon(self) -> None:
         """Leave nothing behind."""
-        self._file.close()
-        self._beside.unlink(missing_ok=True)
+        with suppress(OSError):  # what waits to be written is not wanted, and may have no room
+            self._file.close()
+        with suppress(OSError):
+            self._beside.unlink()
 
 
 @contextmanager
@@ -229,6 +235,6 @@ def waiting_lock(folder: Path, activity: str) -> Iterator[bool]:
 def _locked(file: IO[str]) -> bool:
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # by process: worker processes do not inherit it
-    except OSError:
+    except (BlockingIOError, PermissionError):  # another has it; a disk without locks says something else
         return False
     return True

@@ -9,6 +9,7 @@ from typing import Any
 
 from meristem import bounded
 from meristem.errors import MeristemError
+from meristem.system_errors import naming_file
 
 INK, SOFT, MARK = "#22313f", "#9fb3c8", "#c0392b"
 SHARES = frozenset({"accuracy", "intent_accuracy", "f1", "f1_micro", "f1_macro", "exact", "slot_f1", "spearman"})
@@ -52,7 +53,8 @@ def draw(metrics: Path, out: Path, *, title: str) -> None:
         _accuracy(axes[0][1], judged, accuracies)
     figure.suptitle(title, color=INK, fontsize=11)
     figure.tight_layout()
-    figure.savefig(out, dpi=144)
+    with naming_file(out):
+        figure.savefig(out, dpi=144)
     pyplot.close(figure)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 from meristem.checkpoint.revive import Revived
@@ -63,7 +64,7 @@ def the_task(tasks: dict[str, Task], revived: Revived, wanted: str | None = None
         instead = f"it can {' and '.join(can)}; " if can else ""
         raise MeristemError(
             f"{place} has no task to predict: {instead}"
-            f"meristem finetune classification from={place} data.train=FILE teaches it one"
+            f"meristem finetune classification {shlex.quote(f'from={place}')} data.train=FILE teaches it one"
         )
     if wanted is not None and wanted not in tasks:
         raise MeristemError(f"{place} has no task {wanted}; it has {', '.join(tasks)}")

@@ -27,6 +27,7 @@ from meristem.interop.weight_matching import left_over, read_parameters, spelled
 from meristem.learning.assemble import learner_of
 from meristem.recipe import Recipe, resolve
 from meristem.settings import WIDEST, names
+from meristem.shell_commands import shell_path
 from meristem.tokenizers.tokenizer import Tokenizer
 
 
@@ -50,10 +51,10 @@ class Imported:
         goals = " + ".join(part.name for part in self.recipe.objective)
         lines = [
             f"{self.architecture}: {self.recipe.model.family}, {self.parameters / 1e6:.1f} M parameters, in {self.run}",
-            f"goes on with {goals}: meristem pretrain {self.run} YOUR-TEXT",
+            f"goes on with {goals}: meristem pretrain {shell_path(self.run)} YOUR-TEXT",
         ]
         known = [name for name in self.recipe.heads if name in names("tasks")]
-        lines += [f"answers at once ({name}): meristem predict {self.run}" for name in known]
+        lines += [f"answers at once ({name}): meristem predict {shell_path(self.run)}" for name in known]
         if self.fresh:
             lines.append(f"new, since the folder held none: {', '.join(sorted({n.split('.')[1] for n in self.fresh}))}")
         if self.left:

@@ -18,6 +18,7 @@ from meristem.errors import MeristemError
 from meristem.serving.hub import Hub
 from meristem.serving.keys import keys_for
 from meristem.serving.settings import ServingSettings
+from meristem.terminal import PrintableFormatter
 from meristem.training.signals import Stopped
 
 Say = Callable[[str], None]
@@ -60,7 +61,9 @@ def serve(paths: Sequence[Path], settings: ServingSettings, say: Say, *, folder:
         timeout_graceful_shutdown=int(min(GRACE, settings.deadline) + 1),
         backlog=min(2048, settings.connections),
     )
-    logging.getLogger("meristem.serving").addHandler(logging.StreamHandler())
+    handler = logging.StreamHandler()
+    handler.setFormatter(PrintableFormatter())
+    logging.getLogger("meristem.serving").addHandler(handler)
     bound.listen(config.backlog)
     host, port = bound.getsockname()[:2]
     say(f"serving at http://{f'[{host}]' if ':' in host else host}:{port} (Ctrl-C stops)")

@@ -13,6 +13,7 @@ from meristem import bounded
 from meristem.bounded import Bounds
 from meristem.corpus.parts import flush_folder
 from meristem.errors import MeristemError
+from meristem.system_errors import naming_file
 
 FORMAT = 1
 SPLITS = ("train", "validation", "test")
@@ -87,7 +88,7 @@ class Manifest(Record):
     def save(self, path: Path) -> None:
         """Write beside, flush, rename: the file is old or new, never half."""
         beside = path.with_name(path.name + PARTIAL)
-        with beside.open("w", encoding="utf-8") as file:
+        with naming_file(path), beside.open("w", encoding="utf-8") as file:
             file.write(self.text())
             file.flush()
             os.fsync(file.fileno())

@@ -28,6 +28,7 @@ from meristem.store.manifest import finished_name
 from meristem.store.settings import StoreSettings
 from meristem.store.store import Store
 from meristem.store.unknown import token_summary
+from meristem.system_errors import naming_file
 from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.tokenizers.train import train
@@ -122,7 +123,8 @@ def _trained(
         )
         tokenizer = train(settings, words)
     if states:
-        (file.parent / "states").write_text(states, encoding="utf-8")
+        with naming_file(file.parent / "states"):
+            (file.parent / "states").write_text(states, encoding="utf-8")
     tokenizer.save(file)
     return tokenizer
 
@@ -160,7 +162,7 @@ def store_for(
             reading, tokenizer, folder, settings, processes=corpus.processes, keep_words=words, state=text.state
         )
     summary = f"{reading.account.summary()}; " if reading.account.read else ""  # nothing read: another run made them
-    console.print(f"{summary}{token_summary(store, tokenizer)}", highlight=False, soft_wrap=True)
+    console.print(f"{summary}{token_summary(store, tokenizer)}", highlight=False, markup=False, soft_wrap=True)
     _say(reading.account.warnings, console)
     return Prepared(store=store, key=named)
 

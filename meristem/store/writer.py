@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from meristem.store.shards import (
     WORDS,
     file_name,
 )
+from meristem.system_errors import naming_file
 
 
 class GrowingFile:
@@ -38,22 +40,26 @@ class GrowingFile:
     def write(self, array: NDArray[Any]) -> None:
         """Append an array's bytes."""
         data = array.tobytes()
-        self._file.write(data)
+        with naming_file(self._path):
+            self._file.write(data)
         self._digest.update(data)
         self._size += len(data)
 
     def finish(self) -> FileRecord:
         """Flush to disk and take the final name."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
+        with naming_file(self._path):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
         self._beside.replace(self._path)
         return FileRecord(size=self._size, sha256=self._digest.hexdigest())
 
     def abandon(self) -> None:
         """Leave nothing behind."""
-        self._file.close()
-        self._beside.unlink(missing_ok=True)
+        with suppress(OSError):  # what waits to be written is not wanted, and may have no room
+            self._file.close()
+        with suppress(OSError):
+            self._beside.unlink()
 
 
 class GrowingShard:

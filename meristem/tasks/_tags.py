@@ -46,7 +46,8 @@ class Tags(Words):
         """The sum of −log p of the gold tags, and how many are right word by word."""
         goal = batch.goals.get(self.term)
         if goal is None:
-            return hidden.last.sum() * 0.0, None
+            nothing = hidden.last.sum() * 0.0
+            return nothing, None if self.settings.crf else nothing.detach()
         if self.settings.crf:
             return self._sequence_lost(model, hidden, batch), None
         scores = wide(model.heads[self.term](self.read_at(hidden, goal["at"])))

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers.processors import TemplateProcessing
 
+from meristem.system_errors import naming_file
 from meristem.tokenizers import reading
 from meristem.tokenizers.labels import labels, pieces
 from meristem.tokenizers.pieces import Ints, Memo, Places, cuts, groups, visible
@@ -256,7 +257,7 @@ class Tokenizer:
         """Write tokenizer.json, or into a folder under that name."""
         path = path / "tokenizer.json" if path.is_dir() else path
         unfinished = path.with_name(f"{path.name}.tmp")
-        with unfinished.open("w", encoding="utf-8") as file:
+        with naming_file(path), unfinished.open("w", encoding="utf-8") as file:
             file.write(self.text)
             file.flush()
             os.fsync(file.fileno())  # renamed before it is on disk, a power cut leaves it empty

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from meristem.checkpoint import load
 from meristem.checkpoint.revive import revive
@@ -81,8 +82,8 @@ def _numbers(line: dict[str, Any]) -> dict[str, float]:
 def run_table(found: RunDescription) -> Table:
     """The same for a person."""
     state = "finished" if found.finished else "not finished"
-    table = Table(title=f"{found.run}: {found.family}, {found.objective}, {state}", title_justify="left",
-                  show_header=False)  # fmt: skip
+    title = Text(f"{found.run}: {found.family}, {found.objective}, {state}")
+    table = Table(title=title, title_justify="left", show_header=False)
     table.add_column()
     table.add_column(overflow="fold")
     rows = {
@@ -99,5 +100,5 @@ def run_table(found: RunDescription) -> Table:
     }
     for name, value in rows.items():
         if value:
-            table.add_row(name, value)
+            table.add_row(name, Text(value))
     return table

@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from meristem import bounded
 from meristem.checkpoint.revive import recipe_of, revive
 from meristem.checkpoint.run import Run
+from meristem.console import TerminalConsole
 from meristem.errors import MeristemError, RecipeError
 from meristem.overrides import as_mapping
 from meristem.recipe import Recipe, parse, read, resolve
+from meristem.terminal import emit
 from meristem.training.describe import Description, Fit, describe, fits
 from meristem.training.describe_run import RunDescription, describe_run, run_table
 from meristem.training.ignored_settings import refuse_ignored
@@ -35,18 +37,18 @@ def show(
     """A recipe or a run, described on the screen or as JSON: of a run what it has done, then what its steps cost."""
     recipe, lines = _resolved(what, overrides)
     own = describe_run(Run(Path(what))) if Run(Path(what)).exists() else None
-    console = Console()
+    console = TerminalConsole()
     if own is not None and not as_json:
         console.print(run_table(own))
     if recipe.policy is not None:
         _show_rewards(own, lines, hours, console, as_json=as_json)
         return
-    with Console(stderr=True).status(f"{recipe.name}: measuring steps on this machine, some seconds …"):
+    with TerminalConsole(stderr=True).status(f"{recipe.name}: measuring steps on this machine, some seconds …"):
         found = describe(recipe, vocabulary=None if own is None else own.vocabulary, devices=devices)
     fitting = fits(hours, found.flops_per_token * found.tokens_per_step / found.seconds_per_step) if hours else []
     if as_json:
         more = {} if own is None else {"trained": asdict(own)}
-        print(bounded.to_json({**asdict(found), **more, **({"fits": [asdict(f) for f in fitting]} if hours else {})}))
+        emit(bounded.to_json({**asdict(found), **more, **({"fits": [asdict(f) for f in fitting]} if hours else {})}))
         return
     for line in lines:
         console.print(line, highlight=False, markup=False)
@@ -57,7 +59,7 @@ def show(
 
 
 def _show_rewards(
-    own: RunDescription | None, lines: Sequence[str], hours: float | None, console: Console, *, as_json: bool
+    own: RunDescription | None, lines: Sequence[str], hours: float | None, console: TerminalConsole, *, as_json: bool
 ) -> None:
     """A run that learned from rewards: what it has done; what a step costs follows from the texts that it writes."""
     if own is None:
@@ -104,7 +106,8 @@ def _start(recipe: Recipe) -> str:
 
 
 def _table(found: Description) -> Table:
-    table = Table(title=f"{found.name}: {found.family}, {found.objective}", title_justify="left", show_header=False)
+    title = Text(f"{found.name}: {found.family}, {found.objective}")
+    table = Table(title=title, title_justify="left", show_header=False)
     table.add_column()
     table.add_column(justify="right")
     speed = found.tokens_per_step / found.seconds_per_step

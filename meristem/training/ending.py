@@ -12,6 +12,7 @@ from meristem.checkpoint.run import Run
 from meristem.drawing.curves import can_draw, draw
 from meristem.learning.learner import Learner
 from meristem.recipe import Recipe
+from meristem.shell_commands import shell_path
 from meristem.tables import Record, Tabular
 from meristem.training import card
 from meristem.training.budget import evaluation_tokens
@@ -100,7 +101,7 @@ def finish(work: Work, found: dict[str, float] | None) -> Ended:
         metrics=found,
         test=test,
         used=used(standing),
-        tries=material.tries(str(run.path), model),
+        tries=material.tries(shell_path(run.path), model),
         judged_by=material.judged_by,
     )
     if not material.team.first:

@@ -17,6 +17,7 @@ from meristem.learning.learner import begin_of, carries, task_way
 from meristem.learning.team import ALONE, Team, several
 from meristem.recipe import Recipe
 from meristem.settings import find
+from meristem.shell_commands import shell_path
 from meristem.task import Task
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.tokenizers.train import train as train_tokenizer
@@ -29,7 +30,7 @@ from meristem.training.running import run_recipe
 def finetune(recipe: Recipe, out: Path, *, fresh: bool, console: Console) -> Ended:
     """Learn a task, or go on learning it, until the budget is used up; with each of a grid's settings in turn."""
     if recipe.task is None:
-        raise RecipeError(f"{recipe.name} is a recipe for pretraining: meristem pretrain {recipe.name}")
+        raise RecipeError(f"{recipe.name} is a recipe for pretraining: meristem pretrain {shell_path(recipe.name)}")
     recipe, task, found = understood(recipe)
     if recipe.grid is None or not recipe.grid.wanted:
         return _one(recipe, out, task, found, fresh=fresh, console=console)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from meristem import bounded
 from meristem.checkpoint import disk
@@ -20,6 +20,7 @@ from meristem.checkpoint.revive import recipe_of
 from meristem.checkpoint.run import BEST, Run, aside
 from meristem.errors import MeristemError
 from meristem.recipe import Recipe
+from meristem.shell_commands import shell_path
 from meristem.training.ending import Ended
 from meristem.training.material import regret
 from meristem.training.settings import BUDGETS
@@ -57,7 +58,7 @@ class Cell:
 def run_grid(recipe: Recipe, out: Path, each: Each, *, fresh: bool, console: Console) -> Ended:
     """Train every run that is not finished yet, choose the best on validation, and say what was found."""
     if fresh and out.exists():
-        console.print(f"The old runs are kept as {aside(out)}", highlight=False)
+        console.print(f"The old runs are kept as {aside(out)}", highlight=False, markup=False, soft_wrap=True)
     _refuse_other_things(out)
     out.mkdir(parents=True, exist_ok=True)
     cells = [cell for cell, _ in _cells(recipe)]
@@ -79,7 +80,8 @@ def run_grid(recipe: Recipe, out: Path, each: Each, *, fresh: bool, console: Con
     console.print(_table(cells, best))
     for line in _last_words(cells, best, chosen, out):
         console.print(line, highlight=False, markup=False)
-    return replace(chosen, run=out, tries=[line.replace(str(chosen.run), str(out)) for line in chosen.tries])
+    tries = [line.replace(shell_path(chosen.run), shell_path(out)) for line in chosen.tries]
+    return replace(chosen, run=out, tries=tries)
 
 
 def _cells(recipe: Recipe) -> Iterator[tuple[Cell, Recipe]]:
@@ -107,7 +109,7 @@ def _finished(recipe: Recipe, place: Path) -> Ended | None:
         metrics=facts["validation"],
         test=facts["test"],
         used=facts["used"],
-        tries=[f"meristem evaluate {place}"],
+        tries=[f"meristem evaluate {shell_path(place)}"],
         judged_by=facts["judged_by"],
     )
 
@@ -209,9 +211,9 @@ def _table(cells: Sequence[Cell], best: Cell) -> Table:
     headings, rows = _rows(cells, best, list(dict.fromkeys([judged_by, "loss"])))
     table = Table(title="Validation, mean ± spread over seeds")
     for heading in headings:
-        table.add_column(escape(heading), justify="right")
+        table.add_column(Text(heading), justify="right")
     for cell, row in zip(cells, rows, strict=True):
-        table.add_row(*map(escape, row), style="bold" if cell is best else None)
+        table.add_row(*map(Text, row), style="bold" if cell is best else None)
     return table
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
@@ -20,6 +21,10 @@ from rich.progress import (
 from rich.table import Column
 
 from meristem import bounded
+from meristem.console import TerminalConsole
+from meristem.system_errors import naming_file
+from meristem.terminal import printable
+from meristem.training.event_files import EventFiles
 
 QUIET_SECONDS = 10.0  # between lines where there is no terminal to draw a bar on
 NARROW = 80  # columns of a terminal where a bar has room for no more than the loss
@@ -34,11 +39,9 @@ class Journal:
         metrics, log = (Path(os.devnull) if folder is None else folder / name for name in ("metrics.jsonl", "log.txt"))
         self._metrics: TextIO = metrics.open("a", encoding="utf-8")
         self._log: TextIO = log.open("a", encoding="utf-8")
-        self._board = None if folder is None else _board(folder, after)
-        if self._board is None:
-            self.say(
-                'TensorBoard is not installed; its events are not written (pip install "meristem[track]")', quiet=True
-            )
+        self._events: EventFiles | None = None
+        if folder is not None:
+            self._events = EventFiles(folder, after=after, say=lambda text: self.say(text, quiet=True))
         self._bar: _Bar | None = None
         self._beneath: RenderableType | None = None
         self._task = TaskID(0)
@@ -54,15 +57,16 @@ class Journal:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
-        if self._board is not None:
-            self._board.close()
-        self._metrics.close()
-        self._log.close()
+        with suppress(OSError) if error is not None else nullcontext():  # the first failure is the one to tell
+            if self._events is not None:
+                self._events.close()
+            for file in (self._metrics, self._log):
+                with naming_file(file.name):
+                    file.close()
 
     def say(self, text: str, *, quiet: bool = False) -> None:
         """A line for the person and the log file; a quiet one only for the file."""
-        self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
-        self._log.flush()
+        self._write_log(text)
         if not quiet:  # a terminal's lines are broken between words, a file's nowhere
             self.console.print(text, highlight=False, markup=False, soft_wrap=not self.console.is_terminal)
 
@@ -72,8 +76,7 @@ class Journal:
         if not self.console.is_terminal:
             self.say(whole)
             return
-        self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {whole}\n")
-        self._log.flush()
+        self._write_log(whole)
         line = what
         for entry in entries:
             if len(line) + 2 + len(entry) > self.console.width:
@@ -86,20 +89,29 @@ class Journal:
     def lay_out(self, tables: Iterable[RenderableType]) -> None:
         """Tables for the person, and as plain text for the log file."""
         # in a notebook rich would show what is meant for the file, and each table would appear twice
-        plain = Console(file=self._log, width=LOG_WIDTH, color_system=None, force_jupyter=False)
+        plain = TerminalConsole(
+            file=self._log, width=LOG_WIDTH, color_system=None, force_jupyter=False, force_terminal=False, escape=True
+        )
         for table in tables:
             self.console.print(table)
-            plain.print(table)
-        self._log.flush()
+            with naming_file(self._log.name):
+                plain.print(table)
+                self._log.flush()
+
+    def _write_log(self, text: str) -> None:
+        """A line of log.txt; people read it in a terminal, so that it holds no control characters."""
+        self._write(self._log, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {printable(text)}\n")
+
+    def _write(self, file: TextIO, text: str) -> None:
+        with naming_file(file.name):
+            file.write(text)
+            file.flush()
 
     def record(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
         """A line of metrics.jsonl, null where a number is none, and the same numbers for TensorBoard."""
-        self._metrics.write(bounded.to_json({"step": step, "kind": kind, **values}) + "\n")
-        self._metrics.flush()
-        if self._board is not None:
-            for name, value in values.items():
-                if isinstance(value, int | float):
-                    self._board.add_scalar(f"{kind}/{name}", value, step)
+        self._write(self._metrics, bounded.to_json({"step": step, "kind": kind, **values}) + "\n")
+        if self._events is not None:
+            self._events.add(kind, step, values)
 
     def holds(self, kind: str, step: int) -> bool:
         """Whether such a line is there already, from a start that was killed after it."""
@@ -166,14 +178,3 @@ def duration(seconds: float) -> str:
     if seconds < 3600:
         return f"{seconds / 60:.1f} min"
     return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
-
-
-def _board(folder: Path, after: int) -> Any:
-    """TensorBoard's writer, which forgets what an earlier start wrote after that step; none where it is missing."""
-    import importlib.util
-
-    if importlib.util.find_spec("tensorboard") is None:
-        return None
-    from torch.utils.tensorboard import SummaryWriter
-
-    return SummaryWriter(str(folder / "tensorboard"), purge_step=after + 1)

@@ -15,6 +15,7 @@ from meristem.evaluation.answering import NaNError, answer, judge
 from meristem.learning.feed import Feed
 from meristem.learning.learner import Learner
 from meristem.recipe import Recipe
+from meristem.shell_commands import shell_path
 from meristem.store.unknown import notice_of, unknown_share_of
 from meristem.task import Piece, Sample, Task
 from meristem.training.journal import Journal
@@ -118,7 +119,7 @@ class Labelled(Pieced):
             judged=judge(self.task, answers, samples),
             notices=self.strange(recipe),
             sources=self.sources(recipe),
-            commands=self.tries(str(run.path), learner.model),
+            commands=self.tries(shell_path(run.path), learner.model),
         )
         write(report, run.path)
         journal.lay_out(tables(report))

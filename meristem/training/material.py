@@ -86,7 +86,7 @@ class Material(ABC):
 
     @abstractmethod
     def tries(self, place: str, model: Model) -> list[str]:
-        """Commands for a person who wants to see what the model can do."""
+        """Commands for a person who wants to see what the model can do; `place` is the run, quoted for a shell."""
 
     @abstractmethod
     def sources(self, recipe: Recipe) -> list[str]:

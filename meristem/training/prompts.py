@@ -18,6 +18,7 @@ from meristem.evaluation.reported import described
 from meristem.learning.feed import Feed
 from meristem.learning.learner import Learner
 from meristem.recipe import Recipe
+from meristem.shell_commands import shell_path
 from meristem.task import Piece, Sample
 from meristem.training.journal import Journal, duration
 from meristem.training.material import Evaluate, Watch
@@ -148,7 +149,7 @@ class Prompts(Pieced):
             model=described(recipe, learner),
             split=split,
             sources=self.sources(recipe),
-            commands=self.tries(str(run.path), learner.model),
+            commands=self.tries(shell_path(run.path), learner.model),
         )
         write(report, run.path)
         journal.lay_out(tables(report))

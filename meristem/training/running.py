@@ -22,6 +22,7 @@ from meristem.learning.learner import Learner
 from meristem.learning.spread import Spread, gathered
 from meristem.learning.team import Team, joined, restarted
 from meristem.recipe import Recipe
+from meristem.shell_commands import shell_path
 from meristem.training import suited
 from meristem.training.budget import peak_flops, step_flops
 from meristem.training.ending import Ended, Work, finish, used
@@ -85,10 +86,11 @@ def run_recipe(
 def _before(recipe: Recipe, out: Path, console: Console, *, fresh: bool) -> Run | None:
     """The run that is gone on with, if there is one; an old one that is not wanted is put aside."""
     if fresh and out.exists():
-        console.print(f"The old run is kept as {aside(out)}")
+        console.print(f"The old run is kept as {aside(out)}", highlight=False, markup=False, soft_wrap=True)
     before = Run(out) if Run(out).exists() else None
     if before is not None and forget_unstarted(before):
-        console.print(f"{out}: the run there never took a step; starting over", highlight=False, soft_wrap=True)
+        line = f"{out}: the run there never took a step; starting over"
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
         before = None
     if before is not None:
         refuse_another_run(recipe_of(before), recipe, out)
@@ -139,7 +141,8 @@ def _train(
     _announce(work)
     if team.first:
         run.reopen()
-    per_token = {name: flops(name).per_token for name in feeds}  # counted on a copy, which a sharded model has none of
+    if work.standing.flops_per_token.keys() != feeds.keys():  # counted on a copy, which a sharded model has none of
+        work.standing.flops_per_token = {name: flops(name).per_token for name in feeds}
     spread = Spread(learner, team, shard=settings.shard)
     made = optimizers(learner.model, settings, team)
     stepper = Stepper(
@@ -152,7 +155,7 @@ def _train(
     )
     if loaded is not None:
         restore(stepper, loaded.snapshot, feeds)
-    found = _loop(work, stepper, feeds, per_token, device).fit()
+    found = _loop(work, stepper, feeds, device).fit()
     if spread.sharded:
         work.learner = _whole(work, device)
     return finish(work, found)
@@ -182,9 +185,7 @@ def _whole(work: Work, device: torch.device) -> Learner:
     return learner.to(device)
 
 
-def _loop(
-    work: Work, stepper: Stepper, feeds: Mapping[str, Feed], flops: Mapping[str, float], device: torch.device
-) -> Loop:
+def _loop(work: Work, stepper: Stepper, feeds: Mapping[str, Feed], device: torch.device) -> Loop:
     recipe = work.recipe
     return Loop(
         run=work.run,
@@ -195,7 +196,7 @@ def _loop(
         journal=work.journal,
         standing=work.standing,
         mix=mix_of(work.recipe),
-        flops=flops,
+        flops=work.standing.flops_per_token,
         peak=peak_flops(device, dtype=dtype_of(recipe.train, device)),
         evaluate=_evaluator(work, stepper, device),
         evaluations=work.material.evaluations(work.evaluated, work.planned_tokens),
@@ -242,7 +243,7 @@ def _nothing_to_do(work: Work, facts: Mapping[str, Any]) -> Ended:
         metrics=validation,
         test=test,
         used=used(standing),
-        tries=work.material.tries(str(place), work.learner.model),
+        tries=work.material.tries(shell_path(place), work.learner.model),
         judged_by=work.material.judged_by,
     )
 

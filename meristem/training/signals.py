@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from types import FrameType, TracebackType
 from typing import Any, Self
 
 from meristem.errors import MeristemError
+from meristem.interrupts import leave_at_once
 
 
 class Stopped(MeristemError):
@@ -34,7 +34,7 @@ class Signals:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None:
-            os._exit(128 + number)
+            leave_at_once(number)
         self.received = number
 
     def __exit__(

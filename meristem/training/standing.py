@@ -29,6 +29,9 @@ class Standing:
     samples: int = 0
     tokens: int = 0
     flops: float = 0.0
+    flops_per_token: dict[str, float] = field(default_factory=dict)
+    """Per source, counted when the run began: texts that rewards judge would be others, and cost other operations,
+    where it resumes."""
     seconds: float = 0.0
     """Time spent training, over all the times it was started."""
     skipped: int = 0
@@ -89,6 +92,9 @@ class Standing:
         wrong = [key for key, value in kept.items() if not (isinstance(value, known[key]) and _possible(key, value))]
         if not isinstance(window, dict) or not all(map(_pair, window.values())):
             wrong.append("window")
+        rates = plain.get("flops_per_token", {})
+        if not isinstance(rates, dict) or not all(map(_rate, rates.values())):
+            wrong.append("flops_per_token")
         if not isinstance(histories := plain.get("histories", {}), dict):
             wrong.append("histories")
         if wrong:
@@ -96,7 +102,8 @@ class Standing:
         if step is not None and kept.get("step", 0) != step:
             raise MeristemError(f"state.json is of step {kept.get('step', 0)} and its checkpoint of step {step}: "
                                 "the file was changed")
-        return cls(**kept, window={name: (pair[0], pair[1]) for name, pair in window.items()}, histories=histories)
+        pairs = {name: (pair[0], pair[1]) for name, pair in window.items()}
+        return cls(**kept, window=pairs, flops_per_token=rates, histories=histories)
 
 
 def _possible(key: str, value: Any) -> bool:
@@ -104,6 +111,11 @@ def _possible(key: str, value: Any) -> bool:
     if isinstance(value, str | NoneType):
         return True
     return not isinstance(value, bool) and math.isfinite(value) and (value >= 0 or key == "best") and value < 2**63
+
+
+def _rate(value: Any) -> bool:
+    """Whether a value is a finite number of operations."""
+    return type(value) in (int, float) and _possible("flops_per_token", value)
 
 
 def _pair(value: Any) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from meristem import bounded, options
 from meristem.errors import MeristemError, RecipeError
+from meristem.terminal import emit
 from meristem.verbs.screen import opened, print_json, say
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def _show(record: dict[str, Any], level: Literal["text", "token", "word"]) -> No
     for row in rows:
         vector = row["embedding"]
         begins = " ".join(f"{number:8.4f}" for number in vector[:SHOWN])
-        print(f"{begins} …  ({len(vector)})  {row[level]}")
+        emit(f"{begins} …  ({len(vector)})  {row[level]}")
 
 
 def _write(records: Iterator[dict[str, Any]], out: Path, level: Level) -> None:

@@ -11,6 +11,7 @@ import typer
 
 from meristem import options
 from meristem.errors import MeristemError, RecipeError
+from meristem.terminal import emit
 from meristem.verbs.screen import opened, print_json, say
 
 if TYPE_CHECKING:
@@ -145,11 +146,11 @@ def _table(attended: Attended, shot: Shot) -> None:
         shot = replace(shot, layer=seen.layers)
     shot = replace(shot, view=None) if shot.looks != "rollout" else shot
     matrix = chosen(seen, shot)
-    print("\n".join(titles(attended, name, seen, shot)), end="\n\n")
+    emit("\n".join(titles(attended, name, seen, shot)), end="\n\n")
     queries, keys = ([visible(label) for label in some] for some in (seen.queries, seen.keys))
     wide, broad = (max(map(cell_len, some), default=1) for some in (queries, keys))
     for query, weights in zip(queries, matrix, strict=True):
         best = (-weights).argsort(kind="stable")[:MOST]
         found = [(keys[at], float(weights[at])) for at in best if weights[at] >= LEAST]
         cells = [f"{key}{' ' * (broad - cell_len(key))} {weight:4.0%}" for key, weight in found]
-        print(f"{query}{' ' * (wide - cell_len(query))}  {'   '.join(cells)}".rstrip())
+        emit(f"{query}{' ' * (wide - cell_len(query))}  {'   '.join(cells)}".rstrip())

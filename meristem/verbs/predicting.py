@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from meristem.errors import MeristemError
+from meristem.terminal import emit
 from meristem.verbs.answers import ranking, readable
 from meristem.verbs.asked import chunks
 from meristem.verbs.predictions_file import PredictionsFile, record_of
@@ -107,4 +108,4 @@ def _print(task: Task, reply: Reply, top: int | None, as_json: bool) -> None:
         print_json(shown)
         return
     number = task.settings.model_dump().get("problem") == "regression"
-    print((readable if top is None else ranking)(shown, reply.sample.given, number=number), flush=True)
+    emit((readable if top is None else ranking)(shown, reply.sample.given, number=number), flush=True)

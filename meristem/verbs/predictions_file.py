@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from meristem import bounded
 from meristem.errors import RecipeError
+from meristem.system_errors import naming_file
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 ENDINGS = (*DELIMITERS, ".jsonl")
@@ -42,10 +43,15 @@ class PredictionsFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        with naming_file(self.path):
+            self._file.close()
 
     def write(self, records: Sequence[Record]) -> None:
         """Some records more; the first call decides the columns of a table. A row without a prediction has it empty."""
+        with naming_file(self.path):
+            self._write(records)
+
+    def _write(self, records: Sequence[Record]) -> None:
         if self.path.suffix == ".jsonl":
             self._file.writelines(bounded.to_json(one, default=str) + "\n" for one in records)
             return

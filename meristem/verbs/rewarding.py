@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from meristem import options
+from meristem.terminal import emit
 from meristem.verbs.screen import console, print_json, say
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def best(
     for prompt, one in pairs:
         parts = ", ".join(f"{name} {value:.3f}" for name, value in one.parts.items())
         say(f"{one.value:.3f}, best of {of}" + (f" ({parts})" if len(one.parts) > 1 else ""))
-        print(one.text if loaded.way == "source" else f"{prompt}{one.text}")
+        emit(one.text if loaded.way == "source" else f"{prompt}{one.text}")
 
 
 def _list() -> None:
@@ -103,15 +104,15 @@ def _list() -> None:
         source = Path(rewards.__path__[0], f"{name}.py").read_text(encoding="utf-8")
         first = (ast.get_docstring(ast.parse(source)) or "").splitlines()[0]
         told = re.sub(r" \(SPEC \w+\)", "", first.partition(": ")[2] or first)
-        print(f"{name:<12} {told.rstrip('.')}")
-    print('\nmeristem reward NAME shows its settings; meristem reward NAME key=value --text "…" what it thinks')
+        emit(f"{name:<12} {told.rstrip('.')}")
+    emit('\nmeristem reward NAME shows its settings; meristem reward NAME key=value --text "…" what it thinks')
 
 
 def _explain(name: str) -> None:
     """What a reward can be told."""
-    from rich.console import Console
     from rich.table import Table
 
+    from meristem.console import TerminalConsole
     from meristem.settings import find
 
     reward = find("reinforce.rewards", name.partition(",")[0])
@@ -120,8 +121,8 @@ def _explain(name: str) -> None:
         if key != "name":
             default = "needed" if field.is_required() else field.get_default(call_default_factory=True)
             table.add_row(key, str(default), field.description)
-    Console().print(f"{name}: {(reward.__doc__ or '').strip()}\n", markup=False, highlight=False, soft_wrap=True)
-    Console().print(table)
+    TerminalConsole().print(f"{name}: {(reward.__doc__ or '').strip()}\n", highlight=False, soft_wrap=True)
+    TerminalConsole().print(table)
 
 
 def _texts(texts: Sequence[str], file: Path | None) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -167,8 +168,9 @@ def _print_json(attempts: Sequence[Attempt], verdict: Verdict) -> None:
 
 def _print(attempts: Sequence[Attempt], verdict: Verdict, weights: Mapping[str, float]) -> None:
     """A row for each text and reward; the sum of several in a row of its own."""
-    from rich.console import Console
     from rich.table import Table
+
+    from meristem.console import TerminalConsole
 
     table = Table("value", "reward", "why", "text", box=None, pad_edge=False)
     for at, one in enumerate(attempts):
@@ -181,7 +183,7 @@ def _print(attempts: Sequence[Attempt], verdict: Verdict, weights: Mapping[str, 
             table.add_row(
                 f"{verdict.total[at]:.4f}", "sum", " + ".join(f"{w:g} · {name}" for name, w in weights.items()), ""
             )
-    Console().print(table, markup=False)
+    TerminalConsole().print(table)
 
 
 def _told(why: Mapping[str, float | str]) -> str:

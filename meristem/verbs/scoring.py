@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from meristem import options
+from meristem.terminal import emit
 from meristem.verbs.looking import numbers
 from meristem.verbs.screen import opened, print_json
 
@@ -47,7 +48,7 @@ def score(
     for one in scored:
         shown = one.text if one.text_b is None else one.text_b
         sides = "" if one.forward is None else f"  (forward {one.forward:.3f}, backward {one.backward:.3f})"
-        print(f"{one.logprob:10.3f}  {one.logprob / max(1, one.tokens):8.4f} per token  {shown}{sides}")
+        emit(f"{one.logprob:10.3f}  {one.logprob / max(1, one.tokens):8.4f} per token  {shown}{sides}")
 
 
 def _asked(
@@ -103,7 +104,7 @@ def detect(
         return
     for number, some in enumerate(found):
         if number:
-            print()
+            emit()
         for token in some:
             mark = "*" if token.probability > LIKELY else " "
-            print(f"{token.probability:7.2%} {mark} {token.text}")
+            emit(f"{token.probability:7.2%} {mark} {token.text}")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from meristem import bounded
+from meristem.terminal import emit
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 
 def console() -> Console:
     """Progress and messages go to the error stream, answers to the output."""
-    from rich.console import Console
+    from meristem.console import TerminalConsole
 
-    return Console(stderr=True)
+    return TerminalConsole(stderr=True)
 
 
 def say(text: str) -> None:
@@ -40,7 +41,7 @@ def opened(run: Path, which: Checkpoint) -> Loaded:
 
 def print_json(value: Any) -> None:
     """One value, one line."""
-    print(bounded.to_json(value))
+    emit(bounded.to_json(value))
 
 
 def print_measured(found: Mapping[str, Any]) -> None:
@@ -51,8 +52,8 @@ def print_measured(found: Mapping[str, Any]) -> None:
     for name, value in found["metrics"].items():
         sure = "  95 %: {:.6g} to {:.6g}".format(*intervals[name]) if name in intervals else ""
         number = "none" if math.isnan(value) else f"{value:.6g}"
-        print(f"{name:<24} {number:<10}{sure}".rstrip())
+        emit(f"{name:<24} {number:<10}{sure}".rstrip())
     for name, share in found.get("unknown", {}).items():
-        print(f"{f'{name} tokens':<24} {share:<10.6g}".rstrip())
+        emit(f"{f'{name} tokens':<24} {share:<10.6g}".rstrip())
     if found.get("signature"):
-        print(found["signature"])
+        emit(found["signature"])

@@ -9,6 +9,7 @@ from pathlib import Path
 import typer
 
 from meristem import bounded, options
+from meristem.terminal import emit
 from meristem.verbs.screen import console, say
 
 
@@ -142,12 +143,12 @@ def corpus(
         counter = TokenCounter(str(tokenizer), counter_of(Tokenizer.load(tokenizer)))
     told = report(source, overrides or [], console(), out=out, page=page, tokens=counter)
     if json_:
-        print(as_json(told))
+        emit(as_json(told))
     else:
-        from rich.console import Console
+        from meristem.console import TerminalConsole
 
         for section in sections(told):
-            Console().print(section)
+            TerminalConsole().print(section)
     for path in filter(None, (page, out)):
         say(f"wrote {path}")
 
@@ -159,16 +160,16 @@ def recipes(schema: options.Schema = None) -> None:
 
     if schema is not None:
         schema.write_text(bounded.to_json(schema_of(), indent=1) + "\n", encoding="utf-8")
-        print(f"wrote {schema}; begin a recipe with  # yaml-language-server: $schema={schema}")
+        emit(f"wrote {schema}; begin a recipe with  # yaml-language-server: $schema={schema}")
         return
     for name, path in shipped().items():
-        print(f"{name:<20} {summary(path)}")
-    print("\nfor tasks, with meristem finetune:")
+        emit(f"{name:<20} {summary(path)}")
+    emit("\nfor tasks, with meristem finetune:")
     for name, path in shipped_tasks().items():
-        print(f"{name:<20} {summary(path)}")
-    print("\nfor rewards, with meristem reinforce:")
+        emit(f"{name:<20} {summary(path)}")
+    emit("\nfor rewards, with meristem reinforce:")
     for name, path in shipped_rewards().items():
-        print(f"{name:<20} {summary(path)}")
+        emit(f"{name:<20} {summary(path)}")
 
 
 def describe(

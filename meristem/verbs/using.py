@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from meristem import options
+from meristem.terminal import emit
 from meristem.verbs import rewarding
 from meristem.verbs.screen import opened, print_json, print_measured, say
 
@@ -137,22 +138,22 @@ def generate(
     reads_source = loaded.way == "source" or source is not None or image is not None
     goes_on = not reads_source  # a source is no part of what is written from it
     if streaming and goes_on:
-        print(prompts[0], end="", flush=True)
+        emit(prompts[0], end="", flush=True)
     written = loaded.generate(
         prompts,
         count=count,
         source=source is not None,
-        on_text=(lambda _, text: print(text, end="", flush=True)) if streaming else None,
+        on_text=(lambda _, text: emit(text, end="", flush=True)) if streaming else None,
         **sampling,
     )
     texts = [(first, one) for first, some in zip(prompts, written, strict=True) for one in some]
     if json_:
         print_json([{"prompt": str(p), "text": w.text, "score": w.score, "finished": w.finished} for p, w in texts])
     elif streaming:
-        print()
+        emit()
     else:
         for first, one in texts:
-            print(first + one.text if goes_on else one.text)
+            emit(first + one.text if goes_on else one.text)
 
 
 def fill(
@@ -170,6 +171,6 @@ def fill(
         return
     for one in found:
         if len(found) > 1:
-            print(f"mask {one.mask + 1}")
+            emit(f"mask {one.mask + 1}")
         for candidate in one.candidates:
-            print(f"{candidate.probability:7.2%}  {candidate.token:<16} {candidate.text}")
+            emit(f"{candidate.probability:7.2%}  {candidate.token:<16} {candidate.text}")

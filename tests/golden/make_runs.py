@@ -6,6 +6,7 @@ The runs are test data of one moment: code that is renamed or moved must still r
 where what is computed is meant to change, and then docs/decisions/0010-golden-runs.md says what to do.
 """
 
+# ruff: noqa: E402  # the environment is set before torch is imported
 from __future__ import annotations
 
 import json

@@ -23,7 +23,7 @@ RUNS = HERE / "runs"
 EXPECTED: dict[str, Any] = json.loads((HERE / "expected.json").read_text(encoding="utf-8"))
 EXACT = measures.numerics() == EXPECTED["numerics"]
 COMPARISON = "bit for bit" if EXACT else "within tolerance"
-TOLERANCE = {"rel": 2e-4, "abs": 2e-5}
+TOLERANCE = {"rel": 1e-4, "abs": 1e-5}
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -10,7 +10,8 @@ from meristem.training.standing import Standing
 
 def test_a_standing_survives_json() -> None:
     standing = Standing(
-        step=7, total=9, budget="9 steps", tokens=10**15, flops=1.5e18, seconds=2.25, best=0.1 + 0.2, best_step=5
+        step=7, total=9, budget="9 steps", tokens=10**15, flops=1.5e18, seconds=2.25, best=0.1 + 0.2, best_step=5,
+        flops_per_token={"clm": 1e9 / 3}
     )
     standing.add({"loss": (1 / 3, 1.0), "top1": (3.0, 7.0)})
     again = Standing.of(json.loads(json.dumps(standing.plain())))
@@ -33,6 +34,7 @@ def test_counters_of_another_version_are_left_alone() -> None:
 @pytest.mark.parametrize("change", [
     {"step": -1}, {"step": True}, {"step": 2**63}, {"seconds": -0.5}, {"flops": "many"}, {"best": []}, {"window": []},
     {"window": {"loss": [1.0]}}, {"window": {"loss": [1.0, True]}}, {"tokens": 1.5}, {"seconds": float("inf")},
+    {"flops_per_token": []}, {"flops_per_token": {"clm": -1.0}}, {"flops_per_token": {"clm": "many"}},
 ])  # fmt: skip
 def test_a_state_that_no_run_wrote_is_refused(change: dict[str, object]) -> None:
     plain = {**Standing(step=4, total=9).plain(), **change}

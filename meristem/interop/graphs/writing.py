@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from meristem.models.transformer import Transformer
 from meristem.models.transformer_xl import TransformerXL
 from meristem.models.xlnet import XLNet
 from meristem.settings import find, names
+from meristem.terminal import emit
 
 FAMILIES = (Bert, GPT2, Transformer, TransformerXL, XLNet)
 """Backbones that become graphs, and whatever is made of them."""
@@ -39,9 +39,9 @@ def export_run(run: Path, out: Path) -> Exported:
     with whole(out) as folder:
         for graph in graphs:
             began = time.perf_counter()
-            print(f"{graph.file} … ", end="", file=sys.stderr, flush=True)
+            emit(f"{graph.file} … ", end="", err=True, flush=True)
             save(graph, folder)
-            print(f"{time.perf_counter() - began:.0f} s", file=sys.stderr)
+            emit(f"{time.perf_counter() - began:.0f} s", err=True)
         for name, text in _texts(revived, kind, graphs).items():
             disk.store(folder / name, [text.encode()])
     asked = {name for graph in graphs for name in graph.heads}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -43,7 +44,7 @@ class ClassifierSettings(RewardSettings):
 def _classifies_nothing(run: str, trained: Sequence[str]) -> MeristemError:
     return MeristemError(
         f"reward classifier: {run} classifies nothing (it was trained for {', '.join(trained)}): "
-        f"meristem finetune classification from={run} data.train=FILE teaches it to"
+        f"meristem finetune classification {shlex.quote(f'from={run}')} data.train=FILE teaches it to"
     )
 
 

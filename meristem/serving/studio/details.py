@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from meristem.serving.studio.metrics_tail import metrics_tail, tail
 from meristem.serving.studio.recipe_file import recipe_of
 from meristem.serving.studio.runs import CARD, Found, facts_of, kind_of, report
 from meristem.serving.studio.standing import Standing, finished_of, locks, standing
+from meristem.shell_commands import shell_path
 from meristem.training.card import command_words
 from meristem.training.settings import BUDGETS
 
@@ -64,8 +64,8 @@ def commands(path: Path, kind: str, recipe: dict[str, Any], now: Standing) -> li
     """What goes on with a run: the same budget where it is not used up, else twice as much."""
     if now.state == "training":
         return []
-    place = shlex.quote(str(path))
-    again = f"meristem {VERBS[kind]} {shlex.quote(str(path / 'recipe.yaml'))}"
+    place = shell_path(path)
+    again = f"meristem {VERBS[kind]} {shell_path(path / 'recipe.yaml')}"
     if now.state != "finished":
         return [f"{again} --out {place}"]
     train = recipe.get("train")

@@ -11,11 +11,11 @@ from typing import Any
 from meristem import bounded
 from meristem.checkpoint import layout
 from meristem.checkpoint.run import Run
+from meristem.recipe_differences import flat
 from meristem.serving.studio.curves import Curves
 from meristem.serving.studio.measures import HIGHER, LOWER
 from meristem.serving.studio.runs import kind_of
 from meristem.serving.studio.standing import finished_of, state_of
-from meristem.training.going_on import flat
 
 ANYWHERE = frozenset({"bits_per_byte"})
 """Means the same whatever the objective's tokens are."""

@@ -1,0 +1,1 @@
+"""Interrupted runs, resumed and compared bit for bit with the run that was never interrupted."""

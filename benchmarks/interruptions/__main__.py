@@ -1,0 +1,155 @@
+"""Runs interrupted wherever they are and resumed: do they end bit for bit where the uninterrupted one ends?
+
+    python -m benchmarks.interruptions [--trials 1000] [--workers 2] [--results FILE]     every kind, every interruption
+    python -m benchmarks.interruptions --only 17 [--keep FOLDER]                     one trial again, its files kept
+    python -m benchmarks.interruptions --team [--trials 20]          one of three processes is killed under torchrun
+
+Each trial is a line of the results file; the next start goes on with the trials that have none. A page with the
+table is written beside that file, with the ending .md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import multiprocessing
+import os
+import pkgutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import meristem
+from benchmarks.interruptions import report, team
+from benchmarks.interruptions.kinds import Case, cases, start_commands, write_data
+from benchmarks.interruptions.processes import Command
+from benchmarks.interruptions.system_calls import supported
+from benchmarks.interruptions.trials import INTERRUPTIONS, Place, Reference, Trial, reference, run_trial
+from benchmarks.side_by_side import RESULTS
+from meristem.training import budget
+
+LATE = ("torch._dynamo", "torch.utils.tensorboard", "torch.distributed.fsdp", "matplotlib.pyplot", "sklearn.metrics")
+"""Modules that a run imports while it works."""
+
+
+def plan(number: int) -> Trial:
+    """Trial `number`: in every round each case once, and for a case another interruption in every round."""
+    every = cases()
+    completed_rounds, at = divmod(number, len(every))
+    interruption = INTERRUPTIONS[(at + completed_rounds) % len(INTERRUPTIONS)]
+    return Trial(number=number, case=every[at], interruption=interruption)
+
+
+def campaign(trials: Sequence[Trial], results: Path | None, workers: int, keep: Path | None) -> None:
+    """Run trials in forked workers and write a line of each; without a results file it is only printed."""
+    _import_everything()
+    with _folder(keep) as folder:
+        place = _prepared(folder)
+        with multiprocessing.get_context("fork").Pool(workers) as pool:
+            wanted = list(dict.fromkeys(trial.case for trial in trials))
+            print(f"{len(wanted)} uninterrupted runs to compare with", flush=True)
+            references = dict(pool.imap_unordered(partial(_reference, place), wanted))
+            _collect(pool.imap_unordered(partial(_trial, place, references), trials), len(trials), results)
+
+
+def _collect(lines: Iterable[Mapping[str, Any]], total: int, results: Path | None) -> None:
+    begun = time.monotonic()
+    for done, line in enumerate(lines, 1):
+        if results is not None:
+            with results.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+        each = (time.monotonic() - begun) / done
+        outcome = "identical" if line["identical"] else "; ".join(line["problems"])
+        print(
+            f"{done}/{total}  {each:.2f} s per trial, {each * (total - done) / 60:.1f} min left  "
+            f"trial {line['trial']}: "
+            f"{line['kind']}, {line['processes']} process(es), {line['interruption']} at "
+            f"{'; '.join(line['moments'])}: {outcome}",
+            flush=True,
+        )
+
+
+def _import_everything() -> None:
+    """What a command imports, so that the forked ones find it in memory."""
+    for module in pkgutil.walk_packages(meristem.__path__, "meristem."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    for name in LATE:
+        importlib.import_module(name)
+    torch.set_num_threads(1)
+    os.environ.update({"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"})
+    budget.PEAK_SIZE = 64
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    """Where the campaign works; it is removed afterwards unless it is to be kept."""
+    if keep is not None:
+        keep.mkdir(parents=True)
+        yield keep.resolve()
+        return
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name).resolve()
+
+
+def _prepared(folder: Path) -> Place:
+    """The folder with a cache, and with the data and runs that the kinds start from."""
+    starts = {"data": folder / "data"}
+    write_data(starts["data"])
+    for name, arguments in start_commands(folder).items():
+        outcome = Command(arguments=arguments, folder=folder, cache=folder / "cache").run()
+        if not outcome.completed:
+            raise SystemExit(f"meristem {' '.join(arguments)}: {outcome.output[0]}")
+        starts[name] = folder / name
+    return Place(folder=folder, starts=starts)
+
+
+def _reference(place: Place, case: Case) -> tuple[Case, Reference]:
+    return case, reference(place, case, place.folder / "references" / case.name)
+
+
+def _trial(place: Place, references: Mapping[Case, Reference], trial: Trial) -> dict[str, Any]:
+    run_trial(trial, place, references[trial.case])
+    return trial.line()
+
+
+def main() -> None:
+    """One of the two campaigns."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--team", action="store_true", help="kill one of three processes under torchrun's agent")
+    parser.add_argument("--trials", type=int)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--only", type=int, help="repeat this trial, and write nothing")
+    parser.add_argument("--keep", type=Path, help="a new folder to work in, which is kept")
+    parser.add_argument("--results", type=Path, default=RESULTS / "reliability" / "interruptions.jsonl")
+    options = parser.parse_args()
+    if options.team:
+        team.campaign(options.trials or 20)
+        return
+    if not supported():
+        raise SystemExit("interruptions: system calls are made to fail by seccomp, which needs Linux on x86-64")
+    if options.only is not None:
+        campaign([plan(options.only)], None, 1, options.keep)
+        return
+    options.results.parent.mkdir(parents=True, exist_ok=True)
+    done = report.read(options.results)
+    left = [plan(number) for number in range(options.trials or 1000) if number not in done]
+    if left:
+        campaign(left, options.results, options.workers, options.keep)
+    lines = [line for _, line in sorted(report.read(options.results).items())]
+    options.results.with_suffix(".md").write_text(report.page(lines), encoding="utf-8")
+    print("\n".join([*report.table(lines), *report.failures(lines)]))
+    print(f"{sum(line['identical'] for line in lines)} of {len(lines)} bit-identical")
+    sys.exit(any(not line["identical"] for line in lines))
+
+
+if __name__ == "__main__":
+    main()

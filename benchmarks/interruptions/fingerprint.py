@@ -1,0 +1,89 @@
+"""A digest of every part of a finished run that must not depend on how often it was interrupted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from meristem.checkpoint import load
+from meristem.checkpoint.layout import REPLACED, RETIRED, WRITING, pointed
+from meristem.checkpoint.run import Run
+
+CLOCKS = ("seconds", "tokens_per_second", "mfu", "memory", "minutes", "finished", "date", "written")
+"""Names of values that measure time or the machine."""
+
+
+def fingerprint(out: Path, cache: Path) -> dict[str, str]:
+    """Part → digest, of a run or of a folder of several (a grid, baselines), wherever it and its cache lie."""
+    parts: dict[str, str] = {}
+    for recipe in sorted(out.rglob("recipe.yaml")):
+        if Run(recipe.parent).exists():
+            parts |= {f"{recipe.parent.relative_to(out)}/{name}": value for name, value in _run(recipe.parent).items()}
+    for name in ("grid.json", "report.json"):
+        if (out / name).is_file():
+            parts[name] = _json(_relative(json.loads((out / name).read_bytes()), {"OUT": out, "CACHE": cache}))
+    if (out / "best").is_file():
+        parts["best"] = (out / "best").read_text().strip()
+    return {**parts, "left over": ", ".join(_left_over(out))}
+
+
+def _run(folder: Path) -> dict[str, str]:
+    loaded = load.load(folder / "checkpoints")
+    if loaded is None:
+        return {"checkpoint": "none"}
+    snapshot = loaded.snapshot
+    tensors = {"weights": snapshot.model, "optimizer": snapshot.optimizer, "memory": snapshot.memory}
+    found = {name: _tensors(some) for name, some in tensors.items()}
+    found["train state"] = _json(snapshot.state)
+    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    found["metrics"] = _json([json.loads(line) for line in lines])
+    found["results"] = _json(Run(folder).finished)
+    found["best step"] = str(pointed(folder / "checkpoints", "best"))
+    for name in ("tokenizer.json", "data.json"):
+        found[name] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+    for name in ("README.md", "curves.png"):
+        found[name] = str((folder / name).is_file())
+    found["notices"] = "; ".join(loaded.notices)
+    return found
+
+
+def _tensors(tensors: Mapping[str, torch.Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        one = tensors[name].contiguous().reshape(-1)
+        digest.update(f"{name} {one.dtype}".encode() + one.view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _json(value: Any) -> str:
+    return hashlib.sha256(json.dumps(_timeless(value), sort_keys=True).encode()).hexdigest()
+
+
+def _timeless(value: Any) -> Any:
+    """A value without what clocks said."""
+    if isinstance(value, Mapping):
+        return {name: _timeless(inner) for name, inner in value.items() if name not in CLOCKS}
+    return [_timeless(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _relative(value: Any, places: Mapping[str, Path]) -> Any:
+    """A value in which places have names."""
+    text = json.dumps(value)
+    for name, place in places.items():
+        text = text.replace(str(place), name)
+    return json.loads(text)
+
+
+def _left_over(out: Path) -> list[str]:
+    """What an interrupted start left behind and the last one did not clear away."""
+    beginnings = (WRITING, REPLACED, RETIRED, ".begun")
+    return sorted(
+        str(path.relative_to(out))
+        for path in out.rglob("*")
+        if path.name.startswith(beginnings) or path.name.endswith((".new", ".partial", ".unfinished"))
+    )
