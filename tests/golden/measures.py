@@ -52,6 +52,24 @@ def names_in(path: Path) -> list[str]:
         return sorted(file.keys())
 
 
+def saved_names(run: Path) -> dict[str, Any]:
+    """Of the latest checkpoint the names of tensors, the optimizer's states of each, and the keys of its JSON files."""
+    folder = checkpoint(run)
+    manifest, state = (json.loads((folder / f"{name}.json").read_text("utf-8")) for name in ("manifest", "state"))
+    slots: dict[str, list[str]] = {}
+    for entry in names_in(folder / "optimizer.safetensors"):
+        name, _, slot = entry.rpartition("/")
+        slots.setdefault(name, []).append(slot)
+    memory = folder / "memory.safetensors"
+    return {
+        "tensors": sorted([*names_in(folder / "model.safetensors"), *manifest["aliases"]]),
+        "optimizer": {name: " ".join(some) for name, some in slots.items()},
+        "memory": names_in(memory) if memory.exists() else [],
+        "manifest.json": sorted(manifest),
+        "state.json": sorted(state),
+    }
+
+
 def metrics_lines(run: Path) -> list[dict[str, Any]]:
     """metrics.jsonl without its clocks."""
     lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()

@@ -1,0 +1,141 @@
+"""The purpose strings of random draws, read from the sources: they are hashed, so that a renamed one is another stream.
+
+A call that takes a purpose is recognised by the object it resolves to, not by its name: functions and modules may be
+renamed and moved. An f-string counts as its template, with `{}` for what is filled in.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+ROOT = "meristem"
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A parsed module, with what its imports and string constants stand for."""
+
+    module: str
+    tree: ast.Module
+    imports: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """A local name → the module and the name there; an empty name for a module itself."""
+    constants: dict[str, str] = field(default_factory=dict)
+
+    def object_of(self, expression: ast.expr, names: frozenset[str]) -> Any:
+        """What a name or `module.name` stands for; nothing where it cannot be one of `names`."""
+        if isinstance(expression, ast.Name):
+            module, name = self.imports.get(expression.id, (self.module, expression.id))
+        elif isinstance(expression, ast.Attribute) and isinstance(expression.value, ast.Name):
+            module, inner = self.imports.get(expression.value.id, ("", ""))
+            module, name = f"{module}.{inner}" if inner else module, expression.attr
+        else:
+            return None
+        return getattr(import_module(module), name, None) if name in names and module.startswith(ROOT) else None
+
+    def text(self, expression: ast.expr) -> str | None:
+        """A string as it is written, an f-string's template, a constant of this module; nothing for other things."""
+        if isinstance(expression, ast.Constant):
+            return expression.value if isinstance(expression.value, str) else None
+        if isinstance(expression, ast.JoinedStr):
+            parts = [part.value if isinstance(part, ast.Constant) else "{}" for part in expression.values]
+            return "".join(map(str, parts))
+        return self.constants.get(expression.id) if isinstance(expression, ast.Name) else None
+
+
+def parse(path: Path, module: str, text: str) -> SourceFile:
+    """A file with its imports, wherever in it they stand."""
+    source = SourceFile(module, ast.parse(text))
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            source.imports.update({one.asname or one.name: (node.module, one.name) for one in node.names})
+        elif isinstance(node, ast.Import):
+            source.imports.update({one.asname or one.name: (one.name, "") for one in node.names})
+    for node in source.tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            source.constants.update({one.id: node.value.value for one in node.targets if isinstance(one, ast.Name)})
+    return source
+
+
+def module_name(path: Path, folder: Path) -> str:
+    """`meristem.a.b` of the file a/b.py in the package's folder."""
+    parts = path.relative_to(folder.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def purposes(folder: Path, functions: Sequence[Callable[..., Any]], draw_types: Sequence[Any]) -> set[str]:
+    """Of every call of these functions, and of every parameter of one of these types that is called."""
+    found: set[str] = set()
+    homes = {str(inspect.getsourcefile(inspect.unwrap(function))) for function in functions}
+    words = re.compile(rf"\b({'|'.join(_module_words(functions) | _names_of(draw_types))})\b")
+    for path in sorted(folder.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if str(path) not in homes and words.search(text) is None:
+            continue  # parsing all files would take seconds
+        source = parse(path, module_name(path, folder), text)
+        for call in [*_function_calls(source, functions), *_draw_calls(source, draw_types)]:
+            texts = {purpose for one in _arguments(call) if (purpose := source.text(one)) is not None}
+            unread = f"{path}:{call.lineno}: this draw's purpose cannot be read here; write its string into the call"
+            assert texts or str(path) in homes, unread
+            found |= texts
+    return found
+
+
+def _module_words(functions: Sequence[Callable[..., Any]]) -> set[str]:
+    """The last parts of the names of the modules that define the functions, and of packages that pass them on."""
+    modules = {function.__module__ for function in functions}
+    packages = {
+        package
+        for function in functions
+        if hasattr(sys.modules[package := function.__module__.rpartition(".")[0]], function.__name__)
+    }
+    return {module.rpartition(".")[2] for module in modules | packages}
+
+
+def _names_of(objects: Sequence[Any]) -> set[str]:
+    """What these objects are called in the package's modules; an alias of a type does not know its name."""
+    modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == ROOT]
+    return {name for module in modules for name, value in vars(module).items() if any(value is one for one in objects)}
+
+
+def _arguments(call: ast.Call) -> list[ast.expr]:
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
+
+
+def _function_calls(source: SourceFile, functions: Sequence[Callable[..., Any]]) -> Iterator[ast.Call]:
+    names = frozenset(function.__name__ for function in functions)
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call) and any(source.object_of(node.func, names) is one for one in functions):
+            yield node
+
+
+def _draw_calls(source: SourceFile, types: Sequence[Any]) -> Iterator[ast.Call]:
+    """Calls of a parameter that is annotated with one of the types."""
+    for function in ast.walk(source.tree):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        annotations = {one.arg: one.annotation for one in (*function.args.args, *function.args.kwonlyargs)}
+        for node in ast.walk(function):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                annotation = annotations.get(node.func.id)
+                if annotation is not None and _is_one_of(source, annotation, types):
+                    yield node
+
+
+def _is_one_of(source: SourceFile, annotation: ast.expr, types: Sequence[Any]) -> bool:
+    imported = frozenset(name for _, name in source.imports.values())
+    return any(source.object_of(annotation, imported) is one for one in types)
+
+
+def templates_in(function: Callable[..., Any]) -> set[str]:
+    """The f-strings of a function that hashes by itself."""
+    source = SourceFile("", ast.parse(inspect.getsource(function)))
+    strings = [node for node in ast.walk(source.tree) if isinstance(node, ast.JoinedStr)]
+    return {text for node in strings if (text := source.text(node)) is not None}

@@ -1,0 +1,43 @@
+"""Names that others depend on are those of frozen.json, whatever is renamed inside."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from golden import frozen, internals, purposes
+
+import meristem
+
+FROZEN: dict[str, Any] = json.loads(frozen.FROZEN.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("section", frozen.SECTIONS)
+def test_names_are_those_that_are_frozen(section: str, tmp_path: Path) -> None:
+    changed = frozen.differences(frozen.SECTIONS[section](tmp_path), FROZEN[section])
+    assert not changed, f"{section}:\n{changed}"
+
+
+@pytest.mark.parametrize("name", FROZEN["runs"])
+def test_a_loaded_model_names_its_tensors_as_its_checkpoint_does(name: str) -> None:
+    names = sorted(meristem.load(frozen.RUNS / name).model.state_dict())
+    changed = frozen.differences(names, FROZEN["runs"][name]["tensors"])
+    assert not changed, changed
+
+
+def test_a_renamed_purpose_is_reported(tmp_path: Path) -> None:
+    function, draw = internals.PURPOSE_FUNCTIONS[0], internals.PURPOSE_DRAWS[0]
+    names = {function: "n0", draw: "n1"}
+    imports = "\n".join(f"from {one.__module__} import {one.__name__} as {name}" for one, name in names.items())
+    source = f"{imports}\nname = 'a'\nKNOWN = 'third'\n"
+    source += "n0(1, 'first', 0, 0), n0(1, f'second {name}', 0, 0), n0(1, KNOWN, 0, 0)\ndef use(d: n1): d('fourth')\n"
+    (tmp_path / "module.py").write_text(source, encoding="utf-8")
+    found = purposes.purposes(tmp_path, [function], [draw])
+    assert found == {"first", "second {}", "third", "fourth"}
+    changed = frozen.differences(sorted(found), ["first", "second {}", "third", "other"])
+    assert "gone: 'other'" in changed and "new:  'fourth'" in changed and frozen.COMMAND in changed
+    (tmp_path / "module.py").write_text(f"{imports}\ndef use(d: n1, hidden: str): d(hidden)\n", encoding="utf-8")
+    with pytest.raises(AssertionError, match=r"module\.py:3: this draw's purpose"):
+        purposes.purposes(tmp_path, [function], [draw])
