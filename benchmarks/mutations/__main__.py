@@ -4,8 +4,9 @@
     python -m benchmarks.mutations --only 17 [--only 42]                              these again, in words
     python -m benchmarks.mutations --summary                                          the page of what FILE holds
 
-Each trial is one operation on one run with one thing changed, in a process of its own: at most 1 GB and 10 s, no signal,
-no error but a refusal in a sentence, nothing executed; a run that resumes ends with the weights it would have had.
+Each trial is one operation on one run with one thing changed, in a process of its own: at most 1 GB and 10 s, no
+signal, no error but a refusal in a sentence, nothing executed; a run that resumes ends with the weights it would have
+had.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.update(TOKENIZERS_PARALLELISM="false", HF_HUB_OFFLINE="1")
 
+from hostile.mutations import copied
+
 from benchmarks.mutations import summary
 from benchmarks.mutations.base_runs import BaseRun, train_base_runs
 from benchmarks.mutations.operations import OPERATIONS
 from benchmarks.mutations.trials import GOOD, Plan, run_trial
 from benchmarks.side_by_side import RESULTS
-from hostile.mutations import copied
 from meristem.errors import MeristemError
 
 
@@ -62,7 +64,7 @@ def campaign(trials: int, workers: int, results: Path) -> None:
     failed, begun = 0, 0.0
     with results.open("a", encoding="utf-8") as lines:
         for number, line in enumerate(run_trials(plans, workers), 1):
-            lines.write(json.dumps(line, ensure_ascii=False) + "\n")
+            lines.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
             lines.flush()
             begun = begun or time.monotonic()
             if line["outcome"] not in GOOD:
@@ -70,7 +72,8 @@ def campaign(trials: int, workers: int, results: Path) -> None:
                 print("\nFAILED", json.dumps(line, ensure_ascii=False), flush=True)
             left = (time.monotonic() - begun) / max(1, number - 1) * (len(plans) - number)
             if number % 10 == 0 or number == len(plans):
-                print(f"\r{number:,} of {len(plans):,} trials, {failed} failed, {left / 60:.0f} min left  ", end="", flush=True)
+                progress = f"{number:,} of {len(plans):,} trials, {failed} failed, {left / 60:.0f} min left"
+                print(f"\r{progress}  ", end="", flush=True)
     print()
 
 

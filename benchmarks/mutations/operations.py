@@ -27,7 +27,8 @@ from meristem.serving.studio.runs import Listing
 from meristem.tokenizers.tokenizer import Tokenizer
 
 Operation = Callable[[Path, Path, str], str]
-TEXTS = ("the old harbour [MASK] is 12.5 miles away.", "Ada; aaaaaaaaaaaaaaaaaaaaab, 中文 ½ \u0301é", "", " \n\t", "a\x00b" * 9)
+TEXTS = ("the old harbour [MASK] is 12.5 miles away.",
+         "Ada; aaaaaaaaaaaaaaaaaaaaab, 中文 ½ \u0301é", "", " \n\t", "a\x00b" * 9)  # fmt: skip
 REQUESTS: dict[str, dict[str, Any]] = {
     "generate": {"prompt": "the old", "max_tokens": 4},
     "chat": {"messages": [{"role": "user", "content": "the old"}], "max_tokens": 4},

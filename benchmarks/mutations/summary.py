@@ -12,11 +12,12 @@ from benchmarks.mutations.trials import GOOD
 HEADING = """\
 # Mutated run folders and tokenizers
 
-Written by `python -m benchmarks.mutations`; each line of `mutations.jsonl` is a trial. One thing of a small run (a byte,
-a tensor, a header, a JSON or YAML value, a part of the tokenizer, a file) is changed, and one operation meets the
+Written by `python -m benchmarks.mutations`; each line of `mutations.jsonl` is a trial. One thing of a small run (a
+byte, a tensor, a header, a JSON or YAML value, a part of the tokenizer, a file) is changed, and one operation meets the
 run in a process of its own with at most 1 GB of memory and 10 s. It holds if the operation answers, or refuses in a
-sentence, without a signal or any other error, and an audit hook sees nothing executed and nothing written elsewhere; a run
-that resumes must be refused or end with exactly the weights of the run that nobody changed.
+sentence, without a signal or any other error, and an audit hook sees nothing executed and nothing written elsewhere; a
+run that resumes must be refused or end with exactly the weights of the run that nobody changed. Memory is what the
+process took beside that of the warm process it was forked from.
 """
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
 import shutil
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from benchmarks.mutations.operations import OPERATIONS
 MEMORY = 1 << 30
 """Bytes of memory that a child may have, with all that its parent gave it."""
 SECONDS = 10
-"""Of the processor, and of the clock."""
+"""Of the processor, and of the clock while there is a processor for it."""
 SCHEDULE = ("resume", "load", "evaluate", "generate", "serve", "resume", "studio", "start", "export", "tokenizer")
 """The operation of trial n is entry n modulo 10: of 5,000 trials 1,000 resume, and every other operation has 500."""
 GOOD = ("refused", "answered", "answered with notices", "same weights")
@@ -49,7 +49,7 @@ def run_trial(plan: Plan, base: BaseRun, caches: Path, workspace: Path) -> dict[
     try:
         said, seen = _watch(plan, base, caches, folder)
         outcome = _outcome(plan, seen, base, folder / "out")
-        line = {"trial": plan.number, "operation": plan.operation, "kind": plan.kind, "mutation": said[:300],
+        line = {"trial": plan.number, "operation": plan.operation, "kind": plan.kind, "mutation": said[:160],
                 "outcome": outcome, "seconds": round(seen.seconds, 2), "memory": round(seen.memory)}  # fmt: skip
         if outcome not in GOOD:
             line["said"] = " ".join(seen.said.split())[-600:]
@@ -69,14 +69,10 @@ def _watch(plan: Plan, base: BaseRun, caches: Path, folder: Path) -> tuple[str, 
     said = _mutate(run, plan)
     held = int(Path("/proc/self/status").read_text().partition("VmData:")[2].split()[0]) << 10
     operation = OPERATIONS[plan.operation]
-    for attempt in (1, 2):
-        begun = time.monotonic()
-        seen = watched(
-            lambda given, out: operation(given, out, plan.kind), run, run, out,
-            memory=MEMORY - held, processor=SECONDS, patience=attempt * SECONDS,
-        )  # fmt: skip
-        if seen.outcome != "died of SIGKILL" or time.monotonic() - begun < SECONDS:
-            break  # one that the clock ended is given twice the time once: the machine may be busy elsewhere
+    seen = watched(
+        lambda given, out: operation(given, out, plan.kind), run, run, out,
+        memory=MEMORY - held, processor=SECONDS, patience=SECONDS,
+    )  # fmt: skip
     return said, seen
 
 
@@ -87,10 +83,8 @@ def _mutate(run: Path, plan: Plan) -> str:
     content = json.loads(path.read_bytes())
     said = [mutate_tokenizer(content, rng)]
     if rng.random() < 0.3 and isinstance(content.get("model"), dict):
-        try:
+        with contextlib.suppress(KeyError, TypeError, AttributeError, IndexError):  # the first may leave no such part
             said.append(mutate_tokenizer(content, rng))
-        except (KeyError, TypeError, AttributeError, IndexError):
-            pass  # the first change left no such part
     path.write_text(json.dumps(content), encoding="utf-8")
     return "; ".join(said)
 
@@ -99,7 +93,8 @@ def _outcome(plan: Plan, seen: Seen, base: BaseRun, out: Path) -> str:
     if seen.ran:
         return f"executed: {seen.ran[0]}"[:200]
     if seen.outcome == "refused":
-        return "refused" if seen.said and not any(word in seen.said for word in BAD_WORDS) else "refused without a reason"
+        explained = seen.said and not any(word in seen.said for word in BAD_WORDS)
+        return "refused" if explained else "refused without a reason"
     if seen.outcome not in ("taken", "passed over"):
         return seen.outcome
     if plan.operation != "resume":

@@ -16,7 +16,6 @@ import random
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
 import yaml
@@ -187,7 +186,8 @@ def _tokenizer(run: Path, rng: random.Random) -> str:
 
 def _consistent_tokenizer(run: Path, rng: random.Random) -> str:
     """The tokenizer in all places at once, sealed."""
-    return f"everywhere {_change_tokenizers([run / 'tokenizer.json', *run.glob('checkpoints/step-*/tokenizer.json')], rng)}"
+    paths = [run / "tokenizer.json", *run.glob("checkpoints/step-*/tokenizer.json")]
+    return f"everywhere {_change_tokenizers(paths, rng)}"
 
 
 def _change_tokenizers(paths: list[Path], rng: random.Random) -> str:

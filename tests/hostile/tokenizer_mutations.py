@@ -12,7 +12,8 @@ TOKENS = ("", " ", "a", "[PAD]", "[UNK]", "[MASK]", "<extra_id_0>", "##", "▁",
           "x" * 3000, "中文", "[SEP] [CLS]", "\x1b[2J", "<script>", "../..", "\n")  # fmt: skip
 NUMBERS: tuple[Any, ...] = (-1, 0, 1, 5, 10**6, 2**24, 2**31, 2**32, 2**63, 10**30, 0.5, 1e308, True, None, "1", [])
 PATTERNS = ("", " ", "(a+)+$", "(a|aa)+$", ".*.*.*=", "((", "[", "\\", "a{1000000}", "(?<=a)b", "(?:a|b|)*", "\\p{L}+",
-            "(?R)", "\\X", "^", "$", ".", "(?=a)", "\\b", "[^\\s]+|\\s+", "(a?){30}a{30}", "\\G", "(?s:.*)x")  # fmt: skip
+            "(?R)", "\\X", "^", "$", ".", "(?=a)", "\\b", "[^\\s]+|\\s+", "(a?){30}a{30}",
+            "\\G", "(?s:.*)x")  # fmt: skip
 NORMALIZERS: tuple[dict[str, Any], ...] = (
     {"type": "NFC"}, {"type": "NFKD"}, {"type": "Lowercase"}, {"type": "StripAccents"}, {"type": "Nmt"},
     {"type": "Strip", "strip_left": True, "strip_right": True}, {"type": "Prepend", "prepend": "▁"},
@@ -151,7 +152,9 @@ def _merges(content: dict[str, Any], rng: random.Random) -> str:
             return "merges: all gone"
 
 
-def _step(content: dict[str, Any], part: str, inside: str, steps: tuple[dict[str, Any], ...], rng: random.Random) -> str:
+def _step(
+    content: dict[str, Any], part: str, inside: str, steps: tuple[dict[str, Any], ...], rng: random.Random
+) -> str:
     """Another step in the place of a part of the pipeline, or after it."""
     step = dict(pick(steps, rng))
     old = content.get(part)

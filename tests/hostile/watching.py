@@ -19,7 +19,7 @@ from meristem.errors import MeristemError
 MEMORY = 64 << 20
 """Bytes that a child may take beside what its parent had: more is a MemoryError, not a refusal."""
 PATIENCE = 30.0
-"""Seconds after which a child is taken to hang."""
+"""Seconds after which a child is taken to hang; those in which the machine had no processor for it do not count."""
 PROCESSOR = 20
 """Seconds of the processor that a child may take."""
 RUNS = {"pickle.find_class", "os.system", "subprocess.Popen", "os.exec", "os.posix_spawn", "os.spawn", "pty.spawn",
@@ -86,9 +86,19 @@ def _wait(child: int, patience: float) -> tuple[float, int]:
         except (OSError, IndexError):
             now = 0
         first, most = first or now, max(most, now)
-        if time.monotonic() - began > patience:
+        elapsed = time.monotonic() - began
+        if elapsed > patience and elapsed - _seconds_without_processor(child) > patience:
             os.kill(child, signal.SIGKILL)
         time.sleep(0.002)
+
+
+def _seconds_without_processor(child: int) -> float:
+    """How long the thread of a child that waited longest was ready to run while others ran; 0 where nobody counts."""
+    try:
+        counted = [path.read_text().split() for path in Path(f"/proc/{child}/task").glob("*/schedstat")]
+        return max(int(waited) for _, waited, _ in counted) / 1e9
+    except (OSError, ValueError):
+        return 0.0
 
 
 def _child(
