@@ -163,3 +163,18 @@ def test_a_path_in_a_command_is_one_word_and_no_option(name: str) -> None:
     (word,) = shlex.split(shell_path(name))
     assert Path(word) == Path(name)
     assert not word.startswith("-")
+
+
+def test_a_failed_write_is_named_with_its_file() -> None:
+    full = Path("/dev/full")
+    with pytest.raises(OSError) as failure, naming_file(full), full.open("w", encoding="utf-8") as file:
+        file.write("text")
+        file.flush()
+    told = system_error_message(failure.value)
+    assert told is not None and told.startswith("/dev/full: no space left on device: make room on the disk")
+
+
+def test_a_name_that_the_system_gave_is_kept(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as failure, naming_file(tmp_path / "other"):
+        (tmp_path / "missing").open()
+    assert failure.value.filename == str(tmp_path / "missing")
