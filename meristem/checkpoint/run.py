@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,6 +20,9 @@ BEST = "best"
 OWN = ("recipe.yaml", "tokenizer.json", "data.json", "finished.json", "metrics.jsonl", "log.txt", "README.md",
        "curves.png", "origin.json", ".lock")
 """Files that a run reads or writes, and that may not be links."""
+REPORTS = ("report.html", "report.json")
+"""Files that some runs write when they end."""
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Run:
@@ -75,10 +79,18 @@ class Run:
                 raise MeristemError(f"{self.path / name} is a link, and a run holds its own files: "
                                     "put the file itself in its place, or take the link away")
 
+    def refuse_other_kinds(self) -> None:
+        """A folder in the place of a file that training writes: said before hours are spent, not after."""
+        for name in (*OWN, *REPORTS):
+            path = self.path / name
+            if path.exists() and not path.is_file():
+                raise MeristemError(f"{path} is no file, and a run writes a file of that name: move it elsewhere")
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Nobody else trains in this run meanwhile; a killed process leaves no lock behind."""
         self.refuse_links()
+        self.refuse_other_kinds()
         with ExitStack() as stack:
             with _telling(self.path, "locked"):
                 mine = stack.enter_context(lock.hold(self.lock_path, wait=False))
@@ -135,6 +147,22 @@ def aside(path: Path) -> Path:
         free = next(name for name in names if not name.exists())
         disk.rename(path, free)
     return free
+
+
+@contextmanager
+def explain_write_errors(path: Path) -> Iterator[None]:
+    """Turn what the system refuses inside a run's folder, or a full disk, into a sentence for a person."""
+    try:
+        yield
+    except OSError as error:
+        place = error.filename if isinstance(error.filename, str) else ""
+        if error.errno not in FULL and not Path(place).is_relative_to(path):
+            raise
+        advice = "make room on the disk" if error.errno in FULL else "check the disk, and that you may write there"
+        raise MeristemError(
+            f"{path} could not be written: {error.strerror} ({place or path}); the checkpoints are kept: "
+            f"{advice}, and resume with the same command"
+        ) from error
 
 
 @contextmanager

@@ -14,6 +14,10 @@ from meristem.system_errors import naming_file
 INK, SOFT, MARK = "#22313f", "#9fb3c8", "#c0392b"
 SHARES = frozenset({"accuracy", "intent_accuracy", "f1", "f1_micro", "f1_macro", "exact", "slot_f1", "spearman"})
 """What tasks count from 0 to 1 and people watch."""
+MEASURED = ("train", "evaluation", "test")
+"""Kinds of lines that hold numbers alone."""
+LARGEST = 1e15
+"""Of a number in a picture or a count of steps: far beyond it, a picture's scale overflows."""
 Lines = Sequence[dict[str, Any]]
 
 
@@ -23,14 +27,29 @@ def can_draw() -> bool:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The lines of a metrics.jsonl; one that is still being written is left out."""
+    """The lines of a metrics.jsonl that have a kind and a step; one that is still being written is left out."""
     lines = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_bytes().split(b"\n"):
         try:
-            lines.append(bounded.row(line))
+            entry = bounded.row(line)
         except ValueError:
             continue
+        if isinstance(entry, dict) and isinstance(entry.get("kind"), str) and _is_step(entry.get("step")):
+            lines.append(_numbers_only(entry) if entry["kind"] in MEASURED else entry)
     return lines
+
+
+def _is_step(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= LARGEST
+
+
+def _numbers_only(entry: dict[str, Any]) -> dict[str, Any]:
+    """A measured line with None for every value that is no number or cannot be drawn."""
+    return {name: value if name == "kind" or _is_drawable(value) else None for name, value in entry.items()}
+
+
+def _is_drawable(value: Any) -> bool:
+    return isinstance(value, int | float) and abs(value) <= LARGEST
 
 
 def draw(metrics: Path, out: Path, *, title: str) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from meristem.batch import Batch, Hidden, Objective, Outcome, Row, collate
 from meristem.errors import MeristemError
 from meristem.evaluation.held_out import SEED, mean, resting
+from meristem.generation.watching import go_on, tokens_per_pass
 from meristem.learning.assemble import WORDS
 from meristem.learning.learner import Learner
 from meristem.metrics.bootstrap import intervals
@@ -131,9 +132,11 @@ def _batches(pieces: Sequence[Piece], each: int) -> Iterator[list[int]]:
     """Places of pieces, by length, as many together as one pass takes."""
     order = np.argsort([piece.size for piece in pieces], kind="stable")
     some: list[int] = []
+    most = tokens_per_pass(TOKENS)
     for number in order.tolist():
-        if some and (len(some) >= ROWS or (len(some) + 1) * pieces[number].size * each > TOKENS):
+        if some and (len(some) >= ROWS or (len(some) + 1) * pieces[number].size * each > most):
             yield some
+            go_on()
             some = []
         some.append(number)
     if some:

@@ -18,6 +18,7 @@ from meristem.batch import Hidden, Model
 from meristem.errors import MeristemError
 from meristem.evaluation.held_out import resting
 from meristem.generation.given import Given, given, together
+from meristem.generation.watching import go_on, tokens_per_pass
 from meristem.generation.way import reading_way
 from meristem.store.letters import spelled
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -162,11 +163,13 @@ def _pooled(states_TD: Tensor, pooling: Pooling) -> Tensor:
 def _together(texts: Sequence[Framed]) -> Iterator[list[int]]:
     """Places of texts of like length, as many as are read at once; letters are never padded."""
     some: list[int] = []
+    most = tokens_per_pass(TOKENS)
     for number in sorted(range(len(texts)), key=lambda number: texts[number].size):
         size = texts[number].size
         other = some and texts[number].letters is not None and texts[some[0]].size != size
-        if some and (other or (len(some) + 1) * size > TOKENS):
+        if some and (other or (len(some) + 1) * size > most):
             yield some
+            go_on()
             some = []
         some.append(number)
     if some:

@@ -22,6 +22,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from meristem.batch import Model, State
 from meristem.generation.token_scores import TokenScores, length_batches, token_scores
+from meristem.generation.watching import go_on
 from meristem.generation.way import vocabulary_head
 from meristem.store.letters import BLANK, Letters, spelled
 from meristem.store.rows import frame_of
@@ -85,6 +86,7 @@ def _score(
     """
     step = 1 if direction == FORWARD else -1
     for part in _parts(model, rows, direction):
+        go_on()
         states, wanted, sizes, places = [], [], [], []
         for row, text in enumerate(rows):
             first, last = edges[0], len(text.ids) - edges[1]

@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from meristem.batch import Model
 from meristem.generation.pool import Chosen
+from meristem.generation.watching import go_on, tokens_per_pass
 from meristem.generation.way import HEADS, require
 
 TOKENS = 4096
@@ -71,11 +72,12 @@ def _windows(texts: Sequence[Sequence[int]], length: int) -> Iterator[_Window]:
 def _together(windows: list[_Window]) -> Iterator[list[_Window]]:
     """Windows of like length, as many as are read at once; those of one text stay in their order."""
     some: list[_Window] = []
-    widest = 0
+    widest, most = 0, tokens_per_pass(TOKENS)
     for one in sorted(windows, key=lambda one: (one.start, one.stop - one.start)):
         widest = max(widest, one.stop - one.start)
-        if some and (len(some) + 1) * widest > TOKENS:
+        if some and (len(some) + 1) * widest > most:
             yield some
+            go_on()
             some, widest = [], one.stop - one.start
         some.append(one)
     if some:

@@ -26,6 +26,7 @@ from meristem.errors import MeristemError
 from meristem.generation.framed import Frame
 from meristem.generation.given import opening, remembers
 from meristem.generation.token_scores import TokenScores, length_batches, token_scores
+from meristem.generation.watching import go_on
 from meristem.generation.way import vocabulary_head
 from meristem.store.store import Ints
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -124,6 +125,7 @@ def _read(
     """The segments of several texts, the first of each together, then the second with the memory of the first, …"""
     state: State | None = None
     for number in range(len(batch[0][1])):
+        go_on()
         rows = [chain[number] for _, chain in batch]
         told: dict[str, Any] = {}
         if len(batch[0][1]) > 1:

@@ -8,7 +8,7 @@ drawn for it follows from its own seed.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from meristem.batch import Model
+from meristem.generation.fair_share import NOBODY, FairShare, Owner, fair_places
 from meristem.generation.given import Given, together
 from meristem.generation.sampling import (
     SamplingSettings,
@@ -35,6 +36,12 @@ from meristem.tokenizers.tokenizer import Tokenizer
 
 AHEAD = 64
 """Tokens that a text has room for at first."""
+PREFILL = 256
+"""Tokens of prompts that are read between two tokens of the others, padding counted; one prompt is always read."""
+CROWDED = 4
+"""While several clients have texts the batch is so many times narrower: what a step costs grows with its rows."""
+TURN = 16
+"""Tokens after which a place changes hands, where there are more requests than places."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,8 @@ class Seat:
     """How many of the likeliest tokens are remembered at each place."""
     wanted: Callable[[], bool] = lambda: True
     """Asked between two tokens; a text that nobody wants any more leaves."""
+    owner: Owner = NOBODY
+    """Whose text it is: places are shared between clients, and between the requests of one."""
     chosen: list[Chosen] = field(default_factory=list)
     error: Exception | None = None
 
@@ -86,7 +95,10 @@ class Pool:
         self._banned: dict[int | None, list[int]] = {}
         self._session: Session | None = None
         self._seats: list[Seat] = []
-        self._waiting: deque[Seat] = deque()
+        self._waiting: list[Seat] = []
+        self._paused: dict[Seat, Session] = {}
+        """Texts that gave their places to others: they go on from the very state they had."""
+        self._shares = FairShare()
 
     def __len__(self) -> int:
         """Texts that are written now."""
@@ -95,17 +107,20 @@ class Pool:
     @property
     def busy(self) -> bool:
         """Whether there is anything to do."""
-        return bool(self._seats or self._waiting)
+        return bool(self._seats or self._waiting or self._paused)
 
     def add(self, seat: Seat) -> None:
         """One more text; it joins before the next token, as soon as there is a place."""
         self._waiting.append(seat)
 
     @torch.inference_mode()
-    def step(self) -> list[Seat]:
-        """One token for each text → the texts that have one more, have ended, failed or left."""
+    def step(self, *, crowded: bool = False) -> list[Seat]:
+        """One token for each text → the texts that have one more, have ended, failed or left.
+
+        `crowded` says that several clients wait for tokens, be it of other models.
+        """
         gone = self._leave()
-        failed = self._enter()
+        failed = self._enter(crowded)
         seats = list(self._seats)
         if self._session is not None:
             try:
@@ -118,25 +133,37 @@ class Pool:
 
     def clear(self) -> list[Seat]:
         """End with all texts → those that there were."""
-        seats = [*self._seats, *self._waiting]
-        self._session, self._seats, self._waiting = None, [], deque()
+        seats = [*self._seats, *self._paused, *self._waiting]
+        self._session, self._seats, self._paused, self._waiting = None, [], {}, []
         return seats
 
     # ------------------------------------------------------------ coming and going
 
     def _leave(self) -> list[Seat]:
         """Those that nobody wants any more."""
-        gone = [seat for seat in (*self._seats, *self._waiting) if not seat.wanted()]
+        gone = [seat for seat in (*self._seats, *self._paused, *self._waiting) if not seat.wanted()]
         if gone:
             left = set(map(id, gone))
-            self._waiting = deque(seat for seat in self._waiting if id(seat) not in left)
+            self._waiting = [seat for seat in self._waiting if id(seat) not in left]
+            self._paused = {seat: session for seat, session in self._paused.items() if id(seat) not in left}
             self._keep([place for place, seat in enumerate(self._seats) if id(seat) not in left], push=False)
         return gone
 
-    def _enter(self) -> list[Seat]:
-        """As many as have a place are read together → those that could not be."""
-        room = min(len(self._waiting), self._rows - len(self._seats))
-        new = [self._waiting.popleft() for _ in range(room)]
+    def _enter(self, crowded: bool) -> list[Seat]:
+        """Share the places, and read those prompts that have one → those that could not be read."""
+        every = Counter(seat.owner for seat in (*self._seats, *self._paused, *self._waiting))
+        crowded = crowded or len({owner.client for owner in every}) > 1
+        places = max(1, self._rows // CROWDED) if crowded else self._rows
+        if not (self._waiting or self._paused) and len(self._seats) <= places:
+            return []
+        self._shares.settle(every)
+        turns = sorted(every, key=lambda owner: [int(served) // TURN for served in self._shares.rank(owner)])
+        free = Counter(fair_places({owner: every[owner] for owner in turns}, places))
+        for seat in self._seats:
+            free[seat.owner] -= 1
+        self._pause(free)
+        self._resume(free)
+        new = self._to_read(free)
         if not new:
             return []
         try:
@@ -144,6 +171,50 @@ class Pool:
             return []
         except Exception:  # one by one, so that only the culprit fails
             return [seat for seat in new if not self._enter_alone(seat)]
+
+    def _pause(self, free: Counter[Owner]) -> None:
+        """Requests that have more places than their share give back those of their newest texts."""
+        out = []
+        for place in reversed(range(len(self._seats))):
+            owner = self._seats[place].owner
+            if free[owner] < 0:
+                free[owner] += 1
+                out.append(place)
+        if out:
+            assert self._session is not None  # there are seats
+            for place in reversed(out):
+                self._paused[self._seats[place]] = self._session.rows([place])
+            self._keep([place for place in range(len(self._seats)) if place not in set(out)], push=False)
+
+    def _resume(self, free: Counter[Owner]) -> None:
+        """Paused texts go on before new ones begin."""
+        back: list[Seat] = []
+        for seat in self._paused:
+            if free[seat.owner] > 0:
+                free[seat.owner] -= 1
+                back.append(seat)
+        if back:
+            first, *others = [self._paused.pop(seat) for seat in back]
+            for one in others:
+                first.join(one)
+            self._join(first, back)
+
+    def _to_read(self, free: Counter[Owner]) -> list[Seat]:
+        """New texts that have a place, the least served request's first, as many as are read before the next token."""
+        new: list[Seat] = []
+        longest, window = 0, self._means.writer.length or PREFILL
+        ranks = {owner: self._shares.rank(owner) for owner in {seat.owner for seat in self._waiting}}
+        for seat in sorted(self._waiting, key=lambda seat: ranks[seat.owner]):
+            if free[seat.owner] <= 0:
+                continue
+            longest = max(longest, min(seat.start.size, window))
+            if new and (len(new) + 1) * longest > PREFILL:
+                break
+            free[seat.owner] -= 1
+            new.append(seat)
+        taken = set(map(id, new))
+        self._waiting = [seat for seat in self._waiting if id(seat) not in taken]
+        return new
 
     def _enter_alone(self, seat: Seat) -> bool:
         try:
@@ -208,6 +279,7 @@ class Pool:
                 values = (best.values[place, : seat.top] - lses[place]).tolist()
                 top = tuple(zip(best.indices[place, : seat.top].tolist(), values, strict=True))
             seat.chosen.append(Chosen(token, logprobs[place], top))
+            self._shares.charge(seat.owner, 1)
             seat.writing.push(token, logprobs[place], seat.settings.max_tokens)
 
     def _choose(self, raw: Tensor, seats: Sequence[Seat]) -> Tensor:

@@ -25,6 +25,7 @@ from meristem.generation.given import Prompt, opening
 from meristem.generation.permutation import permutation_scores
 from meristem.generation.target import infilling_of, target_of, target_scores
 from meristem.generation.token_scores import TOKENS, Floats, TokenScores, token_scores
+from meristem.generation.watching import go_on, tokens_per_pass
 from meristem.generation.way import Way, require, text_ways, vocabulary_head, way_for
 from meristem.store.encode import separator_of
 from meristem.store.letters import written_words
@@ -193,6 +194,7 @@ def judged(
     out = [TokenScores.zeros(len(ids) - first) for ids, first in zip(texts, since, strict=True)]
     rows = _causal(model, tokenizer, texts, since) if way == "causal" else _masked(model, tokenizer, texts, since)
     for group in _groups(rows):
+        go_on()
         for reading, found in zip(group, _read(model, group, way), strict=True):
             out[reading.text].put(reading.first - since[reading.text], *found)
     return out
@@ -256,8 +258,9 @@ def _groups(rows: Iterator[_Reading]) -> Iterator[list[_Reading]]:
 
 def _cut(rows: list[_Reading]) -> Iterator[list[_Reading]]:
     group: list[_Reading] = []
+    most = tokens_per_pass(TOKENS)
     for row in sorted(rows, key=lambda one: len(one.row)):
-        if group and (len(group) + 1) * len(row.row) > TOKENS:
+        if group and (len(group) + 1) * len(row.row) > most:
             yield group
             group = []
         group.append(row)

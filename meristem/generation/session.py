@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -102,6 +103,12 @@ class Session:
         # row by row in one piece: `value[rows]` goes through every element
         self._state = {key: value.index_select(0, rows) for key, value in self._state.items()}
         self._inputs = {key: value[rows] for key, value in self._inputs.items()}
+
+    def rows(self, places: list[int]) -> Session:
+        """A session of these rows alone, as they are: other rows of this one are to be kept, these dropped."""
+        out = copy.copy(self)
+        out.keep(torch.tensor(places, device=self._text.device))
+        return out
 
     @torch.inference_mode()
     def join(self, other: Session) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from meristem.blocks.vocabulary import VocabularyHead
+from meristem.generation.watching import go_on, tokens_per_pass
 
 TOKENS = 8192
 """Read at once, padding counted."""
@@ -55,9 +56,11 @@ def token_scores(
 def length_batches(sizes: Sequence[int], tokens: int = TOKENS) -> Iterator[list[int]]:
     """Places of rows of like size, as many together as hold so many tokens with padding; empty rows are left out."""
     batch: list[int] = []
+    tokens = tokens_per_pass(tokens)
     for place in sorted((place for place, size in enumerate(sizes) if size), key=lambda place: sizes[place]):
         if batch and (len(batch) + 1) * sizes[place] > tokens:
             yield batch
+            go_on()
             batch = []
         batch.append(place)
     if batch:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeVar
 
+from meristem.generation.fair_share import Owner
 from meristem.serving.errors import Refused
 
 Scope = MutableMapping[str, Any]
@@ -18,6 +20,12 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Answer = TypeVar("Answer")
 
 TICKET = "meristem.ticket"
+CLIENT = "meristem.client"
+"""Where in a request's scope its client's name is: its key's digest, else its address."""
+RECENT = 10.0
+"""Seconds after its last request for which a client's share of the places stays open to it."""
+RESERVE = 8
+"""One of so many places is only for clients that have no request inside."""
 SMOOTH = 0.05
 """Weight of the newest request in the mean time that requests take."""
 
@@ -29,7 +37,11 @@ class Gone(Exception):
 class Ticket:
     """One request that was let in."""
 
-    def __init__(self, deadline: float) -> None:
+    def __init__(self, deadline: float, client: str = "") -> None:
+        self.owner = Owner(client, object())
+        """Whose request it is: work is shared between clients, and between the requests of one."""
+        self.tokens_read = 0
+        """Tokens of its texts, as often as they are read."""
         self.begun = time.monotonic()
         self._deadline = self.begun + deadline
         self._left = False
@@ -67,7 +79,7 @@ class Ticket:
 
 
 class Admission:
-    """A number of places; whoever finds none is told to come back."""
+    """A number of places, shared between the clients of the last seconds; whoever finds none is told to come back."""
 
     def __init__(self, places: int, deadline: float) -> None:
         self._places, self._deadline = places, deadline
@@ -76,11 +88,25 @@ class Admission:
         """Requests that were let in and whose answer never reached its end, since the server was asked to stop."""
         self.stopping = False
         self._seconds = 0.1
+        self._held: Counter[str] = Counter()
+        self._seen: dict[str, float] = {}
 
     @property
-    def full(self) -> bool:
-        """Whether every place is taken."""
-        return self.inside >= self._places
+    def crowded(self) -> bool:
+        """Whether a client might find no place."""
+        return self.inside * max(2, len(self._seen)) >= self._places
+
+    def full(self, client: str = "") -> bool:
+        """Whether every place is taken, or this client has its share of them."""
+        now = time.monotonic()
+        self._seen[client] = now
+        held = self._held[client]
+        if self.inside >= self._places - (self._places // RESERVE if held else 0):
+            return True
+        if not self.crowded and len(self._seen) <= self._places:
+            return False
+        self._seen = {one: at for one, at in self._seen.items() if at > now - RECENT or self._held[one]}
+        return held >= max(1, self._places // len(self._seen))
 
     @property
     def after(self) -> int:
@@ -89,24 +115,30 @@ class Admission:
 
     def refused(self, after: int) -> Refused:
         """What one who finds no place is told."""
-        return Refused(429, f"{self._places} requests are in work already: try again in {after} s", after=after)
+        told = f"{self._places} requests, or this client's share of them, are in work already: try again in {after} s"
+        return Refused(429, told, after=after)
 
-    def check(self) -> None:
+    def check(self, client: str = "") -> None:
         """Refuse when there is no place."""
         if self.stopping:
             raise Refused(503, "the server is stopping: try another one, or later", after=1)
-        if self.full:
+        if self.full(client):
             raise self.refused(self.after)
 
-    def enter(self) -> Ticket:
+    def enter(self, client: str = "") -> Ticket:
         """Take a place."""
-        self.check()
+        self.check(client)
         self.inside += 1
-        return Ticket(self._deadline)
+        self._held[client] += 1
+        return Ticket(self._deadline, client)
 
     def leave(self, ticket: Ticket) -> None:
         """Give the place back."""
         self.inside -= 1
+        client = str(ticket.owner.client)
+        self._held[client] -= 1
+        if not self._held[client]:
+            del self._held[client]
         ticket.leave()
         self._seconds += SMOOTH * (time.monotonic() - ticket.begun - self._seconds)
 
@@ -122,7 +154,7 @@ class Gate:
         if scope["type"] != "http" or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
-        ticket = self._admission.enter()
+        ticket = self._admission.enter(scope.get(CLIENT, ""))
         scope[TICKET] = ticket
         first = [await receive()]
         watcher = asyncio.create_task(_watch(receive, ticket))

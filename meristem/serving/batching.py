@@ -1,4 +1,4 @@
-"""Requests of many clients read together: one worker takes the oldest and all that are like it.
+"""Dynamic batching: threads take the job of the least served client and all that are like it.
 
 Nothing waits for company: while one batch is computed the next gathers by itself.
 """
@@ -7,52 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import uuid
-from collections import deque
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from functools import partial
+from threading import Condition
 from typing import Any
 
 from meristem.errors import MeristemError
-from meristem.generation.watching import Abandoned, watched
+from meristem.generation.watching import Abandoned, in_turns, watched
 from meristem.serving.admission import Ticket
 from meristem.serving.errors import Refused
+from meristem.serving.jobs import TOKENS, Job, JobQueue, Work, characters_in
 from meristem.serving.metrics import Metrics
 from meristem.serving.worker import Worker, post
 
-TOKENS = 256
-"""What one batch holds at the most, padding counted: a core is busy with that many, and more would only wait longer."""
-FEW, WASTE = 8, 1.3
-"""Beyond a few rows nothing is won by reading much padding."""
 log = logging.getLogger("meristem.serving")
-
-
-@dataclass(frozen=True)
-class Work:
-    """One way of asking one run: requests whose work has the same key are read together."""
-
-    key: tuple[Hashable, ...]
-    """The run, the route, and what else must be the same."""
-    ready: Callable[[Any], tuple[Any, int]]
-    """What was asked → what is read, and how many tokens that is; it refuses what is wrong."""
-    answer: Callable[[Sequence[Any]], Sequence[Any]]
-
-    @property
-    def name(self) -> str:
-        """Run and route."""
-        return f"{self.key[0]} {self.key[1]}"
-
-
-@dataclass(eq=False)
-class Job:
-    """One request on its way."""
-
-    work: Work
-    asked: Any
-    ticket: Ticket
-    done: asyncio.Future[Any]
-    read: Any = None
-    size: int = 0
 
 
 def told(error: BaseException, what: str) -> Refused:
@@ -66,95 +36,128 @@ def told(error: BaseException, what: str) -> Refused:
     return Refused(500, f"this request failed inside the server; its log says why under error {number}")
 
 
+class Clock:
+    """Seconds of the processor that this thread has used."""
+
+    def __init__(self) -> None:
+        self._last = time.thread_time()
+
+    def lap(self) -> float:
+        """Since the last time."""
+        before, self._last = self._last, time.thread_time()
+        return self._last - before
+
+
 class Batcher(Worker):
-    """The worker that reads."""
+    """The threads that read: a fixed number compute at once, in an order that is fair to clients and requests.
+
+    A job that takes more than a few passes is computed alone, and between two passes it gives its turn to whoever has
+    had less: its thread waits then, and another one computes.
+    """
 
     name = "meristem-reading"
 
-    def __init__(self, metrics: Metrics, threads: int = 1) -> None:
+    def __init__(self, metrics: Metrics, threads: int = 1, *, tokens: int = 1 << 18) -> None:
+        """`tokens` are those that one request may have read."""
         super().__init__(threads)
-        self._metrics = metrics
-        self._new: deque[Job] = deque()
-        self._jobs: list[Job] = []
+        self._metrics, self._tokens = metrics, tokens
+        self._queue = JobQueue(threads)
+        self._resumed = Condition(self._lock)
 
     @property
     def waiting(self) -> int:
-        """Requests that no batch holds yet."""
-        return len(self._new) + len(self._jobs)
+        """Jobs that no batch holds yet."""
+        return self._queue.waiting
 
     async def ask(self, work: Work, asked: Any, ticket: Ticket) -> Any:
         """The answer to one request."""
-        job = Job(work, asked, ticket, asyncio.get_running_loop().create_future())
+        job = Job(work, asked, ticket, asyncio.get_running_loop().create_future(), characters=characters_in(asked))
         with self._changed:
-            self._new.append(job)
+            self._queue.add(job)
             self._changed.notify()
         return await ticket.wait(job.done)
 
     # ------------------------------------------------------------ in the worker
 
     def busy(self) -> bool:
-        """Whether anybody waits."""
-        return bool(self._new or self._jobs)
+        """Whether there is a job that may be computed now."""
+        return self._queue.startable
 
     def work(self) -> None:
-        """One batch."""
-        ready = self._gather()
-        with self._changed:
-            self._jobs += ready
-            batch = self._pick()
-            if self._jobs:
-                self._changed.notify()  # there is enough for another one
-        if batch:
-            self._metrics.batch(batch[0].work.name, len(batch))
-            _deliver(self._answered(batch))
+        """One batch, or the preparation of one long text."""
+        with self._lock:
+            short = self._queue.take_unprepared()
+        for job in short:
+            self._prepare(job)
+        with self._lock:
+            batch = self._queue.take()
+            if self._queue.startable:
+                self._changed.notify()  # there is enough for another thread
+            if len(self._threads) < self._count + self._queue.long:
+                self._spawn()
+            if not batch:  # those that were before a suspended job have left or were refused
+                self._resumed.notify_all()
+                return
+        clock, computed = Clock(), batch[0].state == "ready"
+        try:
+            if not computed:
+                self._prepare(batch[0])
+            else:
+                self._metrics.batch(batch[0].work.name, len(batch))
+                _deliver(self._answered(batch, clock))
+        finally:
+            with self._lock:
+                self._queue.finish(batch, clock.lap(), computed=computed)
+                self._wake()
 
-    def _gather(self) -> list[Job]:
-        """What has come; what is wrong with a request is told before it could spoil a batch."""
-        with self._changed:
-            new, self._new = self._new, deque()
-        ready, wrong = [], []
-        for job in new:
-            try:
-                if job.ticket.wanted:
-                    job.read, job.size = job.work.ready(job.asked)
-                    ready.append(job)
-            except Exception as error:
-                wrong.append((job, told(error, job.work.name)))
-        _deliver(wrong)
-        return ready
+    def _wake(self) -> None:
+        """A turn is free: for a job that is suspended, or for a thread that waits."""
+        self._resumed.notify_all()
+        self._changed.notify()
 
-    def _pick(self) -> list[Job]:
-        """The oldest, and those of the same work whose lengths are nearest to its own."""
-        self._jobs = [job for job in self._jobs if job.ticket.wanted]
-        if not self._jobs:
-            return []
-        first = self._jobs[0]
-        alike = [job for job in self._jobs if job.work.key == first.work.key]
-        most = max(FEW, -(-len(alike) // (1 + self.idle)))  # threads that have nothing to do get their share
-        batch: list[Job] = []
-        longest = whole = 0
-        for job in sorted(alike, key=lambda job: abs(job.size - first.size)):  # the oldest is the nearest of all
-            longest, whole = max(longest, job.size), whole + job.size
-            padded = (len(batch) + 1) * longest
-            if batch and (len(batch) == most or padded > TOKENS or (len(batch) >= FEW and padded > WASTE * whole)):
-                break
-            batch.append(job)
-        taken = set(map(id, batch))
-        self._jobs = [job for job in self._jobs if id(job) not in taken]
-        return batch
+    def _prepare(self, job: Job) -> None:
+        """Cut a text into tokens; what is wrong with a request is told before it could spoil a batch."""
+        try:
+            job.read, job.size = job.work.ready(job.asked)
+            job.tokens = job.work.tokens(job.read, job.size)
+            with self._lock:  # other texts of the same request are prepared meanwhile
+                job.ticket.tokens_read += job.tokens
+            if job.ticket.tokens_read > self._tokens:
+                raise Refused(422, f"more than {self._tokens:,} tokens would have to be read for this request: "
+                                   "send fewer or shorter texts")  # fmt: skip
+            job.state = "ready"
+        except Exception as error:
+            with self._lock:
+                self._queue.remove(job)
+            _deliver([(job, told(error, job.work.name))])
 
-    def _answered(self, batch: list[Job]) -> list[tuple[Job, Any]]:
+    def _answered(self, batch: list[Job], clock: Clock) -> list[tuple[Job, Any]]:
         """Answers, or what went wrong; where a batch fails, each is tried alone, and only the culprit fails."""
         work = batch[0].work
+        yield_turn = partial(self._yield_turn, batch[0], clock) if batch[0].long else None
         try:
-            with watched(lambda: any(job.ticket.wanted for job in batch)):
+            with watched(lambda: any(job.ticket.wanted for job in batch)), in_turns(yield_turn, TOKENS):
                 return list(zip(batch, work.answer([job.read for job in batch]), strict=True))
         except Abandoned:
             return []
         except Exception as error:
             if len(batch) == 1:
                 return [(batch[0], told(error, work.name))]
-        return [pair for job in batch for pair in self._answered([job])]
+        return [pair for job in batch for pair in self._answered([job], clock)]
+
+    def _yield_turn(self, job: Job, clock: Clock) -> None:
+        """Between two passes of a long job: wait while others have had less."""
+        with self._lock:
+            self._queue.charge(job, clock.lap())
+            if not self._queue.suspend(job):
+                return
+            self._wake()
+            while not self._queue.resume(job):
+                if self._stopping or not job.ticket.wanted:
+                    self._queue.abandon(job)
+                    raise Abandoned
+                self._resumed.wait(1.0)
+            clock.lap()
 
 
 def _deliver(pairs: Sequence[tuple[Job, Any]]) -> None:

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model
 from meristem.generation.sampling import SamplingSettings
 from meristem.settings import Settings
 
-LONGEST = 200_000
+LONGEST = 100_000
 """Characters of a text."""
 MANY = 64
 """Texts of one request."""

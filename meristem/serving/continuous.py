@@ -75,7 +75,9 @@ class _Place:
         self.order, self.index, self._told = order, index, 0
         self._new: list[str] = []
         writing = Writing(order.run.tokenizer, start.prompt, order.settings.stop, self._new.append, end=order.end)
-        self.seat = Seat(writing, start, order.settings, copy, order.end, order.top, lambda: order.ticket.wanted)
+        self.seat = Seat(
+            writing, start, order.settings, copy, order.end, order.top, lambda: order.ticket.wanted, order.ticket.owner
+        )
         self._prompt = start.size
 
     def news(self) -> News:
@@ -128,16 +130,17 @@ class Scribe(Worker):
     def work(self) -> None:
         """One token for each text of each run."""
         self._gather()
+        crowded = len({place.order.ticket.owner.client for place in self._places.values()}) > 1
         for (run, way), pool in list(self._pools.items()):
             if pool.busy:
-                self._step(run.name, pool)
+                self._step(run.name, pool, crowded)
             elif self._runs.get(run.name) is not run:
                 del self._pools[run, way]
 
-    def _step(self, name: str, pool: Pool) -> None:
+    def _step(self, name: str, pool: Pool, crowded: bool) -> None:
         """One token for each text of a run; a failure that nobody can be blamed for ends them all, and only them."""
         try:
-            changed = pool.step()
+            changed = pool.step(crowded=crowded)
         except Exception as error:
             changed = pool.clear()
             for seat in changed:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from meristem import bounded
 from meristem.errors import MeristemError
-from meristem.serving.admission import App, Receive, Scope, Send
+from meristem.serving.admission import CLIENT, App, Receive, Scope, Send
 from meristem.serving.errors import Refused
 from meristem.serving.settings import ServingSettings
 
@@ -79,19 +79,22 @@ class Door:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Only the health of the server is told to everybody."""
         if scope["type"] == "http" and scope["path"] not in OPEN:
-            let_in(scope, self._keys)
+            scope[CLIENT] = let_in(scope, self._keys)
         await self._app(scope, receive, send)
 
 
-def let_in(scope: Scope, keys: Keys | None) -> None:
-    """Refuse whoever may not ask."""
+def let_in(scope: Scope, keys: Keys | None) -> str:
+    """Refuse whoever may not ask → a name of the client: the digest of its key, else its address."""
     headers = dict(scope["headers"])
     if keys is not None:
-        if not keys.holds(_key(headers.get(b"authorization", b""))):
+        key = _key(headers.get(b"authorization", b""))
+        if not keys.holds(key):
             raise Refused(401, "this server wants a key: send the header authorization: Bearer KEY")
-    elif not _own(_host(headers.get(b"host", b"localhost").decode("latin-1"))):
+        return _digest(key).hex()[:16]
+    if not _own(_host(headers.get(b"host", b"localhost").decode("latin-1"))):
         # a page from elsewhere whose name was turned to this machine would be one
         raise Refused(403, "without a key only localhost is answered: ask for 127.0.0.1, or set --key-file")
+    return str((scope.get("client") or ("",))[0])
 
 
 def _key(header: bytes) -> bytes:

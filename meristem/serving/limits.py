@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from meristem import bounded
-from meristem.serving.admission import App, Message, Receive, Scope, Send
+from meristem.serving.admission import CLIENT, App, Message, Receive, Scope, Send
 from meristem.serving.errors import Refused
 from meristem.serving.settings import ServingSettings
 
@@ -26,7 +26,7 @@ never see why."""
 class Limits:
     """The part of the application that reads a body whole, within bounds, before the rest hears of it."""
 
-    def __init__(self, app: App, settings: ServingSettings, early: Callable[[], None]) -> None:
+    def __init__(self, app: App, settings: ServingSettings, early: Callable[[str], None]) -> None:
         """`early` may refuse a request whose body need not be read for that."""
         self._app, self._settings, self._early = app, settings, early
         self._bounds = bounded.Bounds(size=settings.body, parts=PARTS, objects=1 << 12, depth=DEPTH)
@@ -40,7 +40,7 @@ class Limits:
         if scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
-        self._early()
+        self._early(scope.get(CLIENT, ""))
         if headers.get(b"content-encoding", b"identity").lower() not in (b"", b"identity"):
             raise Refused(415, "compressed bodies are not read: send plain JSON")
         if headers.get(b"content-type", b"").split(b";")[0].strip().lower() != b"application/json":

@@ -48,12 +48,13 @@ def router(engine: Engine) -> APIRouter:
         if asked.echo:
             if run.way("generate") != "causal":
                 raise Refused(422, "echo: only causal models judge their prompts; leave it out", param="echo")
+            engine.check_generated(len(prompts), asked.n, asked.max_tokens or 0)
             shape.echoed = await engine.ask_each(echo_work(run, asked.logprobs or 0), prompts, ticket)
         if asked.max_tokens == 0:
             return FiniteJSONResponse(shape.whole([]))
         settings = asked.sampling(16 if asked.max_tokens is None else asked.max_tokens)
         order = Order(run, _starts(run, prompts), settings, ticket, asked.n, asked.logprobs or 0, stream=asked.stream)
-        return await _written(engine, order, shape, asked.stream)
+        return await _written(engine, order, prompts, shape, asked.stream)
 
     @routes.post("/chat/completions", summary="The next turn of a conversation")
     async def chat(asked: Chat, request: Request) -> Response:
@@ -67,7 +68,8 @@ def router(engine: Engine) -> APIRouter:
             starts = _turns(task, asked.messages)
         end = None if task is None else task.laid.end  # type: ignore[attr-defined]  # a task that writes
         order = Order(run, starts, settings, ticket, asked.n, top, end, stream=asked.stream)
-        return await _written(engine, order, Chats(run, asked, 1), asked.stream)
+        said = [_script(asked.messages)]
+        return await _written(engine, order, said, Chats(run, asked, 1), asked.stream)
 
     @routes.post("/embeddings", summary="Texts as vectors")
     async def embeddings(asked: Embeddings, request: Request) -> FiniteJSONResponse:
@@ -88,10 +90,12 @@ def router(engine: Engine) -> APIRouter:
     return routes
 
 
-async def _written(engine: Engine, order: Order, shape: Shape, stream: bool) -> Response:
+async def _written(
+    engine: Engine, order: Order, prompts: Sequence[Prompt], shape: Shape, stream: bool
+) -> Response:
     """Whole, or piece by piece."""
     shape.begun, shape.id = int(time.time()), uuid.uuid4().hex[:24]
-    news = engine.scribe.write(order)
+    news = engine.write(order, prompts)
     if stream:
         return await events(shape.streamed(news))
     return FiniteJSONResponse(shape.whole([one async for some in news for one in some]))

@@ -90,7 +90,7 @@ class Patient(HttpToolsProtocol):
             super().data_received(data)
             return
         if not self._heard and self._idle and self._turnstile is not None:
-            answer = self._turnstile.at_once(data)
+            answer = self._turnstile.at_once(data, self.client)
             if answer is not None:
                 self._rest()
                 self._unset_keepalive_if_required()
@@ -132,8 +132,9 @@ class Patient(HttpToolsProtocol):
         if self._turnstile is None or not self._idle or not lasts:
             return None
         path = self.url.partition(b"?")[0].decode("latin-1")
+        method = self.parser.get_method().decode("ascii")
         return self._turnstile.turned(
-            {"method": self.parser.get_method().decode("ascii"), "path": path, "headers": self.headers}
+            {"method": method, "path": path, "headers": self.headers, "client": self.client}
         )
 
     def on_body(self, body: bytes) -> None:

@@ -25,21 +25,23 @@ class Turnstile:
         self._answers: dict[int, bytes] = {}
         """By the seconds after which it is worth to come back: nothing else of them changes."""
 
-    def at_once(self, data: bytes) -> bytes | None:
+    def at_once(self, data: bytes, client: tuple[str, int] | None = None) -> bytes | None:
         """The same for bytes that are one request and nothing else; none where it takes a parser to tell."""
-        if not self._admission.full:
+        if not self._admission.crowded:
             return None
         scope = _plain(data)
-        return None if scope is None else self.turned(scope)
+        return None if scope is None else self.turned({**scope, "client": client})
 
     def turned(self, scope: Scope) -> bytes | None:
         """The whole answer to a request that finds no place; none where the application should see it."""
-        if scope["method"] != "POST" or not self._admission.full or self._admission.stopping:
+        if scope["method"] != "POST" or not self._admission.crowded or self._admission.stopping:
             return None
         try:
-            let_in(scope, self._keys)
+            client = let_in(scope, self._keys)
         except Refused:
             return None  # whoever may not ask hears that, and nothing of how busy the server is
+        if not self._admission.full(client):
+            return None
         after = self._admission.after
         if after not in self._answers:
             self._answers[after] = _written(self._admission.refused(after))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from threading import Condition, Thread
+from threading import Condition, RLock, Thread
 from typing import Any
 
 import torch
@@ -22,17 +22,23 @@ class Worker(ABC):
 
     def __init__(self, threads: int = 1) -> None:
         self._count = threads
-        self._changed = Condition()
+        self._lock = RLock()
+        self._changed = Condition(self._lock)
         self._stopping = False
-        self._working = 0
         self._threads: list[Thread] = []
 
     def start(self) -> None:
         """Begin to work."""
         self._stopping = False
-        self._threads = [Thread(target=self._run, name=self.name, daemon=True) for _ in range(self._count)]
-        for thread in self._threads:
-            thread.start()
+        self._threads = []
+        for _ in range(self._count):
+            self._spawn()
+
+    def _spawn(self) -> None:
+        """One more thread."""
+        thread = Thread(target=self._run, name=self.name, daemon=True)
+        thread.start()  # before it is in the list: one that has not begun cannot be joined
+        self._threads.append(thread)
 
     def stop(self) -> None:
         """End after what is being computed."""
@@ -46,11 +52,6 @@ class Worker(ABC):
     def alive(self) -> bool:
         """Whether all of them work."""
         return bool(self._threads) and all(one.is_alive() for one in self._threads) and not self._stopping
-
-    @property
-    def idle(self) -> int:
-        """Threads that have nothing to do."""
-        return self._count - self._working
 
     @abstractmethod
     def busy(self) -> bool:
@@ -68,12 +69,7 @@ class Worker(ABC):
                     self._changed.wait()
                 if self._stopping:
                     return
-                self._working += 1
-            try:
-                self.work()
-            finally:
-                with self._changed:
-                    self._working -= 1
+            self.work()
 
 
 def post(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *arguments: Any) -> None:

@@ -24,12 +24,14 @@ from meristem.generation.given import Given, given, opening
 from meristem.generation.pool import Chosen
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.score import Scored, score
+from meristem.generation.unmask import ROUNDS
 from meristem.generation.way import text_ways, way_for
 from meristem.generation.write import UNMASKED, write
-from meristem.serving.batching import Work
 from meristem.serving.errors import Refused
 from meristem.serving.hub import Served
+from meristem.serving.jobs import SHORT, Work
 from meristem.task import Sample, Task
+from meristem.tasks._writing import Writing as WritingTask
 from meristem.tokenizers.tokenizer import Encoding
 
 PIXELS = 1 << 24
@@ -48,6 +50,16 @@ def _size(text: str) -> int:
     return len(text) // 4 + 2
 
 
+def _counted(run: Served, text: str) -> int:
+    """How many tokens a text has; only those of a long one are counted."""
+    return _size(text) if len(text) <= SHORT else len(run.tokenizer.encode(text).ids)
+
+
+def _in_windows(run: Served, size: int) -> int:
+    """Tokens that are read of a text: windows of one longer than the model overlap by half."""
+    return size if size <= run.model.backbone.length else 2 * size
+
+
 def task_work(run: Served, verb: str, task: Task) -> Work:
     """Parts by name and how many answers are wanted → the answer as its task shows it."""
 
@@ -56,7 +68,13 @@ def task_work(run: Served, verb: str, task: Task) -> Work:
         if verb == "caption":
             sample = Sample(given={"picture": pixels(parts["image"], task.settings.picture)})
             return (sample, top), 1
-        return (asked(task, parts), top), sum(_size(str(part)) for part in parts.values())
+        return (asked(task, parts), top), sum(_counted(run, str(part)) for part in parts.values())
+
+    def tokens(read: tuple[Sample, Top], size: int) -> int:
+        if isinstance(task, WritingTask):
+            return size + task.sampling.beams * task.sampling.max_tokens
+        choices = read[0].given.get("choices", ())  # the text is read with each of them
+        return max(_in_windows(run, size), size * len(choices))
 
     def answers(read: Sequence[tuple[Sample, Top]]) -> list[Any]:
         found = answer(run.learner, [sample for sample, _ in read], task=task).answers
@@ -65,7 +83,7 @@ def task_work(run: Served, verb: str, task: Task) -> Work:
             for one, (sample, top) in zip(found, read, strict=True)
         ]
 
-    return Work((run, verb, task.name), ready, answers)
+    return Work((run, verb, task.name), ready, answers, tokens)
 
 
 def fill_work(run: Served) -> Work:
@@ -85,7 +103,10 @@ def fill_work(run: Served) -> Work:
             for one, (_, top) in zip(found, read, strict=True)
         ]
 
-    return Work((run, "fill"), ready, answers)
+    def tokens(read: tuple[Masked, int], size: int) -> int:
+        return len(read[0].places) * min(size, run.model.backbone.length)
+
+    return Work((run, "fill"), ready, answers, tokens)
 
 
 def embed_work(run: Served, pooling: Pooling, layer: Layer = None) -> Work:
@@ -133,10 +154,14 @@ def score_work(run: Served, *, image: bool = False, targets: bool = False) -> Wo
 
     def ready(asked: tuple[str, list[str]]) -> tuple[tuple[Any, list[str]], int]:
         source, scored = asked if targets else ("", list(asked[:1]))
-        most = max(len(run.tokenizer.encode(text).ids) for text in scored) if way in UNMASKED else 0
-        if most > HIDDEN:
-            raise Refused(422, f"text: a masked model scores {HIDDEN} tokens at the most, and there are {most}")
-        size = (0 if image else _size(source)) + sum(map(_size, scored))
+        before = 0 if image else _counted(run, source)
+        if way in UNMASKED:
+            sizes = [len(run.tokenizer.encode(text).ids) for text in scored]
+            if (most := max(sizes)) > HIDDEN:
+                raise Refused(422, f"text: a masked model scores {HIDDEN} tokens at the most, and there are {most}")
+            size = sum(one * min(before + one + 2, run.model.backbone.length) for one in sizes)
+        else:
+            size = sum(_in_windows(run, before + _counted(run, text)) for text in scored)
         side = run.recipe.model.model_dump().get("picture", run.recipe.store.picture)
         return (pixels(source, side) if image else source, scored), size
 
@@ -161,7 +186,7 @@ def detect_work(run: Served) -> Work:
     def answers(read: Sequence[Encoding]) -> list[list[DetectedToken]]:
         return detect_encoded(run.model, run.tokenizer, read)
 
-    return Work((run, "detect"), ready, answers)
+    return Work((run, "detect"), ready, answers, lambda read, size: _in_windows(run, size))
 
 
 def start_of_prompt(run: Served, prompt: str | list[int]) -> tuple[Given, int]:
@@ -204,7 +229,17 @@ def echo_work(run: Served, top: int) -> Work:
             for (ids, added), said in zip(read, found, strict=True)
         ]
 
-    return Work((run, "echo", top), ready, answers)
+    return Work((run, "echo", top), ready, answers, lambda read, size: _in_windows(run, size))
+
+
+def starts_work(run: Served) -> Work:
+    """How long prompts are cut into tokens: what makes the starts of texts, and the prompts → the starts."""
+
+    def ready(asked: tuple[Callable[[], Sequence[Given]], Sequence[Any]]) -> tuple[Sequence[Given], int]:
+        starts = asked[0]()
+        return starts, sum(start.size for start in starts)
+
+    return Work((run, "prompts"), ready, list)
 
 
 def write_work(run: Served, settings: SamplingSettings, count: int, *, source: bool = False) -> Work:
@@ -213,7 +248,15 @@ def write_work(run: Served, settings: SamplingSettings, count: int, *, source: b
     def answers(read: Sequence[Any]) -> list[Any]:
         return write(run.model, run.tokenizer, read, settings, count=count, source=source)
 
-    return Work((run, "generate", settings, count, source), lambda prompt: (prompt, _size(prompt)), answers)
+    def tokens(read: Any, size: int) -> int:
+        if run.way("generate") in UNMASKED and not source:  # every round reads the whole text
+            return count * min(ROUNDS, settings.max_tokens) * min(size + settings.max_tokens, run.model.backbone.length)
+        return size + max(settings.beams, count) * settings.max_tokens
+
+    def ready(prompt: Any) -> tuple[Any, int]:
+        return prompt, _counted(run, prompt)
+
+    return Work((run, "generate", settings, count, source), ready, answers, tokens)
 
 
 def caption_work(run: Served) -> Work:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tokenizers
 from numpy.typing import NDArray
 from tokenizers.processors import TemplateProcessing
 
@@ -98,17 +99,22 @@ class Tokenizer:
     @cached_property
     def frame(self) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
         """What the tokenizer.json itself puts before and after a text; none where it puts nothing."""
-        bare, framed = (self._library.encode("a", add_special_tokens=added).ids for added in (False, True))
+        bare, framed = (self._encode_frame("a", special=added).ids for added in (False, True))
         if len(framed) <= len(bare):
             return None
         ids, sizes = np.array(framed, np.int64), range(len(framed) - len(bare) + 1)
         at = next(at for at in sizes if framed[at : at + len(bare)] == bare)
         return ids[:at], ids[at + len(bare) :]
 
+    def _encode_frame(self, text: str, pair: str | None = None, *, special: bool = True) -> tokenizers.Encoding:
+        """A short text, or two, as the library encodes them with what the tokenizer.json puts around."""
+        with reading.cutting(self._place):
+            return self._library.encode(text, pair, add_special_tokens=special)
+
     @cached_property
     def frame_segments(self) -> tuple[list[int], int, list[int]]:
         """The segments of what the tokenizer.json puts before a text, of the text, and of what it puts after."""
-        found, before = self._library.encode("a"), len(self.frame[0]) if self.frame is not None else 0
+        found, before = self._encode_frame("a"), len(self.frame[0]) if self.frame is not None else 0
         kinds, after = found.type_ids, len(self.frame[1]) if self.frame is not None else 0
         return kinds[:before], kinds[before] if len(kinds) > before else 0, kinds[len(kinds) - after :]
 
@@ -118,8 +124,8 @@ class Tokenizer:
         if self.frame is None:
             return None
         one, other = ("a", "b") if self.id("a") != self.id("b") else ("a", "c")
-        found = self._library.encode(one, other)
-        first, second = (self._library.encode(text, add_special_tokens=False).ids for text in (one, other))
+        found = self._encode_frame(one, other)
+        first, second = (self._encode_frame(text, special=False).ids for text in (one, other))
         ids, kinds = np.array(found.ids, np.int64), np.array(found.type_ids, np.int64)
         sides = np.array([-1 if side is None else side for side in found.sequence_ids])
         at, then = int(np.argmax(sides == 0)), int(np.argmax(sides == 1))

@@ -115,8 +115,8 @@ class Journal:
 
     def holds(self, kind: str, step: int) -> bool:
         """Whether such a line is there already, from a start that was killed after it."""
-        with Path(self._metrics.name).open(encoding="utf-8") as lines:
-            return any((line["kind"], line["step"]) == (kind, step) for line in map(bounded.row, lines))
+        with Path(self._metrics.name).open("rb") as lines:
+            return any((line.get("kind"), line.get("step")) == (kind, step) for line in map(bounded.row, lines))
 
     def start(self, step: int, total: int) -> None:
         """Begin the bar where the run begins or goes on."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,7 @@ def reinforce(recipe: Recipe, out: Path, *, rewards: Any, judge: Any, fresh: boo
     def gather(recipe: Recipe, before: Run | None, console: Console, team: Team) -> Prompts:
         began = _digest(start)
         if before is not None:
-            same_start(json.loads(before.shards_path.read_bytes()), began, str(recipe.start.path))
+            same_start(before.shards(), began, str(recipe.start.path))
         policy = find("reinforce", "policy")(recipe.policy, start.tokenizer)
         found = splits(recipe.data, "picture_prompt" if recipe.policy.way == "image" else "prompt")
         material = Prompts(

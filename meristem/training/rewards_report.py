@@ -113,7 +113,7 @@ def report_of(
         split=split,
         prompts=len(at),
         settings=_settings(recipe),
-        stopped=next((line["why"] for line in reversed(lines) if line["kind"] == "stopped"), ""),
+        stopped=next((str(line.get("why", "")) for line in reversed(lines) if line["kind"] == "stopped"), ""),
         kl=kl,
         kl_target=target,
         train=_moments(lines, "train"),

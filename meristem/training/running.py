@@ -14,7 +14,7 @@ from rich.console import Console
 
 from meristem.checkpoint import load, transfer
 from meristem.checkpoint.revive import recipe_of, revive
-from meristem.checkpoint.run import Run, aside
+from meristem.checkpoint.run import Run, aside, explain_write_errors
 from meristem.errors import MeristemError
 from meristem.learning.assemble import check, learner_of
 from meristem.learning.feed import Feed
@@ -72,7 +72,7 @@ def run_recipe(
             else:
                 run = Run.open(out)
                 material = gather(recipe, run, QUIET, team)
-        with run.locked() if team.first else nullcontext():
+        with explain_write_errors(run.path), run.locked() if team.first else nullcontext():
             loaded = load.load(run.checkpoints) if team.first else None
             step = team.told(loaded.snapshot.step if loaded is not None else 0)
             if step and not team.first:

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
 
 import pytest
 
-from meristem.checkpoint.run import Run, aside
+from meristem.checkpoint.run import Run, aside, explain_write_errors
 from meristem.errors import MeristemError
 
 RECIPE = "model: {family: bert}  # 小\n"
@@ -140,3 +141,22 @@ def test_old_runs_are_moved_aside_and_never_deleted(tmp_path: Path) -> None:
     assert recipes == ["attempt: 1\n", "attempt: 2\n", "attempt: 3\n"]
     with pytest.raises(MeristemError, match="No such file"):
         aside(tmp_path / "run.v1")
+
+
+@pytest.mark.parametrize("name", ["README.md", "metrics.jsonl", "report.html"])
+def test_a_folder_in_the_place_of_a_file_is_refused_before_training(name: str, tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", RECIPE, None)
+    (run.path / name).mkdir()
+    with pytest.raises(MeristemError, match=f"{name} is no file"), run.locked():
+        pass
+
+
+def test_what_the_system_refuses_inside_a_run_is_a_sentence(tmp_path: Path) -> None:
+    folder = IsADirectoryError(errno.EISDIR, "Is a directory", str(tmp_path / "a"))
+    for error in (folder, OSError(errno.ENOSPC, "full")):
+        with pytest.raises(MeristemError, match="could not be written"), explain_write_errors(tmp_path):
+            raise error
+    with pytest.raises(ConnectionError), explain_write_errors(tmp_path):
+        raise ConnectionError(errno.ECONNRESET, "reset")
+    with pytest.raises(FileNotFoundError), explain_write_errors(tmp_path / "run"):
+        raise FileNotFoundError(errno.ENOENT, "gone", str(tmp_path / "data.txt"))

@@ -8,6 +8,7 @@ import resource
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,9 @@ from meristem.errors import MeristemError
 MEMORY = 64 << 20
 """Bytes that a child may take beside what its parent had: more is a MemoryError, not a refusal."""
 PATIENCE = 30.0
-"""Seconds after which a child is taken to hang."""
+"""Seconds after which a child is taken to hang; those in which the machine had no processor for it do not count."""
+PROCESSOR = 20
+"""Seconds of the processor that a child may take."""
 RUNS = {"pickle.find_class", "os.system", "subprocess.Popen", "os.exec", "os.posix_spawn", "os.spawn", "pty.spawn",
         "socket.connect", "socket.bind", "webbrowser.open", "ctypes.dlopen"}  # fmt: skip
 CHANGES = {"os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.truncate", "os.link", "os.symlink", "os.chmod"}
@@ -43,27 +46,34 @@ class Seen:
 
 
 def watched(
-    door: Callable[[Path, Path], str], given: Path, inside: Path, out: Path, *, memory: int = MEMORY
+    door: Callable[[Path, Path], str],
+    given: Path,
+    inside: Path,
+    out: Path,
+    *,
+    memory: int = MEMORY,
+    processor: int = PROCESSOR,
+    patience: float = PATIENCE,
 ) -> Seen:
     """Open a door on what is given; nothing may be written but `inside` the folder it lies in and to `out`."""
     source, sink = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(source)
-        _child(door, given, inside, out, sink, memory)
+        _child(door, given, inside, out, sink, memory, processor)
     os.close(sink)
-    peak, status = _wait(child)
+    peak, status = _wait(child, patience)
     with os.fdopen(source, "rb") as pipe:
         told = pipe.read()
     if not told:
         number = os.waitstatus_to_exitcode(status)
         name = signal.Signals(-number).name if number < 0 else str(number)
-        return Seen(outcome=f"died of {name}", said="", seconds=PATIENCE, memory=peak)
+        return Seen(outcome=f"died of {name}", said="", seconds=patience, memory=peak)
     found: dict[str, Any] = json.loads(told)
     return Seen(memory=peak, **{**found, "ran": tuple(found["ran"])})
 
 
-def _wait(child: int) -> tuple[float, int]:
+def _wait(child: int, patience: float) -> tuple[float, int]:
     """The most anonymous memory the child was seen with, beside what it began with, and how it ended."""
     first, most, began = 0, 0, time.monotonic()
     while True:
@@ -76,13 +86,23 @@ def _wait(child: int) -> tuple[float, int]:
         except (OSError, IndexError):
             now = 0
         first, most = first or now, max(most, now)
-        if time.monotonic() - began > PATIENCE:
+        elapsed = time.monotonic() - began
+        if elapsed > patience and elapsed - _seconds_without_processor(child) > patience:
             os.kill(child, signal.SIGKILL)
         time.sleep(0.002)
 
 
+def _seconds_without_processor(child: int) -> float:
+    """How long the thread of a child that waited longest was ready to run while others ran; 0 where nobody counts."""
+    try:
+        counted = [path.read_text().split() for path in Path(f"/proc/{child}/task").glob("*/schedstat")]
+        return max(int(waited) for _, waited, _ in counted) / 1e9
+    except (OSError, ValueError):
+        return 0.0
+
+
 def _child(
-    door: Callable[[Path, Path], str], given: Path, inside: Path, out: Path, sink: int, memory: int
+    door: Callable[[Path, Path], str], given: Path, inside: Path, out: Path, sink: int, memory: int, processor: int
 ) -> None:
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1), os.dup2(quiet, 2)
@@ -95,17 +115,25 @@ def _child(
     held = int(Path("/proc/self/status").read_text().partition("VmData:")[2].split()[0]) << 10
     resource.setrlimit(resource.RLIMIT_DATA, (held + memory, held + memory))
     before = _seconds()
-    resource.setrlimit(resource.RLIMIT_CPU, (int(before) + 20, int(before) + 20))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(before) + processor, int(before) + processor))
     try:
         said = door(given, out)
         outcome = "passed over" if said else "taken"
     except MeristemError as error:
         outcome, said = "refused", str(error)
     except BaseException as error:
-        outcome, said = f"died of {type(error).__name__}", str(error)[:500]
+        outcome, said = f"died of {type(error).__name__}", f"{str(error)[:500]} ({_origin(error)})"
     facts = {"outcome": outcome, "said": said[:2000], "seconds": _seconds() - before, "ran": ran[:5]}
     os.write(sink, json.dumps(facts).encode())
     os._exit(0)
+
+
+def _origin(error: BaseException) -> str:
+    """The file, line and function that raised an error, and the last of ours on the way there."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if "/meristem/" in frame.filename]
+    chosen = dict.fromkeys(f"{Path(one.filename).name}:{one.lineno} {one.name}" for one in (*ours[-2:], *frames[-1:]))
+    return ", ".join(chosen)
 
 
 def _seconds() -> float:

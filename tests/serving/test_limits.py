@@ -19,9 +19,10 @@ from starlette.testclient import TestClient
 from meristem.errors import MeristemError
 from meristem.serving.admission import Admission, Gone
 from meristem.serving.app import create_app
-from meristem.serving.batching import Batcher, Work
+from meristem.serving.batching import Batcher
 from meristem.serving.errors import Refused
 from meristem.serving.hub import Hub
+from meristem.serving.jobs import Work
 from meristem.serving.keys import Keys, keys_for
 from meristem.serving.metrics import Metrics
 from meristem.serving.settings import ServingSettings

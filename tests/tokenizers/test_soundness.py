@@ -157,3 +157,14 @@ def test_other_threads_run_while_a_text_is_cut():
     done.set()
     thread.join()
     assert sum(began < one < ended for one in ticks) >= 3, ended - began
+
+
+def test_a_panic_while_a_frame_is_read_is_an_error_for_people(tmp_path, capfd):
+    path = tmp_path / "tokenizer.json"
+    cut = {"type": "FixedLength", "length": 0}
+    decoder = {"type": "WordPiece", "prefix": "##", "cleanup": True}
+    model = described(type="WordPiece", continuing_subword_prefix="##", max_input_chars_per_word=100)
+    path.write_text(json.dumps({**model, "pre_tokenizer": cut, "decoder": decoder}))
+    for name in ("frame", "frame_segments", "pair_frame"):
+        with pytest.raises(MeristemError, match="cannot cut this text"):
+            getattr(Tokenizer.load(path), name)

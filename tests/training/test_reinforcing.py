@@ -232,6 +232,12 @@ def test_models_that_do_not_write_are_refused(writer: Place) -> None:
 
 def test_another_start_is_refused(writer: Place) -> None:
     reinforced(writer, "train.steps=2")
+    facts = writer.root / "better" / "data.json"
+    before = facts.read_bytes()
+    facts.write_bytes(b"\x97" + before)
+    with pytest.raises(MeristemError, match=r"data\.json: not UTF-8"):
+        reinforced(writer, "train.steps=3")
+    facts.write_bytes(before)
     writer.train("train.steps=14", "train.rate=3e-3")
     with pytest.raises(MeristemError, match="other weights now"):
         reinforced(writer)

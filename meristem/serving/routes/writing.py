@@ -38,6 +38,7 @@ def router(engine: Engine) -> APIRouter:
             if asked.stream:
                 raise Refused(422, "stream: only texts that grow token by token are streamed, without beams, by causal "
                                    "models and encoder-decoders", param="stream")  # fmt: skip
+            engine.check_generated(1, max(asked.n, asked.beams), asked.max_tokens)
             work = write_work(run, settings, asked.n, source=source)
             written: list[Written] = await engine.ask(work, prompt, ticket)
             return FiniteJSONResponse({"model": run.name, "texts": [_whole(one) for one in written]})
@@ -45,7 +46,7 @@ def router(engine: Engine) -> APIRouter:
             run, lambda: [given(run.model, run.tokenizer, prompt, source=source)], settings, ticket, asked.n, asked.top,
             stream=asked.stream,
         )  # fmt: skip
-        news = engine.scribe.write(order)
+        news = engine.write(order, [prompt])
         if asked.stream:
             return await events(_streamed(run, news))
         return FiniteJSONResponse({"model": run.name, "texts": await _gathered(run, news, asked.n)})

@@ -12,9 +12,9 @@ from meristem.errors import MeristemError
 from meristem.generation.fill import fill_many, masked
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.write import write
-from meristem.serving.batching import Work
 from meristem.serving.errors import Refused
 from meristem.serving.hub import Served, revive_to_serve
+from meristem.serving.jobs import LONG, Work
 
 MASK = "[MASK]"
 TOKENS, TOP = 24, 3
@@ -35,7 +35,7 @@ class Samples:
         def answers(prompts: Sequence[str]) -> list[list[dict[str, Any]]]:
             return [self._said(name, run, prompt) for prompt in prompts]
 
-        return Work((name, "samples"), lambda prompt: (prompt, 1), answers)
+        return Work((name, "samples"), lambda prompt: (prompt, 1), answers, lambda read, size: LONG + 1)
 
     def _said(self, name: str, run: Run, prompt: str) -> list[dict[str, Any]]:
         known = self._known.setdefault((name, prompt), {})
