@@ -27,7 +27,7 @@ def purpose_strings(place: Path) -> list[str]:
     """Purposes of all draws, and the templates of functions that hash by themselves."""
     folder = Path(str(meristem.__file__)).parent
     written = purposes.purposes(folder, internals.PURPOSE_FUNCTIONS, internals.PURPOSE_DRAWS)
-    return sorted(written.union(*map(purposes.templates_in, internals.HASHED_TEMPLATES)))
+    return sorted(written.union(*(purposes.templates_in(function) for function in internals.HASHED_TEMPLATES)))
 
 
 def run_names(place: Path) -> dict[str, Any]:

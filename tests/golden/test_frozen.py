@@ -29,7 +29,7 @@ def test_a_loaded_model_names_its_tensors_as_its_checkpoint_does(name: str) -> N
 
 def test_a_renamed_purpose_is_reported(tmp_path: Path) -> None:
     function, draw = internals.PURPOSE_FUNCTIONS[0], internals.PURPOSE_DRAWS[0]
-    names = {function: "n0", draw: "n1"}
+    names: dict[Any, str] = {function: "n0", draw: "n1"}
     imports = "\n".join(f"from {one.__module__} import {one.__name__} as {name}" for one, name in names.items())
     source = f"{imports}\nname = 'a'\nKNOWN = 'third'\n"
     source += "n0(1, 'first', 0, 0), n0(1, f'second {name}', 0, 0), n0(1, KNOWN, 0, 0)\ndef use(d: n1): d('fourth')\n"
