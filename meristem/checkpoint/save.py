@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import errno
+import json
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from meristem import bounded
 from meristem.checkpoint import disk, layout, lock, manifest, tensors
 from meristem.checkpoint.load import content_problems, verify
 from meristem.checkpoint.manifest import Manifest
@@ -72,7 +72,7 @@ def _write(folder: Path, snapshot: Snapshot) -> None:
 
 
 def _contents(snapshot: Snapshot, tied: dict[str, str]) -> Iterator[tuple[str, Iterable[disk.Bytes]]]:
-    state = bounded.to_json(snapshot.state, indent=1, ascii_only=True).encode()
+    state = json.dumps(snapshot.state, indent=1).encode()
     if len(state) > manifest.LIMIT:
         raise MeristemError(f"{manifest.STATE} would have {len(state):,} bytes, more than {manifest.LIMIT:,}: "
                             "large values belong into the memory's tensors")
