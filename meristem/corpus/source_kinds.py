@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from meristem.corpus.file_search import displayed_name
+
 FORMATS = {
     ".txt": "text", ".text": "text", ".md": "text",
     ".jsonl": "jsonl", ".ndjson": "jsonl",
@@ -34,7 +36,7 @@ class File:
     @property
     def name(self) -> str:
         """How places and messages call it."""
-        return str(self.path)
+        return displayed_name(self.path)
 
     @property
     def format(self) -> str:

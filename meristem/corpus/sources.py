@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl
 
 from meristem import samples
+from meristem.corpus.file_search import displayed_name, glob_files, walk_files
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.source_kinds import (
     COMPRESSIONS,
@@ -116,7 +116,7 @@ def _file_key(file: File) -> list[str | int | None]:
     path = file.path.resolve()
     modified = path.stat().st_mtime_ns
     delimiter = dialect_key(file, modified) if file.format == "table" else []
-    return ["file", str(path), file.size, modified, *delimiter]
+    return ["file", displayed_name(path), file.size, modified, *delimiter]
 
 
 def _paired(
@@ -237,8 +237,8 @@ def _refuse(path: Path) -> File:
 
 
 def _folder(folder: Path, settings: CorpusSettings, skipped: Counter[str]) -> Iterator[File]:
-    files = sorted(Path(root, name) for root, folders, names in os.walk(folder) if _prune(folders) for name in names)
     passed: Counter[str] = Counter()
+    files = walk_files(folder, passed)
     readable = list(_readable(files, settings, passed))
     if not readable:
         seen = ", ".join(f"{ending} ({count:,})" for ending, count in passed.most_common(8)) or "no files at all"
@@ -247,15 +247,9 @@ def _folder(folder: Path, settings: CorpusSettings, skipped: Counter[str]) -> It
     yield from readable
 
 
-def _prune(folders: list[str]) -> bool:
-    """Keep `os.walk` out of hidden folders: it goes where this list, changed in place, lets it."""
-    folders[:] = sorted(name for name in folders if not name.startswith("."))
-    return True
-
-
 def _glob(pattern: Path, settings: CorpusSettings, setting: str, skipped: Counter[str]) -> Iterator[File]:
     root = Path(pattern.anchor)
-    files = sorted(path for path in root.glob(str(pattern.relative_to(root))) if path.is_file())
+    files = glob_files(root, str(pattern.relative_to(root)), skipped)
     readable = list(_readable(files, settings, skipped))
     if not readable:
         what = f"matches only files that cannot be read; readable are {READABLE}" if files else "matches no file"
@@ -271,7 +265,7 @@ def _readable(paths: list[Path], settings: CorpusSettings, skipped: Counter[str]
         elif path.name.startswith("."):
             skipped["(hidden)"] += 1
         else:
-            skipped[path.suffix.lower() or "(no ending)"] += 1
+            skipped[displayed_name(path.suffix.lower()) or "(no ending)"] += 1
 
 
 def missing(path: Path) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 
 from meristem import bounded
 from meristem.batch import Model
+from meristem.corpus.file_search import TOO_LONG, displayed_name, glob_files
 from meristem.corpus.pictures import picture
 from meristem.corpus.sources import missing
 from meristem.errors import MeristemError
@@ -156,7 +157,7 @@ def _pair(line: str, place: Path) -> Pair:
     for key in ("source", "image"):
         if key in entry and not isinstance(entry[key], str):
             raise ValueError(f"{key} is no text")
-    paradigm = entry.get("UID") or place.stem
+    paradigm = entry.get("UID") or displayed_name(place.stem)
     phenomenon = entry.get("linguistics_term") or entry.get("phenomenon") or entry.get("field") or paradigm
     return Pair(good=entry["sentence_good"], bad=entry["sentence_bad"], paradigm=str(paradigm),
                 phenomenon=str(phenomenon), source=_given(entry, place))
@@ -176,7 +177,12 @@ def _given(entry: dict[str, Any], place: Path) -> str | Path | None:
 def _files(path: Path) -> Iterator[tuple[str, str]]:
     """(place, content) of every .jsonl there is."""
     if path.is_dir():
-        for file in sorted(one for one in path.rglob("*.jsonl") if not one.name.startswith(".")):
+        skipped: Counter[str] = Counter()
+        files = glob_files(path, "**/*.jsonl", skipped)
+        if skipped[TOO_LONG]:
+            raise MeristemError(f"{path}: {skipped[TOO_LONG]:,} files or folders have a path too long to be read; move "
+                                "them to a folder with a shorter name")
+        for file in (one for one in files if not one.name.startswith(".")):
             yield str(file), _text(bounded.content(file, LARGEST), str(file))
     elif path.suffix == ".zip" and path.is_file():
         try:

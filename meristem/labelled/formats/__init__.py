@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 
+from meristem.corpus.file_search import glob_files
 from meristem.corpus.sources import HUB_NAME, missing
 from meristem.errors import MeristemError
 from meristem.labelled.columns import TAGS, TEXT, USUAL, WORDS
@@ -65,7 +67,7 @@ def rows(asked: Asked, notes: Notes) -> Iterator[Rows]:
     elif asked.path.exists():
         yield _read(_format(asked), asked, notes)
     elif any(mark in asked.source for mark in "*?["):
-        for path in _matches(asked):
+        for path in _matches(asked, notes):
             one = replace(asked, source=str(path), target=None)  # one other side cannot belong to several files
             yield _read(_format(one), one, notes)
     elif HUB_NAME.fullmatch(asked.source) and not asked.path.parent.is_dir() and not asked.path.suffix:
@@ -82,7 +84,7 @@ def check_source(asked: Asked) -> None:
     elif (colon and kind == "hub") or asked.path.exists():
         return
     elif any(mark in asked.source for mark in "*?["):
-        _matches(asked)
+        _matches(asked, Notes())
     elif not HUB_NAME.fullmatch(asked.source) or asked.path.parent.is_dir() or asked.path.suffix:
         raise MeristemError(f"data.{asked.split}: {missing(asked.path)}")
 
@@ -92,9 +94,12 @@ def _read(name: str, asked: Asked, notes: Notes) -> Rows:
     return found
 
 
-def _matches(asked: Asked) -> list[Path]:
+def _matches(asked: Asked, notes: Notes) -> list[Path]:
     root = Path(asked.path.anchor)
-    found = sorted(path for path in root.glob(str(asked.path.relative_to(root))) if path.is_file())
+    skipped: Counter[str] = Counter()
+    found = glob_files(root, str(asked.path.relative_to(root)), skipped)
+    for reason, count in skipped.items():
+        notes.say(f"{asked.source}: {count:,} skipped {reason}")
     if not found:
         raise MeristemError(f"data.{asked.split}: {asked.source} matches no file")
     return found
