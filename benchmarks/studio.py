@@ -122,8 +122,9 @@ def main() -> None:
     if told.pictures is not None:
         place = told.place / "pictured-runs" if told.place == PLACE else told.place
         train_missing_runs(place)
+        wanted = None if told.all_pictures else documented_pictures()
         with browser() as chrome:
-            for path in write_pictures(place, told.pictures, chrome, None if told.all_pictures else documented_pictures()):
+            for path in write_pictures(place, told.pictures, chrome, wanted):
                 print(path, path.stat().st_size)
         return
     long_runs(told.place, told.runs, told.points)

@@ -36,7 +36,8 @@ RUNS = {
     "stories": f"{STORIES} train.steps=400",
     "stories-rate-5e-4": f"{STORIES} train.steps=300 train.rate=5e-4",
     "stories-rate-8e-3": f"{STORIES} train.steps=300 train.rate=8e-3",
-    "dialogue": "finetune dialogue from=stories data.train=builtin:microworld-dialogues?size=1500&seed=1 train.epochs=4",
+    "dialogue": "finetune dialogue from=stories data.train=builtin:microworld-dialogues?size=1500&seed=1 "
+    "train.epochs=4",
     "captions": "finetune caption data.train=builtin:microworld-pictures?size=4000&seed=1 train.epochs=4",
     "electra": f"pretrain electra-mini {TEXTS} {PRETRAIN} train.minutes=null train.steps=300 train.batch_tokens=2048",
     "中文情感": f"finetune sentiment-zh {SHAPE} tokenizer.size=1500 train.epochs=3",
