@@ -3,7 +3,7 @@
     python -m benchmarks.studio --pictures docs/pictures           # those that docs/studio.md shows
     python -m benchmarks.studio --pictures DIR --all-pictures      # every screen in every combination
 
-The runs on them are trained first where `--place` does not have them: about half an hour on two cores.
+The runs on them are trained first where `--place` does not have them: about a quarter of an hour on two cores.
 """
 
 from __future__ import annotations
