@@ -1,6 +1,7 @@
 """The page in a real browser: the first view of a server that has just begun, and many long curves at once.
 
     python -m benchmarks.studio --out docs/results/studio.md
+    python -m benchmarks.studio --pictures docs/pictures
 
 Needs playwright and a chromium (`make browser-test` installs both). Everything is on loopback.
 """
@@ -23,9 +24,11 @@ from typing import Any
 
 from benchmarks.serving import process
 from benchmarks.side_by_side import table
+from benchmarks.studio_pictures import documented_pictures, train_missing_runs, write_pictures
 from meristem.checkpoint.run import Run
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+PLACE = Path(tempfile.gettempdir()) / "meristem-studio"
 FRAMES = """async () => {
   const chart = document.querySelector(".chart"), box = chart.getBoundingClientRect(), took = [];
   for (let x = 0; x < 60; x += 1) {
@@ -110,10 +113,20 @@ def main() -> None:
     """Measure, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--place", type=Path, default=Path(tempfile.gettempdir()) / "meristem-studio")
+    parser.add_argument("--place", type=Path, default=PLACE)
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--points", type=int, default=50_000)
+    parser.add_argument("--pictures", type=Path, help="write the pictures of docs/studio.md there, and measure nothing")
+    parser.add_argument("--all-pictures", action="store_true", help="every screen in every combination")
     told = parser.parse_args()
+    if told.pictures is not None:
+        place = told.place / "pictured-runs" if told.place == PLACE else told.place
+        train_missing_runs(place)
+        wanted = None if told.all_pictures else documented_pictures()
+        with browser() as chrome:
+            for path in write_pictures(place, told.pictures, chrome, wanted):
+                print(path, path.stat().st_size)
+        return
     long_runs(told.place, told.runs, told.points)
     shutil.rmtree(told.place / ".cache", ignore_errors=True)
     told_by = f"`python -m benchmarks.studio`, {os.cpu_count()} cores, chromium without a window."

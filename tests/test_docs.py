@@ -220,3 +220,13 @@ def test_what_is_waited_for_is_on_a_page() -> None:
 def test_both_readmes_show_the_same_commands() -> None:
     english, chinese = ([one.words[:2] for one in commands(page)] for page in ("README.md", "README.zh.md"))
     assert english == chinese
+
+
+def test_every_picture_is_there_and_shown() -> None:
+    link = re.compile(r"\]\(((?:docs/|\.\./)?pictures/[\w.-]+)\)")
+    shown = {
+        (page.parent / path).resolve()
+        for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+        for path in link.findall(page.read_text(encoding="utf-8"))
+    }
+    assert shown == set((ROOT / "docs/pictures").resolve().iterdir())

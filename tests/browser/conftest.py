@@ -214,6 +214,14 @@ def able(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         objective="rtd",
         tokenizer={"kind": "wordpiece", "size": 400},
     )
+    prepared(
+        place / "reader",
+        3,
+        model={"family": "multitask", "decoder_layers": 1, "picture": 16, "patch": 8},
+        mix=[{"objective": "mlm"}, {"objective": "caption", "corpus": "builtin:microworld-pictures?size=8"}],
+        store={"picture": 16},
+        tokenizer={"kind": "wordpiece", "size": 400},
+    )
     with listening(place) as url:
         yield url
 

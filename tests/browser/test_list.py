@@ -149,8 +149,12 @@ def test_a_server_that_goes_away_is_said_to_be_gone(many: str, browser: Any) -> 
     expect(banner).to_contain_text("The server does not answer.")
     expect(banner).to_contain_text("meristem studio")
     expect(page.locator(".facts")).to_be_visible()
+    page.get_by_role("button", name="中文").click()
+    expect(banner).to_contain_text("服务器没有响应。")
+    expect(banner).not_to_contain_text("The server")
     context.set_offline(False)
     expect(banner).to_be_hidden()
+    expect(page.locator(".facts")).to_be_visible()
     context.close()
 
 

@@ -13,6 +13,7 @@ import yaml
 
 from meristem.checkpoint import layout
 from meristem.checkpoint.run import Run
+from meristem.drawing.single_task import ComparisonReport, TaskComparison
 from meristem.errors import MeristemError
 from meristem.serving.errors import Refused
 from meristem.serving.studio.curves import Curves
@@ -173,6 +174,28 @@ def test_any_name_is_a_name(tmp_path: Path) -> None:
     for name in found:
         assert listing.run(name).metrics_path.is_file()
         json.dumps(details(listing.named(name))).encode()
+
+
+def test_the_report_of_a_mix_shows_the_loss_of_each_task(tmp_path: Path) -> None:
+    run = made(tmp_path / "mix")
+    losses = {("mlm+nsp", "mlm"): 2.5, ("mlm+nsp", "nsp"): 0.5, ("caption", "caption"): 1.5}
+    tasks = [TaskComparison(source=source, term=term, steps=9, samples=90, loss_mixed=loss, loss_alone=3.0)
+             for (source, term), loss in losses.items()]  # fmt: skip
+    report = ComparisonReport(run="mix", model="multitask, 1.0 M parameters", split="test", seed=1, tasks=tasks)
+    (run.path / "report.html").write_text(report.page())
+    (run.path / "report.json").write_text(report.plain())
+    (listed,) = Listing(tmp_path).reports()
+    assert listed["numbers"] == {"mlm+nsp.mlm": 2.5, "mlm+nsp.nsp": 0.5, "caption.caption": 1.5}
+    assert (listed["kind"], listed["title"]) == ("tasks", "multitask, 1.0 M parameters")
+
+
+@pytest.mark.parametrize("facts", ['{"tasks": 3, "numbers": {"a": 1}}', '{"tasks": [1, null]}', "[]", "{"])
+def test_a_report_without_numbers_shows_none(tmp_path: Path, facts: str) -> None:
+    run = made(tmp_path / "odd")
+    (run.path / "report.html").write_text("<p>report</p>")
+    (run.path / "report.json").write_text(facts)
+    (listed,) = Listing(tmp_path).reports()
+    assert listed["numbers"] == {}
 
 
 def test_what_a_run_learns() -> None:
