@@ -171,6 +171,16 @@ def test_a_fault_of_ours_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch, caps
     assert "an unexpected ZeroDivisionError: nothing\nThis is a fault in meristem" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("together", "waited"), [("1", True), ("2", False)])
+def test_a_failed_process_of_several_does_not_wait_at_its_exit(tmp_path: Path, together: str, waited: bool) -> None:
+    """What torch holds waits, at a normal exit, for processes that may be gone: here a function stands for it."""
+    script = "import atexit; atexit.register(print, 'waited'); from meristem.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", script, "pretrain", "bert-mnii"], capture_output=True, text=True,
+                          cwd=tmp_path, env={**os.environ, "WORLD_SIZE": together, "RANK": "0"})
+    assert done.returncode == 2 and "bert-mnii" in done.stderr
+    assert ("waited" in done.stdout) == waited
+
+
 # ------------------------------------------------------------ which word is what
 
 

@@ -36,9 +36,6 @@ from benchmarks.interruptions.trials import INTERRUPTIONS, Place, Reference, Tri
 from benchmarks.side_by_side import RESULTS
 from meristem.training import budget
 
-LATE = ("torch._dynamo", "torch.utils.tensorboard", "torch.distributed.fsdp", "matplotlib.pyplot", "sklearn.metrics")
-"""Modules that a run imports while it works."""
-
 
 def plan(number: int) -> Trial:
     """Trial `number`: in every round each case once, and for a case another interruption in every round."""
@@ -81,9 +78,12 @@ def _import_everything() -> None:
     """What a command imports, so that the forked ones find it in memory."""
     for module in pkgutil.walk_packages(meristem.__path__, "meristem."):
         if not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
-    for name in LATE:
-        importlib.import_module(name)
+            importlib.import_module(f"meristem.{module.name.removeprefix('meristem.')}")
+    importlib.import_module("torch._dynamo")  # these a run imports while it works
+    importlib.import_module("torch.utils.tensorboard")
+    importlib.import_module("torch.distributed.fsdp")
+    importlib.import_module("matplotlib.pyplot")
+    importlib.import_module("sklearn.metrics")
     torch.set_num_threads(1)
     os.environ.update({"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"})
     budget.PEAK_SIZE = 64

@@ -108,6 +108,7 @@ class Command:
         while self._left:
             if not supervisor.answer(0.002):
                 time.sleep(0.002)
+            supervisor.answer_pending()
             self.on_time(self, time.monotonic() - begun)
             for pid in list(self._left):
                 done, status = os.waitpid(pid, os.WNOHANG)

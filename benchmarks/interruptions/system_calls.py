@@ -1,4 +1,4 @@
-"""System calls of a child process, counted and made to fail: seccomp user notifications (Linux 5.5+, x86-64).
+"""System calls of a child process, counted and made to fail: seccomp user notifications (Linux 5.19+, x86-64).
 
 The kernel stops the child at every call that changes a file and asks its parent, who lets the call go on or answers
 with an error number. So a fault hits whatever writes: Python, torch, safetensors, matplotlib, TensorBoard's thread.
@@ -34,6 +34,9 @@ CREATING_DIRECTORY, OPENAT, BELOW = (83, 258), 257, (257, 258, 263, 264, 316)
 """Calls that make a folder; openat; calls whose first argument is a folder's descriptor."""
 TRUNCATE = 77
 NEW_LISTENER, SET_MODE_FILTER, SECCOMP, PR_SET_NO_NEW_PRIVS = 8, 1, 317, 38
+WAIT_KILLABLE = 32
+"""While the parent decides, only a deadly signal ends the call: otherwise a rename or mkdir would fail with EINTR, as
+it never does on a local disk, and Python does not repeat those."""
 ALLOW, USER_NOTIF, CONTINUE = 0x7FFF0000, 0x7FC00000, 1
 RECEIVE, SEND = 0xC0502100, 0xC0182101  # ioctls
 AT_FDCWD = -100
@@ -47,16 +50,14 @@ def supported() -> bool:
 def install(channel: socket.socket) -> None:
     """In the child: have the kernel report its file-changing calls, and send the listener to the parent."""
     load_number = struct.pack("HBBI", 0x20, 0, 0, 0)
-    checks = b"".join(
-        struct.pack("HBBI", 0x15, len(CALLS) - at, 0, number) for at, number in enumerate(sorted(CALLS))
-    )
+    checks = b"".join(struct.pack("HBBI", 0x15, len(CALLS) - at, 0, number) for at, number in enumerate(sorted(CALLS)))
     returns = struct.pack("HBBI", 0x06, 0, 0, ALLOW) + struct.pack("HBBI", 0x06, 0, 0, USER_NOTIF)
     program = ctypes.create_string_buffer(load_number + checks + returns)
     header = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(CALLS) + 3, ctypes.addressof(program)))
     system = ctypes.CDLL(None, use_errno=True)
     if system.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl")
-    listener = system.syscall(SECCOMP, SET_MODE_FILTER, NEW_LISTENER, header)
+    listener = system.syscall(SECCOMP, SET_MODE_FILTER, NEW_LISTENER | WAIT_KILLABLE, header)
     if listener < 0:
         raise OSError(ctypes.get_errno(), "seccomp")
     socket.send_fds(channel, [b"listener"], [listener])
@@ -95,6 +96,13 @@ class Supervisor:
             self._answer_one()
             return True
         return not any(event & (select.POLLHUP | select.POLLERR) for _, event in events)
+
+    def answer_pending(self) -> None:
+        """Answer the calls that are waiting: a signal sent now meets none of them (see WAIT_KILLABLE)."""
+        poll = select.poll()
+        poll.register(self.listener, select.POLLIN)
+        while any(event & select.POLLIN for _, event in poll.poll(0)):
+            self._answer_one()
 
     def _answer_one(self) -> None:
         request = bytearray(80)

@@ -27,7 +27,7 @@ class ServingSettings(Settings):
     rows: int = Field(64, ge=1)
     """Texts of one run that are written side by side."""
     max_generated_tokens: int = Field(1 << 15, ge=1)
-    """Tokens that one request may ask for: prompts × texts (or beams) × tokens of each, with those listed beside them."""
+    """Tokens that one request may ask for: prompts × texts (or beams) × tokens of each, and tokens listed beside."""
     max_read_tokens: int = Field(1 << 18, ge=1)
     """Tokens that may be read for one request, as often as they are read."""
     body: int = Field(1 << 20, ge=1)

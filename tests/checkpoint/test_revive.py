@@ -189,3 +189,20 @@ def test_weights_that_are_not_finite_are_told_and_not_trained_on(run: Path) -> N
     with pytest.raises(MeristemError, match="weights that are not finite cannot be trained on"):
         pretrain(resolve("bert", {**PLAIN, "train": {**PLAIN["train"], "steps": 8}}), run, fresh=False,
                  console=Console(quiet=True))  # fmt: skip
+
+
+def test_a_recipe_that_was_edited_to_another_model_is_told_when_the_run_is_loaded(run: Path) -> None:
+    assert revive(run).notices == ()
+    text = (run / "recipe.yaml").read_text(encoding="utf-8")
+    assert "heads: 2" in text
+    (run / "recipe.yaml").write_text(text.replace("heads: 2", "heads: 4"), encoding="utf-8")
+    (said,) = revive(run).notices
+    assert "recipe.yaml was changed after step-00000006 was written" in said
+    assert "model.heads is 4 there and 2 in the checkpoint" in said
+
+
+def test_a_larger_budget_in_the_recipe_is_nothing_to_tell_of_a_loaded_model(run: Path) -> None:
+    text = (run / "recipe.yaml").read_text(encoding="utf-8")
+    assert "steps: 6" in text
+    (run / "recipe.yaml").write_text(text.replace("steps: 6", "steps: 12"), encoding="utf-8")
+    assert revive(run).notices == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 from typing import Any
@@ -125,3 +126,17 @@ def test_unseen_intents_and_tags_are_named() -> None:
     assert tag.startswith("a.jsonl:2: the tag 'B-what' does not occur")
     with pytest.raises(MeristemError, match=r"data\.intent: every training sample has the intent 'alarm'"):
         made(told=TOLD[:1])
+
+
+@pytest.mark.parametrize("missing", ["intent", "slots"])
+def test_a_batch_without_one_of_the_labels_reports_the_same_terms(missing: str) -> None:
+    """Processes sum their terms by place: one with later windows alone has no intents, and must report them still."""
+    it = made()
+    whole = it.batch()
+    rest = dataclasses.replace(whole, goals={name: goal for name, goal in whole.goals.items() if name != missing})
+    counts = it.task.count(rest)
+    assert list(counts) == list(it.task.count(whole)) and counts[missing] == 0 < it.task.count(whole)[missing]
+    totals = {term: max(1, number) for term, number in it.task.count(whole).items()}
+    one, other = (it.learner("task", batch, totals) for batch in (whole, rest))
+    assert list(one.sums) == list(other.sums) and list(one.metrics) == list(other.metrics)
+    assert other.sums[missing].item() == 0.0

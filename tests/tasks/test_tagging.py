@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -362,3 +363,14 @@ def test_a_run_that_was_interrupted_ends_bit_for_bit_like_one_that_was_not(tmp_p
     text = "Ada met Babbage in New York."
     for one in api.load(tmp_path / "whole").predict(text):
         assert text[one["start"] : one["end"]] == one["word"]
+
+
+@pytest.mark.parametrize("crf", [False, True])
+def test_a_batch_without_tags_reports_the_same_terms(crf: bool) -> None:
+    it = made(crf=crf)
+    whole = it.batch()
+    rest = dataclasses.replace(whole, goals={name: goal for name, goal in whole.goals.items() if name != "tagging"})
+    rest = dataclasses.replace(rest, counts=it.task.count(rest))
+    one, other = (it.learner("task", batch, whole.counts) for batch in (whole, rest))
+    assert rest.counts == {"tagging": 0} and other.sums["tagging"].item() == 0.0
+    assert list(one.sums) == list(other.sums) and list(one.metrics) == list(other.metrics)

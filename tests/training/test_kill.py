@@ -31,7 +31,7 @@ CHANGES = ("make_folder", "create", "write", "sync", "close", "sync_folder", "re
 STEPS = 30
 CLOCKS = ("seconds", "tokens_per_second", "mfu", "memory")
 PATIENCE = 60.0  # seconds after which a child counts as hanging
-AT_RANDOM, TWICE, IN_A_SAVE = 3, 1, 3  # benchmarks/kills.py kills hundreds
+AT_RANDOM, TWICE, IN_A_SAVE = 3, 1, 3  # benchmarks/interruptions interrupts a thousand
 
 SMALL = {"layers": 1, "width": 32, "heads": 2, "length": 32, "dropout": 0.1}
 KINDS: dict[str, dict[str, Any]] = {

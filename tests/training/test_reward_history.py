@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from team import together
 
 from meristem import api
 from meristem.checkpoint.load import load
+from meristem.training import running
+from meristem.training.budget import StepFlops, step_flops
 
 RECIPE = """
 from:    run
@@ -54,11 +57,27 @@ def kept(place: Place, out: str) -> tuple[dict[str, torch.Tensor], dict[str, Any
     return found.snapshot.model, found.snapshot.state["histories"]
 
 
-def test_a_run_that_was_stopped_goes_on_with_what_it_had_generated(writer: Place) -> None:
+def dearer(*some: Any) -> StepFlops:
+    """A step counted on other texts, as a model that has learned writes them."""
+    counted = step_flops(*some)
+    return replace(counted, learned=2 * counted.learned)
+
+
+def flops(place: Place, out: str) -> float:
+    found = load(place.root / out / "checkpoints")
+    assert found is not None
+    return float(found.snapshot.state["flops"])
+
+
+def test_a_run_that_was_stopped_goes_on_with_what_it_had_generated(
+    writer: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reinforced(writer, out="whole")
     reinforced(writer, "train.steps=2", out="broken")
     _, half = kept(writer, "broken")
+    monkeypatch.setattr(running, "step_flops", dearer)
     reinforced(writer, out="broken")
+    assert flops(writer, "broken") == flops(writer, "whole") > 0.0
     (whole, history), (broken, same) = kept(writer, "whole"), kept(writer, "broken")
     assert all(torch.equal(whole[name], broken[name]) for name in whole)
     assert json.dumps(history) == json.dumps(same) != json.dumps(half)
