@@ -1,4 +1,4 @@
-"""Reading turns: a long job gives way between two passes, and long texts are tokenised where nobody waits for it."""
+"""Scheduling: a long job gives way between two passes, and requests, clients and places have their limits."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ import pytest
 from starlette.testclient import TestClient
 
 from meristem.api import Loaded
-from meristem.serving.admission import Admission, Gone
+from meristem.serving.admission import RESERVE, Admission, Gone, Ticket
 from meristem.serving.batching import Batcher
+from meristem.serving.engine import Engine
+from meristem.serving.errors import Refused
 from meristem.serving.hub import Hub, Served
 from meristem.serving.jobs import LONG, SHORT, TOKENS, Work
 from meristem.serving.metrics import Metrics
+from meristem.serving.settings import ServingSettings
 from meristem.serving.works import score_work
 from meristem.tokenizers.tokenizer import Tokenizer
 
@@ -163,3 +166,91 @@ def test_a_long_text_is_tokenised_by_the_threads_that_read(
     answer = client.post(route, json={"model": "gpt2", **body})
     assert answer.status_code == 200, answer.text
     assert threads and set(threads) == {Batcher.name}
+
+
+# ------------------------------------------------------------ limits of a request, and places
+
+
+@pytest.mark.parametrize(
+    ("route", "body", "tokens"),
+    [
+        ("/v1/completions", {"prompt": ["Ada"] * 64, "n": 16, "max_tokens": 2048}, "2,097,152"),
+        ("/v1/completions", {"prompt": ["Ada"] * 64, "n": 16, "max_tokens": 2048, "stream": True}, "2,097,152"),
+        ("/v1/completions", {"prompt": ["Ada"] * 64, "n": 16, "max_tokens": 2048, "echo": True}, "2,097,152"),
+        ("/v1/completions", {"prompt": "Ada", "max_tokens": 2048, "logprobs": 20}, "43,008"),
+        ("/generate", {"prompt": "Ada", "n": 16, "max_tokens": 2048, "top": 1}, "65,536"),
+    ],
+)
+def test_more_generated_tokens_than_one_request_may_have(
+    client: TestClient, route: str, body: dict[str, Any], tokens: str
+) -> None:
+    answer = client.post(route, json={"model": "gpt2", **body})
+    assert answer.status_code == (400 if route.startswith("/v1") else 422), answer.text
+    error = answer.json()["error"]
+    assert error["param"] == "max_tokens" and tokens in error["message"] and "32,768" in error["message"]
+
+
+def test_a_request_for_as_many_tokens_as_it_may_have_is_accepted(hub: Hub) -> None:
+    engine = Engine(hub, ServingSettings.model_validate({}))
+    engine.check_generated(1, 16, 2048)
+    with pytest.raises(Refused) as refused:
+        engine.check_generated(64, 16, 2048)
+    assert refused.value.status == 422
+
+
+def test_more_read_tokens_than_one_request_may_have(served: Served) -> None:
+    async def scenario() -> None:
+        batcher, admission = Batcher(Metrics(), 1, tokens=100), Admission(9, PATIENCE)
+        batcher.start()
+        work = score_work(served)
+        with pytest.raises(Refused, match="more than 100 tokens") as refused:
+            await batcher.ask(work, (LONG_TEXT, []), admission.enter())
+        assert refused.value.status == 422
+        ticket = admission.enter()
+        texts = [batcher.ask(work, (SHORT_TEXT, []), ticket) for _ in range(30)]  # together too many
+        answers = await asyncio.gather(*texts, return_exceptions=True)
+        assert {type(one) for one in answers} == {list, Refused}
+        assert isinstance(await batcher.ask(work, (SHORT_TEXT, []), admission.enter()), list)
+        await asyncio.to_thread(batcher.stop)
+
+    asyncio.run(scenario())
+
+
+def enter_all(admission: Admission, client: str) -> list[Ticket]:
+    """As many requests of one client as are admitted."""
+    tickets: list[Ticket] = []
+    while not admission.full(client):
+        tickets.append(admission.enter(client))
+    return tickets
+
+
+def test_one_client_cannot_hold_every_place() -> None:
+    async def scenario() -> None:
+        admission = Admission(64, PATIENCE)
+        first = enter_all(admission, "first")
+        assert len(first) == 64 - 64 // RESERVE
+        with pytest.raises(Refused) as refused:
+            admission.enter("first")
+        assert refused.value.status == 429
+        newcomers = [admission.enter(f"newcomer {number}") for number in range(64 // RESERVE)]
+        assert admission.inside == 64 and all(one.wanted for one in newcomers)
+        with pytest.raises(Refused):
+            admission.enter("one too many")
+
+    asyncio.run(scenario())
+
+
+def test_places_that_become_free_go_to_the_client_that_has_fewer() -> None:
+    async def scenario() -> None:
+        admission = Admission(64, PATIENCE)
+        first, second = enter_all(admission, "first"), [admission.enter("second")]
+        for _ in range(100):  # both ask again whenever a place becomes free
+            if len(first) > 1:
+                admission.leave(first.pop())
+            for client, tickets in (("first", first), ("second", second)):
+                if not admission.full(client):
+                    tickets.append(admission.enter(client))
+        assert len(second) >= 64 // 2 - 64 // RESERVE
+        assert len(first) <= 64 // 2
+
+    asyncio.run(scenario())
