@@ -205,14 +205,20 @@ class JobQueue:
         return self._shares.next_of(owners) if owners else None
 
     def _first(self, owner: Owner) -> Job | None:
-        """The oldest job of a request that may begin: a client has as many long ones in work as there are turns."""
+        """The oldest job of a request that may begin: a client has as many long ones in work as there are turns.
+
+        A short one that is still to be prepared comes last, but it counts: a long job gives it a turn, too.
+        """
         crowded = self._long[owner.client] >= self._turns or self.long >= LONG_JOBS
+        unprepared: Job | None = None
         for job in islice(self._jobs[owner], LOOKED_AT):
-            if job.state == "new" and job.characters > SHORT:
-                return job
             if job.state == "ready" and not (job.long and crowded):
                 return job
-        return None
+            if job.state == "new":
+                if job.characters > SHORT:
+                    return job
+                unprepared = unprepared or job
+        return unprepared
 
     def _like(self, first: Job) -> list[Job]:
         """A short job, and those of the same work whose lengths are nearest to its own."""

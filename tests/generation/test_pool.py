@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
 import torch
 
 from meristem.batch import Model
+from meristem.generation.fair_share import FairShare, Owner, fair_shares
 from meristem.generation.given import given
-from meristem.generation.pool import Pool, Seat
+from meristem.generation.pool import CROWDED, TURN, Pool, Seat
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.session import Session
 from meristem.generation.watching import Abandoned, watched
@@ -140,3 +142,90 @@ def test_a_search_that_is_watched_stops_between_two_tokens(causal: Model, tokeni
         write(causal, tokenizer, ["the"], settings)
     assert len(asked) == 4
     assert write(causal, tokenizer, ["the"], settings)  # nothing is watched any more
+
+
+# ------------------------------------------------------------ sharing between clients
+
+
+def step_until_done(pool: Pool, seats: list[Seat]) -> int:
+    """Steps until none of these texts wants another token."""
+    steps = 0
+    while any(one.going for one in seats):
+        pool.step()
+        steps += 1
+        assert steps < 1000, "the pool never finishes these texts"
+    return steps
+
+
+def test_a_short_text_waits_one_turn_of_a_client_with_many_long_ones(causal: Model, tokenizer: Tokenizer) -> None:
+    settings = {"seed": 3, "max_tokens": 2000, "min_tokens": 2000}
+    pool = Pool(causal, tokenizer, rows=4)
+    many = [seat(causal, tokenizer, PROMPTS[0], settings, copy=n, owner=Owner("many", 1)) for n in range(16)]
+    for one in many:
+        pool.add(one)
+    for _ in range(24):
+        pool.step()
+    assert len(pool) == 4  # alone, a client has every place
+    short = seat(causal, tokenizer, PROMPTS[1], {"greedy": True, "max_tokens": 5, "min_tokens": 5},
+                 owner=Owner("short", 2))  # fmt: skip
+    pool.add(short)
+    assert step_until_done(pool, [short]) <= TURN + 5
+    before = sum(len(one.chosen) for one in many)
+    for _ in range(24):
+        pool.step()
+    assert sum(len(one.chosen) for one in many) == before + 4 * 24  # the places are given back
+    together = [list(one.writing.tokens) for one in many]
+    assert sum(bool(tokens) for tokens in together) == 4
+    most = max(map(len, together))
+    same = SamplingSettings.model_validate(settings | {"max_tokens": most, "min_tokens": most})
+    (texts,) = write(causal, tokenizer, [PROMPTS[0]], same, count=4)
+    for tokens, text in zip(together[:4], texts, strict=True):
+        assert tokens == list(text.tokens[: len(tokens)])
+
+
+def test_a_paused_text_is_what_it_is_alone(model: Model, tokenizer: Tokenizer) -> None:
+    paused: set[Seat] = set()
+    pool = Pool(model, tokenizer, rows=4)  # one place while there are several clients
+    settings = {"seed": 5, "max_tokens": 34, "min_tokens": 34, "top_p": 0.9}
+    seats = [seat(model, tokenizer, prompt, settings, owner=Owner(n, n)) for n, prompt in enumerate(PROMPTS[:3])]
+    for one in seats:
+        pool.add(one)
+    while pool.busy:
+        pool.step()
+        paused |= set(pool._paused)
+    assert paused == set(seats)
+    for one, prompt in zip(seats, PROMPTS, strict=False):
+        assert tuple(one.writing.tokens) == alone(model, tokenizer, prompt, settings)
+
+
+def test_places_are_shared_between_clients_before_requests(causal: Model, tokenizer: Tokenizer) -> None:
+    settings = {"greedy": True, "max_tokens": 40, "min_tokens": 40}
+    pool = Pool(causal, tokenizer, rows=8 * CROWDED)  # eight places while there are several clients
+    owners = [Owner("many", request) for request in range(6) for _ in range(2)] + [Owner("one", 0)] * 12
+    for owner in owners:
+        pool.add(seat(causal, tokenizer, PROMPTS[2], settings, owner=owner))
+    pool.step()
+    places = Counter(one.owner for one in pool._seats)
+    assert Counter(one.owner.client for one in pool._seats) == {"many": 4, "one": 4}
+    assert places[Owner("one", 0)] == 4 and max(places[owner] for owner in owners if owner.client == "many") == 1
+
+
+def test_places_are_shared_evenly_and_none_is_left_empty() -> None:
+    assert fair_shares([100, 1, 100], 9) == [4, 1, 4]
+    assert fair_shares([16, 1], 1) == [1, 0]  # what cannot be divided goes to the first
+    assert fair_shares([0, 3, 5], 100) == [0, 3, 5]
+
+
+def test_a_client_that_returns_has_no_claim_for_the_time_it_was_away() -> None:
+    shares, busy, back = FairShare(), Owner("busy", 1), Owner("back", 2)
+    shares.charge(back, 1)
+    shares.settle([busy])
+    for _ in range(50):
+        shares.charge(busy, 10)
+        shares.settle([busy])
+    turns = []
+    for _ in range(8):
+        shares.settle([busy, back])
+        turns.append(shares.next_of([busy, back]))
+        shares.charge(turns[-1], 10)
+    assert Counter(turns) == {busy: 4, back: 4}
