@@ -1,6 +1,6 @@
 """Mixed hostile and honest clients of one server: do the hostile ones cost the honest ones time, answers or memory?
 
-    python -m benchmarks.hostile_clients [--minutes 30] [--results FILE]
+    python -m benchmarks.hostile_clients [--minutes 30] [--kinds KIND …] [--results FILE]
 
 Trains two small runs for a few steps in a temporary folder, serves them in a process of its own, measures the honest
 clients alone for a tenth of the time and then beside the hostile ones for the rest. The page with the tables is
@@ -27,6 +27,7 @@ import torch
 
 from benchmarks.hostile_clients import report
 from benchmarks.hostile_clients.honest import Measurement, answers_alone, measure, requests
+from benchmarks.hostile_clients.hostile import KINDS
 from benchmarks.serving import COMMAND, process
 from benchmarks.side_by_side import RESULTS
 
@@ -53,7 +54,7 @@ def train(folder: Path) -> list[Path]:
     return [folder / name for name in RUNS]
 
 
-def campaign(minutes: float) -> dict[str, Any]:
+def campaign(minutes: float, kinds: Sequence[str]) -> dict[str, Any]:
     """Both phases on one server, and what they measured."""
     keys = [secrets.token_hex(24) for _ in range(HONEST + HOSTILE)]
     load_average = os.getloadavg()
@@ -68,7 +69,7 @@ def campaign(minutes: float) -> dict[str, Any]:
             expected = answers_alone(port, keys[0])
             alone = measure(port, keys[:HONEST], expected, 6 * minutes)
             print(f"alone: {json.dumps(alone.summary()['statuses'])}", flush=True)
-            mixed, hostile, memory = mix(port, server, keys, expected, 54 * minutes)
+            mixed, hostile, memory = mix(port, server, keys, expected, 54 * minutes, kinds)
             after = answers_alone(port, keys[0])
     return {
         "minutes": minutes,
@@ -86,11 +87,13 @@ def campaign(minutes: float) -> dict[str, Any]:
 
 
 def mix(
-    port: int, server: psutil.Process, keys: Sequence[str], expected: Sequence[bytes], seconds: float
-) -> tuple[Measurement, dict[str, Any], dict[str, Any]]:
+    port: int, server: psutil.Process, keys: Sequence[str], expected: Sequence[bytes], seconds: float,
+    kinds: Sequence[str],
+) -> tuple[Measurement, dict[str, Any], dict[str, Any]]:  # fmt: skip
     """The honest clients' measurement beside hostile ones, what those counted, and the server's memory."""
     hostile = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.hostile_clients.hostile", str(port), str(seconds)],
+        [sys.executable, "-m", "benchmarks.hostile_clients.hostile", str(port), str(seconds),
+         *(["--kinds", *kinds] if kinds else [])],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     resident: list[tuple[float, float]] = []
@@ -159,10 +162,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--results", type=Path, default=RESULTS / "reliability" / "hostile_clients.json")
+    parser.add_argument("--kinds", nargs="+", default=[], choices=[kind.__name__ for kind in KINDS],
+                        help="only these kinds of hostile clients, to find out which of them costs what")  # fmt: skip
     options = parser.parse_args()
     if not options.minutes >= 0.1:
         parser.error("--minutes: at least 0.1")
-    results = campaign(options.minutes)
+    results = campaign(options.minutes, options.kinds)
     options.results.parent.mkdir(parents=True, exist_ok=True)
     options.results.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     options.results.with_suffix(".md").write_text(report.page(results), encoding="utf-8")

@@ -1,6 +1,6 @@
 """Hostile clients, in a process of their own: every kind in a thread, over and over, until the time is up.
 
-    python -m benchmarks.hostile_clients.hostile PORT SECONDS < KEYS
+    python -m benchmarks.hostile_clients.hostile PORT SECONDS [--kinds KIND …] < KEYS
 
 Prints one JSON object: by kind the requests with their status codes, and the processor seconds this process took.
 """
@@ -201,11 +201,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("port", type=int)
     parser.add_argument("seconds", type=float)
+    parser.add_argument("--kinds", nargs="+", choices=[kind.__name__ for kind in KINDS], help="only these")
     options = parser.parse_args()
     keys, end = sys.stdin.read().split(), time.monotonic() + options.seconds
     clients: dict[str, list[HostileClient]] = {}
     for place, (kind, threads) in enumerate(KINDS.items()):
-        for number in range(threads):
+        for number in range(threads if not options.kinds or kind.__name__ in options.kinds else 0):
             client = HostileClient(options.port, keys[place % len(keys)], end, seed=100 * place + number)
             clients.setdefault(kind.__name__, []).append(client)
             threading.Thread(target=attack, args=(kind, client), daemon=True).start()

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.hostile_clients.honest import ROUNDING
+
 RATIO = 2.0
 """Honest p99 beside hostile clients, as a multiple of that alone, at the most."""
 GROWTH = 10.0
@@ -26,11 +28,15 @@ def bounds(results: Mapping[str, Any]) -> list[Bound]:
     """Every bound of the campaign."""
     mixed, alone = results["mixed"], results["alone"]
     p99_ratio, grown = results["p99 ratio"] or float("inf"), results["memory"]["growth %"]
-    differing = mixed["differing answers"] + alone["differing answers"]
+    different = mixed["answers different beyond rounding"] + alone["answers different beyond rounding"]
+    not_identical = mixed["answers not identical"] + alone["answers not identical"]
     return [
         Bound("honest p99, mixed / alone", f"≤ {RATIO:g}", f"{p99_ratio:g}", p99_ratio <= RATIO),
         Bound("memory growth after the warm-up", f"≤ {GROWTH:g} %", f"{grown} %", grown <= GROWTH),
-        Bound("honest answers that differ from the answer alone", "0", str(differing), not differing),
+        Bound("honest answers with another text, token or order than alone, or a number further off than "
+              f"{ROUNDING:g}", "0", str(different), not different),
+        Bound("honest answers not identical to the answer alone, byte for byte", "0", str(not_identical),
+              not not_identical),
         Bound("honest requests without an answer 200", "0", str(mixed["errors"]), not mixed["errors"]),
         Bound("answers after the campaign equal those before", "yes",
               "yes" if results["answers after the campaign equal"] else "no",
@@ -56,7 +62,8 @@ def page(results: Mapping[str, Any]) -> str:
         "## Honest clients", "",
         *_table(["phase", "route", "answers", "p50 ms", "p99 ms"],
                 [row for phase in ("alone", "mixed") for row in _latencies(phase, results[phase])]), "",
-        *(f"{phase}: {_statuses(results[phase]['statuses'])}." for phase in ("alone", "mixed")), "",
+        *(f"- {phase}: {_statuses(results[phase]['statuses'])}; numbers differ from the answer alone by at most "
+          f"{results[phase]['largest number difference']:.1e}" for phase in ("alone", "mixed")), "",
         "## Memory of the server", "",
         f"{memory['MiB at the start']} MiB when the hostile clients began, {memory['MiB after warm-up']} MiB "
         f"{memory['warm-up seconds']:g} s later, {memory['MiB at the end']} MiB at the end, "
