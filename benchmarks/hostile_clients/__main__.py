@@ -1,0 +1,179 @@
+"""Mixed hostile and honest clients of one server: do the hostile ones cost the honest ones time, answers or memory?
+
+    python -m benchmarks.hostile_clients [--minutes 30] [--kinds KIND …] [--results FILE]
+
+Trains two small runs for a few steps in a temporary folder, serves them in a process of its own, measures the honest
+clients alone for a tenth of the time and then beside the hostile ones for the rest. The page with the tables is
+written beside the results file, with the ending .md. Exit code 1 where a bound does not hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+from benchmarks.hostile_clients import report
+from benchmarks.hostile_clients.honest import Measurement, answers_alone, measure, requests
+from benchmarks.hostile_clients.hostile import KINDS
+from benchmarks.serving import COMMAND, process
+from benchmarks.side_by_side import RESULTS
+
+HONEST, HOSTILE = 4, 4
+"""Keys of the honest clients and of the hostile ones."""
+RUNS = {"causal": "gpt2-mini", "masked": "bert-mini-prenorm"}
+SIZE = (
+    "model.layers=2", "model.width=64", "model.heads=2", "model.length=128", "model.dropout=0", "tokenizer.size=500",
+    "train.batch_tokens=640", "train.steps=5", "train.threads=1",
+)  # fmt: skip
+WARM_UP = 60.0
+"""Seconds of the mixed phase after which memory should no longer grow; a sixth of a phase that is short."""
+SAMPLES = 60
+"""Readings of the server's memory in the mixed phase."""
+
+
+def train(folder: Path) -> list[Path]:
+    """Folders of the two runs that are served."""
+    for name, recipe in RUNS.items():
+        arguments = ["pretrain", recipe, "builtin:microworld-en?size=400", *SIZE, "--out", str(folder / name)]
+        done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(f"meristem {' '.join(arguments)}: {done.stderr.strip()[-500:]}")
+    return [folder / name for name in RUNS]
+
+
+def campaign(minutes: float, kinds: Sequence[str]) -> dict[str, Any]:
+    """Both phases on one server, and what they measured."""
+    keys = [secrets.token_hex(24) for _ in range(HONEST + HOSTILE)]
+    load_average = os.getloadavg()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        runs = train(folder)
+        key_file = folder / "keys.txt"
+        key_file.touch(mode=0o600)
+        key_file.write_text("\n".join(keys) + "\n", encoding="utf-8")
+        command = [*COMMAND, "serve", *map(str, runs), "--port", "0", "--key-file", str(key_file)]
+        with process(*command) as (port, server):
+            expected = answers_alone(port, keys[0])
+            alone = measure(port, keys[:HONEST], expected, 6 * minutes)
+            print(f"alone: {json.dumps(alone.summary()['statuses'])}", flush=True)
+            mixed, hostile, memory = mix(port, server, keys, expected, 54 * minutes, kinds)
+            after = answers_alone(port, keys[0])
+    return {
+        "minutes": minutes,
+        "processor": processor(),
+        "load average before": [round(one, 2) for one in load_average],
+        "honest clients": HONEST,
+        "honest requests": len(requests()),
+        "alone": alone.summary(),
+        "mixed": mixed.summary(),
+        "p99 ratio": ratio(mixed, alone),
+        "memory": memory,
+        "hostile": hostile,
+        "answers after the campaign equal": after == expected,
+    }
+
+
+def mix(
+    port: int, server: psutil.Process, keys: Sequence[str], expected: Sequence[bytes], seconds: float,
+    kinds: Sequence[str],
+) -> tuple[Measurement, dict[str, Any], dict[str, Any]]:  # fmt: skip
+    """The honest clients' measurement beside hostile ones, what those counted, and the server's memory."""
+    hostile = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.hostile_clients.hostile", str(port), str(seconds),
+         *(["--kinds", *kinds] if kinds else [])],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    resident: list[tuple[float, float]] = []
+    sampler = threading.Thread(target=sample_memory, args=(server, seconds, resident))
+    sampler.start()
+    collector_result: list[str] = []
+    collector = threading.Thread(
+        target=lambda: collector_result.append(hostile.communicate("\n".join(keys[HONEST:]))[0])
+    )
+    collector.start()
+    try:
+        measurement = measure(port, keys[:HONEST], expected, seconds)
+    finally:
+        sampler.join()
+        collector.join()
+    if hostile.returncode:
+        raise SystemExit("the hostile clients failed: see the lines above")
+    counted = json.loads(collector_result[0])
+    counted["cores"] = round(counted.pop("processor seconds") / seconds, 2)
+    return measurement, counted, growth(resident, min(WARM_UP, seconds / 6))
+
+
+def sample_memory(server: psutil.Process, seconds: float, resident: list[tuple[float, float]]) -> None:
+    """Append (seconds since the start, MiB resident) readings of the server until the phase ends."""
+    begun = time.monotonic()
+    for number in range(SAMPLES + 1):
+        time.sleep(max(0.0, begun + number * seconds / SAMPLES - time.monotonic()))
+        resident.append((round(time.monotonic() - begun, 1), round(server.memory_info().rss / 2**20, 1)))
+
+
+def growth(resident: Sequence[tuple[float, float]], warm_up: float) -> dict[str, Any]:
+    """Memory after the warm-up, at the end and at its peak; growth in percent of that after the warm-up."""
+    warm = next(size for at, size in resident if at >= warm_up)
+    end = resident[-1][1]
+    return {
+        "warm-up seconds": warm_up,
+        "MiB at the start": resident[0][1],
+        "MiB after warm-up": warm,
+        "MiB at the end": end,
+        "MiB at the peak": max(size for _, size in resident),
+        "growth %": round(100 * (end / warm - 1), 2),
+        "readings": resident,
+    }
+
+
+def ratio(mixed: Measurement, alone: Measurement) -> float | None:
+    """The honest p99 beside hostile clients as a multiple of that alone."""
+    above, below = mixed.summary()["p99 ms"], alone.summary()["p99 ms"]
+    return round(above / below, 3) if above and below else None
+
+
+def processor() -> dict[str, Any]:
+    """What the processor is and which vector instructions torch uses on it."""
+    lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines() if Path("/proc/cpuinfo").is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return {
+        "name": names[0] if names else "unknown",
+        "cores": os.cpu_count(),
+        "torch": torch.__version__,
+        "vector instructions": torch.backends.cpu.get_cpu_capability(),
+    }
+
+
+def main() -> None:
+    """Measure, write the results and the page, and exit with 1 where a bound does not hold."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--results", type=Path, default=RESULTS / "reliability" / "hostile_clients.json")
+    parser.add_argument("--kinds", nargs="+", default=[], choices=[kind.__name__ for kind in KINDS],
+                        help="only these kinds of hostile clients, to find out which of them costs what")  # fmt: skip
+    options = parser.parse_args()
+    if not options.minutes >= 0.1:
+        parser.error("--minutes: at least 0.1")
+    results = campaign(options.minutes, options.kinds)
+    options.results.parent.mkdir(parents=True, exist_ok=True)
+    options.results.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    options.results.with_suffix(".md").write_text(report.page(results), encoding="utf-8")
+    print(report.page(results))
+    raise SystemExit(0 if all(bound.holds for bound in report.bounds(results)) else 1)
+
+
+if __name__ == "__main__":
+    main()

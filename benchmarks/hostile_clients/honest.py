@@ -1,0 +1,176 @@
+"""Honest clients: each sends a fixed list of requests at a fixed rate and compares every answer with the one alone."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+RATE = 2.0
+"""Requests per second of one client."""
+TIMEOUT = 120.0
+"""Seconds after which a client gives up."""
+ROUNDING = 1e-5
+"""Distance of two numbers that float32 sums of another order, in a batch of another size, explain."""
+NUMBERS = "largest number difference"
+TEXTS = ("The old gardener walked to the harbour.", "Kenji was an innkeeper.", "A boat came home in the evening.")
+
+
+@dataclass(frozen=True)
+class Request:
+    """A route and the body sent to it."""
+
+    route: str
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Response:
+    """A status and the content, 0 and the reason where there was no answer."""
+
+    status: int
+    content: bytes
+
+
+@dataclass
+class Measurement:
+    """What the honest clients of one phase measured; latencies in milliseconds, from when a request was due."""
+
+    latencies: dict[str, list[float]] = field(default_factory=dict)
+    statuses: Counter[str] = field(default_factory=Counter)
+    differing: list[dict[str, Any]] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def add(self, request: Request, response: Response, milliseconds: float, expected: bytes) -> None:
+        """Count one answer; only status 200 has a latency and is compared."""
+        with self.lock:
+            self.statuses[str(response.status or "no answer")] += 1
+            if response.status != 200:
+                return
+            self.latencies.setdefault(request.route, []).append(milliseconds)
+            if response.content != expected:
+                self.differing.append(difference(request, response.content, expected))
+
+    def summary(self) -> dict[str, Any]:
+        """The numbers that the results file holds."""
+        everything = [one for of_route in self.latencies.values() for one in of_route]
+        beyond = [one for one in self.differing if one[NUMBERS] is None or one[NUMBERS] > ROUNDING]
+        return {
+            "requests": sum(self.statuses.values()),
+            "statuses": dict(sorted(self.statuses.items())),
+            "errors": sum(self.statuses.values()) - self.statuses["200"],
+            "p50 ms": percentile(everything, 0.5),
+            "p99 ms": percentile(everything, 0.99),
+            "max ms": percentile(everything, 1.0),
+            "routes": {
+                route: {"requests": len(of_route), "p50 ms": percentile(of_route, 0.5),
+                        "p99 ms": percentile(of_route, 0.99)}
+                for route, of_route in sorted(self.latencies.items())
+            },
+            "answers not identical": len(self.differing),
+            "answers different beyond rounding": len(beyond),
+            NUMBERS: max((one[NUMBERS] or 0.0 for one in self.differing), default=0.0),
+            "first not identical": [*beyond, *self.differing][:5],
+        }  # fmt: skip
+
+
+def requests() -> list[Request]:
+    """The fixed list: generation greedy and sampled, scores, gaps filled, vectors and attention."""
+    every: list[Request] = []
+    for number, text in enumerate(TEXTS):
+        prompt = text.rsplit(" ", 2)[0]
+        every += [
+            Request("/generate", {"model": "causal", "prompt": prompt, "max_tokens": 8, "temperature": 0}),
+            Request("/score", {"model": "causal", "text": text}),
+            Request("/fill", {"model": "masked", "text": f"{prompt} [MASK].", "top": 3}),
+            Request("/generate", {"model": "causal", "prompt": prompt, "max_tokens": 8, "seed": number}),
+            Request("/embed", {"model": "masked", "text": text}),
+            Request("/attention", {"model": "causal", "text": text}),
+        ]
+    return every
+
+
+def send(port: int, key: str, request: Request) -> Response:
+    """One request on a connection of its own."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT)
+    headers = {"content-type": "application/json", "authorization": f"Bearer {key}"}
+    try:
+        connection.request("POST", request.route, json.dumps(request.body), headers)
+        answer = connection.getresponse()
+        return Response(answer.status, answer.read())
+    except (OSError, http.client.HTTPException) as error:
+        return Response(0, repr(error).encode())
+    finally:
+        connection.close()
+
+
+def answers_alone(port: int, key: str) -> list[bytes]:
+    """The answer to each request of the list, while nobody else sends any."""
+    responses = [send(port, key, request) for request in requests()]
+    for request, response in zip(requests(), responses, strict=True):
+        if response.status != 200:
+            raise SystemExit(f"{request.route} {request.body}: {response.status} {response.content[:500]!r}")
+    return [response.content for response in responses]
+
+
+def measure(port: int, keys: Sequence[str], expected: Sequence[bytes], seconds: float) -> Measurement:
+    """What one client for each key measures in so many seconds."""
+    measurement = Measurement()
+    begun = time.monotonic()
+    clients = [
+        threading.Thread(target=_client, args=(port, key, number, len(keys), expected, begun, seconds, measurement))
+        for number, key in enumerate(keys)
+    ]
+    for client in clients:
+        client.start()
+    for client in clients:
+        client.join()
+    return measurement
+
+
+def _client(
+    port: int, key: str, number: int, count: int, expected: Sequence[bytes], begun: float, seconds: float,
+    measurement: Measurement,
+) -> None:  # fmt: skip
+    """Requests at a fixed rate, each client at another moment and another place of the list.
+
+    A latency counts from when the request was due, so that one slow answer does not hide what the next waited.
+    """
+    every = requests()
+    sent = 0
+    while (due := begun + (sent + number / count) / RATE) < begun + seconds:
+        time.sleep(max(0.0, due - time.monotonic()))
+        place = (sent + number * 5) % len(every)
+        response = send(port, key, every[place])
+        measurement.add(every[place], response, 1000 * (time.monotonic() - due), expected[place])
+        sent += 1
+
+
+def percentile(values: Sequence[float], share: float) -> float | None:
+    """The value that this share of them does not exceed."""
+    ordered = sorted(values)
+    return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 2) if ordered else None
+
+
+def difference(request: Request, content: bytes, expected: bytes) -> dict[str, Any]:
+    """How an answer differs from the one alone: the largest distance of two numbers, None where the shapes differ."""
+    return {"route": request.route, "body": request.body,
+            NUMBERS: _distance(json.loads(content), json.loads(expected))}  # fmt: skip
+
+
+def _distance(left: Any, right: Any) -> float | None:
+    if isinstance(left, dict) and isinstance(right, dict) and left.keys() == right.keys():
+        pairs = [(left[key], right[key]) for key in left]
+    elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
+        pairs = list(zip(left, right, strict=True))
+    elif isinstance(left, int | float) and isinstance(right, int | float):
+        return abs(left - right)
+    else:
+        return 0.0 if left == right else None
+    distances = [_distance(*pair) for pair in pairs]
+    return None if None in distances else max((one for one in distances if one is not None), default=0.0)
