@@ -208,7 +208,7 @@ class JobQueue:
         """The oldest job of a request that may begin: a client has as many long ones in work as there are turns."""
         crowded = self._long[owner.client] >= self._turns or self.long >= LONG_JOBS
         for job in islice(self._jobs[owner], LOOKED_AT):
-            if job.state == "new" and job.characters > SHORT:
+            if job.state == "new":  # a short one too: a long job in work must make way for what just came
                 return job
             if job.state == "ready" and not (job.long and crowded):
                 return job
