@@ -162,16 +162,14 @@ def cases() -> list[Case]:
 def write_recipe(kind: str, file: Path, starts: Mapping[str, Path]) -> list[str]:
     """The recipe of a kind as a file, and the command that trains it."""
     plain = _filled({"tokenizer": {"kind": "bpe", "size": 300}, **KINDS[kind]}, starts)
-    train = {
-        "steps": STEPS, "batch_tokens": 160, "batch_samples": 6, "save_every": 3, "log_every": 1, "threads": 1,
-        "evaluate_every": 4, "evaluate_tokens": 256,
-    }  # fmt: skip
+    train = {"steps": STEPS, "save_every": 3, "log_every": 1, "threads": 1}
     if kind in PRETRAINING:
         verb = "pretrain"
+        train |= {"batch_tokens": 160, "evaluate_every": 4, "evaluate_tokens": 256}
         plain["corpus"] = {"source": TEXT, "processes": 1, "validation": 0.1, "test": 0.1, **plain.get("corpus", {})}
     elif kind in TASKS:
         verb = "finetune"
-        train["evaluate_every"] = 6
+        train |= {"evaluate_every": 6, "batch_samples": 6}
         if (name := plain["data"]) in CORPORA:
             plain["data"] = {split: f"builtin:microworld-{name}?{options}" for split, options in SPLITS.items()}
         else:

@@ -29,9 +29,9 @@ def save(checkpoints: Path, snapshot: Snapshot, *, keep: int = 3, best: bool = F
         with lock.hold(checkpoints / layout.LOCK, wait=True):
             layout.tidy(checkpoints)
             _put(checkpoints, snapshot)
-            layout.point(checkpoints, "latest", snapshot.step)
-            if best:
+            if best:  # before `latest`: a run killed between the two resumes at this step, and never judges it again
                 layout.point(checkpoints, "best", snapshot.step)
+            layout.point(checkpoints, "latest", snapshot.step)
             _retire(checkpoints, snapshot.step, keep)
     except OSError as error:
         raise MeristemError(_told(checkpoints / name, error)) from error

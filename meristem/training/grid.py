@@ -146,7 +146,7 @@ def _write(
                 "name": cell.name,
                 "settings": cell.settings,
                 "validation": _plain(cell.numbers("validation")),
-                "runs": [{**asdict(run), "run": run.run.name} for run in cell.runs],
+                "runs": [_run_facts(run) for run in cell.runs],
             }
             for cell in cells
         ],
@@ -157,6 +157,11 @@ def _write(
             "best": {"cell": best.name, "run": chosen.run.name, "test": _plain(best.numbers("test"))},
         }
     disk.replace(out / FACTS, [bounded.to_json(facts, indent=1).encode()])
+
+
+def _run_facts(run: Ended) -> dict[str, Any]:
+    """A run as grid.json holds it: without the commands to try, which are fewer for one that was found finished."""
+    return {name: value for name, value in asdict(run).items() if name != "tries"} | {"run": run.run.name}
 
 
 def _plain(numbers: Mapping[str, tuple[float, float]]) -> dict[str, dict[str, float]]:

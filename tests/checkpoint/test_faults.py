@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from meristem.checkpoint import disk
+from meristem.checkpoint.layout import pointed
 from meristem.checkpoint.load import load, verify
 from meristem.checkpoint.save import save
 from meristem.checkpoint.snapshot import Snapshot
@@ -127,6 +128,8 @@ def test_every_operation_may_fail(
             assert any(same(loaded.snapshot, good) for good in (*old, new)), where
             expected = "lies beyond" if old else "`latest` names no checkpoint"
             assert all(expected in notice for notice in loaded.notices), where
+        if pointed(folder, "latest") == step and loaded is not None and same(loaded.snapshot, new):
+            assert pointed(folder, "best") == step, where  # a run resumed from here would never name it the best
         assert all(verify(whole) == [] for whole in folder.glob("step-*")), where  # never a half one under its name
         if reported == "done":
             assert loaded is not None and same(loaded.snapshot, new), where

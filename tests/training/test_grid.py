@@ -49,9 +49,10 @@ def test_every_combination_once_and_the_best_is_what_the_folder_opens(tuning: Tu
     assert str(out) in ended.tries[0] and facts["best"]["run"] not in ended.tries[0]
     assert api.load(out).predict("the boat was warm")["label"] in ("good", "bad")
     _assert_shown(tuning, out)
-    before = stamps(out)
+    before, written = stamps(out), (out / "grid.json").read_bytes()
     again = tuning.learn(GRID)
     assert stamps(out) == before and again.metrics == ended.metrics
+    assert (out / "grid.json").read_bytes() == written  # whether its runs were trained now or found finished
     more = tuning.learn({**GRID, "grid.seeds": 3})
     assert {name: stamp for name, stamp in stamps(out).items() if name in before} == before
     assert Run(out / "rate0.01-3").exists() and more.judged_by == "accuracy"
