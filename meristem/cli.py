@@ -125,9 +125,18 @@ def main() -> NoReturn:
     except KeyboardInterrupt:  # while its end was being told
         code = _interrupted()
     interrupts.ending()
-    if code:
+    if code or _launch_failed():
         _exit_failed(code)
     sys.exit(0)
+
+
+def _launch_failed() -> bool:
+    """Whether this process or another of its launch has said why it cannot go on; the launcher returns that code."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        return False
+    from meristem.training.launching import condemned
+
+    return condemned()
 
 
 def _exit_failed(code: int) -> NoReturn:

@@ -181,6 +181,15 @@ def test_a_failed_process_of_several_does_not_wait_at_its_exit(tmp_path: Path, t
     assert ("waited" in done.stdout) == waited
 
 
+def test_a_failed_process_of_a_launch_does_not_wait_at_its_exit(tmp_path: Path) -> None:
+    script = "import atexit; atexit.register(print, 'waited'); from meristem.cli import main; main()"
+    launch = {"WORLD_SIZE": "2", "RANK": "0", "TORCHELASTIC_RUN_ID": "1", "MERISTEM_VERDICT": str(tmp_path / "verdict")}
+    done = subprocess.run([sys.executable, "-c", script, "pretrain", "bert-mnii"], capture_output=True, text=True,
+                          cwd=tmp_path, env={**os.environ, **launch})
+    assert done.returncode == 0 and (tmp_path / "verdict").read_text() == "2", done.stderr
+    assert "waited" not in done.stdout
+
+
 # ------------------------------------------------------------ which word is what
 
 
