@@ -84,7 +84,7 @@ def test_a_term_that_only_some_rows_have() -> None:
 def test_counts_are_of_this_objectives_terms_only() -> None:
     other = {"at": np.array([0]), "values": np.array([1])}
     batch = collate([row([1, 2], [0, 1], elsewhere=other)], Words(), {})
-    assert batch.counts == {"words": 2}
+    assert batch.counts == {"words": 2, "pairs": 0}  # a term of its own that no row has counts as none
     assert "elsewhere" in batch.goals
 
 

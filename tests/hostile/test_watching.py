@@ -14,7 +14,7 @@ import pytest
 from hostile.watching import watched
 from tokenizers import Tokenizer, models
 
-from benchmarks.mutations import operations, summary
+from benchmarks.mutations import operations, summary, trials
 from benchmarks.mutations.base_runs import BaseRun
 from benchmarks.mutations.trials import GOOD, Plan, run_trial
 from meristem.errors import MeristemError
@@ -60,6 +60,8 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BaseRun:
     for name in ("MERISTEM_CACHE", "TMPDIR"):
         monkeypatch.setenv(name, str(tmp_path))  # a trial sets them: afterwards they are what they were
     monkeypatch.setattr("tempfile.tempdir", None)
+    held = int(Path("/proc/self/status").read_text().partition("VmData:")[2].split()[0]) << 10
+    monkeypatch.setattr(trials, "MEMORY", held + (1 << 30))  # this process has held other tests, too
     for folder in ("base", "cache", "work"):
         (tmp_path / folder).mkdir()
     Tokenizer(models.WordLevel({"a": 0, "b": 1}, "a")).save(str(tmp_path / "base" / "tokenizer.json"))
