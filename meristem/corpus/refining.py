@@ -6,13 +6,13 @@ limits and what is in them are the same however often the pass was stopped.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from meristem.corpus.account import Account
 from meristem.corpus.batches import Batch
+from meristem.corpus.cache_folder import cache as cache
 from meristem.corpus.growing import digest_of
 from meristem.corpus.parts import (
     Part,
@@ -31,7 +31,7 @@ from meristem.corpus.pieces import Piece, plan, plan_held_out
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.sieve import Sieve
 from meristem.corpus.source_kinds import Aligned, File, Source
-from meristem.corpus.sources import fingerprint, held_out_keys, key, resolve, survey
+from meristem.corpus.sources import fingerprint, held_out_keys, keys, resolve, survey
 from meristem.errors import MeristemError
 
 PART = 64 << 20
@@ -87,13 +87,6 @@ class Refined:
         return sum(part.kept - part.held_out for part in self.parts)
 
 
-def cache() -> Path:
-    """Where corpora, tokenizers and shards live: $MERISTEM_CACHE, or the user's cache folder."""
-    given = os.environ.get("MERISTEM_CACHE")
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return Path(given) if given else home / "meristem"
-
-
 def home(settings: CorpusSettings) -> Path | None:
     """Where a refined corpus is kept; nowhere if nothing asks for refining, or if it does not come from files."""
     if not settings.refined:
@@ -124,7 +117,7 @@ def _absolute(place: str) -> str:
 def turns(settings: CorpusSettings, folder: Path) -> tuple[Turns, list[str]]:
     """Which files there are and when they came, brought up to date, and what is to be said about it."""
     with sole(folder):
-        return _up_to_date([key(source) for source in resolve(settings)], folder)
+        return _up_to_date(keys(resolve(settings)), folder)
 
 
 def _up_to_date(now: list[Key], folder: Path) -> tuple[Turns, list[str]]:
@@ -162,7 +155,7 @@ def refine(
     """Bring a refined corpus up to date: what is there and whole is kept, all else is made now."""
     sources = resolve(settings)
     with sole(folder):
-        made, notes = _up_to_date([key(source) for source in sources], folder)
+        made, notes = _up_to_date(keys(sources), folder)
         refined = Refined(folder, made, notes=notes)
         refined.parts, damage = finished(folder, made.origin, verify=verify)
         if not damage and not _complete(refined, settings):
@@ -203,7 +196,7 @@ def _go_on(
 ) -> None:
     last = refined.parts[-1] if refined.parts else None
     counts = {name: rows.stop for name, rows in last.index.items()} if last else {}
-    named_by = {tuple(key(source)): source for source in sources}
+    named_by = dict(zip(map(tuple, keys(sources)), sources, strict=True))
     held_out = survey(settings).held_out
     with Sieve(
         settings, refined.folder / "index", counts=counts, kept=refined.kept, passed=last.passed if last else 0
@@ -277,7 +270,7 @@ class Turn:
             number=len(self._refined.parts),
             turn=self._turn,
             covers=[[one.source.name, one.start, one.stop] for one in covered],
-            files=[key(source) for source in dict.fromkeys(one.source for one in covered)],
+            files=keys(dict.fromkeys(one.source for one in covered)),
             piece=piece,
             batches=batches,
             passed=self._sieve.passed,

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import takewhile
@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl
 
 from meristem import samples
+from meristem.corpus.file_contents import FileContents
 from meristem.corpus.file_search import displayed_name, glob_files, walk_files
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.source_kinds import (
@@ -85,12 +86,12 @@ def _place(source: Source) -> str:
 def digest(settings: CorpusSettings) -> str:
     """A key of the documents these settings give: the same as long as nothing that matters has changed."""
     found = survey(settings)
-    return fingerprint(settings.deciding(), [key(source) for source in found.sources], *held_out_keys(found))
+    return fingerprint(settings.deciding(), keys(found.sources), *held_out_keys(found))
 
 
 def held_out_keys(found: Found) -> list[object]:
     """What tells whether held-out data are still those they were; nothing where shares are held out."""
-    return [{split: [key(one) for one in sources] for split, sources in found.held_out.items()}] * bool(found.held_out)
+    return [{split: keys(sources) for split, sources in found.held_out.items()}] * bool(found.held_out)
 
 
 def fingerprint(*parts: object) -> str:
@@ -99,24 +100,34 @@ def fingerprint(*parts: object) -> str:
     return hashlib.blake2b(json.dumps(whole, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
+def keys(sources: Iterable[Source]) -> list[list[str | int | None]]:
+    """What tells whether each source is still the one it was."""
+    contents = FileContents()
+    made = [_key(source, contents) for source in sources]
+    contents.save()
+    return made
+
+
 def key(source: Source) -> list[str | int | None]:
     """What tells whether a source is still the one it was."""
+    return keys([source])[0]
+
+
+def _key(source: Source, contents: FileContents) -> list[str | int | None]:
     match source:
         case File():
-            return _file_key(source)
+            return _file_key(source, contents)
         case Aligned():
-            return ["aligned", *_file_key(source.source), *_file_key(source.target)]
+            return ["aligned", *_file_key(source.source, contents), *_file_key(source.target, contents)]
         case Builtin():
             return ["builtin", source.sample, samples.digest(source.sample)]
         case Hub():
             return ["hub", source.path, source.config, source.split]
 
 
-def _file_key(file: File) -> list[str | int | None]:
-    path = file.path.resolve()
-    modified = path.stat().st_mtime_ns
-    delimiter = dialect_key(file, modified) if file.format == "table" else []
-    return ["file", displayed_name(path), file.size, modified, *delimiter]
+def _file_key(file: File, contents: FileContents) -> list[str | int | None]:
+    known_by = contents.key(file.path)
+    return ["file", *known_by, *(dialect_key(file, tuple(known_by)) if file.format == "table" else [])]
 
 
 def _paired(

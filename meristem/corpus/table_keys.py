@@ -14,17 +14,17 @@ from meristem.corpus.tables import detect_dialect
 USUAL = {".csv": ",", ".tsv": "\t"}
 
 
-def dialect_key(file: File, modified: int) -> list[str | int | None]:
+def dialect_key(file: File, known_by: tuple[str | int | None, ...]) -> list[str | int | None]:
     """The delimiter of a table that commas or tabs were once wrongly taken for, so that its old shards are not found.
 
-    `modified` is the file's time, by which the answer is remembered.
+    The answer is remembered by `known_by`, the file's own key.
     """
-    delimiter = _delimiter(file, modified)
+    delimiter = _delimiter(file, known_by)
     return [] if delimiter == USUAL.get(file.table_ending, "") else [f"delimiter {delimiter}"]
 
 
 @lru_cache(maxsize=1 << 14)
-def _delimiter(file: File, modified: int) -> str:
+def _delimiter(file: File, known_by: tuple[str | int | None, ...]) -> str:
     account = Account()
     try:
         head = next(decoded(Stream(file, account), account))

@@ -1,8 +1,10 @@
 import os
+import time
 from pathlib import Path
 
 import pytest
 
+from meristem.corpus import file_contents
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.source_kinds import Builtin, File, Hub
 from meristem.corpus.sources import digest, resolve, survey
@@ -85,6 +87,69 @@ def test_digest_follows_what_matters(folder):
     (folder / "b.txt").write_text("xy")
     os.utime(folder / "b.txt", ns=(1, 1))
     assert digest(settings) != touched
+
+
+def _put(path, text, inode=False):
+    """Write a text under the old modification time: in place, or as a new file moved over the old one."""
+    time.sleep(0.02)  # several ticks of the file system's clock
+    stamp = path.stat().st_mtime_ns
+    place = path.with_name("beside") if inode else path
+    place.write_text(text)
+    os.utime(place, ns=(stamp, stamp))
+    place.replace(path)
+    assert (path.stat().st_mtime_ns, path.stat().st_size) == (stamp, len(text))
+
+
+@pytest.mark.parametrize("inode", [False, True])
+@pytest.mark.parametrize("aged", [False, True])
+def test_another_content_of_equal_size_and_time_is_another_key(folder, monkeypatch, inode, aged):
+    if aged:  # as if the file had been there for long when it was first hashed
+        monkeypatch.setattr(file_contents, "SETTLED", -(10**18))
+    path, settings = folder / "b.txt", CorpusSettings(source=str(folder))
+    first = digest(settings)
+    _put(path, "y", inode)
+    changed = digest(settings)
+    assert changed != first
+    assert digest(settings) == changed
+    _put(path, "x", inode)
+    assert digest(settings) == first
+    _put(path, "z", inode)
+    assert digest(settings) not in (first, changed)
+
+
+def test_a_content_is_known_after_times_in_between(folder):
+    path, settings = folder / "b.txt", CorpusSettings(source=str(folder))
+    first, stamp = digest(settings), path.stat().st_mtime_ns
+    os.utime(path, ns=(1, 1))
+    digest(settings)
+    path.write_text("y")
+    os.utime(path, ns=(stamp, stamp))
+    assert digest(settings) != first
+
+
+def test_unchanged_files_are_hashed_once(folder, monkeypatch):
+    monkeypatch.setattr(file_contents, "SETTLED", -(10**18))
+    hashed, original = [], file_contents._digest
+    monkeypatch.setattr(file_contents, "_digest", lambda path: hashed.append(path.name) or original(path))
+    settings = CorpusSettings(source=str(folder))
+    first = digest(settings)
+    once = len(hashed)
+    assert digest(settings) == first and len(hashed) == once > 0
+    (folder / "b.txt").chmod(0o640)
+    assert digest(settings) == first
+    assert hashed[once:] == ["b.txt"]
+
+
+def test_damaged_records_and_an_unwritable_cache_are_no_errors(folder, monkeypatch, tmp_path):
+    monkeypatch.setenv("MERISTEM_CACHE", str(tmp_path / "own"))
+    settings = CorpusSettings(source=str(folder))
+    first = digest(settings)
+    for path in (tmp_path / "own/files").iterdir():
+        path.write_text('{"b.txt": 3}')
+    assert digest(settings) == first
+    (tmp_path / "taken").write_text("")
+    monkeypatch.setenv("MERISTEM_CACHE", str(tmp_path / "taken"))
+    assert digest(settings) == first
 
 
 def test_digest_of_samples_and_hub():

@@ -182,6 +182,17 @@ def test_shards_that_are_gone_are_made_again_only_from_the_same_text(shop: Shop)
         shop.store(key=first.key)
 
 
+def test_another_text_of_equal_size_and_time_gets_its_own_shards(shop: Shop) -> None:
+    first, stamp = shop.store(), shop.text.stat().st_mtime_ns
+    old = shop.text.read_text(encoding="utf-8")
+    shop.text.write_text(old.replace("the", "teh"), encoding="utf-8")
+    os.utime(shop.text, ns=(stamp, stamp))
+    second = shop.store()
+    streams = [one.store.split("train") for one in (first, second)]
+    assert first.key != second.key
+    assert streams[0].tokens(0, len(streams[0])).tolist() != streams[1].tokens(0, len(streams[1])).tolist()
+
+
 def test_an_interrupted_pass_is_gone_on_with(shop: Shop) -> None:
     first = shop.store(shard_tokens=200)
     stream = first.store.split("train")

@@ -15,6 +15,7 @@ from safetensors.numpy import save
 
 from meristem import bounded
 from meristem.checkpoint import disk
+from meristem.corpus.file_contents import FileContents
 from meristem.reinforce.clicks.calibration import Calibration
 from meristem.reinforce.clicks.features import Features
 from meristem.reinforce.clicks.fitting import Weights
@@ -46,7 +47,10 @@ def _state(name: str | None) -> list[Any]:
         return []
     path = Path(name).expanduser()
     files = [path] if path.is_file() else sorted(path.glob("checkpoints/*/manifest.json"))
-    return [[str(file), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
+    contents = FileContents()
+    state = [[str(file), *contents.key(file)[1:]] for file in files]
+    contents.save()
+    return state
 
 
 def _written(model: ClickModel) -> bytes:

@@ -1,0 +1,13 @@
+"""The cache folder of corpora, tokenizers and shards."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def cache() -> Path:
+    """Where corpora, tokenizers and shards live: $MERISTEM_CACHE, or the user's cache folder."""
+    given = os.environ.get("MERISTEM_CACHE")
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(given) if given else home / "meristem"
