@@ -168,6 +168,23 @@ def test_json_without_numbers_that_are_none() -> None:
     assert "é" in text and bounded.to_json("é", ascii_only=True) == r'"\u00e9"'
 
 
+@pytest.mark.parametrize("scalars", [1, 7, 64, 100_000])
+def test_json_in_parts_is_the_same_text(scalars: int) -> None:
+    vectors = [[one / 7 for one in range(30)] for _ in range(5)]
+    texts = [{"text": "é", "tokens": []}, {"text": '"', "tokens": [{"token": "a", "top": [["b", math.nan]] * 9}] * 50}]
+    answers = {"vectors": vectors, "texts": texts, "none": None, "empty": [{}, []]}
+    value = {"model": "m", "answers": answers, "é": (1, 2)}
+    for one in (value, vectors, [], {}, "text", 3, [[]] * 200):
+        assert "".join(bounded.json_parts(one, scalars)) == bounded.to_json(one)
+
+
+def test_parts_of_json_are_small() -> None:
+    pairs = {"answer": {"per_token": [["word", -1.25]] * 50_000}}
+    uneven = {"texts": [{"tokens": []}] * 3 + [{"tokens": [["word", -1.25]] * 50_000}]}
+    for value in (pairs, uneven):
+        assert max(map(len, bounded.json_parts(value))) < 50_000
+
+
 def test_json_is_written_by_one_function() -> None:
     """Files, answers and pages: every other `json.dumps` refuses NaN, or is known to write nothing."""
     package = Path(bounded.__file__).parent

@@ -9,7 +9,6 @@ one `stat` a file. What is new or differs is hashed, which takes about a hundred
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import tempfile
 import time
@@ -78,7 +77,7 @@ class FileContents:
         for folder in self._changed:
             body = {name: record.model_dump() for name, record in self._folders[folder].items()}
             with suppress(OSError):
-                _replace(_record_path(folder), json.dumps(body))
+                _replace(_record_path(folder), bounded.to_json(body, ascii_only=True))
         self._changed.clear()
 
     def _records(self, folder: Path) -> dict[str, FileRecord]:

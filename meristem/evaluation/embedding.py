@@ -58,7 +58,8 @@ def frame(model: Model, tokenizer: Tokenizer, text: str) -> Framed:
             f"this {type(model.backbone).__name__} reads no text by itself, so that there is none to look into; "
             "take a run of bert, gpt2, transformer or another family that was pretrained on text"
         )
-    found = tokenizer.encode(text, special=True)
+    whole = way == "source" or "characters" in can
+    found = tokenizer.encode(text, special=True, limit=None if whole else model.backbone.length)
     if way == "source":
         start = given(model, tokenizer, text, source=True)
         ids = start.inputs["source"].tolist()
@@ -75,7 +76,7 @@ def frame(model: Model, tokenizer: Tokenizer, text: str) -> Framed:
     if "characters" in can:
         return Framed(ids=ids, letters=_letters(tokenizer, text, ids, found.offsets), offsets=placed)
     length = model.backbone.length
-    cut = max(0, first + len(found.ids) - length)
+    cut = max(0, first + len(found.ids) + found.left_out - length)
     return Framed(ids=ids[:length], offsets=placed[:length], truncated=cut)
 
 

@@ -60,12 +60,12 @@ def given(model: Model, tokenizer: Tokenizer, prompt: Prompt, *, source: bool = 
         return Given(prompt=start_of(model, tokenizer), inputs=source_inputs(model, tokenizer, prompt))
     if not isinstance(prompt, str):
         raise MeristemError(f"{_no_pictures(model)}; give a text")
-    first, encoding = opening(model, tokenizer, way), tokenizer.encode(prompt)
-    ids = [*first, *encoding.ids.tolist()]
+    first = opening(model, tokenizer, way)
+    ids = [*first, *tokenizer.ids_each([prompt])[0].tolist()]
     if not ids:
         raise MeristemError('no token begins a text for this model, so it needs words to go on from: give --prompt "…"')
     if "characters" in model.backbone.can:  # words are read as they are written, whether or not they have a token
-        words = [*[b""] * len(first), *written_words(prompt, encoding.offsets)]
+        words = [*[b""] * len(first), *written_words(prompt, tokenizer.encode(prompt).offsets)]
         return Given(prompt=ids, inputs={"characters": torch.from_numpy(spelled(np.array(ids), words, tokenizer))})
     return Given(prompt=ids)
 

@@ -87,9 +87,11 @@ class Seat:
 class Pool:
     """The texts that one model is writing."""
 
-    def __init__(self, model: Model, tokenizer: Tokenizer, *, rows: int = ROWS, way: Way | None = None) -> None:
+    def __init__(
+        self, model: Model, tokenizer: Tokenizer, *, rows: int = ROWS, way: Way | None = None, turn: int = TURN
+    ) -> None:
         """`way` is how all of its texts are written; the model's preferred one unless given."""
-        self._model, self._tokenizer, self._rows = model, tokenizer, rows
+        self._model, self._tokenizer, self._rows, self._turn = model, tokenizer, rows, turn
         self._way: Way = way or way_for(model, "generate")
         self._means = Means.of(model, self._way)
         self._banned: dict[int | None, list[int]] = {}
@@ -157,7 +159,7 @@ class Pool:
         if not (self._waiting or self._paused) and len(self._seats) <= places:
             return []
         self._shares.settle(every)
-        turns = sorted(every, key=lambda owner: [int(served) // TURN for served in self._shares.rank(owner)])
+        turns = sorted(every, key=lambda owner: [int(served) // self._turn for served in self._shares.rank(owner)])
         free = Counter(fair_places({owner: every[owner] for owner in turns}, places))
         for seat in self._seats:
             free[seat.owner] -= 1

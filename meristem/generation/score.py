@@ -78,10 +78,9 @@ def score(
         raise MeristemError(f"this {type(model.backbone).__name__} reads no pictures; give a text")
     if text_b is not None:
         return _continuations(model, tokenizer, plain, text_b, way)
-    encodings = tokenizer.encode_many(plain)
-    ids = [one.ids.astype(np.int64) for one in encodings]
     if way == "bilm":
-        return _both_directions(model, tokenizer, plain, encodings)
+        return _both_directions(model, tokenizer, plain, tokenizer.encode_many(plain))
+    ids = [one.astype(np.int64) for one in tokenizer.ids_each(plain)]
     found = judged(model, tokenizer, ids, [0] * len(ids), way=way, orders=None if order is None else [order] * len(ids))
     return [_scored(tokenizer, *each) for each in zip(plain, ids, found, strict=True)]
 

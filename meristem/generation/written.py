@@ -38,9 +38,8 @@ class Writing:
         self.prompt, self.tokens, self.score = prompt, list[int](), 0.0
         self.finished: Finished | None = None
         self._end, self._show = tokenizer.end if end is None else end, show
-        self._stream, self._stopping = tokenizer.stream(), Stopping(stops)
-        for token in prompt:  # spaces between two words depend on the first, so the stream begins with the prompt
-            self._stream.push(token)
+        # spaces between two words depend on the first, so the stream begins with the prompt
+        self._stream, self._stopping = tokenizer.stream(after=prompt), Stopping(stops)
         self._shown = ""
 
     @property

@@ -42,6 +42,8 @@ class Ticket:
         """Whose request it is: work is shared between clients, and between the requests of one."""
         self.tokens_read = 0
         """Tokens of its texts, as often as they are read."""
+        self.characters = 0
+        """Characters of all its texts."""
         self.begun = time.monotonic()
         self._deadline = self.begun + deadline
         self._left = False

@@ -19,6 +19,7 @@ from meristem.generation.watching import Abandoned, in_turns, watched
 from meristem.serving.admission import Ticket
 from meristem.serving.errors import Refused
 from meristem.serving.jobs import TOKENS, Job, JobQueue, Work, characters_in
+from meristem.serving.light_requests import CHARACTERS, LightRequests
 from meristem.serving.metrics import Metrics
 from meristem.serving.worker import Worker, post
 
@@ -57,10 +58,12 @@ class Batcher(Worker):
 
     name = "meristem-reading"
 
-    def __init__(self, metrics: Metrics, threads: int = 1, *, tokens: int = 1 << 18) -> None:
-        """`tokens` are those that one request may have read."""
+    def __init__(
+        self, metrics: Metrics, threads: int = 1, *, tokens: int = 1 << 18, light: LightRequests | None = None
+    ) -> None:
+        """`tokens` are those that one request may have read; long jobs wait for the requests of `light`."""
         super().__init__(threads)
-        self._metrics, self._tokens = metrics, tokens
+        self._metrics, self._tokens, self._light = metrics, tokens, light or LightRequests()
         self._queue = JobQueue(threads)
         self._resumed = Condition(self._lock)
 
@@ -71,11 +74,15 @@ class Batcher(Worker):
 
     async def ask(self, work: Work, asked: Any, ticket: Ticket) -> Any:
         """The answer to one request."""
-        job = Job(work, asked, ticket, asyncio.get_running_loop().create_future(), characters=characters_in(asked))
-        with self._changed:
-            self._queue.add(job)
-            self._changed.notify()
-        return await ticket.wait(job.done)
+        characters = characters_in(asked)
+        ticket.characters = max(ticket.characters, characters)
+        light = ticket.characters <= CHARACTERS
+        job = Job(work, asked, ticket, asyncio.get_running_loop().create_future(), characters=characters, light=light)
+        with self._light.answering(light):
+            with self._changed:
+                self._queue.add(job)
+                self._changed.notify()
+            return await ticket.wait(job.done)
 
     # ------------------------------------------------------------ in the worker
 
@@ -98,7 +105,10 @@ class Batcher(Worker):
             if not batch:  # those that were before a suspended job have left or were refused
                 self._resumed.notify_all()
                 return
-        clock, computed = Clock(), batch[0].state == "ready"
+        heavy, computed = batch[0].heavy, batch[0].state == "ready"
+        if heavy and self._count > 1:
+            self._light.wait()
+        clock = Clock()
         try:
             if not computed:
                 self._prepare(batch[0])
@@ -107,7 +117,7 @@ class Batcher(Worker):
                 _deliver(self._answered(batch, clock))
         finally:
             with self._lock:
-                self._queue.finish(batch, clock.lap(), computed=computed)
+                self._queue.finish(batch, clock.lap(), computed=computed, heavy=heavy)
                 self._wake()
 
     def _wake(self) -> None:
@@ -146,7 +156,9 @@ class Batcher(Worker):
         return [pair for job in batch for pair in self._answered([job], clock)]
 
     def _yield_turn(self, job: Job, clock: Clock) -> None:
-        """Between two passes of a long job: wait while others have had less."""
+        """Between two passes of a long job: wait for light requests, and while others have had less."""
+        if self._count > 1:  # there is a turn for the light ones
+            self._light.wait()
         with self._lock:
             self._queue.charge(job, clock.lap())
             if not self._queue.suspend(job):

@@ -22,6 +22,9 @@ from meristem.terminal import PrintableFormatter
 from meristem.training.signals import Stopped
 
 Say = Callable[[str], None]
+COLLECT = (20_000, 20, 20)
+"""Thresholds of garbage collection: a long answer makes 100,000 small objects, and looking through all of them for
+cycles every 700 stops every thread for tens of milliseconds."""
 TURN = 0.0001
 """Seconds that a thread may keep the others of the process from running Python."""
 GRACE = 30.0
@@ -70,6 +73,7 @@ def serve(paths: Sequence[Path], settings: ServingSettings, say: Say, *, folder:
     sys.setswitchinterval(TURN)  # the thread that speaks to clients asks for its turn many times a request
     gc.collect()
     gc.freeze()  # what is loaded stays, and need not be looked through for garbage while everybody waits
+    gc.set_threshold(*COLLECT)
     received = _run(uvicorn.Server(config), bound)
     cut_off = app.state.engine.admission.cut_off
     answered = "what was begun has been answered" if not cut_off else f"{cut_off} requests were cut off"

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from meristem.generation.given import Given
-from meristem.generation.pool import Chosen, Pool, Seat
+from meristem.generation.pool import TURN, Chosen, Pool, Seat
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.way import Way
 from meristem.generation.written import Finished, Writing
@@ -19,11 +19,17 @@ from meristem.serving.admission import Ticket
 from meristem.serving.batching import told
 from meristem.serving.errors import Refused
 from meristem.serving.hub import Served
+from meristem.serving.light_requests import CHARACTERS, TOKENS, LightRequests
 from meristem.serving.metrics import Metrics
 from meristem.serving.worker import Worker, post
 
 UNREAD = 4096
 """Tokens that a streaming client may be behind; what it has not read is held in memory."""
+
+LONG_TURN = 64
+"""Tokens after which a place changes hands among long texts: that takes as long as several tokens."""
+LONG_EVERY = 8
+"""Tokens of light requests after which long texts have one, too."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,11 @@ class Order:
     unread: int = 0
     """Tokens in the queue that the client's connection has not taken yet."""
 
+    @property
+    def light(self) -> bool:
+        """Whether it is soon done: long texts wait for it."""
+        return self.count * self.settings.max_tokens <= TOKENS and self.ticket.characters <= CHARACTERS
+
     def hand_over(self, news: list[News] | Refused) -> None:
         """Put news into the queue; a client that is too far behind is not written for any more."""
         self.unread += 0 if isinstance(news, Refused) else sum(len(one.chosen) for one in news)
@@ -93,12 +104,17 @@ class Scribe(Worker):
 
     name = "meristem-writing"
 
-    def __init__(self, runs: Mapping[str, Served], metrics: Metrics, *, rows: int) -> None:
-        """`runs` are those that are served now: they may come and go."""
+    def __init__(
+        self, runs: Mapping[str, Served], metrics: Metrics, *, rows: int, light: LightRequests | None = None
+    ) -> None:
+        """`runs` are those that are served now: they may come and go; long texts wait for the requests of `light`."""
         super().__init__()
-        self._runs, self._rows, self._metrics = runs, rows, metrics
-        self._pools: dict[tuple[Served, Way], Pool] = {}
-        """One for each way a run writes: texts that an encoder's source begins are apart from those that go on."""
+        self._runs, self._rows, self._metrics, self._light = runs, rows, metrics, light or LightRequests()
+        self._pools: dict[tuple[Served, Way, bool], Pool] = {}
+        """One for each way a run writes: texts that an encoder's source begins are apart from those that go on, and
+        those of light requests are apart from long ones."""
+        self._rounds = 0
+        """Rounds since long texts had a token."""
         self._new: deque[Order] = deque()
         self._places: dict[Seat, _Place] = {}
 
@@ -113,13 +129,14 @@ class Scribe(Worker):
             self._new.append(order)
             self._changed.notify()
         ended: set[int] = set()
-        while len(ended) < order.texts:
-            news = await order.ticket.wait(asyncio.ensure_future(order.news.get()))
-            if isinstance(news, Refused):
-                raise news
-            order.unread -= sum(len(one.chosen) for one in news)
-            ended |= {one.index for one in news if one.finished is not None}
-            yield news
+        with self._light.answering(order.light):
+            while len(ended) < order.texts:
+                news = await order.ticket.wait(asyncio.ensure_future(order.news.get()))
+                if isinstance(news, Refused):
+                    raise news
+                order.unread -= sum(len(one.chosen) for one in news)
+                ended |= {one.index for one in news if one.finished is not None}
+                yield news
 
     # ------------------------------------------------------------ in the worker
 
@@ -131,11 +148,17 @@ class Scribe(Worker):
         """One token for each text of each run."""
         self._gather()
         crowded = len({place.order.ticket.owner.client for place in self._places.values()}) > 1
-        for (run, way), pool in list(self._pools.items()):
-            if pool.busy:
+        light = any(pool.busy for (_, _, light), pool in self._pools.items() if light)
+        self._rounds = self._rounds + 1 if light else LONG_EVERY
+        for (run, way, of_light), pool in list(self._pools.items()):
+            if pool.busy and (of_light or self._rounds >= LONG_EVERY):
+                if not (of_light or light):
+                    self._light.wait()
                 self._step(run.name, pool, crowded)
-            elif self._runs.get(run.name) is not run:
-                del self._pools[run, way]
+            elif not pool.busy and self._runs.get(run.name) is not run:
+                del self._pools[run, way, of_light]
+        if self._rounds >= LONG_EVERY:
+            self._rounds = 0
 
     def _step(self, name: str, pool: Pool, crowded: bool) -> None:
         """One token for each text of a run; a failure that nobody can be blamed for ends them all, and only them."""
@@ -166,14 +189,15 @@ class Scribe(Worker):
         places = [_Place(order, index, start, copy) for index, (start, copy) in enumerate(copies)]
         for place in places:
             self._places[place.seat] = place
-            self._pool(order.run, place.seat.start.way(order.run.model)).add(place.seat)
+            self._pool(order.run, place.seat.start.way(order.run.model), order.light).add(place.seat)
         self._metrics.tokens("prompt", sum(start.size for start in starts))
 
-    def _pool(self, run: Served, way: Way) -> Pool:
+    def _pool(self, run: Served, way: Way, light: bool) -> Pool:
         """Made when it is first needed."""
-        if (run, way) not in self._pools:
-            self._pools[run, way] = Pool(run.model, run.tokenizer, rows=self._rows, way=way)
-        return self._pools[run, way]
+        if (run, way, light) not in self._pools:
+            turn = TURN if light else LONG_TURN
+            self._pools[run, way, light] = Pool(run.model, run.tokenizer, rows=self._rows, way=way, turn=turn)
+        return self._pools[run, way, light]
 
     def _tell(self, places: Sequence[_Place]) -> None:
         """News to each request, all of a step at once; a request that does not stream hears of ends alone."""

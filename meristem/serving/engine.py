@@ -14,6 +14,7 @@ from meristem.serving.continuous import News, Order, Scribe
 from meristem.serving.errors import Refused
 from meristem.serving.hub import Hub
 from meristem.serving.jobs import SHORT, Work, characters_in
+from meristem.serving.light_requests import LightRequests
 from meristem.serving.metrics import Metrics
 from meristem.serving.settings import ServingSettings
 from meristem.serving.works import starts_work
@@ -26,8 +27,9 @@ class Engine:
         self.hub, self.settings, self.metrics = hub, settings, Metrics()
         self.admission = Admission(settings.queue, settings.deadline)
         threads = settings.threads or torch.get_num_threads()
-        self.batcher = Batcher(self.metrics, threads, tokens=settings.max_read_tokens)
-        self.scribe = Scribe(hub.runs, self.metrics, rows=settings.rows)
+        light = LightRequests()
+        self.batcher = Batcher(self.metrics, threads, tokens=settings.max_read_tokens, light=light)
+        self.scribe = Scribe(hub.runs, self.metrics, rows=settings.rows, light=light)
         self.metrics.gauge("meristem_inside", "Requests in work or waiting for it.", lambda: self.admission.inside)
         self.metrics.gauge("meristem_waiting", "Requests that wait to be read.", lambda: self.batcher.waiting)
         self.metrics.gauge("meristem_writing", "Texts that are being written.", lambda: self.scribe.texts)
@@ -75,6 +77,7 @@ class Engine:
         """The answers to several, in their order; the first that is wrong ends them all."""
         if len(asked) == 1:
             return [await self.ask(work, asked[0], ticket)]
+        ticket.characters = characters_in(asked)
         tasks = [asyncio.ensure_future(self.ask(work, one, ticket)) for one in asked]
         try:
             return list(await asyncio.gather(*tasks))

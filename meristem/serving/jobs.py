@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ LOOKED_AT = 32
 """Jobs of one request among which a batch is picked."""
 LONG_JOBS = 32
 """Long jobs in work at the most, whosever they are."""
+RECENT = 2.0
+"""Seconds after a light job for which a turn is kept for the next one."""
 ADVANCE = 0.005
 """Seconds that a job is charged when it begins, so that two threads do not both begin with the same client."""
 
@@ -61,6 +64,8 @@ class Job:
     ticket: Ticket
     done: asyncio.Future[Any]
     characters: int = 0
+    light: bool = True
+    """Whether its request is light: others wait for it (light_requests.py)."""
     read: Any = None
     size: int = 0
     tokens: int = 0
@@ -76,6 +81,11 @@ class Job:
         """Whether it is computed in several turns."""
         return self.tokens > LONG
 
+    @property
+    def heavy(self) -> bool:
+        """Whether it takes a turn that short jobs of light requests must find free."""
+        return self.long or not self.light or self.characters > SHORT
+
 
 def characters_in(asked: Any) -> int:
     """Characters of all texts in what was asked."""
@@ -89,7 +99,8 @@ class JobQueue:
     """Jobs by request; `turns` of them, or of their batches, are computed at once. Its owner holds a lock meanwhile."""
 
     def __init__(self, turns: int) -> None:
-        self._turns, self._computing = turns, 0
+        self._turns, self._computing, self._heavy_computing = turns, 0, 0
+        self._light_came = -RECENT
         self._jobs: dict[Owner, deque[Job]] = {}
         self._suspended: dict[Owner, deque[Job]] = {}
         self._long: Counter[Hashable] = Counter()
@@ -112,13 +123,15 @@ class JobQueue:
         if self._computing >= self._turns:
             return False
         heads = (jobs[0] for jobs in self._jobs.values())
-        if any(job.state == "new" and job.characters <= SHORT for job in heads):
+        if any(job.state == "new" and job.characters <= SHORT and (job.light or self._heavy_turn) for job in heads):
             return True
         owner = self._next()
         return owner is not None and owner not in self._suspended
 
     def add(self, job: Job) -> None:
         """One more."""
+        if not job.heavy:
+            self._light_came = time.monotonic()
         self._jobs.setdefault(job.owner, deque()).append(job)
 
     def remove(self, job: Job) -> None:
@@ -132,12 +145,20 @@ class JobQueue:
     # ------------------------------------------------------------ what is next
 
     def take_unprepared(self) -> list[Job]:
-        """Short jobs to be cut into tokens, some of each request; they stay in the queue."""
+        """Short jobs to be cut into tokens, some of each request; they stay in the queue.
+
+        Those of light requests come first, and others only where heavy work has a turn.
+        """
+        found = self._unprepared(AT_ONCE, light=True)
+        return found if found or not self._heavy_turn else self._unprepared(SHORT, light=False)
+
+    def _unprepared(self, room: int, *, light: bool) -> list[Job]:
+        """So many characters of short jobs."""
         out: list[Job] = []
-        room = AT_ONCE
         for owner in sorted(self._jobs, key=self._shares.rank):
             for job in islice(self._jobs[owner], LOOKED_AT):
-                if job.state == "new" and job.characters <= SHORT and job.ticket.wanted and room > 0:
+                short = job.light is light and job.characters <= SHORT
+                if job.state == "new" and short and job.ticket.wanted and room > 0:
                     job.state = "preparing"
                     room -= max(job.characters, SHORT // LOOKED_AT)
                     out.append(job)
@@ -159,6 +180,7 @@ class JobQueue:
             self._long[first.owner.client] += 1
         else:
             batch = self._like(first)
+        self._heavy_computing += first.heavy
         for job in batch:
             if job.state == "ready":
                 self.remove(job)
@@ -166,9 +188,10 @@ class JobQueue:
         self._computing += 1
         return batch
 
-    def finish(self, batch: Sequence[Job], seconds: float, *, computed: bool) -> None:
-        """A batch is computed, or else a text prepared."""
+    def finish(self, batch: Sequence[Job], seconds: float, *, computed: bool, heavy: bool) -> None:
+        """A batch is computed, or else a text prepared; `heavy` says whether its first job was when it was taken."""
         self._computing -= 1
+        self._heavy_computing -= heavy
         for job in batch:
             self._shares.charge(job.owner, (seconds - ADVANCE) / len(batch))
         if computed and batch[0].long:
@@ -182,6 +205,7 @@ class JobQueue:
         """Whether a long job must wait: somebody else has had less."""
         self._suspended.setdefault(job.owner, deque()).append(job)
         self._computing -= 1
+        self._heavy_computing -= 1
         return not self.resume(job)
 
     def resume(self, job: Job) -> bool:
@@ -197,21 +221,32 @@ class JobQueue:
         if not self._suspended[job.owner]:
             del self._suspended[job.owner]
         self._computing += 1
+        self._heavy_computing += 1
+
+    @property
+    def _heavy_turn(self) -> bool:
+        """Whether there is a turn for a heavy job: one of several is only for light ones, while such come."""
+        kept = 1 if time.monotonic() < self._light_came + RECENT else 0
+        return self._heavy_computing < max(1, self._turns - kept)
 
     def _next(self) -> Owner | None:
         """The least served request that has something to compute; what is suspended goes on before more begins."""
         able = [owner for owner in self._jobs if owner not in self._suspended and self._first(owner) is not None]
-        owners = [*self._suspended, *able]
+        owners = [*(self._suspended if self._heavy_turn else ()), *able]
         return self._shares.next_of(owners) if owners else None
 
     def _first(self, owner: Owner) -> Job | None:
         """The oldest job of a request that may begin: a client has as many long ones in work as there are turns.
+
+        While light ones come, a turn is kept free of heavy jobs and of cutting long texts, which nothing interrupts.
 
         A short one that is still to be prepared comes last, but it counts: a long job gives it a turn, too.
         """
         crowded = self._long[owner.client] >= self._turns or self.long >= LONG_JOBS
         unprepared: Job | None = None
         for job in islice(self._jobs[owner], LOOKED_AT):
+            if job.heavy and not self._heavy_turn:
+                continue
             if job.state == "ready" and not (job.long and crowded):
                 return job
             if job.state == "new":
@@ -238,6 +273,6 @@ class JobQueue:
         yield first
         for jobs in self._jobs.values():
             for job in islice(jobs, LOOKED_AT):
-                alike = job is not first and job.state == "ready" and not job.long
+                alike = job is not first and job.state == "ready" and not job.long and job.heavy is first.heavy
                 if alike and job.work.key == first.work.key and job.ticket.wanted:
                     yield job

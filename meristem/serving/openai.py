@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import struct
 import time
@@ -13,11 +14,11 @@ from fastapi import APIRouter, Request, Response
 
 from meristem.generation.given import Given
 from meristem.generation.write import UNMASKED
-from meristem.serving.continuous import Order
+from meristem.serving.continuous import News, Order
 from meristem.serving.engine import Engine
 from meristem.serving.errors import Refused
 from meristem.serving.hub import Served
-from meristem.serving.numbers import FiniteJSONResponse
+from meristem.serving.numbers import json_response
 from meristem.serving.openai_bodies import Chat, Completion, Embeddings, Message, Prompt
 from meristem.serving.openai_shapes import Chats, Completions, Shape
 from meristem.serving.routes.answers import ERRORS, ticket_of
@@ -51,7 +52,7 @@ def router(engine: Engine) -> APIRouter:
             engine.check_generated(len(prompts), asked.n, asked.max_tokens or 0)
             shape.echoed = await engine.ask_each(echo_work(run, asked.logprobs or 0), prompts, ticket)
         if asked.max_tokens == 0:
-            return FiniteJSONResponse(shape.whole([]))
+            return await _whole(shape, [])
         settings = asked.sampling(16 if asked.max_tokens is None else asked.max_tokens)
         order = Order(run, _starts(run, prompts), settings, ticket, asked.n, asked.logprobs or 0, stream=asked.stream)
         return await _written(engine, order, prompts, shape, asked.stream)
@@ -72,7 +73,7 @@ def router(engine: Engine) -> APIRouter:
         return await _written(engine, order, said, Chats(run, asked, 1), asked.stream)
 
     @routes.post("/embeddings", summary="Texts as vectors")
-    async def embeddings(asked: Embeddings, request: Request) -> FiniteJSONResponse:
+    async def embeddings(asked: Embeddings, request: Request) -> Response:
         run = engine.hub.for_("embed", asked.model)
         texts = [asked.input] if isinstance(asked.input, str) else asked.input
         found = await engine.ask_each(embed_work(run, "mean"), texts, ticket_of(request))
@@ -85,7 +86,7 @@ def router(engine: Engine) -> APIRouter:
         ]
         tokens = sum(size for _, size in found)
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-        return FiniteJSONResponse({"object": "list", "data": data, "model": run.name, "usage": usage})
+        return await json_response({"object": "list", "data": data, "model": run.name, "usage": usage})
 
     return routes
 
@@ -98,7 +99,12 @@ async def _written(
     news = engine.write(order, prompts)
     if stream:
         return await events(shape.streamed(news))
-    return FiniteJSONResponse(shape.whole([one async for some in news for one in some]))
+    return await _whole(shape, [one async for some in news for one in some])
+
+
+async def _whole(shape: Shape, news: Sequence[News]) -> Response:
+    """All texts at once, shaped in a thread: with log-probabilities that takes milliseconds for each hundred tokens."""
+    return await json_response(await asyncio.to_thread(shape.whole, news))
 
 
 def _model(run: Served) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from meristem.generation.pool import Chosen
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.score import Scored, score
 from meristem.generation.unmask import ROUNDS
+from meristem.generation.watching import go_on
 from meristem.generation.way import text_ways, way_for
 from meristem.generation.write import UNMASKED, write
 from meristem.serving.errors import Refused
@@ -52,7 +53,7 @@ def _size(text: str) -> int:
 
 def _counted(run: Served, text: str) -> int:
     """How many tokens a text has; only those of a long one are counted."""
-    return _size(text) if len(text) <= SHORT else len(run.tokenizer.encode(text).ids)
+    return _size(text) if len(text) <= SHORT else run.tokenizer.count(text)
 
 
 def _in_windows(run: Served, size: int) -> int:
@@ -156,7 +157,7 @@ def score_work(run: Served, *, image: bool = False, targets: bool = False) -> Wo
         source, scored = asked if targets else ("", list(asked[:1]))
         before = 0 if image else _counted(run, source)
         if way in UNMASKED:
-            sizes = [len(run.tokenizer.encode(text).ids) for text in scored]
+            sizes = [run.tokenizer.count(text) for text in scored]
             if (most := max(sizes)) > HIDDEN:
                 raise Refused(422, f"text: a masked model scores {HIDDEN} tokens at the most, and there are {most}")
             size = sum(one * min(before + one + 2, run.model.backbone.length) for one in sizes)
@@ -296,7 +297,11 @@ def _attended(run: Served, given: dict[str, Any]) -> bytes:
         raise MeristemError(
             f"{many:,} weights are too many to send, at most {WEIGHTS:,}: give a shorter text or a kind"
         )
-    return bounded.to_json(found.plain(given["kind"])).encode("utf-8", "replace")
+    parts = []
+    for part in bounded.json_parts(found.plain(given["kind"])):
+        go_on()
+        parts.append(part)
+    return "".join(parts).encode("utf-8", "replace")
 
 
 def pixels(data: str, size: int) -> Any:

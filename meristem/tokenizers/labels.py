@@ -32,6 +32,16 @@ def pieces(names: Sequence[str], special: Sequence[bool], spelling: Spelling) ->
     return out
 
 
+def whole_piece(name: str, spelling: Spelling, *, special: bool) -> str | None:
+    """The text of a token whatever stands beside it; none where it begins or ends inside a character."""
+    if special or not spelling.carries_space:
+        return name if special else _plain(name, spelling)
+    try:
+        return spelling.spell(name, before="").decode()
+    except UnicodeDecodeError:
+        return None
+
+
 def _plain(name: str, spelling: Spelling) -> str:
     """The name itself, `##` kept; the first GPT's mark at the end of a word is the space after it."""
     return name.removesuffix(SUFFIX) + " " if isinstance(spelling, Closed) and name.endswith(SUFFIX) else name

@@ -185,6 +185,7 @@ def groups(texts: Sequence[str]) -> Iterator[Sequence[str]]:
 def visible(text: str, offsets: Sequence[tuple[int, int]] | NDArray[Any]) -> Ints:
     """Offsets without the white space a token carries in front; a token of nothing else keeps it."""
     out = np.array(offsets, np.int32).reshape(-1, 2)
+    text = text[: int(out.max(initial=0))]  # of a text that is cut, no more than is covered
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     spaces = SPACES[np.minimum(points, len(SPACES) - 1)]
     ahead = np.where(spaces, len(text), np.arange(len(text), dtype=np.int32))

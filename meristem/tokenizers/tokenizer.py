@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count, takewhile
+from itertools import count, islice, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,14 @@ from tokenizers.processors import TemplateProcessing
 
 from meristem.system_errors import naming_file
 from meristem.tokenizers import reading
-from meristem.tokenizers.labels import labels, pieces
+from meristem.tokenizers.labels import labels, pieces, whole_piece
 from meristem.tokenizers.pieces import Ints, Memo, Places, cuts, groups, visible
 from meristem.tokenizers.roles import MASK, SENTINEL, roles, told
 from meristem.tokenizers.spelling import Stream, spelling_of
 
 Flags = NDArray[np.bool_]
+TAIL = 8
+"""Tokens behind which a stream is in the state that all of a text leaves it in."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class Encoding:
     ids: Ints
     offsets: Ints
     """[tokens, 2]: first character and the one after the last, leading white space left out."""
+    left_out: int = 0
+    """Tokens beyond the limit."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +156,14 @@ class Tokenizer:
             return self._encode_masks(text, limit)
         with reading.cutting(self._place):
             (found,) = self._library.encode_batch([sound(text)], add_special_tokens=False)  # which frees the GIL
-        return Encoding(np.array(found.ids[:limit], np.int32), visible(text, found.offsets[:limit]))
+        left_out = _cut(found, limit)
+        return Encoding(np.array(found.ids, np.int32), visible(text, found.offsets), left_out)
+
+    def count(self, text: str) -> int:
+        """How many tokens a text has."""
+        with reading.cutting(self._place):
+            (found,) = self._library.encode_batch_fast([sound(text)], add_special_tokens=False)
+        return len(found)
 
     def encode_many(self, texts: Iterable[str]) -> list[Encoding]:
         """Ids and offsets of many texts."""
@@ -167,10 +178,16 @@ class Tokenizer:
         """Ids of many texts, the fastest way there is."""
         texts = [sound(text) for text in texts]
         with reading.cutting(self._place):
-            if self._pattern is not None:
-                return self._memo.ids(texts)
-            return [np.array(found.ids, np.int32) for group in groups(texts)
-                    for found in self._library.encode_batch_fast(group, add_special_tokens=False)]
+            return self._batched_ids(texts) if self._pattern is None else self._memo.ids(texts)
+
+    def ids_each(self, texts: Iterable[str]) -> list[Ints]:
+        """Ids of many texts; unlike `ids_many` it keeps no memo, so that several threads may call it."""
+        with reading.cutting(self._place):
+            return self._batched_ids([sound(text) for text in texts])
+
+    def _batched_ids(self, texts: Sequence[str]) -> list[Ints]:
+        return [np.array(found.ids, np.int32) for group in groups(texts)
+                for found in self._library.encode_batch_fast(group, add_special_tokens=False)]
 
     def ids_with_boundaries(self, texts: Sequence[str], boundaries: Sequence[Places]) -> list[tuple[Ints, Places]]:
         """Ids of many texts, and for each increasing character position the first token starting there or later."""
@@ -200,14 +217,15 @@ class Tokenizer:
         own = self._tokens[self.mask]
         with reading.cutting(self._place):
             (found,) = self._masking.encode_batch([sound(self.mark_masks(text))], add_special_tokens=False)
+        left_out = _cut(found, limit)
         origin: list[NDArray[Any]] = []  # marked position → original position
         last = 0
         for match in re.finditer(re.escape(MASK), text):
             origin += [np.arange(last, match.start()), np.full(len(own), match.start())]
             last = match.end()
         origin.append(np.arange(last, len(text) + 1))
-        offsets = np.concatenate(origin)[np.array(found.offsets[:limit], np.int32).reshape(-1, 2)]
-        return Encoding(np.array(found.ids[:limit], np.int32), visible(text, offsets))
+        offsets = np.concatenate(origin)[np.array(found.offsets, np.int32).reshape(-1, 2)]
+        return Encoding(np.array(found.ids, np.int32), visible(text, offsets), left_out)
 
     @cached_property
     def _masking(self) -> Any:
@@ -220,9 +238,18 @@ class Tokenizer:
         stream = self.stream(skip_special)
         return "".join([stream.push(int(token)) for token in ids]) + stream.finish()
 
-    def stream(self, skip_special: bool = True) -> Stream:
-        """A decoder for one token at a time; what it gives, put together, is `decode` of all."""
-        return Stream(self._spelling, self._tokens, self._special if skip_special else frozenset())
+    def stream(self, skip_special: bool = True, *, after: Sequence[int] = ()) -> Stream:
+        """A decoder for one token at a time; what it gives, put together, is `decode` of all.
+
+        With `after` it stands behind these tokens: what follows depends on the last of them, and on the bytes of a
+        character that they leave unfinished, which are three at the most.
+        """
+        skip = self._special if skip_special else frozenset[int]()
+        stream = Stream(self._spelling, self._tokens, skip)
+        spoken = (token for token in reversed(after) if token not in skip and token < self.size)
+        for token in reversed(list(islice(spoken, TAIL))):
+            stream.push(token)
+        return stream
 
     def token(self, number: int) -> str:
         """The token's name."""
@@ -236,17 +263,32 @@ class Tokenizer:
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The text of each token of a text (` the`, not `Ġthe`); `##` and names of special tokens stay as they are."""
-        numbers = [int(number) for number in ids]
-        special = [number in self._special for number in numbers]
-        return pieces([self._tokens[number] for number in numbers], special, self._spelling)
+        table, out, cut = self._whole_pieces, list[str](), list[int]()
+        for number in ids:
+            piece = table[number]
+            if piece is None:
+                cut.append(number)
+                continue
+            if cut:
+                out += self._cut_pieces(cut)
+                cut = []
+            out.append(piece)
+        return out + self._cut_pieces(cut)
+
+    def _cut_pieces(self, ids: Sequence[int]) -> list[str]:
+        """The texts of consecutive tokens that share characters."""
+        return pieces([self._tokens[number] for number in ids], [False] * len(ids), self._spelling)
+
+    @cached_property
+    def _whole_pieces(self) -> list[str | None]:
+        """Id → its text; none where the token begins or ends inside a character, so that its neighbours matter."""
+        named = enumerate(self._tokens)
+        return [whole_piece(name, self._spelling, special=number in self._special) for number, name in named]
 
     def piece(self, number: int) -> str:
         """The text of one token by itself; bytes that are no whole character are written out: `bytes:\\xe4\\xb8`."""
-        data = self.piece_bytes(number)
-        try:
-            return data.decode() if self._spelling.carries_space else self.pieces([number])[0]
-        except UnicodeDecodeError:
-            return "bytes:" + "".join(f"\\x{byte:02x}" for byte in data)
+        piece = self._whole_pieces[number]
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in self.piece_bytes(number)) if piece is None else piece
 
     def piece_bytes(self, number: int) -> bytes:
         """The bytes a token stands for."""
@@ -282,3 +324,12 @@ def sound(text: str) -> str:
     except UnicodeEncodeError:
         return re.sub("[\ud800-\udfff]", "\ufffd", text)
     return text
+
+
+def _cut(found: tokenizers.Encoding, limit: int | None) -> int:
+    """Cut to a limit before ids and offsets become Python's → how many tokens went: lists of them hold the GIL."""
+    if limit is None or len(found) <= limit:
+        return 0
+    before = len(found)
+    found.truncate(limit)
+    return before - limit

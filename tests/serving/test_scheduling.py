@@ -153,7 +153,7 @@ def test_a_long_text_is_tokenised_by_the_threads_that_read(
 ) -> None:
     assert len(LONG_PROMPT) > 90_000
     threads: list[str] = []
-    for name in ("encode", "encode_many"):
+    for name in ("encode", "encode_many", "ids_each", "count"):
         tokenise = getattr(Tokenizer, name)
 
         def recorded(self: Tokenizer, text: Any, *rest: Any, tokenise: Any = tokenise, **more: Any) -> Any:

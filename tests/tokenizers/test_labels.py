@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meristem.tokenizers.labels import SPLIT, labels
+from meristem.tokenizers.labels import SPLIT, labels, pieces
 from meristem.tokenizers.spelling import Bytes, Closed
 from meristem.tokenizers.tokenizer import Tokenizer
 
@@ -75,3 +75,40 @@ def test_pieces_are_text_and_never_marks(trained: dict[str, Tokenizer]) -> None:
     assert len({bpe.piece(number) for number in range(bpe.size)}) == bpe.size  # none is mistaken for another
     assert bpe.end is not None and bpe.piece(bpe.end) == bpe.token(bpe.end)
     assert any(trained["wordpiece"].piece(number).startswith("##") for number in range(trained["wordpiece"].size))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=40))
+def test_pieces_by_table_are_those_of_the_whole_text(trained: dict[str, Tokenizer], text: str) -> None:
+    for tokenizer in trained.values():
+        ids = tokenizer.encode(text).ids.tolist()
+        special = [bool(tokenizer.specials[number]) for number in ids]
+        names = [tokenizer.token(number) for number in ids]
+        assert tokenizer.pieces(ids) == pieces(names, special, tokenizer._spelling)
+        assert [one.tolist() for one in tokenizer.ids_each([text, ""])] == [ids, []]
+        assert tokenizer.count(text) == len(ids)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=40), st.integers(0, 40))
+def test_a_stream_after_a_text_goes_on_as_one_that_read_it(trained: dict[str, Tokenizer], text: str, at: int) -> None:
+    for tokenizer in trained.values():
+        ids = tokenizer.encode(text).ids.tolist()
+        whole = tokenizer.stream()
+        for token in ids[:at]:
+            whole.push(token)
+        behind = tokenizer.stream(after=ids[:at])
+        assert [behind.push(token) for token in ids[at:]] == [whole.push(token) for token in ids[at:]]
+        assert behind.finish() == whole.finish()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=40), st.integers(1, 12))
+def test_a_text_cut_to_a_limit_begins_as_the_whole(trained: dict[str, Tokenizer], text: str, limit: int) -> None:
+    for tokenizer in trained.values():
+        for special in (False, True):
+            whole = tokenizer.encode(text, special=special)
+            cut = tokenizer.encode(text, special=special, limit=limit)
+            assert cut.ids.tolist() == whole.ids[:limit].tolist()
+            assert cut.offsets.tolist() == whole.offsets[:limit].tolist()
+            assert cut.left_out == max(0, len(whole.ids) - limit)

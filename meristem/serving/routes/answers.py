@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from fastapi import Request
+from fastapi import Request, Response
 
 from meristem.serving.admission import TICKET, Ticket
 from meristem.serving.hub import Served
-from meristem.serving.numbers import FiniteJSONResponse
+from meristem.serving.numbers import json_response
 from meristem.settings import Settings
 
 
@@ -54,7 +54,7 @@ def ticket_of(request: Request) -> Ticket:
     return cast(Ticket, request.scope[TICKET])
 
 
-def answered(run: Served, found: list[Any], asked: object) -> FiniteJSONResponse:
+async def answered(run: Served, found: list[Any], asked: object) -> Response:
     """One answer where one thing was asked, else a list of them in the order of what was asked."""
     said = {"answers": found} if isinstance(asked, list) else {"answer": found[0]}
-    return FiniteJSONResponse({"model": run.name, **said})
+    return await json_response({"model": run.name, **said})

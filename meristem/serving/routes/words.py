@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -11,7 +13,7 @@ from meristem.generation.score import Scored
 from meristem.serving import bodies
 from meristem.serving.engine import Engine
 from meristem.serving.errors import Refused
-from meristem.serving.numbers import FiniteJSONResponse, finite
+from meristem.serving.numbers import finite, in_steps
 from meristem.serving.routes.answers import ERRORS, answered, ticket_of
 from meristem.serving.works import (
     attention_work,
@@ -28,37 +30,38 @@ def router(engine: Engine) -> APIRouter:
     routes = APIRouter(tags=["words"], responses=ERRORS)
 
     @routes.post("/fill", summary="The words that could stand in place of each [MASK]")
-    async def fill(asked: bodies.Fill, request: Request) -> FiniteJSONResponse:
+    async def fill(asked: bodies.Fill, request: Request) -> Response:
         run = engine.hub.for_("fill", asked.model)
         given = [(text, asked.top) for text in _several(asked.text)]
         found = await engine.ask_each(fill_work(run), given, ticket_of(request))
-        return answered(run, [_filled(one) for one in found], asked.text)
+        return await answered(run, [_filled(one) for one in found], asked.text)
 
     @routes.post("/score", summary="The log-probability of a text, exact or pseudo")
-    async def score(asked: bodies.Score, request: Request) -> FiniteJSONResponse:
+    async def score(asked: bodies.Score, request: Request) -> Response:
         run = engine.hub.for_("score", asked.model)
         if asked.image is not None and "image" not in run.model.backbone.can:
             raise Refused(422, f"image: model {run.name!r} reads no pictures; give a text", param="image")
         work = score_work(run, image=asked.image is not None, targets=asked.text_b is not None)
         found = await engine.ask_each(work, _score_pairs(asked), ticket_of(request))
-        scored = [_scored(one) for some in found for one in some]
-        return answered(run, scored, asked.text if asked.text_b is None else asked.text_b)
+        scored = [await _scored(one) for some in found for one in some]
+        return await answered(run, scored, asked.text if asked.text_b is None else asked.text_b)
 
     @routes.post("/detect", summary="Which tokens look replaced, with a probability for each")
-    async def detect(asked: bodies.Detect, request: Request) -> FiniteJSONResponse:
+    async def detect(asked: bodies.Detect, request: Request) -> Response:
         run = engine.hub.for_("detect", asked.model)
         found = await engine.ask_each(detect_work(run), _several(asked.text), ticket_of(request))
-        return answered(run, [{"tokens": [vars(token) for token in some]} for some in found], asked.text)
+        tokens = [{"tokens": [vars(token) async for token in in_steps(some)]} for some in found]
+        return await answered(run, tokens, asked.text)
 
     @routes.post("/embed", summary="A text as a vector, or its tokens or words as vectors")
-    async def embed(asked: bodies.Embed, request: Request) -> FiniteJSONResponse:
+    async def embed(asked: bodies.Embed, request: Request) -> Response:
         run = engine.hub.for_("embed", asked.model)
         texts, layer = _several(asked.text), asked.layer
         if asked.level == "text":
             found = await engine.ask_each(embed_work(run, asked.pooling, layer), texts, ticket_of(request))
-            return answered(run, [vector for vector, _ in found], asked.text)
+            return await answered(run, [vector for vector, _ in found], asked.text)
         work = token_vectors_work(run, asked.level, layer, len(texts))
-        return answered(run, await engine.ask_each(work, texts, ticket_of(request)), asked.text)
+        return await answered(run, await engine.ask_each(work, texts, ticket_of(request)), asked.text)
 
     @routes.post("/attention", summary="Where each token looks, for every layer and head")
     async def attention(asked: bodies.Attention, request: Request) -> Response:
@@ -99,8 +102,10 @@ def _filled(found: list[Filled]) -> list[dict[str, Any]]:
     ]
 
 
-def _scored(found: Scored) -> dict[str, Any]:
-    each = [[token, finite(value)] for token, value in found.per_token]
+async def _scored(found: Scored) -> dict[str, Any]:
+    each: Sequence[Any] = found.per_token
+    if not math.isfinite(found.logprob):  # some number is none, which is rare: only then is each looked at
+        each = [[token, finite(value)] async for token, value in in_steps(found.per_token)]
     more = {"forward": found.forward, "backward": found.backward}
     sides = {name: finite(value) for name, value in more.items() if value is not None}
     second = {} if found.text_b is None else {"text_b": found.text_b}

@@ -16,7 +16,7 @@ from meristem.serving.continuous import News, Order
 from meristem.serving.engine import Engine
 from meristem.serving.errors import Refused
 from meristem.serving.hub import Served
-from meristem.serving.numbers import FiniteJSONResponse, finite
+from meristem.serving.numbers import FiniteJSONResponse, finite, in_steps, json_response
 from meristem.serving.routes.answers import ERRORS, ticket_of
 from meristem.serving.streaming import event, events
 from meristem.serving.works import write_work
@@ -49,7 +49,7 @@ def router(engine: Engine) -> APIRouter:
         news = engine.write(order, [prompt])
         if asked.stream:
             return await events(_streamed(run, news))
-        return FiniteJSONResponse({"model": run.name, "texts": await _gathered(run, news, asked.n)})
+        return await json_response({"model": run.name, "texts": await _gathered(run, news, asked.n)})
 
     return routes
 
@@ -71,7 +71,7 @@ async def _gathered(run: Served, news: AsyncIterator[list[News]], texts: int) ->
     async for some in news:
         for one in some:
             out[one.index]["text"] += one.text
-            out[one.index]["tokens"] += [token(run, chosen) for chosen in one.chosen]
+            out[one.index]["tokens"] += [token(run, chosen) async for chosen in in_steps(one.chosen)]
             out[one.index]["finished"] = one.finished
     return [{**one, "score": sum(token["logprob"] for token in one["tokens"])} for one in out]
 
