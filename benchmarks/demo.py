@@ -50,8 +50,8 @@ QUIET = Console(quiet=True)
 def watched(console: Console, title: str, out: Path) -> Iterator[None]:
     """A line that lives while a run trains: the time it has taken, its step and its loss."""
     columns = (
-        TextColumn("  {task.description:<44}"),
-        BarColumn(20),
+        TextColumn("  {task.description:<37}"),  # the whole line fits into 80 columns
+        BarColumn(6),
         TimeElapsedColumn(),
         TextColumn("{task.fields[now]}"),
     )
@@ -93,7 +93,7 @@ def writer(console: Console, out: Path, minutes: float) -> Panel:
     """A small GPT-2 that tells of the small world, and how it goes on from three beginnings."""
     settings = {"train.minutes": minutes, "corpus.source": "builtin:microworld-en?size=4000"}
     result = trained(
-        console, "a writer: GPT-2 on 4,000 short stories", out,
+        console, "writer: GPT-2 on 4,000 short stories", out,
         lambda: meristem.pretrain("stories", settings, out=out, console=QUIET),
     )  # fmt: skip
     texts = meristem.load(out).generate(list(PROMPTS), max_tokens=45, temperature=0.7, top_p=0.9, seed=1)
@@ -115,7 +115,7 @@ def tagger(console: Console, out: Path, minutes: float) -> Panel:
     """A small tagger, its F1, and what it finds in three sentences."""
     settings = {"train.minutes": minutes, "model.layers": 2, "model.width": 128, "task.crf": False, "train.rate": 2e-3}
     result = trained(
-        console, "a tagger: 1,000 sentences with their entities", out,
+        console, "tagger: 1,000 sentences with entities", out,
         lambda: meristem.finetune("entities", settings, out=out, console=QUIET),
     )  # fmt: skip
     found = meristem.load(out).predict(list(ENTITIES))
@@ -140,7 +140,7 @@ def marked(text: str, entities: Sequence[Mapping[str, Any]]) -> Text:
 def masks(console: Console, out: Path, minutes: float) -> Panel:
     """A small BERT on the prose of this Python installation, its accuracy beside a guess, and three masks filled."""
     result = trained(
-        console, "a BERT on the prose of your own Python", out,
+        console, "BERT on the prose of your own Python", out,
         lambda: meristem.pretrain(
             "bert-mini-prenorm", {"objective": "mlm", "train.minutes": minutes}, out=out, console=QUIET
         ),
@@ -195,10 +195,10 @@ def main() -> None:
     for line in (
         f'meristem generate {options.out / "writer"} --prompt "Yesterday"',
         f'meristem predict {options.out / "tagger"} "Diego lost his hat in Larkspur."',
-        "meristem pretrain bert-mini my-texts/            # a file or folder of your own text",
-        f"meristem studio {options.out}                     # the curves, a playground, in the browser",
+        "meristem pretrain bert-mini my-texts/   # a file or folder of your own text",
+        f"meristem studio {options.out}   # curves and a playground, in the browser",
     ):
-        console.print(f"  {line}", markup=False)
+        console.print(f"  {line}", markup=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

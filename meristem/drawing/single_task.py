@@ -13,6 +13,8 @@ from meristem.drawing.report import number
 
 HEADINGS = ("task", "steps", "samples", "loss in the mix", "loss alone", "difference",
             "accuracy in the mix", "accuracy alone", "difference")  # fmt: skip
+IN_TERMINAL = (0, 1, 3, 4, 6, 7)
+"""Places of the headings that a terminal of 80 columns has room for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,12 +122,13 @@ class ComparisonReport:
         return bounded.to_json(facts, indent=1)
 
     def table(self) -> Table:
-        """The report in a terminal."""
+        """The report in a terminal, within 80 columns: without samples and differences."""
         table = Table(title="Each task in the mix and trained alone", title_justify="left")
-        for heading in HEADINGS:
-            table.add_column(heading, justify="left" if heading == "task" else "right")
+        for place in IN_TERMINAL:
+            table.add_column(HEADINGS[place], justify="right" if place else "left", no_wrap=not place)
         for one in self.tasks:
-            table.add_row(*one.cells())
+            cells = one.cells()
+            table.add_row(*(cells[place] for place in IN_TERMINAL))
         return table
 
     def card(self) -> list[str]:
