@@ -161,18 +161,28 @@ def _exit_code() -> int:
             sys.stdout.flush()
         return _interrupted() if interrupts.was_pressed() else code
     except KeyboardInterrupt:
-        return _interrupted()
+        return _failed(_interrupted())
     except BrokenPipeError:
         os._exit(0)
     except Exception as error:
         if interrupts.was_pressed() and not hasattr(error, "number"):
-            return _interrupted()  # what a library made of it
+            return _failed(_interrupted())  # what a library made of it
         interrupts.ending()
         _drop_unwritten(error)
         if debug:
             emit(traceback.format_exc(), end="", err=True)
-            return 1
-        return _told(error)
+            return _failed(1)
+        return _failed(_told(error))
+
+
+def _failed(code: int) -> int:
+    """The exit code of a command that failed; one of several processes ends here, while its exception exists.
+
+    The exception's frames hold the process group, which waits for the other processes when it is freed.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and (code or _launch_failed()):
+        _exit_failed(code)
+    return code
 
 
 def _run_app() -> int:

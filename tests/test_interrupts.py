@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -42,3 +44,30 @@ def test_threads_leave_signals_alone() -> None:
     thread.start()
     thread.join()
     assert found == [True]
+
+
+BLOCKED = """
+import os, sys, time
+os.environ.update(WORLD_SIZE="2", RANK="1")
+from meristem import cli
+from meristem.errors import MeristemError
+
+class ProcessGroup:
+    def __del__(self):
+        time.sleep(600)  # waits for processes that are gone
+
+def run():
+    group = ProcessGroup()
+    raise {error}
+
+cli._run_app = run
+sys.argv = ["meristem"]
+cli.main()
+"""
+
+
+@pytest.mark.parametrize(("error", "code"), [("MeristemError('x')", 1), ("KeyboardInterrupt", 130)])
+def test_a_failed_process_of_several_does_not_free_its_process_group(error: str, code: int) -> None:
+    command = [sys.executable, "-c", BLOCKED.format(error=error)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == code, ended.stderr

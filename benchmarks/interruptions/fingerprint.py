@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -72,10 +73,10 @@ def _timeless(value: Any) -> Any:
 
 
 def _relative(value: Any, places: Mapping[str, Path]) -> Any:
-    """A value in which places have names."""
+    """A value in which places have names, also where a command quotes them."""
     text = json.dumps(value)
     for name, place in places.items():
-        text = text.replace(str(place), name)
+        text = text.replace(shlex.quote(str(place)), name).replace(str(place), name)
     return json.loads(text)
 
 
