@@ -16,7 +16,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 demo: $(VENV)/.ready  ## Train a writer, an entity tagger and a BERT on built-in text, and show what they do
 	$(BIN)/python -m benchmarks.demo
 
-test: $(VENV)/.ready  ## All tests but the full product, with the ten slowest
+test: lint  ## Lint, types, and all tests but the full product, with the ten slowest
 	@test -n "$(BROWSER)" || echo "No chromium here: the studio's tests in a browser are skipped; make browser-test installs one."
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" --durations=10
 
@@ -33,6 +33,7 @@ browser-test: browser $(VENV)/.ready  ## The studio's page in a real browser
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 bench: $(VENV)/.ready  ## Side-by-side measurements; results go to docs/results

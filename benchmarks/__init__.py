@@ -1,1 +1,1 @@
-"""Side-by-side measurements against what a user would use instead."""
+"""Benchmarks: side-by-side measurements against the tools a user would use instead."""

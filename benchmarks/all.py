@@ -1,5 +1,5 @@
-"""What `make bench` runs: the measurements that take minutes; benchmarks.wikitext, family and depth take longer
-and are run by name.
+"""`make bench`: the benchmarks that take minutes; benchmarks.wikitext_mlm, family and depth take longer and are run
+by name.
 
 python -m benchmarks.all [DATA]     DATA: the folder with english_novels and wikitext-2, for tokenising
 """
@@ -11,12 +11,20 @@ import sys
 
 MODULES = tuple(
     [f"benchmarks.{name}"]
-    for name in ("steps", "loop", "generation", "relative", "replaced", "encoder_decoder", "importing")
+    for name in (
+        "steps",
+        "loop_overhead",
+        "generation",
+        "relative_attention",
+        "replaced_token_detection",
+        "encoder_decoder",
+        "importing",
+    )
 )
 
 
 def main() -> None:
-    """Each in a process of its own, one after the other."""
+    """Run the benchmarks one after the other, each in its own process."""
     data = sys.argv[1:2]
     for module in (*MODULES, *([["benchmarks.tokenising", *data]] if data else [])):
         print(f"== {' '.join(module)}", flush=True)

@@ -1,8 +1,8 @@
-"""What `make demo` runs: a writer, an entity tagger and a filler of masks, trained from nothing on built-in text.
+"""`make demo`: trains a GPT-2, an entity tagger and a BERT from scratch on built-in text, and shows their output.
 
 python -m benchmarks.demo [--minutes 2.5] [--out runs/demo]
 
-The prompts and sentences were chosen before any of these models existed; every number is of text that was held out.
+The prompts and sentences were chosen before the models were trained; every number is measured on held-out text.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from rich.table import Table
 from rich.text import Text
 
 import meristem
-from meristem.api import recipe_for
-from meristem.checkpoint.run import Run
-from meristem.training.shards import gather
+from meristem.api import resolve_pretrain_recipe
+from meristem.checkpoint.run_folder import RunFolder
+from meristem.training.data.pretraining_data import load_pretraining_data
 
 T = TypeVar("T")
 SHARES = {"writer": 0.35, "tagger": 0.12, "masks": 0.53}
-"""Of the minutes."""
+"""Share of the minutes of each model."""
 PROMPTS = ("One morning", "Anna went to the market", "It was raining in the harbour")
 ENTITIES = (
     "Trenor cooked a spinach quiche in the café in Mugan.",
@@ -48,7 +48,7 @@ QUIET = Console(quiet=True)
 
 @contextmanager
 def watched(console: Console, title: str, out: Path) -> Iterator[None]:
-    """A line that lives while a run trains: the time it has taken, its step and its loss."""
+    """A live progress line while a run trains: elapsed time, step and loss."""
     columns = (
         TextColumn("  {task.description:<37}"),  # the whole line fits into 80 columns
         BarColumn(6),
@@ -75,22 +75,22 @@ def watched(console: Console, title: str, out: Path) -> Iterator[None]:
 
 
 def last_line(path: Path) -> Mapping[str, Any] | None:
-    """The newest training numbers of a run."""
+    """The last training line of a run's metrics."""
     try:
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, ValueError):  # not there yet, or half a line
+    except (OSError, ValueError):  # not there yet, or an incomplete line
         return None
     return next((line for line in reversed(lines) if line["kind"] == "train"), None)
 
 
 def trained(console: Console, title: str, out: Path, train: Callable[[], T]) -> T:
-    """What training gives, watched."""
+    """The result of training, with a live progress line."""
     with watched(console, title, out):
         return train()
 
 
 def writer(console: Console, out: Path, minutes: float) -> Panel:
-    """A small GPT-2 that tells of the small world, and how it goes on from three beginnings."""
+    """A small GPT-2 trained on microworld stories, and its continuations of three prompts."""
     settings = {"train.minutes": minutes, "corpus.source": "builtin:microworld-en?size=4000"}
     result = trained(
         console, "writer: GPT-2 on 4,000 short stories", out,
@@ -101,18 +101,18 @@ def writer(console: Console, out: Path, minutes: float) -> Panel:
         Text.assemble((prompt, "bold"), first_sentences(one.text))
         for prompt, (one,) in zip(PROMPTS, texts, strict=True)
     ]
-    told = f"perplexity {np.exp(result.test['loss']):.1f} a token on stories it never saw"
-    return panel("It writes", told, spaced(lines))
+    subtitle = f"perplexity {np.exp(result.test['loss']):.1f} a token on stories it never saw"
+    return panel("It writes", subtitle, spaced(lines))
 
 
 def first_sentences(text: str, most: int = 2) -> str:
-    """The first sentences of a text that may have been cut off in the middle of one."""
+    """The first complete sentences of a generated text."""
     ends = [at + 1 for at, letter in enumerate(text) if letter in ".!?"]
     return text[: ends[min(most, len(ends)) - 1]] if ends else f"{text} …"
 
 
 def tagger(console: Console, out: Path, minutes: float) -> Panel:
-    """A small tagger, its F1, and what it finds in three sentences."""
+    """A small entity tagger, its F1, and its output for three sentences."""
     settings = {"train.minutes": minutes, "model.layers": 2, "model.width": 128, "task.crf": False, "train.rate": 2e-3}
     result = trained(
         console, "tagger: 1,000 sentences with entities", out,
@@ -123,12 +123,12 @@ def tagger(console: Console, out: Path, minutes: float) -> Panel:
     lines.append(Text("  ".join(COLOURS), style="dim"))
     for name, colour in COLOURS.items():
         lines[-1].highlight_words([name], colour)
-    told = f"F1 {result.test['f1']:.2f} on 400 sentences it never saw"
-    return panel("It finds people, towns, places, things and dishes", told, spaced(lines))
+    subtitle = f"F1 {result.test['f1']:.2f} on 400 sentences it never saw"
+    return panel("It finds people, towns, places, things and dishes", subtitle, spaced(lines))
 
 
 def marked(text: str, entities: Sequence[Mapping[str, Any]]) -> Text:
-    """A sentence with its entities in their colours."""
+    """A sentence with its entities highlighted."""
     line = Text(text)
     for one in entities:
         kind = one["entity_group"]
@@ -138,7 +138,7 @@ def marked(text: str, entities: Sequence[Mapping[str, Any]]) -> Text:
 
 
 def masks(console: Console, out: Path, minutes: float) -> Panel:
-    """A small BERT on the prose of this Python installation, its accuracy beside a guess, and three masks filled."""
+    """A small BERT trained on the documentation of this Python installation: accuracy and three filled masks."""
     result = trained(
         console, "BERT on the prose of your own Python", out,
         lambda: meristem.pretrain(
@@ -150,44 +150,46 @@ def masks(console: Console, out: Path, minutes: float) -> Panel:
     for sentence in MASKS:
         best = model.fill(sentence, top=3)[0].candidates
         table.add_row(Text(sentence), Text(", ".join(f"{c.token} {c.probability:.0%}" for c in best), style="bold"))
-    told = (
+    subtitle = (
         f"{right:.1%} of hidden words found in text it never saw; always the commonest token: {guess:.1%} "
         f"({right / guess:.1f} times as many)"
     )
-    return panel("It fills in what is missing", told, table)
+    return panel("It fills in what is missing", subtitle, table)
 
 
 def commonest_share(out: Path) -> float:
-    """How often always guessing the commonest token of the training text would be right on the test text."""
-    material = gather(recipe_for("bert-mini-prenorm", ["objective=mlm"]), Run.open(out), QUIET)
-    store = material.stores["main"]
+    """Accuracy on the test text of always guessing the most frequent token of the training text."""
+    data = load_pretraining_data(
+        resolve_pretrain_recipe("bert-mini-prenorm", ["objective=mlm"]), RunFolder.open(out), QUIET
+    )
+    store = data.datasets["main"]
     train, test = store.split("train"), store.split("test")
-    counts = np.bincount(train.tokens(0, len(train)), minlength=material.tokenizer.size)
-    counts[material.tokenizer.specials] = 0
-    held = test.tokens(0, len(test))
-    return float((held == counts.argmax()).sum() / (~material.tokenizer.specials[held]).sum())
+    counts = np.bincount(train.tokens(0, len(train)), minlength=data.tokenizer.vocab_size)
+    counts[data.tokenizer.special_mask] = 0
+    held_out = test.tokens(0, len(test))
+    return float((held_out == counts.argmax()).sum() / (~data.tokenizer.special_mask[held_out]).sum())
 
 
 def spaced(lines: Sequence[Text]) -> Group:
-    """Lines with room between them."""
+    """Lines separated by blank lines."""
     return Group(*(Text.assemble(line, "\n" if number + 1 < len(lines) else "") for number, line in enumerate(lines)))
 
 
-def panel(title: str, told: str, inside: Any) -> Panel:
-    """One result: what it is, its number, and what it does."""
+def panel(title: str, subtitle: str, inside: Any) -> Panel:
+    """A panel with title, subtitle and content."""
     return Panel(
-        Group(Text(told, style="dim"), Text(), inside), title=f"[bold]{title}", title_align="left", padding=(1, 2)
+        Group(Text(subtitle, style="dim"), Text(), inside), title=f"[bold]{title}", title_align="left", padding=(1, 2)
     )
 
 
 def main() -> None:
-    """Train three models, and show what each can do."""
+    """Train three models and show their output."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=2.5, help="of training, for all three together")
+    parser.add_argument("--minutes", type=float, default=2.5, help="training time of all three models together")
     parser.add_argument("--out", type=Path, default=Path("runs/demo"))
     options = parser.parse_args()
     console, began = Console(highlight=False), time.monotonic()
-    console.print("\n[bold]Three models from nothing, on text that is on this machine[/bold]\n")
+    console.print("\n[bold]Three models trained from scratch, on text of this machine[/bold]\n")
     acts = {"writer": writer, "tagger": tagger, "masks": masks}
     for name, act in acts.items():
         console.print(act(console, options.out / name, options.minutes * SHARES[name]))
@@ -206,5 +208,5 @@ if __name__ == "__main__":
         main()
     except KeyboardInterrupt:
         raise SystemExit(130) from None
-    except meristem.MeristemError as error:  # stopped, or something a person can act on
+    except meristem.MeristemError as error:  # interrupted, or an error that the user can fix
         raise SystemExit(f"demo: {error}") from None

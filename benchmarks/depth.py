@@ -1,8 +1,8 @@
-"""Forty-eight layers of width 64, norms before each part beside norms after: losses, and gradient norms by depth.
+"""Pre-norm and post-norm GPT-2 with 48 layers of width 64: training losses and gradient norms by depth.
 
     python -m benchmarks.depth ../shared/data/wikitext-2/train.txt [--steps 200]
 
-Both sides are GPT-2 with the same rate, warm-up, text and initial weights; results go to docs/results/depth.md
+Both have the same learning rate, warm-up, text and initial weights; results are written to docs/results/depth.md
 and docs/pictures/depth.png.
 """
 
@@ -17,11 +17,11 @@ import torch
 from rich.console import Console
 
 from benchmarks.side_by_side import RESULTS, table
-from meristem.api import recipe_for
-from meristem.learning.assemble import feeds_of, learner_of
+from meristem.api import resolve_pretrain_recipe
+from meristem.learning.build import build_feeds, build_learner
 from meristem.learning.learner import Learner
-from meristem.training.optimizers import optimizers
-from meristem.training.shards import gather
+from meristem.training.data.pretraining_data import load_pretraining_data
+from meristem.training.optim.param_groups import build_optimizers
 from meristem.training.step import Stepper
 
 PAGE = RESULTS / "depth.md"
@@ -33,7 +33,7 @@ TRAIN = ["train.batch_tokens=1024", "train.optimizer=adamw", "train.rate=1e-3", 
 
 @dataclass
 class Trained:
-    """One side: its losses, and at some steps the gradient norm of every layer."""
+    """One run: its losses, and at some steps the gradient norm of every layer."""
 
     losses: list[float] = field(default_factory=list)
     norms: dict[int, list[float]] = field(default_factory=dict)
@@ -49,15 +49,15 @@ def by_layer(learner: Learner) -> list[float]:
 
 
 def train(place: str, text: Path, steps: int) -> Trained:
-    """The same steps with norms in one place or the other."""
+    """Train with layer norms before or after each sub-layer."""
     settings = [*MODEL, *TRAIN, f"train.steps={steps}", f"model.norm_place={place}", f"corpus.source={text}"]
-    recipe = recipe_for("gpt2-mini", settings)
-    material = gather(recipe, None, Console(stderr=True))
-    learner = learner_of(recipe, material.tokenizer).train()
-    feed = feeds_of(recipe, learner.objectives, material.tokenizer, material.stores, split="train", seed=0)["main"]
+    recipe = resolve_pretrain_recipe("gpt2-mini", settings)
+    data = load_pretraining_data(recipe, None, Console(stderr=True))
+    learner = build_learner(recipe, data.tokenizer).train()
+    feed = build_feeds(recipe, learner.objectives, data.tokenizer, data.datasets, split="train", seed=0)["main"]
     stepper = Stepper(
         learner=learner,
-        optimizers=optimizers(learner.model, recipe.train),
+        optimizers=build_optimizers(learner.model, recipe.train),
         settings=recipe.train,
         device=torch.device("cpu"),
     )
@@ -65,16 +65,16 @@ def train(place: str, text: Path, steps: int) -> Trained:
     for step in range(steps):
         batch = feed.batch(step, 0)
         if step in LOOK or step == steps - 1:
-            outcome = learner("main", batch, batch.counts)
+            outcome = learner("main", batch, batch.target_counts)
             outcome.loss.backward()
             found.norms[step] = by_layer(learner)
             learner.zero_grad(set_to_none=True)
-        found.losses.append(float(stepper.take(step, steps, "main", [batch]).loss))
+        found.losses.append(float(stepper.train_step(step, steps, "main", [batch]).loss))
     return found
 
 
 def page(rows: str, steps: int) -> str:
-    """docs/results/depth.md."""
+    """The text of docs/results/depth.md."""
     return f"""# Forty-eight layers, norms before and after
 
 `python -m benchmarks.depth ../shared/data/wikitext-2/train.txt`: GPT-2 of width 64 with 48 layers, {steps} steps of
@@ -109,7 +109,7 @@ def draw(sides: dict[str, Trained]) -> None:
 
 
 def main() -> None:
-    """Both sides, a table and a picture."""
+    """Train both, write the table and the plot."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("text", type=Path)
     parser.add_argument("--steps", type=int, default=200)

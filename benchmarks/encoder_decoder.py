@@ -1,4 +1,4 @@
-"""Encoder-decoder training steps and writing beside transformers' BART: 4 + 4 layers × 256, both sides 128 tokens.
+"""Encoder-decoder training steps and generation compared with transformers' BART: 4 + 4 layers × 256, 128 tokens.
 
 python -m benchmarks.encoder_decoder [--repeats 9] [--no-writing]
 """
@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from benchmarks.side_by_side import alternate, ratio, table
-from meristem.batch import Head, Model
-from meristem.blocks.vocabulary import VocabularyHead
-from meristem.generation.session import Session, steady
+from meristem.blocks.heads.vocabulary import VocabularyHead
+from meristem.generation.incremental_decoder import DecodeSession, limit_threads
+from meristem.interfaces.batch import Head, Model
 from meristem.models.transformer import Transformer, TransformerSettings
 
 LAYERS, WIDTH, HEADS, INNER, LENGTH, ROWS = 4, 256, 4, 1024, 128, 16
@@ -30,7 +30,7 @@ START = 2
 
 
 def sides(vocabulary: int, rows: int) -> tuple[Tensor, Tensor, Tensor]:
-    """A source, what the decoder reads, and what it should say."""
+    """Source ids, decoder input ids and labels."""
     generator = torch.Generator().manual_seed(0)
     source, target = torch.randint(5, vocabulary, (2, rows, LENGTH), generator=generator)
     return source, torch.cat([torch.full((rows, 1), START), target[:, :-1]], 1), target
@@ -79,7 +79,7 @@ def our_step(vocabulary: int) -> Callable[[], object]:
 
     def step() -> None:
         hidden = model.backbone(source=source, tokens=tokens)
-        (head.judge(hidden.last.flatten(0, 1), target.flatten()).total / target.numel()).backward()
+        (head.compute_loss(hidden.last_hidden_state.flatten(0, 1), target.flatten()).total / target.numel()).backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
@@ -101,15 +101,15 @@ def their_step(vocabulary: int) -> Callable[[], object]:
 
 
 def our_writing(vocabulary: int, rows: int, new: int) -> Callable[[], object]:
-    """Greedy writing of `new` tokens from sources of full length."""
+    """Greedy generation of `new` tokens from sources of full length."""
     model = ours(vocabulary).eval()
     source = sides(vocabulary, rows)[0]
 
     def write() -> None:
-        with steady(rows):
-            session = Session(model, torch.full((rows, 1), START), capacity=new + 1, source=source)
+        with limit_threads(rows):
+            session = DecodeSession(model, torch.full((rows, 1), START), capacity=new + 1, source=source)
             for _ in range(new):
-                session.push(session.logits.argmax(-1))
+                session.decode_step(session.logits.argmax(-1))
 
     return write
 
@@ -120,7 +120,7 @@ def their_writing(vocabulary: int, rows: int, new: int) -> Callable[[], object]:
     source = sides(vocabulary, rows)[0]
 
     def write() -> None:
-        with steady(rows):
+        with limit_threads(rows):
             model.generate(
                 input_ids=source,
                 attention_mask=torch.ones_like(source),

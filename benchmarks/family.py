@@ -1,9 +1,9 @@
-"""Every family on real text, minutes each: curves, how far below the commonest-words level, and the claims on seeds.
+"""Every model family trained for minutes on real text: learning curves, and losses compared with the unigram level.
 
     python -m benchmarks.family ../shared/data [--minutes 4] [--only NAME …] [--seeds 3] [--work FOLDER]
 
 WikiText-2 is read article by article, Multi30k for translation, and the microworld's pictures for captions. A run is
-a run folder in --work: stopped in the middle it goes on, and one that is finished is not run again. Results go to
+a run folder in --work: an interrupted one is resumed, and a finished one is not run again. Results are written to
 docs/results/family.json, family.md and docs/pictures/family.png.
 """
 
@@ -24,10 +24,10 @@ from rich.console import Console
 
 from benchmarks.side_by_side import RESULTS, table
 from meristem import api
-from meristem.drawing.curves import read_metrics
-from meristem.errors import MeristemError
-from meristem.store.prepare import cache
-from meristem.store.store import Store
+from meristem.config.errors import MeristemError
+from meristem.dataset.prepare import cache
+from meristem.dataset.token_dataset import TokenDataset
+from meristem.drawing.training_curves import read_metrics
 
 OUT, PAGE = RESULTS / "family.json", RESULTS / "family.md"
 PICTURE = RESULTS.parent / "pictures" / "family.png"
@@ -38,7 +38,7 @@ SHORT = ["model.length=32", "model.layers=3", "model.width=128", "tokenizer.size
 
 @dataclass(frozen=True)
 class Plan:
-    """One line of the table: a recipe, what is changed about it, and which text it reads."""
+    """One row of the table: a recipe, its overrides, and its training data."""
 
     name: str
     recipe: str
@@ -46,9 +46,9 @@ class Plan:
     changes: tuple[str, ...] = ()
     seeds: int = 1
     budget: str = "minutes"
-    """`minutes`, or a setting such as train.tokens=1000000 where runs must see the same."""
+    """`minutes`, or a setting such as train.tokens=1000000 for runs that must see the same text."""
     judged: tuple[str, ...] = ("loss",)
-    """The terms that are set beside the level of the commonest words."""
+    """The loss terms that are compared with the unigram level."""
 
 
 MEMORY = "train.tokens=2000000"
@@ -73,7 +73,7 @@ PLANS = [
 
 
 def articles(data: Path, work: Path) -> Path:
-    """WikiText-2's training articles, one JSON line each: a heading of one level begins one."""
+    """WikiText-2's training articles, one JSON line each; a first-level heading starts an article."""
     out = work / "articles.jsonl"
     if out.is_file():
         return out
@@ -89,7 +89,7 @@ def articles(data: Path, work: Path) -> Path:
 
 
 def source(plan: Plan, data: Path, work: Path) -> list[str]:
-    """The settings that say what is read."""
+    """The settings of the training data."""
     match plan.text:
         case "translation":
             pairs = data / "multi30k"
@@ -100,9 +100,9 @@ def source(plan: Plan, data: Path, work: Path) -> list[str]:
 
 
 def level(run: Path) -> float:
-    """Cross-entropy of the validation tokens under the training tokens' shares: what needs no context at all."""
+    """Unigram level: cross-entropy of the validation tokens under the token frequencies of the training data."""
     (key,) = json.loads((run / "data.json").read_text()).values()
-    store = Store.open(cache() / "stores" / key, verify=False)
+    store = TokenDataset.open(cache() / "stores" / key, verify=False)
     train, held = (store.split(split) for split in ("train", "validation"))
     counts = np.bincount(train.tokens(0, len(train)))
     wanted = held.tokens(0, len(held))
@@ -111,7 +111,7 @@ def level(run: Path) -> float:
 
 
 def run(plan: Plan, seed: int, data: Path, work: Path, minutes: float) -> dict[str, Any]:
-    """Train, or go on training, and say what came of it."""
+    """Train or resume a run, and return its results."""
     budget = f"train.minutes={minutes:g}" if plan.budget == "minutes" else plan.budget
     out = work / f"{plan.name.replace(' ', '-').replace(',', '').strip('()')}-{seed}"
     settings = [*source(plan, data, work), *plan.changes, budget, f"train.seed={seed}"]
@@ -127,17 +127,19 @@ def run(plan: Plan, seed: int, data: Path, work: Path, minutes: float) -> dict[s
 
 
 def named(run: Path, pictures: int = 200) -> float:
-    """The share of colours, shapes and relations that captions of pictures it never saw get right."""
+    """Share of colours, shapes and relations named correctly in captions of unseen images."""
     from meristem.samples import microworld
 
     model = api.load(run)
-    scenes = [microworld.scene(1, number) for number in range(pictures)]  # another seed than training's
+    scenes = [microworld.generate_scene(1, number) for number in range(pictures)]  # not the seed of the training data
     written = model.generate([microworld.draw(scene, 32) for scene in scenes], greedy=True, max_tokens=60)
-    return statistics.mean(microworld.named(texts[0].text, scene) for texts, scene in zip(written, scenes, strict=True))
+    return statistics.mean(
+        microworld.score_caption(texts[0].text, scene) for texts, scene in zip(written, scenes, strict=True)
+    )
 
 
 def row(name: str, plan: Plan, runs: list[dict[str, Any]]) -> list[str]:
-    """One family's line: its judged loss beside the commonest words', and what else it is asked about."""
+    """The table row of one family: validation loss, unigram level, further metrics."""
     losses = [statistics.mean(one["metrics"][term] for term in plan.judged) for one in runs]
     spread = f" ({min(losses):.3f}–{max(losses):.3f})" if len(losses) > 1 else ""
     extra = []
@@ -158,7 +160,7 @@ def row(name: str, plan: Plan, runs: list[dict[str, Any]]) -> list[str]:
 
 
 def memory_gain(kept: dict[str, list[dict[str, Any]]]) -> str:
-    """How much lower perplexity is with memory, seed by seed."""
+    """Reduction of perplexity by segment memory, for each seed."""
     pairs = zip(kept.get("xl, memory 128", []), kept.get("xl, no memory", []), strict=False)
     gains = [1 - math.exp(a["metrics"]["loss"] - b["metrics"]["loss"]) for a, b in pairs]
     return (
@@ -169,7 +171,7 @@ def memory_gain(kept: dict[str, list[dict[str, Any]]]) -> str:
 
 
 def summary(kept: dict[str, list[dict[str, Any]]]) -> str:
-    """The table of everything that has run."""
+    """The table of all finished runs."""
     plans = {plan.name: plan for plan in PLANS}
     rows = [row(name, plans[name], runs) for name, runs in kept.items() if name in plans and runs]
     head = ["family", "recipe", "steps", "threads", "commonest words", "validation loss", "more"]
@@ -177,7 +179,7 @@ def summary(kept: dict[str, list[dict[str, Any]]]) -> str:
 
 
 def page(kept: dict[str, list[dict[str, Any]]], minutes: float) -> str:
-    """docs/results/family.md: everything on it comes from the runs."""
+    """The text of docs/results/family.md, all from the runs."""
     return f"""# Every family on real text
 
 `python -m benchmarks.family ../shared/data`: the recipes as they are shipped, {minutes:g} minutes of training each
@@ -199,7 +201,7 @@ judgement of every token.
 
 
 def draw(kept: dict[str, list[dict[str, Any]]]) -> None:
-    """Every family's validation loss over its run, as a share of where it began."""
+    """Plot every family's validation loss over its run, relative to its first value."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -224,12 +226,12 @@ def draw(kept: dict[str, list[dict[str, Any]]]) -> None:
 
 
 def main() -> None:
-    """Run what is missing, and write the results."""
+    """Run what is missing and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--minutes", type=float, default=4.0)
     parser.add_argument("--only", nargs="*")
-    parser.add_argument("--seeds", type=int, default=3, help="at the most, of the lines that want several")
+    parser.add_argument("--seeds", type=int, default=3, help="maximum number of seeds for rows with several")
     parser.add_argument("--work", type=Path, default=Path("runs/family"))
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)

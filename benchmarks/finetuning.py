@@ -1,12 +1,12 @@
-"""Fine-tuning and prediction, ours beside transformers' Trainer and pipeline: same weights, same data, in turns.
+"""Fine-tuning and prediction compared with transformers' Trainer and pipeline: same weights, same data, alternated.
 
     python -m benchmarks.finetuning ../shared/data [--repeats 3] [--samples 4096] [--sentences 10000]
 
-A BERT of 4 layers and width 256 with random weights is one epoch long taught SST-2, once by each side: batches of 32,
-AdamW with the same rates, dropout and clipping; from the file to a trained model, and the training alone. Beside the
-Trainer, which needs accelerate, stands a plain loop around their model: the same arithmetic without a trainer. Then
-both predict: `Loaded.predict` beside `pipeline("text-classification", batch_size=32)` with the same weights. Ratios are
-medians over repeats in turns; the results are written to docs/results/finetuning.md.
+Each side trains a BERT of 4 layers and width 256 with random weights for one epoch on SST-2: batches of 32, AdamW with
+the same learning rates, dropout and clipping; timed from the file to a trained model, and the training alone. Besides
+the Trainer, which needs accelerate, a plain loop around their model does the same arithmetic. Then both predict with
+the same weights: `Loaded.predict` and `pipeline("text-classification", batch_size=32)`. Ratios are medians over
+alternated repeats; the results are written to docs/results/finetuning.md.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from rich.console import Console
 
 import meristem
 from benchmarks.side_by_side import RESULTS, alternate, ratio, table
-from meristem.interop.importing import whole_state, write_run
-from meristem.learning.assemble import learner_of
-from meristem.recipe import resolve
-from meristem.tokenizers.train import train
+from meristem.config.recipe import resolve_recipe
+from meristem.interop.import_weights import checkpoint_state, write_run
+from meristem.learning.build import build_learner
+from meristem.tokenizers.train import train_tokenizer
 
 SHAPE = {"family": "bert", "layers": 4, "width": 256, "heads": 4, "length": 128}
 BATCH, RATE = 32, 3e-4
@@ -53,8 +53,8 @@ MISSING = (
 
 
 @dataclass(frozen=True)
-class Taught:
-    """One training: seconds of the whole and of the training alone, and the mean loss."""
+class TrainingTime:
+    """One training: seconds in total and of the training alone, and the mean loss."""
 
     whole: float
     training: float
@@ -67,18 +67,18 @@ def lines(path: Path) -> list[tuple[str, str]]:
     return [(row.rsplit("\t", 1)[0].strip(), row.rsplit("\t", 1)[1]) for row in rows]
 
 
-def begun(place: Path, sentences: list[str]) -> Path:
-    """A run with random weights and a vocabulary of its own, and the same as a folder for transformers."""
-    recipe = resolve("start", {"model": SHAPE, "objective": [{"name": "mlm"}], "tokenizer": {"size": 8192}})
-    words = train(recipe.tokenizer, sentences)
-    model = learner_of(recipe, words).model
-    state = whole_state(model, {name: value.detach() for name, value in model.named_parameters()})
+def make_start(place: Path, sentences: list[str]) -> Path:
+    """A run with random weights and its own vocabulary, and the same exported for transformers."""
+    recipe = resolve_recipe("start", {"model": SHAPE, "objective": [{"name": "mlm"}], "tokenizer": {"size": 8192}})
+    words = train_tokenizer(recipe.tokenizer, sentences)
+    model = build_learner(recipe, words).model
+    state = checkpoint_state(model, {name: value.detach() for name, value in model.named_parameters()})
     run = write_run(place / "start", recipe, words, state, {}).path
     meristem.export(run, place / "folder", architecture="BertForMaskedLM")
     return run
 
 
-def ours(start: Path, data: Path, out: Path) -> Taught:
+def ours(start: Path, data: Path, out: Path) -> TrainingTime:
     """`meristem finetune`."""
     shutil.rmtree(out, ignore_errors=True)
     before = time.perf_counter()
@@ -89,11 +89,11 @@ def ours(start: Path, data: Path, out: Path) -> Taught:
     whole = time.perf_counter() - before
     logged = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     steps = [one for one in logged if one["kind"] == "train"]
-    return Taught(whole, steps[-1]["seconds"], statistics.mean(one["loss"] for one in steps))
+    return TrainingTime(whole, steps[-1]["seconds"], statistics.mean(one["loss"] for one in steps))
 
 
-def theirs(folder: Path, data: Path, out: Path, *, grouped: bool, plain: bool) -> Taught:
-    """Their model on the same file, tokenised at once and padded batch by batch, by their Trainer or a plain loop."""
+def theirs(folder: Path, data: Path, out: Path, *, grouped: bool, plain: bool) -> TrainingTime:
+    """Their model on the same file, tokenized at once and padded per batch, with their Trainer or a plain loop."""
     shutil.rmtree(out, ignore_errors=True)
     before = time.perf_counter()
     rows = lines(data)
@@ -103,25 +103,25 @@ def theirs(folder: Path, data: Path, out: Path, *, grouped: bool, plain: bool) -
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder, num_labels=2)
     fit = _looped if plain else _trained
     seconds, loss = fit(model, samples, transformers.DataCollatorWithPadding(words), out, grouped)
-    return Taught(time.perf_counter() - before, seconds, loss)
+    return TrainingTime(time.perf_counter() - before, seconds, loss)
 
 
 def _trained(model: Any, samples: list[Any], collate: Any, out: Path, grouped: bool) -> tuple[float, float]:
     """Their Trainer as its guide uses it."""
-    told = transformers.TrainingArguments(
+    arguments = transformers.TrainingArguments(
         output_dir=str(out), num_train_epochs=1, per_device_train_batch_size=BATCH, learning_rate=RATE,
         save_strategy="no", report_to="none", disable_tqdm=True, use_cpu=True, logging_strategy="no",
         train_sampling_strategy="group_by_length" if grouped else "random",
     )  # fmt: skip
-    found = transformers.Trainer(model, told, train_dataset=samples, data_collator=collate).train().metrics
+    found = transformers.Trainer(model, arguments, train_dataset=samples, data_collator=collate).train().metrics
     return found["train_runtime"], found["train_loss"]
 
 
 def _looped(model: Any, samples: list[Any], collate: Any, out: Path, grouped: bool) -> tuple[float, float]:
-    """What the Trainer does for one epoch, without it: fused AdamW, a linear schedule, clipping."""
+    """A plain training loop equivalent to one epoch of the Trainer: fused AdamW, linear schedule, clipping."""
     start = time.perf_counter()
     order = random.Random(0).sample(range(len(samples)), len(samples))
-    if grouped:  # as their sampler: sorted within stretches of 50 batches
+    if grouped:  # as their sampler: sorted within blocks of 50 batches
         stretch = 50 * BATCH
         order = [
             n
@@ -144,9 +144,9 @@ def _looped(model: Any, samples: list[Any], collate: Any, out: Path, grouped: bo
     return time.perf_counter() - start, statistics.mean(losses)
 
 
-def in_turns(sides: dict[str, Callable[[], Taught]], repeats: int) -> dict[str, list[Taught]]:
-    """Every side once in each round, after a round that only warms up."""
-    found: dict[str, list[Taught]] = {name: [] for name in sides}
+def in_turns(sides: dict[str, Callable[[], TrainingTime]], repeats: int) -> dict[str, list[TrainingTime]]:
+    """Results of every side, alternated over rounds, after a warm-up round."""
+    found: dict[str, list[TrainingTime]] = {name: [] for name in sides}
     for number in range(repeats + 1):
         for name, side in sides.items():
             took = side()
@@ -155,10 +155,10 @@ def in_turns(sides: dict[str, Callable[[], Taught]], repeats: int) -> dict[str, 
     return found
 
 
-def teaching(start: Path, data: Path, place: Path, samples: int, repeats: int) -> str:
+def training_table(start: Path, data: Path, place: Path, samples: int, repeats: int) -> str:
     """The table of training."""
     folder, has_trainer = place / "folder", importlib.util.find_spec("accelerate") is not None
-    sides: dict[str, Callable[[], Taught]] = {OURS: lambda: ours(start, data, place / "ours")}
+    sides: dict[str, Callable[[], TrainingTime]] = {OURS: lambda: ours(start, data, place / "ours")}
     for plain, names in (True, (PLAIN, PLAIN_GROUPED)), (False, (RANDOM, GROUPED)):
         for grouped, name in enumerate(names) if plain or has_trainer else ():
             sides[name] = partial(theirs, folder, data, place / "theirs", grouped=bool(grouped), plain=plain)
@@ -183,8 +183,8 @@ def teaching(start: Path, data: Path, place: Path, samples: int, repeats: int) -
     return shown if has_trainer else f"{shown}\n\n{MISSING}"
 
 
-def predicting(run: Path, place: Path, sentences: list[str], repeats: int) -> str:
-    """The table of prediction, and whether the answers agree."""
+def prediction_table(run: Path, place: Path, sentences: list[str], repeats: int) -> str:
+    """The table of prediction, and whether the predictions agree."""
     meristem.export(run, place / "taught")
     loaded = meristem.load(run)
     pipeline = transformers.pipeline("text-classification", model=str(place / "taught"), device="cpu")
@@ -212,34 +212,34 @@ def predicting(run: Path, place: Path, sentences: list[str], repeats: int) -> st
 def main() -> None:
     """Prepare, measure, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, help="the folder that holds sst2/")
+    parser.add_argument("data", type=Path, help="the folder with sst2/")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--samples", type=int, default=4096)
     parser.add_argument("--sentences", type=int, default=10_000)
-    given, load = parser.parse_args(), os.getloadavg()[0]
+    options, load = parser.parse_args(), os.getloadavg()[0]
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    rows = lines(given.data / "sst2" / "train.tsv")
+    rows = lines(options.data / "sst2" / "train.tsv")
     random.Random(0).shuffle(rows)
     with tempfile.TemporaryDirectory() as place_:
         place = Path(place_)
         file = place / "train.tsv"
-        taught = rows[: given.samples]
+        taught = rows[: options.samples]
         file.write_text("\n".join(["sentence\tlabel", *map("\t".join, taught)]) + "\n", encoding="utf-8")
-        start = begun(place, [text for text, _ in rows])
-        first = teaching(start, file, place, len(taught), given.repeats)
-        asked = [text for text, _ in rows[given.samples : given.samples + given.sentences]]
-        second = predicting(place / "ours", place, asked, given.repeats)
+        start = make_start(place, [text for text, _ in rows])
+        first = training_table(start, file, place, len(taught), options.repeats)
+        asked = [text for text, _ in rows[options.samples : options.samples + options.sentences]]
+        second = prediction_table(place / "ours", place, asked, options.repeats)
     threads = torch.get_num_threads()
     shape = f"BERT, {SHAPE['layers']} layers, width {SHAPE['width']}, 8,192 tokens"
     found = (
         "# Fine-tuning and prediction beside transformers\n\n"
-        f"`python -m benchmarks.finetuning DATA --repeats {given.repeats} --samples {given.samples} "
-        f"--sentences {given.sentences}`, begun at a load of {load:.1f}: {shape}, {threads} threads, "
+        f"`python -m benchmarks.finetuning DATA --repeats {options.repeats} --samples {options.samples} "
+        f"--sentences {options.sentences}`, begun at a load of {load:.1f}: {shape}, {threads} threads, "
         f"torch {torch.__version__.partition('+')[0]}, transformers {transformers.__version__}; medians of "
-        f"{given.repeats} repeats in turns.\n\n"
-        f"## One epoch of SST-2, {given.samples:,} samples, batches of {BATCH}\n\n{first}\n\n"
-        f"## Prediction over {given.sentences:,} sentences, their pipeline with batches of {BATCH}\n\n{second}\n"
+        f"{options.repeats} repeats in turns.\n\n"
+        f"## One epoch of SST-2, {options.samples:,} samples, batches of {BATCH}\n\n{first}\n\n"
+        f"## Prediction over {options.sentences:,} sentences, their pipeline with batches of {BATCH}\n\n{second}\n"
     )
     (RESULTS / "finetuning.md").write_text(found, encoding="utf-8")
     print(found)

@@ -1,8 +1,8 @@
-"""Greedy generation, ours against transformers' `generate`: same weights, same prompts, alternated in one process.
+"""Greedy generation with a KV cache compared with transformers' `generate`: same weights and prompts, alternated.
 
     python benchmarks/generation.py --vocabulary 8192 30522 --prompts 1 16 --repeats 5
 
-Prints a markdown table of medians. Both sides have the same number of threads at hand, a key-value cache, SDPA
+Prints a markdown table of medians. Both sides use the same number of threads, a key-value cache, SDPA
 attention and no gradient; the tokens must be the same.
 """
 
@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from meristem.batch import Head, Model
-from meristem.generation.session import Session, steady
+from meristem.generation.incremental_decoder import DecodeSession, limit_threads
+from meristem.interfaces.batch import Head, Model
 from meristem.models.gpt2 import GPT2, GPT2Settings
 
 LAYERS, WIDTH, HEADS, LENGTH = 4, 256, 4, 512
@@ -34,7 +34,7 @@ NAMES = {
 
 
 def ours(vocabulary: int) -> Model:
-    """A model with random weights; large ones, so that greedy choices are clear and the text keeps changing."""
+    """A model with large random weights, so that greedy choices are clear and the text does not repeat."""
     torch.manual_seed(0)
     settings = GPT2Settings.model_validate(
         {
@@ -82,20 +82,20 @@ def theirs(model: Model, vocabulary: int) -> GPT2LMHeadModel:
 
 @torch.inference_mode()
 def write(model: Model, prompts: Tensor, number: int) -> Tensor:
-    """Greedy through a session: everything a user pays for, the session's making included."""
+    """Greedy decoding with our incremental decoder, its construction included."""
     chosen = []
-    with steady(len(prompts)):
-        session = Session(model, prompts, capacity=prompts.shape[1] + number)
+    with limit_threads(len(prompts)):
+        session = DecodeSession(model, prompts, capacity=prompts.shape[1] + number)
         for step in range(number):
             chosen.append(session.logits.argmax(-1))
             if step + 1 < number:
-                session.push(chosen[-1])
+                session.decode_step(chosen[-1])
     return torch.stack(chosen, 1)
 
 
 @torch.inference_mode()
 def generate(model: GPT2LMHeadModel, prompts: Tensor, number: int) -> Tensor:
-    """Greedy through transformers."""
+    """Greedy decoding with transformers."""
     out = model.generate(
         prompts,
         attention_mask=torch.ones_like(prompts),
@@ -114,17 +114,18 @@ def seconds(write_all: Callable[[Tensor, int], Tensor], prompts: Tensor, number:
     return time.perf_counter() - start
 
 
-def line(vocabulary: int, rows: int, given: argparse.Namespace) -> str:
-    """One combination measured: a row of the table."""
+def line(vocabulary: int, rows: int, options: argparse.Namespace) -> str:
+    """Measure one combination; a row of the table."""
     model = ours(vocabulary)
     mine, other = partial(write, model), partial(generate, theirs(model, vocabulary))
     seeded = torch.Generator().manual_seed(rows)
-    prompts = torch.randint(vocabulary, (rows, given.prompt_tokens), generator=seeded)
-    same = torch.equal(mine(prompts, given.tokens), other(prompts, given.tokens))  # and both are warm
+    prompts = torch.randint(vocabulary, (rows, options.prompt_tokens), generator=seeded)
+    same = torch.equal(mine(prompts, options.tokens), other(prompts, options.tokens))  # this also warms both up
     pairs = [
-        (seconds(other, prompts, given.tokens), seconds(mine, prompts, given.tokens)) for _ in range(given.repeats)
+        (seconds(other, prompts, options.tokens), seconds(mine, prompts, options.tokens))
+        for _ in range(options.repeats)
     ]
-    slow, fast = (rows * given.tokens / statistics.median(side) for side in zip(*pairs, strict=True))
+    slow, fast = (rows * options.tokens / statistics.median(side) for side in zip(*pairs, strict=True))
     each = " ".join(f"{a / b:.2f}" for a, b in pairs)
     return (
         f"| {vocabulary:,} | {rows} | {slow:,.0f} | {fast:,.0f} | {fast / slow:.2f}× | {each} "
@@ -141,14 +142,14 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=200)
     parser.add_argument("--prompt-tokens", type=int, default=16)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    given = parser.parse_args()
-    torch.set_num_threads(given.threads)
-    print(f"{LAYERS} × {WIDTH}, {given.tokens} new tokens, {given.threads} threads, medians of {given.repeats}\n")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    print(f"{LAYERS} × {WIDTH}, {options.tokens} new tokens, {options.threads} threads, medians of {options.repeats}\n")
     print("| vocabulary | prompts | transformers, tokens/s | ours, tokens/s | ratio | each repeat | same tokens |")
     print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
-    for vocabulary in given.vocabulary:
-        for rows in given.prompts:
-            print(line(vocabulary, rows, given), flush=True)
+    for vocabulary in options.vocabulary:
+        for rows in options.prompts:
+            print(line(vocabulary, rows, options), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""A published folder of 110 M weights imported here beside transformers' own `from_pretrained`.
+"""Import of published weights (110 M parameters) compared with transformers' `from_pretrained`.
 
     python -m benchmarks.importing [--repeats 7] [--layers 12]
 
-Whole commands as a person types them, in turns, and the same inside a process that has its libraries already. An import
-reads every weight, writes a run of them through to the disk, and reads that back; `from_pretrained` maps the file and
-touches no weight; `save_pretrained` after it writes them once, unverified. Memory is the peak above an idle process
-with the same libraries, as a share of the weights; pages of mapped files count.
+Complete commands, alternated, and the same in a process with its libraries already imported. An import reads every
+weight, writes a run to disk with fsync, and reads it back; `from_pretrained` memory-maps the file and touches no
+weight; `save_pretrained` after it writes them once, unverified. Memory is the peak above an idle process with the same
+libraries, as a share of the weights; pages of mapped files count.
 """
 
 from __future__ import annotations
@@ -44,13 +44,14 @@ def make_folder(folder: Path, layers: int) -> int:
 
 
 def inside(side: str, folder: Path, out: Path) -> dict[str, float]:
-    """One side in this very process, once its libraries are there: seconds, and bytes of memory it took at its peak."""
+    """One side in this process, after importing its libraries: seconds, and peak memory in bytes."""
     if side == OURS:
         import meristem.interop.elmo
+
         import meristem.interop.families.bert
         import meristem.models.bert
         import meristem.objectives.mlm  # noqa: F401  # all found by name otherwise
-        from meristem.interop.importing import import_folder
+        from meristem.interop.import_weights import import_folder
 
         idle, start = _peak(), time.perf_counter()
         import_folder(folder, out)
@@ -65,7 +66,7 @@ def inside(side: str, folder: Path, out: Path) -> dict[str, float]:
 
 
 def _peak() -> int:
-    """The most bytes of memory so far; what getrusage says on Linux begins with the parent's."""
+    """Peak memory of this process in bytes; getrusage on Linux starts with the parent's."""
     status = Path("/proc/self/status")
     if status.exists():
         return 1024 * int(re.findall(r"VmHWM:\s+(\d+)", status.read_text())[0])
@@ -73,14 +74,14 @@ def _peak() -> int:
 
 
 def measured(side: str, folder: Path, out: Path) -> dict[str, float]:
-    """The same in a process of its own."""
+    """`inside`, in a new process."""
     done = _run([sys.executable, "-m", "benchmarks.importing", "--inside", side, str(folder), str(out)], out)
     found: dict[str, float] = json.loads(done.splitlines()[-1])
     return found
 
 
 def _run(command: list[str], out: Path) -> str:
-    """What a command prints; what it wrote is removed, outside of what `inside` times."""
+    """The output of a command; its files are removed afterwards, untimed."""
     done = subprocess.run(
         command, check=True, capture_output=True, text=True, env={**os.environ, "HF_HUB_OFFLINE": "1"}
     )
@@ -115,15 +116,15 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--inside", nargs=3, metavar=("SIDE", "FOLDER", "OUT"), help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.inside:
-        side, folder, out = given.inside
+    options = parser.parse_args()
+    if options.inside:
+        side, folder, out = options.inside
         print(json.dumps(inside(side, Path(folder), Path(out))))
         return
     with tempfile.TemporaryDirectory() as place:
-        size = make_folder(Path(place) / "bert", given.layers)
-        print(f"{size / 1e6:.0f} MB of weights, medians of {given.repeats}\n")
-        print(compare(Path(place) / "bert", Path(place) / "out", size, given.repeats))
+        size = make_folder(Path(place) / "bert", options.layers)
+        print(f"{size / 1e6:.0f} MB of weights, medians of {options.repeats}\n")
+        print(compare(Path(place) / "bert", Path(place) / "out", size, options.repeats))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""What the faithful mini recipes cost: each beside its faster pre-norm shape, after the same processor time.
+"""Mini recipes as in the papers (post-norm) compared with their faster pre-norm variants, after the same CPU time.
 
     python -m benchmarks.prenorm [bert roberta electra xlnet bart] [--minutes 1] [--work /tmp/prenorm]
 
-NAME-mini has the shape of the paper and of the class in transformers, NAME-mini-prenorm norms first (and rotary
-positions). Both train on builtin:pydocs with one thread. Minutes are of processor time, so that a busy machine does
-not change them: a few steps of both are timed in turns, and each trains for as many as fit. A family's line in
+NAME-mini has the architecture of the paper and of the class in transformers, NAME-mini-prenorm has pre-norm (and rotary
+positions). Both train on builtin:pydocs with one thread. Minutes are CPU time, so that a busy machine does not change
+them: a few steps of both are timed, alternated, and each trains for as many as fit. A family's row in
 docs/results/prenorm.md is replaced when it is done.
 """
 
@@ -21,49 +21,49 @@ from rich.console import Console
 
 import meristem
 from benchmarks.side_by_side import RESULTS, table
-from benchmarks.tasks_before import quickest
-from meristem.api import recipe_for
-from meristem.learning.assemble import feeds_of, learner_of
-from meristem.training.optimizers import optimizers
-from meristem.training.shards import gather
+from benchmarks.tasks_pretraining import quickest
+from meristem.api import resolve_pretrain_recipe
+from meristem.learning.build import build_feeds, build_learner
+from meristem.training.data.pretraining_data import load_pretraining_data
+from meristem.training.optim.param_groups import build_optimizers
 from meristem.training.step import Stepper
 
 PAGE, NUMBERS = RESULTS / "prenorm.md", RESULTS / "prenorm.json"
 TERMS = {"bert": "mlm", "roberta": "loss", "electra": "generator", "xlnet": "loss", "bart": "loss"}
-"""The validation loss of each family's hidden words."""
+"""The loss term of each family that is compared."""
 SHAPES = {"faithful": "{}-mini", "prenorm": "{}-mini-prenorm"}
 WARM, TIMED = 2, 6
 FEATURES = ("avx2", "avx512_f", "avx512_bf16", "amx_bf16")
 
 
 def settings() -> list[str]:
-    """What every run is told beside its recipe."""
+    """The overrides of every run."""
     return ["train.threads=1", f"train.precision={quickest()}", "train.save_every=10h", "train.evaluate_every=1000000"]
 
 
 def seconds_per_step(family: str) -> dict[str, float]:
-    """Processor seconds of one optimizer step of each shape: the middle of a few, taken in turns."""
+    """CPU seconds of one optimizer step of each variant: median of a few, alternated."""
     torch.set_num_threads(1)
     steppers, taken = {}, dict[str, list[float]]()
     for shape, name in SHAPES.items():
-        recipe = recipe_for(name.format(family), [*settings(), "train.steps=100"])
-        material = gather(recipe, None, Console(stderr=True))
-        learner = learner_of(recipe, material.tokenizer).train()
-        feed = feeds_of(recipe, learner.objectives, material.tokenizer, material.stores, split="train", seed=0)["main"]
+        recipe = resolve_pretrain_recipe(name.format(family), [*settings(), "train.steps=100"])
+        data = load_pretraining_data(recipe, None, Console(stderr=True))
+        learner = build_learner(recipe, data.tokenizer).train()
+        feed = build_feeds(recipe, learner.objectives, data.tokenizer, data.datasets, split="train", seed=0)["main"]
         device = torch.device("cpu")
-        made = optimizers(learner.model, recipe.train)
+        made = build_optimizers(learner.model, recipe.train)
         stepper = Stepper(learner=learner, optimizers=made, settings=recipe.train, device=device)
         steppers[shape], taken[shape] = (stepper, feed), []
     for step in range(WARM + TIMED):
         for shape, (stepper, feed) in steppers.items():
             began = time.process_time()
-            stepper.take(step, 100, "main", [feed.batch(step, 0)])
+            stepper.train_step(step, 100, "main", [feed.batch(step, 0)])
             taken[shape].append(time.process_time() - began)
     return {shape: statistics.median(some[WARM:]) for shape, some in taken.items()}
 
 
 def measured(family: str, minutes: float, work: Path) -> dict[str, dict[str, float]]:
-    """Both shapes of a family: parameters, steps that fit, and the validation loss after them."""
+    """Both variants of a family: parameters, steps that fit, and the validation loss after them."""
     out = {}
     for shape, seconds in seconds_per_step(family).items():
         steps, name = max(10, round(minutes * 60 / seconds)), SHAPES[shape].format(family)
@@ -80,14 +80,14 @@ def measured(family: str, minutes: float, work: Path) -> dict[str, dict[str, flo
 
 
 def page(numbers: dict[str, dict[str, dict[str, float]]], minutes: float) -> str:
-    """docs/results/prenorm.md."""
+    """The text of docs/results/prenorm.md."""
     rows = []
     for family, sides in numbers.items():
         for shape, one in sides.items():
             rows.append([SHAPES[shape].format(family), f"{one['parameters'] / 1e6:.2f} M", f"{one['seconds']:.2f}",
                          f"{one['steps']:.0f}", TERMS[family], f"{one['loss']:.3f}"])  # fmt: skip
-    told = torch.cpu.get_capabilities()
-    has = ", ".join(name for name in FEATURES if told.get(name)) or "none of these"
+    capabilities = torch.cpu.get_capabilities()
+    has = ", ".join(name for name in FEATURES if capabilities.get(name)) or "none of these"
     header = ["recipe", "parameters", "processor seconds a step", "steps", "term", "validation loss"]
     return f"""# The faithful shape beside the faster one
 
@@ -103,7 +103,7 @@ Families that are not in the table were not measured yet.
 
 
 def main() -> None:
-    """Each family in turn; what was measured before stays."""
+    """Measure each family; earlier results are kept."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("families", nargs="*", default=list(TERMS))
     parser.add_argument("--minutes", type=float, default=1.0)

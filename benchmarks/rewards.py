@@ -1,12 +1,12 @@
-"""What rewards are worth: clicks in the small world and on headlines, grammar and meaning on novels, three seeds.
+"""Reinforcement learning with rewards: clicks (microworld and headlines), grammar and meaning on novels, three seeds.
 
     python -m benchmarks.rewards ../shared/data --work FOLDER [--only microworld grammar …] [--seeds 3]
 
-Runs are folders in --work and go on where they stopped; each cell's numbers are a file in docs/results/rewards, and a
-cell that is there is not run again. docs/results/rewards.md is made of them. Prompts are beginnings of paragraphs of
-novels that nothing was trained on. The rewarding judge learned from one half of the training novels' paragraphs, the
-independent one, with another seed, from the other. The baseline that costs nothing: sampling the start at the lower
-temperature at which its distinct-2 is that of the trained model.
+Runs are folders in --work and are resumed; each cell's numbers are a file in docs/results/rewards, and an existing cell
+is not run again. docs/results/rewards.md is generated from them. Prompts are beginnings of paragraphs of novels that
+nothing was trained on. The judge of the reward is trained on one half of the training novels' paragraphs, the
+independent judge, with another seed, on the other half. The free baseline: sampling the initial model at the lower
+temperature at which its distinct-2 equals that of the trained model.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from rich.console import Console
 from benchmarks.rewards_headlines import headlines
 from benchmarks.side_by_side import RESULTS, table
 from meristem import api
-from meristem.metrics.variety import distinct
-from meristem.recipe import rewards as reward_settings
-from meristem.reinforce.judging import Judge
-from meristem.reinforce.reward import Attempt
-from meristem.training.rewarding import desk, rewarded
+from meristem.config.recipe import parse_rewards as reward_settings
+from meristem.metrics.distinct_ngrams import distinct_metrics
+from meristem.reinforce.judge_model import JudgeModel
+from meristem.reinforce.reward_base import PromptCompletion
+from meristem.reinforce.reward_setup import build_rewards, rewards_cache
 
 CELLS, PAGE = RESULTS / "rewards", RESULTS / "rewards.md"
 SMALL = {"model.layers": 3, "model.width": 192, "model.heads": 4, "model.length": 96, "tokenizer.size": 4096,
          "train.batch_tokens": 3072}  # fmt: skip
 STEPS, JUDGE_STEPS = 500, 1200
-"""Of what writes, and of what judges it: a judge should know more than the writer does."""
-HEATS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6)
+"""Training steps of the policy and of the judge: a judge should know more than the policy."""
+TEMPERATURES = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6)
 PROMPT_WORDS, TOKENS, PROMPTS = 8, 32, 200
 POLICY = {"policy.prompt_words": PROMPT_WORDS, "policy.count": 4, "policy.max_tokens": TOKENS, "policy.prompts": 64,
           "policy.kl.target": 8, "policy.kl.coefficient": 0.05, "policy.kl.adapt": 0.2, "train.steps": 150,
@@ -46,7 +46,7 @@ Numbers = dict[str, float]
 
 
 def microworld(data: Path, work: Path, seed: int) -> Numbers:
-    """How much of the best expected rate the policy reaches, and the start."""
+    """Share of the optimal expected click rate reached by the policy, and by the initial model."""
     start = api.finetune("lines", {}, out=work / "lines", console=Console()).run
     settings = {"from": str(start), "train.seed": seed}
     run = api.reinforce("clicks-microworld", settings, out=work / f"microworld-{seed}", console=Console()).run
@@ -56,21 +56,22 @@ def microworld(data: Path, work: Path, seed: int) -> Numbers:
 
 
 def grammar(data: Path, work: Path, seed: int) -> Numbers:
-    """Reward in deviations of the start's, independent surprise beside cooler sampling, variety, distance."""
+    """Reward in standard deviations, surprise by an independent judge compared with cooler sampling, diversity, KL."""
     own = _model(data, work / "judge-0", half=0, seed=10, steps=JUDGE_STEPS)
-    outside = Judge.of(str(_model(data, work / "judge-1", half=1, seed=11, steps=JUDGE_STEPS)), print)
+    outside = JudgeModel.from_run(str(_model(data, work / "judge-1", half=1, seed=11, steps=JUDGE_STEPS)), print)
     rewards: list[dict[str, Any]] = [{"name": "grammar", "run": str(own)}, {"name": "repetition", "weight": 0.5}]
     start, run, prompts = _reinforced("grammar-microworld", data, work / f"grammar-{seed}", seed, rewards, GRAMMAR)
-    return _beside(start, run, prompts, rewards) | _cooler(start, run, [prompt for prompt, _ in prompts], outside)
+    prompt_texts = [prompt for prompt, _ in prompts]
+    return _compare(start, run, prompts, rewards) | _cooler_sampling(start, run, prompt_texts, outside)
 
 
 def meaning(data: Path, work: Path, seed: int) -> Numbers:
-    """Cosine to references on held-out prompts, by vectors of the other half."""
+    """Cosine similarity to references on held-out prompts, by word vectors of the other half."""
     text = {"corpus": str(data / "english_novels/train.txt"), "document": "line"}
     rewards = [{"name": "meaning", **text, "half": 0, "alignment": 0.0}, {"name": "repetition", "weight": 0.5}]
     start, run, prompts = _reinforced("meaning-microworld", data, work / f"meaning-{seed}", seed, rewards)
-    found = _beside(start, run, prompts, rewards)
-    other = _judged([{"name": "meaning", **text, "half": 1, "alignment": 0.0}], start, run, prompts)
+    found = _compare(start, run, prompts, rewards)
+    other = _score_texts([{"name": "meaning", **text, "half": 1, "alignment": 0.0}], start, run, prompts)
     return found | {f"cosine.{name}": float(values.mean()) for name, values in other.items()}
 
 
@@ -85,14 +86,14 @@ PARTS: dict[str, Callable[[Path, Path, int], Numbers]] = {
 def _model(data: Path, out: Path, *, half: int | None, seed: int, steps: int = STEPS) -> Path:
     """A small GPT-2 on the training novels, or on one half of their paragraphs."""
     source = str(data / "english_novels/train.txt")
-    told = {**SMALL, "corpus.document": "line", "corpus.half": half, "train.seed": seed, "train.steps": steps}
-    return api.pretrain("gpt2-mini", told, source=source, out=out, console=Console()).run
+    overrides = {**SMALL, "corpus.document": "line", "corpus.half": half, "train.seed": seed, "train.steps": steps}
+    return api.pretrain("gpt2-mini", overrides, source=source, out=out, console=Console()).run
 
 
 def _reinforced(
     recipe: str, data: Path, out: Path, seed: int, rewards: list[dict[str, Any]], more: dict[str, Any] | None = None
 ) -> tuple[Path, Path, list[tuple[str, str]]]:
-    """The start, the trained run, and prompts with their references of novels that neither has seen."""
+    """The initial run, the trained run, and unseen prompts with their references."""
     start = _model(data, out.parent / "novels", half=0, seed=0)
     files = {name: str(_prompts(data, out.parent, name)) for name in ("valid", "test")}
     settings = {**POLICY, **(more or {}), "from": str(start), "train.seed": seed, "rewards": rewards, "judge": None,
@@ -104,7 +105,7 @@ def _reinforced(
 
 
 def _prompts(data: Path, work: Path, split: str) -> Path:
-    """Paragraphs of 20 to 60 words, each once, in an order of their own."""
+    """Distinct paragraphs of 20 to 60 words, shuffled."""
     out = work / f"prompts-{split}.jsonl"
     if not out.exists():
         lines = (data / f"english_novels/{split}.txt").read_text(encoding="utf-8").splitlines()
@@ -117,29 +118,32 @@ def _prompts(data: Path, work: Path, split: str) -> Path:
 # ---------------------------------------------------------------- measuring
 
 
-def _written(run: Path, prompts: Sequence[str], heat: float) -> list[str]:
-    """One text for each prompt, drawn with a seed that no training used."""
-    found = api.load(run).generate(list(prompts), max_tokens=TOKENS, temperature=heat, seed=12345)
+def _generate_texts(run: Path, prompts: Sequence[str], temperature: float) -> list[str]:
+    """One sampled text for each prompt, with a seed not used in training."""
+    found = api.load(run).generate(list(prompts), max_tokens=TOKENS, temperature=temperature, seed=12345)
     return [some[0].text for some in found]
 
 
-def _judged(
+def _score_texts(
     rewards: list[dict[str, Any]], start: Path, run: Path, pairs: Sequence[tuple[str, str]]
 ) -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:
-    """What rewards make of texts of the start and of the trained model."""
-    made, prompts = rewarded(reward_settings(rewards, "rewards"), desk(), Console()), [one for one, _ in pairs]
+    """Rewards of texts of the initial and of the trained model."""
+    made, prompts = (
+        build_rewards(reward_settings(rewards, "rewards"), rewards_cache(), Console()),
+        [one for one, _ in pairs],
+    )
     found = {}
     for name, model in (("start", start), ("trained", run)):
-        texts = _written(model, prompts, 1.0)
-        tried = [Attempt(prompt=p, text=t, references=(r,)) for (p, r), t in zip(pairs, texts, strict=True)]
+        texts = _generate_texts(model, prompts, 1.0)
+        tried = [PromptCompletion(prompt=p, text=t, references=(r,)) for (p, r), t in zip(pairs, texts, strict=True)]
         found[name] = made.judge(tried).total
     return found
 
 
-def _beside(start: Path, run: Path, pairs: Sequence[tuple[str, str]], rewards: list[dict[str, Any]]) -> Numbers:
-    """The reward before and after, in deviations of before; variety; the distance as the run's own report has it."""
-    found, prompts = _judged(rewards, start, run, pairs), [one for one, _ in pairs]
-    varied = {name: distinct(_written(model, prompts, 1.0))["distinct2"]
+def _compare(start: Path, run: Path, pairs: Sequence[tuple[str, str]], rewards: list[dict[str, Any]]) -> Numbers:
+    """Reward before and after in standard deviations of before, diversity, and the KL of the run's report."""
+    found, prompts = _score_texts(rewards, start, run, pairs), [one for one, _ in pairs]
+    varied = {name: distinct_metrics(_generate_texts(model, prompts, 1.0))["distinct2"]
               for name, model in (("start", start), ("trained", run))}  # fmt: skip
     return {
         "reward.start": float(found["start"].mean()),
@@ -151,16 +155,17 @@ def _beside(start: Path, run: Path, pairs: Sequence[tuple[str, str]], rewards: l
     }
 
 
-def _cooler(start: Path, run: Path, prompts: Sequence[str], judge: Judge) -> Numbers:
-    """Independent surprise (nats per token) of the start, of the trained model, and of the start cooled as much."""
+def _cooler_sampling(start: Path, run: Path, prompts: Sequence[str], judge: JudgeModel) -> Numbers:
+    """Surprise (nats per token) by the independent judge of the initial model, the trained one, and cooler sampling."""
 
-    def measured(model: Path, heat: float) -> tuple[float, float]:
-        texts = _written(model, prompts, heat)
-        surprise = judge.surprise(list(zip(prompts, texts, strict=True)))
-        return distinct(texts)["distinct2"], float(surprise[np.isfinite(surprise)].mean())
+    def measured(model: Path, temperature: float) -> tuple[float, float]:
+        texts = _generate_texts(model, prompts, temperature)
+        surprise = judge.nats_per_token(list(zip(prompts, texts, strict=True)))
+        return distinct_metrics(texts)["distinct2"], float(surprise[np.isfinite(surprise)].mean())
 
     variety, after = measured(run, 1.0)
-    ladder = sorted(measured(start, heat) for heat in HEATS)  # variety grows with heat, and surprise with it
+    # diversity and surprise both grow with temperature
+    ladder = sorted(measured(start, temperature) for temperature in TEMPERATURES)
     cooled = float(np.interp(variety, [one for one, _ in ladder], [two for _, two in ladder]))
     return {"surprise.start": measured(start, 1.0)[1], "surprise.trained": after, "surprise.cooled": cooled}
 
@@ -169,7 +174,7 @@ def _cooler(start: Path, run: Path, prompts: Sequence[str], judge: Judge) -> Num
 
 
 def page() -> str:
-    """All cells there are, as tables: the mean over seeds, and from the lowest to the highest."""
+    """All cells as tables: mean and range over seeds."""
     parts = []
     for part in PARTS:
         cells = [json.loads(path.read_text()) for path in sorted(CELLS.glob(f"{part}-*.json"))]
@@ -178,25 +183,25 @@ def page() -> str:
         rows = [[name, f"{statistics.mean(values):.3f}", f"{min(values):.3f} – {max(values):.3f}"]
                 for name in cells[0] if (values := [cell[name] for cell in cells])]  # fmt: skip
         parts += [f"## {part}, {len(cells)} seeds", "", table(["measure", "mean", "lowest – highest"], rows), ""]
-    told = "`python -m benchmarks.rewards ../shared/data --work FOLDER`; surprise in nats per token, by another judge."
-    return "\n".join(["# Rewards, measured", "", told, "", *parts])
+    intro = "`python -m benchmarks.rewards ../shared/data --work FOLDER`; surprise in nats per token, by another judge."
+    return "\n".join(["# Rewards, measured", "", intro, "", *parts])
 
 
 def main() -> None:
-    """Run the cells that are not there yet, and write the page."""
+    """Run the missing cells and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--seeds", type=int, default=3)
-    given = parser.parse_args()
-    given.work.mkdir(parents=True, exist_ok=True)
+    options = parser.parse_args()
+    options.work.mkdir(parents=True, exist_ok=True)
     CELLS.mkdir(parents=True, exist_ok=True)
-    for part in given.only:
-        for seed in range(given.seeds):
+    for part in options.only:
+        for seed in range(options.seeds):
             cell = CELLS / f"{part}-{seed}.json"
             if not cell.exists():
-                cell.write_text(json.dumps(PARTS[part](given.data.resolve(), given.work, seed), indent=1) + "\n")
+                cell.write_text(json.dumps(PARTS[part](options.data.resolve(), options.work, seed), indent=1) + "\n")
             PAGE.write_text(page(), encoding="utf-8")
     print(page())
 

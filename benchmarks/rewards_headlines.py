@@ -1,7 +1,7 @@
-"""Headlines that are clicked more: Upworthy's tests in three parts, for a part of benchmarks/rewards.py.
+"""Headline generation rewarded by a click model, on Upworthy's A/B tests: a part of benchmarks/rewards.py.
 
-Two fifths of the tests teach a writer (from a package's lede to its headline) and the rewarding click model, two other
-fifths a second click model, and the last fifth has the ledes that headlines are written for.
+Two fifths of the tests train the generator (lede → headline) and the click model of the reward, two other fifths train
+a second click model, and the last fifth has the ledes to generate headlines for.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ POLICY = {"policy.max_tokens": 32, "policy.kl.target": 8, "policy.collapse": 0.4
 
 
 def headlines(data: Path, work: Path, seed: int) -> dict[str, float]:
-    """The expected rate by both click models, before and after, and how often the second prefers the new headline."""
+    """Expected click rate by both click models, before and after, and how often the second prefers the new headline."""
     folder = _cut(data, work / "headlines")
-    told = {**WRITER, "data.train": str(folder / "writer.jsonl")}
-    start = api.finetune("lines", told, out=work / "headline-writer", console=Console()).run
+    overrides = {**WRITER, "data.train": str(folder / "writer.jsonl")}
+    start = api.finetune("lines", overrides, out=work / "headline-writer", console=Console()).run
     glove = str(data / "glove/glove.6B.50d.top40k.txt")
     own, other = (
         {"name": "clicks", "title": part, "table": str(folder / f"{part}.csv"), "columns": COLUMNS, "by": "margin",
@@ -64,7 +64,7 @@ def headlines(data: Path, work: Path, seed: int) -> dict[str, float]:
 
 
 def _cut(data: Path, out: Path) -> Path:
-    """The three parts as files; tests are told apart by a hash of their id."""
+    """The three parts as files; tests are assigned by a hash of their id."""
     if (out / "prompts.jsonl").exists():
         return out
     out.mkdir(parents=True, exist_ok=True)
@@ -88,5 +88,5 @@ def _cut(data: Path, out: Path) -> Path:
 
 
 def _plain(lede: str) -> str:
-    """Without tags, its first sentences."""
+    """The first sentences of a lede, without HTML tags."""
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", lede)).split())[:300]

@@ -1,13 +1,13 @@
-"""A crawl made on the spot through the whole pipeline to shards: speed, memory, and five kills.
+"""The corpus pipeline on a synthetic crawl, from files to shards: speed, memory, and resuming after kills.
 
     python -m benchmarks.scale ../shared/data --mb 200 --work FOLDER [--kills 5] [--seed 0]
 
-The text: sentences of English novels and WikiText-2 and lines of Tang poems, drawn anew for every document; of the
-documents 4 % are exact copies of earlier ones, 8 % near copies (up to 4 % of their words changed), 6 % junk (links,
-symbols, repeated lines), and 4 % hold private strings. Three quarters lie in plain text, a quarter in jsonl. Every pass
-(rules of quality, boilerplate, private strings; with and without near duplicates) runs in a process group of its own;
-its memory is the sum over the group, shared pages counted once. Then the pass is killed at random moments and gone on
-with: parts and shards must be the same, byte for byte.
+The text: random sentences of English novels and WikiText-2 and lines of Tang poems; 4 % of the documents are exact
+copies of earlier ones, 8 % near copies (up to 4 % of their words changed), 6 % junk (links, symbols, repeated lines),
+and 4 % contain PII. Three quarters are in plain text files, a quarter in jsonl. Every pass (quality filters,
+boilerplate, PII; with and without near-duplicate removal) runs in its own process group; its memory is the sum over
+the group, shared pages counted once. Then the pass is killed at random moments and resumed: parts and shards must be
+the same, byte for byte.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.planting import PLANTERS
 from benchmarks.side_by_side import table
+from benchmarks.synthetic_pii import PLANTERS
 
 SHARES = {"exact copy": 0.04, "near copy": 0.08, "junk": 0.06, "private": 0.04}
 REMEMBERED = 4_000
-"""Documents that may be copied: recent ones, and some from long ago."""
+"""Number of earlier documents kept for copying: recent ones, and some old ones."""
 
 FILE_MB = 64
 BEGUN = "begun"
-"""A file in the cache: the imports are over, and work begins."""
+"""A file in the cache that marks the end of imports and the start of work."""
 
 
 def sentences(data: Path) -> tuple[list[str], list[str]]:
-    """What documents are made of: English sentences, Chinese lines."""
+    """The material of documents: English sentences, Chinese lines."""
     raw = "".join(
         (data / name).read_text(encoding="utf-8") for name in ("english_novels/train.txt", "wikitext-2/train.txt")
     )
@@ -49,7 +49,7 @@ def sentences(data: Path) -> tuple[list[str], list[str]]:
 
 
 def junk(rng: random.Random) -> str:
-    """What no one wants to learn from."""
+    """A document that the quality filters should drop."""
     match rng.randrange(3):
         case 0:
             return "\n".join(f"http://example.com/{rng.randrange(10**9)}/page?id={n}" for n in range(40))
@@ -60,12 +60,12 @@ def junk(rng: random.Random) -> str:
 
 
 def private(rng: random.Random) -> str:
-    """A sentence with something private in it."""
+    """A sentence with PII."""
     return f"Whoever asks for it is given {PLANTERS[rng.choice(list(PLANTERS))](rng)} before noon."
 
 
 def documents(data: Path, seed: int) -> Iterator[tuple[str, str]]:
-    """Documents without end, each with what kind it is."""
+    """An endless stream of (kind, document)."""
     rng = random.Random(seed)
     english, chinese = sentences(data)
     kinds, weights = ["plain", *SHARES], [1 - sum(SHARES.values()), *SHARES.values()]
@@ -95,7 +95,7 @@ def documents(data: Path, seed: int) -> Iterator[tuple[str, str]]:
 
 
 def near_copy(text: str, rng: random.Random) -> str:
-    """The same text with a few words, or signs, replaced."""
+    """The text with a few words or characters replaced."""
     pieces = text.split(" ") if " " in text else list(text)
     for _ in range(max(1, int(len(pieces) * rng.uniform(0, 0.02)))):
         pieces[rng.randrange(len(pieces) - 1)] = rng.choice(pieces)
@@ -104,7 +104,7 @@ def near_copy(text: str, rng: random.Random) -> str:
 
 
 def make(data: Path, folder: Path, megabytes: float, seed: int) -> Counter[str]:
-    """Write the text; how many documents of each kind it holds."""
+    """Write the corpus; returns the number of documents of each kind."""
     folder.mkdir(parents=True)
     made: Counter[str] = Counter()
     source, left, number = documents(data, seed), megabytes * 1e6, 0
@@ -123,13 +123,13 @@ def make(data: Path, folder: Path, megabytes: float, seed: int) -> Counter[str]:
     return made
 
 
-def through(source: Path, tokenizer: Path, near: bool) -> None:
-    """The whole pipeline, in this process and its workers; prints what became of the documents."""
+def through(source: Path, tokenizer: Path, near_duplicates: bool) -> None:
+    """Run the pipeline in this process and its workers, and print the document counts."""
     from rich.console import Console
 
     from meristem.corpus.settings import CorpusSettings
-    from meristem.store.prepare import cache, store_for
-    from meristem.store.settings import StoreSettings
+    from meristem.dataset.prepare import cache, prepare_dataset
+    from meristem.dataset.settings import StoreSettings
     from meristem.tokenizers.tokenizer import Tokenizer
 
     (cache() / BEGUN).touch()
@@ -140,26 +140,26 @@ def through(source: Path, tokenizer: Path, near: bool) -> None:
             "quality": True,
             "boilerplate": True,
             "private": True,
-            "near": near,
+            "near": near_duplicates,
             "processes": 2,
         }
     )
-    store_for(
+    prepare_dataset(
         corpus,
         Tokenizer.load(tokenizer),
         StoreSettings(shard_tokens=4_000_000),
-        words=False,
+        keep_words=False,
         console=Console(file=sys.stderr),
     )
 
 
 class Pass:
-    """A pass in a process group of its own, with a cache of its own."""
+    """A pipeline pass in its own process group, with its own cache."""
 
-    def __init__(self, source: Path, tokenizer: Path, cache: Path, *, near: bool) -> None:
+    def __init__(self, source: Path, tokenizer: Path, cache: Path, *, near_duplicates: bool) -> None:
         code = (
             f"from pathlib import Path; from benchmarks.scale import through; "
-            f"through(Path({str(source)!r}), Path({str(tokenizer)!r}), {near})"
+            f"through(Path({str(source)!r}), Path({str(tokenizer)!r}), {near_duplicates})"
         )
         env = {**os.environ, "MERISTEM_CACHE": str(cache), "TOKENIZERS_PARALLELISM": "false"}
         cache.mkdir(exist_ok=True)
@@ -171,7 +171,7 @@ class Pass:
         self.peak = 0
 
     def wait(self, limit: float = float("inf")) -> bool:
-        """Watch its memory until it ends by itself (true) or has worked for so many seconds, and is killed (false)."""
+        """Sample memory until the pass ends (True), or kill it after `limit` seconds of work (False)."""
         working = float("inf")
         while self.process.poll() is None:
             now = time.perf_counter()
@@ -189,7 +189,7 @@ class Pass:
 
 
 def memory(pid: int) -> int:
-    """Bytes of a process and its descendants, shared pages counted once."""
+    """Memory of a process and its descendants in bytes, shared pages counted once."""
     import psutil
 
     total = 0
@@ -206,7 +206,7 @@ def memory(pid: int) -> int:
 
 
 def contents(cache: Path) -> dict[str, str]:
-    """Every part and every shard, by name, as a digest."""
+    """File name → digest of every part and shard."""
     patterns = ("corpora/*/parts/*", "stores/*/*/*", "stores/*/*.json")
     found = [path for pattern in patterns for path in cache.glob(pattern)]
     return {
@@ -217,17 +217,17 @@ def contents(cache: Path) -> dict[str, str]:
 
 
 def killed(source: Path, tokenizer: Path, cache: Path, kills: int, straight: float, seed: int) -> int:
-    """Kill the pass at random moments of its work and go on each time; how often it was killed."""
+    """Kill the pass at random moments and resume it each time; returns the number of kills."""
     rng = random.Random(seed)
-    for done in range(kills):  # together they take less than the whole, so that there is something left to kill
-        if Pass(source, tokenizer, cache, near=True).wait(rng.uniform(0, straight / (kills + 1))):
+    for done in range(kills):  # the limits sum to less than a full pass, so that there is always work left to kill
+        if Pass(source, tokenizer, cache, near_duplicates=True).wait(rng.uniform(0, straight / (kills + 1))):
             return done
-    Pass(source, tokenizer, cache, near=True).wait()
+    Pass(source, tokenizer, cache, near_duplicates=True).wait()
     return kills
 
 
 def main() -> None:
-    """Make the text, pass it twice, then kill and go on."""
+    """Make the corpus, run both passes, then kill and resume."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--mb", type=float, default=200)
@@ -236,7 +236,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     from meristem.tokenizers.settings import TokenizerSettings
-    from meristem.tokenizers.train import train
+    from meristem.tokenizers.train import train_tokenizer
 
     work = options.work.resolve()
     if work.exists() and any(work.iterdir()):
@@ -246,20 +246,21 @@ def main() -> None:
     made = make(options.data, source, options.mb, options.seed)
     print("documents:", ", ".join(f"{count:,} {kind}" for kind, count in made.items()), flush=True)
     english = (options.data / "english_novels/valid.txt").open(encoding="utf-8")
-    train(TokenizerSettings(size=8192), iter(english)).save(tokenizer)
+    train_tokenizer(TokenizerSettings(size=8192), iter(english)).save(tokenizer)
     rows = []
-    for near in (False, True):
-        cache = work / f"cache-near-{near}"
-        one = Pass(source, tokenizer, cache, near=near)
+    for near_duplicates in (False, True):
+        cache = work / f"cache-near-{near_duplicates}"
+        one = Pass(source, tokenizer, cache, near_duplicates=near_duplicates)
         one.wait()
         speed = f"{options.mb / one.seconds:.1f} MB/s"
-        rows.append(["with" if near else "without", f"{one.seconds:.1f} s", speed, f"{one.peak / 1e6:.0f} MB"])
+        peak = f"{one.peak / 1e6:.0f} MB"
+        rows.append(["with" if near_duplicates else "without", f"{one.seconds:.1f} s", speed, peak])
         print(one.log.read_text().strip(), flush=True)
     print(table([f"near duplicates, {options.mb:g} MB", "time", "speed", "peak memory"], rows), flush=True)
     if options.kills:
         done = killed(source, tokenizer, work / "cache-killed", options.kills, one.seconds, options.seed)
         same = contents(work / "cache-killed") == contents(work / "cache-near-True")
-        print(f"killed {done} times and gone on: {len(contents(cache))} files, the same: {same}")
+        print(f"killed {done} times and resumed: {len(contents(cache))} files, the same: {same}")
         if not same or done < options.kills:
             sys.exit(1)
     for name in ("text", "cache-near-False", "cache-near-True", "cache-killed"):

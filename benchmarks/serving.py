@@ -1,11 +1,11 @@
-"""The server under load, beside the same weights behind transformers in a plain FastAPI route.
+"""The server under load, compared with the same weights behind transformers in plain FastAPI routes.
 
     python -m benchmarks.serving                                  # all of it → docs/results/serving.md
-    python -m benchmarks.serving --only beside overload           # what wants a machine of its own
+    python -m benchmarks.serving --only beside overload           # the parts that need an idle machine
     python -m benchmarks.serving --results /tmp/try --seconds 5 --overload 10 --disconnects 40 --examples 10
 
-The load comes from a second process on loopback. Ratios are of measurements taken in turn. Each part's rows are a file
-beside the page, which is made of all that are there.
+The load comes from a second process on loopback. Ratios are of alternated measurements. Each part's rows are stored in
+a file; the page is generated from all of them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.serving_attacks import asked, bombs, disconnects, schemas
+from benchmarks.serving_attacks import bombs, disconnects, schemas, send_request
 from benchmarks.serving_load import Loaded, load
 from benchmarks.serving_runs import BESIDE, OTHERS, make
 from benchmarks.side_by_side import RESULTS, table
@@ -41,14 +41,14 @@ FILL = [{"text": " ".join([*WORDS[n % 5 : 4 + n], "[MASK]", "."])} for n in rang
 GENERATE = [{"prompt": " ".join(WORDS[: 3 + n]), "max_tokens": 32, "temperature": 0, "min_tokens": 32}
             for n in range(8)]  # fmt: skip
 CLIENTS, WRITERS, PLACES = 32, 16, 64
-"""Who reads, who writes, and how many the server takes in under overload: its default."""
+"""Clients of /classify, clients of /generate, and requests admitted under overload (the server's default)."""
 LARGER = (12, 512)
-"""Layers and width of what is overloaded too: of a small model most of the work is HTTP, of a large one its own."""
+"""Layers and width of a second, larger model for the overload: with a small one, most of the work is HTTP."""
 
 
 @contextmanager
 def process(*command: str, port: int = 0) -> Iterator[tuple[int, psutil.Process]]:
-    """A server, once it is ready; its port is read from what it says unless it is given."""
+    """(port, process) of a server once it is ready; the port is read from its output unless it is given."""
     made = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert made.stderr is not None
     while not port:
@@ -58,7 +58,7 @@ def process(*command: str, port: int = 0) -> Iterator[tuple[int, psutil.Process]
         port = int(found[1]) if (found := re.search(r"http://127\.0\.0\.1:(\d+)", line)) else 0
     threading.Thread(target=lambda: sys.stderr.writelines(made.stderr or ()), daemon=True).start()
     until = time.monotonic() + 120
-    while asked(port, "GET", "/health/ready")[0] != 200 and time.monotonic() < until:
+    while send_request(port, "GET", "/health/ready")[0] != 200 and time.monotonic() < until:
         time.sleep(0.2)
     try:
         yield port, psutil.Process(made.pid)
@@ -68,22 +68,22 @@ def process(*command: str, port: int = 0) -> Iterator[tuple[int, psutil.Process]
 
 
 def ours(runs: Path, *more: str, names: Iterable[str] = BESIDE) -> Any:
-    """The server under test."""
+    """Our server."""
     return process(*COMMAND, "serve", *(str(runs / name) for name in names), "--port", "0", *more)
 
 
 def theirs(folder: Path) -> Any:
-    """The plain one."""
+    """The plain FastAPI server."""
     return process(sys.executable, str(Path(__file__).with_name("serving_plain.py")), str(folder), "18321", port=18321)
 
 
 def named(bodies: list[dict[str, Any]], model: str) -> list[dict[str, Any]]:
-    """The same bodies for one run."""
+    """The request bodies with the name of a model."""
     return [{**body, "model": model} for body in bodies]
 
 
 def side_by_side(runs: Path, folder: Path, seconds: float, repeats: int, threads: int) -> Iterator[list[str]]:
-    """Rows: what, ours, theirs, ratio, wanted."""
+    """Rows: measurement, ours, theirs, ratio, target."""
     with ours(runs, "--threads", str(threads)) as (port, server), theirs(folder) as (plain, other):
         for route, bodies, model in (("/classify", CLASSIFY, "reviews"), ("/fill", FILL, "bert")):
             both: list[tuple[Loaded, Loaded]] = []
@@ -112,7 +112,7 @@ def side_by_side(runs: Path, folder: Path, seconds: float, repeats: int, threads
 
 
 def _busy(server: psutil.Process) -> float:
-    """Seconds of processor time so far: where a machine is shared, they tell more than those of a clock."""
+    """CPU seconds so far; on a shared machine more reliable than wall-clock time."""
     spent = server.cpu_times()
     return float(spent.user + spent.system)
 
@@ -127,14 +127,14 @@ def _both(port: int, plain: int, route: str, bodies: Any, model: str, clients: i
 
 
 def overload(runs: Path, seconds: float, overloaded: float, threads: int) -> Iterator[list[str]]:
-    """Four times as many requests as can be answered: rows of what, found, wanted."""
+    """Four times the capacity: rows of measurement, value, target."""
     with ours(runs, "--queue", str(PLACES), "--threads", str(threads)) as (port, server):
         bodies = named(CLASSIFY, "reviews")
         load(port, "/classify", bodies, clients=PLACES, seconds=3)
         full = load(port, "/classify", bodies, clients=PLACES, seconds=seconds)
         before = server.memory_info().rss
-        told: dict[str, Any] = {"clients": 4 * PLACES, "seconds": overloaded, "rate": 4 * full.rate()}
-        over = load(port, "/classify", bodies, **told)
+        load_options: dict[str, Any] = {"clients": 4 * PLACES, "seconds": overloaded, "rate": 4 * full.rate()}
+        over = load(port, "/classify", bodies, **load_options)
         grown = server.memory_info().rss / before - 1
         time.sleep(1)
         again = load(port, "/classify", bodies, clients=PLACES, seconds=4)
@@ -153,7 +153,7 @@ def overload(runs: Path, seconds: float, overloaded: float, threads: int) -> Ite
 
 
 def attacks(runs: Path, number: int) -> Iterator[list[str]]:
-    """Clients that leave, and bombs: rows of what, found, wanted."""
+    """Disconnecting clients and malicious requests: rows of measurement, value, target."""
     with ours(runs) as (port, _):
         left = disconnects(port, number)
         yield [f"{number} disconnects: places, texts left", f"{left['inside']:.0f}, {left['writing']:.0f}", "0, 0"]
@@ -171,44 +171,45 @@ def attacks(runs: Path, number: int) -> Iterator[list[str]]:
 
 
 def described(runs: Path, examples: int, kept: Path) -> Iterator[list[str]]:
-    """Whatever fits the description of each route, and what does not: rows of what, found, wanted."""
+    """Schema-based fuzzing of each route (valid and invalid requests): rows of measurement, value, target."""
     with ours(runs, "--deadline", "0.5", names=BESIDE | OTHERS) as (port, server):
         for route, statuses in schemas(port, examples, kept).items():
             bad = sum(count for status, count in statuses.items() if status.startswith("5") and status != "503")
             each = ", ".join(f"{status}: {count:,}" for status, count in statuses.items())
             yield [f"{route}, up to {examples:,} + {examples:,} examples", f"{bad} failures ({each})", "0"]
-        yield ["the process is the same", str(server.is_running() and asked(port, "GET", "/health/ready")[0] == 200),
-               "True"]  # fmt: skip
+        is_ready = server.is_running() and send_request(port, "GET", "/health/ready")[0] == 200
+        yield ["the process is the same", str(is_ready), "True"]
 
 
-def _sized(told: argparse.Namespace, layers: int, width: int) -> tuple[Path, Path]:
-    """Runs of a size, and the same for transformers."""
-    return make(told.place / f"{layers}-{width}", layers=layers, width=width, vocabulary=told.vocabulary)
+def _sized(options: argparse.Namespace, layers: int, width: int) -> tuple[Path, Path]:
+    """Runs of a size, and the same exported for transformers."""
+    return make(options.place / f"{layers}-{width}", layers=layers, width=width, vocabulary=options.vocabulary)
 
 
 Parts = Iterator[tuple[list[str], Iterator[list[str]]]]
 SIDES = ["meristem serve", "transformers in a plain route", "ratio", "wanted"]
 
 
-def _beside(told: argparse.Namespace) -> Parts:
-    runs, folder = _sized(told, told.layers, told.width)
-    size = f"{told.layers} layers, width {told.width}; {told.repeats} loads of {told.seconds:g} s"
-    yield [size, *SIDES], side_by_side(runs, folder, told.seconds, told.repeats, told.threads)
+def _beside(options: argparse.Namespace) -> Parts:
+    runs, folder = _sized(options, options.layers, options.width)
+    size = f"{options.layers} layers, width {options.width}; {options.repeats} loads of {options.seconds:g} s"
+    yield [size, *SIDES], side_by_side(runs, folder, options.seconds, options.repeats, options.threads)
 
 
-def _overload(told: argparse.Namespace) -> Parts:
-    for layers, width in ((told.layers, told.width), LARGER):
-        rows = overload(_sized(told, layers, width)[0], told.seconds, told.overload, told.threads)
-        yield [f"overload for {told.overload:g} s, {layers} layers, width {width}", "found", "wanted"], rows
+def _overload(options: argparse.Namespace) -> Parts:
+    for layers, width in ((options.layers, options.width), LARGER):
+        rows = overload(_sized(options, layers, width)[0], options.seconds, options.overload, options.threads)
+        yield [f"overload for {options.overload:g} s, {layers} layers, width {width}", "found", "wanted"], rows
 
 
-def _attacks(told: argparse.Namespace) -> Parts:
-    yield ["attacks", "found", "wanted"], attacks(_sized(told, told.layers, told.width)[0], told.disconnects)
+def _attacks(options: argparse.Namespace) -> Parts:
+    runs, _ = _sized(options, options.layers, options.width)
+    yield ["attacks", "found", "wanted"], attacks(runs, options.disconnects)
 
 
-def _described(told: argparse.Namespace) -> Parts:
-    kept = told.results / "serving" / "routes.json"
-    rows = described(_sized(told, told.layers, told.width)[0], told.examples, kept)
+def _described(options: argparse.Namespace) -> Parts:
+    kept = options.results / "serving" / "routes.json"
+    rows = described(_sized(options, options.layers, options.width)[0], options.examples, kept)
     what = "what schemathesis asks, by status; 503: not done within half a second"
     yield [what, "found", "wanted"], rows
 
@@ -217,14 +218,14 @@ PARTS = {"beside": _beside, "overload": _overload, "attacks": _attacks, "describ
 
 
 def page(cells: Path) -> str:
-    """All rows there are."""
-    told = f"`python -m benchmarks.serving`, {os.cpu_count()} cores, loopback; random weights, 8,192 tokens."
+    """The text of docs/results/serving.md."""
+    intro = f"`python -m benchmarks.serving`, {os.cpu_count()} cores, loopback; random weights, 8,192 tokens."
     found = [json.loads(path.read_text("utf-8")) for part in PARTS for path in sorted(cells.glob(f"{part}-*.json"))]
-    return "\n\n".join(["# Serving", told, *(table(one["header"], one["rows"]) for one in found)]) + "\n"
+    return "\n\n".join(["# Serving", intro, *(table(one["header"], one["rows"]) for one in found)]) + "\n"
 
 
 def main() -> None:
-    """Measure, and write the page."""
+    """Measure and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--place", type=Path, default=Path(tempfile.gettempdir()) / "meristem-serving")
@@ -238,14 +239,14 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--vocabulary", type=int, default=8192)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
-    told = parser.parse_args()
-    cells = told.results / "serving"
+    options = parser.parse_args()
+    cells = options.results / "serving"
     cells.mkdir(parents=True, exist_ok=True)
-    for part in told.only:
-        for number, (header, rows) in enumerate(PARTS[part](told)):
+    for part in options.only:
+        for number, (header, rows) in enumerate(PARTS[part](options)):
             cell = cells / f"{part}-{number}.json"
             cell.write_text(json.dumps({"header": header, "rows": list(rows)}, indent=1, ensure_ascii=False) + "\n")
-    (told.results / "serving.md").write_text(page(cells), encoding="utf-8")
+    (options.results / "serving.md").write_text(page(cells), encoding="utf-8")
     print(page(cells))
 
 

@@ -1,4 +1,4 @@
-"""What strangers and bad luck do to a server: clients that leave at every stage, bombs, what fits no schema."""
+"""Attacks on the server: clients that disconnect at every stage, malicious requests, schema-based fuzzing."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from meristem.serving.limits import HEARD_OUT
+from meristem.serving.middleware.limits import OVERSIZE_READ_FACTOR
 
 OPENAI = {"completions": "generate", "chat/completions": "chat", "embeddings": "embed"}
-"""What a run must be able to do for OpenAI's routes."""
-LONGEST = HEARD_OUT << 20
+"""The capability that a run needs for each of OpenAI's routes."""
+LONGEST = OVERSIZE_READ_FACTOR << 20
 LINES = "host: 127.0.0.1\r\ncontent-type: application/json\r\n"
 
 
-def asked(port: int, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, bytes]:
-    """One request on a connection of its own; 0 where it was closed."""
+def send_request(port: int, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, bytes]:
+    """(status, body) of one request on a new connection; status 0 if it was closed."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
     try:
         connection.request(method, path, body or None, {"content-type": "application/json", **headers})
@@ -40,19 +40,19 @@ def asked(port: int, method: str, path: str, body: bytes = b"", **headers: str) 
 
 
 def gauge(port: int, name: str) -> float:
-    """A number of /metrics."""
-    found = re.search(rf"^{re.escape(name)} (\S+)$", asked(port, "GET", "/metrics")[1].decode(), re.M)
+    """The value of a metric of /metrics."""
+    found = re.search(rf"^{re.escape(name)} (\S+)$", send_request(port, "GET", "/metrics")[1].decode(), re.M)
     return float(found[1]) if found else 0.0
 
 
 def request(route: str, body: Any) -> bytes:
-    """A whole request as bytes."""
+    """A complete HTTP request as bytes."""
     content = json.dumps(body).encode()
     return f"POST {route} HTTP/1.1\r\n{LINES}content-length: {len(content)}\r\n\r\n".encode() + content
 
 
 def disconnects(port: int, number: int) -> dict[str, float]:
-    """Clients that leave in the head, in the body, while they wait, and inside a stream."""
+    """Clients that disconnect in the headers, in the body, while waiting, and inside a stream."""
     draw = random.Random(0)
     long = {"model": "gpt2", "prompt": "The", "max_tokens": 2000, "min_tokens": 2000}
     kinds = [
@@ -89,13 +89,15 @@ def disconnects(port: int, number: int) -> dict[str, float]:
 
 
 def bombs(port: int) -> dict[str, int]:
-    """Each with the status it was answered with; 0 where the connection was closed."""
+    """Malicious request → status; 0 if the connection was closed."""
     found = {
-        "JSON of depth 100,000": asked(port, "POST", "/fill", b"[" * 100_000)[0],
-        "n = 10⁹": asked(port, "POST", "/generate", b'{"model": "gpt2", "n": 1000000000}')[0],
-        "lone surrogates": asked(port, "POST", "/fill", b'{"text": "\\ud800[MASK]"}')[0],
-        "NUL": asked(port, "POST", "/fill", b'{"text": "\\u0000[MASK]"}')[0],
-        "a gzip body": asked(port, "POST", "/fill", gzip.compress(b"[" * 10**7), **{"content-encoding": "gzip"})[0],
+        "JSON of depth 100,000": send_request(port, "POST", "/fill", b"[" * 100_000)[0],
+        "n = 10⁹": send_request(port, "POST", "/generate", b'{"model": "gpt2", "n": 1000000000}')[0],
+        "lone surrogates": send_request(port, "POST", "/fill", b'{"text": "\\ud800[MASK]"}')[0],
+        "NUL": send_request(port, "POST", "/fill", b'{"text": "\\u0000[MASK]"}')[0],
+        "a gzip body": send_request(port, "POST", "/fill", gzip.compress(b"[" * 10**7), **{"content-encoding": "gzip"})[
+            0
+        ],
         "3 MB of one-byte chunks": _chunks(port),
     }
     slow = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(200)]
@@ -126,7 +128,7 @@ def _status(made: socket.socket) -> int:
 
 
 def pictures() -> Iterator[str]:
-    """Of all sizes and shapes, as base64, without an end."""
+    """An endless stream of base64 images of various sizes."""
     from PIL import Image
 
     draw = random.Random(0)
@@ -137,11 +139,11 @@ def pictures() -> Iterator[str]:
 
 
 def schemas(port: int, examples: int, kept: Path) -> dict[str, dict[str, int]]:
-    """By route the statuses of what fits its description, and of what does not; a 5xx but 503 is printed.
+    """Route → statuses of valid and invalid requests generated from its schema; 5xx other than 503 are printed.
 
-    Routes that the file holds already are not asked again, so that the whole can take several days.
-    Of what fits, every second example names a run that can do what is asked, and shows a real picture: what is made up
-    is refused before any work.
+    Routes that are already in the file are skipped, so that the whole can take several days.
+    Every second valid example names a run with the needed capability and has a real image: made-up ones are rejected
+    before any work.
     """
     import schemathesis
     from hypothesis import HealthCheck, Phase, given, settings
@@ -151,8 +153,8 @@ def schemas(port: int, examples: int, kept: Path) -> dict[str, dict[str, int]]:
 
     done: dict[str, dict[str, int]] = json.loads(kept.read_text("utf-8")) if kept.is_file() else {}
     statuses: Counter[str] = Counter()
-    description = json.loads(asked(port, "GET", "/openapi.json")[1])
-    served = json.loads(asked(port, "GET", "/runs")[1])["runs"]
+    description = json.loads(send_request(port, "GET", "/openapi.json")[1])
+    served = json.loads(send_request(port, "GET", "/runs")[1])["runs"]
     second, shown = cycle((False, True)), pictures()
     thousand = settings(max_examples=examples, deadline=None, database=None, phases=[Phase.generate],
                         suppress_health_check=list(HealthCheck))  # fmt: skip
@@ -162,7 +164,7 @@ def schemas(port: int, examples: int, kept: Path) -> dict[str, dict[str, int]]:
         if fits and isinstance(said, dict) and next(second):
             said = {**said, "model": next(names), **({"image": next(shown)} if "image" in said else {})}
         body = b"" if isinstance(said, type(NOT_SET)) else json.dumps(said, default=str).encode()
-        status, answer = asked(port, case.method, case.formatted_path, body)
+        status, answer = send_request(port, case.method, case.formatted_path, body)
         statuses[str(status) if status or len(body) <= LONGEST else f"closed, sending over {LONGEST:,} bytes"] += 1
         if status >= 500 and status != 503:
             print(f"{case.method} {case.formatted_path} {body[:500]!r}: {answer[:500]!r}", flush=True)
@@ -177,7 +179,7 @@ def schemas(port: int, examples: int, kept: Path) -> dict[str, dict[str, int]]:
         names = cycle(able or [one["name"] for one in served])
         for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
             cases, fits = operation.as_strategy(generation_mode=mode), mode is schemathesis.GenerationMode.POSITIVE
-            with suppress(Unsatisfiable):  # a route that takes nothing cannot be asked wrongly
+            with suppress(Unsatisfiable):  # a route without input has no invalid requests
                 thousand(given(case=cases, fits=just(fits))(ask))()
         print(operation.label, dict(statuses), flush=True)
         done[operation.label] = dict(sorted(statuses.items()))

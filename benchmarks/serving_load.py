@@ -1,8 +1,8 @@
-"""Clients of a server, in a process of their own: each asks again as soon as it has its answer, or at a given rate.
+"""Load generator: clients that send the next request after each response (closed loop), or at a fixed rate.
 
     python benchmarks/serving_load.py PORT ROUTE BODIES.json --clients 32 --seconds 20 [--rate 400]
 
-Prints one JSON object: the latencies of answers by status, in milliseconds, and what the load itself took.
+Prints one JSON object: latencies by status in milliseconds, and the CPU time of the load itself.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a load found."""
+    """The result of a load."""
 
     seconds: float
     latencies: dict[int, list[float]]
-    """By status, in milliseconds."""
+    """Status → latencies in milliseconds."""
     tokens: int
     busy: float
-    """How many cores the load itself took, which the server lacked."""
+    """Cores used by the load itself, which the server could not use."""
 
     def rate(self, status: int = 200) -> float:
-        """Answers a second."""
+        """Responses per second."""
         return len(self.latencies.get(status, ())) / self.seconds
 
     def quantile(self, share: float, status: int = 200) -> float:
-        """So much of the answers were faster than this many milliseconds."""
+        """The latency quantile in milliseconds."""
         found = sorted(self.latencies.get(status, ()))
         return found[min(len(found) - 1, int(share * len(found)))] if found else float("nan")
 
     @property
     def median(self) -> float:
-        """Of the answers that were given."""
+        """Median latency of successful responses."""
         return statistics.median(self.latencies.get(200) or [float("nan")])
 
 
 def load(port: int, route: str, bodies: Sequence[Any], *, clients: int, seconds: float, rate: float = 0.0) -> Loaded:
-    """The same from another process, so that nobody shares a lock with the server."""
+    """Run a load in another process, so that it shares no lock with the server."""
     command = [sys.executable, __file__, str(port), route, "-", "--clients", str(clients), "--seconds", str(seconds),
                "--rate", str(rate)]  # fmt: skip
     done = subprocess.run(command, input=json.dumps(list(bodies)), capture_output=True, text=True, check=True)
@@ -62,7 +62,7 @@ def load(port: int, route: str, bodies: Sequence[Any], *, clients: int, seconds:
 
 
 class Clients:
-    """All of them, and what they found."""
+    """All clients and their latencies."""
 
     def __init__(self, port: int, route: str, bodies: Sequence[Any], rate: float, seconds: float) -> None:
         plain = [json.dumps(body).encode() for body in bodies]
@@ -74,19 +74,19 @@ class Clients:
         self.tokens = self.sent = 0
 
     def turn(self) -> tuple[float, bytes]:
-        """When the next request is due, and what it says."""
+        """The time of the next request, and its bytes."""
         due = self.begun + self.sent / self.rate if self.rate else 0.0
         self.sent += 1
         return due, self.requests[self.sent % len(self.requests)]
 
     def count(self, status: int, seconds: float, body: bytes) -> None:
-        """An answer."""
+        """Record a response."""
         self.latencies[status].append(seconds * 1000)
         if status == 200 and b'"texts"' in body[:200]:
             self.tokens += sum(len(text["tokens"]) for text in json.loads(body)["texts"])
 
     async def client(self) -> None:
-        """One connection at a time, opened anew where the server closes it."""
+        """One client: a connection at a time, reopened if the server closes it."""
         loop = asyncio.get_running_loop()
         while time.monotonic() < self.until:
             try:
@@ -97,7 +97,7 @@ class Clients:
 
 
 class Connection(asyncio.Protocol):
-    """Asks, and asks again: without streams, since whatever a client costs on the same cores the server lacks."""
+    """Sends requests repeatedly; a raw protocol, cheaper than streams: the load takes CPU time from the server."""
 
     def __init__(self, everybody: Clients) -> None:
         self._all, self._loop = everybody, asyncio.get_running_loop()
@@ -105,7 +105,7 @@ class Connection(asyncio.Protocol):
         self._heard, self._asked = b"", 0.0
 
     def connection_made(self, transport: Any) -> None:
-        """The first request."""
+        """Send the first request."""
         self._transport = transport
         self._next()
 
@@ -125,7 +125,7 @@ class Connection(asyncio.Protocol):
         self._transport.write(request)
 
     def data_received(self, data: bytes) -> None:
-        """A part of an answer whose length is known."""
+        """Collect a response of known length."""
         self._heard += data
         head, found, body = self._heard.partition(b"\r\n\r\n")
         if not found or len(body) < int(LENGTH.search(head)[1]):  # type: ignore[index]
@@ -135,14 +135,14 @@ class Connection(asyncio.Protocol):
         self._next()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """By the server, where an answer was still waited for."""
+        """Closed by the server while a response was pending."""
         if self._asked:
             self._all.count(0, 0.0, b"")
         self.over.set_result(None)
 
 
 async def main() -> None:
-    """Read the arguments, and load."""
+    """Parse the arguments and run the load."""
     parser = argparse.ArgumentParser()
     parser.add_argument("port", type=int)
     parser.add_argument("route")
@@ -150,16 +150,16 @@ async def main() -> None:
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--rate", type=float, default=0.0)
-    told = parser.parse_args()
-    text = sys.stdin.read() if told.bodies == "-" else Path(told.bodies).read_text(encoding="utf-8")
-    all_of_them = Clients(told.port, told.route, json.loads(text), told.rate, told.seconds)
-    await asyncio.gather(*(all_of_them.client() for _ in range(told.clients)))
+    options = parser.parse_args()
+    text = sys.stdin.read() if options.bodies == "-" else Path(options.bodies).read_text(encoding="utf-8")
+    all_of_them = Clients(options.port, options.route, json.loads(text), options.rate, options.seconds)
+    await asyncio.gather(*(all_of_them.client() for _ in range(options.clients)))
     seconds = time.monotonic() - all_of_them.begun
     found = {"seconds": seconds, "latencies": all_of_them.latencies, "tokens": all_of_them.tokens}
     print(json.dumps({**found, "busy": time.process_time() / seconds}))
 
 
 if __name__ == "__main__":
-    import uvloop  # a slow load would take from the server what it measures
+    import uvloop  # a slow load generator would take CPU time from the server
 
     uvloop.run(main())

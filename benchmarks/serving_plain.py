@@ -1,8 +1,8 @@
-"""What a person would write instead: the same weights behind transformers' pipelines in plain FastAPI routes.
+"""The baseline server: the same weights behind transformers' pipelines in plain FastAPI routes.
 
     python benchmarks/serving_plain.py FOLDER PORT
 
-FOLDER holds `reviews`, `bert` and `gpt2` as our exporter wrote them.
+FOLDER has `reviews`, `bert` and `gpt2` as exported by `meristem export`.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 
 
 class Text(BaseModel):
-    """A text."""
+    """Request body with a text."""
 
     text: str
 
 
 class Prompt(BaseModel):
-    """A prompt."""
+    """Request body with a prompt."""
 
     prompt: str
     max_tokens: int
 
 
 def application(folder: Path) -> FastAPI:
-    """Three routes; FastAPI runs each request in a thread of its own."""
+    """The app with three routes; FastAPI runs each request in a thread."""
     app = FastAPI()
     classifier = pipeline("text-classification", str(folder / "reviews"))
     filler = pipeline("fill-mask", str(folder / "bert"))

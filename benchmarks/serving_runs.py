@@ -1,4 +1,4 @@
-"""Runs for the measurements of the server: random weights, the same in our folders and theirs."""
+"""Runs with random weights for the server benchmarks, and the same exported for transformers."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 import torch
 
 from meristem import api
-from meristem.interop.importing import whole_state, write_run
-from meristem.learning.assemble import learner_of
-from meristem.recipe import resolve
+from meristem.config.recipe import resolve_recipe
+from meristem.config.settings import find_class
+from meristem.interop.import_weights import checkpoint_state, write_run
+from meristem.learning.build import build_learner
 from meristem.samples import pydocs
-from meristem.settings import find
-from meristem.tokenizers.train import train
+from meristem.tokenizers.train import train_tokenizer
 
 LENGTH = 128
 LABELS = {"labels": ("bad", "good"), "problem": "single"}
@@ -24,7 +24,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "bert": {"family": "bert", "objective": "mlm"},
     "reviews": {"family": "bert", "task": {"name": "classification", "way": "bidirectional", **LABELS}},
 }
-"""Those that transformers has too."""
+"""Runs that are also exported for transformers."""
 OTHERS: dict[str, dict[str, Any]] = {
     "names": {"family": "bert", "task": {"name": "tagging", "way": "bidirectional", "labels": ("O", "B-x", "I-x")}},
     "squad": {"family": "bert", "task": {"name": "span", "way": "bidirectional"}},
@@ -35,17 +35,17 @@ OTHERS: dict[str, dict[str, Any]] = {
     "captioner": {"family": "captioner", "picture": 64,
                   "task": {"name": "caption", "way": "encoder_decoder", "picture": 64, **WRITES}},
 }  # fmt: skip
-"""With those above, every route has a run that answers it."""
+"""Further runs, so that every route has a run with the needed capability."""
 
 
 def texts() -> list[str]:
-    """Prose that exists on every machine: what Python's own library says of itself."""
+    """Text that exists on every machine: docstrings of Python's standard library."""
     files = sorted(Path(os.__file__).parent.glob("*.py"))
-    return [text for path in files for text in pydocs.prose_of(path)]
+    return [text for path in files for text in pydocs.module_prose(path)]
 
 
 def make(place: Path, *, layers: int, width: int, vocabulary: int) -> tuple[Path, Path]:
-    """Folders of runs, and of the same for transformers."""
+    """(folder of runs, folder of the same for transformers)."""
     ours, theirs = place / "runs", place / "exported"
     words = texts()
     size = {"layers": layers, "width": width, "heads": width // 64, "length": LENGTH}
@@ -60,17 +60,17 @@ def make(place: Path, *, layers: int, width: int, vocabulary: int) -> tuple[Path
 def _write(out: Path, shape: dict[str, Any], size: dict[str, int], vocabulary: int, words: list[str]) -> None:
     family, task = shape["family"], shape.get("task")
     seen = {"picture": shape["picture"]} if "picture" in shape else {}
-    told: dict[str, Any] = {"model": {"family": family, **size, **seen}}
-    told["tokenizer"] = {"kind": "bpe" if family == "gpt2" else "wordpiece", "size": vocabulary}
+    recipe_settings: dict[str, Any] = {"model": {"family": family, **size, **seen}}
+    recipe_settings["tokenizer"] = {"kind": "bpe" if family == "gpt2" else "wordpiece", "size": vocabulary}
     if task is None:
-        told["objective"] = [{"name": shape["objective"]}]
+        recipe_settings["objective"] = [{"name": shape["objective"]}]
     else:
-        told |= {"task": {"length": LENGTH, **task}, "data": {"train": "none.tsv"}}
-    recipe = resolve(out.name, told)
-    tokenizer = train(recipe.tokenizer, words)
+        recipe_settings |= {"task": {"length": LENGTH, **task}, "data": {"train": "none.tsv"}}
+    recipe = resolve_recipe(out.name, recipe_settings)
+    tokenizer = train_tokenizer(recipe.tokenizer, words)
     if task is not None and family == "gpt2":
-        tokenizer = find("tasks", task["name"]).marks(recipe.task, tokenizer)
+        tokenizer = find_class("tasks", task["name"]).extend_tokenizer(recipe.task, tokenizer)
     torch.manual_seed(0)
-    learner = learner_of(recipe, tokenizer)
-    state = whole_state(learner.model, dict(learner.model.named_parameters()))
+    learner = build_learner(recipe, tokenizer)
+    state = checkpoint_state(learner.model, dict(learner.model.named_parameters()))
     write_run(out, recipe, tokenizer, {key: value.detach() for key, value in state.items()}, {})

@@ -1,4 +1,4 @@
-"""Two ways of doing the same thing, timed in turns in one process: ratios hold where machines are noisy."""
+"""Alternated timing of two implementations in one process: paired ratios are robust on noisy machines."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ RESULTS = Path(__file__).parent.parent / "docs" / "results"
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of each repeat of one side."""
+    """Seconds of each repeat of one implementation."""
 
     seconds: tuple[float, ...]
 
     @property
     def median(self) -> float:
-        """The middle one."""
+        """Median seconds."""
         return statistics.median(self.seconds)
 
 
 def alternate(sides: Mapping[str, Callable[[], object]], *, repeats: int, warmup: int = 1) -> dict[str, Timing]:
-    """Each side in turn, `repeats` times over, after a warm-up."""
+    """Time all sides alternately, `repeats` times, after a warm-up."""
     for _ in range(warmup):
         for run in sides.values():
             run()
@@ -38,7 +38,7 @@ def alternate(sides: Mapping[str, Callable[[], object]], *, repeats: int, warmup
 
 
 def ratio(timings: Mapping[str, Timing], ours: str, theirs: str) -> tuple[float, float, float]:
-    """How many times faster ours is: the median of paired ratios, and their quartiles."""
+    """How many times faster ours is: median and quartiles of the paired ratios."""
     pairs = sorted(b / a for a, b in zip(timings[ours].seconds, timings[theirs].seconds, strict=True))
     quarter = len(pairs) // 4
     return statistics.median(pairs), pairs[quarter], pairs[-1 - quarter]

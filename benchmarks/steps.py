@@ -1,4 +1,4 @@
-"""Training steps beside transformers': tokens per second, share of the machine's peak, peak memory.
+"""Training steps compared with transformers: tokens per second, model FLOPs utilization, peak memory.
 
 python -m benchmarks.steps [--repeats 9] [--only mlm-30522] [--no-memory]
 """
@@ -17,17 +17,17 @@ import numpy as np
 import torch
 
 from benchmarks.side_by_side import alternate, ratio, table
-from meristem.batch import Batch, Model, Row, collate
-from meristem.learning.learner import Learner, heads_of
-from meristem.objectives.clm import CLM
-from meristem.objectives.mlm import MLM
-from meristem.randomness import Draw
-from meristem.settings import find
-from meristem.training.budget import PEAK_SIZE, flops_of
-from meristem.training.describe import Blank
-from meristem.training.optimizers import optimizers
+from meristem.config.settings import find_class
+from meristem.describe.describe_recipe import BlankTokenizer
+from meristem.interfaces.batch import Batch, Model, Row, collate
+from meristem.learning.learner import Learner, collect_heads
+from meristem.objectives.clm import CLMObjective
+from meristem.objectives.mlm import MLMObjective
+from meristem.training.budget import PEAK_SIZE, total_step_flops
+from meristem.training.optim.param_groups import build_optimizers
 from meristem.training.settings import TrainSettings
 from meristem.training.step import Stepper
+from meristem.utils.randomness import SampleRng
 
 CASES = {
     "mlm": {"family": "bert", "length": 128, "rows": 32},
@@ -39,29 +39,31 @@ SHAPE = {"layers": 4, "width": 256, "heads": 4}
 
 def batch_for(kind: str, vocabulary: int) -> tuple[Any, Batch]:
     """An objective and one batch of random tokens for it."""
-    blank: Any = Blank(vocabulary)
-    objective = MLM(MLM.Settings(), blank) if kind == "mlm" else CLM(CLM.Settings(), blank)
+    blank: Any = BlankTokenizer(vocabulary)
+    objective = (
+        MLMObjective(MLMObjective.Settings(), blank) if kind == "mlm" else CLMObjective(CLMObjective.Settings(), blank)
+    )
     length, rng = CASES[kind]["length"] + (kind == "clm"), np.random.default_rng(0)
     rows = []
     for number in range(CASES[kind]["rows"]):
         tokens = rng.integers(5, vocabulary, length)
-        row = Row(inputs={"tokens": tokens}, notes={"special": np.zeros(length, bool)}, sample=number)
-        rows.append(objective.prepare(row, Draw(0, 0, number)))
+        row = Row(inputs={"tokens": tokens}, metadata={"special": np.zeros(length, bool)}, sample_id=number)
+        rows.append(objective.prepare(row, SampleRng(0, 0, number)))
     return objective, collate(rows, objective, {"tokens": 0})
 
 
 def ours(kind: str, vocabulary: int, dropout: float) -> tuple[Callable[[], object], Learner, Batch]:
-    """One step of ours, the optimizer included."""
-    family = find("models", CASES[kind]["family"])
+    """One training step of ours, optimizer included."""
+    family = find_class("models", CASES[kind]["family"])
     objective, batch = batch_for(kind, vocabulary)
     settings = family.Settings(**SHAPE, length=CASES[kind]["length"], dropout=dropout)
     objectives = {"main": objective}
-    learner = Learner(Model(family(settings, vocabulary), heads_of(objectives)), objectives).train()
+    learner = Learner(Model(family(settings, vocabulary), collect_heads(objectives)), objectives).train()
     train = TrainSettings(steps=1000, clip=None)
     stepper = Stepper(
-        learner=learner, optimizers=optimizers(learner.model, train), settings=train, device=torch.device("cpu")
+        learner=learner, optimizers=build_optimizers(learner.model, train), settings=train, device=torch.device("cpu")
     )
-    return lambda: stepper.take(0, 1000, "main", [batch]), learner, batch
+    return lambda: stepper.train_step(0, 1000, "main", [batch]), learner, batch
 
 
 def theirs(kind: str, vocabulary: int, dropout: float) -> Callable[[], object]:
@@ -73,7 +75,7 @@ def theirs(kind: str, vocabulary: int, dropout: float) -> Callable[[], object]:
     tokens = batch.inputs["tokens"]
     labels = torch.full_like(tokens, -100)
     if kind == "mlm":
-        labels.view(-1)[batch.goals["mlm"]["at"]] = batch.goals["mlm"]["values"]
+        labels.view(-1)[batch.targets["mlm"]["at"]] = batch.targets["mlm"]["values"]
         config = BertConfig(
             vocab_size=vocabulary,
             hidden_size=256,
@@ -113,21 +115,21 @@ def theirs(kind: str, vocabulary: int, dropout: float) -> Callable[[], object]:
 
 
 def product() -> Callable[[], object]:
-    """The product whose speed is the machine's peak, timed in turns with the steps: it moves as the machine does."""
+    """The matrix product that measures the machine's peak, alternated with the steps."""
     a, b = torch.randn(2, PEAK_SIZE, PEAK_SIZE)
     return lambda: a @ b
 
 
 def memory(kind: str, vocabulary: int, side: str) -> int:
-    """Peak memory of three steps above the idle process, in a process of its own."""
+    """Peak memory of three steps above the idle process, measured in a new process."""
     code = f"import benchmarks.steps as s; s.report_memory({kind!r}, {vocabulary}, {side!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return int(json.loads(done.stdout.strip().splitlines()[-1]))
 
 
 def report_memory(kind: str, vocabulary: int, side: str) -> None:
-    """Print how much the steps added to this process's peak."""
-    import transformers  # noqa: F401  # both sides pay for the same imports
+    """Print how much the steps add to this process's peak memory."""
+    import transformers  # noqa: F401  # both sides have the same imports
 
     before = _highest()
     step = ours(kind, vocabulary, 0.0)[0] if side == "ours" else theirs(kind, vocabulary, 0.0)
@@ -137,7 +139,7 @@ def report_memory(kind: str, vocabulary: int, side: str) -> None:
 
 
 def _highest() -> int:
-    """The most memory this process ever had; getrusage would count what its parent had before it."""
+    """Peak memory of this process; getrusage would include the parent's."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) * 1024
 
@@ -159,7 +161,7 @@ def main() -> None:
                 sides = {"ours": step, "theirs": theirs(kind, vocabulary, dropout), "product": product()}
                 timings = alternate(sides, repeats=options.repeats, warmup=2)
                 faster, low, high = ratio(timings, "ours", "theirs")
-                used = flops_of(learner, "main", [batch]) / PRODUCT * ratio(timings, "ours", "product")[0]
+                used = total_step_flops(learner, "main", [batch]) / PRODUCT * ratio(timings, "ours", "product")[0]
                 less = "–"
                 if not options.no_memory and vocabulary == 30_522 and not dropout:
                     less = f"{memory(kind, vocabulary, 'ours') / memory(kind, vocabulary, 'theirs'):.2f}×"
@@ -168,8 +170,8 @@ def main() -> None:
                         kind,
                         f"{vocabulary:,}",
                         f"{dropout:g}",
-                        f"{batch.tokens / timings['ours'].median:,.0f}",
-                        f"{batch.tokens / timings['theirs'].median:,.0f}",
+                        f"{batch.num_tokens / timings['ours'].median:,.0f}",
+                        f"{batch.num_tokens / timings['theirs'].median:,.0f}",
                         f"{faster:.2f}× ({low:.2f}–{high:.2f})",
                         f"{used:.2f}",
                         less,

@@ -1,4 +1,4 @@
-"""The page in a real browser: the first view of a server that has just begun, and many long curves at once.
+"""Studio page speed in a real browser: first view of a new server, and many long curves at once.
 
     python -m benchmarks.studio --out docs/results/studio.md
     python -m benchmarks.studio --pictures docs/pictures
@@ -24,8 +24,8 @@ from typing import Any
 
 from benchmarks.serving import process
 from benchmarks.side_by_side import table
-from benchmarks.studio_pictures import documented_pictures, train_missing_runs, write_pictures
-from meristem.checkpoint.run import Run
+from benchmarks.studio_screenshots import documented_pictures, train_missing_runs, write_pictures
+from meristem.checkpoint.run_folder import RunFolder
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PLACE = Path(tempfile.gettempdir()) / "meristem-studio"
@@ -45,11 +45,11 @@ BYTES = "() => performance.getEntriesByType('resource').concat(performance.getEn
 
 
 def long_runs(folder: Path, runs: int, points: int) -> None:
-    """Runs with curves that look like training, and nothing else."""
+    """Runs with synthetic training curves and nothing else."""
     for number in range(runs):
         if (folder / f"run-{number}").exists():
             continue
-        run = Run.create(folder / f"run-{number}", f"name: run-{number}\nmodel: {{family: bert}}\n", None)
+        run = RunFolder.create(folder / f"run-{number}", f"name: run-{number}\nmodel: {{family: bert}}\n", None)
         with run.metrics_path.open("w", encoding="utf-8") as file:
             for step in range(1, points + 1):
                 loss = 3 + 5 / math.log(step + 2 + number) + 0.2 * math.sin(step * (number + 1))
@@ -60,12 +60,12 @@ def long_runs(folder: Path, runs: int, points: int) -> None:
 
 @contextmanager
 def browser() -> Iterator[Any]:
-    """The system's own chromium."""
+    """The installed Chromium."""
     from playwright.sync_api import sync_playwright
 
     path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     if path is None:
-        sys.exit("no chromium here: `make browser-test` installs one")
+        sys.exit("no Chromium found: `make browser-test` installs one")
     sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
         made = playwright.chromium.launch(executable_path=path, args=[*sandbox, "--disable-dev-shm-usage"])
@@ -74,7 +74,7 @@ def browser() -> Iterator[Any]:
 
 
 def measured(folder: Path, runs: int, points: int) -> Iterator[list[str]]:
-    """Rows of what, found, wanted."""
+    """Rows of measurement, value, target."""
     command = [sys.executable, "-m", "meristem", "studio", str(folder), "--port", "0"]
     with browser() as chrome, process(*command) as (port, _):
         page, wrong = chrome.new_page(viewport={"width": 1280, "height": 800}), []
@@ -110,31 +110,31 @@ def _seconds(do: Any) -> float:
 
 
 def main() -> None:
-    """Measure, and write the page."""
+    """Measure and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--place", type=Path, default=PLACE)
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--points", type=int, default=50_000)
-    parser.add_argument("--pictures", type=Path, help="write the pictures of docs/studio.md there, and measure nothing")
+    parser.add_argument("--pictures", type=Path, help="only write the screenshots of docs/studio.md there")
     parser.add_argument("--all-pictures", action="store_true", help="every screen in every combination")
-    told = parser.parse_args()
-    if told.pictures is not None:
-        place = told.place / "pictured-runs" if told.place == PLACE else told.place
+    options = parser.parse_args()
+    if options.pictures is not None:
+        place = options.place / "pictured-runs" if options.place == PLACE else options.place
         train_missing_runs(place)
-        wanted = None if told.all_pictures else documented_pictures()
+        wanted = None if options.all_pictures else documented_pictures()
         with browser() as chrome:
-            for path in write_pictures(place, told.pictures, chrome, wanted):
+            for path in write_pictures(place, options.pictures, chrome, wanted):
                 print(path, path.stat().st_size)
         return
-    long_runs(told.place, told.runs, told.points)
-    shutil.rmtree(told.place / ".cache", ignore_errors=True)
-    told_by = f"`python -m benchmarks.studio`, {os.cpu_count()} cores, chromium without a window."
-    rows = list(measured(told.place, told.runs, told.points))
-    page = f"# Studio\n\n{told_by}\n\n" + table(["what", "found", "wanted"], rows) + "\n"
+    long_runs(options.place, options.runs, options.points)
+    shutil.rmtree(options.place / ".cache", ignore_errors=True)
+    intro = f"`python -m benchmarks.studio`, {os.cpu_count()} cores, chromium without a window."
+    rows = list(measured(options.place, options.runs, options.points))
+    page = f"# Studio\n\n{intro}\n\n" + table(["what", "found", "wanted"], rows) + "\n"
     print(page)
-    if told.out is not None:
-        told.out.write_text(page, encoding="utf-8")
+    if options.out is not None:
+        options.out.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

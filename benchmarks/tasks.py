@@ -1,9 +1,9 @@
-"""What pretraining is worth: every task on real data, begun from a pretrained run and from nothing, three seeds each.
+"""Benefit of pretraining: every task on real data, fine-tuned from a pretrained run and from scratch, three seeds.
 
     python -m benchmarks.tasks ../shared/data [--only ROW …] [--seeds 3] [--work FOLDER]
 
-Runs are folders in --work and go on where they stopped; each cell's numbers are a file in docs/results/tasks, and a
-cell that is there is not run again, so that the whole can take several days. docs/results/tasks.md is made of them.
+Runs are folders in --work and are resumed; each cell's numbers are a file in docs/results/tasks, and an existing cell
+is not run again, so that the whole can take several days. docs/results/tasks.md is generated from them.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.tasks_before import BEFORE, pretrained
 from benchmarks.tasks_page import CELLS, write
+from benchmarks.tasks_pretraining import BEFORE, pretrained
 from benchmarks.tasks_rows import PAIRS, ROWS, Row, Start
 from meristem import api
-from meristem.errors import MeristemError
-from meristem.training.signals import Stopped
+from meristem.config.errors import MeristemError
+from meristem.training.stop_signals import TrainingStopped
 
 
 def measure(row: Row, start: Start, seed: int, options: argparse.Namespace) -> None:
-    """One cell: fine-tune, or go on, and keep its numbers."""
+    """One cell: fine-tune or resume, and store its numbers."""
     file = CELLS / f"{_plain(row.name)}--{_plain(start.name)}--{seed}.json"
     if file.is_file():
         return
@@ -45,7 +45,7 @@ def measure(row: Row, start: Start, seed: int, options: argparse.Namespace) -> N
 
 
 def minimal_pairs(name: str, run: Path, data: Path) -> None:
-    """BLiMP without training."""
+    """BLiMP minimal pairs, zero-shot."""
     file = CELLS / f"{_plain(name)}--pretrained--0.json"
     if file.is_file():
         return
@@ -63,7 +63,7 @@ def _plain(name: str) -> str:
 
 
 def main() -> None:
-    """Run what is missing, cell by cell, and write the page after each."""
+    """Run the missing cells, and write the page after each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     names = [*(row.name for row in ROWS), *PAIRS]
@@ -92,7 +92,7 @@ def main() -> None:
             for start in row.starts:
                 try:
                     measure(row, start, seed, options)
-                except Stopped:
+                except TrainingStopped:
                     raise
                 except MeristemError as error:
                     print(f"{row.name}, {start}: {error}", flush=True)

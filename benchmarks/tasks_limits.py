@@ -1,10 +1,10 @@
-"""What limits two rows: what 500 sentences of SST-2 tell a model that only counts, and what poems tell of Weibo.
+"""Limits of two rows of the task benchmark: bag-of-words on 500 SST-2 sentences, and Weibo characters in the poems.
 
     python -m benchmarks.tasks_limits ../shared/data
 
-Logistic regression on the words of a sentence, and on the mean of their vectors: GloVe's, which come from six billion
-words, and word2vec's, learned here from the text that the encoder is pretrained on. Accuracy on the development data,
-three draws of the examples. The rows go to docs/results/tasks-limits.json and onto the page of the tasks.
+Logistic regression on word counts, and on the mean of word vectors: GloVe (six billion words), and word2vec trained on
+the text that the encoder is pretrained on. Accuracy on the development data, three draws of the examples. The rows are
+written to docs/results/tasks-limits.json and shown on the page of the task benchmark.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from benchmarks.side_by_side import RESULTS, table
-from benchmarks.tasks_before import english
+from benchmarks.tasks_pretraining import english
 
 EXAMPLES, SEEDS = 500, 3
 STRENGTHS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
-"""Of the regularisation, chosen by cross-validation within the examples."""
+"""Regularization strengths, chosen by cross-validation within the examples."""
 SEEN = 20
-"""So often a character has to stand in a text for anything to be learned of it."""
+"""Minimum count of a character in the pretraining text to be considered known."""
 FILE = RESULTS / "tasks-limits.json"
 Vectors = Mapping[str, Any]
-Labelled = list[tuple[str, str]]
+LabelledTexts = list[tuple[str, str]]
 
 
-def sentences(path: Path) -> Labelled:
+def sentences(path: Path) -> LabelledTexts:
     """Sentences with their labels."""
     with path.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
@@ -49,20 +49,20 @@ def sentences(path: Path) -> Labelled:
 
 
 def glove(path: Path) -> Vectors:
-    """Vectors of a text file."""
+    """Word vectors of a text file."""
     lines = (line.split(" ") for line in path.read_text(encoding="utf-8").splitlines())
     return {word: np.array(values, np.float64) for word, *values in lines}
 
 
 def learned(paths: Sequence[Path]) -> Vectors:
-    """word2vec's from lines of text."""
+    """word2vec vectors trained on lines of text."""
     lines = [re.findall(r"\w+|[^\w\s]", line.lower()) for path in paths for line in path.open(encoding="utf-8")]
     found = Word2Vec(lines, vector_size=100, min_count=5, sg=1, epochs=5, workers=1, seed=0).wv
     return {word: found[word] for word in found.key_to_index}
 
 
 def mean_of(vectors: Vectors) -> Any:
-    """A part that turns texts into the means of their words' vectors."""
+    """A scikit-learn transformer from texts to mean word vectors."""
     nothing = np.zeros_like(next(iter(vectors.values())))
 
     def means(texts: Sequence[str]) -> Any:
@@ -71,8 +71,8 @@ def mean_of(vectors: Vectors) -> Any:
     return make_pipeline(FunctionTransformer(means), StandardScaler())
 
 
-def accuracies(part: Callable[[], Any], train: Labelled, dev: Labelled) -> list[float]:
-    """By draw of the examples."""
+def accuracies(part: Callable[[], Any], train: LabelledTexts, dev: LabelledTexts) -> list[float]:
+    """Accuracy for each draw of the examples."""
     out = []
     for seed in range(SEEDS):
         some = random.Random(seed).sample(train, EXAMPLES)
@@ -84,7 +84,7 @@ def accuracies(part: Callable[[], Any], train: Labelled, dev: Labelled) -> list[
 
 
 def rows() -> list[list[str]]:
-    """What was found, for a table; nothing where it was not measured."""
+    """Table rows of the stored results; empty if not measured."""
     if not FILE.is_file():
         return []
     found: dict[str, list[float]] = json.loads(FILE.read_text(encoding="utf-8"))
@@ -92,7 +92,7 @@ def rows() -> list[list[str]]:
 
 
 def script(data: Path) -> str:
-    """How much of Weibo's characters the poems know, which are in the other script and centuries older."""
+    """A sentence on how many of Weibo's characters are rare in the poems."""
     poems = Counter((data / "chinese_poetry" / "tang.txt").read_text(encoding="utf-8"))
     lines = (data / "weibo_ner" / "weiboNER_2nd_conll.test").read_text(encoding="utf-8").splitlines()
     tagged = [(line[0], line.split()[-1]) for line in lines if line.strip() and "\u4e00" <= line[0] <= "\u9fff"]
@@ -108,7 +108,7 @@ def script(data: Path) -> str:
 
 
 def main() -> None:
-    """Measure, keep, and print."""
+    """Measure, store and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     data = parser.parse_args().data

@@ -1,6 +1,6 @@
-"""What the benchmark of tasks came to: docs/results/tasks.md and its picture, made of the cells.
+"""The page of the task benchmark: docs/results/tasks.md and its plot, generated from the cells.
 
-    python -m benchmarks.tasks_page ../shared/data
+python -m benchmarks.tasks_page ../shared/data
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks import tasks_limits as limits
 from benchmarks.side_by_side import RESULTS, table
-from benchmarks.tasks_before import pretrainings
+from benchmarks.tasks_pretraining import pretrainings
 from benchmarks.tasks_rows import PAIRS, ROWS, Row
 
 CELLS, PAGE = RESULTS / "tasks", RESULTS / "tasks.md"
@@ -23,13 +23,13 @@ PICTURE = RESULTS.parent / "pictures" / "tasks.png"
 Cell = dict[str, Any]
 COLOURS = {"pretrained": "#2e7d5b", "scratch": "#b5543c"}
 APART = 0.22
-"""Between the starts of a task, whose strip has a height of 1."""
+"""Vertical distance between the starts of a task, whose strip has height 1."""
 OTHERS = ("#3c6fb5", "#8e6bb0", "#8a8a8a")
 
 
 @dataclass(frozen=True)
-class Line:
-    """One metric of a task from one start: a value for each seed, and what needs no model."""
+class TableRow:
+    """One metric of a task from one start: a value for each seed, and the trivial baseline."""
 
     task: str
     start: str
@@ -40,7 +40,7 @@ class Line:
     minutes: float
 
     def cells(self) -> list[str]:
-        """A row of the table."""
+        """The cells of the table row."""
         low, high = min(self.values), max(self.values)
         spread = f" ({low:.3f}–{high:.3f})" if len(self.values) > 1 else ""
         trivial = "–" if self.trivial is None else f"{self.trivial:.3f}"
@@ -48,19 +48,21 @@ class Line:
         return [self.task, self.start, self.metric, mean, seeds, trivial, self.reach, f"{self.minutes:.1f}"]
 
 
-def lines(found: Sequence[Cell], data: Path) -> list[Line]:
-    """All there are, in the order of the rows."""
+def lines(found: Sequence[Cell], data: Path) -> list[TableRow]:
+    """All table rows, in the order of the benchmark's rows."""
     out = [line for row in ROWS for line in _lines(row, [one for one in found if one["row"] == row.name], data)]
     for name in PAIRS:
-        told = [one for one in found if one["row"] == name]
+        cells_of_row = [one for one in found if one["row"] == name]
         out += [
-            Line(name, "pretrained", "accuracy", (one["test"]["accuracy"],), 0.5, "≥ 57 %, no training", one["minutes"])
-            for one in told
+            TableRow(
+                name, "pretrained", "accuracy", (cell["test"]["accuracy"],), 0.5, "≥ 57 %, no training", cell["minutes"]
+            )
+            for cell in cells_of_row
         ]
     return out
 
 
-def _lines(row: Row, found: Sequence[Cell], data: Path) -> Iterator[Line]:
+def _lines(row: Row, found: Sequence[Cell], data: Path) -> Iterator[TableRow]:
     base = row.trivial(data) if row.trivial and found else {}
     order = [start.name for start in row.starts]
     for start in sorted({one["start"] for one in found}, key=order.index):
@@ -68,86 +70,86 @@ def _lines(row: Row, found: Sequence[Cell], data: Path) -> Iterator[Line]:
         for metric in (row.metric, *row.beside):
             values = tuple(one[row.split][metric] for one in some)
             minutes = statistics.median(one["minutes"] for one in some)
-            yield Line(row.name, start, metric, values, base.get(row.name, base.get(metric)), row.reach, minutes)
+            yield TableRow(row.name, start, metric, values, base.get(row.name, base.get(metric)), row.reach, minutes)
 
 
-# ---------------------------------------------------------------- what was to be reached
+# ---------------------------------------------------------------- targets
 
 Values = dict[tuple[str, str], tuple[float, ...]]
-"""By task and start, a value for each seed."""
+"""(task, start) → a value for each seed."""
 Number = Callable[[Values], float]
 FEW, STS, SQUAD = "SST-2, 500 examples", "STS-B, siamese", "SQuAD, part 1 → part 2"
 
 
 def mean(task: str, start: str = "pretrained") -> Number:
-    """Over the seeds."""
+    """Mean over the seeds."""
     return lambda found: statistics.mean(found[task, start])
 
 
 def above(task: str, start: str = "pretrained", other: str = "scratch") -> Number:
-    """By how much one mean is above the other."""
+    """Difference of two means."""
     return lambda found: mean(task, start)(found) - mean(task, other)(found)
 
 
 def beyond(task: str) -> Number:
-    """By how much the worst pretrained seed is above the best one from nothing."""
+    """Worst pretrained seed minus best seed from scratch."""
     return lambda found: min(found[task, "pretrained"]) - max(found[task, "scratch"])
 
 
 @dataclass(frozen=True)
-class Floor:
-    """A number, the least it should be, and why it is not reached where it is not."""
+class Target:
+    """A number, its target, and the reason if it is not reached."""
 
-    told: str
+    description: str
     least: float
     number: Number
     why: str = ""
 
 
-FLOORS = (
-    Floor("SST-2, accuracy", 0.81, mean("SST-2")),
-    Floor("SST-2 with 500 examples, above scratch", 0.04, above(FEW),
+TARGETS = (
+    Target("SST-2, accuracy", 0.81, mean("SST-2")),
+    Target("SST-2 with 500 examples, above scratch", 0.04, above(FEW),
           "the text: averaged word vectors learned from it tell hardly more of these sentences than counted words "
-          "(below), and twice the pretraining tells no more (docs/log.md)"),
-    Floor("GloVe with 500 examples, above scratch", 0.0, above(FEW, "GloVe")),
-    Floor("STS-B, Spearman", 0.55, mean(STS)),
-    Floor("STS-B, above scratch at the rate of the other rows", 0.10, above(STS)),
-    Floor("STS-B, above scratch at its own best rate", 0.10, above(STS, other="scratch at 2e-5"),
+          "(below), and twice the pretraining tells no more (docs/log/2026-11.md)"),
+    Target("GloVe with 500 examples, above scratch", 0.0, above(FEW, "GloVe")),
+    Target("STS-B, Spearman", 0.55, mean(STS)),
+    Target("STS-B, above scratch at the rate of the other rows", 0.10, above(STS)),
+    Target("STS-B, above scratch at its own best rate", 0.10, above(STS, other="scratch at 2e-5"),
           "random words that stay apart already say which words two sentences share, and these sentences are alike "
           "mostly by that (0.638 by counting); what so short a pretraining knows beyond is little"),
-    Floor("UD English POS, accuracy", 0.92, mean("UD English POS")),
-    Floor("Weibo NER, worst pretrained seed above the best from scratch", 0.0, beyond("Weibo NER"),
+    Target("UD English POS, accuracy", 0.92, mean("UD English POS")),
+    Target("Weibo NER, worst pretrained seed above the best from scratch", 0.0, beyond("Weibo NER"),
           "a third of the characters are hardly in the text that was read (below)"),
-    Floor("SQuAD, F1 above scratch", 0.03, above(SQUAD),
+    Target("SQuAD, F1 above scratch", 0.03, above(SQUAD),
           "what limits it is not known: from 4,700 questions five of six runs are best after their first epoch, and "
-          "twice the pretraining gives the same (docs/log.md)"),
-    Floor("Multi30k, BLEU of the better one", 26, mean("Multi30k en→de", "recurrent + attention")),
-    Floor("BLiMP, causal", 0.57, mean("BLiMP, causal")),
-    Floor("BLiMP, masked", 0.57, mean("BLiMP, masked")),
+          "twice the pretraining gives the same (docs/log/2026-11.md)"),
+    Target("Multi30k, BLEU of the better one", 26, mean("Multi30k en→de", "recurrent + attention")),
+    Target("BLiMP, causal", 0.57, mean("BLiMP, causal")),
+    Target("BLiMP, masked", 0.57, mean("BLiMP, masked")),
 )  # fmt: skip
 
 
-def floors(shown: Sequence[Line]) -> list[list[str]]:
-    """Each with what came out; those that lack cells are left out."""
+def target_rows(shown: Sequence[TableRow]) -> list[list[str]]:
+    """Table rows of the targets with their results; targets without cells are skipped."""
     metrics = {row.name: row.metric for row in ROWS} | dict.fromkeys(PAIRS, "accuracy")
     found = {(one.task, one.start): one.values for one in shown if one.metric == metrics[one.task]}
     out = []
-    for floor in FLOORS:
+    for target in TARGETS:
         try:
-            number = floor.number(found)
+            number = target.number(found)
         except KeyError:
             continue
-        reached = number >= floor.least if floor.least else number > 0
-        said = "yes" if reached else f"no: {floor.why}"
-        out.append([floor.told, f"{floor.least:g}", f"{number:.3f}", said])
+        reached = number >= target.least if target.least else number > 0
+        said = "yes" if reached else f"no: {target.why}"
+        out.append([target.description, f"{target.least:g}", f"{number:.3f}", said])
     return out
 
 
-# ---------------------------------------------------------------- page and picture
+# ---------------------------------------------------------------- page and plot
 
 
 def page(found: Sequence[Cell], data: Path) -> str:
-    """The whole file; every number on it comes from the cells."""
+    """The text of docs/results/tasks.md; every number comes from the cells."""
     shown = lines(found, data)
     head = ["task", "start", "metric", "mean (lowest–highest)", "seeds", "trivial", "reach", "minutes a run"]
     layers = [line for row in ROWS if row.task == "probe" for line in _layers(row, found)]
@@ -180,7 +182,7 @@ copied source, the first sentence.
 
 ## What was to be reached
 
-{table(["what", "at least", "mean", "reached"], floors(shown))}
+{table(["what", "at least", "mean", "reached"], target_rows(shown))}
 
 {limits.script(data)}
 
@@ -190,7 +192,7 @@ Each cell is a file in docs/results/tasks.
 
 
 def _took(found: Sequence[Cell]) -> str:
-    """How long all of it was, and the longest row."""
+    """Total time, and the longest row."""
     each = {row: sum(one["minutes"] for one in found if one["row"] == row) for row in {one["row"] for one in found}}
     longest = max(each, key=lambda row: each[row])
     return (
@@ -208,8 +210,8 @@ def _layers(row: Row, found: Sequence[Cell]) -> list[str]:
     for name in names:
         values = [one[name] for one in some]
         number = name.removeprefix("layer_").removesuffix("_accuracy")
-        told = f"{statistics.mean(values):.3f} ({min(values):.3f}–{max(values):.3f})"
-        means.append(["embeddings" if number == "0" else number, told])
+        summary = f"{statistics.mean(values):.3f} ({min(values):.3f}–{max(values):.3f})"
+        means.append(["embeddings" if number == "0" else number, summary])
     return [f"## {row.name}", "", table(["layer", "accuracy, mean (lowest–highest)"], means), ""]
 
 
@@ -217,13 +219,13 @@ def _limits() -> list[str]:
     found = limits.rows()
     if not found:
         return []
-    told = "`python -m benchmarks.tasks_limits ../shared/data`: accuracy on development data, three draws."
+    intro = "`python -m benchmarks.tasks_limits ../shared/data`: accuracy on development data, three draws."
     head = ["logistic regression on", "accuracy"]
-    return ["## What 500 sentences of SST-2 tell a model that only counts", "", told, "", table(head, found), ""]
+    return ["## What 500 sentences of SST-2 tell a model that only counts", "", intro, "", table(head, found), ""]
 
 
-def draw(shown: Sequence[Line]) -> None:
-    """A strip for each task: a mark for each start with its spread, a tick for what needs no model."""
+def draw(shown: Sequence[TableRow]) -> None:
+    """Plot a strip for each task: a mark with range for each start, a tick for the trivial baseline."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -261,14 +263,14 @@ def draw(shown: Sequence[Line]) -> None:
 
 
 def write(data: Path) -> None:
-    """Page and picture of the cells that there are."""
+    """Write page and plot from the existing cells."""
     found = [json.loads(path.read_text()) for path in sorted(CELLS.glob("*.json"))]
     PAGE.write_text(page(found, data), encoding="utf-8")
     draw([line for line in lines(found, data) if line.metric not in ("rouge2", "rougeL")])
 
 
 def main() -> None:
-    """Write both again."""
+    """Write page and plot."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     write(parser.parse_args().data)

@@ -1,4 +1,4 @@
-"""The rows of the benchmark of tasks: which data, which settings, where the weights begin."""
+"""The rows of the task benchmark: data, settings, initial weights."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import tasks_trivial as trivial
-from benchmarks.tasks_before import quickest
+from benchmarks import tasks_baselines as trivial
+from benchmarks.tasks_pretraining import quickest
 
 Numbers = dict[str, float]
 
 
 @dataclass(frozen=True)
 class Start:
-    """Where the weights of a line begin, and at which rate that learns best."""
+    """Initial weights of a table row, and the best learning rate for them."""
 
     name: str
     settings: tuple[str, ...]
     before: str | None = None
-    """A pretraining other than the row's."""
+    """A pretraining run other than the row's."""
 
 
 PRETRAINED = Start("pretrained", ("from.take=all", "train.rate=1e-3"))
-PROBED = Start("pretrained", ("from.take=all", "train.rate=1e-2"))  # nothing but linear classifiers learns
+PROBED = Start("pretrained", ("from.take=all", "train.rate=1e-2"))  # only linear classifiers are trained
 SCRATCH = Start("scratch", ("from.take=nothing", "train.rate=5e-4"))
 
 
 @dataclass(frozen=True)
 class Row:
-    """Lines of the table: a task on its data, from one pretraining and from nothing."""
+    """A task on its data, from a pretraining run and from scratch."""
 
     name: str
     task: str
@@ -41,9 +41,9 @@ class Row:
     starts: tuple[Start, ...] = (PRETRAINED, SCRATCH)
     trivial: Callable[[Path], Numbers] | None = None
     split: str = "test"
-    """Which numbers are shown: of the test, or of the validation data where a task's test has no labels."""
+    """The split that is reported: test, or validation if the test data have no labels."""
     beside: tuple[str, ...] = ()
-    """Further metrics that are shown."""
+    """Further metrics that are reported."""
 
 
 def _files(folder: str, **splits: str) -> Callable[[Path, Path], list[str]]:
@@ -60,7 +60,7 @@ def _sts(data: Path, work: Path) -> list[str]:
 
 
 def _weibo(data: Path, work: Path) -> list[str]:
-    """Each character's number within its word, which stands behind it, is left out."""
+    """Without the position in the word that follows each character in the file."""
     out = []
     for split, file in (("train", "train"), ("validation", "dev"), ("test", "test")):
         plain = work / f"weibo-{file}.conll"
@@ -82,11 +82,11 @@ def _multi30k(data: Path, work: Path) -> list[str]:
 
 SHORT = ("train.batch_samples=32", "train.schedule=linear", "train.warmup=0.1")
 QUICK = f"train.precision={quickest()}"
-MEAN = "task.pooling=mean"  # a model that never compared sentences has nothing in its first state
+MEAN = "task.pooling=mean"  # without a sentence objective, the first state has no information
 FEW = (*SHORT, MEAN, "data.limit=500", "train.epochs=8")
-FAST = "train.rate=2e-3"  # what a pretrained encoder learns best with from few examples
+FAST = "train.rate=2e-3"  # best for a pretrained encoder with few examples
 READ = Start("pretrained, and on SST-2's sentences without labels", ("from.take=all", FAST), before="reviews")
-SLOW = Start("scratch at 2e-5", ("from.take=nothing", "train.rate=2e-5"))  # random words begin as shared words do
+SLOW = Start("scratch at 2e-5", ("from.take=nothing", "train.rate=2e-5"))  # random embeddings act as word overlap
 GLOVE = Start("GloVe", (*SCRATCH.settings, "from.vectors={data}/glove/glove.6B.50d.top40k.txt"))
 RECURRENT = ("model={family: rnn, layers: 2, width: 256, length: 64, initial: 0.2}", "train.rate=4e-3",
              "train.optimizer=adamw")  # fmt: skip
@@ -130,4 +130,4 @@ ROWS = [
         (*SHORT, "train.epochs=8"), starts=(PROBED,), trivial=trivial.usual_senses),
 ]  # fmt: skip
 PAIRS = {"BLiMP, causal": "causal", "BLiMP, masked": "encoder"}
-"""Without training: minimal pairs, 200 of each phenomenon, scored by pretrained runs."""
+"""Zero-shot minimal pairs, 200 of each phenomenon, scored by pretrained runs."""

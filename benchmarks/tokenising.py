@@ -1,8 +1,8 @@
-"""Text to token shards beside `datasets.map` with the same tokenizer, and memory as the text grows.
+"""Tokenization to shards compared with `datasets.map` with the same tokenizer, and memory for larger text.
 
     python -m benchmarks.tokenising ../shared/data [--megabytes 200] [--grown 1000]
 
-The text: sentences of English novels and WikiText-2 reshuffled by seed; deduplication off on both sides.
+The text: shuffled sentences of English novels and WikiText-2; deduplication off on both sides.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LINES = 40  # sentences in a document
 
 
 def make_text(data: Path, out: Path, megabytes: float, seed: int = 0) -> None:
-    """Documents of shuffled sentences, a blank line between them."""
+    """Write documents of shuffled sentences, separated by blank lines."""
     rng = np.random.default_rng(seed)
     raw = "".join(
         (data / name).read_text(encoding="utf-8") for name in ("english_novels/train.txt", "wikitext-2/train.txt")
@@ -38,19 +38,19 @@ def make_text(data: Path, out: Path, megabytes: float, seed: int = 0) -> None:
 
 
 def ours(text: Path, tokenizer: Path, out: Path) -> None:
-    """Read, clean, tokenise and write shards, two processes."""
-    from meristem.corpus.reading import Reading
+    """Read, clean, tokenize and write shards with two processes."""
+    from meristem.corpus.pipeline import CorpusReader
     from meristem.corpus.settings import CorpusSettings
-    from meristem.store.build import build
-    from meristem.store.settings import StoreSettings
+    from meristem.dataset.build import build_dataset
+    from meristem.dataset.settings import StoreSettings
     from meristem.tokenizers.tokenizer import Tokenizer
 
     corpus = CorpusSettings(source=str(text), document="block", deduplicate=False, validation=0, test=0, processes=2)
-    build(Reading(corpus), Tokenizer.load(tokenizer), out, StoreSettings(), processes=2)
+    build_dataset(CorpusReader(corpus), Tokenizer.load(tokenizer), out, StoreSettings(), processes=2)
 
 
 def theirs(text: Path, tokenizer: Path, out: Path) -> None:
-    """datasets.map in batches, two processes, ids only."""
+    """datasets.map in batches with two processes, ids only."""
     import datasets
     from transformers import PreTrainedTokenizerFast
 
@@ -68,7 +68,7 @@ def theirs(text: Path, tokenizer: Path, out: Path) -> None:
 
 
 def in_own_process(side: str, text: Path, tokenizer: Path, out: Path) -> dict[str, float]:
-    """Seconds of the work itself and peak memory above the imports, over the process and its children."""
+    """Seconds of the work, and peak memory above the imports, over the process and its children."""
     code = (
         f"import benchmarks.tokenising as t; from pathlib import Path; "
         f"t.measured({side!r}, Path({str(text)!r}), Path({str(tokenizer)!r}), Path({str(out)!r}))"
@@ -82,11 +82,11 @@ def in_own_process(side: str, text: Path, tokenizer: Path, out: Path) -> dict[st
 
 
 def measured(side: str, text: Path, tokenizer: Path, out: Path) -> None:
-    """Run one side and print what it took; memory is sampled over the whole family of processes."""
+    """Run one side and print time and memory, sampled over the process and its children."""
     import threading
 
     import psutil
-    import torch  # noqa: F401  # the interpreter with torch is where counting starts
+    import torch  # noqa: F401  # memory is measured above an interpreter with torch
 
     me = psutil.Process()
     idle, peak, over = me.memory_info().rss, 0, threading.Event()
@@ -113,12 +113,12 @@ def measured(side: str, text: Path, tokenizer: Path, out: Path) -> None:
 
 
 def same_ids(ours_folder: Path, theirs_folder: Path) -> bool:
-    """Every id of ours, separators left out, is theirs."""
+    """Whether the ids are equal, separators aside."""
     import datasets
 
-    from meristem.store.store import Store
+    from meristem.dataset.token_dataset import TokenDataset
 
-    stream = Store.open(ours_folder, verify=False).split("train")
+    stream = TokenDataset.open(ours_folder, verify=False).split("train")
     rows = datasets.load_from_disk(str(theirs_folder / "mapped")).with_format("numpy")
     if len(rows) != stream.documents:
         return False
@@ -130,7 +130,7 @@ def same_ids(ours_folder: Path, theirs_folder: Path) -> bool:
 
 
 def main() -> None:
-    """Both sides in turn, then ours on a larger text."""
+    """Measure both sides, then ours on a larger text."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--megabytes", type=float, default=200)
@@ -138,13 +138,13 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=2)
     options = parser.parse_args()
     from meristem.tokenizers.settings import TokenizerSettings
-    from meristem.tokenizers.train import train
+    from meristem.tokenizers.train import train_tokenizer
 
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         text, tokenizer = work / "text.txt", work / "tokenizer.json"
         make_text(options.data, text, options.megabytes)
-        train(
+        train_tokenizer(
             TokenizerSettings(size=8192), iter((options.data / "english_novels/train.txt").open(encoding="utf-8"))
         ).save(tokenizer)
         took: dict[str, list[dict[str, float]]] = {"ours": [], "theirs": []}

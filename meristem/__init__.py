@@ -2,12 +2,12 @@
 
     import meristem
 
-    meristem.pretrain("bert-mini", {"train.minutes": 3})             # train: a recipe, its settings, text of yours
+    meristem.pretrain("bert-mini", {"train.minutes": 3})             # train: a recipe, settings, your text
     meristem.finetune("classification", {"from": "runs/bert-mini"}, data={"train": frame})
     model = meristem.load("runs/bert-mini")                          # use: fill, generate, score, embed, …
     model.fill("The [MASK] is closed.")
 
-docs/python.md is the whole interface on one page; `help(meristem.load)` and the like explain each function.
+docs/python.md describes the whole API on one page; `help(meristem.load)` and so on explain each function.
 """
 
 import sys
@@ -16,22 +16,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from meristem.api import (
-        Loaded,
-        describe,
-        export,
-        finetune,
-        import_folder,
-        load,
-        pretrain,
-        reinforce,
-        reward,
-    )
-    from meristem.errors import MeristemError
+    from meristem.api import LoadedModel, describe, export, finetune, import_folder, load, pretrain, reinforce, reward
+    from meristem.config.errors import MeristemError
 
 __version__ = "0.1.0"
 __all__ = [
-    "Loaded",
+    "LoadedModel",
     "MeristemError",
     "describe",
     "export",
@@ -45,30 +35,29 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The interface is imported when it is first used, so that `import meristem` and `meristem --help` stay quick."""
+    """Import the API on first use, so that `import meristem` and `meristem --help` stay fast."""
     if name not in __all__:
         raise AttributeError(f"module 'meristem' has no attribute {name!r}")
     if name == "MeristemError":
-        return import_module("meristem.errors").MeristemError
+        return import_module("meristem.config.errors").MeristemError
     return getattr(import_module("meristem.api"), name)
 
 
 class _Package(ModuleType):
-    """The package itself, in which `meristem.reinforce` is the function although a subpackage has the same name."""
+    """The package, in which `meristem.finetune` is the function although a subpackage has the same name.
 
-    @property
-    def reinforce(self) -> Any:
-        """Improve a model that writes with rewards."""
-        return import_module("meristem.api").reinforce
+    Importing a subpackage sets it as an attribute of its parent; it is still found in `sys.modules`.
+    """
 
-    @reinforce.setter
-    def reinforce(self, subpackage: ModuleType) -> None:
-        """Importing a subpackage sets it as an attribute of its parent; it is found in `sys.modules` all the same."""
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in __all__ and isinstance(value, ModuleType):
+            return
+        super().__setattr__(name, value)
 
 
 sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:
-    """What completion and `help(meristem)` show."""
+    """The names shown by completion and `help(meristem)`."""
     return [*__all__, "__all__", "__doc__", "__file__", "__name__", "__path__", "__version__"]

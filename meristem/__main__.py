@@ -1,5 +1,5 @@
-"""`python -m meristem` is `meristem`."""
+"""`python -m meristem` runs the `meristem` command."""
 
-from meristem.cli import main
+from meristem.cli.app import main
 
 main()

@@ -1,4 +1,4 @@
-"""The Python interface: train (pretrain, finetune, reinforce), open a run (load), and move weights in and out."""
+"""The Python API: pretrain, finetune, reinforce, load a run, import and export weights, score texts with rewards."""
 
 from __future__ import annotations
 
@@ -11,67 +11,69 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from meristem.checkpoint.revive import Revived, revive
-from meristem.console import TerminalConsole
-from meristem.corpus import pictures
-from meristem.drawing.attended import Attended
-from meristem.errors import MeristemError
-from meristem.evaluation.answering import answer
-from meristem.evaluation.asking import Given, asked
-from meristem.evaluation.carried import tasks_of, the_task
-from meristem.evaluation.embedding import Layer, Pooling, embed, frame, states
+from meristem.checkpoint.load_run import LoadedRun, load_run
+from meristem.config.errors import MeristemError
+from meristem.config.recipe import read_recipe
+from meristem.config.settings import build_settings
+from meristem.corpus.read import images
+from meristem.describe import describe_recipe as recipe_description
+from meristem.drawing.attention_record import AttentionRecord
+from meristem.evaluation.attention_maps import attention_maps
 from meristem.evaluation.evaluate import evaluate as evaluate_run
-from meristem.evaluation.held_out import resting
-from meristem.evaluation.looking import look
-from meristem.evaluation.prompted import evaluate_prompted
-from meristem.evaluation.token_vectors import Level, TokenVectors, token_vectors
+from meristem.evaluation.held_out_loss import eval_mode
+from meristem.evaluation.prediction_requests import TaskInput, parse_task_input
+from meristem.evaluation.prompted_predictions import evaluate_prompted
+from meristem.evaluation.run_tasks import run_tasks, select_task
+from meristem.evaluation.task_predictions import predict
+from meristem.evaluation.text_embeddings import Layer, Pooling, build_embedding_input, embed, hidden_states
+from meristem.evaluation.token_embeddings import Level, TokenVectors, token_vectors
+from meristem.finetune import finetuning
 from meristem.generation.detect import DetectedToken, detect
-from meristem.generation.fill import Filled, fill
-from meristem.generation.given import Picture, Prompt
+from meristem.generation.fill import FilledMask, fill
+from meristem.generation.generate import generate
+from meristem.generation.generated_text import GeneratedText
+from meristem.generation.generation_inputs import ImageArray, Prompt
+from meristem.generation.head_selection import LMKind, lm_kind_for
 from meristem.generation.sampling import SamplingSettings
-from meristem.generation.score import Scored, score
-from meristem.generation.way import Way, way_for
-from meristem.generation.write import write
-from meristem.generation.written import Written
-from meristem.in_memory import Table, as_file, stored_data, stored_source
-from meristem.interop import exporting, importing, starting
-from meristem.interop.exporting import Exported
-from meristem.interop.importing import Imported
-from meristem.labelled.reading import stream
+from meristem.generation.score import TextScore, score
+from meristem.in_memory_data import TableLike, as_file, store_data, store_source
+from meristem.interfaces.task import Sample, Task
+from meristem.interop import cached_import, export_folder, import_weights
+from meristem.interop.export_folder import ExportResult
+from meristem.interop.import_weights import ImportResult
+from meristem.labelled.load import stream_samples
 from meristem.labelled.settings import DataSettings
-from meristem.recipe import read
-from meristem.reinforce import ranking
-from meristem.reinforce.named import Named, settings_of
-from meristem.reinforce.ranking import Ranked
-from meristem.reinforce.reward import Attempt
-from meristem.resolving import Overrides, made_ready, recipe_for, task_recipe
-from meristem.settings import build
-from meristem.tables import Evaluation, Results
-from meristem.task import Sample, Task
-from meristem.training import describe as describing
-from meristem.training import finetuning, pretraining, reinforcing
-from meristem.training.ending import Ended
-from meristem.training.rewarding import desk, rewarded
+from meristem.recipe_resolution import Overrides, prepare_reinforce, resolve_pretrain_recipe, resolve_task_recipe
+from meristem.reinforce import best_of_n, reinforcement
+from meristem.reinforce.best_of_n import RankedText
+from meristem.reinforce.reward_base import PromptCompletion
+from meristem.reinforce.reward_setup import build_rewards, rewards_cache
+from meristem.reinforce.reward_specs import RewardSpec, parse_reward_specs
+from meristem.training import pretraining
+from meristem.training.run_result import RunResult
+from meristem.utils.console import TerminalConsole
+from meristem.utils.result_tables import EvaluationResult, ResultList
 
 
 def pretrain(
     recipe: str | Path = "bert-mini",
     overrides: Overrides = (),
     *,
-    source: str | Path | Table | None = None,
+    source: str | Path | TableLike | None = None,
     out: str | Path | None = None,
     fresh: bool = False,
     console: Console | None = None,
-) -> Ended:
-    """Train a recipe on text; running it again goes on where it stopped.
+) -> RunResult:
+    """Pretrain a model on text; the same call again resumes an interrupted run.
 
-    `recipe` is a recipe's name or YAML file, `overrides` its settings, {"train.minutes": 3} or ["train.minutes=3"].
-    `source` is a file, folder, glob, builtin:NAME or hub:OWNER/NAME, or the texts themselves: a list of them, a list of
-    mappings with a column `text`, or a DataFrame; these are kept in the run's folder, so that it can resume.
+    `recipe` is a recipe's name or YAML file, `overrides` are settings, {"train.minutes": 3} or ["train.minutes=3"].
+    `source` is a file, folder, glob, builtin:NAME or hub:OWNER/NAME, or the texts themselves: a list of strings, a list
+    of mappings with a column `text`, or a DataFrame; these are stored in the run's folder, so that it can resume.
+    `out` is the run's folder (default: runs/RECIPE). `fresh` starts from scratch; the old run is renamed.
     """
-    folder = Path(out) if out is not None else Path("runs") / read(recipe)[0]
-    place, fresh = stored_source(source, folder, fresh=fresh)
-    resolved = recipe_for(recipe, overrides, place)
+    folder = Path(out) if out is not None else Path("runs") / read_recipe(recipe)[0]
+    source_path, fresh = store_source(source, folder, fresh=fresh)
+    resolved = resolve_pretrain_recipe(recipe, overrides, source_path)
     return pretraining.pretrain(resolved, folder, fresh=fresh, console=console or TerminalConsole(stderr=True))
 
 
@@ -79,21 +81,21 @@ def finetune(
     recipe: str | Path | None = None,
     overrides: Overrides = (),
     *,
-    data: Table | Mapping[str, Any] | None = None,
+    data: TableLike | Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     fresh: bool = False,
     console: Console | None = None,
-) -> Ended:
-    """Teach a model a task from labelled data; running it again goes on where it stopped.
+) -> RunResult:
+    """Fine-tune a model on labelled data; the same call again resumes an interrupted run.
 
-    `recipe` is a task's name (classification, tagging, …) or a YAML file; {"from": "runs/bert-mini"} among the
-    `overrides` begins from a run. `data` holds the splits, {"train": …, "validation": …, "test": …}, each a file, a
-    list of mappings or a DataFrame, and perhaps which columns to read, {"text": "review", "label": "stars"}; or it is
-    the training split alone. What is given in memory is kept in the run's folder, so that the run can resume.
+    `recipe` is a task's name (classification, tagging, …) or a YAML file; the override {"from": "runs/bert-mini"}
+    starts from a run. `data` maps splits to data, {"train": …, "validation": …, "test": …}, each a file, a list of
+    mappings or a DataFrame, and may name the columns, {"text": "review", "label": "stars"}; or it is the training split
+    alone. Data in memory are stored in the run's folder, so that the run can resume.
     """
-    folder = Path(out) if out is not None else Path("runs") / task_recipe(recipe, overrides).name
-    overrides, fresh = stored_data(data, overrides, folder, fresh=fresh)
-    resolved = task_recipe(recipe, overrides)
+    folder = Path(out) if out is not None else Path("runs") / resolve_task_recipe(recipe, overrides).name
+    overrides, fresh = store_data(data, overrides, folder, fresh=fresh)
+    resolved = resolve_task_recipe(recipe, overrides)
     return finetuning.finetune(resolved, folder, fresh=fresh, console=console or TerminalConsole(stderr=True))
 
 
@@ -101,32 +103,33 @@ def reinforce(
     recipe: str | Path,
     overrides: Overrides = (),
     *,
-    data: Table | Mapping[str, Any] | None = None,
+    data: TableLike | Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     fresh: bool = False,
     console: Console | None = None,
-) -> Ended:
-    """Improve a model that writes with rewards; its start and its judges are trained first where they are recipes.
+) -> RunResult:
+    """Fine-tune a generative model with rewards (policy gradients); the same call again resumes an interrupted run.
 
-    `data` are the prompts, given as `finetune` takes samples.
+    A start model given as a recipe is trained first, and rewards that need fitting are fitted first. `data` are the
+    prompts, in the same forms as in `finetune`.
     """
-    folder = Path(out) if out is not None else Path("runs") / read(recipe)[0]
-    overrides, fresh = stored_data(data, overrides, folder, fresh=fresh)
+    folder = Path(out) if out is not None else Path("runs") / read_recipe(recipe)[0]
+    overrides, fresh = store_data(data, overrides, folder, fresh=fresh)
     console = console or TerminalConsole(stderr=True)
-    ready = made_ready(recipe, overrides, folder, console)
-    return reinforcing.reinforce(
-        ready.recipe, folder, rewards=ready.rewards, judge=ready.judge, fresh=fresh, console=console
+    setup = prepare_reinforce(recipe, overrides, folder, console)
+    return reinforcement.reinforce(
+        setup.recipe, folder, rewards=setup.rewards, judge=setup.judge, fresh=fresh, console=console
     )
 
 
-def describe(recipe: str | Path, overrides: Overrides = ()) -> describing.Description:
-    """What a recipe is and what it costs here."""
-    return describing.describe(recipe_for(recipe, overrides))
+def describe(recipe: str | Path, overrides: Overrides = ()) -> recipe_description.RecipeDescription:
+    """Parameters, FLOPs, memory and measured speed of a recipe on this machine."""
+    return recipe_description.describe_recipe(resolve_pretrain_recipe(recipe, overrides))
 
 
-def import_folder(folder: str | Path, out: str | Path) -> Imported:
-    """Published weights as a run: a folder that transformers saved, AllenNLP's ELMo files, or a name on the hub."""
-    return importing.import_folder(starting.folder_of(folder), Path(out))
+def import_folder(folder: str | Path, out: str | Path) -> ImportResult:
+    """Import published weights as a run: a transformers folder, AllenNLP's ELMo files, or a Hugging Face hub name."""
+    return import_weights.import_folder(cached_import.resolve_folder(folder), Path(out))
 
 
 def export(
@@ -136,20 +139,20 @@ def export(
     onnx: bool = False,
     architecture: str | None = None,
     drop_crf: bool = False,
-) -> Exported:
-    """A run as a folder that transformers opens, or as ONNX graphs.
+) -> ExportResult:
+    """Export a run as a transformers folder, or as ONNX graphs.
 
-    `architecture` chooses the class, without the heads it has no place for; `drop_crf` leaves a tagger's CRF out.
+    `architecture` is the transformers class; heads it does not have are left out. `drop_crf` leaves out a tagger's CRF.
     """
     if onnx:
-        from meristem.interop import graphs
+        from meristem.interop import onnx_export
 
-        return graphs.export_run(Path(run), Path(folder))
-    return exporting.export_run(Path(run), Path(folder), architecture=architecture, drop_crf=drop_crf)
+        return onnx_export.export_onnx(Path(run), Path(folder))
+    return export_folder.export_run(Path(run), Path(folder), architecture=architecture, drop_crf=drop_crf)
 
 
 def reward(
-    name: Named | Sequence[Named],
+    name: RewardSpec | Sequence[RewardSpec],
     *,
     text: str | Sequence[str],
     prompt: str = "",
@@ -159,17 +162,23 @@ def reward(
     console: Console | None = None,
     **settings: Any,
 ) -> Any:
-    """What a reward thinks of a text, or of each of several, and why; what it must fit first is kept in a folder.
+    """Score a text, or each of several, with a reward: its value and the reasons for it.
 
-    Several rewards, or one with all its settings, are given as mappings: `{"name": "length", "target": 20}`.
+    Several rewards, or one with settings, are given as mappings: `{"name": "length", "target": 20}`. Models that a
+    reward must fit first are cached in `folder`.
     """
-    told = {"name": name, **settings} if isinstance(name, str) and settings else name
-    rewards = rewarded(settings_of(told), Path(folder) if folder else desk(), console or TerminalConsole(stderr=True))
+    config = {"name": name, **settings} if isinstance(name, str) and settings else name
+    rewards = build_rewards(
+        parse_reward_specs(config), Path(folder) if folder else rewards_cache(), console or TerminalConsole(stderr=True)
+    )
     texts = [text] if isinstance(text, str) else list(text)
-    attempts = [Attempt(prompt=prompt, text=one, references=tuple(references), columns=columns or {}) for one in texts]
-    rewards.check(attempts)
-    judged = rewards.judge(attempts).judgements()
-    return judged[0] if isinstance(text, str) else judged
+    completions = [
+        PromptCompletion(prompt=prompt, text=item, references=tuple(references), columns=columns or {})
+        for item in texts
+    ]
+    rewards.check(completions)
+    scores = rewards.score(completions).reward_scores()
+    return scores[0] if isinstance(text, str) else scores
 
 
 def load(
@@ -178,35 +187,39 @@ def load(
     which: Literal["latest", "best"] | None = None,
     step: int | None = None,
     device: str | None = None,
-) -> Loaded:
-    """A finished or half-finished run, ready for use."""
-    revived = revive(Path(run), which=which, step=step)
+) -> LoadedModel:
+    """Load a run for inference.
+
+    `which` selects the checkpoint: by default the best one if the run keeps it, otherwise the latest. `step` selects a
+    checkpoint by its step.
+    """
+    loaded_run = load_run(Path(run), which=which, step=step)
     if device is not None:
-        revived.learner.to(device)
-    return Loaded(revived)
+        loaded_run.learner.to(device)
+    return LoadedModel(loaded_run)
 
 
-class Loaded:
-    """A run in use: fill, generate, score, embed, predict, evaluate, look."""
+class LoadedModel:
+    """A loaded run: fill, generate, best, score, detect, embed, attention, look, predict, evaluate."""
 
-    def __init__(self, revived: Revived) -> None:
-        self.revived = revived
-        self.model, self.tokenizer, self.recipe = revived.learner.model, revived.tokenizer, revived.recipe
+    def __init__(self, loaded_run: LoadedRun) -> None:
+        self.loaded_run = loaded_run
+        self.model, self.tokenizer, self.recipe = loaded_run.learner.model, loaded_run.tokenizer, loaded_run.recipe
 
     def __repr__(self) -> str:
-        parameters = sum(one.numel() for one in self.model.parameters())
-        learned = ", ".join(part.name for source in self.recipe.sources() for part in source.objective)
-        told = f"{self.recipe.model.family}, {parameters / 1e6:.1f} M parameters, step {self.revived.step:,}"
-        return f"Loaded({self.revived.run.path}: {told}, trained for {learned})"
+        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        objectives = ", ".join(objective.name for source in self.recipe.sources() for objective in source.objective)
+        summary = f"{self.recipe.model.family}, {parameters / 1e6:.1f} M parameters, step {self.loaded_run.step:,}"
+        return f"LoadedModel({self.loaded_run.run.path}: {summary}, trained for {objectives})"
 
     @property
-    def way(self) -> Way:
-        """The way it generates text from a prompt."""
-        return way_for(self.model, "generate")
+    def lm_kind(self) -> LMKind:
+        """How the model generates text: causal, masked, from a source, …"""
+        return lm_kind_for(self.model, "generate")
 
-    def fill(self, text: str, *, top: int = 5) -> list[Filled]:
-        """Ranked words for every [MASK]."""
-        return Results(fill(self.model, self.tokenizer, text, top=top))
+    def fill(self, text: str, *, top: int = 5) -> list[FilledMask]:
+        """The `top` most likely tokens for every [MASK]."""
+        return ResultList(fill(self.model, self.tokenizer, text, top=top))
 
     def generate(
         self,
@@ -228,112 +241,134 @@ class Loaded:
         seed: int = 0,
         source: bool = False,
         on_text: Callable[[int, str], None] | None = None,
-    ) -> list[list[Written]]:
-        """For each prompt `count` texts that go on from it; a masked model writes by filling masks over several rounds.
+    ) -> list[list[GeneratedText]]:
+        """Generate `count` texts for each prompt: continuations, or by iterative unmasking for a masked model.
 
-        An encoder-decoder turns each prompt into a text; a captioner's may be pictures: files, or arrays [P, P, 3].
-        A model that can go on from a text too reads it with its encoder where `source` is set.
+        For an encoder-decoder the prompts are the sources; for a captioning model they may be images: paths, or arrays
+        [P, P, 3]. With `source=True` a model that can also continue a prompt encodes it as the source instead.
 
-        max_tokens, min_tokens: how many tokens a text may have, and must have before it ends.
-        temperature: below 1 likely tokens become likelier, above 1 less so; greedy: always the likeliest.
-        top_k, top_p: only the k likeliest tokens, or the fewest with this probability together, may be drawn.
-        beams: beam search with so many; length_penalty: beams are ranked by log-probability / tokens ** this; early: it
-            ends once no text would overtake the best if it ended now.
-        repetition_penalty: above 1, tokens already used are less likely; no_repeat: no run of so many tokens twice.
-        stop: strings at which a text ends; seed: the same seed writes the same text.
-        on_text: called with the number of a text and what was just added to it.
+        max_tokens, min_tokens: maximum and minimum number of new tokens.
+        temperature: sampling temperature; greedy: always take the most likely token.
+        top_k, top_p: sample from the k most likely tokens, or from the nucleus with this total probability.
+        beams: number of beams; length_penalty: beams are ranked by log-probability / tokens ** length_penalty;
+            early: stop the search when no active beam would overtake the best finished one if it ended now.
+        repetition_penalty: values above 1 make tokens that already occur less likely; no_repeat: no n-gram of this
+            many tokens occurs twice.
+        stop: stop strings; seed: random seed, the same seed generates the same text.
+        on_text: called with the index of a text and the text just added to it (streaming).
         """
         settings = {name: value for name, value in locals().items() if name in SamplingSettings.model_fields}
-        several = [prompt] if isinstance(prompt, str | Path | np.ndarray) else list(prompt)
-        side = self.recipe.model.model_dump().get("picture", self.recipe.store.picture)
-        prompts = [pictures.picture(one, side) if isinstance(one, Path) else one for one in several]
-        chosen = build(SamplingSettings, {**settings, "stop": tuple(stop)}, "generate")
-        assert isinstance(chosen, SamplingSettings)
-        return Results(write(self.model, self.tokenizer, prompts, chosen, count=count, on_text=on_text, source=source))
+        prompt_list = [prompt] if isinstance(prompt, str | Path | np.ndarray) else list(prompt)
+        image_size = self.recipe.model.model_dump().get("picture", self.recipe.store.picture)
+        prompts = [images.load_image_file(item, image_size) if isinstance(item, Path) else item for item in prompt_list]
+        sampling = build_settings(SamplingSettings, {**settings, "stop": tuple(stop)}, "generate")
+        assert isinstance(sampling, SamplingSettings)
+        return ResultList(
+            generate(self.model, self.tokenizer, prompts, sampling, count=count, on_text=on_text, as_source=source)
+        )
 
     def best(
         self,
         prompt: str | Path | Sequence[str | Path] = "",
         *,
-        rewards: Named | Sequence[Named],
+        rewards: RewardSpec | Sequence[RewardSpec],
         of: int = 8,
         keep: int = 1,
         references: Sequence[Any] = (),
         folder: str | Path | None = None,
         **settings: Any,
-    ) -> list[list[Ranked]]:
-        """For each prompt the best of several texts, as rewards have it; nothing is trained but what they must fit.
+    ) -> list[list[RankedText]]:
+        """Best-of-n sampling: generate `of` texts per prompt, return the `keep` texts with the highest reward.
 
-        `references` are those of the prompt, or, where there are several prompts, those of each; `settings` are
-        `generate`'s.
+        `references` belong to the prompt or, for a list of prompts, are one list per prompt; `settings` are those of
+        `generate`. Models that a reward must fit first are cached in `folder`.
         """
-        one = isinstance(prompt, str | Path)
+        is_single = isinstance(prompt, str | Path)
         prompts = [prompt] if isinstance(prompt, str | Path) else list(prompt)
-        attempts = ranking.asked(prompts, [references] if one else references, seed=settings.get("seed", 0))
-        made = rewarded(settings_of(rewards), Path(folder) if folder else desk(), TerminalConsole(stderr=True))
+        reward_prompts = best_of_n.build_prompts(
+            prompts, [references] if is_single else references, seed=settings.get("seed", 0)
+        )
+        combined_reward = build_rewards(
+            parse_reward_specs(rewards), Path(folder) if folder else rewards_cache(), TerminalConsole(stderr=True)
+        )
 
-        def write(count: int) -> list[list[Written]]:
+        def generate_texts(count: int) -> list[list[GeneratedText]]:
             return self.generate(prompts, count=count, **settings)
 
-        return Results(ranking.best(write, attempts, made, of=of, keep=keep))
+        return ResultList(best_of_n.best_of_n(generate_texts, reward_prompts, combined_reward, count=of, keep=keep))
 
     @cached_property
     def tasks(self) -> dict[str, Task]:
-        """What it was taught with labels, by name: its task, or those whose heads came along with an import."""
-        return tasks_of(self.revived)
+        """The tasks of the run by name: the one it was fine-tuned for, or those of imported heads."""
+        return run_tasks(self.loaded_run)
 
     def task(self, name: str | None = None) -> Task:
-        """Its task; a run without one says what it can do instead."""
-        return the_task(self.tasks, self.revived, name)
+        """A task of the run, by default its only one; raises an error that says what the run can do instead."""
+        return select_task(self.tasks, self.loaded_run, name)
 
     def predict(
-        self, given: Given | Sequence[Given] | Table, *, task: str | None = None, top: int | None = None
+        self, inputs: TaskInput | Sequence[TaskInput] | TableLike, *, task: str | None = None, top: int | None = None
     ) -> Any:
-        """The task's answers: for one text or for a list of them; a mapping names its parts (question, passage).
+        """Predictions of the task for one input or a list of them: texts, or mappings by field (question, passage).
 
-        A DataFrame's columns are read like those of the run's own data. With `top` each answer is the list of its
-        likeliest ones. Several answers are a list with `to_pandas()`.
+        The columns of a DataFrame are read like those of the run's training data. With `top` each prediction is a list
+        of the most likely ones. A list of inputs returns a list with `to_pandas()`.
         """
-        if hasattr(given, "columns"):
-            return self._predict_rows(given, task, top)
-        found, one = self.task(task), isinstance(given, str | Mapping)
-        several: Sequence[Given] = [given] if isinstance(given, str | Mapping) else list(given)
-        samples = [asked(found, each, "" if one else f"text {n}") for n, each in enumerate(several, 1)]
-        pairs = zip(answer(self.revived.learner, samples, task=found).answers, samples, strict=True)
-        answers = [found.shown(*pair) if top is None else found.ranked(*pair, top) for pair in pairs]
-        return answers[0] if one else Results(answers)
+        if hasattr(inputs, "columns"):
+            return self._predict_rows(inputs, task, top)
+        chosen_task, is_single = self.task(task), isinstance(inputs, str | Mapping)
+        input_list: Sequence[TaskInput] = [inputs] if isinstance(inputs, str | Mapping) else list(inputs)
+        samples = [
+            parse_task_input(chosen_task, item, "" if is_single else f"text {number}")
+            for number, item in enumerate(input_list, 1)
+        ]
+        pairs = zip(predict(self.loaded_run.learner, samples, task=chosen_task).predictions, samples, strict=True)
+        outputs = [
+            chosen_task.format_output(*pair) if top is None else chosen_task.format_top_outputs(*pair, top)
+            for pair in pairs
+        ]
+        return outputs[0] if is_single else ResultList(outputs)
 
-    def _predict_rows(self, table: Table, task: str | None, top: int | None) -> Results[Any]:
-        found, data = self.task(task), self.recipe.data or DataSettings.model_validate({})
+    def _predict_rows(self, table: TableLike, task: str | None, top: int | None) -> ResultList[Any]:
+        chosen_task, data = self.task(task), self.recipe.data or DataSettings.model_validate({})
         with as_file(table) as path:
-            samples = list(stream(str(path), data, found.shape))
-        if wrong := [one for one in samples if isinstance(one, MeristemError)]:
-            raise wrong[0]
-        good = [one for one in samples if isinstance(one, Sample)]
-        pairs = zip(answer(self.revived.learner, good, task=found).answers, good, strict=True)
-        return Results(found.shown(*pair) if top is None else found.ranked(*pair, top) for pair in pairs)
+            samples = list(stream_samples(str(path), data, chosen_task.sample_type))
+        if row_errors := [sample for sample in samples if isinstance(sample, MeristemError)]:
+            raise row_errors[0]
+        valid_samples = [sample for sample in samples if isinstance(sample, Sample)]
+        pairs = zip(
+            predict(self.loaded_run.learner, valid_samples, task=chosen_task).predictions, valid_samples, strict=True
+        )
+        return ResultList(
+            chosen_task.format_output(*pair) if top is None else chosen_task.format_top_outputs(*pair, top)
+            for pair in pairs
+        )
 
     def score(
         self,
         texts: Prompt | Path | Iterable[Prompt | Path],
         text_b: str | Sequence[str] | None = None,
         order: Sequence[int] | None = None,
-    ) -> list[Scored]:
-        """Log-probabilities of texts, or of each `text_b` given its text (docs/using.md says how each family does it).
+    ) -> list[TextScore]:
+        """Log-probabilities of texts, or of each `text_b` given its text (see docs/using.md for each model family).
 
-        With `text_b` an encoder-decoder takes the texts (a captioner pictures: files, or arrays [P, P, 3]) as sources
-        and scores the targets; others score what follows, joined as it stands. Several `text_b` of one text are ranked,
-        the best first. `order` is XLNet's order of factorisation: token numbers, the first predicted first.
+        With `text_b` an encoder-decoder scores targets given the texts as sources (images for a captioning model: paths
+        or arrays [P, P, 3]); other models score continuations, appended without a space. Several `text_b` of one text
+        are ranked, best first. `order` is XLNet's factorization order: token indices in order of prediction.
         """
-        one = isinstance(texts, str | Path | np.ndarray)
-        several: list[Any] = [texts] if isinstance(texts, str | Path | np.ndarray) else list(texts)
+        is_single = isinstance(texts, str | Path | np.ndarray)
+        sources: list[Any] = [texts] if isinstance(texts, str | Path | np.ndarray) else list(texts)
         targets = [text_b] if isinstance(text_b, str) else None if text_b is None else list(text_b)
-        if one and targets is not None:
-            several *= len(targets)
-        side = self.recipe.model.model_dump().get("picture", self.recipe.store.picture)
-        read = [pictures.picture(each, side) if isinstance(each, Path) else each for each in several]
-        scored = score(self.model, self.tokenizer, read, text_b=targets, order=order)
-        return Results(sorted(scored, key=lambda each: -each.logprob) if one and targets is not None else scored)
+        if is_single and targets is not None:
+            sources *= len(targets)
+        image_size = self.recipe.model.model_dump().get("picture", self.recipe.store.picture)
+        source_inputs = [
+            images.load_image_file(item, image_size) if isinstance(item, Path) else item for item in sources
+        ]
+        scored = score(self.model, self.tokenizer, source_inputs, text_b=targets, order=order)
+        return ResultList(
+            sorted(scored, key=lambda item: -item.logprob) if is_single and targets is not None else scored
+        )
 
     @overload
     def detect(self, text: str) -> list[DetectedToken]: ...
@@ -342,10 +377,12 @@ class Loaded:
     def detect(self, text: list[str]) -> list[list[DetectedToken]]: ...
 
     def detect(self, text: str | list[str]) -> list[DetectedToken] | list[list[DetectedToken]]:
-        """Each token of a text with the probability that it was replaced, from a discriminator (ELECTRA)."""
-        several = [text] if isinstance(text, str) else text
-        found: Results[list[DetectedToken]] = Results(map(Results, detect(self.model, self.tokenizer, several)))
-        return found[0] if isinstance(text, str) else found
+        """The probability of each token that it was replaced, from an ELECTRA discriminator."""
+        texts = [text] if isinstance(text, str) else text
+        detections: ResultList[list[DetectedToken]] = ResultList(
+            map(ResultList, detect(self.model, self.tokenizer, texts))
+        )
+        return detections[0] if isinstance(text, str) else detections
 
     @overload
     def embed(
@@ -370,63 +407,74 @@ class Loaded:
         layer: Layer = None,
         pooling: Pooling = "mean",
     ) -> torch.Tensor | list[TokenVectors]:
-        """Vectors of texts: one per text [texts, width], or with `level` those of each text's tokens or words.
+        """Embeddings of texts: a tensor [texts, hidden size], or with `level` the vectors of tokens or words.
 
-        `layer` is a number (0 the embeddings, −1 the last) or "mix": all layers by the weights that a task learned
-        for them, or equally; the model's output unless given. `pooling` makes one vector of a text's states: their
-        mean, the first or the last. Of an encoder-decoder the encoder is read.
+        `layer` is a number (0 the embeddings, −1 the last) or "mix": the sum of all layers with the weights that a task
+        learned, otherwise with equal weights; default: the model's output. `pooling` of token vectors: their mean, the
+        first or the last. For an encoder-decoder, the encoder's states are used.
         """
-        several = [texts] if isinstance(texts, str) else list(texts)
-        framed = [frame(self.model, self.tokenizer, text) for text in several]
+        text_list = [texts] if isinstance(texts, str) else list(texts)
+        encoded = [build_embedding_input(self.model, self.tokenizer, text) for text in text_list]
         if level == "text":
-            return embed(self.model, framed, pooling, layer=layer)
-        return token_vectors(self.model, self.tokenizer, several, framed, level=level, layer=layer)
+            return embed(self.model, encoded, pooling, layer=layer)
+        return token_vectors(self.model, self.tokenizer, text_list, encoded, level=level, layer=layer)
 
-    def truncated(self, text: str) -> int:
-        """Tokens at the end of a text that the model has no room for, and that `embed` leaves out."""
-        return frame(self.model, self.tokenizer, text).truncated
+    def count_truncated_tokens(self, text: str) -> int:
+        """Number of tokens that `embed` truncates from a text longer than the model's maximum length."""
+        return build_embedding_input(self.model, self.tokenizer, text).num_truncated
 
     def attention(self, text: str) -> tuple[list[str], list[torch.Tensor]]:
-        """The tokens of a text, and per layer (an encoder's, if any) where each looks [heads, queries, keys]."""
-        framed = frame(self.model, self.tokenizer, text)
-        with resting(self.model):
-            hidden = states(self.model, [framed], want=("attention",))
-        tokens = self.tokenizer.pieces(framed.ids)
+        """The tokens of a text, and the attention weights per layer (of the encoder, if any) [heads, queries, keys]."""
+        encoded = build_embedding_input(self.model, self.tokenizer, text)
+        with eval_mode(self.model):
+            hidden = hidden_states(self.model, [encoded], extra_outputs=("attention",))
+        tokens = self.tokenizer.token_texts(encoded.ids)
         return tokens, [layer[0].clone() for layer in hidden.extra.get("encoder_attention", hidden.attention)]
 
     def look(
         self,
-        text: Given = "",
+        text: TaskInput = "",
         *,
         target: str | None = None,
-        picture: Path | Picture | None = None,
+        picture: Path | ImageArray | None = None,
         order: Sequence[int] | None = None,
         before: str | None = None,
-    ) -> Attended:
-        """Where the run looks, every kind of attention it has, with tokens as a person reads them.
+    ) -> AttentionRecord:
+        """Attention weights of every kind the model has (self, cross, decoder, …), with readable token labels.
 
-        A task run reads a text as its task does, or its parts by name; a captioner looks at a `picture`. `target` is
-        what is written, found greedily unless given; `order` the factorisation of two streams, drawn unless given;
-        `before` a text that a model with memory has just read.
+        For a fine-tuned run `text` is an input of its task: a text, or a mapping by field. `picture` is the image for a
+        captioning model, `target` the target text (default: greedy output), `order` XLNet's factorization order
+        (default: random), and `before` the preceding text for a model with segment memory.
         """
-        size = self.recipe.model.model_dump().get("picture", self.recipe.store.picture)
-        pixels = pictures.picture(picture, size) if isinstance(picture, Path) else picture
-        own = (one for one in self.revived.learner.objectives.values() if isinstance(one, Task))
-        told: dict[str, Any] = {"target": target, "picture": pixels, "order": order, "before": before}
-        return look(self.model, self.tokenizer, text, run=self.revived.run.path.name, task=next(own, None), **told)
+        image_size = self.recipe.model.model_dump().get("picture", self.recipe.store.picture)
+        pixels = images.load_image_file(picture, image_size) if isinstance(picture, Path) else picture
+        tasks = (objective for objective in self.loaded_run.learner.objectives.values() if isinstance(objective, Task))
+        return attention_maps(
+            self.model,
+            self.tokenizer,
+            text,
+            run=self.loaded_run.run.path.name,
+            task=next(tasks, None),
+            target=target,
+            image=pixels,
+            order=order,
+            previous_text=before,
+        )
 
-    def looks(self, texts: Iterable[Given]) -> Iterator[Attended]:
-        """The same for many texts, one at a time: however many there are, one is held."""
+    def look_many(self, texts: Iterable[TaskInput]) -> Iterator[AttentionRecord]:
+        """`look` for each text, lazily: one record is in memory at a time."""
         return (self.look(text) for text in texts)
 
-    def evaluate(self, *, data: str | Path | Table | None = None, **options: Any) -> Evaluation:
-        """Loss, perplexity, bits per byte, accuracies, minimal pairs; of a task run, the task's numbers.
+    def evaluate(self, *, data: str | Path | TableLike | None = None, **options: Any) -> EvaluationResult:
+        """Loss, perplexity, bits per byte, accuracy and minimal pairs; for a fine-tuned run, the metrics of its task.
 
-        `data` is text or a labelled file, or a list of mappings or a DataFrame; the run's own test split unless given.
-        With a `template` labelled samples are asked about in words, untrained: `words`, `shots` from `shot_data`,
-        `calibrate` and the other settings of prompts. Metrics are under "metrics", and in `to_pandas()`.
+        `data` is text, a labelled file, a list of mappings or a DataFrame; default: the run's test split. With a
+        `template`, labelled samples are evaluated zero-shot or few-shot with a prompt: `words`, `shots` from
+        `shot_data`, `calibrate` and the other prompt settings. The metrics are in "metrics" and in `to_pandas()`.
         """
         with as_file(data) as path:
             if options.get("template") is not None:
-                return Evaluation(evaluate_prompted(self.revived, data=path, **options))
-            return Evaluation(evaluate_run(self.revived, console=TerminalConsole(stderr=True), data=path, **options))
+                return EvaluationResult(evaluate_prompted(self.loaded_run, data=path, **options))
+            return EvaluationResult(
+                evaluate_run(self.loaded_run, console=TerminalConsole(stderr=True), data=path, **options)
+            )

@@ -20,9 +20,9 @@ from rich.console import Console
 from tiny_runs import FAMILIES, tiny_loaded, tiny_run
 
 import meristem
-from meristem.errors import MeristemError
-from meristem.recipe import parse, shipped_tasks
-from meristem.serving.hub import Served
+from meristem.config.errors import MeristemError
+from meristem.config.recipe import builtin_task_recipes, parse_recipe_file
+from meristem.serving.model_registry import ServedRun
 from meristem.training import budget
 
 PAGE = Path(__file__).parent.parent / "docs" / "families.md"
@@ -165,7 +165,7 @@ def onnx(recipe: str, out: Path) -> str:
 
 def serve(recipe: str, out: Path) -> str:
     """How many routes answer for it."""
-    found = Served(recipe, tiny_loaded(recipe).revived).can
+    found = ServedRun(recipe, tiny_loaded(recipe).loaded_run).routes
     if not found:
         raise MeristemError("no route answers for it")
     return f"{len(found)} routes"
@@ -175,7 +175,7 @@ def finetune(task: str) -> Callable[[str, Path], str]:
     """One step of a task from a tiny run, on built-in data."""
 
     def learn(recipe: str, out: Path) -> str:
-        own = parse(shipped_tasks()[task])["data"]
+        own = parse_recipe_file(builtin_task_recipes()[task])["data"]
         few = [
             f"data.{split}={re.sub('size=[0-9]+', f'size={size}', own[split])}"
             for split, size in (("train", 16), ("validation", 6), ("test", 6))

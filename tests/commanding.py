@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from meristem import cli
+from meristem.cli import main
 from meristem.training import budget
 
 COMMAND = [sys.executable, "-c", "from meristem.cli import main; main()"]
@@ -54,7 +54,7 @@ def meristem(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
         monkeypatch.setattr(sys, "argv", ["meristem", *map(str, words)])
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(pipe)))
         with pytest.raises(SystemExit) as ended:
-            cli.main()
+            main()
         said = capsys.readouterr()
         assert "Traceback" not in said.out + said.err
         assert "an unexpected" not in said.err, said.err

@@ -20,17 +20,25 @@ import pytest
 from commanding import meristem, small_peak  # noqa: F401  # fixtures
 
 from meristem.corpus.document import Document
-from meristem.store.build import build
-from meristem.store.settings import StoreSettings
-from meristem.store.store import Store
+from meristem.dataset.build import build_dataset
+from meristem.dataset.settings import StoreSettings
+from meristem.dataset.token_dataset import TokenDataset
 from meristem.tokenizers.tokenizer import Tokenizer
 
 WHO = ["the old gardener", "a careful sailor", "my youngest sister", "nobody else", "the painter"]
 DID = ["planted", "watered", "remembered", "painted", "carried", "sold"]
 WHAT = ["the apple tree", "seventeen boats", "a small garden", "her letters", "the winter harvest", "the harbour"]
-CUTS = {"gardener": ["garden", "##er"], "watered": ["water", "##ed"], "remembered": ["remember", "##ed"],
-        "painted": ["paint", "##ed"], "planted": ["plant", "##ed"], "painter": ["paint", "##er"],
-        "youngest": ["young", "##est"], "seventeen": ["seven", "##te", "##en"], "harbour": ["har", "##bo", "##ur"]}
+CUTS = {
+    "gardener": ["garden", "##er"],
+    "watered": ["water", "##ed"],
+    "remembered": ["remember", "##ed"],
+    "painted": ["paint", "##ed"],
+    "planted": ["plant", "##ed"],
+    "painter": ["paint", "##er"],
+    "youngest": ["young", "##est"],
+    "seventeen": ["seven", "##te", "##en"],
+    "harbour": ["har", "##bo", "##ur"],
+}
 
 
 def _texts() -> list[str]:
@@ -73,10 +81,12 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> Tok
 
 
 @pytest.fixture(scope="session")
-def store(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer, texts: list[str]) -> Store:
+def store(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer, texts: list[str]) -> TokenDataset:
     """All documents, for training, in several shards."""
     documents = [Document(text, f"test:{number}") for number, text in enumerate(texts)]
-    return build(documents, tokenizer, tmp_path_factory.mktemp("store"), StoreSettings(shard_tokens=1500), processes=1)
+    return build_dataset(
+        documents, tokenizer, tmp_path_factory.mktemp("store"), StoreSettings(shard_tokens=1500), processes=1
+    )
 
 
 @pytest.fixture(scope="session")

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from meristem import api, samples
-from meristem.interop.importing import whole_state, write_run
-from meristem.learning.assemble import learner_of
-from meristem.overrides import as_mapping
-from meristem.recipe import parse, read, shipped, shipped_rewards
-from meristem.settings import find
-from meristem.tokenizers.train import train
-from meristem.training import finetuning
+from meristem.config.overrides import parse_overrides
+from meristem.config.recipe import builtin_recipes, builtin_reward_recipes, parse_recipe_file, read_recipe
+from meristem.config.settings import find_class
+from meristem.finetune import finetuning
+from meristem.interop.import_weights import checkpoint_state, write_run
+from meristem.learning.build import build_learner
+from meristem.tokenizers.train import train_tokenizer
 
 ROOT = Path(__file__).parent.parent
 NOT_TESTED = ("not tested:", "未测试：")
@@ -75,7 +75,7 @@ class Command:
 def pages() -> list[str]:
     """Every page whose commands are run; the log tells what was once typed, results and decisions are no manuals."""
     found = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").glob("*.md"))]
-    return ["README.md", "README.zh.md", *(page for page in found if page != "docs/log.md")]
+    return ["README.md", "README.zh.md", *(page for page in found if not page.startswith("docs/log/"))]
 
 
 def commands(page: str) -> list[Command]:
@@ -145,18 +145,16 @@ def smaller(words: list[str]) -> list[str]:
     return words
 
 
-def small_pretrain(
-    recipe: str = "bert-mini", overrides: Any = (), *, pretrain: Any = api.pretrain, **told: Any
-) -> Any:
+def small_pretrain(recipe: str = "bert-mini", overrides: Any = (), *, pretrain: Any = api.pretrain, **told: Any) -> Any:
     """`meristem.pretrain` with a small model and few steps."""
-    return pretrain(recipe, {**as_mapping(overrides), **_small([recipe])}, **told)
+    return pretrain(recipe, {**parse_overrides(overrides), **_small([recipe])}, **told)
 
 
 def small_finetune(
     recipe: str = "classification", overrides: Any = (), *, finetune: Any = api.finetune, **told: Any
 ) -> Any:
     """`meristem.finetune` with few samples and few steps."""
-    settings = as_mapping(overrides)
+    settings = parse_overrides(overrides)
     given = [recipe, *(f"{key}={value}" for key, value in settings.items())]
     small = _small_task([*given, "data.train=…"] if "data" in told else given)
     return finetune(recipe, {**settings, **small}, **told)
@@ -169,10 +167,10 @@ def _with(command: list[str], rest: list[str], settings: dict[str, Any]) -> list
 
 def _small(given: list[str]) -> dict[str, Any]:
     """What the family of a recipe has of the small settings; a run that is gone on with keeps its own."""
-    recipe = given[0] if given and (given[0] in shipped() or "/" in given[0]) else "bert-mini"
-    if recipe not in shipped():
+    recipe = given[0] if given and (given[0] in builtin_recipes() or "/" in given[0]) else "bert-mini"
+    if recipe not in builtin_recipes():
         return {key: value for key, value in SMALL.items() if not key.startswith(("model.", "tokenizer."))}
-    family = find("models", parse(shipped()[recipe])["model"]["family"])
+    family = find_class("models", parse_recipe_file(builtin_recipes()[recipe])["model"]["family"])
     return {k: v for k, v in SMALL.items() if not k.startswith("model.") or k[6:] in family.Settings.model_fields}
 
 
@@ -180,7 +178,7 @@ def _small_task(given: list[str]) -> dict[str, Any]:
     """Few samples of the built-in sets, and a small model unless it begins from a run."""
     told = dict(word.partition("=")[::2] for word in given if "=" in word)
     recipe = given[0] if given and "=" not in given[0] else told.get("task", "classification")
-    mapping = read(recipe)[1]
+    mapping = read_recipe(recipe)[1]
     few = {
         f"data.{split}": re.sub("size=[0-9]+", f"size={size}", mapping["data"][split])
         for split, size in (("train", 24), ("validation", 8), ("test", 8))
@@ -188,16 +186,16 @@ def _small_task(given: list[str]) -> dict[str, Any]:
     }
     if str(told.get("from", "scratch")).startswith("runs/"):
         return {**SHORT, **few}
-    fields = find("models", mapping["model"]["family"]).Settings.model_fields
+    fields = find_class("models", mapping["model"]["family"]).Settings.model_fields
     shape = {k: v for k, v in SMALL.items() if k[:6] == "model." and k[6:] in fields and k != "model.length"}
     return {**SHORT, **few, **shape, "tokenizer.size": 600}
 
 
 def _small_policy(given: list[str]) -> dict[str, Any]:
     """Few prompts and little data for the rewards; a start of a recipe's own is one that is here."""
-    if given[0] not in shipped_rewards():
+    if given[0] not in builtin_reward_recipes():
         return POLICY
-    plain = parse(shipped_rewards()[given[0]])
+    plain = parse_recipe_file(builtin_reward_recipes()[given[0]])
     data = {f"data.{key}": fewer(value) for key, value in plain["data"].items()}
     parts = {part: json.dumps(fewer(plain[part])) for part in ("rewards", "judge")}
     start = {} if any(word.startswith("from=") for word in given) else {"from": f"runs/{plain['from']['recipe']}"}
@@ -228,7 +226,7 @@ class Provided:
             for part in re.split(r"[=,]", word):
                 self._file(part.strip())
         for name in {found for word in words for found in re.findall(r"runs/([\w-]+)", word)}:
-            if not Path("runs", name).exists() and name in {**RUNS, **shipped()} and not _makes(words, name):
+            if not Path("runs", name).exists() and name in {**RUNS, **builtin_recipes()} and not _makes(words, name):
                 self._run(name)
 
     def _file(self, name: str) -> None:
@@ -255,13 +253,13 @@ def untrained(words: list[str], out: Path) -> None:
     """The run that a training command would begin with: pages that name a run ask nothing of what it learned."""
     name, *settings = words[2:]
     if words[1] == "finetune":
-        recipe, task, found = finetuning.understood(api.task_recipe(name, settings))
-        tokenizer = finetuning.tokenizer_of(recipe, task, found)
+        recipe, task, found = finetuning.prepare_task(api.resolve_task_recipe(name, settings))
+        tokenizer = finetuning.build_tokenizer(recipe, task, found)
     else:
-        recipe = api.recipe_for(name, [*settings, "model.layers=3"])  # pages look into the third
-        tokenizer = train(recipe.tokenizer, [*ENGLISH, *CHINESE])
-    model = learner_of(recipe, tokenizer).model
-    write_run(out, recipe, tokenizer, whole_state(model, {k: v.detach() for k, v in model.named_parameters()}), {})
+        recipe = api.resolve_pretrain_recipe(name, [*settings, "model.layers=3"])  # pages look into the third
+        tokenizer = train_tokenizer(recipe.tokenizer, [*ENGLISH, *CHINESE])
+    model = build_learner(recipe, tokenizer).model
+    write_run(out, recipe, tokenizer, checkpoint_state(model, {k: v.detach() for k, v in model.named_parameters()}), {})
 
 
 RUNS = {
@@ -371,10 +369,12 @@ FILES: dict[str, Any] = {
     "novels.txt": _lines(ENGLISH),
     "my.txt": _lines("\n\n".join(ENGLISH).split("\n")),
     "glove.txt": _lines([f"{word} {n}.5 {-n} 0.25 1" for n, word in enumerate(("a", "boat", "came", "in", "ship"))]),
-    "clicks.csv": _lines([
-        "query,text,shown,clicked",
-        *(f"repair a lamp {n % 6},We mend lamp {n},100,{n % 30 + 1}" for n in range(36)),
-    ]),
+    "clicks.csv": _lines(
+        [
+            "query,text,shown,clicked",
+            *(f"repair a lamp {n % 6},We mend lamp {n},100,{n % 30 + 1}" for n in range(36)),
+        ]
+    ),
     "wiki.train.tokens": _lines(ARTICLES[:160]),
     "wiki.valid.tokens": _lines(ARTICLES[160:200]),
     "wiki.test.tokens": _lines(ARTICLES[200:]),
@@ -388,10 +388,12 @@ FILES: dict[str, Any] = {
     "bert-base-uncased": _bert,
     "bert-base-chinese": _bert,
     "my.yaml": _my_yaml,
-    "mine:score": lambda _: _lines([
-        "def score(prompts, completions, **columns):",
-        "    return [float(text.endswith('.')) for text in completions]",
-    ])(Path("mine.py")),
+    "mine:score": lambda _: _lines(
+        [
+            "def score(prompts, completions, **columns):",
+            "    return [float(text.endswith('.')) for text in completions]",
+        ]
+    )(Path("mine.py")),
     "key.txt": lambda path: (_lines(["0123456789abcdef" * 3])(path), path.chmod(0o600)),
 }
 """Files that pages name and a reader has, by name."""

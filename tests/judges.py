@@ -12,12 +12,12 @@ import pytest
 from rich.console import Console
 
 from meristem import samples
-from meristem.reinforce.combined import Rewards
-from meristem.reinforce.named import settings_of
-from meristem.reinforce.reward import Attempt
-from meristem.store.sentences import boundaries
+from meristem.dataset.sentence_boundaries import find_sentence_starts
+from meristem.reinforce.combined_reward import CombinedReward
+from meristem.reinforce.reward_base import PromptCompletion
+from meristem.reinforce.reward_setup import build_rewards, rewards_cache
+from meristem.reinforce.reward_specs import parse_reward_specs
 from meristem.training import budget
-from meristem.training.rewarding import desk, rewarded
 
 TINY: dict[str, Any] = {
     "tokenizer.kind": "words",
@@ -44,13 +44,13 @@ GRAMMAR: dict[str, Any] = {
 }
 
 
-def made(*given: Any, folder: Path | None = None, said: io.StringIO | None = None) -> Rewards:
+def made(*given: Any, folder: Path | None = None, said: io.StringIO | None = None) -> CombinedReward:
     """Rewards with all that they lack; judges are kept for the whole session."""
     console = Console(file=said or io.StringIO(), width=400)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(budget, "PEAK_SIZE", 64)
-        rewards = rewarded(settings_of(list(given)), folder or desk(), console)
-    assert isinstance(rewards, Rewards)
+        rewards = build_rewards(parse_reward_specs(list(given)), folder or rewards_cache(), console)
+    assert isinstance(rewards, CombinedReward)
     return rewards
 
 
@@ -58,7 +58,7 @@ def sentences(number: int, seed: int = 9) -> list[str]:
     """Sentences of stories that no judge was trained on."""
     found = []
     for text in samples.documents(f"microworld-en?size={number}&seed={seed}"):
-        found += [text[a:b].strip() for a, b in pairwise([*boundaries(text).tolist(), len(text)])]
+        found += [text[a:b].strip() for a, b in pairwise([*find_sentence_starts(text).tolist(), len(text)])]
     return found[:number]
 
 
@@ -75,14 +75,14 @@ def noise(text: str) -> str:
     return "".join(draw.choice("abcdefghijklmnopqrstuvwxyz    ") for _ in text)
 
 
-def attempts(*texts: str, **known: Any) -> list[Attempt]:
+def attempts(*texts: str, **known: Any) -> list[PromptCompletion]:
     """Texts for one prompt."""
-    return [Attempt(**{"prompt": "", **known, "text": text}) for text in texts]
+    return [PromptCompletion(**{"prompt": "", **known, "text": text}) for text in texts]
 
 
-def values(rewards: Rewards, *texts: str, **known: Any) -> list[float]:
+def values(rewards: CombinedReward, *texts: str, **known: Any) -> list[float]:
     """What each text is worth."""
-    return rewards.judge(attempts(*texts, **known)).total.tolist()  # type: ignore[no-any-return]
+    return rewards.score(attempts(*texts, **known)).total.tolist()  # type: ignore[no-any-return]
 
 
 def echoed(prompts: list[str], completions: list[str], **columns: Any) -> list[float]:

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 import torch
 
-from meristem.errors import MeristemError, RecipeError
-from meristem.learning.assemble import check, feeds_of, learner_of
-from meristem.recipe import read, resolve
-from meristem.settings import find, names
-from meristem.store.store import Store
+from meristem.config.errors import MeristemError, RecipeError
+from meristem.config.recipe import read_recipe, resolve_recipe
+from meristem.config.settings import find_class, module_names
+from meristem.dataset.token_dataset import TokenDataset
+from meristem.learning.build import build_feeds, build_learner, check_recipe
 from meristem.tokenizers.tokenizer import Tokenizer
-from meristem.training.optimizers import optimizers
+from meristem.training.optim.param_groups import build_optimizers
 from meristem.training.step import Stepper
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -53,14 +53,14 @@ def put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Put]:
             if parts[0] == "meristem":
                 package = importlib.import_module(f"meristem.{parts[1]}")
                 monkeypatch.setattr(package, "__path__", [*package.__path__, str((tmp_path / place).parent)])
-                names.cache_clear()
+                module_names.cache_clear()
         for place in blocks(page):
             if place.startswith("tests/"):
                 loaded[place] = load(tmp_path / place)
         return loaded
 
     yield lay
-    names.cache_clear()
+    module_names.cache_clear()
     for module in set(sys.modules) - before:
         if module.endswith((".swap", ".gcnn")):
             del sys.modules[module]
@@ -75,15 +75,17 @@ def load(path: Path) -> ModuleType:
     return module
 
 
-def losses(settings: dict[str, Any], tokenizer: Tokenizer, store: Store, steps: int = 60) -> list[float]:
+def losses(settings: dict[str, Any], tokenizer: Tokenizer, store: TokenDataset, steps: int = 60) -> list[float]:
     """A few real steps of a recipe on the small store."""
-    recipe = resolve("test", {"train": {"steps": steps, "rate": 5e-3, "batch_tokens": 192, "seed": 1}, **settings})
-    check(recipe)
-    learner = learner_of(recipe, tokenizer).train()
-    ((name, feed),) = feeds_of(recipe, learner.objectives, tokenizer, {"main": store}, split="train", seed=1).items()
-    made = optimizers(learner.model, recipe.train)
+    recipe = resolve_recipe(
+        "test", {"train": {"steps": steps, "rate": 5e-3, "batch_tokens": 192, "seed": 1}, **settings}
+    )
+    check_recipe(recipe)
+    learner = build_learner(recipe, tokenizer).train()
+    ((name, feed),) = build_feeds(recipe, learner.objectives, tokenizer, {"main": store}, split="train", seed=1).items()
+    made = build_optimizers(learner.model, recipe.train)
     stepper = Stepper(learner=learner, optimizers=made, settings=recipe.train, device=torch.device("cpu"))
-    return [float(stepper.take(step, steps, name, [feed.batch(step, 0)]).loss) for step in range(steps)]
+    return [float(stepper.train_step(step, steps, name, [feed.batch(step, 0)]).loss) for step in range(steps)]
 
 
 def falls(found: list[float], share: float) -> bool:
@@ -100,21 +102,21 @@ def test_the_pages_own_tests_pass(page: str, put: Put) -> None:
 
 
 def test_the_pages_objective_is_found_trained_and_refused_where_it_does_not_fit(
-    put: Put, tokenizer: Tokenizer, store: Store
+    put: Put, tokenizer: Tokenizer, store: TokenDataset
 ) -> None:
     put("adding-an-objective.md")
-    assert find("objectives", "swap").__name__ == "Swap"
+    assert find_class("objectives", "swap").__name__ == "SwapObjective"
     small = {"layers": 2, "width": 32, "heads": 4, "length": 24}
     for family in ("bert", "modern"):
         assert falls(losses({"model": {"family": family, **small}, "objective": "swap"}, tokenizer, store), 0.75)
     with pytest.raises(RecipeError, match=r"objective swap needs a bidirectional backbone.*bert"):
         losses({"model": {"family": "gpt2", **small}, "objective": "swap"}, tokenizer, store)
     with pytest.raises(RecipeError, match=r"objective.rat: unknown setting, did you mean rate\?"):
-        resolve("test", {"model": {"family": "bert"}, "objective": {"name": "swap", "rat": 0.2}})
+        resolve_recipe("test", {"model": {"family": "bert"}, "objective": {"name": "swap", "rat": 0.2}})
 
 
 def test_the_pages_family_is_found_trained_and_refused_where_it_does_not_fit(
-    put: Put, tokenizer: Tokenizer, store: Store
+    put: Put, tokenizer: Tokenizer, store: TokenDataset
 ) -> None:
     put("adding-a-family.md")
     model = {"family": "gcnn", "layers": 2, "width": 32, "length": 24}
@@ -131,4 +133,4 @@ def test_the_pages_commands_name_a_recipe_that_resolves(page: str, put: Put) -> 
     commands = [shlex.split(line) for line in blocks(page)["bash"].splitlines()]
     assert commands
     for _, _, recipe, *settings in commands:
-        check(resolve(*read(recipe), settings))
+        check_recipe(resolve_recipe(*read_recipe(recipe), settings))

@@ -16,14 +16,27 @@ from rich.console import Console
 from rich.table import Table
 
 import meristem
-from meristem.errors import MeristemError, RecipeError
+from meristem.config.errors import MeristemError, RecipeError
 from meristem.generation.sampling import SamplingSettings
 from meristem.training import budget
-from meristem.training.journal import Journal
+from meristem.training.trackers.metrics_log import RunLogger
 
-TINY = {"model.layers": 2, "model.width": 32, "model.heads": 2, "model.length": 32, "tokenizer.size": 300,
-        "train.batch_tokens": 128, "train.steps": 12, "train.threads": 1, "train.save_every": 4, "train.keep": 9,
-        "train.evaluate_every": 4, "corpus.processes": 1, "corpus.validation": 0.1, "corpus.test": 0.1}
+TINY = {
+    "model.layers": 2,
+    "model.width": 32,
+    "model.heads": 2,
+    "model.length": 32,
+    "tokenizer.size": 300,
+    "train.batch_tokens": 128,
+    "train.steps": 12,
+    "train.threads": 1,
+    "train.save_every": 4,
+    "train.keep": 9,
+    "train.evaluate_every": 4,
+    "corpus.processes": 1,
+    "corpus.validation": 0.1,
+    "corpus.test": 0.1,
+}
 SOURCE = "builtin:microworld-en?size=40"
 
 
@@ -33,6 +46,7 @@ def _small_peak() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(budget, "PEAK_SIZE", 64)
         yield
+
 
 SMALL_TASK = ["model.layers=1", "model.width=32", "model.heads=2", "tokenizer.size=500"]
 
@@ -68,9 +82,12 @@ def test_settings_may_be_a_mapping_or_words(tmp_path: Path) -> None:
 
 def test_a_recipe_file_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("mine.yaml").write_text("model: {family: gpt2, layers: 1, width: 32, heads: 2, length: 32}\nobjective: clm\n"
-                                 f"corpus: {{source: '{SOURCE}', processes: 1}}\ntokenizer: {{kind: bpe, size: 300}}\n"
-                                 "train: {steps: 2, batch_tokens: 64, rate: 3e-4}\n", encoding="utf-8")
+    Path("mine.yaml").write_text(
+        "model: {family: gpt2, layers: 1, width: 32, heads: 2, length: 32}\nobjective: clm\n"
+        f"corpus: {{source: '{SOURCE}', processes: 1}}\ntokenizer: {{kind: bpe, size: 300}}\n"
+        "train: {steps: 2, batch_tokens: 64, rate: 3e-4}\n",
+        encoding="utf-8",
+    )
     ended = meristem.pretrain("mine.yaml", console=Console(quiet=True))
     assert ended.run == Path("runs/mine")
     assert meristem.load(ended.run).recipe.train.rate == 3e-4
@@ -146,11 +163,11 @@ def test_evaluate_gives_what_the_run_found(gpt2: Path) -> None:
 
 
 def test_a_step_and_the_best_can_be_named(bert: Path) -> None:
-    assert meristem.load(bert).revived.step == 12
-    assert meristem.load(bert, step=4).revived.step == 4
+    assert meristem.load(bert).loaded_run.step == 12
+    assert meristem.load(bert, step=4).loaded_run.step == 4
     lines = map(json.loads, (bert / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
     measured = {line["step"]: line["loss"] for line in lines if line["kind"] == "evaluation"}
-    assert meristem.load(bert, which="best").revived.step == min(measured, key=lambda step: measured[step])
+    assert meristem.load(bert, which="best").loaded_run.step == min(measured, key=lambda step: measured[step])
     with pytest.raises(MeristemError, match="has no checkpoint of step 5; there are: 12, 8, 4"):
         meristem.load(bert, step=5)
 
@@ -158,13 +175,13 @@ def test_a_step_and_the_best_can_be_named(bert: Path) -> None:
 def test_what_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(MeristemError, match="there is no such run"):
         meristem.load(tmp_path / "nothing")
-    with pytest.raises(MeristemError, match="is no run"):
+    with pytest.raises(MeristemError, match="is not a run"):
         meristem.load(tmp_path)
 
 
 def test_completion_and_help_show_the_interface() -> None:
     shown = dir(meristem)
-    assert {"pretrain", "finetune", "reinforce", "load", "describe", "export", "reward", "Loaded"} <= set(shown)
+    assert {"pretrain", "finetune", "reinforce", "load", "describe", "export", "reward", "LoadedModel"} <= set(shown)
     assert not [name for name in shown if name in ("TYPE_CHECKING", "Any", "import_module")]
     code = "import io, contextlib, pydoc, meristem; print(pydoc.render_doc(meristem, renderer=pydoc.plaintext))"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -173,10 +190,10 @@ def test_completion_and_help_show_the_interface() -> None:
 
 
 def test_generate_documents_every_setting_with_its_default() -> None:
-    told = inspect.signature(meristem.Loaded.generate).parameters
+    told = inspect.signature(meristem.LoadedModel.generate).parameters
     for name, field in SamplingSettings.model_fields.items():
         assert told[name].default == field.default, name
-        assert name in (meristem.Loaded.generate.__doc__ or ""), name
+        assert name in (meristem.LoadedModel.generate.__doc__ or ""), name
 
 
 def test_tables_are_shown_once_in_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,8 +202,8 @@ def test_tables_are_shown_once_in_a_notebook(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(jupyter, "display", lambda segments, text: shown.append(text))
     table = Table("name")
     table.add_row("only once")
-    with Journal(tmp_path, console.Console(stderr=True)) as journal:
-        journal.lay_out([table])
+    with RunLogger(tmp_path, console.Console(stderr=True)) as journal:
+        journal.log_tables([table])
     assert [text.count("only once") for text in shown] == [1]
     assert "only once" in (tmp_path / "log.txt").read_text(encoding="utf-8")
 
@@ -195,8 +212,8 @@ def test_a_subpackage_does_not_hide_the_function_of_its_name() -> None:
     code = (
         "import meristem, meristem.reinforce.policy, sys\n"
         "assert callable(meristem.reinforce) and meristem.reinforce.__module__ == 'meristem.api'\n"
-        "from meristem.reinforce.policy import Policy\n"
+        "from meristem.reinforce.policy import PolicyObjective\n"
         "from meristem.reinforce import policy\n"
-        "assert policy.Policy is Policy and sys.modules['meristem.reinforce'].__path__\n"
+        "assert policy.PolicyObjective is PolicyObjective and sys.modules['meristem.reinforce'].__path__\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from meristem.batch import Batch, Hidden, Objective, Outcome, Row, collate
+from meristem.interfaces.batch import Batch, Hidden, Objective, Outcome, Row, collate
 
 
 class Words(Objective):
     """Predicts what rows say it should."""
 
-    name, needs, heads, weights = "words", frozenset(), {}, {"words": 1.0, "pairs": 2.0}
+    name, requires, heads, loss_weights = "words", frozenset(), {}, {"words": 1.0, "pairs": 2.0}
 
     def __init__(self, settings: Any = None, tokenizer: Any = None) -> None:
         pass
@@ -29,9 +29,9 @@ def row(tokens: list[int], at: list[int], sample: int = 0, **goals: Any) -> Row:
     places = np.array(at, np.int64)
     return Row(
         inputs={"tokens": ids, "segments": ids * 0 + 1},
-        goals={"words": {"at": places, "values": ids[places]}, **goals},
-        notes={"first": tokens[0]},
-        sample=sample,
+        targets={"words": {"at": places, "values": ids[places]}, **goals},
+        metadata={"first": tokens[0]},
+        sample_id=sample,
     )
 
 
@@ -39,7 +39,7 @@ def test_rows_of_one_length_are_stacked_without_a_mask() -> None:
     batch = collate([row([1, 2, 3], [0]), row([4, 5, 6], [1, 2], sample=1)], Words(), {})
     assert batch.inputs["tokens"].tolist() == [[1, 2, 3], [4, 5, 6]]
     assert "present" not in batch.inputs
-    assert batch.tokens == 6
+    assert batch.num_tokens == 6
 
 
 def test_ragged_rows_are_filled_and_present_says_where() -> None:
@@ -47,13 +47,13 @@ def test_ragged_rows_are_filled_and_present_says_where() -> None:
     assert batch.inputs["tokens"].tolist() == [[1, 2, 3], [4, 9, 9]]
     assert batch.inputs["segments"].tolist() == [[1, 1, 1], [1, 0, 0]]
     assert batch.inputs["present"].tolist() == [[True] * 3, [True, False, False]]
-    assert batch.tokens == 4
+    assert batch.num_tokens == 4
 
 
 def test_an_input_with_an_axis_of_its_own_is_filled_by_itself() -> None:
     def two_sided(source: list[int], tokens: list[int]) -> Row:
         made = row(tokens, [0])
-        return Row(inputs={**made.inputs, "source": np.array(source)}, goals=made.goals)
+        return Row(inputs={**made.inputs, "source": np.array(source)}, targets=made.targets)
 
     batch = collate([two_sided([1, 2, 3], [4, 5]), two_sided([6], [7, 8])], Words(), {"source": 9})
     assert batch.inputs["source"].tolist() == [[1, 2, 3], [6, 9, 9]]
@@ -62,37 +62,37 @@ def test_an_input_with_an_axis_of_its_own_is_filled_by_itself() -> None:
     batch = collate([two_sided([1, 2], [4, 5, 6]), two_sided([6, 7], [7])], Words(), {})
     assert "source_present" not in batch.inputs
     assert batch.inputs["present"].tolist() == [[True] * 3, [True, False, False]]
-    assert batch.tokens == 8  # source and target
+    assert batch.num_tokens == 8  # source and target
 
 
 def test_positions_are_moved_by_their_rows_offset() -> None:
     batch = collate([row([1, 2, 3], [0, 2]), row([4, 5], [1], sample=1), row([6, 7, 8], [], sample=2)], Words(), {})
-    goal = batch.goals["words"]
+    goal = batch.targets["words"]
     assert goal["at"].tolist() == [0, 2, 4]
     assert batch.inputs["tokens"].flatten()[goal["at"]].tolist() == goal["values"].tolist() == [1, 3, 5]
-    hidden = Hidden(last=torch.arange(18.0).view(3, 3, 2))
-    assert hidden.at(goal["at"]).tolist() == [[0, 1], [4, 5], [8, 9]]
+    hidden = Hidden(last_hidden_state=torch.arange(18.0).view(3, 3, 2))
+    assert hidden.select(goal["at"]).tolist() == [[0, 1], [4, 5], [8, 9]]
 
 
 def test_a_term_that_only_some_rows_have() -> None:
     pair = {"at": np.array([0]), "values": np.array([1])}
     batch = collate([row([1, 2], [0]), row([3, 4], [], sample=1, pairs=pair)], Words(), {})
-    assert batch.goals["pairs"]["at"].tolist() == [2]
-    assert batch.counts == {"words": 1, "pairs": 1}
+    assert batch.targets["pairs"]["at"].tolist() == [2]
+    assert batch.target_counts == {"words": 1, "pairs": 1}
 
 
 def test_counts_are_of_this_objectives_terms_only() -> None:
     other = {"at": np.array([0]), "values": np.array([1])}
     batch = collate([row([1, 2], [0, 1], elsewhere=other)], Words(), {})
-    assert batch.counts == {"words": 2, "pairs": 0}  # a term of its own that no row has counts as none
-    assert "elsewhere" in batch.goals
+    assert batch.target_counts == {"words": 2, "pairs": 0}  # a term of its own that no row has counts as none
+    assert "elsewhere" in batch.targets
 
 
 def test_several_rows_of_one_sample_share_their_owner() -> None:
     batch = collate([row([1, 2], [0], sample=40), row([1, 2], [1], sample=40), row([3, 4], [0], sample=7)], Words(), {})
-    assert batch.owner.tolist() == [0, 0, 1]
-    assert batch.ids == [40, 7]
-    assert [note["first"] for note in batch.notes] == [1, 1, 3]
+    assert batch.sample_index.tolist() == [0, 0, 1]
+    assert batch.sample_ids == [40, 7]
+    assert [note["first"] for note in batch.metadata] == [1, 1, 3]
 
 
 def test_the_prediction_axis_may_be_another_input() -> None:
@@ -100,16 +100,20 @@ def test_the_prediction_axis_may_be_another_input() -> None:
         axis = "slots"
 
     rows = [
-        Row(inputs={"tokens": np.arange(5), "slots": np.arange(2)}, goals={"words": {"at": np.array([1])}}, sample=n)
+        Row(
+            inputs={"tokens": np.arange(5), "slots": np.arange(2)},
+            targets={"words": {"at": np.array([1])}},
+            sample_id=n,
+        )
         for n in range(2)
     ]
     batch = collate(rows, Slots(), {})
-    assert batch.goals["words"]["at"].tolist() == [1, 3]
-    assert batch.tokens == 10  # what is read counts, not what is predicted
+    assert batch.targets["words"]["at"].tolist() == [1, 3]
+    assert batch.num_tokens == 10  # what is read counts, not what is predicted
 
 
 def test_vectors_per_position_keep_their_shape_when_filled() -> None:
-    rows = [Row(inputs={"tokens": np.arange(n), "letters": np.ones((n, 4), np.int64)}, sample=n) for n in (1, 3)]
+    rows = [Row(inputs={"tokens": np.arange(n), "letters": np.ones((n, 4), np.int64)}, sample_id=n) for n in (1, 3)]
     batch = collate(rows, Words(), {"letters": 5})
     assert batch.inputs["letters"].shape == (2, 3, 4)
     assert batch.inputs["letters"][0, 1:].unique().tolist() == [5]
@@ -119,9 +123,13 @@ def test_a_batch_moves_everything_the_device_needs() -> None:
     batch = collate([row([1, 2], [0])], Words(), {})
     assert batch.to(torch.device("cpu")) is batch
     far = batch.to(torch.device("meta"))
-    tensors = [*far.inputs.values(), *far.goals["words"].values(), far.owner]
+    tensors = [*far.inputs.values(), *far.targets["words"].values(), far.sample_index]
     assert {tensor.device.type for tensor in tensors} == {"meta"}
-    assert (far.counts, far.ids, far.tokens) == (batch.counts, batch.ids, batch.tokens)
+    assert (far.target_counts, far.sample_ids, far.num_tokens) == (
+        batch.target_counts,
+        batch.sample_ids,
+        batch.num_tokens,
+    )
 
 
 def test_a_row_needs_the_prediction_axis() -> None:

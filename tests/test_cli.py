@@ -15,14 +15,26 @@ from pathlib import Path
 import pytest
 from commanding import COMMAND, Meristem
 
-from meristem import api, cli, options
-from meristem.errors import RecipeError
-from meristem.recipe import shipped, shipped_rewards, shipped_tasks
+from meristem import api
+from meristem.cli import main, options
+from meristem.config.errors import RecipeError
+from meristem.config.recipe import builtin_recipes, builtin_reward_recipes, builtin_task_recipes
 
 pytestmark = pytest.mark.usefixtures("small_peak")
-TINY = ("model.layers=1", "model.width=32", "model.heads=2", "model.length=32", "tokenizer.size=300",
-        "train.batch_tokens=128", "train.steps=20", "train.threads=1", "train.log_every=1", "corpus.processes=1",
-        "corpus.validation=0.1", "corpus.test=0.1")
+TINY = (
+    "model.layers=1",
+    "model.width=32",
+    "model.heads=2",
+    "model.length=32",
+    "tokenizer.size=300",
+    "train.batch_tokens=128",
+    "train.steps=20",
+    "train.threads=1",
+    "train.log_every=1",
+    "corpus.processes=1",
+    "corpus.validation=0.1",
+    "corpus.test=0.1",
+)
 SOURCE = "builtin:microworld-en?size=40"
 QUIET_LOAD = 3.0  # above this average the machine has other things to do than to be quick
 
@@ -42,19 +54,27 @@ def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def process(*words: object, folder: Path) -> subprocess.Popen[str]:
     """The command in a process of its own."""
     surroundings = {**os.environ, "COLUMNS": "300", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
-    return subprocess.Popen([*COMMAND, *map(str, words)], cwd=folder, env=surroundings, text=True,
-                            stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    return subprocess.Popen(
+        [*COMMAND, *map(str, words)],
+        cwd=folder,
+        env=surroundings,
+        text=True,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
 
 
 # ------------------------------------------------------------ help
 
 
 def test_help_is_quick_and_does_not_import_torch(tmp_path: Path) -> None:
-    script = ("import sys; sys.argv = ['meristem', '--help']\n"
-              "from meristem.cli import main\n"
-              "try: main()\n"
-              "except SystemExit as end: assert end.code == 0\n"
-              "print('torch' in sys.modules, file=sys.stderr)")
+    script = (
+        "import sys; sys.argv = ['meristem', '--help']\n"
+        "from meristem.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as end: assert end.code == 0\n"
+        "print('torch' in sys.modules, file=sys.stderr)"
+    )
     took = []
     for _ in range(5):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -90,7 +110,7 @@ def test_recipes_are_listed_one_a_line(meristem: Meristem) -> None:
     said = meristem("recipes")
     parts = [part.splitlines() for part in re.split(r"\nfor \w+, with meristem \w+:\n", said.out)]
     names = [[line.split()[0] for line in lines] for lines in parts]
-    assert names == [list(shipped()), list(shipped_tasks()), list(shipped_rewards())]
+    assert names == [list(builtin_recipes()), list(builtin_task_recipes()), list(builtin_reward_recipes())]
     assert all(len(line.split()) > 3 for lines in parts for line in lines)
 
 
@@ -105,43 +125,46 @@ def test_the_schema_is_written_for_editors(meristem: Meristem) -> None:
 # ------------------------------------------------------------ wrong words
 
 
-@pytest.mark.parametrize(("words", "code", "told"), [
-    (["pretrian"], 2, "Did you mean 'pretrain'"),
-    (["pretrain", "bert-mnii"], 2, "'bert-mnii' is neither a recipe nor a file, did you mean bert-mini?"),
-    (["pretrain", "bert-mnii", "novel.txt"], 2, "no recipe 'bert-mnii', did you mean bert-mini?"),
-    (["pretrain", "bert-mini", "train.ratee=1"], 2, "train.ratee: unknown setting, did you mean rate?"),
-    (["pretrain", "bert-mini", "objective.mask_rat=0.2"], 2, "unknown setting, did you mean mask_rate?"),
-    (["pretrain", "bert-mini", "rate=1"], 2, "rate: unknown setting, did you mean train.rate?"),
-    (["pretrain", "bert-mini", "train.rate=fast"], 2, "train.rate: "),
-    (["pretrain", "bert-mini", "train.steps=0"], 2, "train.steps: "),
-    (["pretrain", "bert-mini", "train.save_every=often"], 2, "expected steps (500), time (30s, 10m, 2h) or epochs"),
-    (["pretrain", "bert-mini", "train.optimizer=mion"], 2, "train.optimizer: "),
-    (["pretrain", "bert-mini", "model.family=brt"], 2, "model.family: no 'brt', did you mean bert?"),
-    (["pretrain", "bert-mini", "model.heads=3"], 2, "heads"),
-    (["pretrain", "bert-mini", "objective=clm"], 2, "gpt2"),
-    (["pretrain", "gpt2-mini", "objective=mlm"], 2, "bert"),
-    (["pretrain", "bert-mini", "train.batch_tokens=10"], 2, "train.batch_tokens: 10 is less than one row"),
-    (["pretrain", "bert-mini", "one", "two"], 2, "expected at most a recipe and a source"),
-    (["pretrain", "bert-mini", "novl.txt"], 1, "did you mean novel.txt?"),
-    (["pretrain", "novl.txt"], 1, "did you mean novel.txt?"),
-    (["pretrain", "bert-mini", "builtin:pydcs"], 1, "did you mean pydocs?"),
-    (["pretrain", "mine.yaml"], 2, "no recipe file mine.yaml"),
-    (["pretrain", "broken.yaml"], 2, "broken.yaml: not readable as YAML"),
-    (["pretrain", "bert-mini", "novel.txt", "from=nowhere"], 1, "nowhere: there is no such run"),
-    (["pretrain", "bert-mini", "novel.txt", "tokenizer.path=absent.json"], 1, "absent.json"),
-    (["pretrain", "bert-mini", "novel.txt", "--out", "novel.txt"], 1, "novel.txt is a file: choose another place"),
-    (["describe", "bert-mnii"], 2, "did you mean bert-mini?"),
-    (["describe", "bert-mini", "--hours", "soon"], 2, "'--hours'"),
-    (["corpus", "novl.txt"], 1, "did you mean novel.txt?"),
-    (["corpus", "novel.txt", "train.rate=1"], 2, "corpus takes only corpus.… settings, not train"),
-    (["fill", "nowhere", "The [MASK]."], 1, "nowhere: there is no such run"),
-    (["fill", "nowhere"], 2, "TEXT"),
-    (["generate", "nowhere", "--temperature", "-1"], 2, "--temperature"),
-    (["score", "nowhere"], 2, "score: give a text, or --file with one text a line"),
-    (["score", "nowhere", "--file", "absent.txt"], 1, "absent.txt"),
-    (["evaluate", "nowhere", "--which", "worst"], 2, "'latest', 'best'"),
-    (["recipes", "--shema", "x"], 2, "--shema"),
-])
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["pretrian"], 2, "Did you mean 'pretrain'"),
+        (["pretrain", "bert-mnii"], 2, "'bert-mnii' is neither a recipe nor a file, did you mean bert-mini?"),
+        (["pretrain", "bert-mnii", "novel.txt"], 2, "no recipe 'bert-mnii', did you mean bert-mini?"),
+        (["pretrain", "bert-mini", "train.ratee=1"], 2, "train.ratee: unknown setting, did you mean rate?"),
+        (["pretrain", "bert-mini", "objective.mask_rat=0.2"], 2, "unknown setting, did you mean mask_rate?"),
+        (["pretrain", "bert-mini", "rate=1"], 2, "rate: unknown setting, did you mean train.rate?"),
+        (["pretrain", "bert-mini", "train.rate=fast"], 2, "train.rate: "),
+        (["pretrain", "bert-mini", "train.steps=0"], 2, "train.steps: "),
+        (["pretrain", "bert-mini", "train.save_every=often"], 2, "expected steps (500), time (30s, 10m, 2h) or epochs"),
+        (["pretrain", "bert-mini", "train.optimizer=mion"], 2, "train.optimizer: "),
+        (["pretrain", "bert-mini", "model.family=brt"], 2, "model.family: no 'brt', did you mean bert?"),
+        (["pretrain", "bert-mini", "model.heads=3"], 2, "heads"),
+        (["pretrain", "bert-mini", "objective=clm"], 2, "gpt2"),
+        (["pretrain", "gpt2-mini", "objective=mlm"], 2, "bert"),
+        (["pretrain", "bert-mini", "train.batch_tokens=10"], 2, "train.batch_tokens: 10 is less than one row"),
+        (["pretrain", "bert-mini", "one", "two"], 2, "expected at most a recipe and a source"),
+        (["pretrain", "bert-mini", "novl.txt"], 1, "did you mean novel.txt?"),
+        (["pretrain", "novl.txt"], 1, "did you mean novel.txt?"),
+        (["pretrain", "bert-mini", "builtin:pydcs"], 1, "did you mean pydocs?"),
+        (["pretrain", "mine.yaml"], 2, "no recipe file mine.yaml"),
+        (["pretrain", "broken.yaml"], 2, "broken.yaml: not valid YAML"),
+        (["pretrain", "bert-mini", "novel.txt", "from=nowhere"], 1, "nowhere: no such run"),
+        (["pretrain", "bert-mini", "novel.txt", "tokenizer.path=absent.json"], 1, "absent.json"),
+        (["pretrain", "bert-mini", "novel.txt", "--out", "novel.txt"], 1, "novel.txt is a file: choose another folder"),
+        (["describe", "bert-mnii"], 2, "did you mean bert-mini?"),
+        (["describe", "bert-mini", "--hours", "soon"], 2, "'--hours'"),
+        (["corpus", "novl.txt"], 1, "did you mean novel.txt?"),
+        (["corpus", "novel.txt", "train.rate=1"], 2, "corpus accepts only corpus.… settings, not train"),
+        (["fill", "nowhere", "The [MASK]."], 1, "nowhere: no such run"),
+        (["fill", "nowhere"], 2, "TEXT"),
+        (["generate", "nowhere", "--temperature", "-1"], 2, "--temperature"),
+        (["score", "nowhere"], 2, "score: give a text, or --file with one text per line"),
+        (["score", "nowhere", "--file", "absent.txt"], 1, "absent.txt"),
+        (["evaluate", "nowhere", "--which", "worst"], 2, "'latest', 'best'"),
+        (["recipes", "--shema", "x"], 2, "--shema"),
+    ],
+)
 def test_what_is_wrong_is_named_with_the_way_out(meristem: Meristem, words: list[str], code: int, told: str) -> None:
     Path("novel.txt").write_text("It was a dark and stormy night.\n" * 5, encoding="utf-8")
     Path("broken.yaml").write_text("model: {family: bert\n", encoding="utf-8")
@@ -164,19 +187,24 @@ def test_a_fault_of_ours_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch, caps
     def broken(*_: object) -> None:
         raise ZeroDivisionError("nothing")
 
-    monkeypatch.setattr(options, "sort_words", broken)
+    monkeypatch.setattr(options, "parse_pretrain_arguments", broken)
     monkeypatch.setattr(sys, "argv", ["meristem", "pretrain"])
     with pytest.raises(SystemExit, match="1"):
-        cli.main()
-    assert "an unexpected ZeroDivisionError: nothing\nThis is a fault in meristem" in capsys.readouterr().err
+        main()
+    assert "an unexpected ZeroDivisionError: nothing\nThis is a bug in meristem" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("together", "waited"), [("1", True), ("2", False)])
 def test_a_failed_process_of_several_does_not_wait_at_its_exit(tmp_path: Path, together: str, waited: bool) -> None:
     """What torch holds waits, at a normal exit, for processes that may be gone: here a function stands for it."""
     script = "import atexit; atexit.register(print, 'waited'); from meristem.cli import main; main()"
-    done = subprocess.run([sys.executable, "-c", script, "pretrain", "bert-mnii"], capture_output=True, text=True,
-                          cwd=tmp_path, env={**os.environ, "WORLD_SIZE": together, "RANK": "0"})
+    done = subprocess.run(
+        [sys.executable, "-c", script, "pretrain", "bert-mnii"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "WORLD_SIZE": together, "RANK": "0"},
+    )
     assert done.returncode == 2 and "bert-mnii" in done.stderr
     assert ("waited" in done.stdout) == waited
 
@@ -184,8 +212,13 @@ def test_a_failed_process_of_several_does_not_wait_at_its_exit(tmp_path: Path, t
 def test_a_failed_process_of_a_launch_does_not_wait_at_its_exit(tmp_path: Path) -> None:
     script = "import atexit; atexit.register(print, 'waited'); from meristem.cli import main; main()"
     launch = {"WORLD_SIZE": "2", "RANK": "0", "TORCHELASTIC_RUN_ID": "1", "MERISTEM_VERDICT": str(tmp_path / "verdict")}
-    done = subprocess.run([sys.executable, "-c", script, "pretrain", "bert-mnii"], capture_output=True, text=True,
-                          cwd=tmp_path, env={**os.environ, **launch})
+    done = subprocess.run(
+        [sys.executable, "-c", script, "pretrain", "bert-mnii"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, **launch},
+    )
     assert done.returncode == 0 and (tmp_path / "verdict").read_text() == "2", done.stderr
     assert "waited" not in done.stdout
 
@@ -193,26 +226,29 @@ def test_a_failed_process_of_a_launch_does_not_wait_at_its_exit(tmp_path: Path) 
 # ------------------------------------------------------------ which word is what
 
 
-@pytest.mark.parametrize(("words", "sorted_"), [
-    ([], ("bert-mini", None, [])),
-    (["gpt2-mini"], ("gpt2-mini", None, [])),
-    (["gpt2-mini", "texts/"], ("gpt2-mini", "texts/", [])),
-    (["novel.txt", "train.steps=5"], ("bert-mini", "novel.txt", ["train.steps=5"])),
-    (["train.rate=3", "gpt2-mini", "a/*.txt"], ("gpt2-mini", "a/*.txt", ["train.rate=3"])),
-    (["bert-mini", "builtin:microworld?size=50&seed=2"], ("bert-mini", "builtin:microworld?size=50&seed=2", [])),
-    (["hub:owner/name?split=train"], ("bert-mini", "hub:owner/name?split=train", [])),
-    (["mine.yaml", "hub:owner/name"], ("mine.yaml", "hub:owner/name", [])),
-])
+@pytest.mark.parametrize(
+    ("words", "sorted_"),
+    [
+        ([], ("bert-mini", None, [])),
+        (["gpt2-mini"], ("gpt2-mini", None, [])),
+        (["gpt2-mini", "texts/"], ("gpt2-mini", "texts/", [])),
+        (["novel.txt", "train.steps=5"], ("bert-mini", "novel.txt", ["train.steps=5"])),
+        (["train.rate=3", "gpt2-mini", "a/*.txt"], ("gpt2-mini", "a/*.txt", ["train.rate=3"])),
+        (["bert-mini", "builtin:microworld?size=50&seed=2"], ("bert-mini", "builtin:microworld?size=50&seed=2", [])),
+        (["hub:owner/name?split=train"], ("bert-mini", "hub:owner/name?split=train", [])),
+        (["mine.yaml", "hub:owner/name"], ("mine.yaml", "hub:owner/name", [])),
+    ],
+)
 def test_words_find_their_places(words: list[str], sorted_: tuple[str, str | None, list[str]]) -> None:
-    assert options.sort_words(words) == sorted_
+    assert options.parse_pretrain_arguments(words) == sorted_
 
 
 def test_a_file_with_an_equals_sign_is_still_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a=b.txt").touch()
-    assert options.sort_words(["a=b.txt"]) == ("bert-mini", "a=b.txt", [])
+    assert options.parse_pretrain_arguments(["a=b.txt"]) == ("bert-mini", "a=b.txt", [])
     with pytest.raises(RecipeError):
-        options.sort_words(["one", "two", "three"])
+        options.parse_pretrain_arguments(["one", "two", "three"])
 
 
 # ------------------------------------------------------------ training
@@ -231,7 +267,7 @@ def test_pretrain_from_a_file_of_ones_own_and_going_on(meristem: Meristem) -> No
     again = meristem(*words)
     assert again.code == 0 and "has used its budget (20 steps): nothing to do" in again.err
     grown = meristem(*words, "train.steps=25")
-    assert grown.code == 0 and "Going on at step 20" in grown.err
+    assert grown.code == 0 and "Resuming from step 20" in grown.err
     refused = meristem(*words, "train.steps=30", "train.rate=5e-4")
     assert refused.code == 2
     assert "train.rate: 0.002 in the run, 0.0005 now" in refused.err
@@ -249,8 +285,15 @@ def test_without_a_recipe_it_says_what_where_and_how_long(meristem: Meristem) ->
     assert "Try it:\n  meristem fill runs/bert-mini" in said.err
 
 
-LONG = ("gpt2-mini", SOURCE, *TINY, "train.steps=120", "train.save_every=1h", "train.evaluate_every=1000",
-        "model.dropout=0.1")
+LONG = (
+    "gpt2-mini",
+    SOURCE,
+    *TINY,
+    "train.steps=120",
+    "train.save_every=1h",
+    "train.evaluate_every=1000",
+    "model.dropout=0.1",
+)
 
 
 @pytest.fixture(scope="module")
@@ -286,16 +329,20 @@ def _weights(run: Path) -> bytes:
     ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)]
 )
 def test_a_signal_lets_it_save_and_the_same_command_goes_on(
-    number: signal.Signals, code: int, unbroken: Path, tmp_path: Path, meristem: Meristem,
+    number: signal.Signals,
+    code: int,
+    unbroken: Path,
+    tmp_path: Path,
+    meristem: Meristem,
 ) -> None:
     returned, told = _interrupted(tmp_path, number)
     assert returned == code
-    stopped = re.search(r"stopped at step (\d+) of 120, saved in run; run the same command again to go on", told)
+    stopped = re.search(r"stopped at step (\d+) of 120, saved in run; run the same command again to resume", told)
     assert stopped is not None, told
     assert [path.name for path in (tmp_path / "run/checkpoints").glob("step-*")] == [f"step-{int(stopped[1]):08d}"]
     said = meristem("pretrain", *LONG, "--out", "run")
     assert said.code == 0
-    assert f"Going on at step {stopped[1]} of gpt2-mini" in said.err
+    assert f"Resuming from step {stopped[1]} of gpt2-mini" in said.err
     assert _losses(tmp_path / "run") == _losses(unbroken)
     assert _weights(tmp_path / "run") == _weights(unbroken)
 
@@ -335,7 +382,7 @@ def test_describe_counts_and_measures(meristem: Meristem) -> None:
 def test_describe_says_what_fits_some_hours(meristem: Meristem) -> None:
     # over 10 s: every shipped recipe is built and counted, the papers' sizes too
     found = json.loads(meristem("describe", "gpt2-mini", *TINY, "--hours", 2, "--json").out)
-    assert sorted(fit["name"] for fit in found["fits"]) == sorted(shipped())
+    assert sorted(fit["name"] for fit in found["fits"]) == sorted(builtin_recipes())
     parameters = {fit["name"]: fit["parameters"] for fit in found["fits"]}
     assert parameters["bert-mini"] < 10e6 < 100e6 < parameters["bert-base"]
 
@@ -351,8 +398,11 @@ def test_corpus_accounts_for_every_document(meristem: Meristem) -> None:
     assert found["kept"] == 3
     table = meristem("corpus", "a.txt", "corpus.document=line", "--out", "clean")
     assert "documents kept" in table.out
-    written = [json.loads(line)["text"] for path in sorted(Path("clean").glob("*.jsonl"))
-               for line in path.read_text(encoding="utf-8").splitlines()]
+    written = [
+        json.loads(line)["text"]
+        for path in sorted(Path("clean").glob("*.jsonl"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+    ]
     assert sorted(written) == ["one", "three", "two"]
 
 

@@ -13,11 +13,11 @@ import torch
 from commanding import Meristem
 
 from meristem.api import load
-from meristem.drawing.attended import MEANINGS
-from meristem.interop.importing import whole_state, write_run
-from meristem.learning.assemble import learner_of
-from meristem.recipe import resolve
-from meristem.tokenizers.train import train
+from meristem.config.recipe import resolve_recipe
+from meristem.drawing.attention_record import ATTENTION_DESCRIPTIONS
+from meristem.interop.import_weights import checkpoint_state, write_run
+from meristem.learning.build import build_learner
+from meristem.tokenizers.train import train_tokenizer
 
 LINES = [f"Ada walked from the old harbour to garden {n}, and 安娜走回家。" for n in range(40)]
 TEXT = "Ada walked home from the old garden."
@@ -58,13 +58,13 @@ def _run(out: Path, told: dict[str, Any]) -> Path:
         if "task" in told
         else {"corpus": {"source": "none.txt", **told.get("corpus", {})}}
     )
-    recipe = resolve("run", {**plain, **data})
-    words = train(recipe.tokenizer, LINES)
-    learner = learner_of(recipe, words)
+    recipe = resolve_recipe("run", {**plain, **data})
+    words = train_tokenizer(recipe.tokenizer, LINES)
+    learner = build_learner(recipe, words)
     generator = torch.Generator().manual_seed(3)
     for parameter in learner.model.parameters():
         parameter.data = torch.randn(parameter.shape, generator=generator) * 0.3
-    state = whole_state(learner.model, dict(learner.model.named_parameters()))
+    state = checkpoint_state(learner.model, dict(learner.model.named_parameters()))
     return write_run(out, recipe, words, {key: value.detach() for key, value in state.items()}, {}).path
 
 
@@ -89,7 +89,7 @@ def test_a_table_names_what_each_token_looks_at(meristem: Meristem, runs: dict[s
 
 def test_numbers_for_other_programs(meristem: Meristem, runs: dict[str, Path]) -> None:
     (found,) = meristem("attention", runs["gpt2"], "the old 花园", "--json").answers
-    assert found == load(runs["gpt2"]).look("the old 花园").plain()
+    assert found == load(runs["gpt2"]).look("the old 花园").to_dict()
     assert "".join(found["kinds"]["self"]["keys"][1:4]).replace("␣", " ").startswith("the old")
     np.testing.assert_allclose(np.array(found["kinds"]["self"]["weights"]).sum(-1), 1.0, atol=0.01)
 
@@ -133,7 +133,7 @@ def test_pictures_are_written(meristem: Meristem, runs: dict[str, Path]) -> None
     drawn = Path("a.svg").read_text(encoding="utf-8")
     assert "walked" in drawn and "娜" in drawn and "translator · cross" in drawn
     meristem("attention", runs["bert"], TEXT, "--out", "a.json")
-    assert json.loads(Path("a.json").read_text(encoding="utf-8")) == load(runs["bert"]).look(TEXT).plain()
+    assert json.loads(Path("a.json").read_text(encoding="utf-8")) == load(runs["bert"]).look(TEXT).to_dict()
 
 
 def test_a_picture_is_captioned_with_where_it_looked(meristem: Meristem, runs: dict[str, Path]) -> None:
@@ -170,21 +170,21 @@ def test_a_file_of_texts_becomes_a_folder(meristem: Meristem, runs: dict[str, Pa
 @pytest.mark.parametrize(
     ("run", "words", "told"),
     [
-        ("bert", (), "give a text, --image FILE for a captioner, or --file"),
+        ("bert", (), "give a text, --image FILE for a captioning model, or --file"),
         ("bert", ("a", "--layer", 9), "layer 9: there are 2, numbered from 1"),
         ("bert", ("a", "--head", 3), "head 3: there are 2, numbered from 1"),
-        ("bert", ("a", "--kind", "cross"), "kind cross: this model has no such attention; there is self"),
-        ("bert", ("a", "--grid", "--mean"), "--grid and --mean: one picture shows one of them"),
-        ("bert", ("a", "--grid", "--head", 1), "one head is one map"),
-        ("bert", ("a", "--target", "b"), "target: this model writes nothing from a source"),
-        ("bert", ("a", "--before", "b"), "before: this model remembers nothing"),
+        ("bert", ("a", "--kind", "cross"), "kind cross: this model has no such attention; it has self"),
+        ("bert", ("a", "--grid", "--mean"), "--grid and --mean: cannot be combined"),
+        ("bert", ("a", "--grid", "--head", 1), "a head is a single map"),
+        ("bert", ("a", "--target", "b"), "target: this model does not generate from a source"),
+        ("bert", ("a", "--before", "b"), "before: this model has no memory"),
         ("bert", ("a", "--out", "a.gif"), "one of .png, .svg, .json"),
-        ("bert", ("a", "--file", "t.txt"), "leave out the text"),
+        ("bert", ("a", "--file", "t.txt"), "cannot be combined with a text"),
         ("bert", ("--file", "t.txt"), "t.txt"),
         ("bert", ("--image", "no.png"), "no.png"),
-        ("translator", ("a", "--kind", "cross", "--rollout"), "choose self or decoder"),
-        ("xlnet", ("a", "--order", "x"), "expected numbers of tokens from 0, as in 2,0,1"),
-        ("elmo", ("a",), "this ELMo has no attention to look at"),
+        ("translator", ("a", "--kind", "cross", "--rollout"), "choose kind self or decoder"),
+        ("xlnet", ("a", "--order", "x"), "expected token numbers from 0, as in 2,0,1"),
+        ("elmo", ("a",), "this ELMo has no attention"),
         ("pairs", ("a",), "task pair needs text_b"),
     ],
 )
@@ -206,6 +206,6 @@ def test_the_page_names_what_there_is(meristem: Meristem) -> None:
     told = meristem("attention", "--help").out
     named = set(re.findall(r"--[a-z][a-z-]+", page))
     assert len(named) > 12 and not [option for option in named if option not in told]
-    assert all(f"`{kind}`" in page for kind in MEANINGS)
+    assert all(f"`{kind}`" in page for kind in ATTENTION_DESCRIPTIONS)
     for picture in re.findall(r"\]\((pictures/[\w.-]+)\)", page):
         assert (Path(__file__).parent.parent / "docs" / picture).is_file()

@@ -10,7 +10,7 @@ import pytest
 from commanding import Meristem
 
 import meristem as package
-from meristem.api import Loaded
+from meristem.api import LoadedModel
 
 pytestmark = pytest.mark.usefixtures("small_peak")
 TEXTS = ["Return the length of the array.", "A file is closed.", "Nothing else."]
@@ -35,11 +35,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def loaded(run: Path) -> Loaded:
+def loaded(run: Path) -> LoadedModel:
     return package.load(run)
 
 
-def test_a_text_on_the_screen_and_as_json(meristem: Meristem, run: Path, loaded: Loaded) -> None:
+def test_a_text_on_the_screen_and_as_json(meristem: Meristem, run: Path, loaded: LoadedModel) -> None:
     said = meristem("embed", run, TEXTS[0])
     assert said.code == 0 and TEXTS[0] in said.out and "(32)" in said.out
     (told,) = meristem("embed", run, TEXTS[0], "--json", "--layer", "0", "--pooling", "first").answers
@@ -48,14 +48,14 @@ def test_a_text_on_the_screen_and_as_json(meristem: Meristem, run: Path, loaded:
 
 
 @pytest.mark.parametrize("level", ["token", "word"])
-def test_tokens_and_words(meristem: Meristem, run: Path, loaded: Loaded, level: str) -> None:
+def test_tokens_and_words(meristem: Meristem, run: Path, loaded: LoadedModel, level: str) -> None:
     (told,) = meristem("embed", run, TEXTS[0], "--json", "--level", level, "--layer", "mix").answers
     (own,) = loaded.embed(TEXTS[0], level=level, layer="mix")  # type: ignore[call-overload]  # one of both
     assert [row[level] for row in told[f"{level}s"]] == list(own.units)
     np.testing.assert_allclose([row["embedding"] for row in told[f"{level}s"]], own.vectors, atol=1e-5)
 
 
-def test_a_pipe_and_files(meristem: Meristem, run: Path, loaded: Loaded) -> None:
+def test_a_pipe_and_files(meristem: Meristem, run: Path, loaded: LoadedModel) -> None:
     vectors = loaded.embed(TEXTS).numpy()
     piped = meristem("embed", run, "--json", pipe="\n\n".join(TEXTS).encode()).answers
     np.testing.assert_allclose([one["embedding"] for one in piped], vectors, atol=1e-5)
@@ -71,7 +71,7 @@ def test_a_pipe_and_files(meristem: Meristem, run: Path, loaded: Loaded) -> None
     np.testing.assert_allclose([[float(cell) for cell in row[1:]] for row in table[1:]], vectors, atol=1e-5)
 
 
-def test_words_in_files(meristem: Meristem, run: Path, loaded: Loaded) -> None:
+def test_words_in_files(meristem: Meristem, run: Path, loaded: LoadedModel) -> None:
     Path("texts.txt").write_text("\n".join(TEXTS), encoding="utf-8")
     own = loaded.embed(TEXTS, level="word")
     meristem("embed", run, "--file", "texts.txt", "--level", "word", "--out", "w.npy")
@@ -87,9 +87,9 @@ def test_words_in_files(meristem: Meristem, run: Path, loaded: Loaded) -> None:
     [
         (["a", "--out", "v.csv"], ".npy, .jsonl, .tsv"),
         (["a", "--layer", "top"], "a number or mix"),
-        (["a", "--layer", "9"], "0 (its embeddings) to 1"),
+        (["a", "--layer", "9"], "0 (embeddings) to 1"),
         (["a", "--level", "word", "--pooling", "last"], "--pooling"),
-        (["a", "--file", "b.txt"], "exclude each other"),
+        (["a", "--file", "b.txt"], "cannot be combined"),
         (["--file", "nosuch.txt"], "nosuch.txt"),
     ],
 )
@@ -100,5 +100,5 @@ def test_what_is_wrong_is_named(meristem: Meristem, run: Path, words: list[str],
 
 def test_what_was_cut_is_said(meristem: Meristem, run: Path) -> None:
     said = meristem("embed", run, "the file " * 60)
-    assert said.code == 0 and "do not fit the model" in said.err
+    assert said.code == 0 and "tokens were left out" in said.err
     assert meristem("embed", run, pipe=b"\xff\xfe\x00").code == 1

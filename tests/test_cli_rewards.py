@@ -12,13 +12,13 @@ from judges import GRAMMAR, TINY, sentences
 
 import meristem as package
 from meristem.api import load
-from meristem.errors import MeristemError
-from meristem.interop.importing import whole_state, write_run
-from meristem.learning.assemble import learner_of
-from meristem.recipe import resolve
-from meristem.reinforce.reward import Judgement
-from meristem.settings import names
-from meristem.tokenizers.train import train
+from meristem.config.errors import MeristemError
+from meristem.config.recipe import resolve_recipe
+from meristem.config.settings import module_names
+from meristem.interop.import_weights import checkpoint_state, write_run
+from meristem.learning.build import build_learner
+from meristem.reinforce.reward_base import RewardScore
+from meristem.tokenizers.train import train_tokenizer
 
 LINES = [f"Ada walked from the old harbour to garden {n}, and it rained at sea." for n in range(40)]
 FEW = ["--best-of", 4, "--max-tokens", 8]
@@ -28,13 +28,15 @@ FEW = ["--best-of", 4, "--max-tokens", 8]
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A causal model that was never trained."""
     model = {"family": "gpt2", "layers": 1, "width": 32, "heads": 2, "length": 48}
-    recipe = resolve("run", {"model": model, "objective": "clm", "tokenizer": {"kind": "wordpiece", "size": 400}})
-    words = train(recipe.tokenizer, LINES)
-    learner = learner_of(recipe, words)
+    recipe = resolve_recipe(
+        "run", {"model": model, "objective": "clm", "tokenizer": {"kind": "wordpiece", "size": 400}}
+    )
+    words = train_tokenizer(recipe.tokenizer, LINES)
+    learner = build_learner(recipe, words)
     generator = torch.Generator().manual_seed(3)
     for parameter in learner.model.parameters():
         parameter.data = torch.randn(parameter.shape, generator=generator) * 0.3
-    state = whole_state(learner.model, dict(learner.model.named_parameters()))
+    state = checkpoint_state(learner.model, dict(learner.model.named_parameters()))
     out = tmp_path_factory.mktemp("runs") / "causal"
     return write_run(out, recipe, words, {key: value.detach() for key, value in state.items()}, {}).path
 
@@ -45,14 +47,17 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_without_a_name_every_reward_has_a_line(meristem: Meristem) -> None:
     said = meristem("reward")
     lines = said.out.split("\n\n")[0].splitlines()
-    assert said.code == 0 and [line.split()[0] for line in lines] == list(names("reinforce.rewards"))
+    assert said.code == 0 and [line.split()[0] for line in lines] == list(module_names("reinforce.rewards"))
     assert all(len(line.split()) > 4 and "SPEC" not in line for line in lines)
 
 
 def test_without_a_text_its_settings_are_explained(meristem: Meristem) -> None:
     said = meristem("reward", "length")
-    assert said.code == 0 and "target" in said.out and "needed" in said.out and "slack" in said.out
-    assert meristem("reward", "lenght").err == "meristem: 'lenght' is not in reinforce.rewards/, did you mean length?\n"
+    assert said.code == 0 and "target" in said.out and "required" in said.out and "slack" in said.out
+    assert (
+        meristem("reward", "lenght").err
+        == "meristem: unknown name 'lenght' in reinforce.rewards/, did you mean length?\n"
+    )
 
 
 def test_a_value_and_why_in_a_table_and_in_json(meristem: Meristem) -> None:
@@ -102,7 +107,7 @@ def test_grammar_trains_its_judge_first(meristem: Meristem) -> None:
     good, dull = said.answers
     assert good["value"] > dull["value"] == -5.0 and "repetitive" in dull["why"]["grammar"]["guard"]
     assert "Training a judge: gpt2-mini" in said.err and "32 correct sentences have" in said.err
-    assert "trained first, for 2 steps; it is kept there and used again" in said.err and "run=RUN" in said.err
+    assert "trained first, for 2 steps, and reused" in said.err and "run=RUN" in said.err
     again = meristem(*told, "--text", sentences(1)[0])
     assert again.answers[0]["value"] == good["value"] and "Training" not in again.err
 
@@ -110,14 +115,14 @@ def test_grammar_trains_its_judge_first(meristem: Meristem) -> None:
 def test_a_corpus_that_is_too_small_is_refused_before_a_judge_is_trained(meristem: Meristem) -> None:
     Path("small.txt").write_text("One sentence of some words. And another one here.\n", encoding="utf-8")
     said = meristem("reward", "grammar", "corpus=small.txt", "--text", "x")
-    assert said.code == 1 and "small.txt holds out 0 sentences, and 8 are the fewest" in said.err
+    assert said.code == 1 and "small.txt holds out 0 sentences, and at least 8 are needed" in said.err
     assert "Training" not in said.err
 
 
 @pytest.mark.parametrize(("words", "code", "told"), [
     (["gramar", "--text", "x"], 2, "reward.0.name: no 'gramar', did you mean grammar?"),
     (["length", "traget=3", "--text", "x"], 2, "reward.0.traget: unknown setting, did you mean target?"),
-    (["length", "oops", "--text", "x"], 2, "'oops' is no setting; they are given as key=value"),
+    (["length", "oops", "--text", "x"], 2, "'oops' is not a setting; write key=value"),
     (["meaning", "vectors=absent.txt", "--text", "x"], 1, "absent.txt: no file of word vectors"),
     (["function", "call=nowhere:f", "--text", "x"], 1, "reward nowhere:f: no module nowhere"),
     (["length", "target=3", "--file", "absent.txt"], 1, "absent.txt"),
@@ -167,8 +172,8 @@ def test_every_prompt_of_a_file_has_its_best(meristem: Meristem, run: Path) -> N
 
 
 @pytest.mark.parametrize(("words", "code", "told"), [
-    (["--best-of", "3"], 2, "--best-of: needs --reward NAME (meristem reward lists them) beside it"),
-    (["--reward", "repetition"], 2, "--reward: needs --best-of N beside it"),
+    (["--best-of", "3"], 2, "--best-of: needs --reward NAME (meristem reward lists them) as well"),
+    (["--reward", "repetition"], 2, "--reward: needs --best-of N as well"),
     (["--reference", "x"], 2, "--reference: needs --best-of N and --reward NAME"),
     (["--best-of", "2", "--reward", "repetition", "--count", "3"], 1, "between 1 and 2 texts can be kept, not 3"),
     (["--best-of", "2", "--reward", "meaning,vectors=none.txt"], 1, "none.txt: no file of word vectors"),
@@ -184,7 +189,7 @@ def test_what_cannot_be_ranked(meristem: Meristem, run: Path, words: list[str], 
 
 def test_the_same_from_python(run: Path, tmp_path: Path) -> None:
     found = package.reward("length", text="a b c", target=3)
-    assert found == Judgement(value=1.0, why={"words": 3.0, "wanted": "3"})
+    assert found == RewardScore(value=1.0, why={"words": 3.0, "wanted": "3"})
     assert [one.value for one in package.reward("includes", text=["sea", "sun"], words=["sea"])] == [1.0, 0.0]
     both = package.reward([{"name": "length", "target": 2}, "repetition"], text="a b")
     assert both.value == 1.0 and both.why == {"length": 1.0, "repetition": 0.0}

@@ -16,14 +16,14 @@ import torch
 from commanding import COMMAND, Meristem
 
 from meristem.api import load
-from meristem.errors import MeristemError
-from meristem.evaluation.asking import Asked, asked, replies
-from meristem.interop.importing import whole_state, write_run
-from meristem.learning.assemble import learner_of
-from meristem.recipe import resolve
-from meristem.tokenizers.train import train
-from meristem.verbs.answers import ranking, readable
-from meristem.verbs.asked import CHUNK
+from meristem.cli.prediction_input import CHUNK_SAMPLES
+from meristem.cli.prediction_output import format_prediction, format_ranking
+from meristem.config.errors import MeristemError
+from meristem.config.recipe import resolve_recipe
+from meristem.evaluation.prediction_requests import PredictionRequest, parse_task_input, predict_chunks
+from meristem.interop.import_weights import checkpoint_state, write_run
+from meristem.learning.build import build_learner
+from meristem.tokenizers.train import train_tokenizer
 
 pytestmark = pytest.mark.usefixtures("small_peak")
 LINES = [f"Ada walked from the old harbour to garden {n}, and it rained." for n in range(40)]
@@ -41,14 +41,21 @@ def made(out: Path, task: str, **data: Any) -> Path:
     """A run as fine-tuning leaves it, with weights that make answers differ."""
     settings = {"name": task, "way": "bidirectional", "length": 48, **TASKS[task]}
     model = {"family": "bert", "layers": 1, "width": 32, "heads": 2, "length": 48}
-    recipe = resolve("run", {"task": settings, "data": {"train": "none.tsv", **data}, "model": model,
-                             "tokenizer": {"kind": "wordpiece", "size": 400}})
-    words = train(recipe.tokenizer, LINES)
-    learner = learner_of(recipe, words)
+    recipe = resolve_recipe(
+        "run",
+        {
+            "task": settings,
+            "data": {"train": "none.tsv", **data},
+            "model": model,
+            "tokenizer": {"kind": "wordpiece", "size": 400},
+        },
+    )
+    words = train_tokenizer(recipe.tokenizer, LINES)
+    learner = build_learner(recipe, words)
     generator = torch.Generator().manual_seed(3)
     for parameter in learner.model.parameters():
         parameter.data = torch.randn(parameter.shape, generator=generator) * 0.3
-    state = whole_state(learner.model, dict(learner.model.named_parameters()))
+    state = checkpoint_state(learner.model, dict(learner.model.named_parameters()))
     return write_run(out, recipe, words, {key: value.detach() for key, value in state.items()}, {}).path
 
 
@@ -76,14 +83,30 @@ def same(found: list[Any], expected: list[Any]) -> None:
 def test_a_task_is_taught_and_what_is_promised_works(meristem: Meristem) -> None:
     lines = [f"a {'lovely' if n % 2 else 'dreadful'} day number {n}\t{'good' if n % 2 else 'bad'}" for n in range(40)]
     Path("days.tsv").write_text("\n".join(["sentence\tlabel", *lines]), encoding="utf-8")
-    said = meristem("finetune", "classification", "data.train=days.tsv", "model.layers=1", "model.width=32",
-                    "model.heads=2", "model.length=32", "tokenizer.size=300", "train.steps=4", "--out", "runs/days")
+    said = meristem(
+        "finetune",
+        "classification",
+        "data.train=days.tsv",
+        "model.layers=1",
+        "model.width=32",
+        "model.heads=2",
+        "model.length=32",
+        "tokenizer.size=300",
+        "train.steps=4",
+        "--out",
+        "runs/days",
+    )
     assert said.code == 0, said.err
     _, promised = said.err.split("Try it:\n  ")
     command = promised.splitlines()[0]
     assert command.startswith("meristem predict runs/days ")
-    found = subprocess.run(command.replace("meristem", f"{sys.executable} -m meristem", 1), shell=True, check=True,
-                           capture_output=True, text=True)
+    found = subprocess.run(
+        command.replace("meristem", f"{sys.executable} -m meristem", 1),
+        shell=True,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     assert "%" in found.stdout and ("good" in found.stdout or "bad" in found.stdout)
 
 
@@ -125,17 +148,17 @@ def test_every_kind_of_file_gives_the_same_answers_in_order(meristem: Meristem, 
 
 
 def test_other_samples_get_a_page_of_their_own(meristem: Meristem, labels: Path) -> None:
-    names = load(labels).revived.recipe.task.labels
+    names = load(labels).loaded_run.recipe.task.labels
     rows = [f"{line}\t{names[number % len(names)]}" for number, line in enumerate(LINES)]
     Path("new.tsv").write_text("\n".join(["text\tlabel", *rows]), encoding="utf-8")
     said = meristem("evaluate", labels, "--data", "new.tsv", "--report", "new.html")
-    assert said.code == 0 and "The report: new.html" in said.err
+    assert said.code == 0 and "wrote new.html" in said.err
     page = Path("new.html").read_text(encoding="utf-8")
-    assert "What was taken for what" in page and "new.tsv" in page and f"{len(LINES)} data samples" in page
+    assert "Confusion matrix" in page and "new.tsv" in page and f"{len(LINES)} data samples" in page
     meristem("evaluate", labels, "--data", "new.tsv", "--report", "new.json")
     facts = json.loads(Path("new.json").read_text(encoding="utf-8"))
     assert sum(map(sum, facts["confusion"]["counts"])) == len(LINES) and facts["mistakes"]
-    for name, message in (("new.pdf", "a page ends in .html"), ("nowhere/new.html", "there is no folder nowhere")):
+    for name, message in (("new.pdf", "ends in .html or .json"), ("nowhere/new.html", "folder nowhere does not exist")):
         said = meristem("evaluate", labels, "--data", "new.tsv", "--report", name)
         assert said.code and message in said.err
 
@@ -157,8 +180,12 @@ def test_conll_is_tagged_word_by_word(meristem: Meristem, runs: dict[str, Path])
 def test_parts_from_a_pipe_by_tabs_and_by_name(meristem: Meristem, runs: dict[str, Path]) -> None:
     one = {"question": "Who walked?", "passage": LINES[3]}
     expected = load(runs["span"]).predict(one)
-    lines = [json.dumps(one), f"{one['question']}\t{one['passage']}", json.dumps({**one, "label": "ignored"}),
-             json.dumps({"question": one["question"], "context": one["passage"]})]
+    lines = [
+        json.dumps(one),
+        f"{one['question']}\t{one['passage']}",
+        json.dumps({**one, "label": "ignored"}),
+        json.dumps({"question": one["question"], "context": one["passage"]}),
+    ]
     assert meristem("predict", runs["span"], "--json", pipe="\n".join(lines).encode()).answers == [expected] * 4
     words = ("predict", runs["span"], "--question", one["question"], "--passage", one["passage"])
     assert meristem(*words, "--json").answers == [expected]
@@ -170,8 +197,14 @@ def test_parts_from_a_pipe_by_tabs_and_by_name(meristem: Meristem, runs: dict[st
 
 def test_a_pipe_is_answered_before_it_ends(labels: Path) -> None:
     """Someone may be typing, or a log growing."""
-    child = subprocess.Popen([*COMMAND, "predict", str(labels)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                             text=True, bufsize=1, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    child = subprocess.Popen(
+        [*COMMAND, "predict", str(labels)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
     assert child.stdin is not None and child.stdout is not None
     for line in LINES[:2]:
         child.stdin.write(line + "\n")
@@ -191,7 +224,7 @@ def test_a_broken_line_is_named_and_the_rest_goes_on(meristem: Meristem, labels:
     said = meristem("predict", labels, "--json", pipe=b"\n".join(lines))
     assert said.code == 1
     assert "line 2: not UTF-8" in said.err and "line 5: task classification needs text" in said.err
-    assert "3 answered, 2 could not be" in said.err
+    assert "3 predictions, 2 failed" in said.err
     same([one for one in said.answers if "error" not in one], load(labels).predict(good))
     assert ["error" in one for one in said.answers] == [False, True, False, True, False]
     Path("rows.jsonl").write_text('{"text": "a"}\n{"text": \n{"text": "b"}\n', encoding="utf-8")
@@ -202,21 +235,24 @@ def test_a_broken_line_is_named_and_the_rest_goes_on(meristem: Meristem, labels:
 def test_many_wrong_lines_are_counted_and_not_all_named(meristem: Meristem, labels: Path) -> None:
     said = meristem("predict", labels, pipe=b'{"question": "?"}\n' * 700)
     assert said.code == 1 and said.out == ""
-    assert said.err.count("needs text") == 20 and "0 answered, 700 could not be" in said.err
+    assert said.err.count("needs text") == 20 and "0 predictions, 700 failed" in said.err
 
 
-@pytest.mark.parametrize(("task", "words", "told"), [
-    ("span", ["Who?"], "task span"),
-    ("span", ["--question", "Who?"], 'needs passage: meristem predict RUN --question "…" --passage "…"'),
-    ("span", ["--passage", "It was Ada."], "needs question"),
-    ("span", ["--question", "Who?", "--passage", "  "], "needs passage"),
-    ("pair", ["one text"], 'needs text_b: meristem predict RUN "…" --text-b "…"'),
-    ("choice", ["one text"], 'needs choices: meristem predict RUN "…" --choices "…" --choices "…"'),
-    ("classification", ["a text", "--question", "Who?"], "has no use for question"),
-    ("classification", [" "], "needs text"),
-    ("classification", ["a text", "--file", "x.txt"], "--file and text exclude each other"),
-    ("classification", ["--file", "absent.txt"], "absent.txt"),
-])
+@pytest.mark.parametrize(
+    ("task", "words", "told"),
+    [
+        ("span", ["Who?"], "task span"),
+        ("span", ["--question", "Who?"], 'needs passage: meristem predict RUN --question "…" --passage "…"'),
+        ("span", ["--passage", "It was Ada."], "needs question"),
+        ("span", ["--question", "Who?", "--passage", "  "], "needs passage"),
+        ("pair", ["one text"], 'needs text_b: meristem predict RUN "…" --text-b "…"'),
+        ("choice", ["one text"], 'needs choices: meristem predict RUN "…" --choices "…" --choices "…"'),
+        ("classification", ["a text", "--question", "Who?"], "takes no question"),
+        ("classification", [" "], "needs text"),
+        ("classification", ["a text", "--file", "x.txt"], "--file and text cannot be combined"),
+        ("classification", ["--file", "absent.txt"], "absent.txt"),
+    ],
+)
 def test_wrong_parts_are_told_with_the_right_ones(
     meristem: Meristem, runs: dict[str, Path], task: str, words: list[str], told: str
 ) -> None:
@@ -226,14 +262,14 @@ def test_wrong_parts_are_told_with_the_right_ones(
 
 def test_a_run_without_a_task_says_what_it_can_do(meristem: Meristem, tmp_path: Path) -> None:
     model = {"family": "bert", "layers": 1, "width": 32, "heads": 2, "length": 48}
-    recipe = resolve("run", {"model": model, "objective": [{"name": "mlm"}], "tokenizer": {"size": 400}})
-    words = train(recipe.tokenizer, LINES)
-    learner = learner_of(recipe, words)
-    state = whole_state(learner.model, dict(learner.model.named_parameters()))
+    recipe = resolve_recipe("run", {"model": model, "objective": [{"name": "mlm"}], "tokenizer": {"size": 400}})
+    words = train_tokenizer(recipe.tokenizer, LINES)
+    learner = build_learner(recipe, words)
+    state = checkpoint_state(learner.model, dict(learner.model.named_parameters()))
     run = write_run(tmp_path / "run", recipe, words, {key: value.detach() for key, value in state.items()}, {}).path
     said = meristem("predict", run, "a text")
     assert said.code == 1
-    assert "has no task to predict: it can generate and fill and score" in said.err
+    assert "has no task to predict: it supports generate and fill and score" in said.err
     assert f"meristem finetune classification from={run}" in said.err
     assert load(run).tasks == {}
 
@@ -251,7 +287,7 @@ def test_python_takes_texts_lists_and_mappings(runs: dict[str, Path]) -> None:
         loaded.predict([one, LINES[0]])
     with pytest.raises(MeristemError, match="has no task tagging; it has pair"):
         loaded.predict(one, task="tagging")
-    with pytest.raises(MeristemError, match="expected a text, or parts by name; got int"):
+    with pytest.raises(MeristemError, match="expected a text, or a mapping of fields; got int"):
         loaded.predict([3])  # type: ignore[list-item]
 
 
@@ -259,72 +295,84 @@ def test_chunks_are_answered_as_they_come_and_nothing_runs_ahead(labels: Path) -
     """However long a stream is, only one chunk of it is held."""
     taken = 0
 
-    def endless() -> Iterator[list[Asked]]:
+    def endless() -> Iterator[list[PredictionRequest]]:
         nonlocal taken
         while True:
             taken += 1
-            yield [Asked(given=LINES[taken % 40], place=f"line {taken}")]
+            yield [PredictionRequest(task_input=LINES[taken % 40], location=f"line {taken}")]
 
     loaded = load(labels)
-    found = replies(loaded.revived.learner, loaded.task(), endless())
+    found = predict_chunks(loaded.loaded_run.learner, loaded.task(), endless())
     for number in range(1, 4):
         (reply,) = next(found)
-        assert taken == number and reply.place == f"line {number}" and not reply.error
-    assert CHUNK <= 4096
+        assert taken == number and reply.location == f"line {number}" and not reply.error
+    assert CHUNK_SAMPLES <= 4096
 
 
 def test_a_sample_that_cannot_be_answered_does_not_take_others_with_it(labels: Path) -> None:
     loaded = load(labels)
     task, broken = loaded.task(), LINES[5]
-    before = task.pieces
+    before = task.encode_samples
 
     def pieces(samples: Any) -> Any:
-        if any(sample.given["text"] == broken for sample in samples):
+        if any(sample.inputs["text"] == broken for sample in samples):
             raise MeristemError("it is damaged")
         return before(samples)
 
-    task.pieces = pieces  # type: ignore[method-assign]
-    chunk = [Asked(given=line, place=f"x:{n}") for n, line in enumerate(LINES)]
-    (found,) = replies(loaded.revived.learner, task, [chunk])
+    task.encode_samples = pieces  # type: ignore[method-assign]
+    chunk = [PredictionRequest(task_input=line, location=f"x:{n}") for n, line in enumerate(LINES)]
+    (found,) = predict_chunks(loaded.loaded_run.learner, task, [chunk])
     assert [reply.error for reply in found if reply.error] == ["x:5: it is damaged"]
-    assert [reply.place for reply in found] == [f"x:{n}" for n in range(len(LINES))]
-    assert all(reply.answer is not None for n, reply in enumerate(found) if n != 5)
+    assert [reply.location for reply in found] == [f"x:{n}" for n in range(len(LINES))]
+    assert all(reply.output is not None for n, reply in enumerate(found) if n != 5)
 
 
 def test_what_is_no_part_of_any_task_is_let_be(labels: Path) -> None:
     task = load(labels).task()
-    sample = asked(task, {"text": "a", "id": 7, "note": None}, "f:3")
-    assert (sample.given["text"], sample.place, sample.gold) == ("a", "f:3", None)
+    sample = parse_task_input(task, {"text": "a", "id": 7, "note": None}, "f:3")
+    assert (sample.inputs["text"], sample.location, sample.gold) == ("a", "f:3", None)
     with pytest.raises(MeristemError, match="f:3: task classification needs text"):
-        asked(task, {"txt": "a"}, "f:3")
+        parse_task_input(task, {"txt": "a"}, "f:3")
 
 
-@pytest.mark.parametrize(("shown", "given", "expected"), [
-    ({"label": "good", "score": 0.9}, {"text": "a  film"}, " 90.00%  good         a film"),
-    ([{"label": "a", "score": 0.9}, {"label": "b", "score": 0.6}], {"text": "x"}, "a 90.00%, b 60.00%  x"),
-    ([], {"text": "x"}, "(none)  x"),
-    ([{"entity_group": "person", "score": 1.0, "word": "Ada", "start": 0, "end": 3}], {"text": "Ada ran."},
-     "[Ada|person] ran."),
-    ([{"entity": "NOUN", "score": 1.0, "word": "Ada", "start": 0, "end": 3}], {"text": "Ada"}, "Ada|NOUN"),
-    ({"answer": "Ada", "score": 0.5, "start": 7, "end": 10}, {"question": "?", "passage": "It was\nAda."},
-     " 50.00%  Ada\n         It was [Ada]."),
-    ({"answer": "", "score": 0.5, "start": 0, "end": 0}, {"passage": "It was"}, " 50.00%  (no answer)"),
-    ({"label": 1, "choice": "tea", "score": 0.7}, {"text": "x"}, " 70.00%  tea"),
-    ({"intent": "go", "score": 0.5, "slots": [{"entity_group": "to", "start": 3, "end": 7}]}, {"text": "go home"},
-     " 50.00%  go               go [home|to]"),
-    ({"translation_text": "Guten Tag"}, {"source": "x"}, "Guten Tag"),
-    ({"summary_text": ""}, {"source": "x"}, ""),
-])
+@pytest.mark.parametrize(
+    ("shown", "given", "expected"),
+    [
+        ({"label": "good", "score": 0.9}, {"text": "a  film"}, " 90.00%  good         a film"),
+        ([{"label": "a", "score": 0.9}, {"label": "b", "score": 0.6}], {"text": "x"}, "a 90.00%, b 60.00%  x"),
+        ([], {"text": "x"}, "(none)  x"),
+        (
+            [{"entity_group": "person", "score": 1.0, "word": "Ada", "start": 0, "end": 3}],
+            {"text": "Ada ran."},
+            "[Ada|person] ran.",
+        ),
+        ([{"entity": "NOUN", "score": 1.0, "word": "Ada", "start": 0, "end": 3}], {"text": "Ada"}, "Ada|NOUN"),
+        (
+            {"answer": "Ada", "score": 0.5, "start": 7, "end": 10},
+            {"question": "?", "passage": "It was\nAda."},
+            " 50.00%  Ada\n         It was [Ada].",
+        ),
+        ({"answer": "", "score": 0.5, "start": 0, "end": 0}, {"passage": "It was"}, " 50.00%  (no answer)"),
+        ({"label": 1, "choice": "tea", "score": 0.7}, {"text": "x"}, " 70.00%  tea"),
+        (
+            {"intent": "go", "score": 0.5, "slots": [{"entity_group": "to", "start": 3, "end": 7}]},
+            {"text": "go home"},
+            " 50.00%  go               go [home|to]",
+        ),
+        ({"translation_text": "Guten Tag"}, {"source": "x"}, "Guten Tag"),
+        ({"summary_text": ""}, {"source": "x"}, ""),
+    ],
+)
 def test_answers_read_like_sentences(shown: Any, given: dict[str, Any], expected: str) -> None:
-    assert readable(shown, given) == expected
+    assert format_prediction(shown, given) == expected
 
 
 def test_a_number_is_no_percentage_and_rankings_are_lists() -> None:
-    assert readable({"label": "similarity", "score": 3.25}, {"text": "x"}, number=True) == "   3.250  x"
+    assert format_prediction({"label": "similarity", "score": 3.25}, {"text": "x"}, is_regression=True) == "   3.250  x"
     two = [{"label": "a", "score": 0.75}, {"label": "b", "score": 0.25}]
-    assert ranking(two, {"text": "x"}) == " 75.00%  a\n 25.00%  b"
+    assert format_ranking(two, {"text": "x"}) == " 75.00%  a\n 25.00%  b"
     spans = [{"answer": "x", "score": 0.75, "start": 0, "end": 1}, {"answer": "", "score": 0.2, "start": 0, "end": 0}]
-    assert ranking(spans, {"passage": "x"}) == " 75.00%  x\n         [x]\n 20.00%  (no answer)"
+    assert format_ranking(spans, {"passage": "x"}) == " 75.00%  x\n         [x]\n 20.00%  (no answer)"
 
 
 # ------------------------------------------------------------ into a file, beside what was read
@@ -350,7 +398,7 @@ def test_json_lines_keep_what_they_hold_and_say_what_is_wrong(meristem: Meristem
     rows = [{"text": LINES[0], "n": 1, "more": {"a": [1]}}, {"n": 2}, {"text": LINES[1], "n": 3}]
     Path("in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     said = meristem("predict", runs["tagging"], "--file", "in.jsonl", "--out", "out.jsonl")
-    assert said.code == 1 and "1 could not be" in said.err
+    assert said.code == 1 and "1 failed" in said.err
     found = [json.loads(line) for line in Path("out.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [row["n"] for row in found] == [1, 2, 3] and found[0]["more"] == {"a": [1]}
     assert isinstance(found[0]["predicted"], list) and "predicted" not in found[1] and "in.jsonl:2" in found[1]["error"]

@@ -19,10 +19,10 @@ sys.path.append(str(Path(__file__).parent))
 import documented
 from typer.testing import CliRunner
 
-from meristem.cli import app
-from meristem.corpus.near import NearSettings
-from meristem.corpus.private import MARKS
-from meristem.corpus.quality import QualitySettings
+from meristem.cli.app import app
+from meristem.corpus.clean.quality_filters import QualitySettings
+from meristem.corpus.dedup.minhash import MinHashSettings
+from meristem.corpus.privacy.pii import PLACEHOLDERS
 from meristem.corpus.settings import CorpusSettings
 from meristem.training import budget
 
@@ -82,9 +82,9 @@ def test_the_rules_of_quality_have_the_values_on_the_page() -> None:
 
 
 def test_kinds_and_near_settings_are_told() -> None:
-    for kind in MARKS:
+    for kind in PLACEHOLDERS:
         assert f"`{kind}`" in TEXT
-    near = NearSettings()
+    near = MinHashSettings()
     for told in (
         f"`jaccard` ({near.jaccard})",
         f"`words` ({near.words})",

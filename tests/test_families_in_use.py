@@ -14,11 +14,11 @@ import pytest
 from tiny_runs import FAMILIES, tiny_loaded, tiny_run
 
 import meristem as meristem_package
-from meristem.batch import Head, Model
-from meristem.errors import MeristemError
-from meristem.generation.way import PREFERENCE, verbs_of, way_for, ways_for
-from meristem.interop.importing import whole_state, write_run
-from meristem.settings import find
+from meristem.config.errors import MeristemError
+from meristem.config.settings import find_class
+from meristem.generation.head_selection import LM_KIND_PREFERENCE, lm_kind_for, lm_kinds_for, supported_operations
+from meristem.interfaces.batch import Head, Model
+from meristem.interop.import_weights import checkpoint_state, write_run
 
 PICTURE = (np.arange(16 * 16 * 3).reshape(16, 16, 3) % 251).astype(np.uint8)
 TEXT = "Ada walked to the old harbour."
@@ -51,7 +51,7 @@ def source(family: str) -> Any:
 
 def test_every_family_is_asked() -> None:
     assert set(WAYS) == set(FAMILIES)
-    assert {find("models", name).Settings().family for name in ("bert", "xlnet", "elmo")}  # they can be found
+    assert {find_class("models", name).Settings().family for name in ("bert", "xlnet", "elmo")}  # they can be found
     made = {tiny_loaded(family).recipe.model.family for family in FAMILIES}
     assert made >= {"bert", "roberta", "electra", "gpt", "gpt2", "modern", "transformer", "transformer_xl", "xlnet",
                     "elmo", "rnn", "captioner"}  # fmt: skip
@@ -60,7 +60,7 @@ def test_every_family_is_asked() -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_generate(family: str) -> None:
     loaded = tiny_loaded(family)
-    assert way_for(loaded.model, "generate") == WAYS[family]["generate"]
+    assert lm_kind_for(loaded.model, "generate") == WAYS[family]["generate"]
     settings = {"max_tokens": 6, "seed": 3, "temperature": 0.9}
     (texts,) = loaded.generate(source(family), count=2, **settings)
     assert len(texts) == 2 and all(one.score < 0 and len(one.tokens) <= 6 for one in texts)
@@ -72,17 +72,21 @@ def test_generate(family: str) -> None:
 def test_fill(family: str) -> None:
     loaded = tiny_loaded(family)
     if "fill" not in WAYS[family]:
-        reason = "trained on pairs.*--text-b" if family in SUPERVISED else "both sides of a gap.*can generate and score"
+        reason = (
+            "trained on pairs.*--text-b"
+            if family in SUPERVISED
+            else "both sides of a mask.*supports generate and score"
+        )
         with pytest.raises(MeristemError, match=reason):
             loaded.fill(MASKED)
         return
-    assert way_for(loaded.model, "fill") == WAYS[family]["fill"]
+    assert lm_kind_for(loaded.model, "fill") == WAYS[family]["fill"]
     one, other = loaded.fill(MASKED, top=4)
     for found in (one, other):
         chances = [candidate.probability for candidate in found.candidates]
         assert len(chances) == 4 and chances == sorted(chances, reverse=True) and 0 < sum(chances) <= 1 + 1e-5
         assert all(candidate.text.count("[MASK]") == 1 for candidate in found.candidates)
-    whole = loaded.fill(MASKED, top=loaded.tokenizer.size)[0]
+    whole = loaded.fill(MASKED, top=loaded.tokenizer.vocab_size)[0]
     assert 0.2 < sum(candidate.probability for candidate in whole.candidates) <= 1 + 1e-4
     assert not any(candidate.token.startswith(("Ġ", "▁")) for candidate in whole.candidates)
 
@@ -94,7 +98,7 @@ def test_score(family: str) -> None:
         with pytest.raises(MeristemError, match=r"trained on pairs.*score RUN SOURCE --text-b TARGET"):
             loaded.score(TEXT)
         return
-    assert way_for(loaded.model, "score") == WAYS[family]["score"]
+    assert lm_kind_for(loaded.model, "score") == WAYS[family]["score"]
     one, other, empty = loaded.score([TEXT, "The harbour.", ""])
     assert one.logprob < other.logprob < 0 == empty.logprob  # more tokens, less likely
     assert one.logprob == pytest.approx(sum(value for _, value in one.per_token), abs=1e-4)
@@ -163,26 +167,26 @@ def test_which_tokens_look_replaced() -> None:
     loaded = tiny_loaded("electra-mini")
     text = "Ada walked to the old harbour. " * 8  # longer than the model
     tokens = loaded.detect(text)
-    assert [token.text for token in tokens] == loaded.tokenizer.pieces(loaded.tokenizer.encode(text).ids)
+    assert [token.text for token in tokens] == loaded.tokenizer.token_texts(loaded.tokenizer.encode(text).ids)
     assert all(0 < token.probability < 1 for token in tokens)
     assert text[tokens[0].start : tokens[0].end].lower() == tokens[0].text.lower()
     short = loaded.detect([TEXT, "", text])
     assert short[1] == [] and [one.probability for one in short[2]] == pytest.approx(
         [one.probability for one in tokens], abs=1e-4
     )
-    with pytest.raises(MeristemError, match=r"objective=rtd, as electra-mini.*can generate and fill and score"):
+    with pytest.raises(MeristemError, match=r"objective=rtd, as electra-mini.*supports generate and fill and score"):
         tiny_loaded("bert-mini").detect(TEXT)
 
 
 def test_a_model_with_several_heads_takes_the_best_for_each_verb() -> None:
-    cls = find("models", "gpt2")
+    cls = find_class("models", "gpt2")
     backbone = cls(cls.Settings(layers=1, width=8, heads=1, length=16), 40)
     model = Model(backbone, {name: Head("vocabulary") for name in ("clm", "seq2seq", "mlm")})
-    assert [way_for(model, verb) for verb in PREFERENCE] == ["causal", "masked", "causal"]
-    assert all(way_for(model, verb, source=True) == "source" for verb in PREFERENCE)
-    assert "source" not in ways_for(model, "fill")  # it was not trained to write what is missing
+    assert [lm_kind_for(model, verb) for verb in LM_KIND_PREFERENCE] == ["causal", "masked", "causal"]
+    assert all(lm_kind_for(model, verb, source=True) == "source" for verb in LM_KIND_PREFERENCE)
+    assert "source" not in lm_kinds_for(model, "fill")  # it was not trained to write what is missing
     model.source_kinds = frozenset({"text", "masks"})
-    assert ways_for(model, "score") == ("causal", "masked", "source")
+    assert lm_kinds_for(model, "score") == ("causal", "masked", "source")
 
 
 def test_xlnet_takes_an_order_from_the_command_line(meristem: Any) -> None:
@@ -212,7 +216,7 @@ def test_commands_of_score_and_detect(meristem: Any, tmp_path: Path) -> None:
     assert "%" in said and "##" in said
     (one,) = json.loads(meristem("detect", tiny_run("electra-mini"), "Ada walks.", "--json").out)
     assert set(one["tokens"][0]) == {"text", "start", "end", "probability"}
-    assert "--image is the source of a caption" in meristem("score", run, "--image", "a.png").err
+    assert "--image needs --text-b CAPTION" in meristem("score", run, "--image", "a.png").err
     assert "give a text" in meristem("detect", run).err
 
 
@@ -250,12 +254,12 @@ def test_commands_of_the_page(command: str, meristem: Any, tmp_path: Path) -> No
 
 def test_a_head_that_was_never_trained_is_not_asked(tmp_path: Path) -> None:
     """An imported discriminator comes without its generator: it detects, and does not fill with fresh weights."""
-    revived = meristem_package.load(tiny_run("electra-mini")).revived
+    revived = meristem_package.load(tiny_run("electra-mini")).loaded_run
     model = revived.learner.model
-    state = whole_state(model, dict(model.named_parameters()))
+    state = checkpoint_state(model, dict(model.named_parameters()))
     write_run(tmp_path / "import", revived.recipe, revived.tokenizer, state, {"new": ["generator"]})
     loaded = meristem_package.load(tmp_path / "import")
-    assert verbs_of(loaded.model) == ("detect",)
+    assert supported_operations(loaded.model) == ("detect",)
     assert len(loaded.detect(TEXT)) == len(tiny_loaded("electra-mini").detect(TEXT))
-    with pytest.raises(MeristemError, match=r"fill: the imported folder held no generator head.*pretrain from=RUN"):
+    with pytest.raises(MeristemError, match=r"fill: the imported folder had no generator head.*pretrain from=RUN"):
         loaded.fill(MASKED)

@@ -13,8 +13,8 @@ import torch
 from rich.console import Console
 
 import meristem
-from meristem import cli
-from meristem.errors import MeristemError
+from meristem.cli import main
+from meristem.config.errors import MeristemError
 from meristem.training import budget
 
 Command = Callable[..., tuple[int, str, str]]
@@ -43,7 +43,7 @@ def _small_peak() -> Iterator[None]:
 
 def trained(recipe: str, source: str, folder: Path) -> Path:
     ended = meristem.pretrain(recipe, TINY, source=source, out=folder / recipe, console=Console(quiet=True))
-    assert any(f"generate {ended.run}" in line for line in ended.tries)  # a person is told how to use it
+    assert any(f"generate {ended.run}" in line for line in ended.example_commands)  # a person is told how to use it
     return ended.run
 
 
@@ -64,7 +64,7 @@ def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     def run(*words: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["meristem", *map(str, words)])
         with pytest.raises(SystemExit) as ended:
-            cli.main()
+            main()
         out, err = capsys.readouterr()
         return int(ended.value.code or 0), out, err
 
@@ -85,12 +85,12 @@ def test_a_prompt_is_the_source_and_only_the_target_is_printed(translator: Path,
     assert scores == sorted(scores, reverse=True)
     assert len(scores) == 2
     code, _, err = said("generate", translator)
-    assert (code, "writes from a source text" in err) == (1, True)
+    assert (code, "generates from a source text" in err) == (1, True)
 
 
 def test_vectors_and_attention_are_the_encoders(translator: Path) -> None:
     loaded = meristem.load(translator)
-    assert loaded.way == "source"
+    assert loaded.lm_kind == "source"
     first, again, other = loaded.embed(["Diego played chess.", "Diego played chess.", "Linda was a carpenter."])
     assert first.shape == (32,)
     assert torch.equal(first, again)
@@ -112,5 +112,5 @@ def test_pictures_are_captioned(captioner: Path, tmp_path: Path, said: Command) 
     (tmp_path / "broken.png").write_bytes(b"no picture")
     with pytest.raises(MeristemError, match=r"broken.png: not a picture"):
         loaded.generate(tmp_path / "broken.png")
-    with pytest.raises(MeristemError, match=r"pictures of 32×32×3, not 16×16×3"):
+    with pytest.raises(MeristemError, match=r"images of 32×32×3, not 16×16×3"):
         loaded.generate(pixels[:16, :16])

@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 import meristem
-from meristem.errors import MeristemError, RecipeError
-from meristem.in_memory import rows_of, store
+from meristem.config.errors import MeristemError, RecipeError
+from meristem.in_memory_data import iter_rows, store_tables
 
 pytestmark = pytest.mark.usefixtures("small_peak")
 QUIET = Console(quiet=True)
@@ -39,7 +39,7 @@ def test_texts_are_kept_and_gone_on_with(tmp_path: Path) -> None:
     assert [json.loads(line)["text"] for line in kept] == TEXTS and first.step == 2
     again = meristem.pretrain("gpt2-mini", {**SMALL, "train.steps": 4}, source=TEXTS, out=run, console=QUIET)
     assert again.step == 4
-    with pytest.raises(RecipeError, match="other data"):
+    with pytest.raises(RecipeError, match="other source data"):
         meristem.pretrain("gpt2-mini", SMALL, source=TEXTS[1:], out=run, console=QUIET)
     fresh = meristem.pretrain("gpt2-mini", SMALL, source=TEXTS[1:], out=run, fresh=True, console=QUIET)
     assert fresh.step == 2 and (tmp_path / "run.old-1" / "data" / "source.jsonl").is_file()
@@ -80,21 +80,21 @@ def test_a_list_alone_is_the_training_split(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("table", "told"),
-    [([], "nothing in it"), ([1, 2], "row 0"), ({"text": ["a"]}, "got dict"), (3, "got int"), ([{"a": {1}}], "set")],
+    [([], "is empty"), ([1, 2], "row 0"), ({"text": ["a"]}, "got dict"), (3, "got int"), ([{"a": {1}}], "set")],
 )
 def test_what_is_no_table(table: Any, told: str, tmp_path: Path) -> None:
     with pytest.raises(MeristemError, match=told):
-        store({"train": table}, tmp_path / "run", fresh=False)
+        store_tables({"train": table}, tmp_path / "run", fresh=False)
     assert not (tmp_path / "run").exists()
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear", encoding="utf-8")
-    with pytest.raises(MeristemError, match="something else"):
-        store({"train": ROWS}, tmp_path, fresh=False)
+    with pytest.raises(MeristemError, match="holds other files"):
+        store_tables({"train": ROWS}, tmp_path, fresh=False)
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
 
 def test_values_of_numpy_and_what_is_missing() -> None:
     frame = pandas.DataFrame({"n": np.array([1, 2]), "x": [0.5, np.nan], "words": [np.array(["a", "b"]), ["c"]]})
-    assert list(rows_of(frame)) == [{"n": 1, "x": 0.5, "words": ["a", "b"]}, {"n": 2, "x": None, "words": ["c"]}]
+    assert list(iter_rows(frame)) == [{"n": 1, "x": 0.5, "words": ["a", "b"]}, {"n": 2, "x": None, "words": ["c"]}]

@@ -9,12 +9,12 @@ import threading
 
 import pytest
 
-from meristem.interrupts import unheard
+from meristem.utils.interrupts import defer_interrupts
 
 
 def test_it_is_heard_when_all_is_done() -> None:
     done = []
-    with pytest.raises(KeyboardInterrupt), unheard():
+    with pytest.raises(KeyboardInterrupt), defer_interrupts():
         signal.raise_signal(signal.SIGINT)
         done.append("whole")
     assert done == ["whole"]
@@ -22,13 +22,13 @@ def test_it_is_heard_when_all_is_done() -> None:
 
 
 def test_nothing_is_heard_where_nothing_was_said() -> None:
-    with unheard():
+    with defer_interrupts():
         pass
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_an_error_goes_before_it() -> None:
-    with pytest.raises(ValueError, match="broken"), unheard():
+    with pytest.raises(ValueError, match="broken"), defer_interrupts():
         raise ValueError("broken")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -37,7 +37,7 @@ def test_threads_leave_signals_alone() -> None:
     found: list[bool] = []
 
     def begin() -> None:
-        with unheard():
+        with defer_interrupts():
             found.append(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
 
     thread = threading.Thread(target=begin)
@@ -49,8 +49,8 @@ def test_threads_leave_signals_alone() -> None:
 BLOCKED = """
 import os, sys, time
 os.environ.update(WORLD_SIZE="2", RANK="1")
-from meristem import cli
-from meristem.errors import MeristemError
+from meristem.cli import app as cli
+from meristem.config.errors import MeristemError
 
 class ProcessGroup:
     def __del__(self):

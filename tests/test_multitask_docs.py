@@ -11,9 +11,9 @@ import pytest
 import yaml
 from commanding import Meristem
 
-from meristem.checkpoint.revive import revive
-from meristem.recipe import parse, shipped_rewards, shipped_tasks
-from meristem.samples.microworld import draw, scene
+from meristem.checkpoint.load_run import load_run
+from meristem.config.recipe import builtin_reward_recipes, builtin_task_recipes, parse_recipe_file
+from meristem.samples.microworld import draw, generate_scene
 
 PAGE = Path(__file__).parent.parent / "docs" / "multitask.md"
 SMALL = ["model.layers=1", "model.width=16", "model.heads=2", "model.length=32", "tokenizer.size=300",
@@ -46,26 +46,26 @@ def smaller(command: str) -> list[str]:
         small = [word for word in SMALL if not (begun and word.startswith("tokenizer."))]
         return [*kept[:at], *small, *mix, *kept[at:]]
     if words[:2] == ["finetune", "sentiment"]:
-        data = parse(shipped_tasks()["sentiment"])["data"]
+        data = parse_recipe_file(builtin_task_recipes()["sentiment"])["data"]
         words[at:at] = [*SHORT, *(f"data.{key}={fewer(value)}" for key, value in data.items())]
     if words[0] == "reinforce":
         words[at:at] = [*SHORT, *POLICY]
-        if words[1] in shipped_rewards():
+        if words[1] in builtin_reward_recipes():
             words[at:at] = rewards_of(words[1])
     return words
 
 
 def parse_mix() -> list[str]:
     """The tasks of multitask-mini on little data."""
-    from meristem.recipe import shipped
+    from meristem.config.recipe import builtin_recipes
 
-    mix = parse(shipped()["multitask-mini"])["mix"]
+    mix = parse_recipe_file(builtin_recipes()["multitask-mini"])["mix"]
     return [f"mix={json.dumps(json.loads(fewer(json.dumps(mix))))}", "corpus.source=builtin:microworld-en?size=60"]
 
 
 def rewards_of(recipe: str) -> list[str]:
     """The rewards of a shipped recipe with tiny judges on little data."""
-    plain = json.loads(fewer(json.dumps(parse(shipped_rewards()[recipe]))))
+    plain = json.loads(fewer(json.dumps(parse_recipe_file(builtin_reward_recipes()[recipe]))))
     for one in (*plain["rewards"], *plain["judge"]):
         if one["name"] == "grammar":
             one["judge"] = {**JUDGE, "corpus.validation": 0.2}
@@ -81,7 +81,7 @@ def test_the_chain_runs_from_an_encoder_to_rewards(
     image = pytest.importorskip("PIL.Image")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MERISTEM_CACHE", str(tmp_path / "cache"))
-    image.fromarray(draw(scene(0, 3), 40)).save("picture.png")
+    image.fromarray(draw(generate_scene(0, 3), 40)).save("picture.png")
     (captions,) = blocks("yaml")
     Path("captions.yaml").write_text(yaml.safe_dump(yaml.safe_load(fewer(captions))))
     commands = [line for block in blocks("bash") for line in block.splitlines()]
@@ -97,4 +97,4 @@ def test_the_chain_runs_from_an_encoder_to_rewards(
         logged = {key for line in map(json.loads, lines) for key in line}
         assert all(any(reward in key for key in logged) for reward in rewards)
         # what rewards do not train is still there
-        assert {"mlm", "nsp", "clm", "seq2seq"} <= set(revive(Path("runs") / name).learner.model.heads)
+        assert {"mlm", "nsp", "clm", "seq2seq"} <= set(load_run(Path("runs") / name).learner.model.heads)

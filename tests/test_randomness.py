@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meristem.randomness import SMALL, Draw, Order, generator, key, torch_seed
+from meristem.utils.randomness import MAX_STORED_SIZE, KeyedPermutation, SampleRng, generator, stream_key, torch_seed
 
 
 def test_golden_draws(golden: Path) -> None:
@@ -17,13 +17,13 @@ def test_golden_draws(golden: Path) -> None:
     expected = json.loads((golden / "draws.json").read_text())
     rng = generator(7, "mlm", 3, 11)
     found = {
-        "key": str(key(7, "mlm", 3)),
+        "key": str(stream_key(7, "mlm", 3)),
         "random": rng.random(4).tolist(),
         "integers": rng.integers(1000, size=4).tolist(),
         "permutation": rng.permutation(8).tolist(),
         "geometric": rng.geometric(0.2, size=4).tolist(),
-        "order_small": Order(1000, 5, 2)(np.arange(6)).tolist(),
-        "order_large": Order(10**11, 5, 2)(np.arange(6)).tolist(),
+        "order_small": KeyedPermutation(1000, 5, 2)(np.arange(6)).tolist(),
+        "order_large": KeyedPermutation(10**11, 5, 2)(np.arange(6)).tolist(),
         "torch_seed": torch_seed(1, 2, 3),
     }
     assert found == expected
@@ -34,7 +34,7 @@ def test_draws_follow_every_part_of_their_name_and_nothing_else() -> None:
     first = {place: tuple(generator(*place).random(3)) for place in places}
     assert len(set(first.values())) == len(places)
     assert all(tuple(generator(*place).random(3)) == first[place] for place in reversed(places))
-    assert tuple(Draw(0, 1, 0)("mlm").random(3)) == first[0, "mlm", 1, 0]
+    assert tuple(SampleRng(0, 1, 0)("mlm").random(3)) == first[0, "mlm", 1, 0]
 
 
 def test_streams_of_neighbouring_samples_do_not_overlap() -> None:
@@ -43,9 +43,9 @@ def test_streams_of_neighbouring_samples_do_not_overlap() -> None:
 
 
 def test_keys_tell_numbers_from_words() -> None:
-    assert key(1) != key("1")
-    assert key("a", "b") != key("ab")
-    assert 0 <= key("x") < 2**128
+    assert stream_key(1) != stream_key("1")
+    assert stream_key("a", "b") != stream_key("ab")
+    assert 0 <= stream_key("x") < 2**128
 
 
 def test_torch_seeds_differ_by_step_micro_step_and_process_and_fit_torch() -> None:
@@ -54,15 +54,17 @@ def test_torch_seeds_differ_by_step_micro_step_and_process_and_fit_torch() -> No
     assert all(0 <= seed < 2**63 for seed in seeds)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 10, 1000, SMALL - 1, SMALL, SMALL + 1, 65_537, 100_003, 262_144])
+@pytest.mark.parametrize(
+    "size", [1, 2, 3, 10, 1000, MAX_STORED_SIZE - 1, MAX_STORED_SIZE, MAX_STORED_SIZE + 1, 65_537, 100_003, 262_144]
+)
 def test_an_order_is_a_permutation(size: int) -> None:
-    samples = Order(size, 3, 1)(np.arange(size))
+    samples = KeyedPermutation(size, 3, 1)(np.arange(size))
     assert np.array_equal(np.sort(samples), np.arange(size))
 
 
 @given(size=st.integers(1, 300_000), seed=st.integers(0, 2**40), epoch=st.integers(0, 1000))
 def test_positions_asked_one_by_one_or_together_are_the_same(size: int, seed: int, epoch: int) -> None:
-    order = Order(size, seed, epoch)
+    order = KeyedPermutation(size, seed, epoch)
     at = np.unique(np.linspace(0, size - 1, 7).astype(np.int64))
     together = order(at)
     assert [int(order(int(place))[0]) for place in at] == together.tolist()
@@ -76,7 +78,7 @@ def test_the_first_tenth_of_an_order_is_spread_evenly(size: int) -> None:
     """Chi-square over 50 bins, drawn without replacement: far above 100 means a skewed order."""
     bins = np.zeros(50)
     for epoch in range(4):
-        samples = Order(size, 9, epoch)(np.arange(size // 10))
+        samples = KeyedPermutation(size, 9, epoch)(np.arange(size // 10))
         bins += np.bincount(samples * 50 // size, minlength=50)
     expected = 4 * (size // 10) / 50
     assert ((bins - expected) ** 2 / expected).sum() < 100
@@ -86,19 +88,21 @@ def test_the_first_tenth_of_an_order_is_spread_evenly(size: int) -> None:
 @pytest.mark.parametrize("size", [50_000, 200_000])
 def test_neighbours_are_torn_apart(size: int) -> None:
     """Where one sample lands says nothing of where the next does: the mean distance of two draws is size/3."""
-    samples = Order(size, 1, 0)(np.arange(20_000))
+    samples = KeyedPermutation(size, 1, 0)(np.arange(20_000))
     assert abs(np.abs(np.diff(samples)).mean() / size - 1 / 3) < 0.01
 
 
 def test_epochs_and_seeds_are_ordered_differently() -> None:
     for size in (1000, 100_000):
-        orders = [Order(size, seed, epoch)(np.arange(50)).tolist() for seed, epoch in ((0, 0), (0, 1), (1, 0))]
+        orders = [
+            KeyedPermutation(size, seed, epoch)(np.arange(50)).tolist() for seed, epoch in ((0, 0), (0, 1), (1, 0))
+        ]
         assert len({tuple(order) for order in orders}) == 3
 
 
 def test_an_order_of_a_hundred_billion_costs_nothing() -> None:
     start = time.perf_counter()
-    order = Order(10**11, 0, 0)
+    order = KeyedPermutation(10**11, 0, 0)
     samples = order(np.array([0, 10**11 - 1, 12_345_678_901]))
     assert time.perf_counter() - start < 0.05
     assert len(set(samples.tolist())) == 3
@@ -107,9 +111,9 @@ def test_an_order_of_a_hundred_billion_costs_nothing() -> None:
 
 def test_positions_outside_and_empty_orders_are_refused() -> None:
     with pytest.raises(ValueError, match="at least one sample"):
-        Order(0, 0, 0)
+        KeyedPermutation(0, 0, 0)
     for size in (10, 100_000):
         with pytest.raises(IndexError, match=f"0 to {size - 1}"):
-            Order(size, 0, 0)(size)
+            KeyedPermutation(size, 0, 0)(size)
         with pytest.raises(IndexError):
-            Order(size, 0, 0)(-1)
+            KeyedPermutation(size, 0, 0)(-1)

@@ -8,17 +8,27 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from meristem.errors import RecipeError
-from meristem.learning.assemble import check
-from meristem.recipe import Recipe, parse, read, resolve, shipped, summary
-from meristem.settings import find, names
+from meristem.config.errors import RecipeError
+from meristem.config.recipe import (
+    Recipe,
+    builtin_recipes,
+    parse_recipe_file,
+    read_recipe,
+    recipe_summary,
+    resolve_recipe,
+)
+from meristem.config.settings import find_class, module_names
+from meristem.learning.build import check_recipe
 
-BERT: dict[str, Any] = {"model": {"family": "bert", "layers": 2, "width": 32, "heads": 2, "length": 16},
-                        "objective": ["mlm", "nsp"], "train": {"minutes": 3}}
+BERT: dict[str, Any] = {
+    "model": {"family": "bert", "layers": 2, "width": 32, "heads": 2, "length": 16},
+    "objective": ["mlm", "nsp"],
+    "train": {"minutes": 3},
+}
 
 
 def made(*overrides: str, **sections: Any) -> Recipe:
-    return resolve("test", {**BERT, **sections}, list(overrides))
+    return resolve_recipe("test", {**BERT, **sections}, list(overrides))
 
 
 def refused(*overrides: str, **sections: Any) -> str:
@@ -42,7 +52,7 @@ def test_dotted_settings_replace_what_the_recipe_says() -> None:
 
 
 def test_a_mapping_of_overrides_is_the_same() -> None:
-    one = resolve("test", BERT, {"train.rate": 3e-4, "from": "runs/x"})
+    one = resolve_recipe("test", BERT, {"train.rate": 3e-4, "from": "runs/x"})
     assert one == made("train.rate=3e-4", "from=runs/x")
 
 
@@ -94,7 +104,7 @@ def test_a_run_without_a_budget_has_three_minutes() -> None:
             "train.save_every=soon",
             "train.save_every: expected steps (500), time (30s, 10m, 2h) or epochs (1epoch) (got 'soon')",
         ),
-        ("model.heads=3", "model: heads: 3 do not divide a width of 32; 2 would"),
+        ("model.heads=3", "model: heads: 3 does not divide a width of 32; 2 does"),
     ],
 )
 def test_mistakes_are_answered_with_what_is_right(override: str, said: str) -> None:
@@ -118,7 +128,7 @@ def test_a_setting_finds_the_part_that_has_it() -> None:
 
 def test_a_setting_that_several_parts_have_must_say_which() -> None:
     said = refused("objective.weight=2")
-    assert said == "objective.weight: several parts have it; say objective.mlm.weight or objective.nsp.weight"
+    assert said == "objective.weight: several objectives have it; use objective.mlm.weight or objective.nsp.weight"
     recipe = made("objective.mlm.weight=2", "objective.1.weight=3")
     assert [part.weight for part in recipe.objective] == [2.0, 3.0]
 
@@ -131,35 +141,35 @@ def test_an_objective_may_be_a_word_a_mapping_or_a_list() -> None:
 
 
 def test_objectives_that_make_no_sense_are_refused() -> None:
-    assert "each objective may stand once" in refused(objective=["mlm", "mlm"])
-    assert refused(objective=[]) == f"objective: empty; known: {', '.join(names('objectives'))}"
+    assert "an objective may occur only once" in refused(objective=["mlm", "mlm"])
+    assert refused(objective=[]) == f"objective: empty; known: {', '.join(module_names('objectives'))}"
     assert refused("objective.mlm.mask_rate.deeper=1") == (
         "objective.mlm.mask_rate.deeper: expected objective.SETTING or objective.NAME.SETTING"
     )
     with pytest.raises(RecipeError, match="objective: missing"):
-        resolve("test", {"model": {"family": "bert"}})
+        resolve_recipe("test", {"model": {"family": "bert"}})
 
 
 def test_a_family_that_cannot_carry_an_objective_names_those_that_can() -> None:
     with pytest.raises(RecipeError) as found:
-        check(made("objective=clm"))
+        check_recipe(made("objective=clm"))
     said = str(found.value)
-    causal = [name for name in names("models") if "causal" in find("models", name).can]
-    both = [name for name in names("models") if "bidirectional" in find("models", name).can]
+    causal = [name for name in module_names("models") if "causal" in find_class("models", name).capabilities]
+    both = [name for name in module_names("models") if "bidirectional" in find_class("models", name).capabilities]
     assert {"gpt", "gpt2", "modern"} <= set(causal) and {"bert", "electra", "modern", "roberta"} <= set(both)
     assert "objective clm needs a causal backbone, and bert is bidirectional" in said
-    assert f"Families that would do: {', '.join(causal)} (model.family=…)" in said
-    assert "objectives bert can carry: mlm, nsp, rtd (objective=…)" in said
-    check(made("objective=clm", "model.family=modern"))
-    with pytest.raises(RecipeError, match=f"Families that would do: {', '.join(both)} "):
-        check(made("model.family=gpt2"))
+    assert f"Families that support it: {', '.join(causal)} (model.family=…)" in said
+    assert "objectives bert supports: mlm, nsp, rtd (objective=…)" in said
+    check_recipe(made("objective=clm", "model.family=modern"))
+    with pytest.raises(RecipeError, match=f"Families that support it: {', '.join(both)} "):
+        check_recipe(made("model.family=gpt2"))
 
 
 def test_a_batch_smaller_than_a_row_is_refused() -> None:
     with pytest.raises(RecipeError, match=r"train.batch_tokens: 8 is less than one row of model.length=16 tokens"):
-        check(made("train.batch_tokens=8"))
+        check_recipe(made("train.batch_tokens=8"))
     with pytest.raises(RecipeError, match=r"train.micro_tokens: 8 is less"):
-        check(made("train.micro_tokens=8"))
+        check_recipe(made("train.micro_tokens=8"))
 
 
 # ---------------------------------------------------------------- mix and from
@@ -176,7 +186,7 @@ MIX: dict[str, Any] = {
 
 
 def test_a_mix_has_named_sources_with_their_own_text() -> None:
-    recipe = resolve("test", MIX)
+    recipe = resolve_recipe("test", MIX)
     assert [(s.name, s.weight) for s in recipe.sources()] == [("mlm", 3.0), ("mlm-1", 1.0), ("writing", 1.0)]
     assert [s.corpus.source for s in recipe.mix] == ["builtin:microworld", "builtin:pydocs", "builtin:pydocs"]
     assert [s.corpus.test for s in recipe.mix] == [0.1] * 3
@@ -184,24 +194,30 @@ def test_a_mix_has_named_sources_with_their_own_text() -> None:
 
 
 def test_mix_entries_are_addressed_by_number() -> None:
-    recipe = resolve("test", MIX, ["mix.0.weight=5", "mix.1.corpus.source=texts", "mix.2.objective=mlm"])
+    recipe = resolve_recipe("test", MIX, ["mix.0.weight=5", "mix.1.corpus.source=texts", "mix.2.objective=mlm"])
     assert recipe.mix[0].weight == 5
     assert recipe.mix[1].corpus.source == "texts"
     assert recipe.mix[2].objective[0].name == "mlm"
 
 
-@pytest.mark.parametrize(("override", "said"), [
-    ("mix.0.weight=0", "mix.0.weight: 0 is not a positive number"),
-    ("mix.0.weight=true", "mix.0.weight: True is not a positive number"),
-    ("mix.7.weight=1", "mix.7.weight: expected a number from 0 to 2 in place of '7'"),
-    ("mix.0.wieght=1", "mix.0.wieght: unknown setting, did you mean weight?"),
-    ("mix.1.corpus.sauce=x", "mix.1.corpus.sauce: unknown setting, did you mean source?"),
-    ("mix=[]", "mix: expected a list of {weight, objective, corpus}"),
-    ("objective=mlm", "objective and mix: a recipe has one or the other; in a mix each entry has its objective"),
-])
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("mix.0.weight=0", "mix.0.weight: 0 is not a positive number"),
+        ("mix.0.weight=true", "mix.0.weight: True is not a positive number"),
+        ("mix.7.weight=1", "mix.7.weight: expected a number from 0 to 2 in place of '7'"),
+        ("mix.0.wieght=1", "mix.0.wieght: unknown setting, did you mean weight?"),
+        ("mix.1.corpus.sauce=x", "mix.1.corpus.sauce: unknown setting, did you mean source?"),
+        ("mix=[]", "mix: expected a list of {weight, objective, corpus}"),
+        (
+            "objective=mlm",
+            "objective and mix: a recipe has one or the other; each entry of a mix has its own objective",
+        ),
+    ],
+)
 def test_a_wrong_mix_is_refused(override: str, said: str) -> None:
     with pytest.raises(RecipeError) as found:
-        resolve("test", MIX, [override])
+        resolve_recipe("test", MIX, [override])
     assert str(found.value) == said
 
 
@@ -220,26 +236,26 @@ def test_from_is_short_for_its_path() -> None:
 # ---------------------------------------------------------------- reading and writing
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", builtin_recipes())
 def test_shipped_recipes_resolve_say_what_they_are_and_fit_together(name: str) -> None:
-    found, mapping = read(name)
+    found, mapping = read_recipe(name)
     assert found == name
-    assert 10 < len(summary(shipped()[name])) < 120
-    check(resolve(name, mapping))
+    assert 10 < len(recipe_summary(builtin_recipes()[name])) < 120
+    check_recipe(resolve_recipe(name, mapping))
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", builtin_recipes())
 def test_a_resolved_recipe_read_again_is_itself(name: str) -> None:
-    recipe = resolve(*read(name))
-    written = yaml.safe_dump(recipe.plain(), sort_keys=False, allow_unicode=True)
-    again = resolve(name, yaml.safe_load(written))
+    recipe = resolve_recipe(*read_recipe(name))
+    written = yaml.safe_dump(recipe.to_dict(), sort_keys=False, allow_unicode=True)
+    again = resolve_recipe(name, yaml.safe_load(written))
     assert again == recipe
-    assert again.plain() == recipe.plain()
+    assert again.to_dict() == recipe.to_dict()
 
 
 def test_a_resolved_mix_read_again_is_itself() -> None:
-    recipe = resolve("test", MIX, ["from=runs/x"])
-    assert resolve("test", yaml.safe_load(yaml.safe_dump(recipe.plain()))) == recipe
+    recipe = resolve_recipe("test", MIX, ["from=runs/x"])
+    assert resolve_recipe("test", yaml.safe_load(yaml.safe_dump(recipe.to_dict()))) == recipe
 
 
 OVERRIDES = st.fixed_dictionaries(
@@ -269,24 +285,24 @@ OVERRIDES = st.fixed_dictionaries(
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(name=st.sampled_from(sorted(shipped())), overrides=OVERRIDES)
+@given(name=st.sampled_from(sorted(builtin_recipes())), overrides=OVERRIDES)
 def test_any_valid_recipe_survives_being_written_down(name: str, overrides: dict[str, Any]) -> None:
-    known = type(resolve(*read(name)).model).model_fields  # families differ in what they can be told
+    known = type(resolve_recipe(*read_recipe(name)).model).model_fields  # families differ in what they can be told
     overrides = {k: v for k, v in overrides.items() if not k.startswith("model.") or k.removeprefix("model.") in known}
-    recipe = resolve(*read(name), overrides)
+    recipe = resolve_recipe(*read_recipe(name), overrides)
     for key, value in overrides.items():
         section, field = key.split(".")
         kept = getattr(recipe, "start" if section == "from" else section)
         found = getattr(kept, field)
         assert (list(found) if isinstance(found, tuple) else found) == value
-    assert resolve(recipe.name, yaml.safe_load(yaml.safe_dump(recipe.plain(), allow_unicode=True))) == recipe
+    assert resolve_recipe(recipe.name, yaml.safe_load(yaml.safe_dump(recipe.to_dict(), allow_unicode=True))) == recipe
 
 
 def test_an_unknown_recipe_and_a_missing_file_are_named() -> None:
     with pytest.raises(RecipeError, match=r"no recipe 'bert-mni', did you mean bert-mini\?"):
-        read("bert-mni")
+        read_recipe("bert-mni")
     with pytest.raises(RecipeError, match=r"no recipe file nowhere/x\.yaml"):
-        read("nowhere/x.yaml")
+        read_recipe("nowhere/x.yaml")
 
 
 @pytest.mark.parametrize(
@@ -295,13 +311,13 @@ def test_an_unknown_recipe_and_a_missing_file_are_named() -> None:
 def test_a_file_that_is_no_recipe_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.yaml"
     path.write_bytes(content)
-    with pytest.raises(RecipeError, match=r"x\.yaml: (not readable as YAML|not UTF-8|a recipe is a mapping)"):
-        parse(path)
+    with pytest.raises(RecipeError, match=r"x\.yaml: (not valid YAML|not UTF-8|a recipe is a mapping)"):
+        parse_recipe_file(path)
 
 
 def test_an_own_file_is_read_and_named_after_itself(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("model: {family: gpt2}\nobjective: clm\n", encoding="utf-8")
-    recipe = resolve(*read(path))
+    recipe = resolve_recipe(*read_recipe(path))
     assert (recipe.name, recipe.model.family) == ("mine", "gpt2")
     assert recipe.with_name("yours").name == "yours"

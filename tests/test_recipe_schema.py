@@ -6,8 +6,14 @@ from typing import Any
 
 import pytest
 
-from meristem.recipe import read, resolve, shipped, shipped_rewards, shipped_tasks
-from meristem.schema import schema
+from meristem.config.recipe import (
+    builtin_recipes,
+    builtin_reward_recipes,
+    builtin_task_recipes,
+    read_recipe,
+    resolve_recipe,
+)
+from meristem.config.schema import recipe_schema
 
 BERT: dict[str, Any] = {"model": {"family": "bert", "layers": 2}, "objective": ["mlm", "nsp"], "train": {"minutes": 3}}
 
@@ -24,12 +30,18 @@ def fits(value: Any, rule: dict[str, Any], root: dict[str, Any]) -> bool:
         case "object":
             known = rule.get("properties", {})
             closed = rule.get("additionalProperties", True) is False
-            return (isinstance(value, dict) and all(key in value for key in rule.get("required", []))
-                    and not (closed and value.keys() - known.keys())
-                    and all(fits(inner, known[key], root) for key, inner in value.items() if key in known))
+            return (
+                isinstance(value, dict)
+                and all(key in value for key in rule.get("required", []))
+                and not (closed and value.keys() - known.keys())
+                and all(fits(inner, known[key], root) for key, inner in value.items() if key in known)
+            )
         case "array":
-            return (isinstance(value, list) and len(value) >= rule.get("minItems", 0)
-                    and all(fits(inner, rule["items"], root) for inner in value if "items" in rule))
+            return (
+                isinstance(value, list)
+                and len(value) >= rule.get("minItems", 0)
+                and all(fits(inner, rule["items"], root) for inner in value if "items" in rule)
+            )
         case "number" | "integer":
             try:
                 number = float(value)
@@ -45,20 +57,31 @@ def fits(value: Any, rule: dict[str, Any], root: dict[str, Any]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("name", [*shipped(), *shipped_tasks(), *shipped_rewards()])
+@pytest.mark.parametrize("name", [*builtin_recipes(), *builtin_task_recipes(), *builtin_reward_recipes()])
 def test_the_schema_knows_every_shipped_recipe(name: str) -> None:
-    rules = schema()
-    _, mapping = read(name)
+    rules = recipe_schema()
+    _, mapping = read_recipe(name)
     assert fits(mapping, rules, rules)
-    plain = resolve(name, {"model": {"family": "gpt2"}, **mapping}).plain()  # rewards take the model of their start
+    plain = resolve_recipe(
+        name, {"model": {"family": "gpt2"}, **mapping}
+    ).to_dict()  # rewards take the model of their start
     assert fits(plain, rules, rules)
 
 
-@pytest.mark.parametrize("wrong", [
-    {"trian": {}}, {"train": {"rat": 1}}, {"model": {"family": "brt"}}, {"objective": "mml"}, {"objective": []},
-    {"objective": [{"name": "mlm", "mask_rate": "much"}]}, {"mix": [{"weight": 1}]}, {"train": {"steps": 0}},
-])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"trian": {}},
+        {"train": {"rat": 1}},
+        {"model": {"family": "brt"}},
+        {"objective": "mml"},
+        {"objective": []},
+        {"objective": [{"name": "mlm", "mask_rate": "much"}]},
+        {"mix": [{"weight": 1}]},
+        {"train": {"steps": 0}},
+    ],
+)
 def test_the_schema_refuses_mistakes(wrong: dict[str, Any]) -> None:
-    rules = schema()
+    rules = recipe_schema()
     assert fits(BERT, rules, rules)
     assert not fits({**BERT, **wrong}, rules, rules)

@@ -10,7 +10,7 @@ import torch
 from rich.console import Console
 
 import meristem
-from meristem.errors import MeristemError
+from meristem.config.errors import MeristemError
 from meristem.training import budget
 
 SMALL = {

@@ -11,10 +11,16 @@ import pytest
 from rich.console import Console
 
 from meristem import api
-from meristem.recipe import parse, shipped, shipped_rewards, shipped_tasks, summary
-from meristem.settings import find
+from meristem.config.recipe import (
+    builtin_recipes,
+    builtin_reward_recipes,
+    builtin_task_recipes,
+    parse_recipe_file,
+    recipe_summary,
+)
+from meristem.config.settings import find_class
 
-RECIPES = shipped_rewards()
+RECIPES = builtin_reward_recipes()
 TINY = {"model.layers": 1, "model.width": 32, "model.heads": 2, "tokenizer.size": 500, "train.steps": 6,
         "train.threads": 1}  # fmt: skip
 SHORT = {"train.steps": 2, "train.batch_samples": 4, "train.evaluate_every": 2, "train.log_every": 1,
@@ -34,24 +40,27 @@ def fewer(value: Any) -> Any:
 
 def start_of(recipe: str, out: Path) -> Path:
     """What a recipe begins from, much smaller."""
-    name = parse(RECIPES[recipe])["from"]["recipe"]
+    name = parse_recipe_file(RECIPES[recipe])["from"]["recipe"]
     quiet = Console(quiet=True)
-    if name in shipped_tasks():
-        data = {f"data.{key}": fewer(value) for key, value in parse(shipped_tasks()[name])["data"].items()}
+    if name in builtin_task_recipes():
+        data = {
+            f"data.{key}": fewer(value)
+            for key, value in parse_recipe_file(builtin_task_recipes()[name])["data"].items()
+        }
         return api.finetune(name, {**TINY, **data, "train.evaluate_every": 6}, out=out, console=quiet).run
     told = {**TINY, "train.batch_tokens": 192, "corpus.processes": 1, "corpus.validation": 0.1}
-    source = parse(shipped()[name])["corpus"]["source"]
+    source = parse_recipe_file(builtin_recipes()[name])["corpus"]["source"]
     return api.pretrain(name, told, source=re.sub(r"size=\d+", "size=60", source), out=out, console=quiet).run
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_recipe_says_what_it_is_and_names_what_there_is(recipe: str) -> None:
-    plain = parse(RECIPES[recipe])
-    assert len(summary(RECIPES[recipe])) > 15 and recipe not in shipped()
-    assert plain["from"]["recipe"] in {*shipped(), *shipped_tasks()}
+    plain = parse_recipe_file(RECIPES[recipe])
+    assert len(recipe_summary(RECIPES[recipe])) > 15 and recipe not in builtin_recipes()
+    assert plain["from"]["recipe"] in {*builtin_recipes(), *builtin_task_recipes()}
     for one in (*plain["rewards"], *plain["judge"]):
-        assert find("reinforce.rewards", one["name"]).Settings.model_validate(one)
-    assert find("reinforce", "policy").Settings.model_validate(plain["policy"])
+        assert find_class("reinforce.rewards", one["name"]).Settings.model_validate(one)
+    assert find_class("reinforce", "policy").Settings.model_validate(plain["policy"])
     assert len({plain["data"][split] for split in ("train", "validation", "test")}) == 3
 
 
@@ -61,7 +70,7 @@ def test_a_recipe_says_what_it_is_and_names_what_there_is(recipe: str) -> None:
 def test_a_recipe_runs_from_nothing_to_a_report(recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # over 10 s where a judge is trained: a start, two judges and the run itself
     monkeypatch.setenv("MERISTEM_CACHE", str(tmp_path / "cache"))
-    plain = parse(RECIPES[recipe])
+    plain = parse_recipe_file(RECIPES[recipe])
     judge = {**TINY, "train.batch_tokens": 192, "corpus.processes": 1, "corpus.validation": 0.2}
     data = {f"data.{key}": fewer(value) for key, value in plain["data"].items()}
     told: dict[str, Any] = {**SHORT, **data, "from": str(start_of(recipe, tmp_path / "start"))}
@@ -77,9 +86,9 @@ def test_a_recipe_runs_from_nothing_to_a_report(recipe: str, tmp_path: Path, mon
 
 
 def test_the_best_that_there_can_be_is_all_of_it() -> None:
-    from meristem.samples.sets.clicks import best_line, optimal_fraction, search
+    from meristem.samples.sets.clicks import best_line, optimal_fraction, parse_query
 
     queries = ["rent a lamp in Thornbury", "clock repair in Larkspur"]
-    best = [best_line(search(query, "en")) for query in queries]
+    best = [best_line(parse_query(query, "en")) for query in queries]
     assert optimal_fraction(queries, best) == pytest.approx([1.0, 1.0])
     assert max(optimal_fraction(queries, ["", "nothing at all"])) < 0.2

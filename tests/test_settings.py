@@ -5,8 +5,8 @@ from typing import Literal
 import pytest
 from pydantic import Field, ValidationError
 
-from meristem.errors import MeristemError, RecipeError, did_you_mean
-from meristem.settings import Settings, build, find, names
+from meristem.config.errors import MeristemError, RecipeError, did_you_mean
+from meristem.config.settings import Settings, build_settings, find_class, module_names
 
 
 class Lamp(Settings):
@@ -26,23 +26,26 @@ def test_settings_are_frozen_and_know_their_help() -> None:
         lamp.power = 5.0  # type: ignore[misc]  # that is the point
 
 
-@pytest.mark.parametrize(("value", "said"), [
-    ({"powr": 3}, "lamp.powr: unknown setting, did you mean power?"),
-    ({"zzz": 3}, "lamp.zzz: unknown setting; known: colour, power"),
-    ({"power": -1}, "lamp.power: Input should be greater than 0 (got -1)"),
-    ({"colour": "blue"}, "lamp.colour: Input should be 'warm' or 'cold' (got 'blue')"),
-    ([1], "lamp: expected settings, got [1]"),
-    ({"power": "x", "colour": 3}, "lamp.colour: Input should be 'warm' or 'cold' (got 3)"),
-])
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"powr": 3}, "lamp.powr: unknown setting, did you mean power?"),
+        ({"zzz": 3}, "lamp.zzz: unknown setting; known: colour, power"),
+        ({"power": -1}, "lamp.power: Input should be greater than 0 (got -1)"),
+        ({"colour": "blue"}, "lamp.colour: Input should be 'warm' or 'cold' (got 'blue')"),
+        ([1], "lamp: expected a mapping of settings, got [1]"),
+        ({"power": "x", "colour": 3}, "lamp.colour: Input should be 'warm' or 'cold' (got 3)"),
+    ],
+)
 def test_findings_are_sentences(value: object, said: str) -> None:
     with pytest.raises(RecipeError) as found:
-        build(Lamp, value, "lamp")
+        build_settings(Lamp, value, "lamp")
     assert said in str(found.value).splitlines()
 
 
 def test_every_finding_has_a_line() -> None:
     with pytest.raises(RecipeError) as found:
-        build(Lamp, {"power": "x", "colour": 3, "size": 1}, "lamp")
+        build_settings(Lamp, {"power": "x", "colour": 3, "size": 1}, "lamp")
     assert len(str(found.value).splitlines()) == 3
 
 
@@ -52,18 +55,18 @@ def test_the_nearest_name_or_all_of_them() -> None:
 
 
 def test_a_room_is_listed_without_what_is_private() -> None:
-    assert {"mlm", "clm", "nsp"} <= set(names("objectives"))
-    assert "_words" not in names("objectives")
+    assert {"mlm", "clm", "nsp"} <= set(module_names("objectives"))
+    assert "_words" not in module_names("objectives")
 
 
 def test_what_a_file_is_named_after_is_found_in_it() -> None:
-    assert find("objectives", "mlm").__name__ == "MLM"
-    assert find("models", "gpt2").__name__ == "GPT2"
-    assert find("store.views", "windows").__name__ == "Windows"
+    assert find_class("objectives", "mlm").__name__ == "MLMObjective"
+    assert find_class("models", "gpt2").__name__ == "GPT2"
+    assert find_class("dataset.views", "windows").__name__ == "WindowsView"
 
 
 def test_what_is_not_there_is_refused_with_a_hint() -> None:
-    with pytest.raises(MeristemError, match=r"'mml' is not in objectives/, did you mean mlm\?"):
-        find("objectives", "mml")
-    with pytest.raises(RecipeError, match="not in objectives"):
-        find("objectives", "_words")
+    with pytest.raises(MeristemError, match=r"unknown name 'mml' in objectives/, did you mean mlm\?"):
+        find_class("objectives", "mml")
+    with pytest.raises(RecipeError, match="unknown name '_words' in objectives"):
+        find_class("objectives", "_words")

@@ -18,13 +18,13 @@ from pathlib import Path
 import pytest
 from rich.table import Table
 
-from meristem.console import TerminalConsole
-from meristem.shell_commands import shell_path
-from meristem.system_errors import is_damage, naming_file, system_error_message
-from meristem.terminal import printable
+from meristem.utils.console import TerminalConsole
+from meristem.utils.shell_quoting import shell_path
+from meristem.utils.system_errors import is_damage, name_file_in_errors, system_error_message
+from meristem.utils.terminal import printable
 
 COMMAND = [sys.executable, "-c", "from meristem.cli import main; main()"]
-FAULT = "fault in meristem"
+FAULT = "bug in meristem"
 
 
 def command(*words: str | bytes, **options: object) -> subprocess.CompletedProcess[str]:
@@ -32,13 +32,20 @@ def command(*words: str | bytes, **options: object) -> subprocess.CompletedProce
                           stderr=subprocess.PIPE, **{"stdout": subprocess.PIPE, **options})  # type: ignore[call-overload, no-any-return] # fmt: skip
 
 
-@pytest.mark.parametrize(("number", "remedy"), [
-    (errno.ENOSPC, "make room on the disk"), (errno.EROFS, "mount the disk for writing"),
-    (errno.EMFILE, "ulimit -n"), (errno.EFBIG, "ulimit -f"), (errno.ENAMETOOLONG, "a shorter name"),
-    (errno.ENOENT, "deleted while the command ran"), (errno.EACCES, "change its permissions"),
-])
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.ENOSPC, "free some disk space"),
+        (errno.EROFS, "mount the disk for writing"),
+        (errno.EMFILE, "ulimit -n"),
+        (errno.EFBIG, "ulimit -f"),
+        (errno.ENAMETOOLONG, "a shorter name"),
+        (errno.ENOENT, "deleted while the command ran"),
+        (errno.EACCES, "change its permissions"),
+    ],
+)
 def test_an_error_of_the_system_names_the_file_and_the_remedy(number: int, remedy: str, tmp_path: Path) -> None:
-    with pytest.raises(OSError) as found, naming_file(tmp_path / "weights"):
+    with pytest.raises(OSError) as found, name_file_in_errors(tmp_path / "weights"):
         raise OSError(number, os.strerror(number))
     said = system_error_message(found.value)
     assert said is not None
@@ -62,7 +69,7 @@ def test_a_full_disk_under_the_output_is_said() -> None:
         found = command("recipes", stdout=full)
     assert found.returncode == 1
     assert found.stderr.count("\n") == 1
-    assert "the output of this command: no space left on device: make room" in found.stderr
+    assert "the output of this command: no space left on device: free some disk space" in found.stderr
 
 
 def test_a_low_limit_on_file_sizes_is_said(tmp_path: Path) -> None:
@@ -131,7 +138,7 @@ def on_a_terminal(*words: str) -> tuple[str, int]:
 
 
 STUBBORN = """
-from meristem import cli
+from meristem.cli import app as cli
 def recipes_waiting():
     import time
     try:
@@ -155,7 +162,7 @@ def test_a_second_ctrl_c_ends_the_process_without_a_traceback() -> None:
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in said
-    assert said == "meristem: stopped at once\n"
+    assert said == "meristem: stopped immediately\n"
 
 
 @pytest.mark.parametrize("name", ["runs/my model", "runs/$(touch x)", "runs/it's", "-out", "runs/plain"])
@@ -167,14 +174,14 @@ def test_a_path_in_a_command_is_one_word_and_no_option(name: str) -> None:
 
 def test_a_failed_write_is_named_with_its_file() -> None:
     full = Path("/dev/full")
-    with pytest.raises(OSError) as failure, naming_file(full), full.open("w", encoding="utf-8") as file:
+    with pytest.raises(OSError) as failure, name_file_in_errors(full), full.open("w", encoding="utf-8") as file:
         file.write("text")
         file.flush()
     told = system_error_message(failure.value)
-    assert told is not None and told.startswith("/dev/full: no space left on device: make room on the disk")
+    assert told is not None and told.startswith("/dev/full: no space left on device: free some disk space")
 
 
 def test_a_name_that_the_system_gave_is_kept(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError) as failure, naming_file(tmp_path / "other"):
+    with pytest.raises(FileNotFoundError) as failure, name_file_in_errors(tmp_path / "other"):
         (tmp_path / "missing").open()
     assert failure.value.filename == str(tmp_path / "missing")

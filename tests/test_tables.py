@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from meristem.generation.fill import Candidate, Filled
-from meristem.generation.score import Scored
-from meristem.generation.written import Written
-from meristem.reinforce.ranking import Ranked
-from meristem.tables import MOST, Evaluation, Results, Tabular
-from meristem.training.ending import Ended
+from meristem.generation.fill import FillCandidate, FilledMask
+from meristem.generation.generated_text import GeneratedText
+from meristem.generation.score import TextScore
+from meristem.reinforce.best_of_n import RankedText
+from meristem.training.run_result import RunResult
+from meristem.utils.result_tables import MAX_HTML_ROWS, EvaluationResult, ResultList, Tabular
 
-WRITTEN = Written(text="<b>", tokens=(1,), score=-1.5, finished="end")
+WRITTEN = GeneratedText(text="<b>", tokens=(1,), score=-1.5, finished="end")
 
 
 def test_candidates_of_masks() -> None:
-    made = [Candidate(token=word, probability=0.5, text=f"a {word}") for word in ("b", "c")]
-    found = Results([Filled(mask=0, candidates=tuple(made)), Filled(mask=1, candidates=tuple(made[:1]))])
+    made = [FillCandidate(token=word, probability=0.5, text=f"a {word}") for word in ("b", "c")]
+    found = ResultList([FilledMask(mask=0, candidates=tuple(made)), FilledMask(mask=1, candidates=tuple(made[:1]))])
     table = found.to_pandas()
     assert list(table["mask"]) == [0, 0, 1] and list(table["token"]) == ["b", "c", "b"]
     assert found[0].to_pandas().shape == (2, 4)
@@ -25,30 +25,32 @@ def test_candidates_of_masks() -> None:
 
 
 def test_texts_that_were_written_and_scored() -> None:
-    found = Results([[WRITTEN, WRITTEN], [WRITTEN]])
+    found = ResultList([[WRITTEN, WRITTEN], [WRITTEN]])
     assert list(found.to_pandas()["sample"]) == [0, 0, 1]
     assert "&lt;b&gt;" in found._repr_html_() and "<b>" not in found._repr_html_()  # what a model writes is no markup
-    scored = Results([Scored(text="a b", logprob=-2.0, tokens=2, per_token=(("a", -1.0), ("b", -1.0)))])
+    scored = ResultList([TextScore(text="a b", logprob=-2.0, tokens=2, per_token=(("a", -1.0), ("b", -1.0)))])
     alone = {"text_b": None, "forward": None, "backward": None}
     assert scored.to_pandas().to_dict("records") == [{"text": "a b", "logprob": -2.0, "tokens": 2, **alone}]
-    ranked = Ranked(written=WRITTEN, value=1.0, parts={"length": 0.5}, why={})
+    ranked = RankedText(output=WRITTEN, value=1.0, parts={"length": 0.5}, why={})
     assert ranked.records() == [{"text": "<b>", "value": 1.0, "length": 0.5}]
 
 
 def test_predictions() -> None:
-    labels = Results([{"label": "good", "score": 0.9}, {"label": "bad", "score": 0.8}])
+    labels = ResultList([{"label": "good", "score": 0.9}, {"label": "bad", "score": 0.8}])
     assert labels.to_pandas()["label"].tolist() == ["good", "bad"]
-    entities = Results([[{"word": "Ada"}, {"word": "Bo"}], []])
+    entities = ResultList([[{"word": "Ada"}, {"word": "Bo"}], []])
     assert entities.to_pandas().to_dict("records") == [{"sample": 0, "word": "Ada"}, {"sample": 0, "word": "Bo"}]
     assert json.dumps(labels) == json.dumps(list(labels))
-    assert "50 more rows" in Results([{"n": number} for number in range(MOST + 50)])._repr_html_()
-    assert Results([])._repr_html_() and Results([]).to_pandas().empty
+    assert "50 more rows" in ResultList([{"n": number} for number in range(MAX_HTML_ROWS + 50)])._repr_html_()
+    assert ResultList([])._repr_html_() and ResultList([]).to_pandas().empty
 
 
 def test_a_run_s_end_and_an_evaluation() -> None:
-    ended = Ended(run=Path("runs/a"), step=1200, metrics={"loss": 2.5}, test={"loss": 2.25}, used={}, tries=[])
-    assert isinstance(ended, Tabular) and repr(ended) == "Ended(runs/a, step 1,200: loss=2.5)"
+    ended = RunResult(
+        run=Path("runs/a"), step=1200, metrics={"loss": 2.5}, test={"loss": 2.25}, used={}, example_commands=[]
+    )
+    assert isinstance(ended, Tabular) and repr(ended) == "RunResult(runs/a, step 1,200: loss=2.5)"
     assert ended.to_pandas().to_dict("records") == [{"metric": "loss", "validation": 2.5, "test": 2.25}]
-    found = Evaluation({"metrics": {"accuracy": 0.5, "f1": 0.25}, "intervals": {"accuracy": (0.4, 0.6)}})
+    found = EvaluationResult({"metrics": {"accuracy": 0.5, "f1": 0.25}, "intervals": {"accuracy": (0.4, 0.6)}})
     assert found.to_pandas().set_index("metric").loc["accuracy"].tolist() == [0.5, 0.4, 0.6]
     assert "accuracy" in found._repr_html_() and json.loads(json.dumps(found))["metrics"]["f1"] == 0.25

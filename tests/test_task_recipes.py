@@ -11,15 +11,21 @@ import pytest
 from rich.console import Console
 
 from meristem import api
-from meristem.interop.importing import whole_state, write_run
-from meristem.labelled.reading import splits
-from meristem.learning.assemble import learner_of
-from meristem.recipe import parse, resolve, shipped, shipped_tasks, summary
-from meristem.resolving import task_recipe
-from meristem.settings import find, names
-from meristem.tokenizers.train import train
+from meristem.config.recipe import (
+    builtin_recipes,
+    builtin_task_recipes,
+    parse_recipe_file,
+    recipe_summary,
+    resolve_recipe,
+)
+from meristem.config.settings import find_class, module_names
+from meristem.interop.import_weights import checkpoint_state, write_run
+from meristem.labelled.load import load_splits
+from meristem.learning.build import build_learner
+from meristem.recipe_resolution import resolve_task_recipe
+from meristem.tokenizers.train import train_tokenizer
 
-RECIPES = shipped_tasks()
+RECIPES = builtin_task_recipes()
 SMALL = {
     "model.layers": 1, "model.width": 32, "model.heads": 2, "tokenizer.size": 600, "train.steps": 3,
     "train.batch_samples": 8, "train.evaluate_every": 3,
@@ -37,7 +43,7 @@ SHOWN = {
 
 def data(recipe: str, **sizes: int) -> dict[str, Any]:
     """The recipe's own data, fewer of them."""
-    own = parse(RECIPES[recipe])["data"]
+    own = parse_recipe_file(RECIPES[recipe])["data"]
     return {f"data.{split}": re.sub(r"size=\d+", f"size={sizes.get(split, 12)}", own[split]) for split in SPLITS}
 
 
@@ -49,26 +55,26 @@ def trained(recipe: str, out: Path, overrides: dict[str, Any]) -> dict[str, Any]
 
 
 def test_every_task_has_a_recipe_named_like_it() -> None:
-    assert set(names("tasks")) <= set(RECIPES)
-    assert not set(RECIPES) & set(shipped())
+    assert set(module_names("tasks")) <= set(RECIPES)
+    assert not set(RECIPES) & set(builtin_recipes())
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_recipe_says_what_it_is_and_resolves(recipe: str) -> None:
-    assert len(summary(RECIPES[recipe])) > 15
-    resolved = api.task_recipe(recipe)
-    assert find("tasks", resolved.task.name)
+    assert len(recipe_summary(RECIPES[recipe])) > 15
+    resolved = api.resolve_task_recipe(recipe)
+    assert find_class("tasks", resolved.task.name)
     assert all(str(getattr(resolved.data, split)).startswith("builtin:microworld-") for split in SPLITS)
     seeds = [re.search(r"seed=(\d)", str(getattr(resolved.data, split))) for split in SPLITS]
     assert [found[1] for found in seeds if found] == ["1", "2", "3"]
 
 
 def test_whoever_brings_data_is_not_judged_on_built_in_ones() -> None:
-    resolved = api.task_recipe("classification", {"data.train": "mine.tsv", "data.text": "review"})
+    resolved = api.resolve_task_recipe("classification", {"data.train": "mine.tsv", "data.text": "review"})
     assert resolved.data.train == "mine.tsv"
     assert resolved.data.validation is None
     assert resolved.data.test is None
-    assert api.task_recipe("classification", {"data.limit": 7}).data.test is not None
+    assert api.resolve_task_recipe("classification", {"data.limit": 7}).data.test is not None
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -78,9 +84,9 @@ def test_a_recipe_runs_to_an_answer(recipe: str, tmp_path: Path) -> None:
     assert report["samples"] == {"train": 40, "validation": 12, "test": 12}
     assert report["metrics"]
     loaded = api.load(tmp_path / "run")
-    task = find("tasks", loaded.recipe.task.name)
-    sample = splits(loaded.recipe.data, task.shape).samples["test"][0]
-    answer = loaded.predict(dict(sample.given))
+    task = find_class("tasks", loaded.recipe.task.name)
+    sample = load_splits(loaded.recipe.data, task.sample_type).samples["test"][0]
+    answer = loaded.predict(dict(sample.inputs))
     keys = SHOWN.get(recipe)
     assert isinstance(answer, list) if keys is None else set(answer) >= keys, answer
 
@@ -121,12 +127,12 @@ def test_a_longer_training_finds_answers(tmp_path: Path) -> None:
 def test_a_shipped_recipe_keeps_its_second_loss_for_causal_models_only(tmp_path: Path) -> None:
     for family, objective, kept in (("gpt2", "clm", 0.5), ("bert", "mlm", 0.0)):
         model = {"family": family, "layers": 1, "width": 16, "heads": 2, "length": 32}
-        recipe = resolve("tiny", {"model": model, "objective": [objective], "tokenizer": {"size": 300}})
-        tokenizer = train(recipe.tokenizer, ["Ada walked to the old harbour and it rained on Diego."] * 5)
-        learner = learner_of(recipe, tokenizer)
-        state = whole_state(learner.model, dict(learner.model.named_parameters()))
+        recipe = resolve_recipe("tiny", {"model": model, "objective": [objective], "tokenizer": {"size": 300}})
+        tokenizer = train_tokenizer(recipe.tokenizer, ["Ada walked to the old harbour and it rained on Diego."] * 5)
+        learner = build_learner(recipe, tokenizer)
+        state = checkpoint_state(learner.model, dict(learner.model.named_parameters()))
         weights = {key: value.detach() for key, value in state.items()}
         run = write_run(tmp_path / family, recipe, tokenizer, weights, {}).path
-        assert task_recipe("choice", [f"from={run}"]).task.lm == kept
-    given = task_recipe("choice", [f"from={run}", "task.lm=0.5"])
+        assert resolve_task_recipe("choice", [f"from={run}"]).task.lm == kept
+    given = resolve_task_recipe("choice", [f"from={run}", "task.lm=0.5"])
     assert given.task.lm == 0.5  # whoever asks for it is told why it cannot be

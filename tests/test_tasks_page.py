@@ -8,7 +8,7 @@ import documented
 import pytest
 
 from meristem import api, samples
-from meristem.settings import names
+from meristem.config.settings import module_names
 
 PAGE = "docs/tasks.md"
 
@@ -21,8 +21,8 @@ def commands() -> list[str]:
 def test_the_page_has_every_task_and_every_set() -> None:
     text = (documented.ROOT / PAGE).read_text(encoding="utf-8")
     asked = {shlex.split(line)[2] for line in commands() if line.startswith("meristem finetune")}
-    assert set(names("tasks")) <= asked
-    for name in samples.known_sets():
+    assert set(module_names("tasks")) <= asked
+    for name in samples.list_labelled_sets():
         assert f"| `{name.removeprefix('microworld-')}` |" in text
 
 
@@ -32,4 +32,4 @@ def test_the_recipes_on_the_page_resolve(command: str) -> None:
     end = words.index("--out") if "--out" in words else len(words)
     begun = any(word.startswith("from=runs/") for word in words)  # there is no such run here, nor what is taken of it
     settings = [word for word in words[3:end] if not (begun and word.startswith(("from=", "from.")))]
-    assert api.task_recipe(words[2], settings).task is not None
+    assert api.resolve_task_recipe(words[2], settings).task is not None

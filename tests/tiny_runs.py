@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 import meristem
-from meristem.recipe import parse, shipped
+from meristem.config.recipe import builtin_recipes, parse_recipe_file
 from meristem.training import budget
 
 FAMILIES = (
@@ -76,7 +76,7 @@ TEXTS = "builtin:microworld-en?size=60"
 @cache
 def tiny_run(recipe: str) -> Path:
     """The folder of a run of this recipe, made as small as it gets and trained for a few steps, once per process."""
-    told = parse(shipped()[recipe])
+    told = parse_recipe_file(builtin_recipes()[recipe])
     family = told["model"]["family"]
     objective = told.get("objective", "mlm")
     first = objective[0] if isinstance(objective, list) else objective
@@ -100,6 +100,6 @@ def tiny_run(recipe: str) -> Path:
 
 
 @cache
-def tiny_loaded(recipe: str) -> meristem.Loaded:
+def tiny_loaded(recipe: str) -> meristem.LoadedModel:
     """The same run, loaded."""
     return meristem.load(tiny_run(recipe))

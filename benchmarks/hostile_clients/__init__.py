@@ -1,1 +1,1 @@
-"""Honest and hostile clients of one server: what the hostile ones cost the honest ones."""
+"""Honest and hostile clients of one server: the effect of hostile clients on latency, responses and memory."""

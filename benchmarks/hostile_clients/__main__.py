@@ -1,10 +1,10 @@
-"""Mixed hostile and honest clients of one server: do the hostile ones cost the honest ones time, answers or memory?
+"""Mixed hostile and honest clients of one server: latency and responses of the honest ones, memory of the server.
 
     python -m benchmarks.hostile_clients [--minutes 30] [--kinds KIND …] [--results FILE]
 
-Trains two small runs for a few steps in a temporary folder, serves them in a process of its own, measures the honest
-clients alone for a tenth of the time and then beside the hostile ones for the rest. The page with the tables is
-written beside the results file, with the ending .md. Exit code 1 where a bound does not hold.
+Trains two small runs for a few steps in a temporary folder, serves them in a separate process, measures the honest
+clients alone for a tenth of the time and then together with hostile ones. The page with the tables is written next to
+the results file, with the ending .md. Exit code 1 if a bound does not hold.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from benchmarks.serving import COMMAND, process
 from benchmarks.side_by_side import RESULTS
 
 HONEST, HOSTILE = 4, 4
-"""Keys of the honest clients and of the hostile ones."""
+"""API keys of the honest and of the hostile clients."""
 RUNS = {"causal": "gpt2-mini", "masked": "bert-mini-prenorm"}
 SIZE = (
     "model.layers=2", "model.width=64", "model.heads=2", "model.length=128", "model.dropout=0", "tokenizer.size=500",
     "train.batch_tokens=640", "train.steps=5", "train.threads=1",
 )  # fmt: skip
 WARM_UP = 60.0
-"""Seconds of the mixed phase after which memory should no longer grow; a sixth of a phase that is short."""
+"""Seconds of the mixed phase after which memory should no longer grow; a sixth of a short phase."""
 SAMPLES = 60
 """Readings of the server's memory in the mixed phase."""
 
 
 def train(folder: Path) -> list[Path]:
-    """Folders of the two runs that are served."""
+    """Train the two runs to serve; returns their folders."""
     for name, recipe in RUNS.items():
         arguments = ["pretrain", recipe, "builtin:microworld-en?size=400", *SIZE, "--out", str(folder / name)]
         done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False)
@@ -55,7 +55,7 @@ def train(folder: Path) -> list[Path]:
 
 
 def campaign(minutes: float, kinds: Sequence[str]) -> dict[str, Any]:
-    """Both phases on one server, and what they measured."""
+    """Run both phases on one server; returns the results."""
     keys = [secrets.token_hex(24) for _ in range(HONEST + HOSTILE)]
     load_average = os.getloadavg()
     with tempfile.TemporaryDirectory() as name:
@@ -90,7 +90,7 @@ def mix(
     port: int, server: psutil.Process, keys: Sequence[str], expected: Sequence[bytes], seconds: float,
     kinds: Sequence[str],
 ) -> tuple[Measurement, dict[str, Any], dict[str, Any]]:  # fmt: skip
-    """The honest clients' measurement beside hostile ones, what those counted, and the server's memory."""
+    """Measurement of the honest clients, counts of the hostile ones, and memory of the server in the mixed phase."""
     hostile = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.hostile_clients.hostile", str(port), str(seconds),
          *(["--kinds", *kinds] if kinds else [])],
@@ -140,13 +140,13 @@ def growth(resident: Sequence[tuple[float, float]], warm_up: float) -> dict[str,
 
 
 def ratio(mixed: Measurement, alone: Measurement) -> float | None:
-    """The honest p99 beside hostile clients as a multiple of that alone."""
+    """Honest p99 in the mixed phase divided by that alone."""
     above, below = mixed.summary()["p99 ms"], alone.summary()["p99 ms"]
     return round(above / below, 3) if above and below else None
 
 
 def processor() -> dict[str, Any]:
-    """What the processor is and which vector instructions torch uses on it."""
+    """The CPU, and the vector instructions that torch uses on it."""
     lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines() if Path("/proc/cpuinfo").is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return {
@@ -158,12 +158,12 @@ def processor() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure, write the results and the page, and exit with 1 where a bound does not hold."""
+    """Measure, write the results and the page, and exit with 1 if a bound does not hold."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--results", type=Path, default=RESULTS / "reliability" / "hostile_clients.json")
     parser.add_argument("--kinds", nargs="+", default=[], choices=[kind.__name__ for kind in KINDS],
-                        help="only these kinds of hostile clients, to find out which of them costs what")  # fmt: skip
+                        help="only these kinds of hostile clients, to measure the effect of each")  # fmt: skip
     options = parser.parse_args()
     if not options.minutes >= 0.1:
         parser.error("--minutes: at least 0.1")

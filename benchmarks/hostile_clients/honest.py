@@ -1,4 +1,4 @@
-"""Honest clients: each sends a fixed list of requests at a fixed rate and compares every answer with the one alone."""
+"""Honest clients: each sends a fixed list of requests at a fixed rate and compares every response with a reference."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any
 RATE = 2.0
 """Requests per second of one client."""
 TIMEOUT = 120.0
-"""Seconds after which a client gives up."""
+"""Client timeout in seconds."""
 ROUNDING = 1e-5
-"""Distance of two numbers that float32 sums of another order, in a batch of another size, explain."""
+"""Difference of two numbers explained by float32 sums in another order, for another batch size."""
 NUMBERS = "largest number difference"
 TEXTS = ("The old gardener walked to the harbour.", "Kenji was an innkeeper.", "A boat came home in the evening.")
 
@@ -31,7 +31,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Response:
-    """A status and the content, 0 and the reason where there was no answer."""
+    """Status and content; 0 and the reason if there was no response."""
 
     status: int
     content: bytes
@@ -39,7 +39,7 @@ class Response:
 
 @dataclass
 class Measurement:
-    """What the honest clients of one phase measured; latencies in milliseconds, from when a request was due."""
+    """Measurement of the honest clients in one phase; latencies in milliseconds, from when a request was due."""
 
     latencies: dict[str, list[float]] = field(default_factory=dict)
     statuses: Counter[str] = field(default_factory=Counter)
@@ -47,7 +47,7 @@ class Measurement:
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, request: Request, response: Response, milliseconds: float, expected: bytes) -> None:
-        """Count one answer; only status 200 has a latency and is compared."""
+        """Record one response; only status 200 has a latency and is compared."""
         with self.lock:
             self.statuses[str(response.status or "no answer")] += 1
             if response.status != 200:
@@ -57,7 +57,7 @@ class Measurement:
                 self.differing.append(difference(request, response.content, expected))
 
     def summary(self) -> dict[str, Any]:
-        """The numbers that the results file holds."""
+        """The numbers for the results file."""
         everything = [one for of_route in self.latencies.values() for one in of_route]
         beyond = [one for one in self.differing if one[NUMBERS] is None or one[NUMBERS] > ROUNDING]
         return {
@@ -80,7 +80,7 @@ class Measurement:
 
 
 def requests() -> list[Request]:
-    """The fixed list: generation greedy and sampled, scores, gaps filled, vectors and attention."""
+    """The fixed list: greedy and sampled generation, scores, filled masks, embeddings and attention."""
     every: list[Request] = []
     for number, text in enumerate(TEXTS):
         prompt = text.rsplit(" ", 2)[0]
@@ -96,7 +96,7 @@ def requests() -> list[Request]:
 
 
 def send(port: int, key: str, request: Request) -> Response:
-    """One request on a connection of its own."""
+    """Send one request on a new connection."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT)
     headers = {"content-type": "application/json", "authorization": f"Bearer {key}"}
     try:
@@ -110,7 +110,7 @@ def send(port: int, key: str, request: Request) -> Response:
 
 
 def answers_alone(port: int, key: str) -> list[bytes]:
-    """The answer to each request of the list, while nobody else sends any."""
+    """Reference responses to each request of the list, without other clients."""
     responses = [send(port, key, request) for request in requests()]
     for request, response in zip(requests(), responses, strict=True):
         if response.status != 200:
@@ -119,7 +119,7 @@ def answers_alone(port: int, key: str) -> list[bytes]:
 
 
 def measure(port: int, keys: Sequence[str], expected: Sequence[bytes], seconds: float) -> Measurement:
-    """What one client for each key measures in so many seconds."""
+    """Run one client for each key for `seconds`."""
     measurement = Measurement()
     begun = time.monotonic()
     clients = [
@@ -137,9 +137,9 @@ def _client(
     port: int, key: str, number: int, count: int, expected: Sequence[bytes], begun: float, seconds: float,
     measurement: Measurement,
 ) -> None:  # fmt: skip
-    """Requests at a fixed rate, each client at another moment and another place of the list.
+    """Send requests at a fixed rate; each client starts at another time and another position of the list.
 
-    A latency counts from when the request was due, so that one slow answer does not hide what the next waited.
+    A latency counts from when the request was due, so that a slow response does not hide the delay of the next.
     """
     every = requests()
     sent = 0
@@ -152,13 +152,13 @@ def _client(
 
 
 def percentile(values: Sequence[float], share: float) -> float | None:
-    """The value that this share of them does not exceed."""
+    """The quantile of the values."""
     ordered = sorted(values)
     return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 2) if ordered else None
 
 
 def difference(request: Request, content: bytes, expected: bytes) -> dict[str, Any]:
-    """How an answer differs from the one alone: the largest distance of two numbers, None where the shapes differ."""
+    """The difference from the reference: the largest difference of two numbers, None if the structure differs."""
     return {"route": request.route, "body": request.body,
             NUMBERS: _distance(json.loads(content), json.loads(expected))}  # fmt: skip
 

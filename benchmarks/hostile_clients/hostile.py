@@ -1,4 +1,4 @@
-"""Hostile clients, in a process of their own: every kind in a thread, over and over, until the time is up.
+"""Hostile clients in a separate process: every kind in its threads, repeated until the time is up.
 
     python -m benchmarks.hostile_clients.hostile PORT SECONDS [--kinds KIND …] < KEYS
 
@@ -20,18 +20,18 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 CONNECTIONS = 300
-"""Connections that one client opens and leaves idle."""
+"""Idle connections opened by one client."""
 UNREAD_STREAMS = 4
-"""Threads with two streams each of which nothing is read."""
+"""Threads with two unread streams each."""
 TRICKLING = 8
-"""Threads of each kind that sends a byte now and then."""
+"""Threads of each slow-sending kind."""
 PAUSE = 0.2
-"""Seconds between two requests of a kind: processor time that the clients take is missing to the server."""
+"""Seconds between two requests of a kind: CPU time of the clients is taken from the server."""
 LONG = {"model": "causal", "prompt": "The", "max_tokens": 2000, "min_tokens": 2000}
 
 
 class HostileClient:
-    """One key, the end of the campaign, and the status codes of one kind."""
+    """API key, end time and status counts of one kind of client."""
 
     def __init__(self, port: int, key: str, end: float, seed: int) -> None:
         self.port, self.end = port, end
@@ -45,17 +45,17 @@ class HostileClient:
         return time.monotonic() < self.end
 
     def head(self, route: str, length: int) -> bytes:
-        """A request's line and headers."""
+        """Request line and headers."""
         return f"POST {route} HTTP/1.1\r\n{self._lines}content-length: {length}\r\n\r\n".encode()
 
     def request(self, route: str, body: Any) -> bytes:
-        """A whole request; bytes are sent as they are."""
+        """A complete request; a body of bytes is not encoded."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         return self.head(route, len(content)) + content
 
     @contextmanager
     def connection(self, buffer: int | None = None) -> Iterator[socket.socket]:
-        """A connection with a receive buffer of so many bytes; the server may close it at any moment."""
+        """A connection with a receive buffer of `buffer` bytes; the server may close it at any time."""
         with socket.socket() as made:
             if buffer is not None:
                 made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
@@ -87,7 +87,7 @@ class HostileClient:
 
 
 def unread_streams(client: HostileClient) -> None:
-    """Long streams of which nothing is read until the server disconnects."""
+    """Long streams that are not read until the server disconnects."""
     with client.connection(4096) as first, client.connection(4096) as second:
         for made in (first, second):
             made.sendall(client.request("/generate", {**LONG, "n": 16, "top": 5, "stream": True}))
@@ -97,12 +97,12 @@ def unread_streams(client: HostileClient) -> None:
 
 
 def trickled_headers(client: HostileClient) -> None:
-    """Headers of which a byte comes every half second."""
+    """Headers sent one byte every half second (slowloris)."""
     _trickle(client, client.head("/score", 20))
 
 
 def trickled_body(client: HostileClient) -> None:
-    """A body of which a byte comes every half second."""
+    """A body sent one byte every half second."""
     data = client.request("/score", b"{" + b" " * 5000)
     _trickle(client, data, client.head("/score", 5001))
 
@@ -129,20 +129,20 @@ def huge_prompts(client: HostileClient) -> None:
 
 
 def huge_generations(client: HostileClient) -> None:
-    """n × max_tokens as large as is allowed, or far beyond."""
+    """n × max_tokens at the limit, or far beyond."""
     n, tokens = client.random.choice(((16, 2048), (16, 2000), (10**9, 100), (16, 10**9)))
     client.exchange(client.request("/generate", {**LONG, "n": n, "max_tokens": tokens}))
 
 
 def long_words(client: HostileClient) -> None:
-    """Texts of one word: as long as a text may be, or of a megabyte."""
+    """Texts of a single word, of maximum length or of a megabyte."""
     length = client.random.choice((100_000, 1_000_000, 1 << 20))
     route, model = client.random.choice((("/score", "causal"), ("/fill", "masked"), ("/embed", "masked")))
     client.exchange(client.request(route, {"model": model, "text": "a" * (length - 7) + " [MASK]"}))
 
 
 def malformed_json(client: HostileClient) -> None:
-    """Bodies that are not JSON, are nested too deeply or fit no schema."""
+    """Bodies that are not JSON, are nested too deeply or do not match the schema."""
     bodies = (b"{", b"[" * 100_000, b'{"text": "\\ud800"}', b"\xff\xfe", b'{"text": 1e999}', b"null", b'{"a":' * 5000,
               json.dumps({"model": "masked", "text": ["[MASK]"] * 1000}).encode())  # fmt: skip
     route = client.random.choice(("/score", "/fill", "/generate"))
@@ -162,7 +162,7 @@ def disconnects(client: HostileClient) -> None:
 
 
 def many_connections(client: HostileClient) -> None:
-    """Hundreds of connections that are opened at once and say nothing."""
+    """Hundreds of idle connections opened at once."""
     opened = []
     try:
         for _ in range(CONNECTIONS):
@@ -175,7 +175,7 @@ def many_connections(client: HostileClient) -> None:
 
 
 def floods(client: HostileClient) -> None:
-    """Whole batches of texts, each as long as the model reads, from a client that never waits long."""
+    """Full batches of maximum-length texts, with short pauses."""
     body = {"model": "masked", "text": ["The old gardener walked to the harbour. " * 12] * 64}
     client.exchange(client.request("/embed", body))
 
@@ -184,11 +184,11 @@ KINDS: dict[Callable[[HostileClient], None], int] = {
     unread_streams: UNREAD_STREAMS, trickled_headers: TRICKLING, trickled_body: TRICKLING, huge_prompts: 1,
     huge_generations: 1, long_words: 1, malformed_json: 1, disconnects: 1, many_connections: 1, floods: 1,
 }  # fmt: skip
-"""Each kind with its number of threads."""
+"""Kind → number of threads."""
 
 
 def attack(kind: Callable[[HostileClient], None], client: HostileClient) -> None:
-    """One kind again and again; what the server does to the connection is counted, never raised."""
+    """Repeat one kind until the end; connection errors are counted, not raised."""
     while client.active:
         try:
             kind(client)

@@ -1,4 +1,4 @@
-"""The campaign's bounds, and its page of the documentation."""
+"""Bounds of the hostile-client benchmark, and its documentation page."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from benchmarks.hostile_clients.honest import ROUNDING
 
 RATIO = 2.0
-"""Honest p99 beside hostile clients, as a multiple of that alone, at the most."""
+"""Maximum ratio of the honest p99 with hostile clients to that alone."""
 GROWTH = 10.0
-"""Percent by which the server's memory may grow after the warm-up."""
+"""Maximum growth of the server's memory after the warm-up, in percent."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """One bound of the campaign, what was measured, and whether it holds."""
+    """A bound, the measured value, and whether it holds."""
 
     name: str
     limit: str
@@ -25,7 +25,7 @@ class Bound:
 
 
 def bounds(results: Mapping[str, Any]) -> list[Bound]:
-    """Every bound of the campaign."""
+    """All bounds."""
     mixed, alone = results["mixed"], results["alone"]
     p99_ratio, grown = results["p99 ratio"] or float("inf"), results["memory"]["growth %"]
     different = mixed["answers different beyond rounding"] + alone["answers different beyond rounding"]
@@ -45,7 +45,7 @@ def bounds(results: Mapping[str, Any]) -> list[Bound]:
 
 
 def page(results: Mapping[str, Any]) -> str:
-    """docs/results/reliability/hostile_clients.md."""
+    """The text of docs/results/reliability/hostile_clients.md."""
     processor, memory = results["processor"], results["memory"]
     load = ", ".join(str(one) for one in results["load average before"])
     return "\n".join([

@@ -1,1 +1,1 @@
-"""Interrupted runs, resumed and compared bit for bit with the run that was never interrupted."""
+"""Interrupted and resumed runs, compared bit for bit with uninterrupted ones."""

@@ -1,11 +1,11 @@
-"""Runs interrupted wherever they are and resumed: do they end bit for bit where the uninterrupted one ends?
+"""Runs interrupted at random moments and resumed: is the result bit-identical to the uninterrupted run?
 
     python -m benchmarks.interruptions [--trials 1000] [--workers 2] [--results FILE]     every kind, every interruption
     python -m benchmarks.interruptions --only 17 [--keep FOLDER]                     one trial again, its files kept
     python -m benchmarks.interruptions --team [--trials 20]          one of three processes is killed under torchrun
 
-Each trial is a line of the results file; the next start goes on with the trials that have none. A page with the
-table is written beside that file, with the ending .md.
+Each trial is a line of the results file; a restart continues with the missing trials. A page with the table is written
+next to that file, with the ending .md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 import torch
 
 import meristem
-from benchmarks.interruptions import report, team
+from benchmarks.interruptions import multi_process, report
 from benchmarks.interruptions.kinds import Case, cases, start_commands, write_data
 from benchmarks.interruptions.processes import Command
 from benchmarks.interruptions.system_calls import supported
@@ -38,7 +38,7 @@ from meristem.training import budget
 
 
 def plan(number: int) -> Trial:
-    """Trial `number`: in every round each case once, and for a case another interruption in every round."""
+    """Trial `number`: each round has every case once, with another interruption in every round."""
     every = cases()
     completed_rounds, at = divmod(number, len(every))
     interruption = INTERRUPTIONS[(at + completed_rounds) % len(INTERRUPTIONS)]
@@ -46,7 +46,7 @@ def plan(number: int) -> Trial:
 
 
 def campaign(trials: Sequence[Trial], results: Path | None, workers: int, keep: Path | None) -> None:
-    """Run trials in forked workers and write a line of each; without a results file it is only printed."""
+    """Run trials in forked workers and write one line each; without a results file they are only printed."""
     _import_everything()
     with _folder(keep) as folder:
         place = _prepared(folder)
@@ -75,11 +75,11 @@ def _collect(lines: Iterable[Mapping[str, Any]], total: int, results: Path | Non
 
 
 def _import_everything() -> None:
-    """What a command imports, so that the forked ones find it in memory."""
+    """Import what commands import, so that forked processes have it in memory."""
     for module in pkgutil.walk_packages(meristem.__path__, "meristem."):
         if not module.name.endswith("__main__"):
             importlib.import_module(f"meristem.{module.name.removeprefix('meristem.')}")
-    importlib.import_module("torch._dynamo")  # these a run imports while it works
+    importlib.import_module("torch._dynamo")  # imported lazily by a run
     importlib.import_module("torch.utils.tensorboard")
     importlib.import_module("torch.distributed.fsdp")
     importlib.import_module("matplotlib.pyplot")
@@ -91,7 +91,7 @@ def _import_everything() -> None:
 
 @contextmanager
 def _folder(keep: Path | None) -> Iterator[Path]:
-    """Where the campaign works; it is removed afterwards unless it is to be kept."""
+    """The working folder; removed afterwards unless `keep`."""
     if keep is not None:
         keep.mkdir(parents=True)
         yield keep.resolve()
@@ -101,7 +101,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
 
 
 def _prepared(folder: Path) -> Place:
-    """The folder with a cache, and with the data and runs that the kinds start from."""
+    """The folder with a cache, the data, and the runs that other kinds start from."""
     starts = {"data": folder / "data"}
     write_data(starts["data"])
     for name, arguments in start_commands(folder).items():
@@ -122,17 +122,17 @@ def _trial(place: Place, references: Mapping[Case, Reference], trial: Trial) -> 
 
 
 def main() -> None:
-    """One of the two campaigns."""
+    """Run one of the two benchmarks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--team", action="store_true", help="kill one of three processes under torchrun's agent")
     parser.add_argument("--trials", type=int)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only", type=int, help="repeat this trial, and write nothing")
-    parser.add_argument("--keep", type=Path, help="a new folder to work in, which is kept")
+    parser.add_argument("--keep", type=Path, help="a new working folder, which is kept")
     parser.add_argument("--results", type=Path, default=RESULTS / "reliability" / "interruptions.jsonl")
     options = parser.parse_args()
     if options.team:
-        team.campaign(options.trials or 20)
+        multi_process.campaign(options.trials or 20)
         return
     if not supported():
         raise SystemExit("interruptions: system calls are made to fail by seccomp, which needs Linux on x86-64")

@@ -1,4 +1,4 @@
-"""A digest of every part of a finished run that must not depend on how often it was interrupted."""
+"""Digests of the parts of a finished run that must not depend on interruptions."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Any
 import torch
 
 from meristem.checkpoint import load
-from meristem.checkpoint.layout import REPLACED, RETIRED, WRITING, pointed
-from meristem.checkpoint.run import Run
+from meristem.checkpoint.folder_layout import REPLACED_PREFIX, RETIRED_PREFIX, WRITING_PREFIX, read_pointer
+from meristem.checkpoint.run_folder import RunFolder
 
 CLOCKS = ("seconds", "tokens_per_second", "mfu", "memory", "minutes", "finished", "date", "written")
-"""Names of values that measure time or the machine."""
+"""Metrics of time or the machine, which are excluded."""
 
 
 def fingerprint(out: Path, cache: Path) -> dict[str, str]:
-    """Part → digest, of a run or of a folder of several (a grid, baselines), wherever it and its cache lie."""
+    """Part → digest of a run or of a folder of several (grid, baselines), independent of its location."""
     parts: dict[str, str] = {}
     for recipe in sorted(out.rglob("recipe.yaml")):
-        if Run(recipe.parent).exists():
+        if RunFolder(recipe.parent).exists():
             parts |= {f"{recipe.parent.relative_to(out)}/{name}": value for name, value in _run(recipe.parent).items()}
     for name in ("grid.json", "report.json"):
         if (out / name).is_file():
@@ -34,7 +34,7 @@ def fingerprint(out: Path, cache: Path) -> dict[str, str]:
 
 
 def _run(folder: Path) -> dict[str, str]:
-    loaded = load.load(folder / "checkpoints")
+    loaded = load.load_checkpoint(folder / "checkpoints")
     if loaded is None:
         return {"checkpoint": "none"}
     snapshot = loaded.snapshot
@@ -43,8 +43,8 @@ def _run(folder: Path) -> dict[str, str]:
     found["train state"] = _json(snapshot.state)
     lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     found["metrics"] = _json([json.loads(line) for line in lines])
-    found["results"] = _json(Run(folder).finished)
-    found["best step"] = str(pointed(folder / "checkpoints", "best"))
+    found["results"] = _json(RunFolder(folder).finish_record)
+    found["best step"] = str(read_pointer(folder / "checkpoints", "best"))
     for name in ("tokenizer.json", "data.json"):
         found[name] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
     for name in ("README.md", "curves.png"):
@@ -66,14 +66,14 @@ def _json(value: Any) -> str:
 
 
 def _timeless(value: Any) -> Any:
-    """A value without what clocks said."""
+    """A value without its time measurements."""
     if isinstance(value, Mapping):
         return {name: _timeless(inner) for name, inner in value.items() if name not in CLOCKS}
     return [_timeless(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _relative(value: Any, places: Mapping[str, Path]) -> Any:
-    """A value in which places have names, also where a command quotes them."""
+    """A value with absolute paths replaced by names."""
     text = json.dumps(value)
     for name, place in places.items():
         text = text.replace(shlex.quote(str(place)), name).replace(str(place), name)
@@ -81,8 +81,8 @@ def _relative(value: Any, places: Mapping[str, Path]) -> Any:
 
 
 def _left_over(out: Path) -> list[str]:
-    """What an interrupted start left behind and the last one did not clear away."""
-    beginnings = (WRITING, REPLACED, RETIRED, ".begun")
+    """Temporary files left behind by interrupted starts."""
+    beginnings = (WRITING_PREFIX, REPLACED_PREFIX, RETIRED_PREFIX, ".begun")
     return sorted(
         str(path.relative_to(out))
         for path in out.rglob("*")

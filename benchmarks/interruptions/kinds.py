@@ -1,4 +1,4 @@
-"""Kinds of runs to interrupt, as small as they can be: recipes of about a second, and the runs that some start from."""
+"""Kinds of runs to interrupt: recipes of about a second, and the runs that some start from."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ TASKS: dict[str, dict[str, Any]] = {
     },
 }
 CORPORA = {"pairs", "pictures"}
-"""Built-in samples without labels, which tasks can read as they are."""
+"""Built-in data sets that tasks read directly."""
 SPLITS = {"train": "size=40&seed=1", "validation": "size=12&seed=2", "test": "size=12&seed=3"}
 PROMPTS = {
     "train": "builtin:microworld-queries?size=12&seed=4", "text": "query", "target": "text", "held_out": 0.25,
@@ -137,24 +137,24 @@ REWARDS: dict[str, dict[str, Any]] = {
 }
 KINDS = {**PRETRAINING, **TASKS, **REWARDS}
 ONLY_ALONE, ONLY_TOGETHER = ("grid", "single-task baselines"), ("sharded weights",)
-"""Kinds that one process makes, and kinds that need several."""
+"""Kinds for a single process only, and kinds that need several."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A kind of run, and how many processes train it."""
+    """A kind of run and its number of processes."""
 
     kind: str
     processes: int
 
     @property
     def name(self) -> str:
-        """How lines and tables call it."""
+        """The name in lines and tables."""
         return self.kind if self.processes == 1 else f"{self.kind}, {self.processes} processes"
 
 
 def cases() -> list[Case]:
-    """Every kind with one and two processes, as far as it can be trained that way."""
+    """Every kind with one and two processes, where possible."""
     together = [Case(kind, 2) for kind in KINDS if kind not in ONLY_ALONE]
     return [Case(kind, 1) for kind in KINDS if kind not in ONLY_TOGETHER] + together
 
@@ -188,11 +188,11 @@ def write_recipe(kind: str, file: Path, starts: Mapping[str, Path]) -> list[str]
 
 
 def write_data(folder: Path) -> None:
-    """The labelled data of all tasks as files: making built-in data up takes longer than training on them."""
+    """Write the labelled data of all tasks as files: generating built-in data takes longer than training on them."""
     folder.mkdir()
     for name in {str(kind["data"]) for kind in TASKS.values()} - CORPORA:
         for split, options in SPLITS.items():
-            rows = samples.labelled(f"microworld-{name}?{options}")
+            rows = samples.labelled_rows(f"microworld-{name}?{options}")
             text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
             _data_file(folder, name, split).write_text(text, encoding="utf-8")
 
@@ -202,7 +202,7 @@ def _data_file(folder: Path, name: str, split: str) -> Path:
 
 
 def start_commands(folder: Path) -> dict[str, list[str]]:
-    """The runs that others start from, in the order in which they are made: name → command without `--out`."""
+    """The runs that others start from, in order: name → command without `--out`."""
     commands = {}
     for name, kind in (("bert", "mlm + nsp"), ("gpt2", "clm")):
         commands[name] = [*write_recipe(kind, folder / f"{name}.yaml", {}), "--out", str(folder / name)]
@@ -211,7 +211,7 @@ def start_commands(folder: Path) -> dict[str, list[str]]:
 
 
 def _filled(value: Any, starts: Mapping[str, Path]) -> Any:
-    """A recipe with the places of the runs it names."""
+    """A recipe with the paths of the runs it names filled in."""
     if isinstance(value, Mapping):
         return {key: _filled(inner, starts) for key, inner in value.items()}
     if isinstance(value, list):

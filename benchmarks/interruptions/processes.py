@@ -1,4 +1,4 @@
-"""`meristem` commands in forked processes of a parent that has imported everything: a start costs milliseconds."""
+"""`meristem` commands in processes forked from a parent with all imports done: starting takes milliseconds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from benchmarks.interruptions.system_calls import Fault, Supervisor, install
 HANG = float(os.environ.get("INTERRUPTIONS_HANG", "90"))
 """Seconds after which a command counts as hanging."""
 PIPE = 1 << 20
-"""Bytes that a command may say before anybody reads it."""
+"""Pipe capacity in bytes for the unread output of a command."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Outcome:
 
     @property
     def completed(self) -> bool:
-        """Whether every process ended well."""
+        """Whether every process exited with 0."""
         return not any(self.codes)
 
 
@@ -48,21 +48,21 @@ class Command:
 
     arguments: Sequence[str]
     folder: Path
-    """Where it works: its cache and temporary files unless they are elsewhere."""
+    """Working folder, with cache and temporary files unless set elsewhere."""
     cache: Path
     processes: int = 1
     fault: Fault | None = None
     largest_file: int | None = None
-    """Bytes that no file may grow beyond (RLIMIT_FSIZE)."""
+    """Maximum file size in bytes (RLIMIT_FSIZE)."""
     on_call: Callable[[Command, int], None] = lambda command, number: None
     on_time: Callable[[Command, float], None] = lambda command, seconds: None
-    """Called again and again with the seconds since the start."""
+    """Called repeatedly with the seconds since the start."""
     pids: list[int] = field(default_factory=list)
     _left: set[int] = field(default_factory=set)
     _reads: list[int] = field(default_factory=list)
 
     def run(self) -> Outcome:
-        """Start it, answer its system calls, and wait for its end."""
+        """Start the command, handle its system calls, and wait for it to end."""
         begun = time.monotonic()
         pipes = [_pipe() for _ in range(self.processes)]
         mine, theirs = socket.socketpair()
@@ -87,7 +87,7 @@ class Command:
         )
 
     def send(self, number: int) -> None:
-        """Send a signal to every process that is left."""
+        """Send a signal to every remaining process."""
         for pid in self._left:
             os.kill(pid, number)
 
@@ -120,7 +120,7 @@ class Command:
         return codes
 
     def _end_hanging(self) -> None:
-        """Have every process that is left say where it is, kill it, and raise what they said."""
+        """Dump the stack of every remaining process, kill it, and raise with the dumps."""
         self.send(signal.SIGUSR1)
         time.sleep(1.0)
         self.send(signal.SIGKILL)
@@ -130,7 +130,7 @@ class Command:
         raise RuntimeError(f"a command hangs: meristem {' '.join(self.arguments)}\n{said}")
 
     def _child(self, rank: int, port: int, pipes: Sequence[tuple[int, int]], channel: socket.socket | None) -> int:
-        """Never returns: what surrounds the fork belongs to the parent."""
+        """Run the command in the child; never returns to the parent's code."""
         code = 1
         try:
             os.dup2(pipes[rank][1], 1)
@@ -149,7 +149,7 @@ class Command:
                 install(channel)
                 channel.close()
             code = _meristem(self.arguments)
-        except BaseException:  # a person would see it, too
+        except BaseException:  # a user would see the traceback, too
             traceback.print_exc()
         finally:
             os._exit(code)
@@ -166,7 +166,7 @@ class Command:
 
 def _meristem(arguments: Sequence[str]) -> int:
     """The exit code of a command line, run here."""
-    from meristem.cli import main
+    from meristem.cli.app import main
 
     sys.argv = ["meristem", *arguments]
     try:
@@ -182,7 +182,7 @@ def _free_port() -> int:
 
 
 def _pipe() -> tuple[int, int]:
-    """A pipe that holds all a command says: a file would be subject to the faults meant for the run."""
+    """A pipe for a command's output: a file would be subject to the injected faults."""
     read, write = os.pipe()
     fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, PIPE)
     return read, write

@@ -1,4 +1,4 @@
-"""The campaign's numbers as a table by kind and interruption, and as a page of the documentation."""
+"""Results by kind and interruption as a table and as a documentation page."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any
 from benchmarks.interruptions.kinds import KINDS
 from benchmarks.interruptions.trials import INTERRUPTIONS
 
-Line = Mapping[str, Any]
+TrialRecord = Mapping[str, Any]
 
 
-def read(results: Path) -> dict[int, Line]:
-    """Trial → its last line; a line that a kill tore is left out."""
-    found: dict[int, Line] = {}
+def read(results: Path) -> dict[int, TrialRecord]:
+    """Trial → its last line; incomplete lines are skipped."""
+    records: dict[int, TrialRecord] = {}
     for text in results.read_text(encoding="utf-8").splitlines() if results.is_file() else ():
         try:
             line = json.loads(text)
         except ValueError:
             continue
-        found[line["trial"]] = line
-    return found
+        records[line["trial"]] = line
+    return records
 
 
-def table(lines: Sequence[Line]) -> list[str]:
+def table(lines: Sequence[TrialRecord]) -> list[str]:
     """Rows of Markdown: identical of trials, by kind and interruption."""
     heading = ["kind", *INTERRUPTIONS, "all"]
     rows = [heading, ["---"] * len(heading)]
@@ -37,15 +37,15 @@ def table(lines: Sequence[Line]) -> list[str]:
     return [f"| {' | '.join(row)} |" for row in rows]
 
 
-def _cells(lines: Sequence[Line]) -> list[str]:
+def _cells(lines: Sequence[TrialRecord]) -> list[str]:
     return [_share([line for line in lines if line["interruption"] == name]) for name in INTERRUPTIONS]
 
 
-def _share(lines: Sequence[Line]) -> str:
+def _share(lines: Sequence[TrialRecord]) -> str:
     return f"{sum(line['identical'] for line in lines)} / {len(lines)}" if lines else "–"
 
 
-def failures(lines: Sequence[Line]) -> list[str]:
+def failures(lines: Sequence[TrialRecord]) -> list[str]:
     """One line for each trial that was not identical, with how to repeat it."""
     return [
         f"trial {line['trial']} (--only {line['trial']}): {line['kind']}, {line['processes']} process(es), "
@@ -55,8 +55,8 @@ def failures(lines: Sequence[Line]) -> list[str]:
     ]
 
 
-def page(lines: Sequence[Line]) -> str:
-    """The section that docs/results/reliability/interruptions.md holds."""
+def page(lines: Sequence[TrialRecord]) -> str:
+    """The text of docs/results/reliability/interruptions.md."""
     identical, hits = sum(line["identical"] for line in lines), sum(len(line["moments"]) for line in lines)
     together = sum(line["processes"] > 1 for line in lines)
     wrong = failures(lines)

@@ -1,7 +1,7 @@
-"""System calls of a child process, counted and made to fail: seccomp user notifications (Linux 5.19+, x86-64).
+"""Fault injection into system calls of a child process: seccomp user notifications (Linux 5.19+, x86-64).
 
-The kernel stops the child at every call that changes a file and asks its parent, who lets the call go on or answers
-with an error number. So a fault hits whatever writes: Python, torch, safetensors, matplotlib, TensorBoard's thread.
+The kernel stops the child at every file-changing call and notifies the parent, which lets the call continue or returns
+an error number. So a fault hits any code that writes: Python, torch, safetensors, matplotlib, TensorBoard's thread.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ AT_FDCWD = -100
 
 
 def supported() -> bool:
-    """Whether this machine can do it."""
+    """Whether this machine supports it."""
     return platform.system() == "Linux" and platform.machine() == "x86_64"
 
 
@@ -66,7 +66,7 @@ def install(channel: socket.socket) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """The `at`-th call of a kind fails; `lasting` ones go on failing from there, as a full disk does."""
+    """The `at`-th call of a kind fails; with `lasting` all later ones fail too, as on a full disk."""
 
     kind: str
     at: int
@@ -76,7 +76,7 @@ class Fault:
 
 @dataclass(kw_only=True)
 class Supervisor:
-    """Answers a child's calls: counts those below the watched folders, and lets some of them fail."""
+    """Handles a child's calls: counts those below the watched folders, and injects faults."""
 
     listener: int
     watched: Sequence[Path]
@@ -88,7 +88,7 @@ class Supervisor:
     """The calls that were made to fail, with their paths."""
 
     def answer(self, seconds: float) -> bool:
-        """Wait for calls and answer them; False when nobody is left who could make one."""
+        """Wait for calls and handle them; False when no process is left."""
         poll = select.poll()
         poll.register(self.listener, select.POLLIN)
         events = poll.poll(seconds * 1000)
@@ -109,7 +109,7 @@ class Supervisor:
         try:
             fcntl.ioctl(self.listener, RECEIVE, request)
         except OSError as error:
-            if error.errno in (errno.ENOENT, errno.EINTR):  # killed or signalled meanwhile
+            if error.errno in (errno.ENOENT, errno.EINTR):  # the process was killed or signalled meanwhile
                 return
             raise
         identity, process, _, number, _, _, *arguments = struct.unpack("QIIiIQ6Q", bytes(request))
@@ -123,7 +123,7 @@ class Supervisor:
                 raise
 
     def _verdict(self, process: int, number: int, arguments: Sequence[int]) -> int:
-        """The error number that a call is answered with; 0 lets it go on."""
+        """The error number to return for a call; 0 lets it continue."""
         kind = CALLS[number]
         path = _path(process, number, arguments, kind)
         if path is None or not any(path.is_relative_to(place) for place in self.watched):
@@ -143,14 +143,14 @@ class Supervisor:
             return kind == fault.kind and self.counts[kind] == fault.at
         if self.counts[fault.kind] < fault.at:
             return False
-        if kind == "open":  # a full disk has no room for a new name, and opens what is there
+        if kind == "open":  # on a full disk, only opening a new file fails
             flags = arguments[2 if number == OPENAT else 1]
             return bool(flags & os.O_CREAT) and not path.exists()
         return (kind == "write" and number != TRUNCATE) or number in CREATING_DIRECTORY
 
 
 def _path(process: int, number: int, arguments: Sequence[int], kind: str) -> Path | None:
-    """The file that a call is about; none where its process has just gone."""
+    """The file of a call; None if its process has just ended."""
     try:
         if kind in BY_DESCRIPTOR:
             return Path(f"/proc/{process}/fd/{arguments[0]}").readlink()

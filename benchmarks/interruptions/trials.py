@@ -1,4 +1,4 @@
-"""One trial: a run is interrupted, the same command is given again, and what comes out is compared."""
+"""One trial: a run is interrupted, resumed with the same command, and compared with the uninterrupted run."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ FAULTS: dict[str, tuple[str, int, bool]] = {
     "EIO at a rename, mkdir or unlink": ("directory", errno.EIO, False),
     "EIO at an open": ("open", errno.EIO, False),
 }
-"""Which system call fails, how, and whether all that need room fail from then on."""
+"""(failing system call, error number, whether all later ones fail too)."""
 LIMIT = "file size limit"
 INTERRUPTIONS = (*SIGNALS, *FAULTS, LIMIT)
 OWN_CACHE = 3
-"""In one trial of so many the cache is empty, so that text is cut to shards, or weights are imported, there too."""
+"""One in this many trials starts with an empty cache, so that building shards and importing are interrupted too."""
 ATTEMPTS = 12
-"""New starts of a trial whose run had ended before its moment came."""
+"""Restarts of a trial whose run ended before the interruption."""
 UNCLEAR = ("Traceback", "unexpected", "Exception ignored")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """What the uninterrupted run comes to, and what it takes."""
+    """Result and cost of the uninterrupted run."""
 
     parts: Mapping[str, str]
     seconds: float
@@ -58,14 +58,14 @@ class Reference:
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where a campaign works."""
+    """The working folder of a benchmark."""
 
     folder: Path
     starts: Mapping[str, Path]
 
     @property
     def cache(self) -> Path:
-        """The cache of this worker: two runs that begin at once do not build the same store."""
+        """The cache of this worker: runs that start at the same time do not build the same data set."""
         folder = self.folder / f"cache-{os.getpid()}"
         folder.mkdir(exist_ok=True)
         return folder
@@ -77,7 +77,7 @@ class Place:
 
 
 def reference(place: Place, case: Case, folder: Path) -> Reference:
-    """Train it in one go."""
+    """Train without interruption."""
     folder.mkdir(parents=True)
     outcome = place.command(case, folder, place.cache).run()
     if not outcome.completed:
@@ -95,7 +95,7 @@ def reference(place: Place, case: Case, folder: Path) -> Reference:
 
 @dataclass(kw_only=True)
 class Moment:
-    """When signals are sent: at the `call`-th file-changing system call, or after so many seconds."""
+    """When signals are sent: at the `call`-th file-changing system call, or after `seconds`."""
 
     signals: tuple[signal.Signals, ...]
     call: int | None = None
@@ -105,12 +105,12 @@ class Moment:
     sent: list[float] = field(default_factory=list)
 
     def on_call(self, command: Command, number: int) -> None:
-        """Send the first signal when its call comes."""
+        """Send the first signal at its system call."""
         if self.call is not None and number >= self.call and not self.sent:
             self._send(command, 0.0)
 
     def on_time(self, command: Command, now: float) -> None:
-        """Send the first signal when its time has come, and the second after a pause."""
+        """Send the first signal at its time, and the second after a pause."""
         if self.seconds is not None and now >= self.seconds and not self.sent:
             self._send(command, now)
         elif len(self.sent) == 1 and self.sent[0] == 0.0:
@@ -125,7 +125,7 @@ class Moment:
 
 @dataclass(kw_only=True)
 class Trial:
-    """A case, an interruption, and what happened."""
+    """A case, an interruption, and the outcome."""
 
     number: int
     case: Case
@@ -147,7 +147,7 @@ class Trial:
 
 
 def run_trial(trial: Trial, place: Place, expected: Reference) -> None:
-    """Interrupt, resume, compare; what is wrong is put into `trial.problems`."""
+    """Interrupt, resume, compare; problems are added to `trial.problems`."""
     chance = random.Random(f"interruptions {trial.number}")
     folder = place.folder / f"trial-{trial.number}"
     own = chance.randrange(OWN_CACHE) == 0
@@ -182,7 +182,7 @@ def run_trial(trial: Trial, place: Place, expected: Reference) -> None:
 def _interrupt(
     trial: Trial, place: Place, folder: Path, cache: Path, expected: Reference, chance: random.Random, sooner: float
 ) -> bool:
-    """Start the run and interrupt it; False if it had ended before."""
+    """Start the run and interrupt it; False if it ended before."""
     if trial.interruption in SIGNALS:
         hit = False
         for _ in range(2 if "twice" in trial.interruption else 1):
@@ -224,7 +224,7 @@ def _send_signals(
 
 
 def _check_signalled(trial: Trial, outcome: Outcome, last: signal.Signals) -> None:
-    """Exit code 130 or 143, or death by the signal; a process whose companion is gone may say that instead."""
+    """Expect exit code 130 or 143, or death by the signal; a process may instead report that a peer is gone."""
     for code, output in zip(outcome.codes, outcome.output, strict=True):
         stopped = code in (-last, 128 + last, 0)
         lost = outcome.codes != (code,) and code == 1 and "is gone" in output
@@ -234,7 +234,7 @@ def _check_signalled(trial: Trial, outcome: Outcome, last: signal.Signals) -> No
 
 
 def _check_fault(trial: Trial, outcome: Outcome) -> None:
-    """A run survives a fault that costs it nothing; else its first process says in a sentence what failed."""
+    """A run survives a harmless fault; otherwise its first process must report in one sentence what failed."""
     first, said = outcome.codes[0], outcome.output[0]
     unclear = any(word in output for word in UNCLEAR for output in outcome.output)
     if unclear or first not in (0, 1) or (first == 1 and "meristem: " not in said):

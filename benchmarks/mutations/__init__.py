@@ -1,6 +1,6 @@
-"""Mutated run folders and tokenizers through every operation that reads them: `python -m benchmarks.mutations`.
+"""Fuzzing: every operation on mutated run folders and tokenizers: `python -m benchmarks.mutations`.
 
-The mutations and the watched child are those of tests/hostile, which holds a few of them in every run of the tests.
+The mutations and the monitored child process are those of tests/hostile, which runs a few of them in the test suite.
 """
 
 import sys

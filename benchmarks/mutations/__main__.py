@@ -1,12 +1,11 @@
-"""Mutated run folders and tokenizers through load, evaluate, generate, serve, studio, start, export and resume.
+"""Fuzzing of load, evaluate, generate, serve, studio, start, export and resume with mutated runs and tokenizers.
 
     python -m benchmarks.mutations [--trials 5000] [--workers 2] [--results FILE]     whatever is not in FILE yet
     python -m benchmarks.mutations --only 17 [--only 42]                              these again, in words
     python -m benchmarks.mutations --summary                                          the page of what FILE holds
 
-Each trial is one operation on one run with one thing changed, in a process of its own: at most 1 GB and 10 s, no
-signal, no error but a refusal in a sentence, nothing executed; a run that resumes ends with the weights it would have
-had.
+Each trial is one operation on one run with one mutation, in its own process: at most 1 GB and 10 s, no signal, no error
+but a MeristemError, no code executed; a run that resumes must end with the weights of the unmutated run.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ from benchmarks.mutations.base_runs import BaseRun, train_base_runs
 from benchmarks.mutations.operations import OPERATIONS
 from benchmarks.mutations.trials import GOOD, Plan, run_trial
 from benchmarks.side_by_side import RESULTS
-from meristem.errors import MeristemError
+from meristem.config.errors import MeristemError
 
 
 def main() -> None:
-    """The campaign."""
+    """Parse the arguments and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=5000)
     parser.add_argument("--workers", type=int, default=2)
@@ -55,7 +54,7 @@ def main() -> None:
 
 
 def campaign(trials: int, workers: int, results: Path) -> None:
-    """Every trial that has no line yet; a line each."""
+    """Run every trial without a line, and write a line for each."""
     results.parent.mkdir(parents=True, exist_ok=True)
     done = {line["trial"] for line in summary.read(results)}
     plans = [Plan.of(number) for number in range(trials) if number not in done]
@@ -78,7 +77,7 @@ def campaign(trials: int, workers: int, results: Path) -> None:
 
 
 def run_trials(plans: list[Plan], workers: int) -> Iterator[dict[str, Any]]:
-    """What came of each, in the order in which they end."""
+    """The result of each trial, in order of completion."""
     with tempfile.TemporaryDirectory(prefix="mutations-") as place:
         folder, caches = Path(place), Path(place) / "cache"
         os.environ.update(MERISTEM_CACHE=str(caches), XDG_CONFIG_HOME=str(folder / "config"))
@@ -97,14 +96,14 @@ def _trial(bases: dict[str, BaseRun], caches: Path, folder: Path, plan: Plan) ->
 
 
 def _warm(bases: dict[str, BaseRun], operations: set[str], folder: Path) -> None:
-    """Every operation on every base run once: what it imports is then in memory, and no child need load it."""
+    """Run every operation on every base run once, so that its imports are in memory before forking."""
     for kind, base in bases.items():
         for name in sorted(operations - {"resume"}):
             place = folder / f"warm-{kind}-{name}"
             out = place / "out"
             out.mkdir(parents=True)
             (place / "recipe.yaml").write_bytes(base.finished.with_suffix(".yaml").read_bytes())
-            with contextlib.suppress(MeristemError):  # not every kind can do everything
+            with contextlib.suppress(MeristemError):  # not every kind supports every operation
                 OPERATIONS[name](copied(base.finished, place / "run"), out, kind)
 
 

@@ -1,4 +1,4 @@
-"""Small base runs of several kinds, trained once per campaign: each finished, and stopped two steps before its end."""
+"""Small base runs of several kinds: each finished, and stopped two steps before its end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.console import Console
 
 from meristem import api
 from meristem.training import budget
-from meristem.training.ending import Ended
+from meristem.training.run_result import RunResult
 
 QUIET = Console(quiet=True)
 STEPS = 6
@@ -50,27 +50,27 @@ KINDS = (*PRETRAINED, *TUNED)
 
 @dataclass(frozen=True, kw_only=True)
 class BaseRun:
-    """A run that nobody changed."""
+    """An unmutated run."""
 
     kind: str
     finished: Path
-    """Trained to its end."""
+    """The finished run."""
     stopped: Path
-    """The same run as a process leaves it that was stopped at step `STOPPED_AT`."""
+    """The same run, stopped at step `STOPPED_AT`."""
     final_weights: str
-    """A hash of the weights that the stopped run ends with when it resumes."""
+    """A hash of the final weights of the stopped run after resuming."""
 
 
 def train_base_runs(folder: Path, kinds: tuple[str, ...] = KINDS) -> dict[str, BaseRun]:
-    """Train all kinds that are asked for, and those they begin from."""
-    budget.PEAK_SIZE = 64  # the machine's speed is measured on small matrices: no trial depends on it
+    """Train these kinds, and those they start from."""
+    budget.PEAK_SIZE = 64  # measure the machine's peak on small matrices: no trial depends on it
     for kind in kinds:
         train_kind(kind, folder)
     return {kind: _base_run(kind, folder) for kind in kinds}
 
 
 def train_kind(kind: str, folder: Path) -> None:
-    """One finished run, unless it is there."""
+    """Train one run unless it exists."""
     if (folder / kind).is_dir():
         return
     if (start := TUNED.get(kind, {}).get("from")) is not None:
@@ -80,8 +80,8 @@ def train_kind(kind: str, folder: Path) -> None:
     training_function(kind)(recipe, out=folder / kind, console=QUIET)
 
 
-def training_function(kind: str) -> Callable[..., Ended]:
-    """What trains a run of this kind, and resumes it."""
+def training_function(kind: str) -> Callable[..., RunResult]:
+    """The function that trains and resumes a run of this kind."""
     if kind in PRETRAINED:
         return api.pretrain
     return api.finetune if "task" in TUNED[kind] else api.reinforce
@@ -101,7 +101,7 @@ def _recipe(kind: str, folder: Path) -> dict[str, Any]:
 
 
 def _base_run(kind: str, folder: Path) -> BaseRun:
-    """Stop a finished run two steps early, and make sure that it ends with the same weights when it resumes."""
+    """Stop a run two steps early, and check that it resumes to the same weights."""
     finished, stopped, check = folder / kind, folder / f"{kind}-stopped", folder / f"{kind}-resumed"
     shutil.copytree(finished, stopped)
     shutil.rmtree(stopped / "checkpoints" / f"step-{STEPS:08}")
@@ -118,6 +118,6 @@ def _base_run(kind: str, folder: Path) -> BaseRun:
 
 
 def final_weights(run: Path) -> str:
-    """A hash of the weights after the last step; "" where the run has no such checkpoint."""
+    """A hash of the weights after the last step; "" if there is no such checkpoint."""
     path = run / "checkpoints" / f"step-{STEPS:08}" / "model.safetensors"
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""

@@ -1,7 +1,7 @@
-"""What is done with a mutated run: load, evaluate, generate, serve, studio, start, export, tokenizer, resume.
+"""The operations on a mutated run: load, evaluate, generate, serve, studio, start, export, tokenizer, resume.
 
-Each operation answers with the notices that a person would see, raises a MeristemError where it refuses, and raises
-anything else only where it fails.
+Each returns the notices that a user would see, raises MeristemError if it rejects the run, and raises anything else
+only on failure.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from starlette.testclient import TestClient
 
 from benchmarks.mutations.base_runs import PRETRAINED, QUIET, final_weights, training_function
 from meristem import api
-from meristem.checkpoint.revive import Revived
-from meristem.errors import MeristemError
+from meristem.checkpoint.load_run import LoadedRun
+from meristem.config.errors import MeristemError
 from meristem.evaluation.evaluate import evaluate as evaluate_run
-from meristem.generation.way import ways_for
+from meristem.generation.head_selection import lm_kinds_for
 from meristem.serving.app import create_app
-from meristem.serving.hub import Hub
+from meristem.serving.model_registry import ModelRegistry
 from meristem.serving.settings import ServingSettings
-from meristem.serving.studio.routes import studio as studio_routes
-from meristem.serving.studio.runs import Listing
+from meristem.serving.studio.run_list import RunListing
+from meristem.serving.studio.studio_routes import studio_router as studio_routes
 from meristem.tokenizers.tokenizer import Tokenizer
 
 Operation = Callable[[Path, Path, str], str]
@@ -44,48 +44,50 @@ ROUTES = {"chat": "/v1/chat/completions"}
 
 
 def load(run: Path, out: Path, kind: str) -> str:
-    """A run for use."""
-    return "; ".join(api.load(run).revived.notices)
+    """Load a run for inference."""
+    return "; ".join(api.load(run).loaded_run.notices)
 
 
 def evaluate(run: Path, out: Path, kind: str) -> str:
-    """A run measured on its own test split, whatever its recipe names now."""
+    """Evaluate a run on its own test split."""
     loaded = api.load(run)
-    _check_numbers(evaluate_run(loaded.revived, console=QUIET, limit=8, trust_paths=True)["metrics"], loaded.revived)
-    return "; ".join(loaded.revived.notices)
+    _check_numbers(
+        evaluate_run(loaded.loaded_run, console=QUIET, limit=8, trust_paths=True)["metrics"], loaded.loaded_run
+    )
+    return "; ".join(loaded.loaded_run.notices)
 
 
-def _check_numbers(metrics: dict[str, Any], revived: Revived) -> None:
+def _check_numbers(metrics: dict[str, Any], revived: LoadedRun) -> None:
     if wrong := [name for name, value in metrics.items() if not isinstance(value, int | float)]:
         raise TypeError(f"{revived.run.path.name}: metrics that are no numbers: {wrong}")
 
 
 def generate(run: Path, out: Path, kind: str) -> str:
-    """A run asked for all that its kind answers."""
+    """Run every inference method of its kind."""
     loaded = api.load(run)
     if kind in ("tagger", "lora"):
         loaded.predict(["Ada walked to Eastwell", "a"])
     elif kind == "electra":
         loaded.detect("the old harbour")
-    if ways_for(loaded.model, "fill"):
+    if lm_kinds_for(loaded.model, "fill"):
         loaded.fill("the [MASK] walked")
-    if ways_for(loaded.model, "generate"):
+    if lm_kinds_for(loaded.model, "generate"):
         loaded.generate("the old", max_tokens=4)
         loaded.generate("the", max_tokens=4, beams=2)
-    if ways_for(loaded.model, "score"):
+    if lm_kinds_for(loaded.model, "score"):
         loaded.score("the old harbour")
     loaded.embed("the old harbour")
-    return "; ".join(loaded.revived.notices)
+    return "; ".join(loaded.loaded_run.notices)
 
 
 def export(run: Path, out: Path, kind: str) -> str:
-    """A run written for transformers."""
+    """Export a run for transformers."""
     api.export(run, out / "exported")
     return ""
 
 
 def start(run: Path, out: Path, kind: str) -> str:
-    """Another run that begins from it: `from=`."""
+    """Train another run from it: `from=`."""
     recipe = run.parent / "recipe.yaml"  # of the base run
     overrides = {"from.path": str(run), "train.steps": 1}
     ended = training_function(kind)(recipe, overrides, out=out / "begun", console=QUIET)
@@ -93,46 +95,46 @@ def start(run: Path, out: Path, kind: str) -> str:
 
 
 def resume(run: Path, out: Path, kind: str) -> str:
-    """A stopped run trained to its end; a hash of its weights is left in `weights`."""
+    """Resume a stopped run; a hash of its weights is written to `weights`."""
     ended = training_function(kind)(run / "recipe.yaml", out=run, console=QUIET).run
     (out / "weights").write_text(final_weights(ended))
     return ""
 
 
 def tokenizer(run: Path, out: Path, kind: str) -> str:
-    """A run's tokenizer.json by itself, in every way it is used."""
+    """Load a run's tokenizer.json and use all its methods."""
     found = Tokenizer.load(run / "tokenizer.json")
     for text in TEXTS:
         ids = found.encode(text).ids
         found.encode(text, special=True)
         found.decode(ids)
-        found.labels(ids), found.pieces(ids)
-    found.encode_many(TEXTS), found.ids_many(TEXTS)
-    found.decode(range(found.size), skip_special=False)
-    [found.piece(number) for number in range(found.size)]
-    return f"{found.frame} {found.pair_frame} {found.frame_segments} {found.starts_word.sum()}"[:0]
+        found.display_labels(ids), found.token_texts(ids)
+    found.encode_batch(TEXTS), found.encode_ids(TEXTS)
+    found.decode(range(found.vocab_size), skip_special=False)
+    [found.token_text(number) for number in range(found.vocab_size)]
+    return f"{found.single_template} {found.pair_template} {found.template_segments} {found.word_start_mask.sum()}"[:0]
 
 
 # ------------------------------------------------------------ over HTTP
 
 
 def serve(run: Path, out: Path, kind: str) -> str:
-    """A run that is served, and asked through every route that it says it can answer."""
-    hub = Hub.open([run])
+    """Serve a run, and call every route it supports."""
+    hub = ModelRegistry.open([run])
     failures = _record_failures()
     (served,) = hub.runs.values()
     with TestClient(create_app(hub, ServingSettings.model_validate({})), base_url="http://127.0.0.1") as client:
         _check(client.get("/runs"), failures)
-        for verb in served.can:
+        for verb in served.routes:
             if verb in REQUESTS:
                 _check(client.post(ROUTES.get(verb, f"/{verb}"), json={**REQUESTS[verb], "model": run.name}), failures)
-    return "; ".join(served.revived.notices)
+    return "; ".join(served.loaded_run.notices)
 
 
 def studio(run: Path, out: Path, kind: str) -> str:
-    """The folder that a run lies in as the studio shows it, and the run as it opens and tries it."""
-    listing, failures = Listing(run.parent), _record_failures()
-    app = create_app(Hub({}), ServingSettings.model_validate({}), more=[studio_routes(listing)])
+    """List the run's folder in the studio, and open and try the run."""
+    listing, failures = RunListing(run.parent), _record_failures()
+    app = create_app(ModelRegistry({}), ServingSettings.model_validate({}), extra_routers=[studio_routes(listing)])
     with TestClient(app, base_url="http://127.0.0.1") as client:
         names = [one["name"] for one in _check(client.get("/studio/runs"), failures).get("runs", [])]
         _check(client.get("/studio/reports"), failures)
@@ -150,7 +152,7 @@ def studio(run: Path, out: Path, kind: str) -> str:
 
 
 def _record_failures() -> list[str]:
-    """Errors that the server logs: what it answers with 500 says only a number."""
+    """A list that collects errors logged by the server: a 500 response contains only an id."""
     failures: list[str] = []
 
     class Recorder(logging.Handler):
@@ -162,7 +164,7 @@ def _record_failures() -> list[str]:
 
 
 def _check(response: Any, failures: list[str]) -> dict[str, Any]:
-    """The body of an answer; one that is a fault of the server, or no JSON that clients can read, is raised."""
+    """The body of a response; raises for server errors and invalid JSON."""
     if response.status_code >= 500:
         raise RuntimeError(f"status {response.status_code}: {failures[-1][-400:] if failures else response.text[:200]}")
     if "json" not in response.headers.get("content-type", ""):

@@ -1,4 +1,4 @@
-"""The results of the campaign as a page: operations by outcome, what they took, and every trial that failed."""
+"""The results as a page: outcomes by operation, time and memory, and every failed trial."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ process took beside that of the warm process it was forked from.
 
 
 def read(results: Path) -> list[dict[str, Any]]:
-    """All whole lines of a results file, by number."""
+    """All complete lines of a results file, by trial number."""
     text = results.read_text(encoding="utf-8") if results.is_file() else ""
     lines = [json.loads(line) for line in text.splitlines() if line.endswith("}")]
     return sorted({line["trial"]: line for line in lines}.values(), key=lambda line: line["trial"])
 
 
 def write(results: Path) -> None:
-    """Print the table, and leave the page beside the results."""
+    """Print the table, and write the page next to the results."""
     text = page(read(results))
     results.with_suffix(".md").write_text(text, encoding="utf-8")
     print(text.partition("\n\n")[2].partition("\n\n")[2])
 
 
 def page(lines: list[dict[str, Any]]) -> str:
-    """The whole page."""
+    """The text of the page."""
     failed = [line for line in lines if line["outcome"] not in GOOD]
     parts = [HEADING, f"{len(lines):,} trials, {len(lines) - len(failed):,} held, {len(failed)} failed.\n",
              _table(lines), _by_kind(lines)]  # fmt: skip

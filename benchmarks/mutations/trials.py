@@ -1,4 +1,4 @@
-"""One trial: a base run is copied, one thing of it is mutated, and one operation meets it in a watched child."""
+"""One trial: a base run is copied and mutated, and one operation runs on it in a monitored child process."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from benchmarks.mutations.base_runs import KINDS, BaseRun
 from benchmarks.mutations.operations import OPERATIONS
 
 MEMORY = 1 << 30
-"""Bytes of memory that a child may have, with all that its parent gave it."""
+"""Memory limit of a child in bytes, including what it inherits from its parent."""
 SECONDS = 10
-"""Of the processor, and of the clock while there is a processor for it."""
+"""Limit in seconds of CPU time, and of wall-clock time while a CPU is available."""
 SCHEDULE = ("resume", "load", "evaluate", "generate", "serve", "resume", "studio", "start", "export", "tokenizer")
 """The operation of trial n is entry n modulo 10: of 5,000 trials 1,000 resume, and every other operation has 500."""
 GOOD = ("refused", "answered", "answered with notices", "same weights")
@@ -30,7 +30,7 @@ BAD_WORDS = ("unexpected", "Traceback")
 
 @dataclass(frozen=True)
 class Plan:
-    """What trial `number` does."""
+    """The operation, base run and mutations of trial `number`."""
 
     number: int
     operation: str
@@ -38,13 +38,13 @@ class Plan:
 
     @classmethod
     def of(cls, number: int) -> Plan:
-        """A pure function of the number."""
+        """The plan of a trial, a pure function of its number."""
         rng = random.Random(f"plan of trial {number}")
         return cls(number, SCHEDULE[number % len(SCHEDULE)], KINDS[int(rng.random() * len(KINDS))])
 
 
 def run_trial(plan: Plan, base: BaseRun, caches: Path, workspace: Path) -> dict[str, Any]:
-    """One line of the results: what was changed, what came of it, and what it took."""
+    """One line of the results: mutation, outcome, time and memory."""
     folder = Path(tempfile.mkdtemp(prefix=f"trial-{plan.number}-", dir=workspace))
     try:
         said, seen = _watch(plan, base, caches, folder)
@@ -61,7 +61,7 @@ def run_trial(plan: Plan, base: BaseRun, caches: Path, workspace: Path) -> dict[
 def _watch(plan: Plan, base: BaseRun, caches: Path, folder: Path) -> tuple[str, Seen]:
     run, out = copied(base.stopped if plan.operation == "resume" else base.finished, folder / "run"), folder / "out"
     out.mkdir()
-    shutil.copytree(caches, folder / "cache")  # of its own: no trial meets what another has left there
+    shutil.copytree(caches, folder / "cache")  # a private copy, so that trials do not affect each other
     if (recipe := base.finished.with_suffix(".yaml")).is_file():
         shutil.copyfile(recipe, folder / "recipe.yaml")
     os.environ["MERISTEM_CACHE"] = str(folder / "cache")
@@ -83,7 +83,8 @@ def _mutate(run: Path, plan: Plan) -> str:
     content = json.loads(path.read_bytes())
     said = [mutate_tokenizer(content, rng)]
     if rng.random() < 0.3 and isinstance(content.get("model"), dict):
-        with contextlib.suppress(KeyError, TypeError, AttributeError, IndexError):  # the first may leave no such part
+        # the first mutation may have removed the part
+        with contextlib.suppress(KeyError, TypeError, AttributeError, IndexError):
             said.append(mutate_tokenizer(content, rng))
     path.write_text(json.dumps(content), encoding="utf-8")
     return "; ".join(said)

@@ -1,1 +1,1 @@
-"""The parts every family is made of: they know shapes and nothing else."""
+"""Building blocks of all model families: attention, embeddings, heads, transformer and recurrent layers, decoding."""

@@ -1,4 +1,4 @@
-"""How exactly numbers are held where it matters."""
+"""Numerical precision: promotion of half-precision tensors to float32."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ import torch
 from torch import Tensor
 
 
-def wide(tensor: Tensor) -> Tensor:
-    """In float32 at least: half precision is no place for a loss."""
+def at_least_float32(tensor: Tensor) -> Tensor:
+    """The tensor in float32, or wider if it is: losses are never summed in half precision."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))

@@ -1,1 +1,1 @@
-"""Checkpoints that survive a kill, a full disk and a flipped bit; and the run folders that hold them."""
+"""Checkpoints (atomic, verified by SHA-256, without pickle) and the run folders that hold them."""

@@ -1,4 +1,4 @@
-"""Every operation that changes the disk, each its own function: whatever can fail in a save fails here."""
+"""Disk operations (fsync, atomic writes, renames, SHA-256 digests): everything in a save that can fail on disk."""
 
 from __future__ import annotations
 
@@ -13,67 +13,67 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from meristem.system_errors import naming_file
+from meristem.utils.system_errors import name_file_in_errors
 
 CHUNK = 8 << 20  # bytes hashed and written at a time: large enough for full speed, small enough to stay in cache
 
-Bytes = bytes | memoryview
+BytesLike = bytes | memoryview
 
 
 @dataclass(frozen=True)
 class Digest:
-    """What a file must be: its size in bytes and its SHA-256."""
+    """Size in bytes and SHA-256 of a file."""
 
     size: int
     sha256: str
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder that must not exist yet."""
+    """Create a folder that must not exist yet."""
     path.mkdir()
 
 
 def create(path: Path) -> int:
-    """Open a new file for writing; one that exists is an error."""
+    """Open a new file for writing; raises if it exists."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
 
 
-def write(file: int, data: Bytes) -> None:
-    """Write all of the data, however little the system takes at once."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(file, rest):]
+def write(fd: int, data: BytesLike) -> None:
+    """Write all of the data, in several system calls if needed."""
+    remaining = memoryview(data)
+    while remaining:
+        remaining = remaining[os.write(fd, remaining) :]
 
 
-def sync(file: int) -> None:
-    """Return only when the file is on the disk itself."""
+def sync(fd: int) -> None:
+    """Flush a file to the disk (fsync)."""
     if sys.platform == "darwin":
-        fcntl.fcntl(file, fcntl.F_FULLFSYNC)  # fsync stops at the drive's cache there
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # fsync only reaches the drive's cache there
     else:
-        os.fsync(file)
+        os.fsync(fd)
 
 
-def close(file: int) -> None:
+def close(fd: int) -> None:
     """Close a file; some network disks report a failed write only here."""
-    os.close(file)
+    os.close(fd)
 
 
 def sync_folder(path: Path) -> None:
-    """Return only when the names in a folder are on the disk itself."""
-    file = os.open(path, os.O_RDONLY)
+    """Flush the entries of a folder to the disk (fsync)."""
+    fd = os.open(path, os.O_RDONLY)
     try:
-        with naming_file(path):
-            os.fsync(file)
+        with name_file_in_errors(path):
+            os.fsync(fd)
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network disks cannot sync a folder at all
             raise
     finally:
-        os.close(file)
+        os.close(fd)
 
 
-def rename(old: Path, new: Path) -> None:
-    """Give a file or folder a new name in one indivisible act; a file that had the name is replaced."""
-    old.rename(new)
+def rename(source: Path, target: Path) -> None:
+    """Rename a file or folder atomically; an existing file of that name is replaced."""
+    source.rename(target)
 
 
 def unlink(path: Path) -> None:
@@ -86,82 +86,82 @@ def remove_folder(path: Path) -> None:
     path.rmdir()
 
 
-def store(path: Path, chunks: Iterable[Bytes]) -> Digest:
-    """Write a new file through to the disk, and hash the bytes as they leave memory."""
-    sha, size = hashlib.sha256(), 0
-    file = create(path)
-    with naming_file(path):
+def write_file(path: Path, chunks: Iterable[BytesLike]) -> Digest:
+    """Write and fsync a new file; returns the digest of the bytes written."""
+    hasher, size = hashlib.sha256(), 0
+    fd = create(path)
+    with name_file_in_errors(path):
         try:
             for chunk in chunks:
-                sha.update(chunk)
-                write(file, chunk)
+                hasher.update(chunk)
+                write(fd, chunk)
                 size += len(chunk)
-            sync(file)
+            sync(fd)
         except BaseException:
-            with contextlib.suppress(OSError):  # the first failure is the one to tell
-                close(file)
+            with contextlib.suppress(OSError):  # the first error is the one to report
+                close(fd)
             raise
-        close(file)
-    return Digest(size, sha.hexdigest())
+        close(fd)
+    return Digest(size, hasher.hexdigest())
 
 
-def replace(path: Path, chunks: Iterable[Bytes]) -> None:
-    """Put a whole new file in the place of an old one: a reader sees the one or the other, never a part."""
-    beside = path.with_name(f".{path.name}.new")
+def atomic_write(path: Path, chunks: Iterable[BytesLike]) -> None:
+    """Write a file atomically: readers see the old or the new content, never a part."""
+    temporary = path.with_name(f".{path.name}.new")
     with contextlib.suppress(FileNotFoundError):
-        unlink(beside)
+        unlink(temporary)
     try:
-        store(beside, chunks)
-        rename(beside, path)
+        write_file(temporary, chunks)
+        rename(temporary, path)
     except OSError:
         with contextlib.suppress(OSError):
-            unlink(beside)
+            unlink(temporary)
         raise
     sync_folder(path.parent)
 
 
-def remove(path: Path) -> None:
-    """Remove a folder with all it holds, or a file; of a link only the link."""
+def remove_tree(path: Path) -> None:
+    """Remove a file or a folder with its content; of a symbolic link only the link."""
     if path.is_symlink() or not path.is_dir():
         unlink(path)
         return
     for entry in sorted(path.iterdir()):
-        remove(entry)
+        remove_tree(entry)
     remove_folder(path)
 
 
-def read(path: Path) -> Iterator[memoryview]:
-    """The bytes of a regular file, chunk by chunk; each is gone when the next one comes."""
-    with regular(path) as file:
-        buffer = memoryview(bytearray(min(CHUNK, os.fstat(file).st_size + 1)))
-        while count := os.readv(file, [buffer]):
+def read_chunks(path: Path) -> Iterator[memoryview]:
+    """The bytes of a regular file in chunks; each chunk is only valid until the next one."""
+    with open_regular(path) as fd:
+        buffer = memoryview(bytearray(min(CHUNK, os.fstat(fd).st_size + 1)))
+        while count := os.readv(fd, [buffer]):
             yield buffer[:count]
 
 
-def read_back(path: Path) -> Digest:
-    """The digest of what the disk holds, not of what the system remembers having written."""
+def read_back_digest(path: Path) -> Digest:
+    """Digest of a file as read from the disk, bypassing the page cache where possible."""
     if sys.platform == "linux":
-        with regular(path) as file:
-            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        with open_regular(path) as fd:
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
     return digest(path)
 
 
 def digest(path: Path) -> Digest:
     """Size and SHA-256 of a file."""
-    sha, size = hashlib.sha256(), 0
-    for chunk in read(path):
-        sha.update(chunk)
+    hasher, size = hashlib.sha256(), 0
+    for chunk in read_chunks(path):
+        hasher.update(chunk)
         size += len(chunk)
-    return Digest(size, sha.hexdigest())
+    return Digest(size, hasher.hexdigest())
 
 
 @contextlib.contextmanager
-def regular(path: Path) -> Iterator[int]:
-    """Open a file for reading; a link, a pipe or a device is an error, and never waited for."""
-    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+def open_regular(path: Path) -> Iterator[int]:
+    """Open a regular file for reading; raises for a link, pipe or device, without blocking."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
-        yield file
+        yield fd
     finally:
-        os.close(file)
+        os.close(fd)

@@ -1,4 +1,4 @@
-"""Loading: verified first, what is damaged is named, and the newest good checkpoint is used. Nothing executes."""
+"""Loading checkpoints: verified by SHA-256, falling back to the newest intact one; nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -7,146 +7,155 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from meristem import bounded
-from meristem.checkpoint import disk, layout, manifest, tensors
+from meristem.checkpoint import disk, folder_layout, manifest, tensors
 from meristem.checkpoint.disk import Digest
-from meristem.checkpoint.manifest import Manifest, NewerFormatError
+from meristem.checkpoint.manifest import CheckpointManifest, NewerFormatError
 from meristem.checkpoint.snapshot import Snapshot
-from meristem.errors import MeristemError
-from meristem.system_errors import is_damage, system_error_message
+from meristem.config.errors import MeristemError
+from meristem.utils import untrusted_files
+from meristem.utils.system_errors import is_damage, system_error_message
 
-Pointer = Literal["latest", "best"]
-TRAINING_ONLY = frozenset({manifest.OPTIMIZER, manifest.MEMORY})
-"""Files that nothing but resuming reads."""
+PointerName = Literal["latest", "best"]
+TRAINING_ONLY_FILES = frozenset({manifest.OPTIMIZER, manifest.MEMORY})
+"""Files that only resuming reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Loaded:
-    """A good snapshot, where it lies, and what had to be passed over to find it."""
+class LoadedCheckpoint:
+    """An intact snapshot, its folder, and notices about damaged checkpoints that were skipped."""
 
     snapshot: Snapshot
     path: Path
     notices: tuple[str, ...]
 
 
-def load(
-    checkpoints: Path, *, step: int | None = None, which: Pointer = "latest", weights_only: bool = False
-) -> Loaded | None:
-    """The checkpoint asked for, or the newest good one in its place; None where there is none at all.
+def load_checkpoint(
+    checkpoints: Path, *, step: int | None = None, which: PointerName = "latest", weights_only: bool = False
+) -> LoadedCheckpoint | None:
+    """The requested checkpoint, or the newest intact one instead; None if there is no checkpoint.
 
-    With `weights_only` what only training needs, the optimizer's state and memory, is neither hashed nor read.
+    With `weights_only`, optimizer state and memory, which only training needs, are neither hashed nor read.
     """
     if checkpoints.is_dir():
-        layout.tidy_if_idle(checkpoints)
+        folder_layout.clean_up_if_idle(checkpoints)
     elif checkpoints.exists():
-        raise MeristemError(f"{checkpoints} is no folder of checkpoints: the file "
-                            f"{tensors.what_else(checkpoints) or 'is none that meristem wrote'}")
+        raise MeristemError(
+            f"{checkpoints} is not a folder of checkpoints: the file "
+            f"{tensors.describe_unsafe_file(checkpoints) or 'was not written by meristem'}"
+        )
     if step is not None:
-        return _exactly(checkpoints, step, weights_only)
-    damaged: dict[int, str] = {}
-    # The list is made anew each time: a run that is still training may retire what was about to be read.
-    while untried := [number for number in _order(checkpoints, which) if number not in damaged]:
-        folder = checkpoints / layout.folder_name(untried[0])
-        found = _open(folder, weights_only)
-        if isinstance(found, Snapshot):
-            doubts = _doubts(checkpoints, which)
-            return Loaded(snapshot=found, path=folder, notices=(*doubts, *damaged.values()))
+        return _load_step(checkpoints, step, weights_only)
+    damaged_steps: dict[int, str] = {}
+    # Listed again each time: a run that is still training may delete the checkpoint that was about to be read.
+    while remaining_steps := [
+        candidate for candidate in _candidate_steps(checkpoints, which) if candidate not in damaged_steps
+    ]:
+        folder = checkpoints / folder_layout.folder_name(remaining_steps[0])
+        result = _try_read(folder, weights_only)
+        if isinstance(result, Snapshot):
+            pointer_notices = _pointer_notices(checkpoints, which)
+            return LoadedCheckpoint(snapshot=result, path=folder, notices=(*pointer_notices, *damaged_steps.values()))
         if folder.exists():
-            damaged[untried[0]] = found
-    if damaged:
-        raise MeristemError("\n  ".join([f"no checkpoint in {checkpoints} is good:", *damaged.values()]))
-    if checkpoints.is_dir() and (dangers := tensors.pickles(checkpoints)):
-        raise MeristemError("\n  ".join([f"{checkpoints} holds no checkpoint that can be used:", *dangers]))
+            damaged_steps[remaining_steps[0]] = result
+    if damaged_steps:
+        raise MeristemError("\n  ".join([f"no checkpoint in {checkpoints} is intact:", *damaged_steps.values()]))
+    if checkpoints.is_dir() and (unsafe := tensors.unsafe_files(checkpoints)):
+        raise MeristemError("\n  ".join([f"{checkpoints} holds no checkpoint that can be used:", *unsafe]))
     return None
 
 
-def verify(folder: Path, *, weights_only: bool = False) -> list[str]:
-    """What is wrong with a checkpoint folder; nothing, if it is good. One of a later format is refused at once."""
+def find_problems(folder: Path, *, weights_only: bool = False) -> list[str]:
+    """Problems with a checkpoint folder; empty if it is intact. Raises for one of a newer format."""
     if folder.is_symlink():
-        return ["it is a link: a run holds its own checkpoints"]
+        return ["it is a symbolic link, which is not followed"]
     try:
-        content = manifest.read(folder)
+        content = manifest.read_manifest(folder)
     except NewerFormatError as error:
         raise NewerFormatError(f"{folder}: {error}") from None
     except (MeristemError, OSError) as error:
         refuse_unreadable(folder, error)
-        return [str(error), *(tensors.pickles(folder) if folder.is_dir() else ())]
-    problems = [f"{manifest.MANIFEST} is of step {content.step}: the folder was renamed"]
-    if layout.step_of(folder.name) in (content.step, None):
+        return [str(error), *(tensors.unsafe_files(folder) if folder.is_dir() else ())]
+    problems = [f"{manifest.MANIFEST} is for step {content.step}: the folder was renamed"]
+    if folder_layout.parse_step(folder.name) in (content.step, None):
         problems = []
-    unread = TRAINING_ONLY if weights_only else frozenset[str]()
-    read = {name: digest for name, digest in content.files.items() if name not in unread}
-    problems += [said for name, digest in read.items() if (said := _file_problem(folder / name, digest))]
-    return problems or content_problems(folder, content, unread=unread)
+    skipped_files = TRAINING_ONLY_FILES if weights_only else frozenset[str]()
+    checked_files = {name: digest for name, digest in content.files.items() if name not in skipped_files}
+    problems += [problem for name, digest in checked_files.items() if (problem := _file_problem(folder / name, digest))]
+    return problems or content_problems(folder, content, skipped_files=skipped_files)
 
 
-def _exactly(checkpoints: Path, step: int, weights_only: bool) -> Loaded:
-    """One step and no other: whoever names a step does not want its neighbour."""
-    there = layout.steps(checkpoints)
-    if step not in there:
-        known = ", ".join(map(str, there)) or "none"
-        raise MeristemError(f"{checkpoints} has no checkpoint of step {step}; there are: {known}")
-    folder = checkpoints / layout.folder_name(step)
-    found = _open(folder, weights_only)
-    if isinstance(found, str):
-        raise MeristemError(f"{checkpoints}: {found}; leave the step out to use the newest good one")
-    return Loaded(snapshot=found, path=folder, notices=())
+def _load_step(checkpoints: Path, step: int, weights_only: bool) -> LoadedCheckpoint:
+    """Load exactly this step, without falling back to another."""
+    available = folder_layout.list_steps(checkpoints)
+    if step not in available:
+        step_list = ", ".join(map(str, available)) or "none"
+        raise MeristemError(f"{checkpoints} has no checkpoint of step {step}; there are: {step_list}")
+    folder = checkpoints / folder_layout.folder_name(step)
+    result = _try_read(folder, weights_only)
+    if isinstance(result, str):
+        raise MeristemError(f"{checkpoints}: {result}; leave the step out to use the newest intact one")
+    return LoadedCheckpoint(snapshot=result, path=folder, notices=())
 
 
-def _order(checkpoints: Path, which: Pointer) -> list[int]:
-    """What is tried, in turn: the one asked for, the latest, then the newest first."""
-    there = layout.steps(checkpoints)
-    named = [layout.pointed(checkpoints, pointer) for pointer in (which, "latest")]
-    return list(dict.fromkeys([step for step in named if step in there] + there))
+def _candidate_steps(checkpoints: Path, which: PointerName) -> list[int]:
+    """Steps to try, in order: the requested one, the latest, then the newest first."""
+    available = folder_layout.list_steps(checkpoints)
+    pointed_steps = [folder_layout.read_pointer(checkpoints, pointer) for pointer in (which, "latest")]
+    return list(dict.fromkeys([step for step in pointed_steps if step in available] + available))
 
 
-def _doubts(checkpoints: Path, which: Pointer) -> list[str]:
-    """Where the pointer and the folders do not agree."""
-    named, there = layout.pointed(checkpoints, which), layout.steps(checkpoints)
-    if named is None:
-        return [f"`{which}` names no checkpoint: the newest good one is used"]
-    if named not in there:
-        return [f"`{which}` names {layout.folder_name(named)}, which is gone: the newest good one is used"]
-    if which == "latest" and there[0] > named:
-        return [f"{layout.folder_name(there[0])} lies beyond {layout.folder_name(named)}, which `latest` names"]
+def _pointer_notices(checkpoints: Path, which: PointerName) -> list[str]:
+    """Notices if the pointer does not match the folders."""
+    pointed_step, available = folder_layout.read_pointer(checkpoints, which), folder_layout.list_steps(checkpoints)
+    if pointed_step is None:
+        return [f"`{which}` names no checkpoint: the newest intact one is used"]
+    if pointed_step not in available:
+        return [
+            f"`{which}` names {folder_layout.folder_name(pointed_step)}, which is gone: the newest intact one is used"
+        ]
+    if which == "latest" and available[0] > pointed_step:
+        return [
+            f"{folder_layout.folder_name(available[0])} is later than "
+            f"{folder_layout.folder_name(pointed_step)}, which `latest` names"
+        ]
     return []
 
 
-def _open(folder: Path, weights_only: bool) -> Snapshot | str:
-    """The snapshot in a folder, or what is wrong with it."""
-    problems = verify(folder, weights_only=weights_only)
+def _try_read(folder: Path, weights_only: bool) -> Snapshot | str:
+    """The snapshot in a folder, or a message about its damage."""
+    problems = find_problems(folder, weights_only=weights_only)
     if not problems:
         try:
-            return _read(folder, weights_only)
+            return _read_snapshot(folder, weights_only)
         except (MeristemError, OSError, ValueError) as error:  # it changed while it was read
             refuse_unreadable(folder, error)
             problems = [str(error)]
     return f"{folder.name} is damaged: {'; '.join(problems)}"
 
 
-def _read(folder: Path, weights_only: bool) -> Snapshot:
-    content = manifest.read(folder)
-    model = tensors.decode(folder / manifest.MODEL)
-    remembers = manifest.MEMORY in content.files and not weights_only
+def _read_snapshot(folder: Path, weights_only: bool) -> Snapshot:
+    content = manifest.read_manifest(folder)
+    model = tensors.load_tensors(folder / manifest.MODEL)
+    has_memory = manifest.MEMORY in content.files and not weights_only
     return Snapshot(
         step=content.step,
         model=model | {alias: model[stored] for alias, stored in content.aliases.items()},
-        optimizer={} if weights_only else tensors.decode(folder / manifest.OPTIMIZER),
-        memory=tensors.decode(folder / manifest.MEMORY) if remembers else {},
-        state=_state(folder),
-        recipe=manifest.small(folder / manifest.RECIPE).decode(),
+        optimizer={} if weights_only else tensors.load_tensors(folder / manifest.OPTIMIZER),
+        memory=tensors.load_tensors(folder / manifest.MEMORY) if has_memory else {},
+        state=_read_state(folder),
+        recipe=manifest.read_small_file(folder / manifest.RECIPE).decode(),
         tokenizer=folder / manifest.TOKENIZER if manifest.TOKENIZER in content.files else None,
     )
 
 
 def _file_problem(path: Path, expected: Digest) -> str | None:
-    """Whether a file is not the one that was written."""
+    """Problem with a file, if it is not the one that was written."""
     if path.is_symlink():
-        return f"{path.name} is a link: a checkpoint holds its own files"
+        return f"{path.name} is a symbolic link, which is not followed"
     try:
-        with disk.regular(path) as file:
-            size = os.fstat(file).st_size
-        # A wrong size says enough: a file grown to terabytes is not read to the end.
+        with disk.open_regular(path) as fd:
+            size = os.fstat(fd).st_size
+        # The size is compared first, so that a file of terabytes is not hashed.
         if size == expected.size and disk.digest(path) == expected:
             return None
     except FileNotFoundError:
@@ -154,32 +163,34 @@ def _file_problem(path: Path, expected: Digest) -> str | None:
     except OSError as error:
         refuse_unreadable(path, error)
         return f"{path.name} cannot be read: {error.strerror}"
-    if danger := tensors.what_else(path):
-        return f"{path.name} {danger}"
+    if file_kind := tensors.describe_unsafe_file(path):
+        return f"{path.name} {file_kind}"
     if size != expected.size:
         return f"{path.name} has {size:,} bytes instead of {expected.size:,}"
     return f"{path.name} has changed since it was written (its SHA-256 differs)"
 
 
-def refuse_unreadable(place: Path, error: Exception) -> None:
-    """Stop where a limit or a permission keeps a checkpoint from being read: it is not damaged, and an older one in its
-    place would lose the steps since, on disk too."""
+def refuse_unreadable(path: Path, error: Exception) -> None:
+    """Raise if a limit or a permission keeps a checkpoint from being read: it is not damaged, and falling back to an
+    older one would lose the steps since then, also on disk."""
     if not is_damage(error):
         reason = system_error_message(error) or str(error)
-        raise MeristemError(f"{place} cannot be read now, and nothing says that it is damaged: {reason}") from None
+        raise MeristemError(f"{path} cannot be read now, but does not seem to be damaged: {reason}") from None
 
 
-def content_problems(folder: Path, content: Manifest, *, unread: frozenset[str] = frozenset()) -> list[str]:
-    """Files that are as they were written, and yet are not what a checkpoint holds."""
+def content_problems(
+    folder: Path, content: CheckpointManifest, *, skipped_files: frozenset[str] = frozenset()
+) -> list[str]:
+    """Problems with the content of files whose digests are right."""
     problems = []
-    files = [name for name in content.files if name.endswith(".safetensors") and name not in unread]
+    files = [name for name in content.files if name.endswith(".safetensors") and name not in skipped_files]
     try:
-        held = {name: tensors.names(folder / name) for name in files}
+        tensor_names = {name: tensors.read_names(folder / name) for name in files}
         for alias, stored in content.aliases.items():
-            if stored not in held[manifest.MODEL] or alias in held[manifest.MODEL]:
-                problems.append(f"{manifest.MANIFEST} ties {alias} to {stored}, which is not so in {manifest.MODEL}")
-        _state(folder)
-        manifest.small(folder / manifest.RECIPE).decode()
+            if stored not in tensor_names[manifest.MODEL] or alias in tensor_names[manifest.MODEL]:
+                problems.append(f"{manifest.MANIFEST} ties {alias} to {stored}, which {manifest.MODEL} contradicts")
+        _read_state(folder)
+        manifest.read_small_file(folder / manifest.RECIPE).decode()
     except UnicodeDecodeError:
         problems.append(f"{manifest.RECIPE} is not UTF-8 text")
     except (MeristemError, OSError) as error:
@@ -188,9 +199,9 @@ def content_problems(folder: Path, content: Manifest, *, unread: frozenset[str] 
     return problems
 
 
-def _state(folder: Path) -> dict[str, Any]:
+def _read_state(folder: Path) -> dict[str, Any]:
     try:
-        state = bounded.row(manifest.small(folder / manifest.STATE))
+        state = untrusted_files.parse_json_line(manifest.read_small_file(folder / manifest.STATE))
     except ValueError:
         raise MeristemError(f"{manifest.STATE} is not JSON") from None
     if not isinstance(state, dict):

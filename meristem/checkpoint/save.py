@@ -1,4 +1,4 @@
-"""Saving: written beside, flushed, read back, and only then given its name; an old one goes last."""
+"""Saving checkpoints atomically: written to a temporary folder, fsynced, read back, renamed; old ones deleted last."""
 
 from __future__ import annotations
 
@@ -9,108 +9,115 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from meristem.checkpoint import disk, layout, lock, manifest, tensors
-from meristem.checkpoint.load import content_problems, verify
-from meristem.checkpoint.manifest import Manifest
+from meristem.checkpoint import disk, file_lock, folder_layout, manifest, tensors
+from meristem.checkpoint.load import content_problems, find_problems
+from meristem.checkpoint.manifest import CheckpointManifest
 from meristem.checkpoint.snapshot import Snapshot
-from meristem.errors import MeristemError
-from meristem.system_errors import remedy
+from meristem.config.errors import MeristemError
+from meristem.utils.system_errors import remedy
 
 log = logging.getLogger(__name__)
 
 
-def save(checkpoints: Path, snapshot: Snapshot, *, keep: int = 3, best: bool = False) -> Path:
-    """Save a snapshot, move `latest` (and `best`) to it, and keep the newest `keep` and the best."""
-    if keep < 1 or snapshot.step < 0:
-        raise MeristemError(f"a save needs keep ≥ 1 and step ≥ 0, got keep={keep} and step={snapshot.step}")
-    name = layout.folder_name(snapshot.step)
+def save_checkpoint(checkpoints: Path, snapshot: Snapshot, *, keep_checkpoints: int = 3, is_best: bool = False) -> Path:
+    """Save a snapshot, move `latest` (and `best`) to it, and keep the newest `keep_checkpoints` and the best."""
+    if keep_checkpoints < 1 or snapshot.step < 0:
+        raise MeristemError(f"a save needs keep ≥ 1 and step ≥ 0, got keep={keep_checkpoints} and step={snapshot.step}")
+    name = folder_layout.folder_name(snapshot.step)
     try:
         checkpoints.mkdir(parents=True, exist_ok=True)
-        with lock.hold(checkpoints / layout.LOCK, wait=True):
-            layout.tidy(checkpoints)
-            _put(checkpoints, snapshot)
-            if best:  # before `latest`: a run killed between the two resumes at this step, and never judges it again
-                layout.point(checkpoints, "best", snapshot.step)
-            layout.point(checkpoints, "latest", snapshot.step)
-            _retire(checkpoints, snapshot.step, keep)
+        with file_lock.hold_lock(checkpoints / folder_layout.LOCK_NAME, wait=True):
+            folder_layout.clean_up(checkpoints)
+            _write_folder(checkpoints, snapshot)
+            if is_best:  # before `latest`: a run killed in between resumes at this step and does not evaluate it again
+                folder_layout.write_pointer(checkpoints, "best", snapshot.step)
+            folder_layout.write_pointer(checkpoints, "latest", snapshot.step)
+            _remove_old(checkpoints, snapshot.step, keep_checkpoints)
     except OSError as error:
-        raise MeristemError(_told(checkpoints / name, error)) from error
+        raise MeristemError(_failure_message(checkpoints / name, error)) from error
     return checkpoints / name
 
 
-def _put(checkpoints: Path, snapshot: Snapshot) -> None:
-    """The snapshot in its folder, whole or not at all."""
-    name = layout.folder_name(snapshot.step)
-    beside, final, aside = (checkpoints / f"{prefix}{name}" for prefix in (layout.WRITING, "", layout.REPLACED))
+def _write_folder(checkpoints: Path, snapshot: Snapshot) -> None:
+    """Write the folder of a checkpoint, completely or not at all."""
+    name = folder_layout.folder_name(snapshot.step)
+    temporary, final, replaced = (
+        checkpoints / f"{prefix}{name}" for prefix in (folder_layout.WRITING_PREFIX, "", folder_layout.REPLACED_PREFIX)
+    )
     try:
-        disk.make_folder(beside)
-        _write(beside, snapshot)
+        disk.make_folder(temporary)
+        _write_files(temporary, snapshot)
         if final.exists():
-            if _same(beside, final):
-                return  # nothing to replace; what lies beside is tidied away with the old ones
-            disk.rename(final, aside)
-        disk.rename(beside, final)
+            if _is_identical(temporary, final):
+                return  # nothing to replace; the temporary folder is removed with the old checkpoints
+            disk.rename(final, replaced)
+        disk.rename(temporary, final)
         disk.sync_folder(checkpoints)
     except BaseException:
-        with suppress(OSError):  # what cannot be tidied now is tidied by the next save or load
-            layout.tidy(checkpoints)
+        with suppress(OSError):  # what cannot be removed now is removed by the next save or load
+            folder_layout.clean_up(checkpoints)
         raise
 
 
-def _write(folder: Path, snapshot: Snapshot) -> None:
-    """Every file of a checkpoint, each checked against what was in memory; the manifest last."""
-    tied = tensors.aliases(snapshot.model)
-    files = {name: disk.store(folder / name, chunks) for name, chunks in _contents(snapshot, tied)}
-    content = Manifest(step=snapshot.step, files=files, aliases=tied)
-    files[manifest.MANIFEST] = disk.store(folder / manifest.MANIFEST, [content.text()])
+def _write_files(folder: Path, snapshot: Snapshot) -> None:
+    """Write every file of a checkpoint, the manifest last, and verify each by reading it back."""
+    aliases = tensors.find_aliases(snapshot.model)
+    files = {name: disk.write_file(folder / name, chunks) for name, chunks in _file_contents(snapshot, aliases)}
+    checkpoint_manifest = CheckpointManifest(step=snapshot.step, files=files, aliases=aliases)
+    files[manifest.MANIFEST] = disk.write_file(folder / manifest.MANIFEST, [checkpoint_manifest.to_bytes()])
     disk.sync_folder(folder)
-    for name, written in files.items():
-        if disk.read_back(folder / name) != written:
-            raise OSError(errno.EIO, "the disk does not give back what was written", str(folder / name))
-    if problems := content_problems(folder, content):
-        raise MeristemError(f"{folder}: what was saved could not be loaded again: {'; '.join(problems)}")
+    for name, digest in files.items():
+        if disk.read_back_digest(folder / name) != digest:
+            raise OSError(errno.EIO, "the disk returned other data than was written", str(folder / name))
+    if problems := content_problems(folder, checkpoint_manifest):
+        raise MeristemError(f"{folder}: the saved checkpoint could not be loaded: {'; '.join(problems)}")
 
 
-def _contents(snapshot: Snapshot, tied: dict[str, str]) -> Iterator[tuple[str, Iterable[disk.Bytes]]]:
+def _file_contents(snapshot: Snapshot, aliases: dict[str, str]) -> Iterator[tuple[str, Iterable[disk.BytesLike]]]:
     state = json.dumps(snapshot.state, indent=1).encode()
-    if len(state) > manifest.LIMIT:
-        raise MeristemError(f"{manifest.STATE} would have {len(state):,} bytes, more than {manifest.LIMIT:,}: "
-                            "large values belong into the memory's tensors")
-    stored = {name: tensor for name, tensor in snapshot.model.items() if name not in tied}
-    yield manifest.MODEL, tensors.encode(stored)
-    yield manifest.OPTIMIZER, tensors.encode(snapshot.optimizer)
+    if len(state) > manifest.MAX_TEXT_BYTES:
+        raise MeristemError(
+            f"{manifest.STATE} would have {len(state):,} bytes, more than {manifest.MAX_TEXT_BYTES:,}: "
+            "keep large values in tensors (memory)"
+        )
+    stored = {name: tensor for name, tensor in snapshot.model.items() if name not in aliases}
+    yield manifest.MODEL, tensors.encode_safetensors(stored)
+    yield manifest.OPTIMIZER, tensors.encode_safetensors(snapshot.optimizer)
     if snapshot.memory:
-        yield manifest.MEMORY, tensors.encode(snapshot.memory)
+        yield manifest.MEMORY, tensors.encode_safetensors(snapshot.memory)
     yield manifest.STATE, [state]
     yield manifest.RECIPE, [snapshot.recipe.encode()]
     if snapshot.tokenizer:
-        yield manifest.TOKENIZER, disk.read(snapshot.tokenizer.resolve())
+        yield manifest.TOKENIZER, disk.read_chunks(snapshot.tokenizer.resolve())
 
 
-def _same(new: Path, old: Path) -> bool:
-    """Whether an old checkpoint of the same step is good and holds the very same bytes."""
-    return not verify(old) and (old / manifest.MANIFEST).read_bytes() == (new / manifest.MANIFEST).read_bytes()
+def _is_identical(new_folder: Path, old_folder: Path) -> bool:
+    """Whether an existing checkpoint of the same step is intact and byte-identical."""
+    return (
+        not find_problems(old_folder)
+        and (old_folder / manifest.MANIFEST).read_bytes() == (new_folder / manifest.MANIFEST).read_bytes()
+    )
 
 
-def _retire(checkpoints: Path, saved: int, keep: int) -> None:
-    """Remove what is no longer kept; a failure here costs room, never a checkpoint."""
-    # Steps beyond the saved one belong to a future that was given up when the run went back: they go first.
-    newest = sorted(layout.steps(checkpoints), key=lambda step: (step <= saved, step), reverse=True)
-    best = layout.pointed(checkpoints, "best")
+def _remove_old(checkpoints: Path, saved_step: int, keep_checkpoints: int) -> None:
+    """Delete checkpoints beyond the number to keep; a failure here is only logged."""
+    # Later steps than the saved one are left over from before the run went back to an earlier step: delete them first.
+    newest = sorted(folder_layout.list_steps(checkpoints), key=lambda step: (step <= saved_step, step), reverse=True)
+    best_step = folder_layout.read_pointer(checkpoints, "best")
     try:
-        for step in newest[keep:]:
-            if step != best:
-                layout.retire(checkpoints, step)
-        layout.tidy(checkpoints)
+        for step in newest[keep_checkpoints:]:
+            if step != best_step:
+                folder_layout.remove_checkpoint(checkpoints, step)
+        folder_layout.clean_up(checkpoints)
     except OSError as error:
         log.warning("%s: an old checkpoint is no longer needed but could not be removed: %s", checkpoints, error)
 
 
-def _told(folder: Path, error: OSError) -> str:
-    """What failed, what is still safe, and what to do."""
-    last = layout.pointed(folder.parent, "latest")
-    kept = "there is no earlier one"
-    if last is not None:
-        kept = f"the last good checkpoint is kept: {layout.folder_name(last)}"
-    where = error.filename or folder.parent
-    return f"{folder} could not be saved: {error.strerror or error} ({where}); {kept}; {remedy(error)}"
+def _failure_message(folder: Path, error: OSError) -> str:
+    """Error message: what failed, which checkpoint is kept, and what to do."""
+    latest_step = folder_layout.read_pointer(folder.parent, "latest")
+    last_good = "there is no earlier one"
+    if latest_step is not None:
+        last_good = f"the last good checkpoint is kept: {folder_layout.folder_name(latest_step)}"
+    location = error.filename or folder.parent
+    return f"{folder} could not be saved: {error.strerror or error} ({location}); {last_good}; {remedy(error)}"

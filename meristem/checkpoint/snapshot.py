@@ -1,4 +1,4 @@
-"""Everything a run needs to go on as if it had never stopped."""
+"""Snapshot: everything a checkpoint holds to resume a run bit for bit (weights, optimizer, memory, state, recipe)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from torch import Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """A run between two steps."""
+    """State of a run between two steps."""
 
     step: int
     model: dict[str, Tensor]
     """A `state_dict`; tied tensors are the same storage under several names, and stay so."""
     optimizer: dict[str, Tensor]
-    """Flat names, as `optimizer_state.flatten` gives them."""
+    """Flat names, as returned by `optimizer_state.flatten_state`."""
     memory: dict[str, Tensor]
-    """First dimension: global lane, so that it follows a change of processes. May be empty."""
+    """Recurrent memory; first dimension: row of the global batch, whatever the number of processes. May be empty."""
     state: dict[str, Any]
-    """What JSON can hold: samples, tokens, FLOPs, loss window, adaptive values."""
+    """JSON data of `TrainState`: samples, tokens, FLOPs, metric window, adaptive values."""
     recipe: str
     """The resolved recipe, as YAML text."""
     tokenizer: Path | None

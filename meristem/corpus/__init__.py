@@ -1,1 +1,1 @@
-"""Raw text becomes documents: read, cleaned, deduplicated, split, and every one accounted for."""
+"""Corpus processing: raw text is read, cleaned, filtered, deduplicated and split into documents, all accounted for."""

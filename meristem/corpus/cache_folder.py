@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 
-def cache() -> Path:
+def cache_dir() -> Path:
     """Where corpora, tokenizers and shards live: $MERISTEM_CACHE, or the user's cache folder."""
     given = os.environ.get("MERISTEM_CACHE")
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

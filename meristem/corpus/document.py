@@ -1,51 +1,51 @@
-"""What travels through the corpus: documents, the reasons they are dropped, and the steps they pass."""
+"""The document type of the corpus pipeline, the reason for dropping one, and the type of a cleaning step."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-LONGEST = 1_000_000
-"""Characters of the longest document; anything longer becomes several."""
+MAX_DOCUMENT_CHARS = 1_000_000
+"""Characters of the longest document; longer texts are cut into several."""
 
-BREAKS = (" ", "\n", "\t", "。")
+BREAK_CHARS = (" ", "\n", "\t", "。")
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One text, and where it came from: `file:line` or `file#row`."""
+    """A text and its location: `file:line` or `file#row`."""
 
     text: str
     place: str
     split: str = "train"
-    mark: str = ""
-    """What joins its two sides, where it has two (`sides.py`)."""
+    side_separator: str = ""
+    """The separator between its two sides, if it has two (`paired_text.py`)."""
     language: str = ""
-    """The language it is in, "en" or "zh", where a step asked for it and found it (`languages.py`)."""
+    """Its language, such as "en" or "zh", if a step identified it (`language_id.py`)."""
     notes: tuple[tuple[str, int], ...] = ()
-    """What steps took out of it, and how often: ("e-mail", 2), ("boilerplate lines", 5)."""
+    """What steps removed from it, and how often: ("e-mail", 2), ("boilerplate lines", 5)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """A document that goes no further, and why."""
+    """A dropped document: the reason."""
 
     reason: str
 
 
-Step = Callable[[Document], Document | Drop]
+CleaningStep = Callable[[Document], Document | Drop]
 
 
-def boundary(text: str) -> int:
-    """Where to cut a text that is too long: after the last break of its second half, or anywhere if it has none."""
-    last = max(text.rfind(mark, LONGEST // 2, LONGEST) for mark in BREAKS)
-    return last + 1 if last >= 0 else LONGEST
+def cut_position(text: str) -> int:
+    """Where to cut a text that is too long: after the last line or word break in its second half, else at the limit."""
+    last = max(text.rfind(char, MAX_DOCUMENT_CHARS // 2, MAX_DOCUMENT_CHARS) for char in BREAK_CHARS)
+    return last + 1 if last >= 0 else MAX_DOCUMENT_CHARS
 
 
-def cut(text: str, place: str) -> Iterator[Document]:
-    """The text as one document, or as several when it is too long for one."""
-    while len(text) > LONGEST:
-        at = boundary(text)
-        yield Document(text[:at], place)
-        text = text[at:]
+def cut_document(text: str, place: str) -> Iterator[Document]:
+    """The text as one document, or as several if it is too long for one."""
+    while len(text) > MAX_DOCUMENT_CHARS:
+        position = cut_position(text)
+        yield Document(text[:position], place)
+        text = text[position:]
     yield Document(text, place)

@@ -19,11 +19,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from meristem import bounded
-from meristem.corpus.cache_folder import cache
-from meristem.corpus.file_search import displayed_name
+from meristem.corpus.cache_folder import cache_dir
+from meristem.corpus.read.file_search import displayed_name
+from meristem.utils import untrusted_files
 
-BOUNDS = bounded.Bounds(size=1 << 29, parts=1 << 25, objects=1 << 24)
+BOUNDS = untrusted_files.ParseLimits(max_bytes=1 << 29, max_items=1 << 25, max_objects=1 << 24)
 """Of one folder's records: some millions of files."""
 UNREADABLE = "unreadable"
 SETTLED = 2 * 10**9
@@ -31,7 +31,7 @@ SETTLED = 2 * 10**9
 clock leaves the change time as it is."""
 
 
-class FileRecord(BaseModel):
+class FileContentRecord(BaseModel):
     """What was seen of one file."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -49,7 +49,7 @@ class FileRecord(BaseModel):
 class FileContents:
     """The records of the files of some folders; `save` writes those that have changed."""
 
-    _folders: dict[Path, dict[str, FileRecord]] = field(default_factory=dict)
+    _folders: dict[Path, dict[str, FileContentRecord]] = field(default_factory=dict)
     _changed: set[Path] = field(default_factory=set)
 
     def key(self, path: Path) -> list[str | int | None]:
@@ -67,7 +67,7 @@ class FileContents:
             content = _digest(path)
             first.setdefault(seen, content)
             settled = now > facts.st_ctime_ns + SETTLED
-            record = FileRecord(status=status if settled else [], content=content, first=first)
+            record = FileContentRecord(status=status if settled else [], content=content, first=first)
             records[displayed_name(path.name)] = record
             self._changed.add(path.parent)
         return plain if record.content == record.first[seen] else [*plain, f"content {record.content}"]
@@ -77,10 +77,10 @@ class FileContents:
         for folder in self._changed:
             body = {name: record.model_dump() for name, record in self._folders[folder].items()}
             with suppress(OSError):
-                _replace(_record_path(folder), bounded.to_json(body, ascii_only=True))
+                _replace(_record_path(folder), untrusted_files.to_json(body, ascii_only=True))
         self._changed.clear()
 
-    def _records(self, folder: Path) -> dict[str, FileRecord]:
+    def _records(self, folder: Path) -> dict[str, FileContentRecord]:
         if folder not in self._folders:
             self._folders[folder] = _load(_record_path(folder))
         return self._folders[folder]
@@ -88,7 +88,7 @@ class FileContents:
 
 def _record_path(folder: Path) -> Path:
     name = hashlib.blake2b(displayed_name(folder).encode(), digest_size=10).hexdigest()
-    return cache() / "files" / f"{name}.json"
+    return cache_dir() / "files" / f"{name}.json"
 
 
 def _digest(path: Path) -> str:
@@ -99,13 +99,13 @@ def _digest(path: Path) -> str:
         return UNREADABLE
 
 
-def _load(path: Path) -> dict[str, FileRecord]:
+def _load(path: Path) -> dict[str, FileContentRecord]:
     """The records of one folder; none where there are none, or where they are damaged."""
     if not path.is_file():
         return {}
     try:
-        body: Any = bounded.strict(path.read_bytes(), BOUNDS)
-        return {name: FileRecord.model_validate(record) for name, record in body.items()}
+        body: Any = untrusted_files.parse_strict_json(path.read_bytes(), BOUNDS)
+        return {name: FileContentRecord.model_validate(record) for name, record in body.items()}
     except (OSError, ValueError, ValidationError, AttributeError):
         return {}
 

@@ -1,4 +1,4 @@
-"""What to read, how to cut it into documents, and how to hold some of it out."""
+"""Corpus settings: sources, how they are cut into documents, cleaning and filters, held-out splits."""
 
 from __future__ import annotations
 
@@ -9,43 +9,43 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from meristem import samples
-from meristem.corpus.languages import Languages
-from meristem.corpus.near import Nearness
-from meristem.corpus.private import Kinds
-from meristem.corpus.quality import Quality
-from meristem.corpus.sides import PAIR, PICTURE
-from meristem.dependences import Dependences, when
-from meristem.settings import Settings
+from meristem.config.conditions import SettingConditions, when
+from meristem.config.settings import Settings
+from meristem.corpus.clean.language_id import Languages
+from meristem.corpus.clean.quality_filters import QualityOption
+from meristem.corpus.dedup.minhash import NearDedupOption
+from meristem.corpus.paired_text import IMAGE_SEPARATOR, PAIR_SEPARATOR
+from meristem.corpus.privacy.pii import PIIKinds
 
-REFINING = {"near", "quality", "boilerplate", "languages", "private"}
-"""Settings that ask for more than cleaning: where one is on, a corpus of files is refined once and kept."""
-LATER = {"half": None, "format": "auto", "encoding": None}
-"""Settings that came after shards had been made without them, and the value that changes nothing."""
+PROCESSING_SETTINGS = {"near", "quality", "boilerplate", "languages", "private"}
+"""Settings beyond basic cleaning: if one is on, a corpus of files is processed once and cached."""
+LATER_SETTINGS = {"half": None, "format": "auto", "encoding": None}
+"""Settings added after datasets had been cached without them, and the value that changes nothing."""
 
-PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")
-
-
-def _share(value: Any) -> Any:
-    """A share that is written as a percentage, as a number; anything else as it is."""
-    found = PERCENT.fullmatch(value.strip()) if isinstance(value, str) else None
-    return float(found[1]) / 100 if found else value
+PERCENT_PATTERN = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 
 
-ShareOrSource = Annotated[float | str | tuple[str, ...], BeforeValidator(_share)]
-"""A share of the documents, or where other documents are."""
+def _parse_share(value: Any) -> Any:
+    """A percentage such as "10%" as a number; anything else unchanged."""
+    match = PERCENT_PATTERN.fullmatch(value.strip()) if isinstance(value, str) else None
+    return float(match[1]) / 100 if match else value
 
 
-class Shares(NamedTuple):
-    """Shares of the source's documents that are held out; 0 where a split has data of its own."""
+ShareOrSource = Annotated[float | str | tuple[str, ...], BeforeValidator(_parse_share)]
+"""A share of the documents, or the source of separate documents."""
+
+
+class HeldOutShares(NamedTuple):
+    """Shares of the source's documents that are held out; 0 if a split has separate data."""
 
     validation: float
     test: float
 
 
 class CorpusSettings(Settings):
-    """Where the text comes from and what becomes of it before the tokenizer sees it."""
+    """Where the text comes from and how it is processed before tokenization."""
 
-    needs: ClassVar[Dependences] = {
+    needs: ClassVar[SettingConditions] = {
         "encoding": (when("format", "auto", "text", "wikitext", "jsonl", "csv", "tsv"),),
         "document": (when("format", "auto", "text"),),
         "text": (when("format", "auto", "jsonl", "csv", "tsv", "parquet"),),
@@ -56,155 +56,163 @@ class CorpusSettings(Settings):
     """A file, a folder, a glob, builtin:NAME, hub:OWNER/NAME[?config=…&split=…], or several of these."""
 
     format: Literal["auto", "text", "wikitext", "jsonl", "csv", "tsv", "parquet"] = "auto"
-    """How the files are written, whatever they end in; auto: as their endings say."""
+    """File format, whatever the file extension; auto: from the extension."""
 
     encoding: str | None = None
-    """The encoding of the files, such as cp1250 or shift_jis; UTF-8, UTF-16, Windows-1252 and GB18030 are found."""
+    """Encoding of the files, such as cp1250 or shift_jis; UTF-8, UTF-16, Windows-1252 and GB18030 are detected."""
 
     document: Literal["auto", "file", "block", "line"] = "auto"
-    """What one document of plain text is; auto: small files whole, large ones by blank lines if there are many."""
+    """Unit of plain text that is one document; auto: small files whole, large ones by blank lines if there are many."""
 
     text: str | None = None
-    """The column that holds the text in jsonl, csv, tsv, parquet and hub data; found by itself where it is clear."""
+    """Column with the text in jsonl, csv, tsv, parquet and hub data; detected if it is clear."""
 
     target: str | tuple[str, ...] | None = None
-    """What belongs to each text: its column in such data, or a file with a line for each line of the source."""
+    """Target of each text: its column in such data, or a file with one line per line of the source."""
 
     picture: str | None = None
-    """The column of a jsonl, csv or tsv file with the pictures its texts tell of: paths, relative to the file."""
+    """Column of image paths, relative to the jsonl, csv or tsv file, whose captions are the texts."""
 
     deduplicate: bool = True
     """Keep only the first of documents with exactly the same text."""
 
     boilerplate: bool = False
-    """Take out lines that are not the text: menus, notices, share buttons, footers, repeats."""
+    """Remove lines that are not part of the text: menus, notices, share buttons, footers, repeats."""
 
     languages: Languages = None
-    """Keep only documents in these: en, or [en, zh]; all of them when not given."""
+    """Keep only documents in these languages: en, or [en, zh]; all if not given."""
 
-    quality: Quality = None
-    """Drop what the rules of quality.py find wanting: true, or settings of its own."""
+    quality: QualityOption = None
+    """Drop low-quality documents (Gopher and C4 rules, quality_filters.py): true, or its own settings."""
 
-    private: Kinds = ()
-    """Private strings to be replaced by a mark: true, or some of e-mail, phone, card, identity, account, ip, key."""
+    private: PIIKinds = ()
+    """Personal data to replace by placeholders: true, or some of e-mail, phone, card, identity, account, ip, key."""
 
-    near: Nearness = None
-    """Find documents that are nearly the same as an earlier one, and drop them: true, or settings of its own."""
+    near: NearDedupOption = None
+    """Drop near duplicates of earlier documents (MinHash): true, or its own settings."""
 
     half: Literal[0, 1] | None = None
-    """Only one half of the documents, chosen by their texts: what learns from the other half never meets them."""
+    """Use only one half of the documents, chosen by a hash of their text; the other half contains none of them."""
 
     validation: ShareOrSource = 0.02
     """Held out for evaluation during training: a share of the documents, or a file, folder, glob or builtin:NAME."""
 
     test: ShareOrSource = 0.02
-    """Held out for the one test at the end: a share of the documents, or a file, folder, glob or builtin:NAME."""
+    """Held out for the final test: a share of the documents, or a file, folder, glob or builtin:NAME."""
 
     shortest: int = Field(1, ge=1)
     """Documents with fewer characters are dropped."""
 
     limit: int | str | None = None
-    """Only so many documents of the source, the first; or a share of them, such as 10%, chosen by their texts."""
+    """Use only the first so many documents of the source; or a share such as 10%, chosen by a hash of their text."""
 
     processes: int | None = Field(None, ge=1, le=256)
-    """Processes that read and clean; as many as there are cores when not given. Never changes the result."""
+    """Processes that read and clean; by default the number of cores. Never changes the result."""
 
     @field_validator("encoding")
     @classmethod
-    def _known_encoding(cls, value: str | None) -> str | None:
+    def _check_encoding(cls, value: str | None) -> str | None:
         try:
             if value is not None and not codecs.lookup(value)._is_text_encoding:
                 raise LookupError
         except LookupError:
-            raise ValueError(f"no encoding {value!r} is known; for instance utf-8, cp1250, shift_jis, big5") from None
+            raise ValueError(f"unknown encoding {value!r}; use for instance utf-8, cp1250, shift_jis, big5") from None
         return value
 
     @field_validator("validation", "test")
     @classmethod
-    def _share_or_source(cls, value: float | str | tuple[str, ...]) -> float | str | tuple[str, ...]:
+    def _check_share_or_source(cls, value: float | str | tuple[str, ...]) -> float | str | tuple[str, ...]:
         if isinstance(value, float) and not 0 <= value <= 0.5:
-            raise ValueError(f"{value:g} is no share from 0 to 0.5 of the documents")
+            raise ValueError(f"{value:g} is not a share between 0 and 0.5")
         if not isinstance(value, float) and not (value and all(value)):
             raise ValueError("give a share, a file, a folder, a glob or builtin:NAME")
         return value
 
     @field_validator("limit")
     @classmethod
-    def _number_or_share(cls, value: int | str | None) -> int | str | None:
+    def _check_limit(cls, value: int | str | None) -> int | str | None:
         if isinstance(value, str) and value.strip().isdecimal():
             value = int(value)
-        share = _share(value) if isinstance(value, str) else None
-        possible = isinstance(share, float) and 0 < share <= 1 if isinstance(value, str) else value is None or value > 0
-        if not possible:
-            raise ValueError(f"{value!r}: give a number of documents from 1 on, or a share such as 10%")
+        share = _parse_share(value) if isinstance(value, str) else None
+        is_valid = isinstance(share, float) and 0 < share <= 1 if isinstance(value, str) else value is None or value > 0
+        if not is_valid:
+            raise ValueError(f"{value!r}: give a number of documents of at least 1, or a share such as 10%")
         return value
 
     @model_validator(mode="after")
-    def _possible(self) -> Self:
+    def _check_consistency(self) -> Self:
         if not self.source or not all(self.sources):
             raise ValueError("corpus.source is empty: give a file, a folder, a glob, builtin:NAME or hub:OWNER/NAME")
         if self.target is not None and self.picture is not None:
-            raise ValueError("target and picture: a text belongs to one or the other; put them in two entries of mix")
+            raise ValueError("target and picture cannot be combined in one corpus; use two entries of mix")
         if isinstance(self.target, tuple) and len(self.target) != len(self.sources):
-            raise ValueError(f"target names {len(self.target)} files for {len(self.sources)} sources; one for each")
-        if self.near is not None and self.mark == PICTURE:
-            raise ValueError("near compares texts, and different pictures may be told of alike: leave it out here")
-        if sum(self.shares) >= 1.0:
+            raise ValueError(f"target names {len(self.target)} files for {len(self.sources)} sources; one each")
+        if self.near is not None and self.side_separator == IMAGE_SEPARATOR:
+            raise ValueError("near compares texts, but different images may have similar captions: leave it out here")
+        if sum(self.held_out_shares) >= 1.0:
             raise ValueError("validation and test together leave nothing to train on")
         return self
 
     @property
-    def shares(self) -> Shares:
-        """What is drawn from the source for each split."""
-        return Shares(*(one if isinstance(one, float) else 0.0 for one in (self.validation, self.test)))
+    def held_out_shares(self) -> HeldOutShares:
+        """The share of the source held out for each split."""
+        return HeldOutShares(*(value if isinstance(value, float) else 0.0 for value in (self.validation, self.test)))
 
     @property
-    def own_splits(self) -> dict[str, tuple[str, ...]]:
-        """Splits with data of their own, test first: their sources."""
-        given = {"test": self.test, "validation": self.validation}
+    def held_out_sources(self) -> dict[str, tuple[str, ...]]:
+        """Splits with separate data, test first: their sources."""
+        by_split = {"test": self.test, "validation": self.validation}
         return {
-            name: (one,) if isinstance(one, str) else one for name, one in given.items() if not isinstance(one, float)
+            name: (value,) if isinstance(value, str) else value
+            for name, value in by_split.items()
+            if not isinstance(value, float)
         }
 
     @property
-    def most_documents(self) -> int | None:
-        """The number of documents after which reading stops."""
+    def max_documents(self) -> int | None:
+        """The number of documents after which reading stops, if corpus.limit is one."""
         return self.limit if isinstance(self.limit, int) else None
 
     @property
-    def share_of_documents(self) -> float | None:
-        """The share of the documents that is kept, where the limit is one."""
-        return _share(self.limit) if isinstance(self.limit, str) else None
+    def document_share(self) -> float | None:
+        """The share of documents to keep, if corpus.limit is a share."""
+        return _parse_share(self.limit) if isinstance(self.limit, str) else None
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The sources, whether one was given or several."""
+        """The sources as a tuple, whether one or several were given."""
         return (self.source,) if isinstance(self.source, str) else self.source
 
     @property
     def targets(self) -> tuple[str | None, ...]:
-        """For each source its target file or column, or nothing."""
+        """The target file or column of each source, or None."""
         return self.target if isinstance(self.target, tuple) else (self.target,) * len(self.sources)
 
     @property
-    def refined(self) -> bool:
-        """Whether more than cleaning is asked for."""
-        return any(self.model_dump(include=REFINING).values())
+    def needs_processing(self) -> bool:
+        """Whether a setting beyond basic cleaning is on."""
+        return any(self.model_dump(include=PROCESSING_SETTINGS).values())
 
-    def deciding(self) -> dict[str, Any]:
-        """All that decides which documents there are, but for the source; what is off leaves no trace."""
-        # what was not there before keeps the key it always had; data of their own are known by their files
-        absent = {name for name, usual in LATER.items() if getattr(self, name) == usual} | set(self.own_splits)
-        one_sided = set() if self.mark else {"target", "picture"}
-        plain = self.model_dump(mode="json", exclude={"source", "processes", *one_sided, *absent})
+    def cache_key_fields(self) -> dict[str, Any]:
+        """All settings that affect the documents, except the source; settings that are off are omitted."""
+        # settings added later leave old keys unchanged; separate held-out data are identified by their files
+        omitted = {name for name, default in LATER_SETTINGS.items() if getattr(self, name) == default} | set(
+            self.held_out_sources
+        )
+        unpaired = set() if self.side_separator else {"target", "picture"}
+        dumped = self.model_dump(mode="json", exclude={"source", "processes", *unpaired, *omitted})
         if self.near is not None:
-            plain["near"].pop("memory_mb")
-        return {name: value for name, value in plain.items() if value or name not in REFINING}
+            dumped["near"].pop("memory_mb")
+        return {name: value for name, value in dumped.items() if value or name not in PROCESSING_SETTINGS}
 
     @property
-    def mark(self) -> str:
-        """What joins the two sides of these documents; nothing where they are plain text."""
-        builtins = {samples.kind(s.removeprefix("builtin:")) for s in self.sources if s.startswith("builtin:")}
-        if self.target is not None or "pairs" in builtins:
-            return PAIR
-        return PICTURE if self.picture is not None or "pictures" in builtins else ""
+    def side_separator(self) -> str:
+        """The separator between the two sides of these documents; "" for plain text."""
+        builtin_kinds = {
+            samples.corpus_kind(source.removeprefix("builtin:"))
+            for source in self.sources
+            if source.startswith("builtin:")
+        }
+        if self.target is not None or "pairs" in builtin_kinds:
+            return PAIR_SEPARATOR
+        return IMAGE_SEPARATOR if self.picture is not None or "pictures" in builtin_kinds else ""

@@ -1,4 +1,4 @@
-"""Which documents are held out: by a hash of their text, so that a growing corpus moves none of them."""
+"""Train, validation and test splits by a hash of the text, so that adding documents moves no other document."""
 
 from __future__ import annotations
 
@@ -7,90 +7,92 @@ from collections.abc import Iterable, Iterator, Sequence
 from tempfile import SpooledTemporaryFile
 from typing import IO, NamedTuple
 
-from meristem import bounded
 from meristem.corpus.document import Document
 from meristem.corpus.settings import CorpusSettings
+from meristem.utils import untrusted_files
 
-SMALL = 1000
-"""Up to this many documents are dealt out by exact quotas: a hash would leave a small corpus without validation."""
+MAX_QUOTA_DOCUMENTS = 1000
+"""Up to this many documents are split by exact quotas: a hash could leave a small corpus without validation."""
 
-SPOOL = 32 << 20
-"""Characters of waiting documents held in memory; beyond it they wait on disk."""
+SPOOL_CHARS = 32 << 20
+"""Characters of pending documents kept in memory; more are spooled to disk."""
 
 
-def uniform(digest: bytes) -> float:
+def digest_to_uniform(digest: bytes) -> float:
     """A number in [0, 1) from a text's digest."""
     return (int.from_bytes(digest[:8], "little") >> 11) / 2**53
 
 
-def position(digest: bytes) -> float:
-    """Another number in [0, 1) from a text's digest, which has no part in its split: what a share is chosen by."""
-    return uniform(digest[8:])
+def share_position(digest: bytes) -> float:
+    """Another number in [0, 1) from a text's digest, independent of its split; used to select a share of the corpus."""
+    return digest_to_uniform(digest[8:])
 
 
-def half(number: float) -> int:
-    """The half that a document is in: its number's last bit, which has no part in its split."""
+def document_half(number: float) -> int:
+    """The half (0 or 1) of a document: the last bit of its number, independent of its split."""
     return int(number * 2**53) & 1
 
 
-def by_hash(number: float, settings: CorpusSettings) -> str:
-    """The split of a document in a large corpus, whatever else is in it."""
-    validation, test = settings.shares
+def split_by_hash(number: float, settings: CorpusSettings) -> str:
+    """The split of a document in a large corpus, independent of all other documents."""
+    validation, test = settings.held_out_shares
     if number < test:
         return "test"
     return "validation" if number < test + validation else "train"
 
 
-def by_quota(numbers: Sequence[float], settings: CorpusSettings) -> list[str]:
-    """The splits of a small corpus: exact shares, at least one of each while something is left to train on.
+def split_by_quota(numbers: Sequence[float], settings: CorpusSettings) -> list[str]:
+    """The splits of a small corpus: exact shares, at least one document each as long as some are left for training.
 
-    Quotas count different numbers, so that two documents with the same text are never in two splits.
+    Quotas count distinct numbers, so that two documents with the same text are never in different splits.
     """
     ranked = sorted(set(numbers))
-    left = max(len(ranked) - 1, 0)
-    shares = settings.shares
-    validation = min(max(round(shares.validation * len(ranked)), shares.validation > 0), left)
-    test = min(max(round(shares.test * len(ranked)), shares.test > 0), left - validation)
+    available = max(len(ranked) - 1, 0)
+    shares = settings.held_out_shares
+    validation = min(max(round(shares.validation * len(ranked)), shares.validation > 0), available)
+    test = min(max(round(shares.test * len(ranked)), shares.test > 0), available - validation)
     names = ["test"] * test + ["validation"] * validation + ["train"] * (len(ranked) - test - validation)
     split = dict(zip(ranked, names, strict=True))
     return [split[number] for number in numbers]
 
 
-class Undecided(NamedTuple):
+class UnsplitDocument(NamedTuple):
     """A document before its split is known."""
 
     text: str
     place: str
     number: float
-    """Its place in [0, 1), from the text alone or from the first text that it is near to."""
+    """A number in [0, 1) from a hash of its text, or of the first text it is a near duplicate of."""
     language: str = ""
     split: str = ""
-    """Its split, where it comes from data of that split's own; such documents come before all others."""
+    """Its split, if it comes from separate held-out data; such documents come before all others."""
 
 
-def assign(documents: Iterable[Undecided], settings: CorpusSettings) -> Iterator[Document]:
-    """The documents in the same order, each with its split; up to SMALL of them wait until it is known if more come."""
+def assign_splits(documents: Iterable[UnsplitDocument], settings: CorpusSettings) -> Iterator[Document]:
+    """The documents in order with their splits; the first MAX_QUOTA_DOCUMENTS wait until the number is known."""
     source = iter(documents)
-    with SpooledTemporaryFile(max_size=SPOOL, mode="w+", encoding="utf-8") as waiting:
+    with SpooledTemporaryFile(max_size=SPOOL_CHARS, mode="w+", encoding="utf-8") as spool:
         numbers = []
         for document in source:
             if document.split:
                 yield Document(document.text, document.place, document.split, language=document.language)
                 continue
-            waiting.write(bounded.to_json([document.text, document.place, document.language]) + "\n")
+            spool.write(untrusted_files.to_json([document.text, document.place, document.language]) + "\n")
             numbers.append(document.number)
-            if len(numbers) > SMALL:
+            if len(numbers) > MAX_QUOTA_DOCUMENTS:
                 break
-        many = len(numbers) > SMALL
-        splits = [by_hash(number, settings) for number in numbers] if many else by_quota(numbers, settings)
-        yield from _released(waiting, splits)
+        is_large = len(numbers) > MAX_QUOTA_DOCUMENTS
+        splits = (
+            [split_by_hash(number, settings) for number in numbers] if is_large else split_by_quota(numbers, settings)
+        )
+        yield from _read_spooled(spool, splits)
     for document in source:
-        split = by_hash(document.number, settings)
+        split = split_by_hash(document.number, settings)
         yield Document(document.text, document.place, split, language=document.language)
 
 
-def _released(waiting: IO[str], splits: Sequence[str]) -> Iterator[Document]:
-    waiting.seek(0)
-    for line, split in zip(waiting, splits, strict=True):
+def _read_spooled(spool: IO[str], splits: Sequence[str]) -> Iterator[Document]:
+    spool.seek(0)
+    for line, split in zip(spool, splits, strict=True):
         text, place, language = json.loads(line)
         yield Document(text, place, split, language=language)

@@ -1,1 +1,1 @@
-"""Plots and pictures."""
+"""Plots and reports: training curves, attention heat maps, and reports as HTML and in the terminal."""

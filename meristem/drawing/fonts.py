@@ -1,4 +1,4 @@
-"""Fonts for texts in any script: the usual one, and for what it lacks those that are installed."""
+"""Font selection for plots: matplotlib's default, and installed fonts for the characters it lacks."""
 
 from __future__ import annotations
 
@@ -6,59 +6,63 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-USUAL = "DejaVu Sans"
-"""It comes with matplotlib."""
-GOOD = (
+DEFAULT_FONT = "DejaVu Sans"
+"""Included with matplotlib."""
+PREFERRED_FONTS = (
     "notosanscjk", "notosanssc", "sourcehansans", "pingfang", "hiragino sans gb", "msyh", "wqy", "simhei", "droidsans",
     "arial unicode", "noto sans", "notosans", "unifont",
 )  # fmt: skip
-"""Files that are likely to hold ideographs, or anything at all, drawn plainly; the likeliest first."""
-UNFIT = ("emoji", "bold", "italic", "oblique", "light", "thin", "black", "mono")
+"""File names of fonts that are likely to have ideographs or wide coverage, in order of preference."""
+EXCLUDED_STYLES = ("emoji", "bold", "italic", "oblique", "light", "thin", "black", "mono")
 
 
-def families(text: Iterable[str]) -> tuple[list[str], str]:
-    """The fonts that draw a text, each standing in for those before it, and the characters that none of them has."""
+def font_families(text: Iterable[str]) -> tuple[list[str], str]:
+    """Font families for a text in fallback order, and the characters that none of them has."""
     from matplotlib import font_manager
 
-    chosen = [USUAL]
-    lacking = _lacking(set(text), font_manager.findfont(USUAL))
-    for path in _installed() if lacking else ():
-        left = _lacking(lacking, path)
-        if len(left) < len(lacking):
-            chosen.append(_named(path))
-            lacking = left
-        if not lacking:
+    fonts = [DEFAULT_FONT]
+    missing = _missing_characters(set(text), font_manager.findfont(DEFAULT_FONT))
+    for path in _installed_fonts() if missing else ():
+        still_missing = _missing_characters(missing, path)
+        if len(still_missing) < len(missing):
+            fonts.append(_font_name(path))
+            missing = still_missing
+        if not missing:
             break
-    return chosen, "".join(sorted(lacking))
+    return fonts, "".join(sorted(missing))
 
 
-def _lacking(characters: set[str], path: str) -> set[str]:
-    """Those that a font has no shape for; one that cannot be opened has none."""
+def _missing_characters(characters: set[str], path: str) -> set[str]:
+    """The characters without a glyph in a font; all of them if it cannot be opened."""
     from matplotlib import font_manager
 
     try:
         font = font_manager.get_font(path)
     except (OSError, RuntimeError):
         return characters
-    return {one for one in characters if not one.isspace() and not font.get_char_index(ord(one))}
+    return {
+        character for character in characters if not character.isspace() and not font.get_char_index(ord(character))
+    }
 
 
 @cache
-def _installed() -> tuple[str, ...]:
-    """The machine's fonts now: matplotlib's own list is as old as its cache."""
+def _installed_fonts() -> tuple[str, ...]:
+    """The fonts installed now: matplotlib's own list is as old as its cache."""
     from matplotlib import font_manager
 
-    def fitness(path: str) -> tuple[int, bool, str]:
+    def sort_key(path: str) -> tuple[int, bool, str]:
         name = Path(path).stem.lower()
-        likely = next((place for place, good in enumerate(GOOD) if name.startswith(good)), len(GOOD))
-        return likely, any(word in name for word in UNFIT), path
+        preference = next(
+            (rank for rank, prefix in enumerate(PREFERRED_FONTS) if name.startswith(prefix)), len(PREFERRED_FONTS)
+        )
+        return preference, any(word in name for word in EXCLUDED_STYLES), path
 
-    return tuple(sorted(map(str, font_manager.findSystemFonts()), key=fitness))
+    return tuple(sorted(map(str, font_manager.findSystemFonts()), key=sort_key))
 
 
 @cache
-def _named(path: str) -> str:
-    """A font under the name that matplotlib finds it by; of a collection for several countries the simplified one."""
+def _font_name(path: str) -> str:
+    """The family name of a font as matplotlib knows it; of a CJK collection the simplified Chinese one."""
     from matplotlib import font_manager
 
     font_manager.fontManager.addfont(path)

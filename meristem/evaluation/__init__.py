@@ -1,1 +1,1 @@
-"""How good a model is: loss, perplexity, bits per byte, minimal pairs."""
+"""Evaluation: held-out loss, perplexity, minimal pairs, task metrics, prompting, embeddings, attention maps."""

@@ -1,29 +1,29 @@
-"""Reward runs measured on held-out text: the objectives and the corpus of the run that they started from."""
+"""Held-out evaluation of reward-trained runs, with the objectives and corpus of the run they were initialised from."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
-from meristem.checkpoint.revive import Revived, recipe_of
-from meristem.checkpoint.run import Run
-from meristem.errors import MeristemError
-from meristem.learning.assemble import objectives_of
+from meristem.checkpoint.load_run import LoadedRun, load_recipe
+from meristem.checkpoint.run_folder import RunFolder
+from meristem.config.errors import MeristemError
+from meristem.learning.build import build_objectives
 from meristem.learning.learner import Learner
 
 
-def with_start_objectives(revived: Revived) -> Revived:
-    """A reward run's weights under the pretraining objectives and corpus of its start, so that both can be compared."""
-    run = revived.run
-    recipe = revived.recipe
-    while recipe.policy is not None:  # a start may have been rewarded itself
+def with_start_objectives(loaded_run: LoadedRun) -> LoadedRun:
+    """A reward run's weights with the pretraining objectives and corpus of its initial run, for comparison."""
+    run = loaded_run.run
+    recipe = loaded_run.recipe
+    while recipe.policy is not None:  # the initial run may be reward-trained itself
         start = recipe.start.path
-        if start is None or not Run(Path(start)).exists():
+        if start is None or not RunFolder(Path(start)).exists():
             raise MeristemError(
-                f"{revived.run.path} learned from rewards after {start}, which is gone: held-out text is measured as "
-                "that run was trained"
+                f"{loaded_run.run.path} was trained with rewards from {start}, which no longer exists: held-out "
+                "evaluation needs the objectives and corpus of that run"
             )
-        run = Run.open(Path(start))
-        recipe = recipe_of(run)
-    objectives = objectives_of(recipe, revived.tokenizer)
-    return replace(revived, run=run, recipe=recipe, learner=Learner(revived.learner.model, objectives))
+        run = RunFolder.open(Path(start))
+        recipe = load_recipe(run)
+    objectives = build_objectives(recipe, loaded_run.tokenizer)
+    return replace(loaded_run, run=run, recipe=recipe, learner=Learner(loaded_run.learner.model, objectives))

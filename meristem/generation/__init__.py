@@ -1,1 +1,1 @@
-"""Writing, filling and scoring with a finished model."""
+"""Text generation, mask filling and scoring with a trained model."""

@@ -1,5 +1,7 @@
-"""Replaced-token detection with a discriminator (ELECTRA, Clark et al. 2020): which tokens look as if they were not
-the original ones, with a probability for each."""
+"""Replaced-token detection with a discriminator (ELECTRA, Clark et al. 2020).
+
+Every token of a text gets the probability that it is not the original one.
+"""
 
 from __future__ import annotations
 
@@ -10,34 +12,34 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from meristem.batch import Model
-from meristem.errors import MeristemError
-from meristem.generation.framed import Frame, states_at
+from meristem.config.errors import MeristemError
+from meristem.generation.head_selection import DETECTION_HEAD, can_detect, supported_operations
+from meristem.generation.masked_input import MaskedInputTemplate, hidden_states_at
 from meristem.generation.token_scores import length_batches
-from meristem.generation.way import DETECTION, detects, verbs_of
-from meristem.tables import Tabular
+from meristem.interfaces.batch import Model
 from meristem.tokenizers.tokenizer import Encoding, Tokenizer
+from meristem.utils.result_tables import Tabular
 
-TOKENS = 4096
-"""Read at once, padding counted."""
+MAX_TOKENS_PER_PASS = 4096
+"""Tokens per forward pass, padding included."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DetectedToken(Tabular):
-    """One token of a text, and how likely it is to have been replaced."""
+    """One token of a text and the probability that it was replaced."""
 
     text: str
-    """The token as a person reads it; `##` marks one that goes on with a word."""
+    """The token in readable form; `##` marks one that continues a word."""
     start: int
     end: int
-    """Its characters in the text: text[start:end]."""
+    """Character span in the text: text[start:end]."""
     probability: float
-    """That another token stood here."""
+    """Probability that the token was replaced."""
 
 
 @dataclass(frozen=True)
 class _Window:
-    """A stretch of a text, and the tokens of it that are judged in it."""
+    """A window of a text, tokens `start` to `stop`, of which `first` to `last` are scored in it."""
 
     text: int
     start: int
@@ -48,53 +50,68 @@ class _Window:
 
 def detect(model: Model, tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[DetectedToken]]:
     """Every token of each text with the probability that it was replaced."""
-    return detect_encoded(model, tokenizer, tokenizer.encode_many(texts))
+    return detect_encoded(model, tokenizer, tokenizer.encode_batch(texts))
 
 
 @torch.inference_mode()
 def detect_encoded(model: Model, tokenizer: Tokenizer, texts: Sequence[Encoding]) -> list[list[DetectedToken]]:
-    """The same for texts that are already tokens; a long text is read in windows that overlap by half."""
+    """The same for encoded texts; a text longer than the model is split into windows that overlap by half."""
     require_detection(model)
-    frame = Frame.of(model, tokenizer)
-    windows = [one for number, text in enumerate(texts) for one in _windows(number, len(text.ids), frame.room)]
-    found: list[NDArray[np.float64]] = [np.zeros(len(text.ids)) for text in texts]
-    for batch in length_batches([one.stop - one.start for one in windows], TOKENS):
-        some = [windows[place] for place in batch]
-        rows = [frame.row(texts[one.text].ids[one.start : one.stop]) for one in some]
-        sizes = [one.last - one.first for one in some]
-        places = torch.cat([torch.arange(one.first, one.last) - one.start + len(frame.before) for one in some])
-        owners = torch.repeat_interleave(torch.arange(len(some)), torch.tensor(sizes))
-        logits = model.heads[DETECTION](states_at(model, rows, places, owners))
-        for one, part in zip(some, torch.split(logits.double().sigmoid().cpu(), sizes), strict=True):
-            found[one.text][one.first : one.last] = part.numpy()
-    return [_tokens(tokenizer, text, some) for text, some in zip(texts, found, strict=True)]
+    template = MaskedInputTemplate.from_tokenizer(model, tokenizer)
+    windows = [
+        window
+        for text_index, text in enumerate(texts)
+        for window in _windows(text_index, len(text.ids), template.max_text_tokens)
+    ]
+    probabilities: list[NDArray[np.float64]] = [np.zeros(len(text.ids)) for text in texts]
+    for batch in length_batches([window.stop - window.start for window in windows], MAX_TOKENS_PER_PASS):
+        batch_windows = [windows[index] for index in batch]
+        rows = [template.build_row(texts[window.text].ids[window.start : window.stop]) for window in batch_windows]
+        sizes = [window.last - window.first for window in batch_windows]
+        positions = torch.cat(
+            [
+                torch.arange(window.first, window.last) - window.start + len(template.prefix_ids)
+                for window in batch_windows
+            ]
+        )
+        row_indices = torch.repeat_interleave(torch.arange(len(batch_windows)), torch.tensor(sizes))
+        logits = model.heads[DETECTION_HEAD](hidden_states_at(model, rows, positions, row_indices))
+        for window, window_probs in zip(
+            batch_windows, torch.split(logits.double().sigmoid().cpu(), sizes), strict=True
+        ):
+            probabilities[window.text][window.first : window.last] = window_probs.numpy()
+    return [
+        _detected_tokens(tokenizer, text, text_probs) for text, text_probs in zip(texts, probabilities, strict=True)
+    ]
 
 
 def require_detection(model: Model) -> None:
-    """Refuse a model without a discriminator."""
-    if not detects(model):
+    """Raise an error for a model without a discriminator."""
+    if not can_detect(model):
         raise MeristemError(
-            "detect needs a model that was trained to tell replaced tokens (objective=rtd, as electra-mini); this one "
-            f"can {' and '.join(verbs_of(model)) or 'not'}"
+            "detect needs a model trained on replaced-token detection (objective=rtd, as electra-mini); this one "
+            f"supports {' and '.join(supported_operations(model)) or 'no language-model command'}"
         )
 
 
-def _windows(text: int, size: int, room: int) -> Iterator[_Window]:
-    """Each token is judged in the window in which it stands farthest from an edge."""
-    stride, first = room - room // 2, 0
-    for start in range(0, max(1, size - room + stride), stride):
-        stop = min(start + room, size)
-        last = size if stop == size else start + stride + (room - stride) // 2
+def _windows(text_index: int, num_tokens: int, max_tokens: int) -> Iterator[_Window]:
+    """Overlapping windows; each token is scored in the window in which it is farthest from an edge."""
+    stride, first = max_tokens - max_tokens // 2, 0
+    for start in range(0, max(1, num_tokens - max_tokens + stride), stride):
+        stop = min(start + max_tokens, num_tokens)
+        last = num_tokens if stop == num_tokens else start + stride + (max_tokens - stride) // 2
         if last > first:
-            yield _Window(text, start, stop, first, last)
+            yield _Window(text_index, start, stop, first, last)
         first = last
-        if stop == size:
+        if stop == num_tokens:
             return
 
 
-def _tokens(tokenizer: Tokenizer, text: Encoding, probabilities: NDArray[np.float64]) -> list[DetectedToken]:
-    pieces = tokenizer.pieces(text.ids)
+def _detected_tokens(
+    tokenizer: Tokenizer, encoding: Encoding, probabilities: NDArray[np.float64]
+) -> list[DetectedToken]:
+    pieces = tokenizer.token_texts(encoding.ids)
     return [
         DetectedToken(text=piece, start=start, end=end, probability=float(probability))
-        for piece, (start, end), probability in zip(pieces, text.offsets.tolist(), probabilities, strict=True)
+        for piece, (start, end), probability in zip(pieces, encoding.offsets.tolist(), probabilities, strict=True)
     ]

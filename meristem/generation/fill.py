@@ -1,4 +1,4 @@
-"""Masks in a text, each with its likeliest tokens."""
+"""Mask filling: the most probable tokens at each [MASK] of a text (fill-mask)."""
 
 from __future__ import annotations
 
@@ -9,145 +9,172 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from meristem.batch import Model
-from meristem.errors import MeristemError
-from meristem.generation.bilm import Spelled, bilm_gaps
-from meristem.generation.framed import Frame, mask_of, states_at
-from meristem.generation.infill import infill_gaps
-from meristem.generation.permutation import permutation_gaps
+from meristem.config.errors import MeristemError
+from meristem.dataset.char_ids import surface_forms
+from meristem.generation.bilm import SpelledText, bilm_gap_probs
+from meristem.generation.head_selection import LMKind, lm_kind_for, vocabulary_head
+from meristem.generation.infill import infill_gap_probs
+from meristem.generation.masked_input import MaskedInputTemplate, hidden_states_at, mask_id
+from meristem.generation.permutation import permutation_gap_probs
 from meristem.generation.token_scores import length_batches
-from meristem.generation.way import Way, vocabulary_head, way_for
-from meristem.store.letters import written_words
-from meristem.tables import Record, Tabular
+from meristem.interfaces.batch import Model
 from meristem.tokenizers.tokenizer import Encoding, Tokenizer
+from meristem.utils.result_tables import Record, Tabular
 
-Mask = tuple[int, int]
-"""The number of a text, and which of its masks."""
+MaskIndex = tuple[int, int]
+"""(text index, mask index within the text)."""
 
-TOKENS = 4096
-"""Read at once, padding counted."""
+MAX_TOKENS_PER_PASS = 4096
+"""Tokens per forward pass, padding included."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """A token that may stand at a mask."""
+class FillCandidate:
+    """A candidate token for a mask."""
 
     token: str
     probability: float
     text: str
-    """The whole text with it, other masks left as they are."""
+    """The whole text with the token in place; other masks remain."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Filled(Tabular):
-    """One mask and what may stand there, the likeliest first."""
+class FilledMask(Tabular):
+    """One mask and its candidates, most probable first."""
 
     mask: int
-    """Which mask of the text, counted from 0."""
-    candidates: tuple[Candidate, ...]
+    """Index of the mask in the text, from 0."""
+    candidates: tuple[FillCandidate, ...]
 
     def records(self) -> list[Record]:
-        """A row for each candidate."""
+        """One row per candidate."""
         return [
-            {"mask": self.mask, "token": one.token, "probability": one.probability, "text": one.text}
-            for one in self.candidates
+            {"mask": self.mask, "token": candidate.token, "probability": candidate.probability, "text": candidate.text}
+            for candidate in self.candidates
         ]
 
 
-def fill(model: Model, tokenizer: Tokenizer, text: str, *, top: int = 5) -> list[Filled]:
-    """The likeliest tokens of each mask, ranked while the other masks stay hidden; special tokens are left out."""
-    way_for(model, "fill")  # what cannot fill is refused before a mask is looked for
-    return fill_many(model, tokenizer, [masked(tokenizer, text)], top=top)[0]
+def fill(model: Model, tokenizer: Tokenizer, text: str, *, top: int = 5) -> list[FilledMask]:
+    """The most probable tokens of each mask while the other masks stay masked; special tokens are left out."""
+    lm_kind_for(model, "fill")  # a model that cannot fill is rejected before the text is searched for masks
+    return fill_many(model, tokenizer, [parse_masked_text(tokenizer, text)], top=top)[0]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Masked:
-    """A text with masks, cut into tokens."""
+class MaskedText:
+    """A tokenized text with masks."""
 
     text: str
     encoding: Encoding
-    places: tuple[int, ...]
-    """Where its masks stand among the tokens."""
+    mask_positions: tuple[int, ...]
+    """Token positions of the masks."""
 
 
-def masked(tokenizer: Tokenizer, text: str) -> Masked:
-    """A text in which something is missing; one that is whole is refused."""
+def parse_masked_text(tokenizer: Tokenizer, text: str) -> MaskedText:
+    """Tokenize a text and find its masks; a text without a mask is an error."""
     encoding = tokenizer.encode(text, special=True)
-    places = np.flatnonzero(encoding.ids == mask_of(tokenizer)).tolist()
-    if not places:
-        raise MeristemError('there is no mask in the text: write [MASK] where a word is missing, as in '
-                            '"The capital of France is [MASK]."')
-    return Masked(text=text, encoding=encoding, places=tuple(places))
+    positions = np.flatnonzero(encoding.ids == mask_id(tokenizer)).tolist()
+    if not positions:
+        raise MeristemError(
+            "there is no mask in the text: write [MASK] where a word is missing, as in "
+            '"The capital of France is [MASK]."'
+        )
+    return MaskedText(text=text, encoding=encoding, mask_positions=tuple(positions))
 
 
 @torch.inference_mode()
-def fill_many(model: Model, tokenizer: Tokenizer, texts: Sequence[Masked], *, top: int = 5) -> list[list[Filled]]:
-    """The same for several texts, those of like lengths read together."""
+def fill_many(
+    model: Model, tokenizer: Tokenizer, texts: Sequence[MaskedText], *, top: int = 5
+) -> list[list[FilledMask]]:
+    """The same for several texts, batched by length."""
     if top < 1:
-        raise MeristemError(f"top: {top} candidates cannot be shown, at least 1 can")
-    specials, most = torch.from_numpy(tokenizer.specials), min(top, int((~tokenizer.specials).sum()))
-    out: list[list[Filled]] = [[Filled(mask=mask, candidates=()) for mask in range(len(one.places))] for one in texts]
-    for some, probabilities in _probabilities(model, tokenizer, texts, way_for(model, "fill")):
-        best = probabilities[:, : tokenizer.size].masked_fill(specials, -1.0).topk(most)
-        found = zip(some, best.indices.tolist(), best.values.tolist(), strict=True)
-        for (number, mask), tokens, chances in found:
-            one = texts[number]
-            out[number][mask] = Filled(mask=mask, candidates=tuple(
-                Candidate(token=tokenizer.piece(token), probability=chance,
-                          text=_with(tokenizer, one.text, one.encoding, one.places[mask], token))
-                for token, chance in zip(tokens, chances, strict=True)))
-    return out
+        raise MeristemError(f"top: expected at least 1 candidate, got {top}")
+    specials, num_candidates = torch.from_numpy(tokenizer.special_mask), min(top, int((~tokenizer.special_mask).sum()))
+    filled: list[list[FilledMask]] = [
+        [FilledMask(mask=mask, candidates=()) for mask in range(len(masked_text.mask_positions))]
+        for masked_text in texts
+    ]
+    for batch_masks, probabilities in _mask_probabilities(model, tokenizer, texts, lm_kind_for(model, "fill")):
+        top_tokens = probabilities[:, : tokenizer.vocab_size].masked_fill(specials, -1.0).topk(num_candidates)
+        batch_results = zip(batch_masks, top_tokens.indices.tolist(), top_tokens.values.tolist(), strict=True)
+        for (number, mask), tokens, probs in batch_results:
+            masked_text = texts[number]
+            filled[number][mask] = FilledMask(
+                mask=mask,
+                candidates=tuple(
+                    FillCandidate(
+                        token=tokenizer.token_text(token),
+                        probability=prob,
+                        text=_replace_mask(
+                            tokenizer, masked_text.text, masked_text.encoding, masked_text.mask_positions[mask], token
+                        ),
+                    )
+                    for token, prob in zip(tokens, probs, strict=True)
+                ),
+            )
+    return filled
 
 
-def _probabilities(
-    model: Model, tokenizer: Tokenizer, texts: Sequence[Masked], way: Way
-) -> Iterator[tuple[list[Mask], Tensor]]:
-    """Some masks at a time, texts of like length together, with [masks, V] probabilities of tokens there."""
-    masks = [(number, mask) for number, one in enumerate(texts) for mask in range(len(one.places))]
-    if way == "source":  # a decoder fills from left to right
-        every = infill_gaps(model, tokenizer, [(one.encoding.ids.astype(np.int64), one.places) for one in texts])
-        for number, found in enumerate(every):
-            yield [(number, mask) for mask in range(len(found))], found
+def _mask_probabilities(
+    model: Model, tokenizer: Tokenizer, texts: Sequence[MaskedText], lm_kind: LMKind
+) -> Iterator[tuple[list[MaskIndex], Tensor]]:
+    """Batches of masks, texts of similar length together, with [masks, V] token probabilities."""
+    masks = [
+        (number, mask) for number, masked_text in enumerate(texts) for mask in range(len(masked_text.mask_positions))
+    ]
+    if lm_kind == "source":  # a decoder fills from left to right
+        text_probs = infill_gap_probs(
+            model,
+            tokenizer,
+            [(masked_text.encoding.ids.astype(np.int64), masked_text.mask_positions) for masked_text in texts],
+        )
+        for number, gap_probs in enumerate(text_probs):
+            yield [(number, mask) for mask in range(len(gap_probs))], gap_probs
         return
-    for batch in length_batches([len(texts[number].encoding.ids) for number, _ in masks], TOKENS):
-        some = [masks[place] for place in batch]
-        gaps = [(texts[number], texts[number].places[mask]) for number, mask in some]
-        yield some, _gaps(model, tokenizer, gaps, way)
+    for batch in length_batches([len(texts[number].encoding.ids) for number, _ in masks], MAX_TOKENS_PER_PASS):
+        batch_masks = [masks[index] for index in batch]
+        gaps = [(texts[number], texts[number].mask_positions[mask]) for number, mask in batch_masks]
+        yield batch_masks, _gap_probabilities(model, tokenizer, gaps, lm_kind)
 
 
-def _gaps(model: Model, tokenizer: Tokenizer, gaps: Sequence[tuple[Masked, int]], way: Way) -> Tensor:
-    """[gaps, V]; a text longer than the model is read in a window around each mask."""
-    if way == "permutation":
-        plain = [(one.encoding.ids.astype(np.int64), place) for one, place in gaps]
-        return permutation_gaps(model, tokenizer, plain, mask_of(tokenizer))
-    frame = Frame.of(model, tokenizer)
-    if way == "bilm":
-        return bilm_gaps(model, [_spelled(tokenizer, frame, *gap) for gap in gaps])
-    rows: dict[tuple[int, int, int], int] = {}  # a window that holds several masks is read once
-    read, places, owners = list[Tensor](), list[int](), list[int]()
-    for one, place in gaps:
-        start, stop = frame.window(len(one.encoding.ids), place)
-        if (key := (id(one), start, stop)) not in rows:
-            rows[key] = len(read)
-            read.append(frame.row(one.encoding.ids[start:stop]))
-        places.append(place - start + len(frame.before))
-        owners.append(rows[key])
-    states = states_at(model, read, torch.tensor(places), torch.tensor(owners), way)
-    return vocabulary_head(model, way)(states).float().softmax(-1).cpu()  # type: ignore[no-any-return]  # nn.Module.__call__
+def _gap_probabilities(
+    model: Model, tokenizer: Tokenizer, gaps: Sequence[tuple[MaskedText, int]], lm_kind: LMKind
+) -> Tensor:
+    """[gaps, V] probabilities; a text longer than the model is truncated to a window around each mask."""
+    if lm_kind == "permutation":
+        ids_and_positions = [(masked_text.encoding.ids.astype(np.int64), position) for masked_text, position in gaps]
+        return permutation_gap_probs(model, tokenizer, ids_and_positions, mask_id(tokenizer))
+    template = MaskedInputTemplate.from_tokenizer(model, tokenizer)
+    if lm_kind == "bilm":
+        return bilm_gap_probs(model, [_spelled_window(tokenizer, template, *gap) for gap in gaps])
+    rows: dict[tuple[int, int, int], int] = {}  # a window with several masks takes one row
+    windows, row_positions, row_indices = list[Tensor](), list[int](), list[int]()
+    for masked_text, position in gaps:
+        start, stop = template.window_around(len(masked_text.encoding.ids), position)
+        if (key := (id(masked_text), start, stop)) not in rows:
+            rows[key] = len(windows)
+            windows.append(template.build_row(masked_text.encoding.ids[start:stop]))
+        row_positions.append(position - start + len(template.prefix_ids))
+        row_indices.append(rows[key])
+    states = hidden_states_at(model, windows, torch.tensor(row_positions), torch.tensor(row_indices), lm_kind)
+    logits: Tensor = vocabulary_head(model, lm_kind)(states)
+    return logits.float().softmax(-1).cpu()
 
 
-def _spelled(tokenizer: Tokenizer, frame: Frame, text: Masked, place: int) -> tuple[Spelled, int]:
-    """The words round a mask with their letters, between start and end; other masks are read as unknown words."""
-    start, stop = frame.window(len(text.encoding.ids), place)
-    words = written_words(text.text, text.encoding.offsets[start:stop])
-    ids = text.encoding.ids[start:stop].astype(np.int64)
-    return Spelled.of(tokenizer, ids, words), place - start + len(frame.before)
+def _spelled_window(
+    tokenizer: Tokenizer, template: MaskedInputTemplate, masked_text: MaskedText, position: int
+) -> tuple[SpelledText, int]:
+    """Words and characters around a mask with start and end tokens; other masks are unknown words."""
+    start, stop = template.window_around(len(masked_text.encoding.ids), position)
+    words = surface_forms(masked_text.text, masked_text.encoding.offsets[start:stop])
+    ids = masked_text.encoding.ids[start:stop].astype(np.int64)
+    return SpelledText.from_ids(tokenizer, ids, words), position - start + len(template.prefix_ids)
 
 
-def _with(tokenizer: Tokenizer, text: str, encoding: Encoding, place: int, token: int) -> str:
-    """The text with a token written at a mask, joined to its left neighbour as the tokenizer writes the two."""
-    stream = tokenizer.stream(skip_special=False)
-    if place:
-        stream.push(int(encoding.ids[place - 1]))
-    left = int(encoding.offsets[place - 1, 1]) if place else 0
-    return text[:left] + stream.push(token) + stream.finish() + text[int(encoding.offsets[place, 1]) :]
+def _replace_mask(tokenizer: Tokenizer, text: str, encoding: Encoding, position: int, token_id: int) -> str:
+    """The text with a token in place of a mask, spaced as the tokenizer decodes it after its left neighbour."""
+    stream = tokenizer.stream_decoder(skip_special=False)
+    if position:
+        stream.push(int(encoding.ids[position - 1]))
+    left = int(encoding.offsets[position - 1, 1]) if position else 0
+    return text[:left] + stream.push(token_id) + stream.finish() + text[int(encoding.offsets[position, 1]) :]

@@ -1,8 +1,8 @@
-"""Gap filling with a denoising encoder-decoder: the next-token distribution of its decoder at the gap.
+"""Mask filling with a denoising encoder-decoder: the decoder's next-token distribution at the gap.
 
-BART (masks) writes the whole text anew: its decoder has written what stands before the gap, and the token it would
-write next is the candidate. T5 (sentinels) writes each gap behind its sentinel: the candidate is the first token there.
-Earlier gaps of a text are taken as filled with their likeliest token.
+BART (masks) generates the whole text again: the decoder gets the text before the gap, and the next token is the
+candidate. T5 (sentinels) generates each gap after its sentinel: the candidate is the first token there.
+Earlier gaps of a text are filled with their most probable token.
 """
 
 from __future__ import annotations
@@ -13,79 +13,98 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from meristem.batch import Model
-from meristem.errors import MeristemError
-from meristem.generation.framed import Frame
-from meristem.generation.given import Given, start_of, together
+from meristem.config.errors import MeristemError
+from meristem.dataset.rows import append_end_token
+from meristem.dataset.token_dataset import IntArray
+from meristem.generation.generation_inputs import GenerationInputs, collate_inputs, decoder_start_ids
+from meristem.generation.head_selection import vocabulary_head
+from meristem.generation.masked_input import MaskedInputTemplate
 from meristem.generation.token_scores import length_batches
-from meristem.generation.way import vocabulary_head
-from meristem.store.rows import ended
-from meristem.store.store import Ints
+from meristem.interfaces.batch import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
-TOKENS = 4096
-"""Read at once, padding counted."""
+MAX_TOKENS_PER_PASS = 4096
+"""Tokens per forward pass, padding included."""
 
 
 class InfillingText:
-    """One text with gaps while they are filled, from left to right."""
+    """A text whose gaps are filled from left to right."""
 
-    def __init__(self, model: Model, tokenizer: Tokenizer, ids: Ints, places: Sequence[int]) -> None:
-        self._tokenizer, self._places = tokenizer, list(places)
-        self._ids, self._best = ids.astype(np.int64), list[int]()
-        self._begin, self._length = start_of(model, tokenizer), model.backbone.length
-        self._frame = Frame.of(model, tokenizer)
+    def __init__(self, model: Model, tokenizer: Tokenizer, ids: IntArray, gap_positions: Sequence[int]) -> None:
+        self._tokenizer, self._gap_positions = tokenizer, list(gap_positions)
+        self._ids, self._filled_ids = ids.astype(np.int64), list[int]()
+        self._decoder_start_ids, self._max_length = decoder_start_ids(model, tokenizer), model.backbone.max_length
+        self._template = MaskedInputTemplate.from_tokenizer(model, tokenizer)
         self._sentinels = tokenizer.sentinels if "sentinels" in model.source_kinds else ()
-        if self._sentinels and len(places) > len(self._sentinels):
-            raise MeristemError(f"{len(places)} masks: this tokenizer has {len(self._sentinels)} sentinels; mask fewer")
+        if self._sentinels and len(gap_positions) > len(self._sentinels):
+            raise MeristemError(
+                f"{len(gap_positions)} masks, but this tokenizer has {len(self._sentinels)} sentinels; use fewer masks"
+            )
 
-    def start(self, gap: int) -> Given:
-        """What encoder and decoder have read when the token of this gap is next."""
-        place = self._places[gap]
-        first, last = self._frame.window(len(self._ids), place)
-        inside = [number for number, at in enumerate(self._places) if first <= at < last]
+    def inputs_for_gap(self, gap_index: int) -> GenerationInputs:
+        """Encoder and decoder inputs such that the token of this gap is the next token."""
+        position = self._gap_positions[gap_index]
+        first, last = self._template.window_around(len(self._ids), position)
+        gaps_in_window = [
+            index for index, gap_position in enumerate(self._gap_positions) if first <= gap_position < last
+        ]
         source = self._ids[first:last].copy()
         if self._sentinels:
-            source[[self._places[number] - first for number in inside]] = self._sentinels[: len(inside)]
-            before = [number for number in inside if number < gap]
-            told = [(self._sentinels[place], self._best[number]) for place, number in enumerate(before)]
-            prompt = [*self._begin, *(token for pair in told for token in pair), self._sentinels[len(before)]]
+            source[[self._gap_positions[index] - first for index in gaps_in_window]] = self._sentinels[
+                : len(gaps_in_window)
+            ]
+            earlier_gaps = [index for index in gaps_in_window if index < gap_index]
+            filled_gaps = [
+                (self._sentinels[position], self._filled_ids[index]) for position, index in enumerate(earlier_gaps)
+            ]
+            prompt = [
+                *self._decoder_start_ids,
+                *(token for pair in filled_gaps for token in pair),
+                self._sentinels[len(earlier_gaps)],
+            ]
         else:
-            written = self._ids[first:place].copy()
-            for number in (one for one in inside if one < gap):
-                written[self._places[number] - first] = self._best[number]
-            prompt = [*self._begin, *written.tolist()]
-        read = ended(source, self._tokenizer, self._length)
-        return Given(prompt=prompt[: self._length], inputs={"source": torch.from_numpy(read)})
+            decoder_ids = self._ids[first:position].copy()
+            for index in (earlier for earlier in gaps_in_window if earlier < gap_index):
+                decoder_ids[self._gap_positions[index] - first] = self._filled_ids[index]
+            prompt = [*self._decoder_start_ids, *decoder_ids.tolist()]
+        source_ids = append_end_token(source, self._tokenizer, self._max_length)
+        return GenerationInputs(prompt_ids=prompt[: self._max_length], inputs={"source": torch.from_numpy(source_ids)})
 
-    def fill(self, token: int) -> None:
-        """The likeliest token of the gap that was asked for last."""
-        self._best.append(token)
+    def add_filled_token(self, token_id: int) -> None:
+        """Record the most probable token of the current gap."""
+        self._filled_ids.append(token_id)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._gap_positions)
 
 
 @torch.inference_mode()
-def infill_gaps(model: Model, tokenizer: Tokenizer, texts: Sequence[tuple[Ints, Sequence[int]]]) -> list[Tensor]:
-    """Per text [gaps, V] probabilities; the first gaps of all texts are read together, then the second ones, …"""
-    every = [InfillingText(model, tokenizer, ids, places) for ids, places in texts]
-    ordinary = torch.from_numpy(np.flatnonzero(~tokenizer.specials))
-    out: list[list[Tensor]] = [[] for _ in every]
-    for gap in range(max(map(len, every), default=0)):
-        numbers = [number for number, one in enumerate(every) if gap < len(one)]
-        starts = [every[number].start(gap) for number in numbers]
-        for batch in length_batches([start.size for start in starts], TOKENS):
-            found = _next_tokens(model, [starts[place] for place in batch])
-            for place, probabilities in zip(batch, found, strict=True):
-                out[numbers[place]].append(probabilities)
-                every[numbers[place]].fill(int(ordinary[probabilities[ordinary].argmax()]))
-    return [torch.stack(some) for some in out]
+def infill_gap_probs(
+    model: Model, tokenizer: Tokenizer, texts: Sequence[tuple[IntArray, Sequence[int]]]
+) -> list[Tensor]:
+    """Per text [gaps, V] probabilities; the first gaps of all texts are batched, then the second ones, …"""
+    infilling_texts = [InfillingText(model, tokenizer, ids, positions) for ids, positions in texts]
+    ordinary_ids = torch.from_numpy(np.flatnonzero(~tokenizer.special_mask))
+    gap_probs: list[list[Tensor]] = [[] for _ in infilling_texts]
+    for gap_index in range(max(map(len, infilling_texts), default=0)):
+        text_indices = [
+            text_index for text_index, infilling_text in enumerate(infilling_texts) if gap_index < len(infilling_text)
+        ]
+        inputs = [infilling_texts[text_index].inputs_for_gap(gap_index) for text_index in text_indices]
+        for batch in length_batches([item.num_tokens for item in inputs], MAX_TOKENS_PER_PASS):
+            batch_probs = _next_token_probs(model, [inputs[index] for index in batch])
+            for index, probabilities in zip(batch, batch_probs, strict=True):
+                gap_probs[text_indices[index]].append(probabilities)
+                infilling_texts[text_indices[index]].add_filled_token(
+                    int(ordinary_ids[probabilities[ordinary_ids].argmax()])
+                )
+    return [torch.stack(text_probs) for text_probs in gap_probs]
 
 
-def _next_tokens(model: Model, starts: Sequence[Given]) -> Tensor:
-    """[B, V] probabilities of the token after each start."""
-    tokens, sizes, inputs = together(starts, model.device)
+def _next_token_probs(model: Model, items: Sequence[GenerationInputs]) -> Tensor:
+    """[B, V] probabilities of the next token of each input."""
+    tokens, sizes, inputs = collate_inputs(items, model.device)
     hidden = model.backbone(tokens=tokens, **inputs)
-    at = torch.arange(len(starts)) * tokens.shape[1] + sizes - 1
-    return vocabulary_head(model, "source")(hidden.at(at.to(model.device))).float().softmax(-1).cpu()  # type: ignore[no-any-return]  # nn.Module.__call__
+    last_positions = torch.arange(len(items)) * tokens.shape[1] + sizes - 1
+    logits: Tensor = vocabulary_head(model, "source")(hidden.select(last_positions.to(model.device)))
+    return logits.float().softmax(-1).cpu()

@@ -1,10 +1,11 @@
 """Log-probability of texts, and of targets or continuations given a source (docs/using.md).
 
-Causal: log p(x) = Σ log p(x_t | separator, x_<t), the text read as a document that begins. A text longer than the
-model is read in windows that overlap by half: every token but the first ones has at least half a window before it.
+Causal: log p(x) = Σ log p(x_t | separator, x_<t), the text as the beginning of a document. A text longer than the
+model is read in windows that overlap by half: every token but the first ones has at least half a window of context.
 Permutation (XLNet): exact in a given order. Bidirectional LSTM (ELMo): forward and backward, and their mean.
-Masked, and ELECTRA's generator: Σ log p(x_t | all others), each token hidden once (Salazar et al. 2020), in a window
-round it if need be. Encoder-decoders: a target given its source; a denoising one also scores a text alone.
+Masked, and ELECTRA's generator: the pseudo-log-likelihood Σ log p(x_t | all others), each token masked once (Salazar
+et al. 2020), in a window around it if need be. Encoder-decoders: a target given its source; a denoising one also
+scores a text alone.
 """
 
 from __future__ import annotations
@@ -17,29 +18,29 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from meristem.batch import Model
-from meristem.errors import MeristemError
+from meristem.config.errors import MeristemError
+from meristem.dataset.char_ids import surface_forms
+from meristem.dataset.encode_documents import separator_id
+from meristem.dataset.token_dataset import IntArray
 from meristem.generation.bilm import bilm_scores, mean_scores
-from meristem.generation.framed import Frame, mask_of, states_at
-from meristem.generation.given import Prompt, opening
+from meristem.generation.cancellation import check_cancelled, max_tokens_per_pass
+from meristem.generation.generation_inputs import Prompt, document_start_ids
+from meristem.generation.head_selection import LMKind, lm_kind_for, require_lm_kind, text_lm_kinds, vocabulary_head
+from meristem.generation.masked_input import MaskedInputTemplate, hidden_states_at, mask_id
 from meristem.generation.permutation import permutation_scores
-from meristem.generation.target import infilling_of, target_of, target_scores
-from meristem.generation.token_scores import TOKENS, Floats, TokenScores, token_scores
-from meristem.generation.watching import go_on, tokens_per_pass
-from meristem.generation.way import Way, require, text_ways, vocabulary_head, way_for
-from meristem.store.encode import separator_of
-from meristem.store.letters import written_words
-from meristem.store.store import Ints
-from meristem.tables import Tabular
+from meristem.generation.target_score import build_infilling_target, build_target, score_targets
+from meristem.generation.token_scores import MAX_TOKENS_PER_PASS, Floats, TokenScores, score_token_rows
+from meristem.interfaces.batch import Model
 from meristem.tokenizers.tokenizer import Encoding, Tokenizer
+from meristem.utils.result_tables import Tabular
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scored(Tabular):
-    """A text, its log-probability, and what each token adds to it."""
+class TextScore(Tabular):
+    """The log-probability of a text and of each of its tokens."""
 
     text: str
-    """What was scored; with `text_b` what that was scored after, or from."""
+    """The scored text; with `text_b` the source or context."""
     logprob: float
     """Natural logarithm, summed over the tokens."""
     tokens: int
@@ -48,7 +49,7 @@ class Scored(Tabular):
     """The target or continuation whose log-probability this is."""
     forward: float | None = None
     backward: float | None = None
-    """Of a bidirectional LSTM: the log-probability in each direction, of which `logprob` is the mean."""
+    """For a bidirectional LSTM, the log-probability in each direction; `logprob` is their mean."""
 
 
 def score(
@@ -58,224 +59,267 @@ def score(
     *,
     text_b: Sequence[str] | None = None,
     order: Sequence[int] | None = None,
-    way: Way | None = None,
-) -> list[Scored]:
-    """The log-probability of each text, or of each `text_b` given its text (or image); none has no tokens and 0.
+    lm_kind: LMKind | None = None,
+) -> list[TextScore]:
+    """The log-probability of each text, or of each `text_b` given its text (or image); 0 for a text without tokens.
 
-    `order` is a permutation model's order of factorisation: the numbers of a text's tokens, first predicted first.
+    `order` is a permutation model's factorisation order: token indices of the text, first predicted first.
     """
-    pictured = not all(isinstance(one, str) for one in texts)
-    from_text = text_b is not None and "source" in text_ways(model)
-    way = way or way_for(model, "score", source=pictured or from_text)
-    if order is not None and way != "permutation":
-        raise MeristemError(f"order: only a permutation model (objective=plm, xlnet) follows one; this one is {way}")
+    has_images = not all(isinstance(item, str) for item in texts)
+    has_source = text_b is not None and "source" in text_lm_kinds(model)
+    lm_kind = lm_kind or lm_kind_for(model, "score", source=has_images or has_source)
+    if order is not None and lm_kind != "permutation":
+        raise MeristemError(f"order: only a permutation model (objective=plm, xlnet) takes one; this one is {lm_kind}")
     if text_b is not None and len(text_b) != len(texts):
-        raise MeristemError(f"text_b: {len(texts)} texts need as many second ones, not {len(text_b)}")
-    if way == "source":
-        return _from_sources(model, tokenizer, texts, text_b)
-    plain = [one for one in texts if isinstance(one, str)]
-    if len(plain) < len(texts):
-        raise MeristemError(f"this {type(model.backbone).__name__} reads no pictures; give a text")
+        raise MeristemError(f"text_b: {len(texts)} texts need as many second texts, got {len(text_b)}")
+    if lm_kind == "source":
+        return _score_targets(model, tokenizer, texts, text_b)
+    strings = [item for item in texts if isinstance(item, str)]
+    if len(strings) < len(texts):
+        raise MeristemError(f"this {type(model.backbone).__name__} has no image encoder; give a text")
     if text_b is not None:
-        return _continuations(model, tokenizer, plain, text_b, way)
-    if way == "bilm":
-        return _both_directions(model, tokenizer, plain, tokenizer.encode_many(plain))
-    ids = [one.astype(np.int64) for one in tokenizer.ids_each(plain)]
-    found = judged(model, tokenizer, ids, [0] * len(ids), way=way, orders=None if order is None else [order] * len(ids))
-    return [_scored(tokenizer, *each) for each in zip(plain, ids, found, strict=True)]
+        return _score_continuations(model, tokenizer, strings, text_b, lm_kind)
+    if lm_kind == "bilm":
+        return _score_both_directions(model, tokenizer, strings, tokenizer.encode_batch(strings))
+    ids = [item.astype(np.int64) for item in tokenizer.ids_each(strings)]
+    token_scores = score_tokens(
+        model, tokenizer, ids, [0] * len(ids), lm_kind=lm_kind, orders=None if order is None else [order] * len(ids)
+    )
+    return [_text_score(tokenizer, *text_scores) for text_scores in zip(strings, ids, token_scores, strict=True)]
 
 
-def _scored(
-    tokenizer: Tokenizer, text: Prompt, ids: Ints, found: TokenScores, text_b: str | None = None
-) -> Scored:
-    pieces = tokenizer.pieces(ids)
-    shown = text if isinstance(text, str) else ""
-    return Scored(text=shown, text_b=text_b, logprob=float(found.logprobs.sum()), tokens=len(ids),
-                  per_token=tuple(zip(pieces, found.logprobs.tolist(), strict=True)))  # fmt: skip
+def _text_score(
+    tokenizer: Tokenizer, text: Prompt, ids: IntArray, token_scores: TokenScores, text_b: str | None = None
+) -> TextScore:
+    pieces = tokenizer.token_texts(ids)
+    source_text = text if isinstance(text, str) else ""
+    return TextScore(
+        text=source_text,
+        text_b=text_b,
+        logprob=float(token_scores.logprobs.sum()),
+        tokens=len(ids),
+        per_token=tuple(zip(pieces, token_scores.logprobs.tolist(), strict=True)),
+    )
 
 
-def _from_sources(
+def _score_targets(
     model: Model, tokenizer: Tokenizer, texts: Sequence[Prompt], text_b: Sequence[str] | None
-) -> list[Scored]:
-    """Targets given their sources, their ends included; a text alone as infilling."""
+) -> list[TextScore]:
+    """Targets given their sources, end tokens included; a text alone is scored by infilling."""
     if text_b is None:
-        every = tokenizer.encode_many([str(text) for text in texts])
-        targets = [infilling_of(model, tokenizer, one.ids.astype(np.int64)) for one in every]
+        encodings = tokenizer.encode_batch([str(text) for text in texts])
+        targets = [build_infilling_target(model, tokenizer, item.ids.astype(np.int64)) for item in encodings]
     else:
-        targets = [target_of(model, tokenizer, *pair) for pair in zip(texts, text_b, strict=True)]
-    seconds: Sequence[str | None] = text_b or [None] * len(texts)
-    found = target_scores(model, targets)
+        targets = [build_target(model, tokenizer, *pair) for pair in zip(texts, text_b, strict=True)]
+    second_texts: Sequence[str | None] = text_b or [None] * len(texts)
+    token_scores = score_targets(model, targets)
     return [
-        _scored(tokenizer, text, target.ids, one, second)
-        for text, target, one, second in zip(texts, targets, found, seconds, strict=True)
+        _text_score(tokenizer, text, target.ids, item, second)
+        for text, target, item, second in zip(texts, targets, token_scores, second_texts, strict=True)
     ]
 
 
-def _both_directions(
+def _score_both_directions(
     model: Model, tokenizer: Tokenizer, texts: Sequence[str], encodings: Sequence[Encoding]
-) -> list[Scored]:
+) -> list[TextScore]:
     """The mean of both directions, as in the training objective, and each of them."""
-    ids = [one.ids.astype(np.int64) for one in encodings]
-    words = [written_words(text, one.offsets) for text, one in zip(texts, encodings, strict=True)]
+    ids = [item.ids.astype(np.int64) for item in encodings]
+    words = [surface_forms(text, item.offsets) for text, item in zip(texts, encodings, strict=True)]
     forward, backward = bilm_scores(model, tokenizer, ids, words)
-    out = []
-    for text, own, left, right in zip(texts, ids, forward, backward, strict=True):
-        one = _scored(tokenizer, text, own, mean_scores(left, right))
-        out.append(replace(one, forward=float(left.logprobs.sum()), backward=float(right.logprobs.sum())))
-    return out
+    text_scores = []
+    for text, text_ids, forward_scores, backward_scores in zip(texts, ids, forward, backward, strict=True):
+        item = _text_score(tokenizer, text, text_ids, mean_scores(forward_scores, backward_scores))
+        text_scores.append(
+            replace(item, forward=float(forward_scores.logprobs.sum()), backward=float(backward_scores.logprobs.sum()))
+        )
+    return text_scores
 
 
-def _continuations(
-    model: Model, tokenizer: Tokenizer, texts: Sequence[str], text_b: Sequence[str], way: Way
-) -> list[Scored]:
-    """Each second text as what follows the first, both read as they stand."""
-    both = joined(model, tokenizer, list(zip(texts, text_b, strict=True)), way)
-    found = judged(model, tokenizer, [one.ids for one in both], [one.since for one in both], way=way,
-                   words=[one.words for one in both])  # fmt: skip
+def _score_continuations(
+    model: Model, tokenizer: Tokenizer, texts: Sequence[str], text_b: Sequence[str], lm_kind: LMKind
+) -> list[TextScore]:
+    """Each second text as the continuation of the first."""
+    encoded_pairs = encode_continuations(model, tokenizer, list(zip(texts, text_b, strict=True)), lm_kind)
+    token_scores = score_tokens(
+        model,
+        tokenizer,
+        [pair.ids for pair in encoded_pairs],
+        [pair.continuation_start for pair in encoded_pairs],
+        lm_kind=lm_kind,
+        token_bytes=[pair.token_bytes for pair in encoded_pairs],
+    )
     return [
-        _scored(tokenizer, text, one.ids[one.since :], scores, second)
-        for text, second, one, scores in zip(texts, text_b, both, found, strict=True)
+        _text_score(tokenizer, text, pair.ids[pair.continuation_start :], scores, second)
+        for text, second, pair, scores in zip(texts, text_b, encoded_pairs, token_scores, strict=True)
     ]
 
 
 @dataclass(frozen=True)
-class Joined:
-    """A context and what follows it, cut into tokens as one text."""
+class ContextContinuation:
+    """A context and its continuation, tokenized as one text."""
 
-    ids: Ints
-    words: list[bytes]
-    """How each token is written."""
-    since: int
-    """Where the continuation begins: with the first token that reaches into it."""
-
-
-def joined(model: Model, tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], way: Way) -> list[Joined]:
-    """Contexts and what follows each as one text; a context too long for a causal model loses its beginning."""
-    out, texts = [], [context + continuation for context, continuation in pairs]
-    for (context, _), text, encoding in zip(pairs, texts, tokenizer.encode_many(texts), strict=True):
-        ids, words = encoding.ids.astype(np.int64), written_words(text, encoding.offsets)
-        since = int(np.count_nonzero(encoding.offsets[:, 1] <= len(context)))
-        over = min(since, max(0, len(ids) - model.backbone.length)) if way == "causal" else 0
-        out.append(Joined(ids[over:], words[over:], since - over))
-    return out
+    ids: IntArray
+    token_bytes: list[bytes]
+    """The surface form of each token."""
+    continuation_start: int
+    """Index of the first token of the continuation: the first that overlaps it."""
 
 
-def logprobs(model: Model, tokenizer: Tokenizer, texts: Sequence[Ints], *, way: Way | None = None) -> list[Floats]:
-    """The log-probability of each token of texts that are already cut into ids."""
-    return [found.logprobs for found in judged(model, tokenizer, texts, [0] * len(texts), way=way)]
+def encode_continuations(
+    model: Model, tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], lm_kind: LMKind
+) -> list[ContextContinuation]:
+    """Context and continuation as one text; a context too long for a causal model is truncated at its beginning."""
+    encoded_pairs, texts = [], [context + continuation for context, continuation in pairs]
+    for (context, _), text, encoding in zip(pairs, texts, tokenizer.encode_batch(texts), strict=True):
+        ids, token_bytes = encoding.ids.astype(np.int64), surface_forms(text, encoding.offsets)
+        continuation_start = int(np.count_nonzero(encoding.offsets[:, 1] <= len(context)))
+        num_cut = min(continuation_start, max(0, len(ids) - model.backbone.max_length)) if lm_kind == "causal" else 0
+        encoded_pairs.append(ContextContinuation(ids[num_cut:], token_bytes[num_cut:], continuation_start - num_cut))
+    return encoded_pairs
 
 
-def judged(
+def token_logprobs(
+    model: Model, tokenizer: Tokenizer, texts: Sequence[IntArray], *, lm_kind: LMKind | None = None
+) -> list[Floats]:
+    """The log-probability of each token of tokenized texts."""
+    return [
+        token_scores.logprobs
+        for token_scores in score_tokens(model, tokenizer, texts, [0] * len(texts), lm_kind=lm_kind)
+    ]
+
+
+def score_tokens(
     model: Model,
     tokenizer: Tokenizer,
-    texts: Sequence[Ints],
-    since: Sequence[int],
+    texts: Sequence[IntArray],
+    first_scored: Sequence[int],
     *,
-    way: Way | None = None,
+    lm_kind: LMKind | None = None,
     orders: Sequence[Sequence[int] | None] | None = None,
-    words: Sequence[Sequence[bytes]] | None = None,
+    token_bytes: Sequence[Sequence[bytes]] | None = None,
 ) -> list[TokenScores]:
-    """What the model says of each text's tokens from `since` on; those before are only read.
+    """Scores of each text's tokens from `first_scored` on; those before are context only.
 
-    `words` are how the tokens were written, for a model that reads letters. Its scores are the mean of both
-    directions, but those of a continuation are forward ones: what comes before it is nothing to the backward direction.
+    `token_bytes` are the surface forms of the tokens, for character-based models (ELMo). Their scores are the mean of
+    both directions, but for a continuation forward ones: the backward direction does not see the context before it.
     """
-    way = way or way_for(model, "score")
-    require(model, way, "this score")
-    if way == "source":
-        return target_scores(model, [infilling_of(model, tokenizer, *one) for one in zip(texts, since, strict=True)])
-    if way == "permutation":
-        return permutation_scores(model, tokenizer, texts, since, orders)
-    if way == "bilm":
-        forward, backward = bilm_scores(model, tokenizer, texts, words)
-        return [left.since(first) if first else mean_scores(left, right)
-                for left, right, first in zip(forward, backward, since, strict=True)]  # fmt: skip
-    out = [TokenScores.zeros(len(ids) - first) for ids, first in zip(texts, since, strict=True)]
-    rows = _causal(model, tokenizer, texts, since) if way == "causal" else _masked(model, tokenizer, texts, since)
-    for group in _groups(rows):
-        go_on()
-        for reading, found in zip(group, _read(model, group, way), strict=True):
-            out[reading.text].put(reading.first - since[reading.text], *found)
-    return out
+    lm_kind = lm_kind or lm_kind_for(model, "score")
+    require_lm_kind(model, lm_kind, "this score")
+    if lm_kind == "source":
+        return score_targets(
+            model, [build_infilling_target(model, tokenizer, *item) for item in zip(texts, first_scored, strict=True)]
+        )
+    if lm_kind == "permutation":
+        return permutation_scores(model, tokenizer, texts, first_scored, orders)
+    if lm_kind == "bilm":
+        forward, backward = bilm_scores(model, tokenizer, texts, token_bytes)
+        return [
+            forward_scores.from_index(start) if start else mean_scores(forward_scores, backward_scores)
+            for forward_scores, backward_scores, start in zip(forward, backward, first_scored, strict=True)
+        ]
+    scores = [TokenScores.zeros(len(ids) - start) for ids, start in zip(texts, first_scored, strict=True)]
+    rows = (
+        _causal_rows(model, tokenizer, texts, first_scored)
+        if lm_kind == "causal"
+        else _masked_rows(model, tokenizer, texts, first_scored)
+    )
+    for batch in _length_sorted_batches(rows):
+        check_cancelled()
+        for row, row_scores in zip(batch, _score_batch(model, batch, lm_kind), strict=True):
+            scores[row.text_index].put(row.text_start - first_scored[row.text_index], *row_scores)
+    return scores
 
 
 @dataclass(frozen=True)
-class _Reading:
-    """One row to read: some of its places predict tokens of one text."""
+class _ScoringRow:
+    """One input row, some positions of which predict tokens of one text."""
 
-    text: int
+    text_index: int
     row: Tensor
-    places: Tensor
-    """Where in the row the predictions are read."""
-    wanted: Tensor
+    positions: Tensor
+    """Positions in the row of the predictions."""
+    target_ids: Tensor
     """The tokens predicted there."""
-    first: int
-    """Where in the text the first of them stands."""
+    text_start: int
+    """Index in the text of the first predicted token."""
 
 
-def _causal(model: Model, tokenizer: Tokenizer, texts: Sequence[Ints], since: Sequence[int]) -> Iterator[_Reading]:
-    """Windows that overlap by half; each token is predicted in the first that holds it."""
-    length = model.backbone.length
+def _causal_rows(
+    model: Model, tokenizer: Tokenizer, texts: Sequence[IntArray], first_scored: Sequence[int]
+) -> Iterator[_ScoringRow]:
+    """Windows that overlap by half; each token is predicted in the first that contains it."""
+    length = model.backbone.max_length
     stride = length - length // 2
-    before = (opening(model, tokenizer) or [separator_of(tokenizer)])[-1]
-    for number, ids in enumerate(texts):
-        read = np.concatenate([[before], ids])  # position t predicts token t of the text
-        start, done = 0, since[number]
-        while done < len(ids):
+    start_id = (document_start_ids(model, tokenizer) or [separator_id(tokenizer)])[-1]
+    for text_index, ids in enumerate(texts):
+        full_ids = np.concatenate([[start_id], ids])  # position t predicts token t of the text
+        start, scored_until = 0, first_scored[text_index]
+        while scored_until < len(ids):
             stop = min(start + length, len(ids))
-            if stop > done:
-                yield _Reading(number, torch.from_numpy(read[start:stop]), torch.arange(done - start, stop - start),
-                               torch.from_numpy(ids[done:stop]), done)
-                done = stop
+            if stop > scored_until:
+                yield _ScoringRow(
+                    text_index,
+                    torch.from_numpy(full_ids[start:stop]),
+                    torch.arange(scored_until - start, stop - start),
+                    torch.from_numpy(ids[scored_until:stop]),
+                    scored_until,
+                )
+                scored_until = stop
             start += stride
 
 
-def _masked(model: Model, tokenizer: Tokenizer, texts: Sequence[Ints], since: Sequence[int]) -> Iterator[_Reading]:
-    """One row for each token, in which it is hidden."""
-    frame, mask = Frame.of(model, tokenizer), mask_of(tokenizer)
-    for number, ids in enumerate(texts):
-        for at in range(since[number], len(ids)):
-            start, stop = frame.window(len(ids), at)
-            row = frame.row(ids[start:stop])
-            place = at - start + len(frame.before)
-            row[place] = mask
-            yield _Reading(number, row, torch.tensor([place]), torch.from_numpy(ids[at : at + 1]), at)
+def _masked_rows(
+    model: Model, tokenizer: Tokenizer, texts: Sequence[IntArray], first_scored: Sequence[int]
+) -> Iterator[_ScoringRow]:
+    """One row per token, in which it is masked."""
+    template, mask_token_id = MaskedInputTemplate.from_tokenizer(model, tokenizer), mask_id(tokenizer)
+    for text_index, ids in enumerate(texts):
+        for index in range(first_scored[text_index], len(ids)):
+            start, stop = template.window_around(len(ids), index)
+            row = template.build_row(ids[start:stop])
+            position = index - start + len(template.prefix_ids)
+            row[position] = mask_token_id
+            yield _ScoringRow(
+                text_index, row, torch.tensor([position]), torch.from_numpy(ids[index : index + 1]), index
+            )
 
 
-def _groups(rows: Iterator[_Reading]) -> Iterator[list[_Reading]]:
-    """Rows of like length together, as many as are read at once; sorted within a horizon, so that memory stays flat."""
-    horizon: list[_Reading] = []
-    waiting = 0
+def _length_sorted_batches(rows: Iterator[_ScoringRow]) -> Iterator[list[_ScoringRow]]:
+    """Batches of rows of similar length, sorted within a horizon so that memory stays constant."""
+    horizon: list[_ScoringRow] = []
+    num_waiting = 0
     for row in rows:
         horizon.append(row)
-        waiting += len(row.row)
-        if waiting >= 16 * TOKENS:
-            yield from _cut(horizon)
-            horizon, waiting = [], 0
-    yield from _cut(horizon)
+        num_waiting += len(row.row)
+        if num_waiting >= 16 * MAX_TOKENS_PER_PASS:
+            yield from _split_batches(horizon)
+            horizon, num_waiting = [], 0
+    yield from _split_batches(horizon)
 
 
-def _cut(rows: list[_Reading]) -> Iterator[list[_Reading]]:
-    group: list[_Reading] = []
-    most = tokens_per_pass(TOKENS)
-    for row in sorted(rows, key=lambda one: len(one.row)):
-        if group and (len(group) + 1) * len(row.row) > most:
-            yield group
-            group = []
-        group.append(row)
-    if group:
-        yield group
+def _split_batches(rows: list[_ScoringRow]) -> Iterator[list[_ScoringRow]]:
+    batch: list[_ScoringRow] = []
+    max_tokens = max_tokens_per_pass(MAX_TOKENS_PER_PASS)
+    for row in sorted(rows, key=lambda scoring_row: len(scoring_row.row)):
+        if batch and (len(batch) + 1) * len(row.row) > max_tokens:
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch
 
 
 @torch.inference_mode()
-def _read(model: Model, group: list[_Reading], way: Way) -> Iterator[tuple[Tensor, Tensor]]:
-    """Per row the log-probabilities of what it predicts, and which are the best; logits exist only there, in chunks."""
-    places = torch.cat([one.places for one in group])
-    owners = torch.repeat_interleave(torch.arange(len(group)), torch.tensor([len(one.places) for one in group]))
-    if way != "causal":
-        states = states_at(model, [one.row for one in group], places, owners, way)
-    else:  # padding comes later in the row, so that nothing sees it
-        tokens = pad_sequence([one.row for one in group], batch_first=True).to(model.device)
-        states = model.backbone(tokens=tokens, causal=True).at((owners * tokens.shape[1] + places).to(model.device))
-    wanted = torch.cat([one.wanted for one in group]).to(model.device)
-    return token_scores(vocabulary_head(model, way), states, wanted, [len(one.places) for one in group])
+def _score_batch(model: Model, batch: list[_ScoringRow], lm_kind: LMKind) -> Iterator[tuple[Tensor, Tensor]]:
+    """Per row the log-probabilities of its targets and whether each is the top token; logits are computed in chunks."""
+    positions = torch.cat([row.positions for row in batch])
+    row_indices = torch.repeat_interleave(torch.arange(len(batch)), torch.tensor([len(row.positions) for row in batch]))
+    if lm_kind != "causal":
+        states = hidden_states_at(model, [row.row for row in batch], positions, row_indices, lm_kind)
+    else:  # padding comes after the text, so that causal attention never sees it
+        tokens = pad_sequence([row.row for row in batch], batch_first=True).to(model.device)
+        states = model.backbone(tokens=tokens, causal=True).select(
+            (row_indices * tokens.shape[1] + positions).to(model.device)
+        )
+    target_ids = torch.cat([row.target_ids for row in batch]).to(model.device)
+    return score_token_rows(vocabulary_head(model, lm_kind), states, target_ids, [len(row.positions) for row in batch])

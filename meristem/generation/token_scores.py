@@ -1,4 +1,4 @@
-"""Log-probabilities of the tokens of a text, and batches of rows of like length in which they are computed."""
+"""Token log-probabilities, and length bucketing: batches of rows of similar length in which they are computed."""
 
 from __future__ import annotations
 
@@ -10,58 +10,58 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from meristem.blocks.vocabulary import VocabularyHead
-from meristem.generation.watching import go_on, tokens_per_pass
+from meristem.blocks.heads.vocabulary import VocabularyHead
+from meristem.generation.cancellation import check_cancelled, max_tokens_per_pass
 
-TOKENS = 8192
-"""Read at once, padding counted."""
+MAX_TOKENS_PER_PASS = 8192
+"""Tokens per forward pass, padding included."""
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class TokenScores:
-    """What a model says of some tokens of a text."""
+    """Scores of some tokens of a text."""
 
     logprobs: Floats
     """[tokens] natural logarithms."""
-    best: NDArray[np.bool_]
-    """[tokens] whether no other token was likelier."""
+    is_top: NDArray[np.bool_]
+    """[tokens] whether no other token was more probable."""
 
     @classmethod
     def zeros(cls, size: int) -> TokenScores:
-        """Room for so many tokens."""
+        """Zero scores for `size` tokens."""
         return cls(np.zeros(size), np.zeros(size, bool))
 
-    def since(self, first: int) -> TokenScores:
-        """Those of the tokens from `first` on."""
-        return TokenScores(self.logprobs[first:], self.best[first:])
+    def from_index(self, first: int) -> TokenScores:
+        """The scores from index `first` on."""
+        return TokenScores(self.logprobs[first:], self.is_top[first:])
 
-    def put(self, first: int, logprobs: Tensor, best: Tensor) -> None:
-        """What was computed of the tokens from `first` on."""
+    def put(self, first: int, logprobs: Tensor, is_top: Tensor) -> None:
+        """Store the scores of the tokens from `first` on."""
         self.logprobs[first : first + len(logprobs)] = logprobs.cpu().numpy()
-        self.best[first : first + len(best)] = best.cpu().numpy()
+        self.is_top[first : first + len(is_top)] = is_top.cpu().numpy()
 
 
-def token_scores(
-    head: VocabularyHead, states_ND: Tensor, wanted_N: Tensor, sizes: Sequence[int]
+def score_token_rows(
+    head: VocabularyHead, states_ND: Tensor, target_ids_N: Tensor, sizes: Sequence[int]
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Log-probabilities of these tokens and whether each is the best, row by row; logits exist only in chunks."""
-    found = head.judge(states_ND, wanted_N)
-    assert found.rank_N is not None  # there is no gradient here
-    logprobs, best = torch.split(-found.each_N, list(sizes)), torch.split(found.rank_N == 0, list(sizes))
-    return zip(logprobs, best, strict=True)
+    """Per row, log-probabilities of the target tokens and whether each is the top token; logits exist in chunks."""
+    losses = head.compute_loss(states_ND, target_ids_N)
+    assert losses.ranks_N is not None  # without gradients ranks are computed
+    logprobs, is_top = torch.split(-losses.losses_N, list(sizes)), torch.split(losses.ranks_N == 0, list(sizes))
+    return zip(logprobs, is_top, strict=True)
 
 
-def length_batches(sizes: Sequence[int], tokens: int = TOKENS) -> Iterator[list[int]]:
-    """Places of rows of like size, as many together as hold so many tokens with padding; empty rows are left out."""
+def length_batches(sizes: Sequence[int], max_tokens: int = MAX_TOKENS_PER_PASS) -> Iterator[list[int]]:
+    """Indices of rows of similar length, batched up to `max_tokens` with padding; empty rows are left out."""
     batch: list[int] = []
-    tokens = tokens_per_pass(tokens)
-    for place in sorted((place for place, size in enumerate(sizes) if size), key=lambda place: sizes[place]):
-        if batch and (len(batch) + 1) * sizes[place] > tokens:
+    max_tokens = max_tokens_per_pass(max_tokens)
+    for index in sorted((index for index, size in enumerate(sizes) if size), key=lambda index: sizes[index]):
+        if batch and (len(batch) + 1) * sizes[index] > max_tokens:
             yield batch
-            go_on()
+            check_cancelled()
             batch = []
-        batch.append(place)
+        batch.append(index)
     if batch:
         yield batch

@@ -1,1 +1,1 @@
-"""Published weights in and ours out: one table per model type, read in both directions."""
+"""Import and export of published weights (transformers, AllenNLP), ONNX export, adapters for lm-eval and datatrove."""

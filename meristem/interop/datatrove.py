@@ -1,10 +1,10 @@
-"""The corpus pipeline as steps of datatrove (the extra `cluster`), for corpora that outgrow one machine.
+"""The corpus pipeline as datatrove steps (the extra `cluster`), for corpora that outgrow one machine.
 
-    pipeline = [Read(settings), Clean(settings), Write("clean/")]
+    pipeline = [DatatroveReader(settings), CleaningFilter(settings), DatatroveWriter("clean/")]
     LocalPipelineExecutor(pipeline, tasks=64, workers=8).run()      # or SlurmPipelineExecutor, RayPipelineExecutor
 
-Each task reads its share of the corpus and writes a file for each piece of it, so that the folder holds the same lines
-in the same order whatever the number of tasks; `meristem pretrain gpt2-mini clean/` takes it from there.
+Each task reads its share of the corpus and writes one file per piece of it, so that the folder has the same lines in
+the same order whatever the number of tasks; `meristem pretrain gpt2-mini clean/` trains on it.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Self
 
-from meristem import bounded
-from meristem.corpus.account import Account, moved
-from meristem.corpus.batches import cleaned
-from meristem.corpus.clean import steps
-from meristem.corpus.command import columns
-from meristem.corpus.deduplicate import Seen, digest
-from meristem.corpus.document import Document, Drop, Step
-from meristem.corpus.pieces import Piece, plan
-from meristem.corpus.readers import read
+from meristem.config.errors import MeristemError
+from meristem.corpus.accounting import CorpusAccount, shift_line_number
+from meristem.corpus.clean.cleaning import cleaning_steps
+from meristem.corpus.corpus_command import document_columns
+from meristem.corpus.dedup.exact import DigestSet, text_digest
+from meristem.corpus.document import CleaningStep, Document, Drop
+from meristem.corpus.document_batches import apply_steps
+from meristem.corpus.paired_text import document_keys, split_pair
+from meristem.corpus.read.formats import read
+from meristem.corpus.read.read_ranges import ReadRange, plan_ranges
+from meristem.corpus.read.source_kinds import FileSource
+from meristem.corpus.read.sources import find_sources
 from meristem.corpus.settings import CorpusSettings
-from meristem.corpus.sides import identity, sides
-from meristem.corpus.source_kinds import File
-from meristem.corpus.sources import survey
-from meristem.errors import MeristemError
+from meristem.utils import untrusted_files
 
-try:  # steps of datatrove's own kind cannot be told without it, and nothing else here imports this file
-    from datatrove.data import Document as Carried
+try:  # subclasses of datatrove's steps need it, and nothing else here imports this file
+    from datatrove.data import Document as DatatroveDocument
     from datatrove.io import get_datafolder
     from datatrove.pipeline.base import PipelineStep
     from datatrove.pipeline.filters.base_filter import BaseFilter
@@ -36,13 +36,13 @@ try:  # steps of datatrove's own kind cannot be told without it, and nothing els
     from datatrove.utils.logging import logger
     from datatrove.utils.typeshelper import StatHints
 except ImportError as error:
-    raise MeristemError('running under datatrove needs it: pip install "meristem[cluster]"') from error
+    raise MeristemError('datatrove steps need datatrove: pip install "meristem-lm[cluster]"') from error
 
 CHUNK = 1 << 20
 
 
-class Read(PipelineStep):  # type: ignore[misc]  # datatrove is untyped
-    """The documents of a corpus as they lie in its files: piece i belongs to task i modulo their number."""
+class DatatroveReader(PipelineStep):  # type: ignore[misc]  # datatrove is untyped
+    """Reads the documents of a corpus: piece i belongs to task i modulo the number of tasks."""
 
     name = "Meristem: read"
     type = "📖 - READER"
@@ -51,33 +51,34 @@ class Read(PipelineStep):  # type: ignore[misc]  # datatrove is untyped
         super().__init__()
         if settings.limit is not None:
             raise MeristemError(
-                "corpus.limit counts over a whole corpus, which no task sees; give it to the run that "
+                "corpus.limit counts over the whole corpus, which no task sees; set it in the run that "
                 "reads the cleaned folder"
             )
         if settings.half is not None:
-            raise MeristemError("corpus.half is chosen when text is read for a run; give it to that run")
-        if settings.own_splits:
-            raise MeristemError("corpus.validation and corpus.test are split off when text is read for a run; give "
-                                "their files to that run")
+            raise MeristemError("corpus.half applies when a run reads text; set it in that run")
+        if settings.held_out_sources:
+            raise MeristemError("corpus.validation and corpus.test apply when a run reads text; set them in that run")
         self.settings = settings
 
-    def run(self, data: Iterable[Carried] | None = None, rank: int = 0, world_size: int = 1) -> Iterator[Carried]:
-        """What earlier steps give, then this task's share."""
+    def run(
+        self, data: Iterable[DatatroveDocument] | None = None, rank: int = 0, world_size: int = 1
+    ) -> Iterator[DatatroveDocument]:
+        """The documents of earlier steps, then this task's share."""
         yield from data or ()
-        passed = Passed()
-        for number, piece in enumerate(plan(survey(self.settings).sources, self.settings)):
+        line_counter = LineCounter()
+        for number, piece in enumerate(plan_ranges(find_sources(self.settings).sources, self.settings)):
             if number % world_size == rank:
-                yield from self._documents(piece, f"{number:08d}", passed.before(piece))
+                yield from self._iter_documents(piece, f"{number:08d}", line_counter.lines_before(piece))
 
-    def _documents(self, piece: Piece, number: str, lines: int) -> Iterator[Carried]:
-        account = Account()
+    def _iter_documents(self, piece: ReadRange, piece_id: str, lines_before: int) -> Iterator[DatatroveDocument]:
+        account = CorpusAccount()
         for item in read(piece, self.settings, account):
             self.stat_update(StatHints.total)
             if isinstance(item, Drop):
                 self.stat_update(StatHints.dropped, f"dropped_{item.reason}")
                 continue
-            place = moved(item.place, lines) if lines else item.place
-            document = Carried(text=item.text, id=place, metadata={"place": place, "piece": number})
+            location = shift_line_number(item.place, lines_before) if lines_before else item.place
+            document = DatatroveDocument(text=item.text, id=location, metadata={"place": location, "piece": piece_id})
             self.update_doc_stats(document)
             yield document
         for reason, count in account.rejected.items():
@@ -86,64 +87,66 @@ class Read(PipelineStep):  # type: ignore[misc]  # datatrove is untyped
             logger.warning(warning)
 
 
-class Clean(BaseFilter):  # type: ignore[misc]  # datatrove is untyped
-    """The cleaning steps of the settings on documents of any reader; what is dropped is counted by its reason."""
+class CleaningFilter(BaseFilter):  # type: ignore[misc]  # datatrove is untyped
+    """The cleaning steps of the settings, for documents of any reader; dropped documents are counted by reason."""
 
     name = "Meristem: clean"
 
-    def __init__(self, settings: CorpusSettings, exclusion_writer: DiskWriter | Write | None = None) -> None:
+    def __init__(self, settings: CorpusSettings, exclusion_writer: DiskWriter | DatatroveWriter | None = None) -> None:
         super().__init__(exclusion_writer)
         self.settings = settings
-        self._line: tuple[Step, ...] = ()
+        self._line: tuple[CleaningStep, ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
-        """What travels to other machines: the settings, from which the steps are made there."""
+        """Pickles the settings only; the steps are rebuilt from them on other machines."""
         return {**self.__dict__, "_line": ()}
 
-    def filter(self, document: Carried) -> bool | tuple[bool, str]:
-        """Whether a document stays, or why not; one that stays is changed in place."""
-        account, place = Account(), str(document.metadata.get("place", document.id))
-        given = Document(document.text, place, mark=self.settings.mark)
-        self._line = self._line or steps(self.settings)
-        after = cleaned(given, self._line, account)
-        if isinstance(after, Drop):
-            return False, after.reason
-        document.text = after.text
-        if after.language:
-            document.metadata["language"] = after.language
+    def filter(self, document: DatatroveDocument) -> bool | tuple[bool, str]:
+        """Whether a document is kept, or the reason why not; a kept one is changed in place."""
+        account, location = CorpusAccount(), str(document.metadata.get("place", document.id))
+        corpus_document = Document(document.text, location, side_separator=self.settings.side_separator)
+        self._line = self._line or cleaning_steps(self.settings)
+        result = apply_steps(corpus_document, self._line, account)
+        if isinstance(result, Drop):
+            return False, result.reason
+        document.text = result.text
+        if result.language:
+            document.metadata["language"] = result.language
         for step in account.repaired:
             self.stat_update(f"changed_{step}")
-        for what, times in after.notes:
-            self.stat_update(f"removed_{what}", value=times)
+        for name, count in result.notes:
+            self.stat_update(f"removed_{name}", value=count)
         return True
 
 
-class Unique(BaseFilter):  # type: ignore[misc]  # datatrove is untyped
-    """Only the first of documents with exactly the same text: a stage of one task, 16 bytes for each document."""
+class ExactDedupFilter(BaseFilter):  # type: ignore[misc]  # datatrove is untyped
+    """Keeps the first of documents with exactly the same text: one task, 16 bytes of memory per document."""
 
     name = "Meristem: unique"
 
-    def __init__(self, exclusion_writer: DiskWriter | Write | None = None) -> None:
+    def __init__(self, exclusion_writer: DiskWriter | DatatroveWriter | None = None) -> None:
         super().__init__(exclusion_writer)
-        self.seen = Seen()
+        self.seen = DigestSet()
 
-    def run(self, data: Iterable[Carried], rank: int = 0, world_size: int = 1) -> Iterator[Carried]:
-        """Refuses to work beside others, who would not know what was seen here."""
+    def run(self, data: Iterable[DatatroveDocument], rank: int = 0, world_size: int = 1) -> Iterator[DatatroveDocument]:
+        """Raises an error with several tasks, which would not see each other's documents."""
         if world_size != 1:
-            raise MeristemError(f"exact duplicates are found by one task, not by {world_size}: give this stage tasks=1")
+            raise MeristemError(f"exact deduplication runs in one task, not in {world_size}: give this stage tasks=1")
         yield from super().run(data, rank, world_size)
 
-    def filter(self, document: Carried) -> bool | tuple[bool, str]:
-        """Whether the text is met for the first time."""
-        whole, _ = identity(Document(document.text, document.id, mark=sides(document.text).mark))
-        (new,) = self.seen.new([digest(whole)])
-        return new or (False, "duplicate")
+    def filter(self, document: DatatroveDocument) -> bool | tuple[bool, str]:
+        """Whether the text is seen for the first time."""
+        identity_text, _ = document_keys(
+            Document(document.text, document.id, side_separator=split_pair(document.text).separator)
+        )
+        (is_new,) = self.seen.add_new([text_digest(identity_text)])
+        return is_new or (False, "duplicate")
 
 
-class Write(PipelineStep):  # type: ignore[misc]  # datatrove is untyped
-    """One JSON line per document, a file for each piece of the corpus; a file appears only when it is whole.
+class DatatroveWriter(PipelineStep):  # type: ignore[misc]  # datatrove is untyped
+    """One JSON line per document, one file per piece of the corpus; a file appears only when it is complete.
 
-    It also serves as a `Clean`'s exclusion writer: then each line tells the reason.
+    Also serves as a `CleaningFilter`'s exclusion writer: then each line has the reason.
     """
 
     name = "Meristem: write"
@@ -155,8 +158,8 @@ class Write(PipelineStep):  # type: ignore[misc]  # datatrove is untyped
         self._name = ""
         self._file: Any = None
 
-    def run(self, data: Iterable[Carried], rank: int = 0, world_size: int = 1) -> Iterator[Carried]:
-        """Documents are given on as they came; those of other readers are written to a file for each task."""
+    def run(self, data: Iterable[DatatroveDocument], rank: int = 0, world_size: int = 1) -> Iterator[DatatroveDocument]:
+        """Passes the documents on; those of other readers are written to one file per task."""
         with self:
             for document in data:
                 with self.track_time():
@@ -167,52 +170,54 @@ class Write(PipelineStep):  # type: ignore[misc]  # datatrove is untyped
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        self._end(whole=kind is None)
+        self._close_file(complete=kind is None)
 
-    def write(self, document: Carried, rank: int = 0) -> None:
-        """One more line, in the file of its piece."""
+    def write(self, document: DatatroveDocument, rank: int = 0) -> None:
+        """Write a document to the file of its piece."""
         name = f"{document.metadata.get('piece', f'{rank:08d}')}.jsonl"
         if name != self._name:
-            self._end(whole=True)
+            self._close_file(complete=True)
             self._name, self._file = name, self.folder.open(f".{name}.partial", "wb")
-        self._file.write((bounded.to_json(_columns(document)) + "\n").encode())
+        self._file.write((untrusted_files.to_json(_output_columns(document)) + "\n").encode())
         self.stat_update(StatHints.total)
         self.update_doc_stats(document)
 
-    def _end(self, *, whole: bool) -> None:
+    def _close_file(self, *, complete: bool) -> None:
         if self._file is not None:
             self._file.close()
-            if whole:
+            if complete:
                 self.folder.mv(f".{self._name}.partial", self._name)
         self._name, self._file = "", None
 
 
-class Passed:
-    """Lines before the ranges of a large text file, which a task counts without reading them as text."""
+class LineCounter:
+    """Counts the lines before each range of a large text file, without decoding them."""
 
     def __init__(self) -> None:
-        self._file: File | None = None
-        self._at = self._lines = 0
+        self._file: FileSource | None = None
+        self._offset = self._lines = 0
 
-    def before(self, piece: Piece) -> int:
-        """Lines of the file in front of a piece; pieces are asked for in order."""
-        if not piece.start or not isinstance(piece.source, File):
+    def lines_before(self, piece: ReadRange) -> int:
+        """Lines of the file before a piece; call it for pieces in order."""
+        if not piece.start or not isinstance(piece.source, FileSource):
             return 0
         if piece.source != self._file:
-            self._file, self._at, self._lines = piece.source, 0, 0
+            self._file, self._offset, self._lines = piece.source, 0, 0
         with piece.source.path.open("rb") as handle:
-            handle.seek(self._at)
+            handle.seek(self._offset)
             last = b""
-            while self._at < piece.start and (chunk := handle.read(min(CHUNK, piece.start - self._at))):
-                whole = last + chunk  # a return and its newline, also across two chunks, are one line end
-                self._lines += whole.count(b"\n") + chunk.count(b"\r") - whole.count(b"\r\n")
+            while self._offset < piece.start and (chunk := handle.read(min(CHUNK, piece.start - self._offset))):
+                window = last + chunk  # "\r\n" is one line end, also across two chunks
+                self._lines += window.count(b"\n") + chunk.count(b"\r") - window.count(b"\r\n")
                 last = b"\r" if chunk.endswith(b"\r") else b""
-                self._at += len(chunk)
+                self._offset += len(chunk)
         return self._lines
 
 
-def _columns(document: Carried) -> dict[str, str]:
-    """A document as `meristem corpus --out` would write it; one that was dropped with its reason."""
-    told = document.metadata
-    made = columns(Document(document.text, str(told.get("place", document.id)), language=told.get("language", "")))
-    return {**made, "reason": told["filter_reason"]} if "filter_reason" in told else made
+def _output_columns(document: DatatroveDocument) -> dict[str, str]:
+    """A document as `meristem corpus --out` writes it; a dropped one with its reason."""
+    metadata = document.metadata
+    row = document_columns(
+        Document(document.text, str(metadata.get("place", document.id)), language=metadata.get("language", ""))
+    )
+    return {**row, "reason": metadata["filter_reason"]} if "filter_reason" in metadata else row

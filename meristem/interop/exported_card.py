@@ -6,52 +6,52 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 
-from meristem.checkpoint.revive import Revived
-from meristem.training.card import command_words, read_card
+from meristem.checkpoint.load_run import LoadedRun
+from meristem.training.report.model_card import read_card, split_command
 
-LOAD = """\
+LOAD_CODE = """\
 import torch
 from transformers import AutoTokenizer, {cls}
 
 model = {cls}.from_pretrained(".").eval()
 tokenizer = AutoTokenizer.from_pretrained(".")
 """
-FILL = """
+FILL_CODE = """
 inputs = tokenizer(f"The {{tokenizer.mask_token}} is here.", return_tensors="pt")
 with torch.inference_mode():
     scores = model(**inputs).{logits}[0, inputs["input_ids"][0] == tokenizer.mask_token_id]
 print([tokenizer.decode(token) for token in scores[0].topk(5).indices])
 """
-WRITE = """
+GENERATE_CODE = """
 inputs = tokenizer("The", return_tensors="pt")
-written = model.generate({given}, max_new_tokens=20, do_sample=False)
-print(tokenizer.decode(written[0], skip_special_tokens=True))
+output_ids = model.generate({model_input}, max_new_tokens=20, do_sample=False)
+print(tokenizer.decode(output_ids[0], skip_special_tokens=True))
 """
-SCORE = """
+SCORE_CODE = """
 inputs = tokenizer("The book is here.", return_tensors="pt")
 with torch.inference_mode():
     print(model(**inputs).{output}.shape)
 """
-LABEL = """
+LABEL_CODE = """
 from transformers import pipeline
 
 print(pipeline("{name}", model=model, tokenizer=tokenizer{options})("The book is here."))
 """
-ANSWER = """
+ANSWER_CODE = """
 inputs = tokenizer("Where is it?", "The book is on the table.", return_tensors="pt")
 with torch.inference_mode():
     scores = model(**inputs)
 first, last = int(scores.start_logits.argmax()), int(scores.end_logits.argmax())
 print(first, last, tokenizer.decode(inputs["input_ids"][0, first : last + 1]))
 """
-CHOOSE = """
+CHOICE_CODE = """
 choices = ["on the table", "in the garden"]
 inputs = tokenizer(["The book is"] * 2, choices, return_tensors="pt", padding=True)
 with torch.inference_mode():
     scores = model(**{name: value[None] for name, value in inputs.items()}).logits
 print(choices[int(scores.argmax())])
 """
-CHOOSE_LAST = """
+CHOICE_LAST_TOKEN_CODE = """
 choices = ["on the table", "in the garden"]
 inputs = tokenizer(["The book is"] * 2, choices, return_tensors="pt", padding=True, padding_side="right")
 last = inputs["attention_mask"].sum(1) - 1
@@ -59,77 +59,93 @@ with torch.inference_mode():
     scores = model(inputs["input_ids"][None], mc_token_ids=last[None]).mc_logits
 print(choices[int(scores.argmax())])
 """
-GENERATOR = """\
+GENERATOR_CODE = """\
 from transformers import AutoTokenizer, ElectraForMaskedLM
 
 generator = ElectraForMaskedLM.from_pretrained(".", subfolder="{folder}")
 """
 
 
-def exported_card(
-    revived: Revived, architecture: str, heads: Sequence[str], notes: Sequence[str], subfolders: Sequence[str]
+def build_exported_card(
+    loaded: LoadedRun, architecture: str, heads: Sequence[str], notes: Sequence[str], subfolders: Sequence[str]
 ) -> str:
-    """The card in Markdown; its Python runs in the exported folder, and so do its commands."""
-    about, commands = _without_use(read_card(revived.run.path, revived.recipe.name))
-    name = re.sub(r"[^\w.-]+", "-", revived.run.path.resolve().name)
-    place = f"../{name}-again"
-    use = _fenced("python", python_example(revived, architecture, heads))
+    """The card in Markdown; its Python code and commands run in the exported folder."""
+    description, commands = _split_usage(read_card(loaded.run.path, loaded.recipe.name))
+    name = re.sub(r"[^\w.-]+", "-", loaded.run.path.resolve().name)
+    run_path = f"../{name}-again"
+    usage = _fence("python", python_example(loaded, architecture, heads))
     for name in subfolders:
-        use += ["", f"`{name}/` is a model of its own:", "", *_fenced("python", GENERATOR.format(folder=name))]
-    again = [f"meristem import . --out {place}", *_at(place, commands)]
-    left = ["## What this class does not say", "", *(f"- {note}" for note in notes), ""] if notes else []
-    return "\n".join([
-        "---", "library_name: transformers", "tags:", "- meristem", "---", "",
-        about.rstrip(), "",
-        *left,
-        "## With transformers", "", "In this folder:", "", *use, "",
-        "## With Meristem", "", *_fenced("bash", "\n".join(again) + "\n"), "",
-    ])  # fmt: skip
+        usage += ["", f"`{name}/` is a separate model:", "", *_fence("python", GENERATOR_CODE.format(folder=name))]
+    import_commands = [f"meristem import . --out {run_path}", *_retarget_commands(run_path, commands)]
+    limitations = ["## Notes on this class", "", *(f"- {note}" for note in notes), ""] if notes else []
+    return "\n".join(
+        [
+            "---",
+            "library_name: transformers",
+            "tags:",
+            "- meristem",
+            "---",
+            "",
+            description.rstrip(),
+            "",
+            *limitations,
+            "## With transformers",
+            "",
+            "In this folder:",
+            "",
+            *usage,
+            "",
+            "## With Meristem",
+            "",
+            *_fence("bash", "\n".join(import_commands) + "\n"),
+            "",
+        ]
+    )
 
 
-def python_example(revived: Revived, architecture: str, heads: Sequence[str]) -> str:
+def python_example(loaded: LoadedRun, architecture: str, heads: Sequence[str]) -> str:
     """A program that loads the model and uses what it was trained for."""
-    load, ending = LOAD.format(cls=architecture), architecture.partition("For")[2]
-    if {"mlm", "generator"} & set(heads) and revived.tokenizer.mask is not None:
+    load, ending = LOAD_CODE.format(cls=architecture), architecture.partition("For")[2]
+    if {"mlm", "generator"} & set(heads) and loaded.tokenizer.mask is not None:
         logits = "prediction_logits" if ending == "PreTraining" else "logits"
-        return load + FILL.format(logits=logits)
+        return load + FILL_CODE.format(logits=logits)
     if "choice" in heads and "clm" in heads:
-        return load + CHOOSE_LAST
+        return load + CHOICE_LAST_TOKEN_CODE
     if {"clm", "seq2seq"} & set(heads):
-        return load + WRITE.format(given="**inputs" if "seq2seq" in heads else 'inputs["input_ids"]')
+        return load + GENERATE_CODE.format(model_input="**inputs" if "seq2seq" in heads else 'inputs["input_ids"]')
     match ending:
         case "SequenceClassification":
-            return load + LABEL.format(name="text-classification", options="")
+            return load + LABEL_CODE.format(name="text-classification", options="")
         case "TokenClassification":
-            return load + LABEL.format(name="token-classification", options=', aggregation_strategy="first"')
+            return load + LABEL_CODE.format(name="token-classification", options=', aggregation_strategy="first"')
         case "QuestionAnswering" | "QuestionAnsweringSimple":
-            return load + ANSWER
+            return load + ANSWER_CODE
         case "MultipleChoice":
-            return load + CHOOSE
-    return load + SCORE.format(output="logits" if heads and "pooler" not in heads else "last_hidden_state")
+            return load + CHOICE_CODE
+    return load + SCORE_CODE.format(output="logits" if heads and "pooler" not in heads else "last_hidden_state")
 
 
-def _without_use(card: str) -> tuple[str, list[str]]:
-    """A run's card up to its section of commands, what follows that section, and the commands."""
-    before, found, use = card.partition("\n## Use\n")
-    if not found:
+def _split_usage(card: str) -> tuple[str, list[str]]:
+    """A run's card up to its usage section, the part after that section, and the commands."""
+    before, separator, usage = card.partition("\n## Use\n")
+    if not separator:
         return card, []
-    block = re.search(r"```bash\n(.*?)```\n", use, re.DOTALL)
+    block = re.search(r"```bash\n(.*?)```\n", usage, re.DOTALL)
     if block is None:
         return before, []
-    after = [part for part in use[block.end() :].split("\n\n") if part.strip() and "`recipe.yaml`" not in part]
+    after = [part for part in usage[block.end() :].split("\n\n") if part.strip() and "`recipe.yaml`" not in part]
     return "\n\n".join([before.rstrip(), *(part.strip() for part in after)]) + "\n", block[1].splitlines()
 
 
-def _at(place: str, commands: Iterable[str]) -> list[str]:
-    """Commands on the run that an import makes; it has no data of its own to be evaluated on."""
-    out = []
+def _retarget_commands(run_path: str, commands: Iterable[str]) -> list[str]:
+    """The commands for the imported run, which has no data of its own to evaluate on."""
+    retargeted = []
     for command in commands:
-        words = command_words(command)
+        words = split_command(command)
         if len(words) > 2 and words[1] != "evaluate":
-            out.append(shlex.join([*words[:2], place, *words[3:]]))
-    return out
+            retargeted.append(shlex.join([*words[:2], run_path, *words[3:]]))
+    return retargeted
 
 
-def _fenced(language: str, code: str) -> list[str]:
+def _fence(language: str, code: str) -> list[str]:
     return [f"```{language}", *code.rstrip("\n").split("\n"), "```"]

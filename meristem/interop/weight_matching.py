@@ -1,4 +1,4 @@
-"""Which tensor of a folder becomes which parameter of a model: every parameter finds its own, and none is left over."""
+"""Loading of a folder's tensors into a model: every parameter must be found, and no unknown tensor may remain."""
 
 from __future__ import annotations
 
@@ -10,92 +10,111 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from meristem.batch import Model
-from meristem.errors import MeristemError
-from meristem.interop.folder import Weights, some
-from meristem.interop.lines import Place, places
-from meristem.interop.published import Published
-from meristem.recipe import Recipe
+from meristem.config.errors import MeristemError
+from meristem.config.recipe import Recipe
+from meristem.interfaces.batch import Model
+from meristem.interop.model_type import ModelType
+from meristem.interop.weight_map import WeightMatch, match_weights
+from meristem.interop.weights_folder import FolderWeights, format_names
 
-OLD = (("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta"))
+LEGACY_NORM_NAMES = (("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta"))
 
 
 def read_parameters(
-    table: type[Published], model: Model, weights: Weights, recipe: Recipe, folder: Path, own: list[str]
+    model_type: type[ModelType], model: Model, weights: FolderWeights, recipe: Recipe, folder: Path, names: list[str]
 ) -> dict[str, Tensor]:
-    """Every tensor of ours, made of theirs; whatever is missing or of another shape is named."""
-    wanted = dict(model.named_parameters())
+    """Every parameter converted from their tensors; missing or mismatched ones are an error that names them."""
+    parameters = dict(model.named_parameters())
     problems: list[str] = []
-    made: dict[str, Tensor] = {}
-    for place in places(table.lines(model.heads), own, recipe.model):
-        theirs = [spelled(table, name, weights) for name in place.theirs]
-        if missing := [name for name, there in zip(place.theirs, theirs, strict=True) if there is None]:
+    tensors: dict[str, Tensor] = {}
+    for match in match_weights(model_type.weight_rules(model.heads), names, recipe.model):
+        theirs = [find_spelling(model_type, name, weights) for name in match.theirs]
+        if missing := [name for name, spelling in zip(match.theirs, theirs, strict=True) if spelling is None]:
             problems += [f"{name} is missing" for name in missing]
             continue
-        problems += take(place, [weights[name] for name in theirs if name], recipe.model, wanted[place.ours], made)
+        problems += convert_tensor(
+            match, [weights[name] for name in theirs if name], recipe.model, parameters[match.ours], tensors
+        )
     if problems:
-        raise MeristemError(f"{folder}: the weights are not those of its config.json: {some(problems, '; ')}")
-    return made
+        raise MeristemError(f"{folder}: the weights do not match its config.json: {format_names(problems, '; ')}")
+    return tensors
 
 
-def take(place: Place, theirs: list[Tensor], settings: Any, like: Tensor, made: dict[str, Tensor]) -> list[str]:
-    """Make one tensor of ours; what is wrong with theirs comes back."""
-    shapes = " and ".join("×".join(map(str, one.shape)) for one in theirs)
-    wanted = "×".join(map(str, like.shape))
+def convert_tensor(
+    match: WeightMatch, theirs: list[Tensor], settings: Any, parameter: Tensor, tensors: dict[str, Tensor]
+) -> list[str]:
+    """Convert one parameter into `tensors`; returns the problems found."""
+    shapes = " and ".join("×".join(map(str, tensor.shape)) for tensor in theirs)
+    expected_shape = "×".join(map(str, parameter.shape))
     try:
-        ours = place.way.take(theirs, settings)
+        ours = match.transform.to_ours(theirs, settings)
     except (RuntimeError, IndexError):
-        return [f"{place.theirs[0]} is {shapes}, which does not make {wanted}"]
-    if ours.shape != like.shape:
-        return [f"{place.theirs[0]} is {shapes}, which does not make {wanted}"]
+        return [f"{match.theirs[0]} is {shapes}, which does not convert to {expected_shape}"]
+    if ours.shape != parameter.shape:
+        return [f"{match.theirs[0]} is {shapes}, which does not convert to {expected_shape}"]
     if not ours.is_floating_point():
-        return [f"{place.theirs[0]} holds {ours.dtype}, no weights"]
-    made[place.ours] = ours.to(like.dtype)
+        return [f"{match.theirs[0]} has dtype {ours.dtype}, which is not a weight"]
+    tensors[match.ours] = ours.to(parameter.dtype)
     return []
 
 
-def spelled(table: type[Published], name: str, weights: Weights) -> str | None:
-    """A tensor's name in this very folder: bodies saved alone leave their prefix out, old norms have Greek names.
+def find_spelling(model_type: type[ModelType], name: str, weights: FolderWeights) -> str | None:
+    """A tensor's name in this folder: base models are saved without their prefix, old norms have gamma and beta.
 
-    Of tensors that are one, a file may hold any.
+    Of tied tensors, the file may have any.
     """
-    bare = name.removeprefix(table.base)
-    same = (name, *(other for other, first in table.ties.items() if first.removeprefix(table.base) == bare))
-    return next((one for other in same for one in _spellings(table, other) if one in weights), None)
+    bare_name = name.removeprefix(model_type.base_prefix)
+    aliases = (
+        name,
+        *(
+            alias
+            for alias, target in model_type.tied_weights.items()
+            if target.removeprefix(model_type.base_prefix) == bare_name
+        ),
+    )
+    return next(
+        (spelling for alias in aliases for spelling in _spellings(model_type, alias) if spelling in weights), None
+    )
 
 
-def _spellings(table: type[Published], name: str) -> Iterator[str]:
-    for one in dict.fromkeys((name, name.removeprefix(table.base))):
-        yield one
-        for new, old in OLD:
-            if one.endswith(new):
-                yield one.removesuffix(new) + old
+def _spellings(model_type: type[ModelType], name: str) -> Iterator[str]:
+    for spelling in dict.fromkeys((name, name.removeprefix(model_type.base_prefix))):
+        yield spelling
+        for current, legacy in LEGACY_NORM_NAMES:
+            if spelling.endswith(current):
+                yield spelling.removesuffix(current) + legacy
 
 
-def left_over(
-    table: type[Published], model: Model, weights: Weights, recipe: Recipe, folder: Path, own: list[str]
+def check_unused(
+    model_type: type[ModelType], model: Model, weights: FolderWeights, recipe: Recipe, folder: Path, names: list[str]
 ) -> tuple[str, ...]:
-    """What nothing of ours reads: refused unless the table knows it."""
-    read = {
-        spelled
-        for place in places(table.lines(model.heads), own, recipe.model)
-        for name in place.theirs
-        for spelled in _spellings(table, name)
+    """Tensors that the model does not use; an error unless the model type knows them."""
+    used_names = {
+        spelling
+        for match in match_weights(model_type.weight_rules(model.heads), names, recipe.model)
+        for name in match.theirs
+        for spelling in _spellings(model_type, name)
     }
-    left, unknown = [], []
-    for name in sorted(set(weights) - read):
-        full = name if name.startswith(table.base) else table.base + name
-        tied = table.ties.get(name, table.ties.get(full))
-        if tied is not None and (same := spelled(table, tied, weights)) is not None:
-            if not torch.equal(weights[name], weights[same]):
-                raise MeristemError(f"{folder}: {name} and {same} differ, and in this family they are one tensor")
-        elif any(re.fullmatch(pattern, one) for pattern in table.without for one in (name, full)):
-            left.append(name)
-        elif any(re.fullmatch(pattern, name) for pattern in table.zeros):
+    ignored, unknown = [], []
+    for name in sorted(set(weights) - used_names):
+        full_name = name if name.startswith(model_type.base_prefix) else model_type.base_prefix + name
+        tied_to = model_type.tied_weights.get(name, model_type.tied_weights.get(full_name))
+        if tied_to is not None and (tied_name := find_spelling(model_type, tied_to, weights)) is not None:
+            if not torch.equal(weights[name], weights[tied_name]):
+                raise MeristemError(f"{folder}: {name} and {tied_name} differ, but in this family they are tied")
+        elif any(
+            re.fullmatch(pattern, candidate)
+            for pattern in model_type.ignored_patterns
+            for candidate in (name, full_name)
+        ):
+            ignored.append(name)
+        elif any(re.fullmatch(pattern, name) for pattern in model_type.zero_patterns):
             if weights[name].any():
-                raise MeristemError(f"{folder}: {name} is not zero, and the {table.family} family has no place for it")
+                raise MeristemError(
+                    f"{folder}: {name} is not zero, and the {model_type.family} family has no such parameter"
+                )
         else:
             unknown.append(name)
     if unknown:
-        raise MeristemError(f"{folder}: holds weights that its config.json does not explain: {some(unknown)}")
-    return tuple(left)
+        raise MeristemError(f"{folder}: has weights that do not belong to its config.json: {format_names(unknown)}")
+    return tuple(ignored)

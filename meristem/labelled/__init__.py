@@ -1,1 +1,1 @@
-"""Files with answers, as people have them, become samples."""
+"""Labelled data sets: files in many formats (CSV, JSONL, Parquet, CoNLL, SQuAD, …) become samples for fine-tuning."""

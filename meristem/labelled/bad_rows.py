@@ -1,51 +1,54 @@
-"""Rows of labelled data that cannot be used: all of them counted by reason, the first named."""
+"""Invalid rows of a labelled data set: counted by reason, the first few listed."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
 
-from meristem.labelled.found import Flaw, Notes
+from meristem.labelled.rows import ReadNotes, RowError
 
-LISTED = 5
-"""Rows that an error spells out; the others are counted by reason."""
-DETAIL = re.compile(r" \(.*\)|;.*", re.DOTALL)
-NUMBER = re.compile(r"\b\d+\b(?!')")
+MAX_LISTED_ROWS = 5
+"""Rows that an error lists in full; the others are only counted by reason."""
+DETAIL_PATTERN = re.compile(r" \(.*\)|;.*", re.DOTALL)
+NUMBER_PATTERN = re.compile(r"\b\d+\b(?!')")
 
 
-def reason_of(message: str) -> tuple[str, str]:
-    """Where a row stands, and what is wrong with it without what differs from row to row."""
-    place, _, what = message.partition(": ")
-    return place, NUMBER.sub("N", DETAIL.sub("", what))
+def split_reason(message: str) -> tuple[str, str]:
+    """The location of a row, and its problem without the details that differ from row to row."""
+    location, _, problem = message.partition(": ")
+    return location, NUMBER_PATTERN.sub("N", DETAIL_PATTERN.sub("", problem))
 
 
 @dataclass
 class BadRows:
-    """What is wrong with rows, by reason with the first places."""
+    """Collects row errors: the first messages, and the count and first locations of each reason."""
 
-    first: list[str] = field(default_factory=list)
-    reasons: Notes = field(default_factory=Notes)
+    first_messages: list[str] = field(default_factory=list)
+    reasons: ReadNotes = field(default_factory=ReadNotes)
 
     @property
     def count(self) -> int:
-        """All of them."""
+        """Number of invalid rows."""
         return self.reasons.counts.total()
 
-    def add(self, flaw: Flaw) -> None:
-        """One more row that cannot be used."""
-        if len(self.first) < LISTED:
-            self.first.append(str(flaw))
-        place, reason = reason_of(str(flaw))
-        self.reasons.add(reason, place)
+    def add(self, error: RowError) -> None:
+        """Record one invalid row."""
+        if len(self.first_messages) < MAX_LISTED_ROWS:
+            self.first_messages.append(str(error))
+        location, reason = split_reason(str(error))
+        self.reasons.add(reason, location)
 
-    def message(self, setting: str, rows: int) -> str:
-        """The error that lists them."""
-        lines = [f"{setting}: {self.count:,} of {rows:,} rows cannot be used:", *(f"  {line}" for line in self.first)]
-        if self.count > len(self.first):
+    def error_message(self, setting: str, rows: int) -> str:
+        """The text of the error raised when invalid rows are not skipped."""
+        lines = [
+            f"{setting}: {self.count:,} of {rows:,} rows are invalid:",
+            *(f"  {line}" for line in self.first_messages),
+        ]
+        if self.count > len(self.first_messages):
             counts = ", ".join(f"{count:,} {reason}" for reason, count in self.reasons.counts.most_common())
-            lines.append(f"  and {self.count - len(self.first):,} more; in all: {counts}")
-        return "\n".join([*lines, "Mend them, or leave them out with data.skip_bad=true"])
+            lines.append(f"  and {self.count - len(self.first_messages):,} more; by reason: {counts}")
+        return "\n".join([*lines, "Fix these rows, or skip them with data.skip_bad=true"])
 
-    def left_out(self, split: str) -> list[str]:
-        """Sentences about rows that were left out."""
-        return [f"left out of {split} (data.skip_bad), {line}" for line in self.reasons.sentences()]
+    def skip_messages(self, split: str) -> list[str]:
+        """Notices about rows that were skipped."""
+        return [f"skipped in {split} (data.skip_bad), {line}" for line in self.reasons.sentences()]

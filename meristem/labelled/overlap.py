@@ -1,44 +1,60 @@
-"""Samples that stand in two places: leaks between splits, and repetitions that contradict each other."""
+"""Train/test leakage and contradictory duplicates in labelled data."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from meristem.labelled.found import NAMED
-from meristem.task import Sample
+from meristem.interfaces.task import Sample
+from meristem.labelled.rows import MAX_LISTED_LOCATIONS
 
 
-def leaks(samples: Mapping[str, Sequence[Sample]], identity: Callable[[Sample], str], *, one_gold: bool) -> list[str]:
-    """For validation and test: how many of their samples also stand in training, three of them by name."""
-    known: dict[str, list[Sample]] = {}
+def find_leaks(
+    samples: Mapping[str, Sequence[Sample]], dedup_key: Callable[[Sample], str], *, single_gold: bool
+) -> list[str]:
+    """Notices about validation and test samples that are also in training, with the first locations."""
+    train_samples: dict[str, list[Sample]] = {}
     for sample in samples["train"]:
-        known.setdefault(identity(sample), []).append(sample)
-    said = []
+        train_samples.setdefault(dedup_key(sample), []).append(sample)
+    messages = []
     for split in ("validation", "test"):
-        some = samples.get(split, ())
-        met = [(one, known[key]) for one in some if (key := identity(one)) in known]
-        if not met:
+        split_samples = samples.get(split, ())
+        overlaps = [
+            (split_sample, train_samples[key])
+            for split_sample in split_samples
+            if (key := dedup_key(split_sample)) in train_samples
+        ]
+        if not overlaps:
             continue
-        places = "; ".join(f"{one.place} is {before[0].place}" for one, before in met[:NAMED])
-        more = f" and {len(met) - NAMED:,} more" if len(met) > NAMED else ""
-        other = sum(all(str(one.gold) != str(same.gold) for same in before) for one, before in met)
-        unlike = f", {other:,} of them with another label" if one_gold and other else ""
-        counted = f"leak: {len(met):,} of {len(some):,} {split} samples also stand in training"
-        said.append(f"{counted}{unlike}: {places}{more}")
-    return said
+        locations = "; ".join(
+            f"{split_sample.location} is {matches[0].location}"
+            for split_sample, matches in overlaps[:MAX_LISTED_LOCATIONS]
+        )
+        more_text = (
+            f" and {len(overlaps) - MAX_LISTED_LOCATIONS:,} more" if len(overlaps) > MAX_LISTED_LOCATIONS else ""
+        )
+        num_conflicts = sum(
+            all(str(split_sample.gold) != str(match.gold) for match in matches) for split_sample, matches in overlaps
+        )
+        conflict_text = f", {num_conflicts:,} of them with another label" if single_gold and num_conflicts else ""
+        summary = f"leak: {len(overlaps):,} of {len(split_samples):,} {split} samples are also in training"
+        messages.append(f"{summary}{conflict_text}: {locations}{more_text}")
+    return messages
 
 
-def contradictions(samples: Sequence[Sample], identity: Callable[[Sample], str]) -> list[str]:
-    """Training samples that are given more than once, with golds that differ."""
-    first: dict[str, Sample] = {}
-    unlike: dict[str, Sample] = {}
+def find_contradictions(samples: Sequence[Sample], dedup_key: Callable[[Sample], str]) -> list[str]:
+    """Notices about duplicate training samples whose golds differ."""
+    first_samples: dict[str, Sample] = {}
+    conflicts: dict[str, Sample] = {}
     for sample in samples:
-        key = identity(sample)
-        before = first.setdefault(key, sample)
-        if str(before.gold) != str(sample.gold):
-            unlike.setdefault(key, sample)
-    if not unlike:
+        key = dedup_key(sample)
+        earlier = first_samples.setdefault(key, sample)
+        if str(earlier.gold) != str(sample.gold):
+            conflicts.setdefault(key, sample)
+    if not conflicts:
         return []
-    places = "; ".join(f"{first[key].place} and {sample.place}" for key, sample in list(unlike.items())[:NAMED])
-    more = f" and {len(unlike) - NAMED:,} more" if len(unlike) > NAMED else ""
-    return [f"training samples that come again with another label: {len(unlike):,} ({places}{more})"]
+    locations = "; ".join(
+        f"{first_samples[key].location} and {sample.location}"
+        for key, sample in list(conflicts.items())[:MAX_LISTED_LOCATIONS]
+    )
+    more_text = f" and {len(conflicts) - MAX_LISTED_LOCATIONS:,} more" if len(conflicts) > MAX_LISTED_LOCATIONS else ""
+    return [f"training samples repeated with another label: {len(conflicts):,} ({locations}{more_text})"]

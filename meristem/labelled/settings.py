@@ -1,4 +1,4 @@
-"""Where labelled data are, and what their columns are called."""
+"""Settings of labelled data: files, format, column names, held-out share, subsampling."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, field_validator
 
-from meristem.dependences import Dependences, when
-from meristem.settings import Settings
+from meristem.config.conditions import SettingConditions, when
+from meristem.config.settings import Settings
 
 
 class DataSettings(Settings):
-    """Files of samples; columns are found by their usual names where these settings do not name them."""
+    """Labelled data; columns are found by common names unless set here."""
 
-    needs: ClassVar[Dependences] = {
+    needs: ClassVar[SettingConditions] = {
         "header": (when("format", "auto", "table"),),
         "validation_target": (when("validation"), when("format", "auto", "parallel")),
         "test_target": (when("test"), when("format", "auto", "parallel")),
@@ -25,51 +25,51 @@ class DataSettings(Settings):
     train: str | tuple[str, ...] | None = None
     """A file (tsv, csv, jsonl, parquet, CoNLL, SQuAD's json; also .gz, .zst), builtin:NAME or hub:OWNER/NAME?split=…"""
     validation: str | tuple[str, ...] | None = None
-    """The same for validation; a share of the training data is held out where there is none."""
+    """The same for validation; part of the training data is held out if it is not set."""
     test: str | tuple[str, ...] | None = None
-    """The same for the one test at the end."""
+    """The same for the final test."""
     format: Literal["auto", "table", "conll", "squad", "parallel", "pictures"] = "auto"
-    """How files are written; told from their ending and their first lines unless set."""
+    """Format of the files; detected from the file ending and the first lines if auto."""
     header: bool | None = None
-    """Whether a table's first line names its columns; found out unless set. Without one they are called 1, 2, 3, …"""
+    """Whether the first line of a table is a header; detected if not set. Without one, columns are named 1, 2, 3, …"""
 
     text: str | None = None
     """The column of the text, context or premise."""
     text_b: str | None = None
     """The column of the second text."""
     label: str | None = None
-    """The column of the label, score, tags or right choice."""
+    """The column of the label, score, tags or correct choice."""
     target: str | None = None
-    """The column of the text to be written; for parallel files the other side's file of the training data."""
+    """The column of the target text; for parallel files the target file of the training data."""
     validation_target: str | None = None
-    """Parallel files: the other side of the validation data."""
+    """Parallel files: the target file of the validation data."""
     test_target: str | None = None
-    """Parallel files: the other side of the test data."""
+    """Parallel files: the target file of the test data."""
     words: str | None = None
-    """The column of the words, in CoNLL files its number from 1."""
+    """The column of the words; for CoNLL files its number, from 1."""
     question: str | None = None
     """The column of the question."""
     passage: str | None = None
-    """The column of the passage an answer is taken from."""
+    """The column of the passage that contains the answer."""
     answers: str | None = None
     """The column of the answers."""
     choices: tuple[str, ...] = ()
-    """The columns of the choices, or the one that holds a list of them."""
+    """The columns of the choices, or the one column that holds them as a list."""
     turns: str | None = None
     """The column of a dialogue's turns."""
     intent: str | None = None
     """The column of a command's intent."""
     picture: str | None = None
-    """The column of the picture's path, relative to its file."""
+    """The column of the image path, relative to the data file."""
 
     skip_bad: bool = False
-    """Leave out rows that cannot be used (no label, broken quotes or JSON) and say which; else they are an error."""
+    """Skip invalid rows (no label, broken quotes or JSON) and report them; otherwise they are an error."""
     held_out: float = Field(0.1, ge=0.0, le=0.5)
-    """Share of the training data that is held out where no validation data are given; 0 holds nothing out."""
+    """Share of the training data held out for validation if data.validation is not set; 0 holds out none."""
     limit: int | None = Field(None, ge=1)
-    """At most so many training samples, drawn with `seed`."""
+    """Maximum number of training samples, drawn with `seed`."""
     seed: int = Field(0, ge=0)
-    """Which samples are held out and which are drawn follows from it, not from train.seed."""
+    """Seed for holding out and drawing samples, independent of train.seed."""
 
     @field_validator("choices", mode="before")
     @classmethod

@@ -1,1 +1,1 @@
-"""Backbone, heads and objectives made one, and samples made batches."""
+"""From a recipe to a learner (model and objectives) and its data feeds."""

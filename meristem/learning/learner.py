@@ -1,4 +1,4 @@
-"""The one module a distributed wrapper sees: a model, its objectives, and the loss made of their sums."""
+"""The learner: the nn.Module that DDP or FSDP wraps (a model and its objectives), and capability checks."""
 
 from __future__ import annotations
 
@@ -8,119 +8,137 @@ from typing import Any
 import torch
 from torch import nn
 
-from meristem.batch import Backbone, Batch, Head, Model, Objective, Outcome, State
-from meristem.blocks.precision import wide
-from meristem.errors import RecipeError
-from meristem.settings import find, names
-from meristem.task import Task
+from meristem.blocks.precision import at_least_float32
+from meristem.config.errors import RecipeError
+from meristem.config.settings import find_class, module_names
+from meristem.interfaces.batch import Backbone, Batch, Head, Model, Objective, Outcome, State
+from meristem.interfaces.task import Task
 
 CAUSAL_HEAD = "clm"
-"""The head of objectives that continue a text; the others write a target from a source."""
+"""Head of causal language modelling; objectives without it generate a target from a source."""
 
 
 class Learner(nn.Module):
-    """`learner(name, batch, totals, state)`: loss = Σ weight · sum / total per term."""
+    """A model and its objectives; `learner(name, batch, totals, state)` returns loss = Σ weight · sum / total."""
 
     def __init__(self, model: Model, objectives: Mapping[str, Objective]) -> None:
         super().__init__()
         self.model = model
         self.objectives = dict(objectives)
-        model.begin, model.opening = begin_of(self.objectives), opening_of(self.objectives)
-        model.source_kinds = frozenset().union(*(one.source_kinds for one in self.objectives.values()))
+        model.decoder_start_ids, model.causal_start_ids = (
+            decoder_start_ids(self.objectives),
+            causal_start_ids(self.objectives),
+        )
+        model.source_kinds = frozenset().union(*(objective.source_kinds for objective in self.objectives.values()))
 
     def forward(self, name: str, batch: Batch, totals: Mapping[str, int], state: State | None = None) -> Outcome:
-        """Encode and judge; every term is divided by its total over the whole step, never by its own count."""
+        """Loss of one micro-batch; each term is divided by its total over the whole step, never by its own count."""
         objective = self.objectives[name]
         hidden = objective.encode(self.model, batch, state)
         outcome = objective.loss(self.model, hidden, batch)
-        parts = [objective.weights[term] / totals[term] * total for term, total in outcome.sums.items()]
-        outcome.loss = torch.stack([wide(part) for part in parts]).sum()
+        terms = [objective.loss_weights[term] / totals[term] * total for term, total in outcome.loss_sums.items()]
+        outcome.loss = torch.stack([at_least_float32(term_loss) for term_loss in terms]).sum()
         return outcome
 
     def explore(self, name: str, batch: Batch, history: Any = None) -> Batch:
-        """What an objective finds out with the model before it learns."""
+        """The batch extended by what the objective computes with the model without gradient (rollouts)."""
         with torch.no_grad():
             return self.objectives[name].explore(self.model, batch, history)
 
 
-def heads_of(objectives: Mapping[str, Objective]) -> dict[str, Head]:
-    """Every head the objectives declare; one name with two meanings is refused."""
+def collect_heads(objectives: Mapping[str, Objective]) -> dict[str, Head]:
+    """All heads the objectives declare; two different declarations under one name are an error."""
     heads: dict[str, Head] = {}
     for objective in objectives.values():
         for name, head in objective.heads.items():
             if heads.setdefault(name, head) != head:
-                raise RecipeError(f"head {name!r} is declared in two ways: {heads[name]} and {head}")
+                raise RecipeError(f"head {name!r} is declared in two different ways: {heads[name]} and {head}")
     return heads
 
 
-def begin_of(objectives: Mapping[str, Objective]) -> tuple[int, ...] | None:
-    """The tokens that every target written from a source begins after; one model has one such beginning."""
-    return _one_beginning([one for one in objectives.values() if CAUSAL_HEAD not in one.heads])
+def decoder_start_ids(objectives: Mapping[str, Objective]) -> tuple[int, ...] | None:
+    """Decoder start tokens of source-to-target objectives; a model has only one such prefix."""
+    return _shared_start_ids([objective for objective in objectives.values() if CAUSAL_HEAD not in objective.heads])
 
 
-def opening_of(objectives: Mapping[str, Objective]) -> tuple[int, ...] | None:
-    """The tokens that every causal text begins after, where an objective says so."""
-    return _one_beginning([one for one in objectives.values() if CAUSAL_HEAD in one.heads])
+def causal_start_ids(objectives: Mapping[str, Objective]) -> tuple[int, ...] | None:
+    """Start tokens of causal generation, where an objective sets them."""
+    return _shared_start_ids([objective for objective in objectives.values() if CAUSAL_HEAD in objective.heads])
 
 
-def _one_beginning(objectives: Sequence[Objective]) -> tuple[int, ...] | None:
-    begins = {one.name: one.begin_ids for one in objectives if one.begin_ids is not None}
-    if len(set(begins.values())) > 1:
-        raise RecipeError(f"objective.begin: {' and '.join(begins)} begin their targets differently; set one for all")
-    return next(iter(begins.values()), None)
+def _shared_start_ids(objectives: Sequence[Objective]) -> tuple[int, ...] | None:
+    start_ids = {
+        objective.name: objective.decoder_start_ids
+        for objective in objectives
+        if objective.decoder_start_ids is not None
+    }
+    if len(set(start_ids.values())) > 1:
+        raise RecipeError(
+            f"objective.begin: {' and '.join(start_ids)} start their targets with different tokens; "
+            "set the same objective.begin for all"
+        )
+    return next(iter(start_ids.values()), None)
 
 
-def agree(objective: Objective, backbone: type[Backbone], family: str) -> None:
-    """Refuse what a family cannot carry, before anything starts, naming the families that would do."""
-    missing = objective.needs - backbone.can
+def check_objective(objective: Objective, backbone: type[Backbone], family: str) -> None:
+    """Raise if the family lacks a capability the objective needs, naming the families that have it."""
+    missing = objective.requires - backbone.capabilities
     if not missing:
         return
-    would = [name for name in names("models") if objective.needs <= find("models", name).can]
-    reads = (objective.view.kind, "windows")  # what another objective reads of this corpus: the same, or plain text
-    carry = [name for name in carried_by(backbone) if find("objectives", name).view.kind in reads]
+    suitable_families = [
+        name for name in module_names("models") if objective.requires <= find_class("models", name).capabilities
+    ]
+    # objectives that work on the same corpus: those with the same view, or with plain text
+    view_kinds = (objective.view.kind, "windows")
+    suitable_objectives = [
+        name for name in supported_objectives(backbone) if find_class("objectives", name).view.kind in view_kinds
+    ]
     raise RecipeError(
-        f"objective {objective.name} needs a {_ways(missing)} backbone, and {family} is {_ways(backbone.can)}. "
-        f"Families that would do: {', '.join(would) or 'none yet'} (model.family=…); "
-        f"objectives {family} can carry: {', '.join(carry) or 'none'} (objective=…)"
+        f"objective {objective.name} needs a {_format_capabilities(missing)} backbone, and {family} is "
+        f"{_format_capabilities(backbone.capabilities)}. "
+        f"Families that support it: {', '.join(suitable_families) or 'none yet'} (model.family=…); "
+        f"objectives {family} supports: {', '.join(suitable_objectives) or 'none'} (objective=…)"
     )
 
 
-def carried_by(backbone: type[Backbone]) -> list[str]:
-    """The objectives whose needs a family meets."""
-    return [name for name in names("objectives") if find("objectives", name).needs <= backbone.can]
+def supported_objectives(backbone: type[Backbone]) -> list[str]:
+    """Names of the objectives whose required capabilities the backbone has."""
+    return [
+        name for name in module_names("objectives") if find_class("objectives", name).requires <= backbone.capabilities
+    ]
 
 
-def carries(task: type[Task], backbone: type[Backbone], family: str) -> None:
-    """Refuse a task that a family cannot carry, naming the families that can."""
-    if _carries(task, backbone):
+def check_task(task: type[Task], backbone: type[Backbone], family: str) -> None:
+    """Raise if the family does not support the task, naming the families that do."""
+    if _supports_task(task, backbone):
         return
-    would = [name for name in names("models") if _carries(task, find("models", name))]
+    suitable_families = [name for name in module_names("models") if _supports_task(task, find_class("models", name))]
     raise RecipeError(
-        f"task {task.name} needs a backbone that is {' or '.join(sorted(task.ways))}, and {family} is "
-        f"{_ways(backbone.can)}. Families that can carry it: {', '.join(would)}"
+        f"task {task.name} needs a backbone that is {' or '.join(sorted(task.requires_any))}, and {family} is "
+        f"{_format_capabilities(backbone.capabilities)}. Families that support it: {', '.join(suitable_families)}"
     )
 
 
-def _carries(task: type[Task], backbone: type[Backbone]) -> bool:
-    """Whether one of the task's ways is the backbone's, and it learns tasks of this kind at all."""
-    kind = backbone.text_tasks or "image" in task.needs
-    return bool(task.ways & backbone.can) and task.needs <= backbone.can and kind
+def _supports_task(task: type[Task], backbone: type[Backbone]) -> bool:
+    """Whether the backbone has one of the capabilities in `requires_any`, all in `requires`, and takes its inputs."""
+    accepts_input = backbone.supports_text_tasks or "image" in task.requires
+    return bool(task.requires_any & backbone.capabilities) and task.requires <= backbone.capabilities and accepts_input
 
 
-def task_way(task: type[Task], backbone: type[Backbone], pretrained: Collection[frozenset[str]]) -> str:
-    """How a task uses a backbone that can be used in several ways.
+def task_backbone_mode(task: type[Task], backbone: type[Backbone], pretrained: Collection[frozenset[str]]) -> str:
+    """The mode (causal, bidirectional, …) in which a task uses a backbone with several.
 
-    One with an encoder and a decoder reads with the encoder and writes with both; others as they were pretrained,
-    `pretrained` being what each objective of that run needed.
+    An encoder-decoder uses the encoder alone where the task allows it; other backbones keep the mode they were
+    pretrained in: `pretrained` is what each objective of that run required.
     """
-    can = task.ways & backbone.can
-    if "encoder_decoder" in backbone.can:
-        return next(way for way in ("bidirectional", "encoder_decoder", "causal") if way in can)
-    if "causal" in can and len(can) > 1 and pretrained:
-        can = frozenset({"causal"}) if any("causal" in needs for needs in pretrained) else can - {"causal"}
-    return min(can)
+    modes = task.requires_any & backbone.capabilities
+    if "encoder_decoder" in backbone.capabilities:
+        return next(mode for mode in ("bidirectional", "encoder_decoder", "causal") if mode in modes)
+    if "causal" in modes and len(modes) > 1 and pretrained:
+        modes = frozenset({"causal"}) if any("causal" in needs for needs in pretrained) else modes - {"causal"}
+    return min(modes)
 
 
-def _ways(abilities: frozenset[str]) -> str:
-    """Abilities as a person says them: both_directions → both-directions."""
-    return " and ".join(sorted(ability.replace("_", "-") for ability in abilities))
+def _format_capabilities(capabilities: frozenset[str]) -> str:
+    """Capabilities as text for messages: both_directions → both-directions."""
+    return " and ".join(sorted(capability.replace("_", "-") for capability in capabilities))

@@ -1,1 +1,1 @@
-"""What is counted and cited."""
+"""Evaluation metrics: accuracy, F1, BLEU, ROUGE, ROC AUC, win rates, and their confidence intervals."""

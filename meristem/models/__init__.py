@@ -1,1 +1,1 @@
-"""One family per file: settings, class, named sizes, its own heads."""
+"""Model families, one per file: settings, backbone class and heads."""

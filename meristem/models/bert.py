@@ -1,4 +1,4 @@
-"""BERT (Devlin et al. 2018): a bidirectional encoder over tokens, positions and segments."""
+"""BERT (Devlin et al. 2018): a bidirectional transformer encoder with token, position and segment embeddings."""
 
 from __future__ import annotations
 
@@ -7,14 +7,22 @@ from typing import ClassVar, Literal
 from pydantic import Field
 from torch import Tensor, nn
 
-from meristem.batch import Backbone, Hidden, State
-from meristem.blocks.embedding import Embedding, projection
-from meristem.blocks.generator import smaller
-from meristem.blocks.heads import PooledHead, Pooler, PoolerName, TokenScore, Transform, shared_head, width_of
-from meristem.blocks.layer import NormPlace
-from meristem.blocks.norms import norm
-from meristem.blocks.stack import Stack, StackSettings
-from meristem.blocks.vocabulary import VocabularyHead
+from meristem.blocks.embeddings.token_embedding import TokenEmbedding, embedding_projection
+from meristem.blocks.heads.task_heads import (
+    PooledHead,
+    Pooler,
+    PoolerName,
+    PredictionTransform,
+    TokenScoreHead,
+    build_shared_head,
+    head_input_size,
+)
+from meristem.blocks.heads.vocabulary import VocabularyHead
+from meristem.blocks.transformer.electra_generator import build_generator
+from meristem.blocks.transformer.layer import NormPosition
+from meristem.blocks.transformer.norms import build_norm
+from meristem.blocks.transformer.stack import StackSettings, TransformerStack
+from meristem.interfaces.batch import Backbone, Hidden, State
 
 
 class BertSettings(StackSettings):
@@ -22,44 +30,46 @@ class BertSettings(StackSettings):
 
     family: Literal["bert"] = "bert"
     """The family this model belongs to."""
-    norm_place: NormPlace = "post"
-    """Norm before each part (pre) or after its residual (post, as in the paper)."""
+    norm_place: NormPosition = "post"
+    """Norm before each sub-layer (pre) or after its residual (post, as in the paper)."""
     norm_epsilon: float = Field(1e-12, gt=0)
-    """What keeps a norm from dividing by zero."""
+    """Epsilon of the norms."""
     segments: int = Field(2, ge=0)
-    """How many kinds of segment have an embedding; 0 leaves segments out."""
+    """Number of segment embeddings (token types); 0 leaves segments out."""
     embedding: int | None = Field(None, ge=8)
-    """Width of the embeddings where it is not the model's; they are then projected to it."""
+    """Embedding size, projected to the width where it differs; the width unless set."""
     pooler: PoolerName = "tanh"
-    """What follows the dense layer of a head that reads a whole text: tanh, gelu (ELECTRA) or relu (DistilBERT)."""
+    """Activation of the pooler in sequence-level heads: tanh, gelu (ELECTRA) or relu (DistilBERT)."""
 
 
 class Bert(Backbone):
-    """Every position sees every other."""
+    """Bidirectional encoder: every position attends to every other."""
 
     Settings: ClassVar[type[BertSettings]] = BertSettings
-    can = frozenset({"bidirectional"})
-    picks = True
+    capabilities = frozenset({"bidirectional"})
+    supports_output_positions = True
 
-    def __init__(self, settings: BertSettings, vocabulary: int) -> None:
+    def __init__(self, settings: BertSettings, vocab_size: int) -> None:
         super().__init__()
-        self.settings, self.width, self.length = settings, settings.width, settings.length
-        narrow = settings.embedding or settings.width
-        # a pre-norm stack normalises what it reads, so only post-norm ones normalise the embeddings
-        first = norm(settings.norm, narrow, settings.norm_epsilon) if settings.norm_place == "post" else None
-        self.embed = Embedding(
-            vocabulary,
-            narrow,
+        self.settings, self.hidden_size, self.max_length = settings, settings.width, settings.length
+        embedding_size = settings.embedding or settings.width
+        # a pre-norm stack normalizes its input, so only post-norm ones normalize the embeddings
+        embedding_norm = (
+            build_norm(settings.norm, embedding_size, settings.norm_epsilon) if settings.norm_place == "post" else None
+        )
+        self.embed = TokenEmbedding(
+            vocab_size,
+            embedding_size,
             settings.length,
-            positions=settings.positions,
-            segments=settings.segments,
-            norm=first,
+            position_encoding=settings.positions,
+            num_segments=settings.segments,
+            norm=embedding_norm,
             dropout=settings.dropout,
         )
-        self.project = projection(narrow, settings.width, settings.initial)
-        self.stack = Stack(settings)
-        self.embed.initialise(settings.initial)
-        self.stack.initialise()
+        self.project = embedding_projection(embedding_size, settings.width, settings.initial)
+        self.stack = TransformerStack(settings)
+        self.embed.init_weights(settings.initial)
+        self.stack.init_weights()
 
     def forward(  # type: ignore[override]  # the inputs are named
         self,
@@ -76,22 +86,24 @@ class Bert(Backbone):
         x = self.project(self.embed(tokens, segments))
         return self.stack(x, causal=False, present=present, documents=documents, want=want, wanted=wanted)  # type: ignore[no-any-return]  # nn.Module.__call__
 
-    def makes(self, kind: str, **sizes: int) -> nn.Module:
-        """The vocabulary behind a transform, classes behind its pooler, a score for each token, a smaller self."""
+    def build_head(self, kind: str, **sizes: int) -> nn.Module:
+        """MLM head with BERT's transform, classifier, pooler, token score, ELECTRA generator, or a shared head."""
         s = self.settings
         match kind:
             case "vocabulary":
-                transform = Transform(s.width, s.activation, s.norm, s.norm_epsilon, s.initial, out=self.embed.width)
+                transform = PredictionTransform(
+                    s.width, s.activation, s.norm, s.norm_epsilon, s.initial, out_size=self.embed.embedding_size
+                )
                 return VocabularyHead(self.embed.tokens, transform=transform, bias=True)
             case "pooled":
-                return PooledHead(width_of(self, sizes), sizes["classes"], s.initial, s.pooler)
+                return PooledHead(head_input_size(self, sizes), sizes["classes"], s.initial, s.pooler)
             case "pooler":
                 return Pooler(s.width, s.initial)
             case "token_score":
-                return TokenScore(s.width, s.activation, s.initial)
+                return TokenScoreHead(s.width, s.activation, s.initial)
             case "generator":
-                return smaller(self.embed, s, sizes["divide"])
-        return shared_head(self, kind, sizes, ("vocabulary", "pooled", "pooler", "token_score", "generator"))
+                return build_generator(self.embed, s, sizes["divide"])
+        return build_shared_head(self, kind, sizes, ("vocabulary", "pooled", "pooler", "token_score", "generator"))
 
     def embedding(self) -> nn.Embedding:
         """The token embedding."""

@@ -1,6 +1,6 @@
-"""A captioner: pictures, cut into a grid, go through the Transformer's encoder, and its decoder says what is there."""
+"""Image captioner: image patches through a transformer encoder, captions from its decoder."""
 
-# B batch, P pixels of a side, S source tokens, T tokens written
+# B batch, P image size in pixels, S source tokens, T target tokens
 
 from __future__ import annotations
 
@@ -9,73 +9,74 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from meristem.batch import Hidden, State
-from meristem.blocks.norms import norm
-from meristem.blocks.patches import GridName, Look, LookName
-from meristem.blocks.stack import StackSettings
-from meristem.errors import MeristemError
+from meristem.blocks.embeddings.image_patches import ImageEmbedding, ImagePositionName, ImageStemName
+from meristem.blocks.transformer.norms import build_norm
+from meristem.blocks.transformer.stack import StackSettings
+from meristem.config.errors import MeristemError
+from meristem.interfaces.batch import Hidden, State
 from meristem.models.transformer import Transformer, TransformerSettings
 
-ONE = "a captioner reads a picture (image) or a text (source), one of the two at a time"
+ONE_INPUT_MESSAGE = "a captioner takes either an image (image) or a text (source), not both"
 
-PLACE = 0.5  # standard deviation of initial positions: about that of what stands there, or they take long to be noticed
+POSITION_INIT_STD = 0.5
+"""Standard deviation of initial position embeddings: about that of patch embeddings; smaller ones learn slowly."""
 
 
 class CaptionerSettings(TransformerSettings):
-    """Small pictures in patches unless set otherwise."""
+    """32 × 32 images in 4 × 4 patches unless set otherwise."""
 
     family: Literal["captioner"] = "captioner"  # type: ignore[assignment]  # a family of its own
     """The family this model belongs to."""
     picture: int = Field(32, ge=4)
-    """Pixels of a picture's side."""
+    """Image size: height and width in pixels."""
     patch: int = Field(4, ge=1)
-    """Pixels of the side of what becomes one place; it divides the picture."""
-    look: LookName = "patches"
-    """patches (one linear map each) or convolutions (3×3, halving the picture until a place is a patch)."""
-    picture_positions: GridName = "grid"
-    """grid (a vector for the row and one for the column) or learned (one for each place)."""
+    """Patch size in pixels; must divide the image size."""
+    look: ImageStemName = "patches"
+    """Image stem: patches (linear projection, ViT) or convolutions (3×3 with stride 2 down to the patch grid)."""
+    picture_positions: ImagePositionName = "grid"
+    """Position embeddings of patches: grid (row plus column) or learned (one per patch)."""
 
     @model_validator(mode="after")
-    def _grid(self) -> Self:
+    def _check_patches(self) -> Self:
         if self.picture % self.patch:
-            raise ValueError(f"patch: {self.patch} pixels do not divide a picture of {self.picture}")
+            raise ValueError(f"patch: {self.patch} pixels do not divide an image of {self.picture}; choose a divisor")
         if self.look == "convolutions" and (self.patch < 2 or self.patch & (self.patch - 1)):
-            raise ValueError(f"patch: convolutions halve, so a patch has 2, 4, 8, … pixels a side, not {self.patch}")
+            raise ValueError(f"patch: with look=convolutions it must be a power of two (2, 4, 8, …), not {self.patch}")
         return self
 
     @property
-    def places(self) -> int:
-        """How many patches a picture has."""
+    def num_patches(self) -> int:
+        """Number of patches of an image."""
         return (self.picture // self.patch) ** 2
 
 
 class Captioner(Transformer):
-    """Pictures and texts go through the same layers, so that one run can learn from both."""
+    """Encoder-decoder whose encoder takes images or text through the same layers, so that one run can train on both."""
 
     Settings: ClassVar[type[CaptionerSettings]] = CaptionerSettings
-    can = frozenset({"image", "encoder_decoder"})
-    text_tasks = False
+    capabilities = frozenset({"image", "encoder_decoder"})
+    supports_text_tasks = False
     settings: CaptionerSettings
 
-    def __init__(self, settings: CaptionerSettings, vocabulary: int) -> None:
-        super().__init__(settings, vocabulary)
+    def __init__(self, settings: CaptionerSettings, vocab_size: int) -> None:
+        super().__init__(settings, vocab_size)
         s = settings
-        self.look = Look(
+        self.look = ImageEmbedding(
             s.look,
             s.width,
-            picture=s.picture,
-            patch=s.patch,
-            positions=s.picture_positions,
-            norm=norm(s.norm, s.width, s.norm_epsilon, bias=s.bias) if s.embedding_norm else None,
+            image_size=s.picture,
+            patch_size=s.patch,
+            position_encoding=s.picture_positions,
+            norm=build_norm(s.norm, s.width, s.norm_epsilon, bias=s.bias) if s.embedding_norm else None,
             dropout=s.dropout,
         )
-        self.look.positions.initialise(PLACE)
+        self.look.positions.init_weights(POSITION_INIT_STD)
 
-    def _encoding(self) -> StackSettings:
-        """Layers that reach over every place of a picture, which may be more than a text has tokens."""
-        return self.settings.model_copy(update={"length": max(self.settings.length, self.settings.places)})
+    def _encoder_settings(self) -> StackSettings:
+        """Encoder settings with a maximum length of at least the number of patches."""
+        return self.settings.model_copy(update={"length": max(self.settings.length, self.settings.num_patches)})
 
-    def forward(  # type: ignore[override]  # a picture may stand in the source's place
+    def forward(  # type: ignore[override]  # an image may replace the source
         self,
         *,
         tokens: Tensor,
@@ -86,20 +87,20 @@ class Captioner(Transformer):
         state: State | None = None,
         want: tuple[str, ...] = (),
     ) -> Hidden:
-        """A picture [B, P, P, 3] or a source [B, S], and the target so far [B, T] → Hidden over the target."""
+        """Image [B, P, P, 3] or source [B, S], and target [B, T] → Hidden of the target."""
         if image is not None and source is None:
-            found = self.encoder(self.look(image), causal=False, want=want)
-            return self._write(self.tokens(tokens), found, None, want)
+            encoded = self.encoder(self.look(image), causal=False, want=want)
+            return self._decode(self.tokens(tokens), encoded, None, want)
         if source is not None and image is None:
             return super().forward(source=source, tokens=tokens, source_present=source_present, want=want)
-        raise MeristemError(ONE)
+        raise MeristemError(ONE_INPUT_MESSAGE)
 
     def encode(
         self, *, image: Tensor | None = None, source: Tensor | None = None, source_present: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """The encoder's states alone, and which of them exist."""
+        """Encoder output and its padding mask."""
         if image is not None and source is None:
-            return self.encoder(self.look(image), causal=False).last, None
+            return self.encoder(self.look(image), causal=False).last_hidden_state, None
         if source is not None and image is None:
             return super().encode(source=source, source_present=source_present)
-        raise MeristemError(ONE)
+        raise MeristemError(ONE_INPUT_MESSAGE)

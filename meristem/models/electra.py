@@ -1,4 +1,4 @@
-"""ELECTRA (Clark et al. 2020): a BERT that judges tokens, over narrower embeddings which its generator shares."""
+"""ELECTRA (Clark et al. 2020): a BERT encoder as discriminator, with smaller embeddings shared with its generator."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from meristem.blocks.heads import PoolerName
+from meristem.blocks.heads.task_heads import PoolerName
 from meristem.models.bert import Bert, BertSettings
 
 
@@ -16,16 +16,16 @@ class ElectraSettings(BertSettings):
     family: Literal["electra"] = "electra"  # type: ignore[assignment]  # a family of its own
     """The family this model belongs to."""
     width: int = Field(256, ge=8)
-    """Channels of a hidden state (d_model)."""
+    """Hidden size (d_model)."""
     heads: int = Field(4, ge=1)
-    """Attention heads; they divide the width."""
+    """Number of attention heads; must divide the width."""
     embedding: int | None = Field(128, ge=8)
-    """Width of the embeddings where it is not the model's; they are then projected to it."""
+    """Embedding size, projected to the width where it differs; the width unless set."""
     pooler: PoolerName = "gelu"
-    """What follows the dense layer of a head that reads a whole text: tanh, gelu (ELECTRA) or relu (DistilBERT)."""
+    """Activation of the pooler in sequence-level heads: tanh, gelu (ELECTRA) or relu (DistilBERT)."""
 
 
 class Electra(Bert):
-    """BERT's body as the discriminator; the objective asks it for its generator, a smaller self."""
+    """BERT's encoder as the discriminator; the generator is a head (`generator`) that the RTD objective declares."""
 
     Settings = ElectraSettings

@@ -1,6 +1,6 @@
-"""ELMo (Peters et al. 2018): words read by their letters, then an LSTM language model from each side."""
+"""ELMo (Peters et al. 2018): a character CNN and a bidirectional LSTM language model."""
 
-# B batch, T words, C letters of a word, D width of one direction
+# B batch, T words, C characters of a word, D hidden size of one direction
 
 from __future__ import annotations
 
@@ -11,80 +11,80 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from meristem.batch import Backbone, Hidden, State
-from meristem.blocks.characters import Characters
-from meristem.blocks.forward_lstm_steps import ForwardSteps, Spell
-from meristem.blocks.heads import shared_head
-from meristem.blocks.projected_lstm import Clips, ProjectedLSTM
-from meristem.blocks.turning import Turn
-from meristem.blocks.vocabulary import VocabularyHead
-from meristem.dependences import Dependences, when
-from meristem.settings import Settings
-from meristem.store.letters import ALPHABET, BLANK
+from meristem.blocks.embeddings.char_cnn import CharCNN
+from meristem.blocks.heads.task_heads import build_shared_head
+from meristem.blocks.heads.vocabulary import VocabularyHead
+from meristem.blocks.incremental.lstm_decoder import CharIdsFunction, LSTMIncrementalDecoder
+from meristem.blocks.recurrent.projected_lstm import LSTMClipping, ProjectedLSTM
+from meristem.blocks.recurrent.row_reversal import RowReversal
+from meristem.config.conditions import SettingConditions, when
+from meristem.config.settings import Settings
+from meristem.dataset.char_ids import CHAR_VOCAB_SIZE, PAD_CHAR
+from meristem.interfaces.batch import Backbone, Hidden, State
 
-FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
+CHAR_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 
 
 class ELMoSettings(Settings):
     """ELMo as published unless set otherwise."""
 
-    needs: ClassVar[Dependences] = {
+    needs: ClassVar[SettingConditions] = {
         "residual": (when("layers", above=1),),
     }
 
     family: Literal["elmo"] = "elmo"
     """The family this model belongs to."""
     layers: int = Field(2, ge=1)
-    """LSTM layers in each direction."""
+    """Number of LSTM layers in each direction."""
     width: int = Field(512, ge=4)
-    """Channels of a state in one direction, and of a word before it is read."""
+    """Hidden size of one direction (LSTM projection), and size of word vectors."""
     cells: int = Field(4096, ge=4)
-    """LSTM cells in one direction, projected to the width."""
+    """LSTM cell size of one direction, projected to the width."""
     length: int = Field(128, ge=4)
-    """The longest input in training, in words; in use there is no end."""
+    """Maximum input length in training, in words; there is no limit at inference."""
     letter_width: int = Field(16, ge=1)
-    """Channels of a letter."""
-    filters: tuple[tuple[int, int], ...] = Field(FILTERS, min_length=1)
-    """Convolutions over the letters of a word: pairs of letters seen at once and number of filters."""
+    """Character embedding size."""
+    filters: tuple[tuple[int, int], ...] = Field(CHAR_FILTERS, min_length=1)
+    """Convolutions over characters: pairs of kernel size and number of filters."""
     highways: int = Field(2, ge=0)
-    """Highway layers above the convolutions."""
+    """Number of highway layers after the convolutions."""
     activation: Literal["relu", "gelu"] = "relu"
-    """What stands behind convolutions and in highways."""
+    """Activation of convolutions and highway layers."""
     cell_clip: float | None = Field(3.0, gt=0)
-    """How far a cell may go from zero; none sets no limit."""
+    """Cells are clipped to ± this; none means no clipping."""
     state_clip: float | None = Field(3.0, gt=0)
-    """How far a projected state may go from zero; none sets no limit."""
+    """Projected states are clipped to ± this; none means no clipping."""
     residual: bool = True
-    """Whether a layer above the first adds what it read to what it says."""
+    """Residual connections around all LSTM layers but the first."""
     dropout: float = Field(0.0, ge=0, lt=1)
-    """Share of activations dropped in training, before each layer and after the last."""
+    """Dropout rate before each layer and after the last."""
 
 
 class ELMo(Backbone):
-    """Each direction sees only its side; what both know of a word stands side by side, forward first."""
+    """Forward and backward LSTM language models; their hidden states are concatenated, forward first."""
 
     Settings: ClassVar[type[ELMoSettings]] = ELMoSettings
-    can = frozenset({"both_directions", "characters"})
-    recomputes = False
+    capabilities = frozenset({"both_directions", "characters"})
+    supports_gradient_checkpointing = False
 
-    def __init__(self, settings: ELMoSettings, vocabulary: int) -> None:
+    def __init__(self, settings: ELMoSettings, vocab_size: int) -> None:
         super().__init__()
         s = settings
-        self.settings, self.width, self.length = s, 2 * s.width, s.length
-        self.characters = Characters(
-            ALPHABET,
+        self.settings, self.hidden_size, self.max_length = s, 2 * s.width, s.length
+        self.characters = CharCNN(
+            CHAR_VOCAB_SIZE,
             s.width,
             s.filters,
-            letter_width=s.letter_width,
-            highways=s.highways,
+            char_embedding_size=s.letter_width,
+            num_highways=s.highways,
             activation=s.activation,
-            blank=BLANK,
+            padding_id=PAD_CHAR,
         )
-        clips = Clips(cell=s.cell_clip, state=s.state_clip)
-        self.layers = nn.ModuleList(ProjectedLSTM(2, s.width, s.cells, s.width, clips) for _ in range(s.layers))
-        self.words = nn.Embedding(vocabulary, s.width)
-        self.spell: Spell | None = None
-        """The letters of tokens, once a vocabulary is known: generated words are read by them."""
+        clipping = LSTMClipping(cell=s.cell_clip, state=s.state_clip)
+        self.layers = nn.ModuleList(ProjectedLSTM(2, s.width, s.cells, s.width, clipping) for _ in range(s.layers))
+        self.words = nn.Embedding(vocab_size, s.width)
+        self.spell: CharIdsFunction | None = None
+        """Character ids of tokens, set when the vocabulary is known: generated words are encoded by them."""
         nn.init.normal_(self.words.weight, std=s.width**-0.5)
 
     def forward(  # type: ignore[override]  # the inputs are named
@@ -97,55 +97,57 @@ class ELMo(Backbone):
         state: State | None = None,
         want: tuple[str, ...] = (),
     ) -> Hidden:
-        """[B, T, C] → Hidden; words are what their letters say, so `tokens` are not read.
+        """Character ids [B, T, C] → Hidden; `tokens` are not used.
 
-        A state, begun with `begin`, goes on where earlier rows ended, on both sides.
+        A state, initially from `init_state`, continues both directions where earlier rows ended.
         """
-        word_BTD = self.characters(characters)
-        turn = Turn(len(word_BTD), word_BTD.shape[1], present, documents)
-        x = turn.apart(word_BTD)
-        kept, ends = [torch.cat([word_BTD, word_BTD], -1)], []
-        for number, layer in enumerate(self.layers):
-            before = None if state is None else _split(state["state"][:, number], self.settings.width)
+        words_BTD = self.characters(characters)
+        reversal = RowReversal(len(words_BTD), words_BTD.shape[1], present, documents)
+        x = reversal.split_directions(words_BTD)
+        layer_outputs, layer_ends = [torch.cat([words_BTD, words_BTD], -1)], []
+        for layer_index, layer in enumerate(self.layers):
+            layer_state = None if state is None else _split_state(state["state"][:, layer_index], self.settings.width)
             dropped = F.dropout(x, self.settings.dropout, self.training)
-            said, cells = layer(dropped, before, turn.going_on)
-            ends.append((said, cells))
-            x = said + x if self.settings.residual and number else said
-            if "layers" in want and number + 1 < len(self.layers):
-                kept.append(turn.together(x))
-        last = turn.together(F.dropout(x, self.settings.dropout, self.training))
+            outputs, cells = layer(dropped, layer_state, reversal.continues)
+            layer_ends.append((outputs, cells))
+            x = outputs + x if self.settings.residual and layer_index else outputs
+            if "layers" in want and layer_index + 1 < len(self.layers):
+                layer_outputs.append(reversal.merge_directions(x))
+        last = reversal.merge_directions(F.dropout(x, self.settings.dropout, self.training))
         return Hidden(
-            last=last,
-            layers=(*kept, last) if "layers" in want else (),
-            state={} if state is None else {"state": torch.stack([_joined(turn, *end) for end in ends], 1)},
+            last_hidden_state=last,
+            layers=(*layer_outputs, last) if "layers" in want else (),
+            state={}
+            if state is None
+            else {"state": torch.stack([_final_state(reversal, *end) for end in layer_ends], 1)},
         )
 
-    def begin(self, rows: int) -> State:
-        """The state of rows that have read nothing."""
+    def init_state(self, batch_size: int) -> State:
+        """Zero state [B, layers, 2, width + cells]."""
         s = self.settings
-        return {"state": self.words.weight.new_zeros(rows, s.layers, 2, s.width + s.cells)}
+        return {"state": self.words.weight.new_zeros(batch_size, s.layers, 2, s.width + s.cells)}
 
-    def writer(self) -> ForwardSteps:
+    def incremental_decoder(self) -> LSTMIncrementalDecoder:
         """Incremental decoding with the forward direction."""
-        assert self.spell is not None  # what reads words by their letters must know how to spell them
-        return ForwardSteps(self.characters, self.layers, self.spell, residual=self.settings.residual)  # type: ignore[arg-type]  # a ModuleList forgets its type
+        assert self.spell is not None  # set by build_learner
+        return LSTMIncrementalDecoder(self.characters, self.layers, self.spell, residual=self.settings.residual)  # type: ignore[arg-type]  # ModuleList is untyped
 
-    def makes(self, kind: str, **sizes: int) -> nn.Module:
-        """The vocabulary for one direction, and what tasks stand on."""
+    def build_head(self, kind: str, **sizes: int) -> nn.Module:
+        """Vocabulary head shared by both directions, or a shared head."""
         if kind == "vocabulary":
             return VocabularyHead(self.words, bias=True)
-        return shared_head(self, kind, sizes, ("vocabulary",))
+        return build_shared_head(self, kind, sizes, ("vocabulary",))
 
     def embedding(self) -> nn.Embedding:
-        """The table words are predicted with; none is looked up."""
+        """The output embedding; inputs are encoded by characters."""
         return self.words
 
 
-def _split(state_B2S: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """State and cell of each direction [2, B, ·]."""
+def _split_state(state_B2S: Tensor, hidden_size: int) -> tuple[Tensor, Tensor]:
+    """Hidden state and cell of both directions [2, B, ·]."""
     state_2BS = state_B2S.transpose(0, 1)
-    return state_2BS[..., :width], state_2BS[..., width:]
+    return state_2BS[..., :hidden_size], state_2BS[..., hidden_size:]
 
 
-def _joined(turn: Turn, states_2TBD: Tensor, cells_2TBH: Tensor) -> Tensor:
-    return torch.cat([turn.ends(states_2TBD), turn.ends(cells_2TBH)], -1)
+def _final_state(reversal: RowReversal, states_2TBD: Tensor, cells_2TBH: Tensor) -> Tensor:
+    return torch.cat([reversal.final_states(states_2TBD), reversal.final_states(cells_2TBH)], -1)

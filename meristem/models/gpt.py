@@ -1,4 +1,4 @@
-"""GPT (Radford et al. 2018): a causal decoder, norm after each part."""
+"""GPT (Radford et al. 2018): a causal transformer, post-norm."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from meristem.blocks.initial import OutputInitial
-from meristem.blocks.layer import NormPlace
+from meristem.blocks.transformer.layer import NormPosition
+from meristem.blocks.weight_init import OutputInit
 from meristem.models.gpt2 import GPT2, GPT2Settings
 
 
@@ -17,14 +17,14 @@ class GPTSettings(GPT2Settings):
     family: Literal["gpt"] = "gpt"  # type: ignore[assignment]  # a family of its own
     """The family this model belongs to."""
     length: int = Field(512, ge=4)
-    """The longest input, in tokens."""
-    norm_place: NormPlace = "post"
-    """Norm before each part (pre) or after its residual (post, as in the paper)."""
-    output_initial: OutputInitial = "normal"
-    """Projections into the residual stream: like the rest (as in the paper), scaled by 1/√(2·layers), or zero."""
+    """Maximum input length in tokens."""
+    norm_place: NormPosition = "post"
+    """Norm before each sub-layer (pre) or after its residual (post, as in the paper)."""
+    output_initial: OutputInit = "normal"
+    """Initialization of projections into the residual stream: normal (the paper), scaled by 1/√(2·layers), or zero."""
 
 
 class GPT(GPT2):
-    """GPT-2's body as it was a year earlier: post-norm, without a norm at the end, half the length."""
+    """GPT-2's architecture with post-norm, without a final norm, and half the length."""
 
     Settings = GPTSettings

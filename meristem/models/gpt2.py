@@ -1,4 +1,4 @@
-"""GPT-2 (Radford et al. 2019): a causal decoder, norm before each part; with `window`, GPT-3's alternation."""
+"""GPT-2 (Radford et al. 2019): a causal transformer, pre-norm; with `window`, GPT-3's alternating local attention."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import ClassVar, Literal
 from pydantic import Field
 from torch import Tensor, nn
 
-from meristem.batch import Backbone, Hidden, State
-from meristem.blocks.embedding import Embedding
-from meristem.blocks.feed_forward import ActivationName
-from meristem.blocks.heads import shared_head
-from meristem.blocks.initial import OutputInitial
-from meristem.blocks.stack import Stack, StackSettings
-from meristem.blocks.steps import Steps
-from meristem.blocks.vocabulary import VocabularyHead
+from meristem.blocks.embeddings.token_embedding import TokenEmbedding
+from meristem.blocks.heads.task_heads import build_shared_head
+from meristem.blocks.heads.vocabulary import VocabularyHead
+from meristem.blocks.incremental.transformer_decoder import TransformerIncrementalDecoder
+from meristem.blocks.transformer.feed_forward import ActivationName
+from meristem.blocks.transformer.stack import StackSettings, TransformerStack
+from meristem.blocks.weight_init import OutputInit
+from meristem.interfaces.batch import Backbone, Hidden, State
 
 
 class GPT2Settings(StackSettings):
@@ -23,29 +23,29 @@ class GPT2Settings(StackSettings):
     family: Literal["gpt2"] = "gpt2"
     """The family this model belongs to."""
     length: int = Field(1024, ge=4)
-    """The longest input, in tokens."""
+    """Maximum input length in tokens."""
     activation: ActivationName = "gelu_tanh"
     """gelu, gelu_tanh, relu, relu6 or swiglu."""
-    output_initial: OutputInitial = "scaled"
-    """Projections into the residual stream: like the rest, scaled by 1/√(2·layers) (GPT-2), or zero."""
+    output_initial: OutputInit = "scaled"
+    """Initialization of projections into the residual stream: normal, scaled by 1/√(2·layers) (GPT-2), or zero."""
 
 
 class GPT2(Backbone):
-    """No position sees a later one."""
+    """Causal language model: no position attends to a later one."""
 
     Settings: ClassVar[type[GPT2Settings]] = GPT2Settings
-    can = frozenset({"causal"})
-    picks = True
+    capabilities = frozenset({"causal"})
+    supports_output_positions = True
 
-    def __init__(self, settings: GPT2Settings, vocabulary: int) -> None:
+    def __init__(self, settings: GPT2Settings, vocab_size: int) -> None:
         super().__init__()
-        self.settings, self.width, self.length = settings, settings.width, settings.length
-        self.embed = Embedding(
-            vocabulary, settings.width, settings.length, positions=settings.positions, dropout=settings.dropout
+        self.settings, self.hidden_size, self.max_length = settings, settings.width, settings.length
+        self.embed = TokenEmbedding(
+            vocab_size, settings.width, settings.length, position_encoding=settings.positions, dropout=settings.dropout
         )
-        self.stack = Stack(settings)
-        self.embed.initialise(settings.initial)
-        self.stack.initialise()
+        self.stack = TransformerStack(settings)
+        self.embed.init_weights(settings.initial)
+        self.stack.init_weights()
 
     def forward(  # type: ignore[override]  # the inputs are named
         self,
@@ -58,21 +58,21 @@ class GPT2(Backbone):
         want: tuple[str, ...] = (),
         wanted: Tensor | None = None,
     ) -> Hidden:
-        """[B, T] → Hidden; with a state the tokens go on where it ended."""
+        """[B, T] → Hidden; with a state (KV cache) the tokens follow the cached ones."""
         x = self.embed(tokens, first=state["next"] if state else None)
         return self.stack(  # type: ignore[no-any-return]  # nn.Module.__call__
             x, causal=causal, present=present, documents=documents, state=state, want=want, wanted=wanted
         )
 
-    def writer(self) -> Steps:
-        """The way a session takes from token to token."""
-        return Steps(self, self.embed, self.stack)
+    def incremental_decoder(self) -> TransformerIncrementalDecoder:
+        """Incremental decoding with a KV cache."""
+        return TransformerIncrementalDecoder(self, self.embed, self.stack)
 
-    def makes(self, kind: str, **sizes: int) -> nn.Module:
-        """The vocabulary as a bare tie, and what tasks stand on."""
+    def build_head(self, kind: str, **sizes: int) -> nn.Module:
+        """Vocabulary head tied to the embedding, or a shared head."""
         if kind == "vocabulary":
             return VocabularyHead(self.embed.tokens)
-        return shared_head(self, kind, sizes, ("vocabulary",))
+        return build_shared_head(self, kind, sizes, ("vocabulary",))
 
     def embedding(self) -> nn.Embedding:
         """The token embedding."""

@@ -1,4 +1,4 @@
-"""What the family looks like today: rotary positions, RMS norm, SwiGLU, no biases; causal or bidirectional."""
+"""Llama-like transformer: rotary positions, RMSNorm, SwiGLU, no biases; causal or bidirectional."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any, Literal
 from pydantic import Field
 from torch import Tensor, nn
 
-from meristem.batch import Hidden
-from meristem.blocks.feed_forward import ActivationName
-from meristem.blocks.generator import smaller
-from meristem.blocks.heads import TokenScore, Transform, shared_head
-from meristem.blocks.initial import OutputInitial
-from meristem.blocks.norms import NormName
-from meristem.blocks.positions import PositionName
-from meristem.blocks.vocabulary import VocabularyHead
+from meristem.blocks.attention.position_encoding import PositionName
+from meristem.blocks.heads.task_heads import PredictionTransform, TokenScoreHead, build_shared_head
+from meristem.blocks.heads.vocabulary import VocabularyHead
+from meristem.blocks.transformer.electra_generator import build_generator
+from meristem.blocks.transformer.feed_forward import ActivationName
+from meristem.blocks.transformer.norms import NormName
+from meristem.blocks.weight_init import OutputInit
+from meristem.interfaces.batch import Hidden
 from meristem.models.gpt2 import GPT2, GPT2Settings
 
 
@@ -28,50 +28,50 @@ class ModernSettings(GPT2Settings):
     norm: NormName = "rms"
     """layer or rms."""
     norm_epsilon: float = Field(1e-6, gt=0)
-    """What keeps a norm from dividing by zero."""
+    """Epsilon of the norms."""
     positions: PositionName = "rotary"
     """learned, sinusoidal, rotary or none."""
     bias: bool = False
-    """Biases in projections."""
-    output_initial: OutputInitial = "zero"
-    """Projections into the residual stream: like the rest, scaled by 1/√(2·layers) (GPT-2), or zero."""
+    """Biases in linear layers and norms."""
+    output_initial: OutputInit = "zero"
+    """Initialization of projections into the residual stream: normal, scaled by 1/√(2·layers) (GPT-2), or zero."""
     transform: bool = False
-    """A dense layer and a norm before the vocabulary, as BERT has."""
+    """BERT's transform (dense layer, activation, norm) before the vocabulary."""
     tied: bool = True
-    """The vocabulary is predicted with the table that its tokens are looked up in."""
+    """Tie the output layer to the token embedding."""
 
 
 class Modern(GPT2):
-    """GPT-2's body with today's parts; the objective says which way it looks."""
+    """GPT-2's architecture with Llama's components; the objective selects causal or bidirectional attention."""
 
     Settings = ModernSettings
-    can = frozenset({"causal", "bidirectional"})
+    capabilities = frozenset({"causal", "bidirectional"})
     settings: ModernSettings
 
     def forward(self, *, causal: bool = False, segments: Tensor | None = None, **inputs: Any) -> Hidden:
-        """[B, T] → Hidden; segments are not told apart."""
+        """[B, T] → Hidden; segments are ignored."""
         return super().forward(causal=causal, **inputs)
 
-    def makes(self, kind: str, **sizes: int) -> nn.Module:
-        """The vocabulary, behind BERT's transform where that is asked for, a score for each token, a smaller self."""
+    def build_head(self, kind: str, **sizes: int) -> nn.Module:
+        """Vocabulary head (optionally with BERT's transform), token score, ELECTRA generator, or a shared head."""
         s = self.settings
         match kind:
             case "vocabulary":
-                return VocabularyHead(self._words(), transform=self._transform())
+                return VocabularyHead(self._output_embedding(), transform=self._transform())
             case "token_score":
-                return TokenScore(s.width, s.activation, s.initial)
+                return TokenScoreHead(s.width, s.activation, s.initial)
             case "generator":
-                return smaller(self.embed, s, sizes["divide"])
-        return shared_head(self, kind, sizes, ("vocabulary", "token_score", "generator"))
+                return build_generator(self.embed, s, sizes["divide"])
+        return build_shared_head(self, kind, sizes, ("vocabulary", "token_score", "generator"))
 
-    def _transform(self) -> Transform | None:
+    def _transform(self) -> PredictionTransform | None:
         s = self.settings
-        return Transform(s.width, s.activation, s.norm, s.norm_epsilon, s.initial) if s.transform else None
+        return PredictionTransform(s.width, s.activation, s.norm, s.norm_epsilon, s.initial) if s.transform else None
 
-    def _words(self) -> nn.Embedding:
-        """The table words are predicted with."""
+    def _output_embedding(self) -> nn.Embedding:
+        """The output embedding: the token embedding if tied."""
         if self.settings.tied:
             return self.embed.tokens
-        made = nn.Embedding(self.embed.tokens.num_embeddings, self.width)
-        nn.init.normal_(made.weight, std=self.settings.initial)
-        return made
+        table = nn.Embedding(self.embed.tokens.num_embeddings, self.hidden_size)
+        nn.init.normal_(table.weight, std=self.settings.initial)
+        return table

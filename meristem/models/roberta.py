@@ -1,4 +1,4 @@
-"""RoBERTa (Liu et al. 2019): BERT without segments, for full sentences packed and masked anew each epoch."""
+"""RoBERTa (Liu et al. 2019): BERT without segments, for packed full sentences and dynamic masking."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class RobertaSettings(BertSettings):
     family: Literal["roberta"] = "roberta"  # type: ignore[assignment]  # a family of its own
     """The family this model belongs to."""
     norm_epsilon: float = Field(1e-5, gt=0)
-    """What keeps a norm from dividing by zero."""
+    """Epsilon of the norms."""
     segments: int = Field(0, ge=0)
-    """RoBERTa tells no segments apart."""
+    """Number of segment embeddings (token types); RoBERTa has none."""
 
 
 class Roberta(Bert):
-    """BERT's body; what differs is its text, its tokenizer and its objective."""
+    """BERT's architecture; data, tokenizer and objective differ."""
 
     Settings = RobertaSettings

@@ -1,4 +1,4 @@
-"""Transformer-XL (Dai et al. 2019): a causal decoder that remembers the segments before, with relative positions."""
+"""Transformer-XL (Dai et al. 2019): a causal transformer with segment memory and relative positions."""
 
 from __future__ import annotations
 
@@ -7,67 +7,67 @@ from typing import ClassVar, Literal
 from pydantic import Field
 from torch import Tensor, nn
 
-from meristem.batch import Backbone, Hidden, State
-from meristem.blocks.adaptive import AdaptiveHead
-from meristem.blocks.feed_forward import ActivationName
-from meristem.blocks.heads import shared_head
-from meristem.blocks.outlook import Outlook
-from meristem.blocks.recurrence import Recurrence
-from meristem.blocks.relative import dropped
-from meristem.blocks.relative_stack import RelativeSettings, RelativeStack
-from meristem.blocks.relative_steps import RelativeSteps
-from meristem.blocks.vocabulary import VocabularyHead
-from meristem.dependences import Dependences, when
+from meristem.blocks.attention.relative_attention import apply_dropout
+from meristem.blocks.attention.relative_mask import RelativeMaskSpec
+from meristem.blocks.heads.adaptive_softmax import AdaptiveSoftmaxHead
+from meristem.blocks.heads.task_heads import build_shared_head
+from meristem.blocks.heads.vocabulary import VocabularyHead
+from meristem.blocks.incremental.relative_decoder import RelativeIncrementalDecoder
+from meristem.blocks.transformer.feed_forward import ActivationName
+from meristem.blocks.transformer.relative_stack import RelativeStack, RelativeStackSettings
+from meristem.blocks.transformer.segment_memory import SegmentMemory
+from meristem.config.conditions import SettingConditions, when
+from meristem.interfaces.batch import Backbone, Hidden, State
 
 
-class TransformerXLSettings(RelativeSettings):
-    """The base model for WikiText-103 unless set otherwise, its vocabulary in one piece."""
+class TransformerXLSettings(RelativeStackSettings):
+    """The base model for WikiText-103 unless set otherwise, without adaptive softmax."""
 
-    needs: ClassVar[Dependences] = {
+    needs: ClassVar[SettingConditions] = {
         "same_length": (when("memory", above=0),),
     }
 
     family: Literal["transformer_xl"] = "transformer_xl"
     """The family this model belongs to."""
     layers: int = Field(16, ge=1)
-    """How many layers."""
+    """Number of layers."""
     width: int = Field(410, ge=8)
-    """Channels of a hidden state (d_model)."""
+    """Hidden size (d_model)."""
     heads: int = Field(10, ge=1)
-    """Attention heads; they divide the width."""
+    """Number of attention heads; must divide the width."""
     length: int = Field(150, ge=4)
-    """Tokens of one segment."""
+    """Segment length in tokens."""
     memory: int = Field(150, ge=0)
-    """How many states before the segment every layer looks back at; 0 is no memory."""
+    """Memory length: hidden states of previous segments that every layer attends to; 0 is no memory."""
     activation: ActivationName = "relu"
     """gelu, gelu_tanh, relu, relu6 or swiglu."""
     same_length: bool = False
-    """Every position sees equally many keys, as many as there is memory, itself among them."""
+    """Every position attends to the same number of keys: the memory length, itself included."""
     shared_biases: bool = True
-    """One u and one v for all layers (as in the paper), or each layer its own."""
+    """Share the biases u and v among all layers (as in the paper); otherwise each layer has its own."""
     cutoffs: tuple[int, ...] = ()
-    """Adaptive softmax: ids, the most frequent first, are cut here; none is one plain softmax."""
+    """Cutoffs of the adaptive softmax over ids sorted by falling frequency; empty is a plain softmax."""
     tied: bool = True
-    """The output layer is the embedding, or has weights of its own."""
+    """Tie the output layer to the token embedding."""
 
 
 class TransformerXL(Backbone):
-    """No position sees a later one, and each sees further back than its segment."""
+    """Causal language model that also attends to the memory of previous segments."""
 
     Settings: ClassVar[type[TransformerXLSettings]] = TransformerXLSettings
-    can = frozenset({"causal", "memory"})
+    capabilities = frozenset({"causal", "memory"})
 
-    def __init__(self, settings: TransformerXLSettings, vocabulary: int) -> None:
+    def __init__(self, settings: TransformerXLSettings, vocab_size: int) -> None:
         super().__init__()
-        self.settings, self.width, self.length = settings, settings.width, settings.length
-        self.tokens = nn.Embedding(vocabulary, settings.width)
+        self.settings, self.hidden_size, self.max_length = settings, settings.width, settings.length
+        self.tokens = nn.Embedding(vocab_size, settings.width)
         self.stack = RelativeStack(settings, shared_biases=settings.shared_biases)
         nn.init.normal_(self.tokens.weight, std=settings.initial)
-        self.stack.initialise()
+        self.stack.init_weights()
 
     def embed(self, tokens: Tensor) -> Tensor:
-        """[B, T] → [B, T, D], scaled up as in Vaswani et al. §3.4."""
-        return dropped(self.tokens(tokens) * self.width**0.5, self.settings.dropout, self.training)
+        """[B, T] → [B, T, D], scaled by √D as in Vaswani et al. 2017, §3.4."""
+        return apply_dropout(self.tokens(tokens) * self.hidden_size**0.5, self.settings.dropout, self.training)
 
     def forward(  # type: ignore[override]  # the inputs are named
         self,
@@ -80,43 +80,43 @@ class TransformerXL(Backbone):
         state: State | None = None,
         want: tuple[str, ...] = (),
     ) -> Hidden:
-        """[B, T] → Hidden; rows that come with `fresh` leave memory behind, and find what an earlier call left."""
+        """[B, T] → Hidden; with `fresh` [B, 1] or a state, memory is read and returned; `fresh` rows clear it first."""
         x = self.embed(tokens)
-        outlook = Outlook(
-            time=tokens.shape[1],
+        mask_spec = RelativeMaskSpec(
+            num_tokens=tokens.shape[1],
             causal=causal,
             device=x.device,
             dtype=x.dtype,
-            memory=Recurrence.of(state, fresh),
-            window=self.stack.slots if self.settings.same_length and self.stack.slots else None,
+            memory=SegmentMemory.from_state(state, fresh),
+            window=self.stack.memory_length if self.settings.same_length and self.stack.memory_length else None,
             present=present,
             documents=documents,
         )
-        remembers = self.stack.slots > 0 and (fresh is not None or bool(state))
-        return self.stack(x, outlook, remembers=remembers, want=want)  # type: ignore[no-any-return]  # nn.Module.__call__
+        remembers = self.stack.memory_length > 0 and (fresh is not None or bool(state))
+        return self.stack(x, mask_spec, remembers=remembers, want=want)  # type: ignore[no-any-return]  # nn.Module.__call__
 
-    def writer(self) -> RelativeSteps:
-        """The way a session takes from token to token; it sees as far as the last token of a segment does."""
+    def incremental_decoder(self) -> RelativeIncrementalDecoder:
+        """Incremental decoding with a ring buffer; its context is that of a segment's last token in training."""
         s = self.settings
-        memory = s.memory if s.memory_evaluating is None else s.memory_evaluating
-        reach = memory if s.same_length and memory else self.length + memory
-        return RelativeSteps(self.embed, self.stack, reach=reach, chunk=self.length)
+        memory_length = s.memory if s.memory_evaluating is None else s.memory_evaluating
+        context_length = memory_length if s.same_length and memory_length else self.max_length + memory_length
+        return RelativeIncrementalDecoder(self.embed, self.stack, context_length=context_length, chunk=self.max_length)
 
-    def empty_memory(self, rows: int) -> State:
-        """The memory of rows that have read nothing yet."""
-        return self.stack.empty_memory(rows)
+    def empty_memory(self, batch_size: int) -> State:
+        """Empty segment memory."""
+        return self.stack.empty_memory(batch_size)
 
-    def makes(self, kind: str, **sizes: int) -> nn.Module:
-        """The vocabulary in one piece or by frequency, and what tasks stand on."""
+    def build_head(self, kind: str, **sizes: int) -> nn.Module:
+        """Vocabulary head with plain or adaptive softmax, or a shared head."""
         s = self.settings
         if kind != "vocabulary":
-            return shared_head(self, kind, sizes, ("vocabulary",))
+            return build_shared_head(self, kind, sizes, ("vocabulary",))
         table = self.tokens
         if not s.tied:
             table = nn.Embedding(*self.tokens.weight.shape)
             nn.init.normal_(table.weight, std=s.initial)
-        if any(cut < table.num_embeddings for cut in s.cutoffs):
-            return AdaptiveHead(table, s.cutoffs, deviation=s.initial)
+        if any(cutoff < table.num_embeddings for cutoff in s.cutoffs):
+            return AdaptiveSoftmaxHead(table, s.cutoffs, init_std=s.initial)
         return VocabularyHead(table, bias=True)
 
     def embedding(self) -> nn.Embedding:

@@ -1,4 +1,4 @@
-"""XLNet (Yang et al. 2019): a bidirectional encoder that learns from any order, with Transformer-XL's memory."""
+"""XLNet (Yang et al. 2019): two-stream attention for permutation language modelling, with Transformer-XL's memory."""
 
 from __future__ import annotations
 
@@ -8,58 +8,56 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from meristem.batch import Backbone, Hidden, State
-from meristem.blocks.heads import TokenScore, shared_head
-from meristem.blocks.outlook import Outlook
-from meristem.blocks.recurrence import Recurrence
-from meristem.blocks.relative import dropped
-from meristem.blocks.relative_generator import smaller_relative
-from meristem.blocks.relative_stack import RelativeSettings, RelativeStack
-from meristem.blocks.two_stream_steps import TwoStreamSteps
-from meristem.blocks.vocabulary import VocabularyHead
-from meristem.dependences import Dependences, when
+from meristem.blocks.attention.relative_attention import apply_dropout
+from meristem.blocks.attention.relative_mask import RelativeMaskSpec
+from meristem.blocks.heads.task_heads import TokenScoreHead, build_shared_head
+from meristem.blocks.heads.vocabulary import VocabularyHead
+from meristem.blocks.incremental.two_stream_decoder import TwoStreamIncrementalDecoder
+from meristem.blocks.transformer.relative_generator import build_relative_generator
+from meristem.blocks.transformer.relative_stack import RelativeStack, RelativeStackSettings
+from meristem.blocks.transformer.segment_memory import SegmentMemory
+from meristem.config.conditions import SettingConditions, when
+from meristem.interfaces.batch import Backbone, Hidden, State
 
 
-class XLNetSettings(RelativeSettings):
+class XLNetSettings(RelativeStackSettings):
     """XLNet-base unless set otherwise."""
 
-    needs: ClassVar[Dependences] = {
+    needs: ClassVar[SettingConditions] = {
         "both_ways": (when("memory", above=0),),
     }
 
     family: Literal["xlnet"] = "xlnet"
     """The family this model belongs to."""
     norm_epsilon: float = Field(1e-12, gt=0)
-    """What keeps a norm from dividing by zero."""
+    """Epsilon of the norms."""
     segments: bool = True
-    """Whether two tokens are of one segment or of two is seen, in every layer; off leaves segments out."""
+    """Relative segment encoding: every layer knows whether two tokens belong to the same segment."""
     both_ways: bool = False
-    """Half of the lanes are read backwards, so that memory holds what comes after as often as what came before."""
+    """Read half of the lanes backwards, so that memory holds following text as often as preceding text."""
 
     @model_validator(mode="after")
-    def _ways(self) -> Self:
+    def _check_directions(self) -> Self:
         if self.both_ways and not self.memory:
-            raise ValueError(
-                "both_ways: set, but memory is 0; without memory the way a text is read makes no difference"
-            )
+            raise ValueError("both_ways: needs memory > 0; without memory the reading direction makes no difference")
         return self
 
 
 class XLNet(Backbone):
-    """Two streams: content knows each token, queries know only where they stand and what comes before in the order."""
+    """Two streams: the content stream knows each token; the query stream knows only positions and earlier tokens."""
 
     Settings: ClassVar[type[XLNetSettings]] = XLNetSettings
-    can = frozenset({"bidirectional", "two_stream", "memory"})
+    capabilities = frozenset({"bidirectional", "two_stream", "memory"})
 
-    def __init__(self, settings: XLNetSettings, vocabulary: int) -> None:
+    def __init__(self, settings: XLNetSettings, vocab_size: int) -> None:
         super().__init__()
-        self.settings, self.width, self.length = settings, settings.width, settings.length
-        self.tokens = nn.Embedding(vocabulary, settings.width)
+        self.settings, self.hidden_size, self.max_length = settings, settings.width, settings.length
+        self.tokens = nn.Embedding(vocab_size, settings.width)
         self.query = nn.Parameter(torch.empty(settings.width))
-        self.stack = RelativeStack(settings, segments=2 if settings.segments else 0)
+        self.stack = RelativeStack(settings, num_segments=2 if settings.segments else 0)
         for table in (self.tokens.weight, self.query):
             nn.init.normal_(table, std=settings.initial)
-        self.stack.initialise()
+        self.stack.init_weights()
 
     def forward(  # type: ignore[override]  # the inputs are named
         self,
@@ -75,50 +73,55 @@ class XLNet(Backbone):
         state: State | None = None,
         want: tuple[str, ...] = (),
     ) -> Hidden:
-        """[B, T] → Hidden: of the content, or of the query `slots` [B, K] where an `order` [B, T] is given.
+        """[B, T] → Hidden of the content stream, or with `slots` [B, K] of the queries at these positions.
 
-        Ranks in the order begin at 1, and 0 is padding; tokens of one rank see each other.
+        `order` [B, T] is the factorization order: ranks start at 1, 0 is padding, tokens of equal rank attend to each
+        other.
         """
-        drop = self.settings.dropout
-        x = dropped(self.tokens(tokens), drop, self.training)
-        outlook = Outlook(
-            time=tokens.shape[1],
+        dropout = self.settings.dropout
+        x = apply_dropout(self.tokens(tokens), dropout, self.training)
+        mask_spec = RelativeMaskSpec(
+            num_tokens=tokens.shape[1],
             causal=False,
             device=x.device,
             dtype=x.dtype,
-            memory=Recurrence.of(state, fresh),
+            memory=SegmentMemory.from_state(state, fresh),
             present=present if order is None else order > 0,
             documents=documents,
             segments=segments if self.settings.segments else None,
             order=order,
         )
-        start = None if slots is None else dropped(self.query.expand(*slots.shape, -1), drop, self.training)
-        remembers = self.stack.slots > 0 and (fresh is not None or bool(state))
+        query_states = (
+            None if slots is None else apply_dropout(self.query.expand(*slots.shape, -1), dropout, self.training)
+        )
+        remembers = self.stack.memory_length > 0 and (fresh is not None or bool(state))
         return self.stack(  # type: ignore[no-any-return]  # nn.Module.__call__
-            x, outlook, queries=start, at=slots, remembers=remembers, backwards=backwards, want=want
+            x, mask_spec, queries=query_states, at=slots, remembers=remembers, backwards=backwards, want=want
         )
 
-    def empty_memory(self, rows: int) -> State:
-        """The memory of rows that have read nothing yet."""
-        return self.stack.empty_memory(rows)
+    def empty_memory(self, batch_size: int) -> State:
+        """Empty segment memory."""
+        return self.stack.empty_memory(batch_size)
 
-    def writer(self) -> TwoStreamSteps:
-        """Incremental decoding from left to right; a token sees as far back as the last one of a segment does."""
+    def incremental_decoder(self) -> TwoStreamIncrementalDecoder:
+        """Incremental decoding from left to right; its context is that of a segment's last token in training."""
         s = self.settings
-        memory = s.memory if s.memory_evaluating is None else s.memory_evaluating
-        return TwoStreamSteps(self.tokens, self.query, self.stack, reach=self.length + memory, chunk=self.length)
+        memory_length = s.memory if s.memory_evaluating is None else s.memory_evaluating
+        return TwoStreamIncrementalDecoder(
+            self.tokens, self.query, self.stack, context_length=self.max_length + memory_length, chunk=self.max_length
+        )
 
-    def makes(self, kind: str, **sizes: int) -> nn.Module:
-        """The vocabulary as a tie with a bias, a score for each token, a smaller self, and what tasks stand on."""
+    def build_head(self, kind: str, **sizes: int) -> nn.Module:
+        """Tied vocabulary head with bias, token score, ELECTRA generator, or a shared head."""
         s = self.settings
         match kind:
             case "vocabulary":
                 return VocabularyHead(self.tokens, bias=True)
             case "token_score":
-                return TokenScore(s.width, s.activation, s.initial)
+                return TokenScoreHead(s.width, s.activation, s.initial)
             case "generator":
-                return smaller_relative(self.tokens, s, sizes["divide"])
-        return shared_head(self, kind, sizes, ("vocabulary", "token_score", "generator"))
+                return build_relative_generator(self.tokens, s, sizes["divide"])
+        return build_shared_head(self, kind, sizes, ("vocabulary", "token_score", "generator"))
 
     def embedding(self) -> nn.Embedding:
         """The token embedding."""

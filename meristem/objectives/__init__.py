@@ -1,1 +1,1 @@
-"""One idea of what to predict per file, and nothing else."""
+"""Pretraining objectives, one per file: corruption of inputs, targets and loss."""

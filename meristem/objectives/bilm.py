@@ -1,4 +1,4 @@
-"""Bidirectional language modelling: one net reads forwards, one backwards, and each predicts what comes (SPEC B7)."""
+"""Bidirectional language modelling (biLM, ELMo; Peters et al. 2018): forward and backward next-token prediction."""
 
 from __future__ import annotations
 
@@ -11,90 +11,94 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from meristem.batch import Batch, Draws, Head, Hidden, Model, Objective, Outcome, Row, View
-from meristem.blocks.sampled import sampled
-from meristem.blocks.vocabulary import VocabularyHead
-from meristem.objectives import _words
+from meristem.blocks.heads.sampled_softmax import sampled_softmax_loss
+from meristem.blocks.heads.vocabulary import VocabularyHead
+from meristem.interfaces.batch import Batch, Head, Hidden, Model, Objective, Outcome, RngFactory, Row, ViewSpec
+from meristem.objectives import _token_prediction
 from meristem.tokenizers.tokenizer import Tokenizer
 
 TERMS = ("forward", "backward")
 
 
-class BiLMSettings(_words.WordsSettings):
-    """What a bidirectional language model can be told."""
+class BiLMObjectiveSettings(_token_prediction.TokenLossSettings):
+    """Settings of bidirectional language modelling."""
 
     name: Literal["bilm"] = "bilm"
     """The objective's name."""
     rivals: int = Field(0, ge=0)
-    """Words that training judges against, drawn for each row by rank; 0 means all, as in every evaluation."""
+    """Sampled softmax: number of negatives per row in training, log-uniform by rank; 0 is the full softmax."""
 
     @model_validator(mode="after")
-    def _exact(self) -> Self:
+    def _check_sampled_softmax(self) -> Self:
         if self.rivals and (self.label_smoothing or self.l1_outputs):
-            raise ValueError("rivals: label_smoothing and l1_outputs need every word's logit; set rivals to 0")
+            raise ValueError("rivals: label_smoothing and l1_outputs need the logits of all tokens; set rivals to 0")
         return self
 
 
-def by_rank(rng: Generator, number: int, vocabulary: int) -> NDArray[np.int64]:
-    """Words with replacement, word w with p(w) = log((w + 2) / (w + 1)) / log(V + 1): ids are ranks, or nearly so."""
-    drawn: NDArray[np.int64] = np.exp(rng.random(number) * np.log(vocabulary + 1)).astype(np.int64) - 1
-    return drawn.clip(max=vocabulary - 1)
+def sample_log_uniform(rng: Generator, num_samples: int, vocab_size: int) -> NDArray[np.int64]:
+    """Token ids sampled with replacement, p(w) = log((w + 2) / (w + 1)) / log(V + 1): ids are about frequency ranks."""
+    token_ids: NDArray[np.int64] = np.exp(rng.random(num_samples) * np.log(vocab_size + 1)).astype(np.int64) - 1
+    return token_ids.clip(max=vocab_size - 1)
 
 
-class BiLM(Objective):
-    """½ Σ log p(x_t | x_<t) + ½ Σ log p(x_t | x_>t), embedding and softmax shared."""
+class BiLMObjective(Objective):
+    """½ Σ log p(x_t | x_<t) + ½ Σ log p(x_t | x_>t), with shared embedding and softmax."""
 
-    Settings = BiLMSettings
+    Settings = BiLMObjectiveSettings
     name = "bilm"
-    needs = frozenset({"both_directions"})
-    view = View("windows", (("frame", True),))
+    requires = frozenset({"both_directions"})
+    view = ViewSpec("windows", (("frame", True),))
     heads = {"bilm": Head("vocabulary")}
 
-    def __init__(self, settings: BiLMSettings, tokenizer: Tokenizer) -> None:
-        self.settings, self.size = settings, tokenizer.size
-        # where a row was cut says nothing of the text: its frame is read and never predicted
-        self.edge = int(tokenizer.start is not None and tokenizer.end is not None)
-        self.weights = dict.fromkeys(TERMS, settings.weight / 2)
+    def __init__(self, settings: BiLMObjectiveSettings, tokenizer: Tokenizer) -> None:
+        self.settings, self.vocab_size = settings, tokenizer.vocab_size
+        # windows are cut anywhere, so their start and end tokens are inputs but never targets
+        self.num_edge_tokens = int(tokenizer.start is not None and tokenizer.end is not None)
+        self.loss_weights = dict.fromkeys(TERMS, settings.weight / 2)
         if settings.l1_states:
-            self.weights["bilm.states"] = settings.l1_states
+            self.loss_weights["bilm.states"] = settings.l1_states
 
-    def prepare(self, row: Row, draw: Draws) -> Row:
-        """Nothing is hidden: neither direction has read what it predicts."""
-        tokens, edge = row.inputs["tokens"], self.edge
-        size = len(tokens)
-        goals = {
-            "forward": {"at": np.arange(size - 1 - edge), "values": tokens[1 : size - edge]},
-            "backward": {"at": np.arange(1 + edge, size), "values": tokens[edge : size - 1]},
+    def prepare(self, row: Row, draw: RngFactory) -> Row:
+        """Set the targets of both directions; nothing is masked."""
+        tokens, num_edge_tokens = row.inputs["tokens"], self.num_edge_tokens
+        length = len(tokens)
+        labels = {
+            "forward": {"at": np.arange(length - 1 - num_edge_tokens), "values": tokens[1 : length - num_edge_tokens]},
+            "backward": {"at": np.arange(1 + num_edge_tokens, length), "values": tokens[num_edge_tokens : length - 1]},
         }
         if self.settings.rivals:
-            goals["forward"]["rivals"] = by_rank(draw("bilm"), self.settings.rivals, self.size)
-        return Row(inputs=row.inputs, goals={**row.goals, **goals}, notes=row.notes, sample=row.sample)
+            labels["forward"]["rivals"] = sample_log_uniform(draw("bilm"), self.settings.rivals, self.vocab_size)
+        return Row(inputs=row.inputs, targets={**row.targets, **labels}, metadata=row.metadata, sample_id=row.sample_id)
 
-    def count(self, batch: Batch) -> dict[str, int]:
-        """Each direction predicts every word but those on its edge."""
-        held = {"bilm.states": _words.positions(batch)} if self.settings.l1_states else {}
-        return {**super().count(batch), **held}
+    def count_targets(self, batch: Batch) -> dict[str, int]:
+        """Number of predictions of each direction."""
+        hidden_l1 = {"bilm.states": _token_prediction.count_positions(batch)} if self.settings.l1_states else {}
+        return {**super().count_targets(batch), **hidden_l1}
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
-        """Each half of the states judged on its own."""
-        outcome = Outcome(sums={})
-        for term, states in zip(TERMS, hidden.last.chunk(2, -1), strict=True):
-            self._judge(term, model, states, batch, outcome)
+        """Cross-entropy of each direction on its half of the hidden states."""
+        outcome = Outcome(loss_sums={})
+        for term, states in zip(TERMS, hidden.last_hidden_state.chunk(2, -1), strict=True):
+            self._direction_loss(term, model, states, batch, outcome)
         if self.settings.l1_states:
-            _words.hold_small("bilm.states", hidden.last, batch, outcome)
+            _token_prediction.add_hidden_l1("bilm.states", hidden.last_hidden_state, batch, outcome)
         return outcome
 
-    def _judge(self, term: str, model: Model, states_BTD: Tensor, batch: Batch, outcome: Outcome) -> None:
-        head, goal, settings = model.heads["bilm"], batch.goals[term], self.settings
+    def _direction_loss(self, term: str, model: Model, states_BTD: Tensor, batch: Batch, outcome: Outcome) -> None:
+        head, labels, settings = model.heads["bilm"], batch.targets[term], self.settings
         assert isinstance(head, VocabularyHead)
         if settings.rivals and model.training:
-            drawn = batch.goals["forward"]["rivals"].view(-1, settings.rivals)
-            outcome.sums[term] = sampled(head, states_BTD, goal["at"], goal["values"], drawn)
+            sampled_ids = batch.targets["forward"]["rivals"].view(-1, settings.rivals)
+            outcome.loss_sums[term] = sampled_softmax_loss(
+                head, states_BTD, labels["at"], labels["values"], sampled_ids
+            )
             return
-        states_ND = states_BTD.reshape(-1, states_BTD.shape[-1]).index_select(0, goal["at"])
-        judged = head.judge(states_ND, goal["values"], smoothing=settings.label_smoothing, l1=settings.l1_outputs)
-        outcome.sums[term] = judged.total
-        if judged.rank_N is not None:
-            number = torch.tensor(float(len(goal["at"])), device=judged.total.device)
-            outcome.metrics[f"{term}.top1"] = ((judged.rank_N < 1).sum().float(), number)
-            outcome.metrics[f"{term}.top5"] = ((judged.rank_N < 5).sum().float(), number)
+        states_ND = states_BTD.reshape(-1, states_BTD.shape[-1]).index_select(0, labels["at"])
+        vocab_loss = head.compute_loss(
+            states_ND, labels["values"], smoothing=settings.label_smoothing, l1=settings.l1_outputs
+        )
+        outcome.loss_sums[term] = vocab_loss.total
+        if vocab_loss.ranks_N is not None:
+            num_predictions = torch.tensor(float(len(labels["at"])), device=vocab_loss.total.device)
+            outcome.metrics[f"{term}.top1"] = ((vocab_loss.ranks_N < 1).sum().float(), num_predictions)
+            outcome.metrics[f"{term}.top5"] = ((vocab_loss.ranks_N < 5).sum().float(), num_predictions)

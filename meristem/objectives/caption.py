@@ -1,29 +1,29 @@
-"""Captioning: what there is to say of a picture (SPEC B9)."""
+"""Image captioning: predict the caption from the image."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from meristem.batch import Draws, Row, View
-from meristem.objectives._written import Written, WrittenSettings
+from meristem.interfaces.batch import RngFactory, Row, ViewSpec
+from meristem.objectives._sequence_target import SequenceTargetObjective, SequenceTargetSettings
 
 
-class CaptionSettings(WrittenSettings):
-    """What captioning can be told."""
+class CaptionObjectiveSettings(SequenceTargetSettings):
+    """Settings of image captioning."""
 
     name: Literal["caption"] = "caption"
     """The objective's name."""
 
 
-class Caption(Written):
-    """p(caption | picture), from pictures (corpus.picture)."""
+class CaptionObjective(SequenceTargetObjective):
+    """p(caption | image), from captioned images (corpus.picture)."""
 
-    Settings = CaptionSettings
+    Settings = CaptionObjectiveSettings
     name = "caption"
-    needs = frozenset({"image"})
+    requires = frozenset({"image"})
     source_kinds = frozenset({"image"})
-    view = View("pictures")
+    view = ViewSpec("pictures")
 
-    def prepare(self, row: Row, draw: Draws) -> Row:
-        """The view has picture and caption; nothing is drawn."""
-        return self.write(row, self.bare(row.inputs["tokens"]), image=row.inputs["image"])
+    def prepare(self, row: Row, draw: RngFactory) -> Row:
+        """A row with the image as source and the caption as target; nothing is random."""
+        return self.build_row(row, self.strip_start(row.inputs["tokens"]), image=row.inputs["image"])

@@ -1,4 +1,4 @@
-"""Masked language modelling: some tokens are hidden and predicted from both sides (SPEC B2, B3)."""
+"""Masked language modelling (MLM): token, whole-word and span masking (BERT, RoBERTa, SpanBERT)."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from meristem.batch import Array, Batch, Draws, Head, Hidden, Model, Objective, Outcome, Row, View
-from meristem.dependences import Dependences, when
-from meristem.errors import MeristemError
-from meristem.objectives import _words
-from meristem.settings import Settings
+from meristem.config.conditions import SettingConditions, when
+from meristem.config.errors import MeristemError
+from meristem.config.settings import Settings
+from meristem.interfaces.batch import Array, Batch, Head, Hidden, Model, Objective, Outcome, RngFactory, Row, ViewSpec
+from meristem.objectives import _token_prediction
 from meristem.tokenizers.tokenizer import Tokenizer
 
-MOST_UNITS = 1 << 12
-"""Units that a text may have where each is hidden by itself."""
+MAX_UNITS = 1 << 12
+"""Maximum number of units per text with exhaustive=each."""
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 
-class ChoiceSettings(Settings):
-    """Which tokens are chosen."""
+class TokenSelectionSettings(Settings):
+    """Settings of the selection of tokens to mask or replace."""
 
-    needs: ClassVar[Dependences] = {
+    needs: ClassVar[SettingConditions] = {
         "span_stop": (when("unit", "span"),),
         "span_longest": (when("unit", "span"),),
     }
 
     mask_rate: float = Field(0.15, gt=0, lt=1)
-    """Share of tokens that are chosen (Devlin et al. §3.1)."""
+    """Share of tokens selected (Devlin et al. 2018, §3.1)."""
     unit: Literal["token", "word", "span"] = "token"
-    """What is chosen together: single tokens, whole words, or spans of whole words (SpanBERT)."""
+    """What is selected as a unit: single tokens, whole words, or spans of whole words (SpanBERT)."""
     span_stop: float = Field(0.2, gt=0, lt=1)
-    """Spans end after each word with this probability (p of the geometric distribution)."""
+    """Parameter p of the geometric distribution of span lengths."""
     span_longest: int = Field(10, ge=1)
-    """Words in the longest span."""
+    """Maximum span length in words."""
 
 
-class MLMSettings(_words.WordsSettings, ChoiceSettings):
-    """What a masked objective can be told."""
+class MLMObjectiveSettings(_token_prediction.TokenLossSettings, TokenSelectionSettings):
+    """Settings of masked language modelling."""
 
-    needs: ClassVar[Dependences] = {
+    needs: ClassVar[SettingConditions] = {
         "mask_rate": (when("exhaustive", False, True),),
         "mask_share": (when("exhaustive", False),),
         "random_share": (when("exhaustive", False),),
@@ -55,136 +55,138 @@ class MLMSettings(_words.WordsSettings, ChoiceSettings):
     name: Literal["mlm"] = "mlm"
     """The objective's name."""
     mask_share: float = Field(0.8, ge=0, le=1)
-    """Of the chosen, the share replaced by the mask token."""
+    """Share of selected tokens replaced by the mask token."""
     random_share: float = Field(0.1, ge=0, le=1)
-    """Of the chosen, the share replaced by a random token; the rest are kept."""
+    """Share of selected tokens replaced by a random token; the rest are unchanged."""
     exhaustive: bool | Literal["each"] = False
-    """Every token of a text is hidden exactly once: true in ⌈1/mask_rate⌉ rows, each in one row for every unit."""
+    """Mask every token of a text exactly once: in ⌈1/mask_rate⌉ rows (true), or in one row per unit (each)."""
 
     @model_validator(mode="after")
-    def _shares(self) -> Self:
+    def _check_probs(self) -> Self:
         if self.mask_share + self.random_share > 1 + 1e-9:
-            raise ValueError("mask_share and random_share together exceed 1")
+            raise ValueError("mask_share and random_share: their sum exceeds 1")
         return self
 
 
-def units(tokens: Array, allowed: Bools, starts_word: Bools, whole: bool) -> list[Ints]:
-    """Positions that are hidden together: each allowed token, or each word with all its pieces."""
-    places = np.flatnonzero(allowed)
-    if not whole:
-        return list(places[:, None])
-    first = starts_word[tokens[places]].copy()
-    first[1:] |= np.diff(places) > 1  # a special token between two pieces ends the word
-    return np.split(places, np.flatnonzero(first)[first[:1].sum() :]) if len(places) else []
+def masking_units(tokens: Array, allowed: Bools, starts_word: Bools, whole_words: bool) -> list[Ints]:
+    """Positions that are masked together: each allowed token, or all tokens of a word."""
+    positions = np.flatnonzero(allowed)
+    if not whole_words:
+        return list(positions[:, None])
+    is_start = starts_word[tokens[positions]].copy()
+    is_start[1:] |= np.diff(positions) > 1  # a special token between two tokens ends the word
+    return np.split(positions, np.flatnonzero(is_start)[is_start[:1].sum() :]) if len(positions) else []
 
 
-def choose(groups: list[Ints], wanted: int, rng: Generator) -> Ints:
-    """Groups in random order until about `wanted` positions are chosen; the last that overshoots is left out."""
+def select_groups(groups: list[Ints], num_selected: int, rng: Generator) -> Ints:
+    """Positions of groups in random order, about `num_selected` in all; groups that do not fit are skipped."""
     if groups and all(len(group) == 1 for group in groups):
-        picked = rng.permutation(len(groups))[:wanted]
-        return np.sort(np.concatenate([groups[i] for i in picked]))
-    chosen: list[Ints] = []
-    room = wanted
-    for i in rng.permutation(len(groups)):
-        if len(groups[i]) <= room or not chosen:
-            chosen.append(groups[i])
-            room -= len(groups[i])
-        if room <= 0:
+        order = rng.permutation(len(groups))[:num_selected]
+        return np.sort(np.concatenate([groups[index] for index in order]))
+    selected: list[Ints] = []
+    remaining = num_selected
+    for index in rng.permutation(len(groups)):
+        if len(groups[index]) <= remaining or not selected:
+            selected.append(groups[index])
+            remaining -= len(groups[index])
+        if remaining <= 0:
             break
-    return np.sort(np.concatenate(chosen))
+    return np.sort(np.concatenate(selected))
 
 
-def choose_spans(words: list[Ints], wanted: int, settings: ChoiceSettings, rng: Generator) -> Ints:
-    """Spans of words with geometric lengths at random places, until about `wanted` positions are chosen."""
-    chosen: set[int] = set()
-    while len(chosen) < wanted:
+def select_spans(words: list[Ints], num_selected: int, settings: TokenSelectionSettings, rng: Generator) -> Ints:
+    """Positions of random spans of words with geometric lengths, until about `num_selected` are selected."""
+    selected: set[int] = set()
+    while len(selected) < num_selected:
         length = int(rng.geometric(settings.span_stop))
         if length > settings.span_longest:
-            continue  # drawn again, not cut off: only so is the mean 3.8 words (SpanBERT §3.1)
+            continue  # resampled rather than cut, for a mean of 3.8 words (SpanBERT, §3.1)
         start = int(rng.integers(len(words)))
         for word in words[start : start + length]:
-            if len(chosen) < wanted:
-                chosen.update(word.tolist())
-    return np.array(sorted(chosen), dtype=np.int64)
+            if len(selected) < num_selected:
+                selected.update(word.tolist())
+    return np.array(sorted(selected), dtype=np.int64)
 
 
-def chosen(groups: list[Ints], settings: ChoiceSettings, rng: Generator) -> Ints:
-    """The sorted positions of about `mask_rate` of the tokens in these groups, at least one if there is any."""
+def select_masked_positions(groups: list[Ints], settings: TokenSelectionSettings, rng: Generator) -> Ints:
+    """Sorted positions of about `mask_rate` of the tokens in these groups, at least one if there are any."""
     if not groups:
         return np.zeros(0, np.int64)
-    wanted = max(1, round(settings.mask_rate * sum(map(len, groups))))
+    num_selected = max(1, round(settings.mask_rate * sum(map(len, groups))))
     if settings.unit == "span":
-        return choose_spans(groups, wanted, settings, rng)
-    return choose(groups, wanted, rng)
+        return select_spans(groups, num_selected, settings, rng)
+    return select_groups(groups, num_selected, rng)
 
 
-class MLM(Objective):
-    """p(x_chosen | the rest), the chosen ones hidden behind a mask, a random token, or nothing."""
+class MLMObjective(Objective):
+    """p(selected tokens | corrupted text): selected tokens are masked, replaced by random ones, or unchanged."""
 
-    Settings = MLMSettings
+    Settings = MLMObjectiveSettings
     name = "mlm"
-    needs = frozenset({"bidirectional"})
-    view = View("windows", (("frame", True),))
+    requires = frozenset({"bidirectional"})
+    view = ViewSpec("windows", (("frame", True),))
     heads = {"mlm": Head("vocabulary")}
 
-    def __init__(self, settings: MLMSettings, tokenizer: Tokenizer) -> None:
+    def __init__(self, settings: MLMObjectiveSettings, tokenizer: Tokenizer) -> None:
         if tokenizer.mask is None:
-            raise MeristemError("objective mlm: this tokenizer has no mask token; train one, or use objective=clm")
-        self.settings, self.mask = settings, tokenizer.mask
-        self.starts_word = tokenizer.starts_word
-        self.ordinary = np.flatnonzero(~tokenizer.specials)
-        self.weights = _words.weights(settings, self.name)
-        rows = {False: 1, True: int(np.ceil(1 / settings.mask_rate)), "each": MOST_UNITS}
-        self.rows_per_sample = rows[settings.exhaustive]
+            raise MeristemError(
+                "objective mlm: this tokenizer has no mask token; train a tokenizer that has one, or use objective=clm"
+            )
+        self.settings, self.mask_id = settings, tokenizer.mask
+        self.starts_word = tokenizer.word_start_mask
+        self.regular_ids = np.flatnonzero(~tokenizer.special_mask)
+        self.loss_weights = _token_prediction.loss_weights(settings, self.name)
+        max_rows = {False: 1, True: int(np.ceil(1 / settings.mask_rate)), "each": MAX_UNITS}
+        self.max_rows_per_sample = max_rows[settings.exhaustive]
 
-    def prepare(self, row: Row, draw: Draws) -> Row | list[Row]:
-        """Choose tokens, hide them, and remember what they were."""
+    def prepare(self, row: Row, draw: RngFactory) -> Row | list[Row]:
+        """Select tokens, mask them, and set the originals as targets."""
         rng = draw("mlm")
         tokens = row.inputs["tokens"]
-        groups = units(tokens, ~row.notes["special"], self.starts_word, self.settings.unit != "token")
+        groups = masking_units(tokens, ~row.metadata["special"], self.starts_word, self.settings.unit != "token")
         if self.settings.exhaustive:
-            return self._every(row, groups, rng)
-        at = chosen(groups, self.settings, rng)
-        return self._hidden(row, at, self._replacements(tokens[at], rng))
+            return self._exhaustive_rows(row, groups, rng)
+        positions = select_masked_positions(groups, self.settings, rng)
+        return self._mask_row(row, positions, self._replacements(tokens[positions], rng))
 
     def _replacements(self, originals: Array, rng: Generator) -> Array:
-        """80 % the mask, 10 % a random ordinary token, 10 % as it was."""
-        fate = rng.random(len(originals))
-        random = self.ordinary[rng.integers(len(self.ordinary), size=len(originals))]
+        """BERT's replacements: by default 80 % mask, 10 % a random regular token, 10 % unchanged."""
+        draws = rng.random(len(originals))
+        random_ids = self.regular_ids[rng.integers(len(self.regular_ids), size=len(originals))]
         s = self.settings
-        kept = np.where(fate < s.mask_share + s.random_share, random, originals)
-        return np.where(fate < s.mask_share, self.mask, kept)
+        unmasked = np.where(draws < s.mask_share + s.random_share, random_ids, originals)
+        return np.where(draws < s.mask_share, self.mask_id, unmasked)
 
-    def _every(self, row: Row, groups: list[Ints], rng: Generator) -> list[Row]:
-        """The groups dealt out to as many rows as it takes for each to be masked once: few rows, or one for each."""
-        deal = rng.permutation(len(groups))
-        parts = max(1, len(groups)) if self.settings.exhaustive == "each" else self.rows_per_sample
+    def _exhaustive_rows(self, row: Row, groups: list[Ints], rng: Generator) -> list[Row]:
+        """Rows in which each group is masked exactly once: ⌈1/mask_rate⌉ rows, or one row per group."""
+        order = rng.permutation(len(groups))
+        num_rows = max(1, len(groups)) if self.settings.exhaustive == "each" else self.max_rows_per_sample
         rows = []
-        for part in range(parts):
-            mine = [groups[i] for i in deal[part::parts]]
-            at = np.sort(np.concatenate(mine)) if mine else np.zeros(0, np.int64)
-            rows.append(self._hidden(row, at, np.full(len(at), self.mask)))
+        for row_index in range(num_rows):
+            row_groups = [groups[i] for i in order[row_index::num_rows]]
+            positions = np.sort(np.concatenate(row_groups)) if row_groups else np.zeros(0, np.int64)
+            rows.append(self._mask_row(row, positions, np.full(len(positions), self.mask_id)))
         return rows
 
-    def _hidden(self, row: Row, at: Ints, shown: Array) -> Row:
+    def _mask_row(self, row: Row, positions: Ints, replacements: Array) -> Row:
         tokens = row.inputs["tokens"].copy()
-        goal = {"at": at, "values": tokens[at]}
-        tokens[at] = shown
+        labels = {"at": positions, "values": tokens[positions]}
+        tokens[positions] = replacements
         return Row(
             inputs={**row.inputs, "tokens": tokens},
-            goals={**row.goals, "mlm": goal},
-            notes=row.notes,
-            sample=row.sample,
+            targets={**row.targets, "mlm": labels},
+            metadata=row.metadata,
+            sample_id=row.sample_id,
         )
 
-    def count(self, batch: Batch) -> dict[str, int]:
-        """Only the chosen are predicted."""
-        return _words.count(self.settings, self.name, batch)
+    def count_targets(self, batch: Batch) -> dict[str, int]:
+        """Number of selected tokens."""
+        return _token_prediction.count_targets(self.settings, self.name, batch)
 
-    def wanted(self, batch: Batch) -> Tensor | None:
-        """Only the chosen are read, unless all states are held small."""
-        return None if self.settings.l1_states else batch.goals["mlm"]["at"]
+    def output_positions(self, batch: Batch) -> Tensor | None:
+        """Positions of selected tokens; all positions if hidden states have an L1 penalty."""
+        return None if self.settings.l1_states else batch.targets["mlm"]["at"]
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
-        """Cross-entropy of the hidden tokens."""
-        return _words.judge(self.settings, self.name, model, hidden, batch)
+        """Cross-entropy of the selected tokens."""
+        return _token_prediction.token_loss(self.settings, self.name, model, hidden, batch)

@@ -1,4 +1,4 @@
-"""Next sentence prediction: does the second text follow the first? (SPEC B4)"""
+"""Next sentence prediction (NSP, BERT) and sentence order prediction (SOP, ALBERT)."""
 
 from __future__ import annotations
 
@@ -10,59 +10,64 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from meristem.batch import Batch, Draws, Head, Hidden, Model, Objective, Outcome, Row, View
-from meristem.blocks.correct import is_correct
-from meristem.blocks.precision import wide
-from meristem.errors import MeristemError
-from meristem.settings import Settings
+from meristem.blocks.heads.accuracy import is_correct
+from meristem.blocks.precision import at_least_float32
+from meristem.config.errors import MeristemError
+from meristem.config.settings import Settings
+from meristem.interfaces.batch import Batch, Head, Hidden, Model, Objective, Outcome, RngFactory, Row, ViewSpec
 from meristem.tokenizers.tokenizer import Tokenizer
 
 
-class NSPSettings(Settings):
-    """What next sentence prediction can be told."""
+class NSPObjectiveSettings(Settings):
+    """Settings of next sentence prediction."""
 
     name: Literal["nsp"] = "nsp"
     """The objective's name."""
     weight: float = Field(1.0, gt=0)
-    """This objective's share where losses are summed."""
+    """Weight of this objective's loss in the sum."""
     negatives: Literal["other", "swap"] = "other"
-    """Wrong pairs: a text from another document (BERT), or the two swapped (sentence order, ALBERT)."""
+    """Negative pairs: a text from another document (BERT), or the two swapped (sentence order, ALBERT)."""
     rate: float = Field(0.5, gt=0, lt=1)
-    """Share of wrong pairs."""
+    """Share of negative pairs."""
 
 
-class NSP(Objective):
-    """p(follows | [CLS] A [SEP] B [SEP]), read at [CLS]."""
+class NSPObjective(Objective):
+    """p(B follows A | [CLS] A [SEP] B [SEP]), classified at [CLS]."""
 
-    Settings = NSPSettings
+    Settings = NSPObjectiveSettings
     name = "nsp"
-    needs = frozenset({"bidirectional"})
+    requires = frozenset({"bidirectional"})
     heads = {"nsp": Head("pooled", (("classes", 2),))}
 
-    def __init__(self, settings: NSPSettings, tokenizer: Tokenizer) -> None:
+    def __init__(self, settings: NSPObjectiveSettings, tokenizer: Tokenizer) -> None:
         if tokenizer.start is None or tokenizer.end is None:
-            raise MeristemError("objective nsp: this tokenizer has no start and separator tokens ([CLS], [SEP])")
+            raise MeristemError(
+                "objective nsp: this tokenizer has no start and separator tokens ([CLS], [SEP]); "
+                "train a tokenizer that has them"
+            )
         self.settings = settings
-        self.view = View("pairs", (("negatives", settings.negatives), ("rate", settings.rate)))
-        self.weights = {"nsp": settings.weight}
+        self.view = ViewSpec("pairs", (("negatives", settings.negatives), ("rate", settings.rate)))
+        self.loss_weights = {"nsp": settings.weight}
 
-    def prepare(self, row: Row, draw: Draws) -> Row:
-        """The view made the pair and knows which it is."""
-        goal = {"at": np.zeros(1, np.int64), "values": np.array([row.notes["pair"]], np.int64)}
-        return Row(inputs=row.inputs, goals={**row.goals, "nsp": goal}, notes=row.notes, sample=row.sample)
+    def prepare(self, row: Row, draw: RngFactory) -> Row:
+        """Set the pair's label, which the view provides, as the target of the first position."""
+        labels = {"at": np.zeros(1, np.int64), "values": np.array([row.metadata["pair"]], np.int64)}
+        return Row(
+            inputs=row.inputs, targets={**row.targets, "nsp": labels}, metadata=row.metadata, sample_id=row.sample_id
+        )
 
-    def wanted(self, batch: Batch) -> Tensor | None:
-        """Each row's first position."""
-        return batch.goals["nsp"]["at"]
+    def output_positions(self, batch: Batch) -> Tensor | None:
+        """The first position of each row."""
+        return batch.targets["nsp"]["at"]
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
         """Two-way cross-entropy at the first position."""
-        goal = batch.goals["nsp"]
-        logits = wide(model.heads["nsp"](hidden.at(goal["at"])))
-        right = is_correct(logits, goal["values"]).sum().float()
-        number = torch.tensor(float(len(goal["at"])), device=right.device)
+        labels = batch.targets["nsp"]
+        logits = at_least_float32(model.heads["nsp"](hidden.select(labels["at"])))
+        num_correct = is_correct(logits, labels["values"]).sum().float()
+        num_pairs = torch.tensor(float(len(labels["at"])), device=num_correct.device)
         return Outcome(
-            sums={"nsp": F.cross_entropy(logits, goal["values"], reduction="sum")},
-            metrics={"nsp.accuracy": (right, number)},
+            loss_sums={"nsp": F.cross_entropy(logits, labels["values"], reduction="sum")},
+            metrics={"nsp.accuracy": (num_correct, num_pairs)},
             state=hidden.state,
         )

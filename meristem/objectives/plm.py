@@ -1,4 +1,4 @@
-"""Permutation language modelling: the last tokens of a random order, predicted from those before them (SPEC B6)."""
+"""Permutation language modelling (PLM, XLNet; Yang et al. 2019): predict the last tokens of a random order."""
 
 from __future__ import annotations
 
@@ -9,103 +9,105 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from pydantic import Field
 
-from meristem.batch import Batch, Draws, Head, Hidden, Model, Objective, Outcome, Row, State, View
-from meristem.dependences import Dependences, when
-from meristem.objectives import _words
+from meristem.config.conditions import SettingConditions, when
+from meristem.interfaces.batch import Batch, Head, Hidden, Model, Objective, Outcome, RngFactory, Row, State, ViewSpec
+from meristem.objectives import _token_prediction
 from meristem.tokenizers.tokenizer import Tokenizer
 
 Ints = NDArray[np.int64]
 
 
-class PLMSettings(_words.WordsSettings):
-    """What a permutation objective can be told."""
+class PLMObjectiveSettings(_token_prediction.TokenLossSettings):
+    """Settings of permutation language modelling."""
 
-    needs: ClassVar[Dependences] = {
+    needs: ClassVar[SettingConditions] = {
         "span_longest": (when("unit", "span"),),
     }
 
     name: Literal["plm"] = "plm"
     """The objective's name."""
     one_in: float = Field(6.0, ge=1)
-    """One token in this many is predicted, the last of the order (K in Yang et al. §2.3)."""
+    """One token in this many is predicted, the last of the order (K in Yang et al. 2019, §2.3)."""
     unit: Literal["token", "span"] = "token"
-    """What is predicted: tokens anywhere, or spans with the text round them for context."""
+    """What is predicted: single tokens anywhere, or spans with context around them."""
     span_longest: int = Field(5, ge=1)
-    """Tokens in the longest span; all lengths from 1 are equally frequent."""
+    """Maximum span length in tokens; lengths are uniform from 1."""
     context: Literal["whole", "ordered"] = "whole"
-    """Tokens that are not predicted all see each other (XLNet's own code), or only those before them in the order."""
+    """Unpredicted tokens attend to each other (whole, as in XLNet's code), or only to earlier ones (ordered)."""
 
 
-def last_of(order: Ints, one_in: float) -> Ints:
-    """The predicted share of an order, at least one token."""
-    return order[len(order) - max(1, round(len(order) / one_in)) :] if len(order) else order
+def predicted_suffix(order: Ints, predict_one_in: float) -> Ints:
+    """The last 1/`predict_one_in` of an order, at least one token."""
+    return order[len(order) - max(1, round(len(order) / predict_one_in)) :] if len(order) else order
 
 
-def spans(size: int, one_in: float, longest: int, rng: Generator) -> Ints:
-    """Places in spans of 1 to `longest`, each somewhere in `one_in` times its own length of text."""
-    chosen: list[Ints] = []
+def sample_spans(size: int, predict_one_in: float, max_span_length: int, rng: Generator) -> Ints:
+    """Positions of spans of 1 to `max_span_length` tokens, each in a window of `predict_one_in` times its length."""
+    span_list: list[Ints] = []
     start = 0
     while start < size:
-        length = int(rng.integers(1, longest + 1))
-        room = round(length * one_in)
-        if start + room > size:  # what is left gets its share, rounded up or down by chance
-            room = size - start
-            length = min(room, int(room / one_in + rng.random()))
-        first = start + int(rng.integers(room - length + 1))
-        chosen.append(np.arange(first, first + length))
-        start += room
-    found = np.concatenate(chosen) if chosen else np.zeros(0, np.int64)
-    return found if len(found) or not size else rng.integers(size, size=1)
+        length = int(rng.integers(1, max_span_length + 1))
+        span_window = round(length * predict_one_in)
+        if start + span_window > size:  # the remainder gets its share, rounded randomly
+            span_window = size - start
+            length = min(span_window, int(span_window / predict_one_in + rng.random()))
+        span_start = start + int(rng.integers(span_window - length + 1))
+        span_list.append(np.arange(span_start, span_start + length))
+        start += span_window
+    positions = np.concatenate(span_list) if span_list else np.zeros(0, np.int64)
+    return positions if len(positions) or not size else rng.integers(size, size=1)
 
 
-class PLM(Objective):
-    """Π p(x_{z_t} | x_{z_<t}) over the last tokens of an order z; the text itself is never moved."""
+class PLMObjective(Objective):
+    """Π p(x_{z_t} | x_{z_<t}) over the last tokens of a factorization order z; positions are unchanged."""
 
-    Settings = PLMSettings
+    Settings = PLMObjectiveSettings
     name = "plm"
-    needs = frozenset({"two_stream"})
+    requires = frozenset({"two_stream"})
     axis = "slots"
-    view = View("windows", (("frame", True),))
-    lanes = View("lanes", (("ahead", 0),))
+    view = ViewSpec("windows", (("frame", True),))
+    memory_view = ViewSpec("lanes", (("ahead", 0),))
     heads = {"plm": Head("vocabulary")}
 
-    def __init__(self, settings: PLMSettings, tokenizer: Tokenizer) -> None:
+    def __init__(self, settings: PLMObjectiveSettings, tokenizer: Tokenizer) -> None:
         self.settings = settings
-        self.weights = _words.weights(settings, self.name)
+        self.loss_weights = _token_prediction.loss_weights(settings, self.name)
 
-    def prepare(self, row: Row, draw: Draws) -> Row:
-        """Draw an order, and say which tokens come last in it; special tokens come first and are never predicted."""
+    def prepare(self, row: Row, draw: RngFactory) -> Row:
+        """Sample a factorization order and its predicted tokens; special tokens come first and are never predicted."""
         tokens = row.inputs["tokens"]
-        order, predicted = self._order(np.flatnonzero(~row.notes["special"]), draw("plm"))
-        rank = np.ones(len(tokens), np.int64)  # 0 is what padding has
+        order, predicted = self._factorization_order(np.flatnonzero(~row.metadata["special"]), draw("plm"))
+        rank = np.ones(len(tokens), np.int64)  # 0 is padding
         if self.settings.context == "ordered":
             rank[order] = 2 + np.arange(len(order))
         else:
             rank[predicted] = 2 + np.arange(len(predicted))
         slots = np.sort(predicted)
-        goal = {"at": np.arange(len(slots)), "values": tokens[slots]}
+        labels = {"at": np.arange(len(slots)), "values": tokens[slots]}
         inputs = {**row.inputs, "order": rank, "slots": slots}
-        return Row(inputs=inputs, goals={**row.goals, "plm": goal}, notes=row.notes, sample=row.sample)
+        return Row(
+            inputs=inputs, targets={**row.targets, "plm": labels}, metadata=row.metadata, sample_id=row.sample_id
+        )
 
-    def _order(self, places: Ints, rng: Generator) -> tuple[Ints, Ints]:
-        """All places in the order of factorisation, and the predicted ones that end it."""
+    def _factorization_order(self, positions: Ints, rng: Generator) -> tuple[Ints, Ints]:
+        """All positions in factorization order, and the predicted ones at its end."""
         s = self.settings
-        order = rng.permutation(places)
+        order = rng.permutation(positions)
         if s.unit == "token":
-            return order, last_of(order, s.one_in)
-        chosen = np.isin(order, places[spans(len(places), s.one_in, s.span_longest, rng)])
-        return np.concatenate([order[~chosen], order[chosen]]), order[chosen]
+            return order, predicted_suffix(order, s.one_in)
+        is_predicted = np.isin(order, positions[sample_spans(len(positions), s.one_in, s.span_longest, rng)])
+        return np.concatenate([order[~is_predicted], order[is_predicted]]), order[is_predicted]
 
-    def count(self, batch: Batch) -> dict[str, int]:
-        """Every slot is a prediction."""
-        number = len(batch.goals["plm"]["at"]) if "plm" in batch.goals else 0
-        return dict.fromkeys(self.weights, number)
+    def count_targets(self, batch: Batch) -> dict[str, int]:
+        """Number of query slots: each is a prediction."""
+        num_predictions = len(batch.targets["plm"]["at"]) if "plm" in batch.targets else 0
+        return dict.fromkeys(self.loss_weights, num_predictions)
 
     def encode(self, model: Model, batch: Batch, state: State | None = None) -> Hidden:
-        """Ranks say what is padding, and slots that are only padding are never read."""
+        """Hidden states of the query stream; `order` marks padding, and padded slots are never used."""
         inputs = {key: value for key, value in batch.inputs.items() if not key.endswith("present")}
         return model.backbone(state=state, **inputs)  # type: ignore[no-any-return]  # nn.Module.__call__
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
         """Cross-entropy of the predicted tokens."""
-        return _words.judge(self.settings, self.name, model, hidden, batch)
+        return _token_prediction.token_loss(self.settings, self.name, model, hidden, batch)

@@ -1,4 +1,4 @@
-"""Replaced token detection: a small generator rewrites some tokens, and the model finds which (SPEC B5)."""
+"""Replaced token detection (RTD, ELECTRA; Clark et al. 2020): a generator replaces tokens, the model detects them."""
 
 from __future__ import annotations
 
@@ -10,130 +10,134 @@ import torch.nn.functional as F
 from pydantic import Field, field_validator
 from torch import Tensor
 
-from meristem.batch import Batch, Draws, Head, Hidden, Model, Objective, Outcome, Row, State, View
-from meristem.blocks.generator import Generator
-from meristem.dependences import Dependences, when
-from meristem.errors import MeristemError
-from meristem.metrics import ranking
-from meristem.objectives.mlm import ChoiceSettings, chosen, units
+from meristem.blocks.transformer.electra_generator import ElectraGenerator
+from meristem.config.conditions import SettingConditions, when
+from meristem.config.errors import MeristemError
+from meristem.interfaces.batch import Batch, Head, Hidden, Model, Objective, Outcome, RngFactory, Row, State, ViewSpec
+from meristem.metrics import roc_auc
+from meristem.objectives.mlm import TokenSelectionSettings, masking_units, select_masked_positions
 from meristem.tokenizers.tokenizer import Tokenizer
 
 
-class RTDSettings(ChoiceSettings):
-    """What replaced token detection can be told."""
+class RTDObjectiveSettings(TokenSelectionSettings):
+    """Settings of replaced token detection."""
 
-    needs: ClassVar[Dependences] = {
+    needs: ClassVar[SettingConditions] = {
         "detection_weight": (when("generator"),),
     }
 
     name: Literal["rtd"] = "rtd"
     """The objective's name."""
     weight: float = Field(1.0, gt=0)
-    """This objective's share where losses are summed."""
-    detection_weight: float = Field(50.0, gt=0)  # λ in Clark et al. §3.1
-    """How much more the judgement of a token counts than the generator's guess of one."""
+    """Weight of this objective's loss in the sum."""
+    detection_weight: float = Field(50.0, gt=0)
+    """Weight of the discriminator's loss relative to the generator's (λ in Clark et al. 2020, §3.1)."""
     generator: str = "1/4"
-    """The generator's width as a fraction of the model's; none replaces by random tokens, without a generator."""
+    """The generator's width as a fraction of the model's; none replaces with random tokens, without a generator."""
 
     @field_validator("generator")
     @classmethod
-    def _fraction(cls, value: str) -> str:
-        over, _, under = value.partition("/")
-        if value != "none" and not (over == "1" and under.isdecimal() and int(under) > 0):
-            raise ValueError("a generator is 1/2, 1/4, … of the model, or none")
+    def _check_fraction(cls, value: str) -> str:
+        numerator, _, denominator = value.partition("/")
+        if value != "none" and not (numerator == "1" and denominator.isdecimal() and int(denominator) > 0):
+            raise ValueError("must be a fraction of the model's width (1/2, 1/4, …), or none")
         return value
 
     @property
-    def divide(self) -> int | None:
-        """By what the model's width is divided; nothing without a generator."""
+    def generator_divisor(self) -> int | None:
+        """Divisor of the model's hidden size; None without a generator."""
         return None if self.generator == "none" else int(self.generator.removeprefix("1/"))
 
 
-class RTD(Objective):
-    """p(replaced | every token), the replaced ones drawn from a generator that is trained to guess what was there.
+class RTDObjective(Objective):
+    """p(token is replaced) for every token; replacements are sampled from a generator trained with MLM.
 
-    As in the paper every token that exists is judged, special ones too, although these are never replaced.
+    As in the paper every token but padding is classified, special tokens too, although these are never replaced.
     """
 
-    Settings = RTDSettings
+    Settings = RTDObjectiveSettings
     name = "rtd"
-    needs = frozenset({"bidirectional"})
-    view = View("windows", (("frame", True),))
+    requires = frozenset({"bidirectional"})
+    view = ViewSpec("windows", (("frame", True),))
 
-    def __init__(self, settings: RTDSettings, tokenizer: Tokenizer) -> None:
+    def __init__(self, settings: RTDObjectiveSettings, tokenizer: Tokenizer) -> None:
         self.settings = settings
-        self.starts_word = tokenizer.starts_word
-        self.ordinary = np.flatnonzero(~tokenizer.specials)
-        self.mask = tokenizer.mask
-        score = Head("token_score")
-        if settings.divide is None:
-            self.heads, self.weights = {"rtd": score}, {"rtd": settings.weight}
+        self.starts_word = tokenizer.word_start_mask
+        self.regular_ids = np.flatnonzero(~tokenizer.special_mask)
+        self.mask_id = tokenizer.mask
+        score_head = Head("token_score")
+        if settings.generator_divisor is None:
+            self.heads, self.loss_weights = {"rtd": score_head}, {"rtd": settings.weight}
             return
-        if self.mask is None:
+        if self.mask_id is None:
             raise MeristemError(
-                "objective rtd: this tokenizer has no mask token, which its generator reads; "
-                "train one, or replace by random tokens (objective.generator=none)"
+                "objective rtd: this tokenizer has no mask token, which the generator needs; train a tokenizer that "
+                "has one, or replace with random tokens (objective.generator=none)"
             )
-        self.heads = {"generator": Head("generator", (("divide", settings.divide),)), "rtd": score}
-        self.weights = {"generator": settings.weight, "rtd": settings.weight * settings.detection_weight}
+        self.heads = {"generator": Head("generator", (("divide", settings.generator_divisor),)), "rtd": score_head}
+        self.loss_weights = {"generator": settings.weight, "rtd": settings.weight * settings.detection_weight}
 
-    def prepare(self, row: Row, draw: Draws) -> Row:
-        """Choose tokens and hide them all behind the mask, or behind random tokens where nobody guesses."""
+    def prepare(self, row: Row, draw: RngFactory) -> Row:
+        """Select tokens and replace them with the mask, or with random tokens if there is no generator."""
         rng, tokens = draw("rtd"), row.inputs["tokens"].copy()
-        groups = units(tokens, ~row.notes["special"], self.starts_word, self.settings.unit != "token")
-        at = chosen(groups, self.settings, rng)
-        values, every = tokens[at], {"at": np.arange(len(tokens))}
-        if self.settings.divide is None:
-            tokens[at] = self.ordinary[rng.integers(len(self.ordinary), size=len(at))]
+        groups = masking_units(tokens, ~row.metadata["special"], self.starts_word, self.settings.unit != "token")
+        positions = select_masked_positions(groups, self.settings, rng)
+        values, all_positions = tokens[positions], {"at": np.arange(len(tokens))}
+        if self.settings.generator_divisor is None:
+            tokens[positions] = self.regular_ids[rng.integers(len(self.regular_ids), size=len(positions))]
             replaced = np.zeros(len(tokens), bool)
-            replaced[at] = tokens[at] != values
-            goals = {"rtd": {**every, "values": replaced}}
+            replaced[positions] = tokens[positions] != values
+            labels = {"rtd": {**all_positions, "values": replaced}}
         else:
-            tokens[at] = self.mask
-            uniform = rng.random(len(at), dtype=np.float32)
-            goals = {"rtd": every, "generator": {"at": at, "values": values, "uniform": uniform}}
+            tokens[positions] = self.mask_id
+            uniform = rng.random(len(positions), dtype=np.float32)
+            labels = {"rtd": all_positions, "generator": {"at": positions, "values": values, "uniform": uniform}}
         inputs = {**row.inputs, "tokens": tokens}
-        return Row(inputs=inputs, goals={**row.goals, **goals}, notes=row.notes, sample=row.sample)
+        return Row(inputs=inputs, targets={**row.targets, **labels}, metadata=row.metadata, sample_id=row.sample_id)
 
     def encode(self, model: Model, batch: Batch, state: State | None = None) -> Hidden:
-        """The generator guesses and is judged, words are drawn from its guesses, and the model reads those."""
-        if self.settings.divide is None:
+        """Run the generator and its MLM loss, sample replacements, and encode the corrupted tokens."""
+        if self.settings.generator_divisor is None:
             return super().encode(model, batch, state)
-        generator, goal, tokens = model.heads["generator"], batch.goals["generator"], batch.inputs["tokens"]
-        assert isinstance(generator, Generator)
-        guessed = generator(**batch.inputs, wanted=goal["at"])
-        judged = generator.words.judge(guessed.at(goal["at"]), goal["values"], uniform_N=goal["uniform"])
-        assert judged.drawn_N is not None
-        read = tokens.flatten().index_copy(0, goal["at"], judged.drawn_N).view_as(tokens)
-        hidden: Hidden = model.backbone(state=state, **{**batch.inputs, "tokens": read})
-        missed = torch.zeros_like(tokens, dtype=torch.bool).flatten()
-        replaced = missed.index_copy(0, goal["at"], judged.drawn_N != goal["values"])
-        hidden.extra = {"judged": judged, "replaced": replaced}
+        generator, labels, tokens = model.heads["generator"], batch.targets["generator"], batch.inputs["tokens"]
+        assert isinstance(generator, ElectraGenerator)
+        generated = generator(**batch.inputs, wanted=labels["at"])
+        vocab_loss = generator.words.compute_loss(
+            generated.select(labels["at"]), labels["values"], uniform_N=labels["uniform"]
+        )
+        assert vocab_loss.sampled_ids_N is not None
+        corrupted = tokens.flatten().index_copy(0, labels["at"], vocab_loss.sampled_ids_N).view_as(tokens)
+        hidden: Hidden = model.backbone(state=state, **{**batch.inputs, "tokens": corrupted})
+        none_replaced = torch.zeros_like(tokens, dtype=torch.bool).flatten()
+        replaced = none_replaced.index_copy(0, labels["at"], vocab_loss.sampled_ids_N != labels["values"])
+        hidden.extra = {"generator_loss": vocab_loss, "replaced": replaced}
         return hidden
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
-        """Yes or no for every token, and the cross-entropy of the generator's guesses."""
-        goal = batch.goals["rtd"]
-        replaced = goal["values"] if self.settings.divide is None else hidden.extra["replaced"][goal["at"]]
-        outcome = _detected(model.heads["rtd"](hidden.at(goal["at"])), replaced)
+        """Binary cross-entropy of the discriminator for every token, and the generator's MLM cross-entropy."""
+        labels = batch.targets["rtd"]
+        replaced = (
+            labels["values"] if self.settings.generator_divisor is None else hidden.extra["replaced"][labels["at"]]
+        )
+        outcome = _detection_outcome(model.heads["rtd"](hidden.select(labels["at"])), replaced)
         outcome.state = hidden.state
-        if self.settings.divide is not None:
-            judged = hidden.extra["judged"]
-            outcome.sums["generator"] = judged.total
-            if judged.rank_N is not None:
-                number = judged.total.new_tensor(float(len(judged.rank_N)))
-                outcome.metrics["generator.top1"] = ((judged.rank_N < 1).sum().float(), number)
+        if self.settings.generator_divisor is not None:
+            vocab_loss = hidden.extra["generator_loss"]
+            outcome.loss_sums["generator"] = vocab_loss.total
+            if vocab_loss.ranks_N is not None:
+                num_predictions = vocab_loss.total.new_tensor(float(len(vocab_loss.ranks_N)))
+                outcome.metrics["generator.top1"] = ((vocab_loss.ranks_N < 1).sum().float(), num_predictions)
         return outcome
 
 
-def _detected(scores: Tensor, replaced: Tensor) -> Outcome:
-    """The summed cross-entropy of yes-or-no scores, and how well they tell the two apart."""
+def _detection_outcome(scores: Tensor, replaced: Tensor) -> Outcome:
+    """Summed binary cross-entropy of the scores, accuracy, and in evaluation a histogram for ROC AUC."""
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     total = F.binary_cross_entropy_with_logits(scores, replaced.to(scores.dtype), reduction="sum")
-    number = scores.new_tensor(float(len(scores)))
+    num_tokens = scores.new_tensor(float(len(scores)))
     metrics = {
-        "rtd.accuracy": ((((scores > 0) == replaced) & ~scores.isnan()).sum().float(), number),
-        "rtd.replaced": (replaced.sum().float(), number),
+        "rtd.accuracy": ((((scores > 0) == replaced) & ~scores.isnan()).sum().float(), num_tokens),
+        "rtd.replaced": (replaced.sum().float(), num_tokens),
     }
-    scored = {} if torch.is_grad_enabled() else {"rtd.auc": ranking.spread(scores, replaced)}
-    return Outcome(sums={"rtd": total}, metrics=metrics, scored=scored)
+    histograms = {} if torch.is_grad_enabled() else {"rtd.auc": roc_auc.score_histogram(scores, replaced)}
+    return Outcome(loss_sums={"rtd": total}, metrics=metrics, score_histograms=histograms)

@@ -1,29 +1,29 @@
-"""Sequence to sequence: a target is written from its source, as translation and summaries are (SPEC B8)."""
+"""Sequence-to-sequence training on pairs of source and target text, such as translation and summarization."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from meristem.batch import Draws, Row, View
-from meristem.objectives._written import Written, WrittenSettings
+from meristem.interfaces.batch import RngFactory, Row, ViewSpec
+from meristem.objectives._sequence_target import SequenceTargetObjective, SequenceTargetSettings
 
 
-class Seq2SeqSettings(WrittenSettings):
-    """What supervised writing can be told."""
+class Seq2SeqObjectiveSettings(SequenceTargetSettings):
+    """Settings of sequence-to-sequence training."""
 
     name: Literal["seq2seq"] = "seq2seq"
     """The objective's name."""
 
 
-class Seq2Seq(Written):
-    """p(target | source), from pairs (corpus.target)."""
+class Seq2SeqObjective(SequenceTargetObjective):
+    """p(target | source), from text pairs (corpus.target)."""
 
-    Settings = Seq2SeqSettings
+    Settings = Seq2SeqObjectiveSettings
     name = "seq2seq"
-    needs = frozenset({"encoder_decoder"})
+    requires = frozenset({"encoder_decoder"})
     source_kinds = frozenset({"text"})
-    view = View("examples")
+    view = ViewSpec("examples")
 
-    def prepare(self, row: Row, draw: Draws) -> Row:
-        """The view has both sides; nothing is drawn."""
-        return self.write(row, self.bare(row.inputs["tokens"]), source=row.inputs["source"])
+    def prepare(self, row: Row, draw: RngFactory) -> Row:
+        """A row with source and target from the view; nothing is random."""
+        return self.build_row(row, self.strip_start(row.inputs["tokens"]), source=row.inputs["source"])

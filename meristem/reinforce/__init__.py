@@ -1,1 +1,1 @@
-"""Models that write better because something tells them how well they wrote."""
+"""Reinforcement learning from rewards: policy gradients (REINFORCE, RLOO, GRPO, PPO), rewards and best-of-N."""

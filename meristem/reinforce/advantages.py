@@ -1,4 +1,4 @@
-"""How much better a text was than expected: what its return is compared with."""
+"""Advantages for policy gradients: returns minus a baseline (RLOO, GRPO, a learned value, or none)."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ Floats = NDArray[np.float64]
 Baseline = Literal["rloo", "grpo", "learned", "none"]
 
 
-def advantages(kind: Baseline, returns: Floats, count: int, expected: NDArray[Any] | None = None) -> Floats:
-    """Returns of texts, `count` for each prompt in a row, less their baseline.
+def advantages(baseline: Baseline, returns: Floats, group_size: int, values: NDArray[Any] | None = None) -> Floats:
+    """Returns of completions, `group_size` consecutive ones per prompt, minus their baseline.
 
-    rloo: the mean of the prompt's other texts (Ahmadian et al. 2024); grpo: the mean of all of them, in units of their
-    deviation (Shao et al. 2024); learned: what the model expected of the prompt; none: nothing.
+    rloo: the mean return of the prompt's other completions (Ahmadian et al. 2024); grpo: the mean of the whole group,
+    divided by its standard deviation (Shao et al. 2024); learned: the value head's prediction; none: zero.
     """
-    groups = returns.reshape(-1, count)
-    match kind:
+    groups = returns.reshape(-1, group_size)
+    match baseline:
         case "rloo":
-            others = (groups.sum(1, keepdims=True) - groups) / (count - 1)
-            return np.asarray(groups - others).reshape(-1)
+            other_mean = (groups.sum(1, keepdims=True) - groups) / (group_size - 1)
+            return np.asarray(groups - other_mean).reshape(-1)
         case "grpo":
-            spread = groups.std(1, keepdims=True)
-            return np.asarray((groups - groups.mean(1, keepdims=True)) / (spread + 1e-6)).reshape(-1)
+            std = groups.std(1, keepdims=True)
+            return np.asarray((groups - groups.mean(1, keepdims=True)) / (std + 1e-6)).reshape(-1)
         case "learned":
-            assert expected is not None
-            return np.asarray(returns - expected)
+            assert values is not None
+            return np.asarray(returns - values)
         case "none":
             return returns

@@ -1,10 +1,12 @@
-"""The policy objective: texts are written, judged, and made likelier by how much they beat what was expected (SPEC D).
+"""The policy-gradient objective: sample completions, score them, and reinforce them by their advantage.
 
-Return of a text: R = reward − β · Σ log π/π₀ − α · Σ log π / tokens, π₀ being the model it started as. The gradient is
-that of Σ A · log π with A = R − baseline; with several updates on one collection the ratio to what wrote it is clipped.
+Return of a completion: R = reward − β · Σ log π/π₀ − α · Σ log π / tokens, where π₀ is the reference model, a frozen
+copy of the start. The gradient is that of Σ A · log π with A = R − baseline (REINFORCE; RLOO, Ahmadian et al. 2024;
+GRPO, Shao et al. 2024); with several updates per batch of rollouts the probability ratio is clipped (PPO, Schulman et
+al. 2017).
 """
 
-# N tokens written, B texts
+# N generated tokens, B completions
 
 from __future__ import annotations
 
@@ -16,268 +18,319 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from meristem.batch import Batch, Draws, Head, Hidden, Model, Objective, Outcome, Row, State, collate
-from meristem.blocks.chosen import chosen
-from meristem.blocks.leash import Leash
-from meristem.blocks.vocabulary import VocabularyHead
-from meristem.errors import MeristemError
-from meristem.generation.rolling import Uniforms, Way
-from meristem.generation.write import unwanted
-from meristem.learning.assemble import fill_of
-from meristem.randomness import Draw
+from meristem.blocks.heads.kl_controller import AdaptiveKLController
+from meristem.blocks.heads.selected_logprobs import selected_logprobs
+from meristem.blocks.heads.vocabulary import VocabularyHead
+from meristem.config.errors import MeristemError
+from meristem.generation.generate import banned_token_ids
+from meristem.generation.rollout import RolloutConfig, Uniforms
+from meristem.interfaces.batch import Batch, Head, Hidden, Model, Objective, Outcome, RngFactory, Row, State, collate
+from meristem.interfaces.task import Sample, SamplePiece
+from meristem.learning.build import pad_values
 from meristem.reinforce.advantages import advantages
-from meristem.reinforce.collecting import Collection, Floats, Judges, collect, pairs_apart
-from meristem.reinforce.prompt_inputs import attempt_of, inputs_of, layout_of
-from meristem.reinforce.reward import Attempt
+from meristem.reinforce.policy_evaluation import PolicyEvaluation, evaluate_policy
+from meristem.reinforce.prompt_inputs import build_layout, encode_prompts, prompt_from_sample
+from meristem.reinforce.reward_base import PromptCompletion
+from meristem.reinforce.rollout_collection import (
+    CompletionScorer,
+    Floats,
+    RolloutBatch,
+    collect_rollouts,
+    token_distinct2,
+)
 from meristem.reinforce.settings import PolicySettings
-from meristem.reinforce.trying import Tried, tried
-from meristem.task import Piece, Sample
 from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.utils.randomness import SampleRng
 
-SHOWN = 3
-FIRST = 5
-"""Steps that tell how varied texts are before they are rewarded much."""
+MAX_SHOWN = 3
+BASELINE_STEPS = 5
+"""Steps over which the initial diversity of completions is measured."""
 
 
-class Policy(Objective):
-    """Σ A · log π(text | prompt)."""
+class PolicyObjective(Objective):
+    """Σ A · log π(completion | prompt)."""
 
     Settings = PolicySettings
     name = "policy"
-    needs = frozenset()
+    requires = frozenset()
 
     def __init__(self, settings: PolicySettings, tokenizer: Tokenizer) -> None:
-        self.settings, self.tokenizer, self.fill = settings, tokenizer, fill_of(tokenizer)
-        self.laid = layout_of(settings, tokenizer)
-        self.begin_ids = self.laid.objective.begin_ids
-        self.source_kinds = self.laid.objective.source_kinds
-        (self.head,) = self.laid.objective.heads
+        self.settings, self.tokenizer, self.fill = settings, tokenizer, pad_values(tokenizer)
+        self.layout = build_layout(settings, tokenizer)
+        self.decoder_start_ids = self.layout.objective.decoder_start_ids
+        self.source_kinds = self.layout.objective.source_kinds
+        (self.head,) = self.layout.objective.heads
         self.heads: Mapping[str, Head] = {self.head: Head("vocabulary"), "leash": Head("leash")}
-        self.weights = {"policy": 1.0}
+        self.loss_weights = {"policy": 1.0}
         if settings.baseline == "learned":
             self.heads = {**self.heads, "value": Head("tags", (("classes", 1),))}
-            self.weights["value"] = 0.5
+            self.loss_weights["value"] = 0.5
         if settings.supervised:
-            self.weights["supervised"] = settings.supervised
-        self.rows_per_sample = settings.count + bool(settings.supervised)
-        self.updates = settings.updates
-        self.rewards: Judges | None = None
+            self.loss_weights["supervised"] = settings.supervised
+        self.max_rows_per_sample = settings.count + bool(settings.supervised)
+        self.updates_per_batch = settings.updates
+        self.rewards: CompletionScorer | None = None
         self.reference: Model | None = None
-        self.newest: list[tuple[Attempt, float]] = []
-        """Some of the texts that were written last, for whoever watches."""
+        self.latest_samples: list[tuple[PromptCompletion, float]] = []
+        """Some of the newest completions with their rewards, for display."""
 
-    def attach(self, rewards: Judges, reference: Model) -> None:
-        """What judges the texts, and the model it started as; neither is saved with it."""
+    def attach(self, rewards: CompletionScorer, reference: Model) -> None:
+        """Set the rewards and the reference model; neither is saved with the objective."""
         self.rewards, self.reference = rewards, reference.eval().requires_grad_(False)
         self.keeps_history = getattr(rewards, "keeps_history", False)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Policy:
-        """Nothing in it changes, and its judges may be large."""
+    def __deepcopy__(self, memo: dict[int, Any]) -> PolicyObjective:
+        """Itself: nothing in it changes, and judge models may be large."""
         return self
 
     # ------------------------------------------------------------ prompts
 
-    def pieces(self, samples: Sequence[Sample]) -> list[Piece]:
-        """Each prompt and its first reference, as far as they fit."""
-        attempts = [attempt_of(sample, self.settings.prompt_words) for sample in samples]
-        prompts = inputs_of(attempts, self.settings, self.tokenizer)
-        golds = iter(self.tokenizer.ids_many([one.references[0] for one in attempts if one.references]))
-        out = []
-        for number, (one, ids) in enumerate(zip(attempts, prompts, strict=True)):
-            target = next(golds).astype(np.int64) if one.references else None
-            piece = self.laid.piece(number, ids, target)
-            out.append(replace(piece, parts={**piece.parts, "attempt": one}))
-        return out
+    def encode_samples(self, samples: Sequence[Sample]) -> list[SamplePiece]:
+        """Each prompt and its first reference, truncated to fit."""
+        completions = [prompt_from_sample(sample, self.settings.prompt_words) for sample in samples]
+        prompts = encode_prompts(completions, self.settings, self.tokenizer)
+        reference_ids = iter(
+            self.tokenizer.encode_ids([completion.references[0] for completion in completions if completion.references])
+        )
+        pieces = []
+        for index, (completion, ids) in enumerate(zip(completions, prompts, strict=True)):
+            target = next(reference_ids).astype(np.int64) if completion.references else None
+            piece = self.layout.build_piece(index, ids, target)
+            pieces.append(replace(piece, features={**piece.features, "attempt": completion}))
+        return pieces
 
-    def prepare(self, row: Row, draw: Draws) -> Row:
-        """The prompt, and the numbers that its texts will be drawn at."""
-        piece, rng = row.notes["piece"], draw("policy")
-        drawn = rng.random((self.settings.count, self.laid.most))
+    def prepare(self, row: Row, draw: RngFactory) -> Row:
+        """The prompt, and the uniform random numbers that its completions are sampled with."""
+        piece, rng = row.metadata["piece"], draw("policy")
+        uniforms = rng.random((self.settings.count, self.layout.max_target_tokens))
         seeds = rng.integers(0, 1 << 62, self.settings.count).tolist()
-        start = self.laid.start(piece)
+        start = self.layout.generation_inputs(piece)
         inputs = {key: np.asarray(value) for key, value in start.inputs.items()}
-        notes = {**row.notes, "uniforms": drawn, "seeds": seeds}
-        return Row(inputs={**inputs, "tokens": np.array(start.prompt)}, notes=notes, sample=row.sample)
+        metadata = {**row.metadata, "uniforms": uniforms, "seeds": seeds}
+        return Row(inputs={**inputs, "tokens": np.array(start.prompt_ids)}, metadata=metadata, sample_id=row.sample_id)
 
-    # ------------------------------------------------------------ writing and judging
+    # ------------------------------------------------------------ rollouts and rewards
 
-    def way(self, model: Model) -> Way:
-        """How texts are drawn from this model."""
-        end = self.tokenizer.end if self.laid.end is None else self.laid.end
-        how: Literal["causal", "source"] = "causal" if self.settings.way == "causal" else "source"
-        shut = tuple(unwanted(model, self.tokenizer, self.laid.end, how))
-        return Way(most=self.laid.most, end=end, shut=shut, heat=self.settings.temperature)
+    def rollout_sampling(self, model: Model) -> RolloutConfig:
+        """The sampling configuration of rollouts for this model."""
+        end_id = self.tokenizer.end if self.layout.end_id is None else self.layout.end_id
+        mode: Literal["causal", "source"] = "causal" if self.settings.way == "causal" else "source"
+        banned_ids = tuple(banned_token_ids(model, self.tokenizer, self.layout.end_id, mode))
+        return RolloutConfig(
+            max_new_tokens=self.layout.max_target_tokens,
+            end_id=end_id,
+            banned_ids=banned_ids,
+            temperature=self.settings.temperature,
+        )
 
-    def collected(
-        self, model: Model, pieces: Sequence[Piece], uniforms: Sequence[Uniforms], seeds: Sequence[Sequence[int]]
-    ) -> Collection:
-        """Texts of these prompts."""
-        return collect(model, self.tokenizer, self.laid, self.way(model), pieces, uniforms, seeds)
+    def collect(
+        self, model: Model, pieces: Sequence[SamplePiece], uniforms: Sequence[Uniforms], seeds: Sequence[Sequence[int]]
+    ) -> RolloutBatch:
+        """Sample completions for these prompts."""
+        return collect_rollouts(
+            model, self.tokenizer, self.layout, self.rollout_sampling(model), pieces, uniforms, seeds
+        )
 
-    def read(self, found: Collection, samples: Sequence[int], more: Sequence[Row] = ()) -> Batch:
-        """The texts behind their prompts, as rows whose tokens are predicted."""
+    def rollout_to_batch(
+        self, rollout_batch: RolloutBatch, samples: Sequence[int], extra_rows: Sequence[Row] = ()
+    ) -> Batch:
+        """Prompts with their completions as training rows; the targets are the completion tokens."""
         rows = []
-        for piece, one, sample in zip(found.pieces, found.rolled, samples, strict=True):
-            whole = replace(piece, parts={**piece.parts, "target": one.tokens})
-            row = self.laid.row(Row(inputs={}, notes={"piece": whole}, sample=sample), Draw(0, 0, 0))
-            goal = {**row.goals[self.laid.term], "old": one.logprobs}
-            rows.append(replace(row, goals={"policy": goal}))
-        return collate([*rows, *more], self, self.fill)
+        for piece, rollout, sample in zip(rollout_batch.pieces, rollout_batch.rollouts, samples, strict=True):
+            target_piece = replace(piece, features={**piece.features, "target": rollout.tokens})
+            row = self.layout.build_row(
+                Row(inputs={}, metadata={"piece": target_piece}, sample_id=sample), SampleRng(0, 0, 0)
+            )
+            targets = {**row.targets[self.layout.term], "old": rollout.logprobs}
+            rows.append(replace(row, targets={"policy": targets}))
+        return collate([*rows, *extra_rows], self, self.fill)
 
-    def logprobs(self, model: Model, hidden: Hidden, goal: Mapping[str, Tensor]) -> Tensor:
-        """[N] of the tokens that were written, under the distribution that texts are drawn from."""
+    def log_probs(self, model: Model, hidden: Hidden, targets: Mapping[str, Tensor]) -> Tensor:
+        """[N] log-probabilities of the generated tokens under the sampling distribution."""
         head = model.heads[self.head]
         assert isinstance(head, VocabularyHead)
-        way = self.way(model)
-        without = way.without(head.weight.shape[0] if head.plain else model.backbone.embedding().num_embeddings)
-        return chosen(head, hidden.at(goal["at"]), goal["values"], without_V=without, heat=way.heat)
+        sampling = self.rollout_sampling(model)
+        banned_mask = sampling.banned_logits(
+            head.weight.shape[0] if head.is_linear else model.backbone.embedding().num_embeddings
+        )
+        return selected_logprobs(
+            head,
+            hidden.select(targets["at"]),
+            targets["values"],
+            logit_mask_V=banned_mask,
+            temperature=sampling.temperature,
+        )
 
-    def distances(self, batch: Batch, sizes: Sequence[int]) -> tuple[Floats, Floats]:
-        """Per text Σ log π and Σ log π/π₀; one draw's estimate of the distance between the two."""
+    def log_ratios(self, batch: Batch, sizes: Sequence[int]) -> tuple[Floats, Floats]:
+        """Per completion Σ log π and Σ log π/π₀, a one-sample estimate of the KL divergence."""
         assert self.reference is not None
-        goal, ends = batch.goals["policy"], np.cumsum(sizes)[:-1]
-        before = self.logprobs(self.reference, self.encode(self.reference, batch), goal)
-        own, theirs = goal["old"].cpu().double().numpy(), before.cpu().double().numpy()
-        surprise = np.array([part.sum() for part in np.split(own, ends)])
-        return surprise, np.array([part.sum() for part in np.split(own - theirs, ends)])
+        targets, ends = batch.targets["policy"], np.cumsum(sizes)[:-1]
+        reference_log_probs = self.log_probs(self.reference, self.encode(self.reference, batch), targets)
+        policy, reference = targets["old"].cpu().double().numpy(), reference_log_probs.cpu().double().numpy()
+        log_prob_sums = np.array([chunk.sum() for chunk in np.split(policy, ends)])
+        return log_prob_sums, np.array([chunk.sum() for chunk in np.split(policy - reference, ends)])
 
     def explore(self, model: Model, batch: Batch, history: Any = None) -> Batch:
-        """Write, judge, measure the distance, and say of each text how much it beat what was expected."""
+        """Sample completions, score them, and compute returns and advantages: the batch that the loss is taken on."""
         if self.rewards is None or self.reference is None:
-            raise MeristemError("policy: nothing judges what is written; rewards belong to meristem reinforce")
-        notes, count = batch.notes, self.settings.count
-        pieces = [note["piece"] for note in notes]
-        found = self.collected(model, pieces, [n["uniforms"] for n in notes], [n["seeds"] for n in notes])
-        judges = self.rewards.with_history(history) if self.keeps_history else self.rewards
-        verdict = judges.judge(found.attempts)
-        shown = range(0, len(found.attempts), count)[:SHOWN]
-        self.newest = [(found.attempts[at], float(verdict.total[at])) for at in shown]
-        owner = [batch.ids[place] for place in batch.owner.tolist()]
-        made = self.read(found, np.repeat(owner, count).tolist(), self._taught(pieces, owner)).to(model.device)
+            raise MeristemError("policy: no rewards are attached; use meristem reinforce")
+        metadata, count = batch.metadata, self.settings.count
+        pieces = [row_metadata["piece"] for row_metadata in metadata]
+        rollout_batch = self.collect(model, pieces, [n["uniforms"] for n in metadata], [n["seeds"] for n in metadata])
+        scorer = self.rewards.with_history(history) if self.keeps_history else self.rewards
+        scores = scorer.score(rollout_batch.completions)
+        shown_indices = range(0, len(rollout_batch.completions), count)[:MAX_SHOWN]
+        self.latest_samples = [
+            (rollout_batch.completions[index], float(scores.total[index])) for index in shown_indices
+        ]
+        sample_ids = [batch.sample_ids[row_index] for row_index in batch.sample_index.tolist()]
+        learn_batch = self.rollout_to_batch(
+            rollout_batch, np.repeat(sample_ids, count).tolist(), self._reference_rows(pieces, sample_ids)
+        ).to(model.device)
         if self.keeps_history:
-            for note, seen in zip(made.notes, verdict.observations, strict=False):  # references learned too come last
-                note["observations"] = seen
-        sizes = [len(one.tokens) for one in found.rolled]
-        surprise, distance = self.distances(made, sizes)
-        cut = np.array([not one.ended for one in found.rolled], float)
-        total = verdict.total - self.settings.unfinished * cut
-        returns = self._returns(model, total, distance, surprise / np.maximum(1, sizes))
-        first = made.goals["policy"]["at"][np.cumsum([0, *sizes[:-1]])]
-        expected = self._expected(model, made, first)
-        better = advantages(self.settings.baseline, returns, count, expected)
-        told = {
-            "reward": total,
-            "_square": total**2,
-            "kl": distance,
-            "entropy": -surprise / np.maximum(1, sizes),
+            for row_metadata, observations in zip(
+                learn_batch.metadata, scores.observations, strict=False
+            ):  # rows of references come last
+                row_metadata["observations"] = observations
+        sizes = [len(rollout.tokens) for rollout in rollout_batch.rollouts]
+        log_prob_sums, log_ratio = self.log_ratios(learn_batch, sizes)
+        truncated = np.array([not rollout.is_finished for rollout in rollout_batch.rollouts], float)
+        rewards = scores.total - self.settings.unfinished * truncated
+        returns = self._returns(model, rewards, log_ratio, log_prob_sums / np.maximum(1, sizes))
+        first_positions = learn_batch.targets["policy"]["at"][np.cumsum([0, *sizes[:-1]])]
+        value_estimates = self._predicted_values(model, learn_batch, first_positions)
+        advantage = advantages(self.settings.baseline, returns, count, value_estimates)
+        text_metrics = {
+            "reward": rewards,
+            "_square": rewards**2,
+            "kl": log_ratio,
+            "entropy": -log_prob_sums / np.maximum(1, sizes),
             "written": np.array(sizes, float),
-            "ended": 1 - cut,
-            "distinct2": np.full(len(sizes), pairs_apart(found.rolled)),
-            "leash": np.full(len(sizes), self.coefficient(model)),
+            "ended": 1 - truncated,
+            "distinct2": np.full(len(sizes), token_distinct2(rollout_batch.rollouts)),
+            "leash": np.full(len(sizes), self.kl_coefficient(model)),
             "return": returns,
-            **{f"reward.{name}": values for name, values in verdict.parts.items()},
+            **{f"reward.{name}": values for name, values in scores.parts.items()},
         }
-        device, kind = first.device, made.goals["policy"]["old"].dtype
-        made.goals["policy"]["advantage"] = torch.tensor(np.repeat(better, sizes), dtype=kind, device=device)
-        made.goals["text"] = {"at": first, **{k: torch.tensor(v, dtype=kind, device=device) for k, v in told.items()}}
-        made.counts = self.count(made)
-        return made
+        device, dtype = first_positions.device, learn_batch.targets["policy"]["old"].dtype
+        learn_batch.targets["policy"]["advantage"] = torch.tensor(
+            np.repeat(advantage, sizes), dtype=dtype, device=device
+        )
+        learn_batch.targets["text"] = {
+            "at": first_positions,
+            **{k: torch.tensor(v, dtype=dtype, device=device) for k, v in text_metrics.items()},
+        }
+        learn_batch.target_counts = self.count_targets(learn_batch)
+        return learn_batch
 
     def observations(self, batch: Batch) -> list[Any]:
-        """What rewards with a history want to remember of the texts in an explored batch."""
-        return [seen for note in batch.notes if (seen := note.get("observations"))]
+        """What rewards with a history want to remember of the completions in an explored batch."""
+        return [observation for row_metadata in batch.metadata if (observation := row_metadata.get("observations"))]
 
-    def remember(self, history: Any, observations: Sequence[Any]) -> Any:
+    def update_history(self, history: Any, observations: Sequence[Any]) -> Any:
         """The rewards' history after a step."""
         return history if self.rewards is None else self.rewards.remember(history, observations)
 
-    def _taught(self, pieces: Sequence[Piece], owner: Sequence[int]) -> list[Row]:
-        """Rows of references, where they are learned too."""
+    def _reference_rows(self, pieces: Sequence[SamplePiece], sample_ids: Sequence[int]) -> list[Row]:
+        """Rows of references, where `policy.supervised` trains on them too."""
         rows = []
-        for piece, sample in zip(pieces, owner, strict=True):
-            if self.settings.supervised and piece.parts["target"] is not None:
-                row = self.laid.row(Row(inputs={}, notes={"piece": piece}, sample=sample), Draw(0, 0, 0))
-                rows.append(replace(row, goals={"supervised": row.goals[self.laid.term]}))
+        for piece, sample in zip(pieces, sample_ids, strict=True):
+            if self.settings.supervised and piece.features["target"] is not None:
+                row = self.layout.build_row(
+                    Row(inputs={}, metadata={"piece": piece}, sample_id=sample), SampleRng(0, 0, 0)
+                )
+                rows.append(replace(row, targets={"supervised": row.targets[self.layout.term]}))
         return rows
 
-    def _returns(self, model: Model, total: Floats, distance: Floats, surprise: Floats) -> Floats:
-        s, leash = self.settings, self.leash(model)
-        mean, spread = leash.scale if s.whiten else (0.0, 1.0)
-        return (total - mean) / spread - self.coefficient(model) * distance - s.entropy * surprise
+    def _returns(self, model: Model, rewards: Floats, log_ratio: Floats, mean_log_prob: Floats) -> Floats:
+        settings, controller = self.settings, self.kl_controller(model)
+        mean, std = controller.reward_mean_std if settings.whiten else (0.0, 1.0)
+        return (rewards - mean) / std - self.kl_coefficient(model) * log_ratio - settings.entropy * mean_log_prob
 
-    def _expected(self, model: Model, batch: Batch, first: Tensor) -> Floats | None:
-        """What the value head expected of each prompt."""
+    def _predicted_values(self, model: Model, batch: Batch, positions: Tensor) -> Floats | None:
+        """The value head's prediction for each prompt."""
         if self.settings.baseline != "learned":
             return None
-        found = model.heads["value"](self.encode(model, batch).at(first))[:, 0]
-        return np.asarray(found.cpu().double().numpy())
+        values = model.heads["value"](self.encode(model, batch).select(positions))[:, 0]
+        return np.asarray(values.cpu().double().numpy())
 
-    def leash(self, model: Model) -> Leash:
-        """The numbers that adapt."""
-        found = model.heads["leash"]
-        assert isinstance(found, Leash)
-        return found
+    def kl_controller(self, model: Model) -> AdaptiveKLController:
+        """The KL controller, a head of the model so that its state is saved with the weights."""
+        head = model.heads["leash"]
+        assert isinstance(head, AdaptiveKLController)
+        return head
 
-    def coefficient(self, model: Model) -> float:
-        """β now."""
-        return self.settings.kl.coefficient * float(self.leash(model).price)
+    def kl_coefficient(self, model: Model) -> float:
+        """The current β."""
+        return self.settings.kl.coefficient * float(self.kl_controller(model).price)
 
-    def tried(self, model: Model, judges: Judges, pieces: Sequence[Piece], *, texts: int, seed: int) -> Tried:
-        """What a model writes for these prompts, and what judges make of it."""
-        return tried(self, model, judges, pieces, texts=texts, seed=seed)
+    def evaluate(
+        self, model: Model, scorer: CompletionScorer, pieces: Sequence[SamplePiece], *, texts: int, seed: int
+    ) -> PolicyEvaluation:
+        """Sample completions for these prompts and score them."""
+        return evaluate_policy(self, model, scorer, pieces, num_generations=texts, seed=seed)
 
-    # ------------------------------------------------------------ learning
+    # ------------------------------------------------------------ loss
 
-    def count(self, batch: Batch) -> dict[str, int]:
-        """Texts or tokens, whichever count the same."""
-        found = {term: len(goal["at"]) for term, goal in batch.goals.items()}
-        texts = found.get("text", 0)
-        counts = {"policy": texts if self.settings.per == "text" else found.get("policy", 0), "value": texts,
-                  "supervised": found.get("supervised", 0)}  # fmt: skip
-        return {term: counts[term] for term in self.weights}
+    def count_targets(self, batch: Batch) -> dict[str, int]:
+        """Completions or tokens, whichever the loss averages over."""
+        lengths = {term: len(targets["at"]) for term, targets in batch.targets.items()}
+        texts = lengths.get("text", 0)
+        counts = {"policy": texts if self.settings.per == "text" else lengths.get("policy", 0), "value": texts,
+                  "supervised": lengths.get("supervised", 0)}  # fmt: skip
+        return {term: counts[term] for term in self.loss_weights}
 
     def encode(self, model: Model, batch: Batch, state: State | None = None) -> Hidden:
-        """As the objective that the model learned to write with."""
-        return self.laid.objective.encode(model, batch, state)
+        """As the objective that the model was trained with."""
+        return self.layout.objective.encode(model, batch, state)
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
-        """−Σ A · log π, its ratio to what wrote the texts clipped where they are learned from more than once."""
-        goal, text = batch.goals["policy"], batch.goals["text"]
-        better, now = goal["advantage"], self.logprobs(model, hidden, goal)
-        ratio = (now - goal["old"]).exp()
-        near = ratio.clamp(1 - self.settings.clip, 1 + self.settings.clip)
-        gain = torch.minimum(ratio * better, near * better) if self.updates > 1 else now * better
-        sums = {"policy": -gain.sum()}
-        if "value" in self.weights:
-            expected = model.heads["value"](hidden.at(text["at"]))[:, 0]
+        """−Σ A · log π, or PPO's clipped surrogate with several updates per batch."""
+        targets, text = batch.targets["policy"], batch.targets["text"]
+        advantage, log_probs = targets["advantage"], self.log_probs(model, hidden, targets)
+        ratio = (log_probs - targets["old"]).exp()
+        clipped_ratio = ratio.clamp(1 - self.settings.clip, 1 + self.settings.clip)
+        objective = (
+            torch.minimum(ratio * advantage, clipped_ratio * advantage)
+            if self.updates_per_batch > 1
+            else log_probs * advantage
+        )
+        sums = {"policy": -objective.sum()}
+        if "value" in self.loss_weights:
+            expected = model.heads["value"](hidden.select(text["at"]))[:, 0]
             sums["value"] = (expected - text["return"]).pow(2).sum()
-        if "supervised" in batch.goals:
-            head, right = model.heads[self.head], batch.goals["supervised"]
+        if "supervised" in batch.targets:
+            head, supervised_targets = model.heads[self.head], batch.targets["supervised"]
             assert isinstance(head, VocabularyHead)
-            sums["supervised"] = head.judge(hidden.at(right["at"]), right["values"]).total
-        every = now.new_tensor(float(len(text["at"])))
-        metrics = {name: (value.sum(), every) for name, value in text.items() if name not in ("at", "return")}
-        if self.updates > 1:
+            sums["supervised"] = head.compute_loss(
+                hidden.select(supervised_targets["at"]), supervised_targets["values"]
+            ).total
+        num_texts = log_probs.new_tensor(float(len(text["at"])))
+        metrics = {name: (value.sum(), num_texts) for name, value in text.items() if name not in ("at", "return")}
+        if self.updates_per_batch > 1:
             clipped = (ratio.detach() - 1).abs() > self.settings.clip
-            metrics["clipped"] = (clipped.sum(), now.new_tensor(float(clipped.numel())))
-        return Outcome(sums=sums, metrics=metrics)
+            metrics["clipped"] = (clipped.sum(), log_probs.new_tensor(float(clipped.numel())))
+        return Outcome(loss_sums=sums, metrics=metrics)
 
-    def settle(self, model: Model, metrics: Mapping[str, tuple[Tensor, Tensor]]) -> str | None:
-        """After a step that was taken: the leash and the scale follow what was seen; why the run should stop, if so."""
-        s, leash = self.settings, self.leash(model)
+    def after_step(self, model: Model, metrics: Mapping[str, tuple[Tensor, Tensor]]) -> str | None:
+        """After an optimizer step: update the KL controller and reward statistics; returns why the run should stop."""
+        settings, controller = self.settings, self.kl_controller(model)
         mean = {name: float(total) / max(1e-9, float(number)) for name, (total, number) in metrics.items()}
-        leash.saw(mean["reward"], mean["_square"])
-        if s.kl.adapt and s.kl.coefficient:
-            leash.pull(mean["kl"], s.kl.target, s.kl.adapt)
-        wild = s.kl.runaway is not None and mean["kl"] > s.kl.runaway * s.kl.target
-        leash.wild.copy_((leash.wild + 1) * wild)
-        dull = s.collapse is not None and leash.met(mean["distinct2"], FIRST) < s.collapse
-        leash.dull.copy_((leash.dull + 1) * dull)
-        if int(leash.wild) >= s.alarm:
-            return (f"the texts ran away from where the model started: {mean['kl']:.1f} nats, and policy.kl.target is "
-                    f"{s.kl.target:g}. A higher policy.kl.coefficient or a lower train.rate holds them")  # fmt: skip
-        if int(leash.dull) >= s.alarm:
-            return ("the texts have become alike: fewer than "
-                    f"{s.collapse:.0%} of the pairs of words they began with. A higher policy.kl.coefficient, "
-                    "policy.entropy or a reward for variety helps")  # fmt: skip
+        controller.update_reward_stats(mean["reward"], mean["_square"])
+        if settings.kl.adapt and settings.kl.coefficient:
+            controller.update_coefficient(mean["kl"], settings.kl.target, settings.kl.adapt)
+        diverged = settings.kl.runaway is not None and mean["kl"] > settings.kl.runaway * settings.kl.target
+        controller.wild.copy_((controller.wild + 1) * diverged)
+        collapsed = (
+            settings.collapse is not None
+            and controller.diversity_ratio(mean["distinct2"], BASELINE_STEPS) < settings.collapse
+        )
+        controller.dull.copy_((controller.dull + 1) * collapsed)
+        if int(controller.wild) >= settings.alarm:
+            return (f"the policy diverged from the reference model: KL {mean['kl']:.1f} nats, policy.kl.target is "
+                    f"{settings.kl.target:g}. Use a higher policy.kl.coefficient or a lower train.rate")  # fmt: skip
+        if int(controller.dull) >= settings.alarm:
+            return ("the completions have become alike: distinct-2 is below "
+                    f"{settings.collapse:.0%} of its initial value. Use a higher policy.kl.coefficient, a higher "
+                    "policy.entropy or a reward for variety")  # fmt: skip
         return None

@@ -1,4 +1,4 @@
-"""Model inputs for reward prompts: texts to continue, sources or pictures, laid out as the model was trained."""
+"""Model inputs for reward prompts (a text to continue, a source or an image), laid out as in training."""
 
 from __future__ import annotations
 
@@ -6,65 +6,77 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from meristem.batch import Array
-from meristem.corpus.pictures import pixels
-from meristem.errors import MeristemError
-from meristem.generation.laid import GoingOn, Laid, OneLine, TwoSides
-from meristem.objectives.caption import Caption, CaptionSettings
-from meristem.objectives.clm import CLM, CLMSettings
-from meristem.objectives.seq2seq import Seq2Seq, Seq2SeqSettings
-from meristem.reinforce.reward import Attempt
+from meristem.config.errors import MeristemError
+from meristem.corpus.read.images import load_named_image
+from meristem.generation.source_target_layout import (
+    CausalLayout,
+    ContinuationLayout,
+    EncoderDecoderLayout,
+    SourceTargetLayout,
+)
+from meristem.interfaces.batch import Array
+from meristem.interfaces.task import Sample
+from meristem.objectives.caption import CaptionObjective, CaptionObjectiveSettings
+from meristem.objectives.clm import CLMObjective, CLMObjectiveSettings
+from meristem.objectives.seq2seq import Seq2SeqObjective, Seq2SeqObjectiveSettings
+from meristem.reinforce.reward_base import PromptCompletion
 from meristem.reinforce.settings import PolicySettings
-from meristem.task import Sample
 from meristem.tokenizers.tokenizer import Tokenizer
 
 
-def layout_of(settings: PolicySettings, tokenizer: Tokenizer) -> Laid:
-    """Where a prompt and the text written for it stand in a row, by `policy.way`."""
-    s = settings
-    if s.way is None or s.length is None or (s.way == "image" and s.picture is None):
-        raise MeristemError("policy: how the model writes is not known yet; it comes from the run it starts as")
-    if s.way == "causal":
-        clm = CLM(CLMSettings.model_validate({}), tokenizer)
-        clm.begin_ids = s.begin
-        kind = OneLine if s.framed else GoingOn
-        return kind(clm, tokenizer, s.length, s.max_tokens)
-    begin = {"begin": s.begin or ("start",)}
-    if s.way == "image":
-        captions = Caption(CaptionSettings.model_validate(begin), tokenizer)
-        return TwoSides(captions, tokenizer, s.length, s.max_tokens, key="image")
-    return TwoSides(Seq2Seq(Seq2SeqSettings.model_validate(begin), tokenizer), tokenizer, s.length, s.max_tokens)
+def build_layout(settings: PolicySettings, tokenizer: Tokenizer) -> SourceTargetLayout:
+    """The layout of prompt and completion in a row, chosen by `policy.way`."""
+    policy = settings
+    if policy.way is None or policy.length is None or (policy.way == "image" and policy.picture is None):
+        raise MeristemError("policy: policy.way and policy.length are not set yet; they come from the run in from=RUN")
+    if policy.way == "causal":
+        clm = CLMObjective(CLMObjectiveSettings.model_validate({}), tokenizer)
+        clm.decoder_start_ids = policy.begin
+        layout_class = CausalLayout if policy.framed else ContinuationLayout
+        return layout_class(clm, tokenizer, policy.length, policy.max_tokens)
+    begin = {"begin": policy.begin or ("start",)}
+    if policy.way == "image":
+        caption = CaptionObjective(CaptionObjectiveSettings.model_validate(begin), tokenizer)
+        return EncoderDecoderLayout(caption, tokenizer, policy.length, policy.max_tokens, source_key="image")
+    return EncoderDecoderLayout(
+        Seq2SeqObjective(Seq2SeqObjectiveSettings.model_validate(begin), tokenizer),
+        tokenizer,
+        policy.length,
+        policy.max_tokens,
+    )
 
 
-def inputs_of(attempts: Sequence[Attempt], settings: PolicySettings, tokenizer: Tokenizer) -> list[Array]:
-    """What the model reads of each prompt: token ids [T], or pixels [side, side, 3]."""
-    side = settings.picture
-    if settings.way != "image" or side is None:
-        return [ids.astype(np.int64) for ids in tokenizer.ids_many([one.prompt for one in attempts])]
-    found = []
-    for one in attempts:
+def encode_prompts(
+    completions: Sequence[PromptCompletion], settings: PolicySettings, tokenizer: Tokenizer
+) -> list[Array]:
+    """The model input of each prompt: token ids [T], or pixels [side, side, 3]."""
+    image_size = settings.picture
+    if settings.way != "image" or image_size is None:
+        return [ids.astype(np.int64) for ids in tokenizer.encode_ids([completion.prompt for completion in completions])]
+    images = []
+    for completion in completions:
         try:
-            found.append(pixels(one.picture, side))
+            images.append(load_named_image(completion.picture, image_size))
         except MeristemError as error:
-            raise MeristemError(f"{one.place}: {error}" if one.place else str(error)) from None
-    return found
+            raise MeristemError(f"{completion.location}: {error}" if completion.location else str(error)) from None
+    return images
 
 
-def attempt_of(sample: Sample, words: int | None) -> Attempt:
-    """A sample as a prompt without a text yet; of a longer text only the first `words` are the prompt."""
-    references, columns = tuple(sample.gold or ()), sample.given.get("columns", {})
-    if "picture" in sample.given:
-        return Attempt(
+def prompt_from_sample(sample: Sample, max_words: int | None) -> PromptCompletion:
+    """A sample as a prompt with an empty completion; with `max_words`, only its first words are the prompt."""
+    references, columns = tuple(sample.gold or ()), sample.inputs.get("columns", {})
+    if "picture" in sample.inputs:
+        return PromptCompletion(
             prompt="",
             text="",
             references=references,
             columns=columns,
-            place=sample.place,
-            picture=sample.given["picture"],
+            location=sample.location,
+            picture=sample.inputs["picture"],
         )
-    prompt = sample.given["prompt"]
-    if words is not None:
-        parts = prompt.split(" ")
-        prompt, rest = " ".join(parts[:words]), " ".join(parts[words:])
+    prompt = sample.inputs["prompt"]
+    if max_words is not None:
+        prompt_words = prompt.split(" ")
+        prompt, rest = " ".join(prompt_words[:max_words]), " ".join(prompt_words[max_words:])
         references = references or ((" " + rest,) if rest else ())
-    return Attempt(prompt=prompt, text="", references=references, columns=columns, place=sample.place)
+    return PromptCompletion(prompt=prompt, text="", references=references, columns=columns, location=sample.location)

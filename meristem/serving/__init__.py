@@ -1,1 +1,1 @@
-"""Finished runs over HTTP: what each can do, batched across clients, within limits."""
+"""HTTP server for finished runs: batching across clients, continuous batching, limits, OpenAI-compatible routes."""

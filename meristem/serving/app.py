@@ -1,4 +1,4 @@
-"""The application: routes inside, and round them the gate, the limits, the door and the shell."""
+"""The FastAPI application: routes, exception handlers and middleware (admission, limits, auth, response headers)."""
 
 from __future__ import annotations
 
@@ -12,33 +12,41 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 import meristem
-from meristem.errors import MeristemError
-from meristem.serving import openai
-from meristem.serving.admission import Gate, Gone
-from meristem.serving.batching import told
-from meristem.serving.engine import Engine
-from meristem.serving.errors import Refused, error_object
-from meristem.serving.hub import Hub
-from meristem.serving.keys import Door, keys_for
-from meristem.serving.limits import Limits
-from meristem.serving.numbers import FiniteJSONResponse
-from meristem.serving.routes import about, tasks, words, writing
+from meristem.config.errors import MeristemError
+from meristem.serving.batch_worker import to_request_error
+from meristem.serving.engine import ServingEngine
+from meristem.serving.errors import RequestError, error_object
+from meristem.serving.json_response import FiniteJSONResponse
+from meristem.serving.middleware.admission import AdmissionMiddleware, ClientDisconnected
+from meristem.serving.middleware.auth import AuthMiddleware, load_keys
+from meristem.serving.middleware.early_rejection import EarlyRejection
+from meristem.serving.middleware.headers import ResponseHeadersMiddleware
+from meristem.serving.middleware.limits import RequestLimitsMiddleware
+from meristem.serving.model_registry import ModelRegistry
+from meristem.serving.openai import openai_routes
+from meristem.serving.routes import generate, language_model, status, task_routes
 from meristem.serving.settings import ServingSettings
-from meristem.serving.shell import Shell
-from meristem.serving.turnstile import Turnstile
 
-Rooms = Sequence[Callable[[Engine], APIRouter]]
-ROUTES: Rooms = (about.router, writing.router, words.router, tasks.router, openai.router)
+RouterFactories = Sequence[Callable[[ServingEngine], APIRouter]]
+ROUTER_FACTORIES: RouterFactories = (
+    status.router,
+    generate.router,
+    language_model.router,
+    task_routes.router,
+    openai_routes.router,
+)
 CLIENT_LEFT = 499
 
 
-def create_app(hub: Hub, settings: ServingSettings | None = None, *, more: Rooms = ()) -> FastAPI:
-    """Everything that is served; `more` are makers of further routes, which get the engine like our own."""
+def create_app(
+    registry: ModelRegistry, settings: ServingSettings | None = None, *, extra_routers: RouterFactories = ()
+) -> FastAPI:
+    """Build the application; `extra_routers` are factories of further routers, called with the engine."""
     settings = settings or ServingSettings.model_validate({})
-    engine = Engine(hub, settings)
+    engine = ServingEngine(registry, settings)
 
     @asynccontextmanager
-    async def working(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         engine.start()
         try:
             yield
@@ -49,60 +57,62 @@ def create_app(hub: Hub, settings: ServingSettings | None = None, *, more: Rooms
         title="Meristem",
         version=meristem.__version__,
         summary="Finished runs over HTTP.",
-        docs_url=None,  # their page would be fetched from elsewhere
+        docs_url=None,  # the docs page would load scripts from a CDN
         redoc_url=None,
         default_response_class=FiniteJSONResponse,
-        lifespan=working,
+        lifespan=lifespan,
     )
     app.state.engine = engine
-    for room in (*ROUTES, *more):
-        app.include_router(room(engine))
-    for kind in (MeristemError, RequestValidationError, HTTPException, Gone):
-        app.add_exception_handler(kind, _wrong)
-    app.add_middleware(cast(Any, Gate), admission=engine.admission)
-    app.add_middleware(cast(Any, Limits), settings=settings, early=engine.admission.check)
-    keys = keys_for(settings)
+    for make_router in (*ROUTER_FACTORIES, *extra_routers):
+        app.include_router(make_router(engine))
+    for error_class in (MeristemError, RequestValidationError, HTTPException, ClientDisconnected):
+        app.add_exception_handler(error_class, _handle_error)
+    app.add_middleware(cast(Any, AdmissionMiddleware), admission=engine.admission)
+    app.add_middleware(cast(Any, RequestLimitsMiddleware), settings=settings, early=engine.admission.check)
+    keys = load_keys(settings)
     engine.metrics.routes = frozenset(app.openapi()["paths"])
-    app.state.turnstile = Turnstile(engine.admission, keys, engine.metrics)
-    app.add_middleware(cast(Any, Door), keys=keys)
-    app.add_middleware(cast(Any, Shell), metrics=engine.metrics)
+    app.state.turnstile = EarlyRejection(engine.admission, keys, engine.metrics)
+    app.add_middleware(cast(Any, AuthMiddleware), keys=keys)
+    app.add_middleware(cast(Any, ResponseHeadersMiddleware), metrics=engine.metrics)
     return app
 
 
-async def _wrong(request: Request, error: Exception) -> Response:
-    """Errors as sentences; on /v1 what cannot be is 400, as OpenAI's clients expect."""
-    if isinstance(error, Gone):
+async def _handle_error(request: Request, error: Exception) -> Response:
+    """Any error as a JSON response; on /v1 a 422 becomes a 400, as OpenAI clients expect."""
+    if isinstance(error, ClientDisconnected):
         return Response(status_code=CLIENT_LEFT)
     if isinstance(error, HTTPException):
-        error = Refused(error.status_code, _missing(request, error))
+        error = RequestError(error.status_code, _http_error_message(request, error))
     elif isinstance(error, RequestValidationError):
-        error = _invalid(error)
-    wrong = told(error, request.url.path)
-    status = 400 if wrong.status == 422 and request.url.path.startswith("/v1/") else wrong.status
-    return FiniteJSONResponse(error_object(status, str(wrong), param=wrong.param), status, wrong.headers)
+        error = _validation_error(error)
+    request_error = to_request_error(error, request.url.path)
+    status = 400 if request_error.status == 422 and request.url.path.startswith("/v1/") else request_error.status
+    return FiniteJSONResponse(
+        error_object(status, str(request_error), param=request_error.param), status, request_error.headers
+    )
 
 
-def _missing(request: Request, error: HTTPException) -> str:
+def _http_error_message(request: Request, error: HTTPException) -> str:
     if error.status_code == 404:
-        return "there is nothing at this address; GET /openapi.json tells what there is"
+        return "there is no such route; GET /openapi.json lists the routes"
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "another method")
-        return f"{request.method} is not answered at this address: use {allowed}"
+        return f"{request.method} is not supported by this route: use {allowed}"
     return str(error.detail)
 
 
-def _invalid(error: RequestValidationError) -> Refused:
-    """The first thing that is wrong with a body, where it stands.
+def _validation_error(error: RequestValidationError) -> RequestError:
+    """The first validation error of a body, with the path of its field.
 
-    A part that may be of several kinds has an error for each of them: the kind that it is of says more than the others.
+    A field with a union type has one error per member: an error other than a type mismatch is the informative one.
     """
     errors = error.errors()
-    first = next((one for one in errors if not str(one["type"]).endswith("_type")), errors[0])
-    place = ".".join(str(part) for part in first["loc"] if isinstance(part, int) or _named(part))
+    first = next((item for item in errors if not str(item["type"]).endswith("_type")), errors[0])
+    location = ".".join(str(part) for part in first["loc"] if isinstance(part, int) or _is_field_name(part))
     message = str(first["msg"]).removeprefix("Value error, ")
-    return Refused(422, f"{place}: {message}" if place else message, param=place or None)
+    return RequestError(422, f"{location}: {message}" if location else message, param=location or None)
 
 
-def _named(part: str) -> bool:
-    """Whether it is a part of a body, and not what pydantic calls a kind."""
+def _is_field_name(part: str) -> bool:
+    """Whether it is a field of the body, and not pydantic's name of a type."""
     return part.isidentifier() and part not in ("body", "str")

@@ -1,4 +1,4 @@
-"""The two workers, and how a route reaches them."""
+"""The serving engine: model registry, metrics, admission, and the batch and generation workers behind the routes."""
 
 from __future__ import annotations
 
@@ -8,77 +8,85 @@ from typing import Any
 
 import torch
 
-from meristem.serving.admission import Admission, Ticket
-from meristem.serving.batching import Batcher
-from meristem.serving.continuous import News, Order, Scribe
-from meristem.serving.errors import Refused
-from meristem.serving.hub import Hub
-from meristem.serving.jobs import SHORT, Work, characters_in
+from meristem.serving.batch_worker import BatchWorker
+from meristem.serving.errors import RequestError
+from meristem.serving.generation_worker import GenerationJob, GenerationUpdate, GenerationWorker
+from meristem.serving.job_queue import SHORT_TEXT_CHARS, RequestWork, count_characters
 from meristem.serving.light_requests import LightRequests
-from meristem.serving.metrics import Metrics
+from meristem.serving.middleware.admission import AdmissionController, RequestContext
+from meristem.serving.model_registry import ModelRegistry
+from meristem.serving.prometheus_metrics import ServerMetrics
+from meristem.serving.request_work import encode_prompts_work
 from meristem.serving.settings import ServingSettings
-from meristem.serving.works import starts_work
 
 
-class Engine:
-    """All runs, what is counted, who is inside, and the workers."""
+class ServingEngine:
+    """The served runs, the metrics, the admission controller and the two workers."""
 
-    def __init__(self, hub: Hub, settings: ServingSettings) -> None:
-        self.hub, self.settings, self.metrics = hub, settings, Metrics()
-        self.admission = Admission(settings.queue, settings.deadline)
+    def __init__(self, registry: ModelRegistry, settings: ServingSettings) -> None:
+        self.registry, self.settings, self.metrics = registry, settings, ServerMetrics()
+        self.admission = AdmissionController(settings.queue, settings.deadline)
         threads = settings.threads or torch.get_num_threads()
         light = LightRequests()
-        self.batcher = Batcher(self.metrics, threads, tokens=settings.max_read_tokens, light=light)
-        self.scribe = Scribe(hub.runs, self.metrics, rows=settings.rows, light=light)
-        self.metrics.gauge("meristem_inside", "Requests in work or waiting for it.", lambda: self.admission.inside)
-        self.metrics.gauge("meristem_waiting", "Requests that wait to be read.", lambda: self.batcher.waiting)
-        self.metrics.gauge("meristem_writing", "Texts that are being written.", lambda: self.scribe.texts)
+        self.batch_worker = BatchWorker(self.metrics, threads, max_tokens=settings.max_read_tokens, light=light)
+        self.generation_worker = GenerationWorker(
+            registry.runs, self.metrics, max_batch_size=settings.rows, light=light
+        )
+        self.metrics.add_gauge(
+            "meristem_inside", "Admitted requests, running or waiting.", lambda: self.admission.num_active
+        )
+        self.metrics.add_gauge("meristem_waiting", "Jobs waiting for a batch.", lambda: self.batch_worker.num_waiting)
+        self.metrics.add_gauge("meristem_writing", "Texts being generated.", lambda: self.generation_worker.num_active)
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the workers."""
         self.admission.stopping = False
-        self.batcher.start()
-        self.scribe.start()
+        self.batch_worker.start()
+        self.generation_worker.start()
 
     def stop(self) -> None:
-        """Let nobody in any more, and end."""
+        """Refuse new requests and stop the workers."""
         self.admission.stopping = True
-        self.batcher.stop()
-        self.scribe.stop()
+        self.batch_worker.stop()
+        self.generation_worker.stop()
 
     @property
-    def ready(self) -> bool:
-        """Whether requests are answered."""
-        return self.batcher.alive and self.scribe.alive and not self.admission.stopping
+    def is_ready(self) -> bool:
+        """Whether requests are accepted."""
+        return self.batch_worker.is_alive and self.generation_worker.is_alive and not self.admission.stopping
 
-    def check_generated(self, prompts: int, texts: int, max_tokens: int, *, top: int = 0) -> None:
-        """Refuse a request for more tokens than one may have written; `top` more are listed beside each."""
-        most, asked = self.settings.max_generated_tokens, prompts * texts * max_tokens * (1 + top)
-        if asked > most:
-            listed = f", each with the {top} likeliest," if top else ""
-            told = f"{prompts} × {texts} texts of {max_tokens:,} tokens{listed} are {asked:,}, and one request may ask"
-            raise Refused(422, f"max_tokens: {told} for {most:,}: ask for fewer, or in parts", param="max_tokens")
+    def check_generation_limit(self, prompts: int, texts: int, max_tokens: int, *, top_logprobs: int = 0) -> None:
+        """Refuse a request for too many tokens; `top_logprobs` further tokens are listed for each generated one."""
+        limit, num_tokens = self.settings.max_generated_tokens, prompts * texts * max_tokens * (1 + top_logprobs)
+        if num_tokens > limit:
+            top_note = f" with {top_logprobs} top tokens each" if top_logprobs else ""
+            message = (
+                f"max_tokens: {prompts} × {texts} texts of {max_tokens:,} tokens{top_note} are {num_tokens:,}; "
+                f"the limit per request is {limit:,}: ask for fewer, or send several requests"
+            )
+            raise RequestError(422, message, param="max_tokens")
 
-    async def write(self, order: Order, prompts: Sequence[Any]) -> AsyncIterator[list[News]]:
-        """News until every text of an order has ended; long prompts are cut into tokens where nobody waits for it."""
-        listed = 0 if order.stream else order.top  # one answer is written out at once, a stream piece by piece
-        self.check_generated(len(prompts), order.count, order.settings.max_tokens, top=listed)
-        if characters_in(prompts) > SHORT:
-            starts = await self.ask(starts_work(order.run), (order.starts, prompts), order.ticket)
-            order.starts = lambda: starts
-        async for news in self.scribe.write(order):
-            yield news
+    async def generate(self, job: GenerationJob, prompts: Sequence[Any]) -> AsyncIterator[list[GenerationUpdate]]:
+        """Updates until every text of a job is finished; long prompts are tokenized by the batch worker."""
+        # a stream is sent piece by piece; the lists of top tokens of a full response are encoded at once
+        top_logprobs = 0 if job.stream else job.top_logprobs
+        self.check_generation_limit(len(prompts), job.num_samples, job.settings.max_tokens, top_logprobs=top_logprobs)
+        if count_characters(prompts) > SHORT_TEXT_CHARS:
+            prompt_inputs = await self.submit(encode_prompts_work(job.run), (job.encode_prompts, prompts), job.context)
+            job.encode_prompts = lambda: prompt_inputs
+        async for updates in self.generation_worker.generate(job):
+            yield updates
 
-    async def ask(self, work: Work, asked: Any, ticket: Ticket) -> Any:
-        """The answer to one thing."""
-        return await self.batcher.ask(work, asked, ticket)
+    async def submit(self, work: RequestWork, request: Any, context: RequestContext) -> Any:
+        """The result of one job of the batch worker."""
+        return await self.batch_worker.submit(work, request, context)
 
-    async def ask_each(self, work: Work, asked: Sequence[Any], ticket: Ticket) -> list[Any]:
-        """The answers to several, in their order; the first that is wrong ends them all."""
-        if len(asked) == 1:
-            return [await self.ask(work, asked[0], ticket)]
-        ticket.characters = characters_in(asked)
-        tasks = [asyncio.ensure_future(self.ask(work, one, ticket)) for one in asked]
+    async def submit_each(self, work: RequestWork, requests: Sequence[Any], context: RequestContext) -> list[Any]:
+        """The results of several jobs, in order; the first error cancels the others."""
+        if len(requests) == 1:
+            return [await self.submit(work, requests[0], context)]
+        context.characters = count_characters(requests)
+        tasks = [asyncio.ensure_future(self.submit(work, request, context)) for request in requests]
         try:
             return list(await asyncio.gather(*tasks))
         finally:

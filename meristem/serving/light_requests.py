@@ -28,7 +28,7 @@ class LightRequests:
         self._count = 0
 
     @contextmanager
-    def answering(self, light: bool) -> Iterator[None]:
+    def track(self, light: bool) -> Iterator[None]:
         """Count a request while it is answered, where it is light."""
         if light:
             with self._changed:

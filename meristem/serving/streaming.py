@@ -1,4 +1,4 @@
-"""Server-sent events: what is sent piece by piece while it is made."""
+"""Server-sent events: streaming responses."""
 
 from __future__ import annotations
 
@@ -7,31 +7,35 @@ from typing import Any
 
 from fastapi.responses import StreamingResponse
 
-from meristem import bounded
-from meristem.serving.admission import Gone
-from meristem.serving.batching import told
+from meristem.serving.batch_worker import to_request_error
 from meristem.serving.errors import error_object
+from meristem.serving.middleware.admission import ClientDisconnected
+from meristem.utils import untrusted_files
 
 
-def event(data: Any) -> str:
-    """One event; JSON has no line breaks, so that it is one line."""
-    return f"data: {bounded.to_json(data)}\n\n"
+def format_event(data: Any) -> str:
+    """One event; JSON without line breaks fits on its one line."""
+    return f"data: {untrusted_files.to_json(data)}\n\n"
 
 
-async def events(made: AsyncIterator[str]) -> StreamingResponse:
-    """A response that goes on; what is wrong before its first event is an error like any other."""
-    first = await anext(made)
-    return StreamingResponse(_guarded(first, made), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+async def event_response(event_stream: AsyncIterator[str]) -> StreamingResponse:
+    """A streaming response; an error before the first event becomes an ordinary error response."""
+    first = await anext(event_stream)
+    return StreamingResponse(
+        _with_error_event(first, event_stream), media_type="text/event-stream", headers={"x-accel-buffering": "no"}
+    )
 
 
-async def _guarded(first: str, rest: AsyncIterator[str]) -> AsyncIterator[bytes]:
-    """The events, and an error as the last of them: the status has long been sent."""
+async def _with_error_event(first: str, rest: AsyncIterator[str]) -> AsyncIterator[bytes]:
+    """The events; a later error is sent as the last event, because the status has already been sent."""
     yield first.encode("utf-8", "replace")
     try:
-        async for one in rest:
-            yield one.encode("utf-8", "replace")
-    except Gone:
+        async for text in rest:
+            yield text.encode("utf-8", "replace")
+    except ClientDisconnected:
         return
     except Exception as error:
-        wrong = told(error, "a stream")
-        yield ("event: error\n" + event(error_object(wrong.status, str(wrong)))).encode("utf-8", "replace")
+        request_error = to_request_error(error, "a stream")
+        yield ("event: error\n" + format_event(error_object(request_error.status, str(request_error)))).encode(
+            "utf-8", "replace"
+        )

@@ -1,1 +1,1 @@
-"""What a model is used for, one task per file: what its samples look like, its loss, its answers, its numbers."""
+"""Fine-tuning tasks, one per file: input encoding, head and loss, decoding of predictions, metrics."""

@@ -1,4 +1,4 @@
-"""Captioning: a picture → what there is to say of it (SPEC C10)."""
+"""Image captioning: an image → a caption."""
 
 from __future__ import annotations
 
@@ -11,96 +11,100 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from meristem.corpus.pictures import is_builtin, pixels
-from meristem.errors import MeristemError
-from meristem.generation.laid import Laid, TwoSides
+from meristem.config.errors import MeristemError
+from meristem.corpus.read.images import is_builtin_image, load_named_image
+from meristem.generation.source_target_layout import EncoderDecoderLayout, SourceTargetLayout
+from meristem.interfaces.task import Indices, Metrics, Sample, SamplePiece
 from meristem.objectives import caption
 from meristem.samples import microworld
-from meristem.task import Indices, Metrics, Piece, Sample
-from meristem.tasks._writing import Said, Writing, WritingSettings
+from meristem.tasks._generation_task import GeneratedAnswer, GenerationTask, GenerationTaskSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 
 
-class CaptionSettings(WritingSettings):
-    """What captioning can be told."""
+class CaptionTaskSettings(GenerationTaskSettings):
+    """Settings of image captioning."""
 
     name: Literal["caption"] = "caption"
     """The task's name."""
     picture: int | None = Field(None, ge=4)
-    """Pixels of a picture's side; the model's unless set."""
+    """Side length of images in pixels; the model's if not set."""
     max_tokens: int = Field(64, ge=1)
-    """Tokens of a caption at the most."""
+    """Maximum tokens of a caption."""
 
 
-class Caption(Writing):
-    """p(caption | picture); BLEU and chrF, and on built-in pictures how much of a scene is named right."""
+class CaptionTask(GenerationTask):
+    """p(caption | image); BLEU and chrF, and for built-in images the share of the scene that is named correctly."""
 
-    Settings = CaptionSettings
+    Settings = CaptionTaskSettings
     name = "caption"
-    shape = "picture"
-    ways = frozenset({"encoder_decoder"})
-    needs = frozenset({"image"})
+    sample_type = "picture"
+    requires_any = frozenset({"encoder_decoder"})
+    requires = frozenset({"image"})
 
-    def _layout(self, s: Any, tokenizer: Tokenizer) -> Laid:
-        if s.picture is None:
-            raise MeristemError("task caption: how large pictures are is not known yet; it comes from the model")
-        told = {"label_smoothing": s.label_smoothing, "begin": s.begin or ("start",)}
-        objective = caption.Caption(caption.CaptionSettings.model_validate(told), tokenizer)
-        return TwoSides(objective, tokenizer, s.length, s.max_tokens, key="image")
+    def _build_layout(self, settings: Any, tokenizer: Tokenizer) -> SourceTargetLayout:
+        if settings.picture is None:
+            raise MeristemError("task caption: the image size (task.picture) is not set; it comes from the model")
+        objective_settings = {"label_smoothing": settings.label_smoothing, "begin": settings.begin or ("start",)}
+        objective = caption.CaptionObjective(
+            caption.CaptionObjectiveSettings.model_validate(objective_settings), tokenizer
+        )
+        return EncoderDecoderLayout(objective, tokenizer, settings.length, settings.max_tokens, source_key="image")
 
     @classmethod
-    def texts(cls, sample: Sample) -> list[str]:
+    def sample_texts(cls, sample: Sample) -> list[str]:
         """The captions."""
         return list(sample.gold or ())
 
-    def given(self, sample: Sample) -> Sequence[str]:
-        """The picture's name, for a person; it is never read as text."""
-        return [sample.given["picture"]]
+    def source_texts(self, sample: Sample) -> Sequence[str]:
+        """The image's file name, for display only."""
+        return [sample.inputs["picture"]]
 
-    def pieces(self, samples: Sequence[Sample]) -> list[Piece]:
-        """Each picture and its first caption; one that cannot be opened is named with its place."""
-        opened: dict[str, NDArray[np.uint8]] = {}  # a picture with several captions is several samples
-        out = []
-        for number, (sample, target) in enumerate(zip(samples, self.targets(samples), strict=True)):
-            name = sample.given["picture"]
-            if isinstance(name, np.ndarray):  # pixels already, of the model's size
-                out.append(self.laid.piece(number, name, target))
+    def encode_samples(self, samples: Sequence[Sample]) -> list[SamplePiece]:
+        """Each image and its first caption; raises with the location of an image that cannot be opened."""
+        images: dict[str, NDArray[np.uint8]] = {}  # an image with several captions is several samples
+        pieces = []
+        for index, (sample, target) in enumerate(zip(samples, self.target_ids(samples), strict=True)):
+            image = sample.inputs["picture"]
+            if isinstance(image, np.ndarray):  # pixels already, of the model's size
+                pieces.append(self.layout.build_piece(index, image, target))
                 continue
-            opened[name] = opened[name] if name in opened else self._picture(sample)
-            out.append(self.laid.piece(number, opened[name], target))
-        return out
+            images[image] = images[image] if image in images else self._load_image(sample)
+            pieces.append(self.layout.build_piece(index, images[image], target))
+        return pieces
 
-    def _picture(self, sample: Sample) -> NDArray[np.uint8]:
-        """[side, side, 3] bytes, whether it lies in a file or is built in."""
-        given, side = sample.given["picture"], self.settings.picture
+    def _load_image(self, sample: Sample) -> NDArray[np.uint8]:
+        """[side, side, 3] uint8 pixels of an image file or a built-in image."""
+        image, image_size = sample.inputs["picture"], self.settings.picture
         try:
-            return pixels(given, side)
+            return load_named_image(image, image_size)
         except MeristemError as error:
-            raise MeristemError(f"{sample.place}: {error}" if sample.place else str(error)) from None
+            raise MeristemError(f"{sample.location}: {error}" if sample.location else str(error)) from None
 
-    def resampled(self, answers: Sequence[Said], samples: Sequence[Sample]) -> Callable[[Indices], Metrics]:
-        """BLEU and chrF; where every picture is a scene of the microworld, the share of it that is named right."""
-        cited = super().resampled(answers, samples)
-        pictures = [sample.given["picture"] for sample in samples]
-        if not all(map(is_builtin, pictures)):
-            return cited
-        pairs = zip(answers, pictures, strict=True)
-        right = np.array([microworld.named(answer.text, _scene(name)) for answer, name in pairs])
-        return lambda at: {**cited(at), "named": float(right[at].mean())}
+    def bootstrap_metrics(
+        self, predictions: Sequence[GeneratedAnswer], samples: Sequence[Sample]
+    ) -> Callable[[Indices], Metrics]:
+        """BLEU and chrF; for microworld scenes also the share of the scene that is named correctly."""
+        text_metrics = super().bootstrap_metrics(predictions, samples)
+        images = [sample.inputs["picture"] for sample in samples]
+        if not all(map(is_builtin_image, images)):
+            return text_metrics
+        pairs = zip(predictions, images, strict=True)
+        named_shares = np.array([microworld.score_caption(answer.text, _scene(name)) for answer, name in pairs])
+        return lambda indices: {**text_metrics(indices), "named": float(named_shares[indices].mean())}
 
-    def asked(self, given: str | Path | Mapping[str, Any]) -> Sample:
-        """A file, or a mapping with `picture` (`image` will do)."""
-        found = given.get("picture", given.get("image")) if isinstance(given, Mapping) else given
-        if not isinstance(found, str | Path):
-            raise MeristemError(f"caption tells of a picture: give its file (--image F, or picture=…), not {given!r}")
-        return Sample(given={"picture": str(found)})
+    def parse_input(self, value: str | Path | Mapping[str, Any]) -> Sample:
+        """An image path, or a mapping with `picture` (or `image`)."""
+        image = value.get("picture", value.get("image")) if isinstance(value, Mapping) else value
+        if not isinstance(image, str | Path):
+            raise MeristemError(f"caption takes an image: give its file (--image F, or picture=…), not {value!r}")
+        return Sample(inputs={"picture": str(image)})
 
-    def commands(self, place: str, sample: Sample) -> list[str]:
-        """The caption of a sample's picture, where that is a file."""
-        name = sample.given["picture"]
-        return [] if is_builtin(name) else [f"meristem predict {place} --image {shlex.quote(name)}"]
+    def example_commands(self, run_path: str, sample: Sample) -> list[str]:
+        """The command for a sample's image; empty for built-in images."""
+        image = sample.inputs["picture"]
+        return [] if is_builtin_image(image) else [f"meristem predict {run_path} --image {shlex.quote(image)}"]
 
 
-def _scene(name: str) -> microworld.Scene:
+def _scene(name: str) -> microworld.ShapeScene:
     _, seed, number = name.split()[0].split(":")
-    return microworld.scene(int(seed), int(number))
+    return microworld.generate_scene(int(seed), int(number))

@@ -1,4 +1,4 @@
-"""Choice: of several answers the one that fits a context, each scored beside it (SPEC C5)."""
+"""Multiple choice: each choice is scored together with the context; softmax over the choices."""
 
 from __future__ import annotations
 
@@ -13,210 +13,225 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from meristem.batch import Batch, Draws, Hidden, Model, Outcome, Row
-from meristem.blocks.correct import is_correct
-from meristem.blocks.precision import wide
-from meristem.errors import MeristemError
-from meristem.task import Indices, Metrics, Mistake, Piece, Sample
-from meristem.tasks._reading import Pooling, Reading, ReadingSettings
-from meristem.tasks._sharing import shares
+from meristem.blocks.heads.accuracy import is_correct
+from meristem.blocks.precision import at_least_float32
+from meristem.config.errors import MeristemError
+from meristem.interfaces.batch import Batch, Hidden, Model, Outcome, RngFactory, Row
+from meristem.interfaces.task import Indices, Metrics, Mistake, Sample, SamplePiece
+from meristem.tasks._encoder_task import EncoderTask, EncoderTaskSettings, Pooling
+from meristem.tasks._pair_truncation import truncate_pair
 from meristem.tokenizers.tokenizer import Tokenizer
 
-Answer = NDArray[np.float32]
+ChoiceProbs = NDArray[np.float32]
 """A probability for each choice of the sample."""
-JOINED = {"cause": "{text} because", "effect": "{text} so"}
+QUESTION_TEMPLATES = {"cause": "{text} because", "effect": "{text} so"}
 
 
-class ChoiceSettings(ReadingSettings):
-    """What a choice can be told."""
+class ChoiceTaskSettings(EncoderTaskSettings):
+    """Settings of multiple choice."""
 
     name: Literal["choice"] = "choice"
     """The task's name."""
     choices: int = Field(2, ge=1)
-    """How many a training sample has at the most."""
-    joined: dict[str, str] = JOINED
-    """By question, how it is put into words behind its context; COPA's causes and effects unless set."""
+    """Maximum number of choices of a training sample."""
+    joined: dict[str, str] = QUESTION_TEMPLATES
+    """Question type → template that joins it to the context; COPA's cause and effect if not set."""
     pooling: Pooling | None = None
-    """The state that is read: the one that stands for the whole unless set; mean or max of all."""
+    """Pooling of the states: first, last, mean or max; the summary token ([CLS] or the last) if not set."""
 
 
-class Choice(Reading):
-    """softmax over the choices of a sample, each scored in a row of its own."""
+class ChoiceTask(EncoderTask):
+    """p(choice | context, choices): softmax over the choices of a sample, each scored in a row of its own."""
 
-    Settings = ChoiceSettings
+    Settings = ChoiceTaskSettings
     name = "choice"
-    shape = "choice"
+    sample_type = "choice"
     metric = "accuracy"
 
-    def __init__(self, settings: ChoiceSettings, tokenizer: Tokenizer) -> None:
+    def __init__(self, settings: ChoiceTaskSettings, tokenizer: Tokenizer) -> None:
         super().__init__(settings, tokenizer)
         kind = "scores" if settings.way == "causal" else "pooled"
-        self.heads = {**self.reading_heads(), self.name: self.sized(kind, 1)}
-        self.weights = self.weights_with_lm
-        self.rows_per_sample = settings.choices
+        self.heads = {**self.encoder_heads(), self.name: self.sized_head(kind, 1)}
+        self.loss_weights = self.task_loss_weights
+        self.max_rows_per_sample = settings.choices
 
     @classmethod
-    def learn(cls, settings: ChoiceSettings, samples: Sequence[Sample]) -> ChoiceSettings:
-        """How many choices there are."""
-        return settings.model_copy(update={"choices": max(len(sample.given["choices"]) for sample in samples)})
+    def fit_settings(cls, settings: ChoiceTaskSettings, samples: Sequence[Sample]) -> ChoiceTaskSettings:
+        """The settings with the maximum number of choices."""
+        return settings.model_copy(update={"choices": max(len(sample.inputs["choices"]) for sample in samples)})
 
     # ------------------------------------------------------------ rows
 
-    def context(self, given: Mapping[str, Any]) -> str:
-        """What every choice stands beside: the text, and the question in words."""
-        text, question = str(given["text"]), str(given.get("question") or "")
+    def context_text(self, inputs: Mapping[str, Any]) -> str:
+        """The first text of each pair: the context with the question."""
+        text, question = str(inputs["text"]), str(inputs.get("question") or "")
         if question not in self.settings.joined:
             return f"{text} {question}" if question else text
         template: str = self.settings.joined[question]
         return template.replace("{text}", text.rstrip().removesuffix("."))
 
-    def pieces(self, samples: Sequence[Sample]) -> list[Piece]:
-        """Each choice beside its context; what does not fit goes from the longer one, of a context its beginning."""
+    def encode_samples(self, samples: Sequence[Sample]) -> list[SamplePiece]:
+        """Each choice with its context; the longer one is truncated first, a context at its beginning."""
         for sample in samples:
-            _check(sample)
-        contexts = self.reader.encode([self.context(sample.given) for sample in samples], placed=False)
-        every = [choice for sample in samples for choice in sample.given["choices"]]
-        choices = iter(self.reader.encode(every, placed=False))
-        room, out = self.reader.room(2), []
-        for number, (sample, context) in enumerate(zip(samples, contexts, strict=True)):
-            pairs, longest, cut = [], 0, 0
-            for _ in sample.given["choices"]:
+            _check_choices(sample)
+        contexts = self.text_encoder.tokenize(
+            [self.context_text(sample.inputs) for sample in samples], with_offsets=False
+        )
+        all_choices = [choice for sample in samples for choice in sample.inputs["choices"]]
+        choices = iter(self.text_encoder.tokenize(all_choices, with_offsets=False))
+        max_tokens, pieces = self.text_encoder.max_text_tokens(2), []
+        for index, (sample, context) in enumerate(zip(samples, contexts, strict=True)):
+            pairs, longest, num_cut = [], 0, 0
+            for _ in sample.inputs["choices"]:
                 choice = next(choices)
                 sizes = len(context.ids), len(choice.ids)
-                kept = shares(*sizes, room)
-                pairs.append((context.cut(sizes[0] - kept[0], sizes[0]), choice.cut(0, kept[1])))
-                longest, cut = max(longest, sum(kept)), max(cut, sum(sizes) - sum(kept))
+                kept_sizes = truncate_pair(*sizes, max_tokens)
+                pairs.append((context.slice(sizes[0] - kept_sizes[0], sizes[0]), choice.slice(0, kept_sizes[1])))
+                longest, num_cut = max(longest, sum(kept_sizes)), max(num_cut, sum(sizes) - sum(kept_sizes))
             parts = {"pairs": tuple(pairs), "gold": sample.gold}
-            out.append(Piece(sample=number, size=longest + self.reader.length - room, parts=parts, cut=cut))
-        return out
+            pieces.append(
+                SamplePiece(
+                    sample_index=index,
+                    num_tokens=longest + self.text_encoder.max_length - max_tokens,
+                    features=parts,
+                    num_truncated=num_cut,
+                )
+            )
+        return pieces
 
-    def prepare(self, row: Row, draw: Draws) -> list[Row]:
-        """A row for each choice; the first has the gold."""
-        parts: dict[str, Any] = row.notes["piece"].parts
+    def prepare(self, row: Row, draw: RngFactory) -> list[Row]:
+        """A row for each choice; the first carries the gold."""
+        parts: dict[str, Any] = row.metadata["piece"].features
         rows: list[Row] = []
-        for number, (context, choice) in enumerate(parts["pairs"]):
-            framed = self.reader.frame(context, choice)
-            at = np.array([framed.summary])
-            goals = {"read": {"at": at, "choice": np.array([number])}, **self.lm_goal(framed)}
+        for choice_index, (context, choice) in enumerate(parts["pairs"]):
+            encoded = self.text_encoder.build_input(context, choice)
+            summary_position = np.array([encoded.summary_position])
+            goals = {"read": {"at": summary_position, "choice": np.array([choice_index])}, **self.lm_goal(encoded)}
             if parts["gold"] is not None and not rows:
-                goals[self.name] = {"at": at, "values": np.array([parts["gold"]], np.int64)}
-            notes = {**row.notes, "choice": number}
-            rows.append(Row(inputs=framed.inputs, goals=goals, notes=notes, sample=row.sample))
+                goals[self.name] = {"at": summary_position, "values": np.array([parts["gold"]], np.int64)}
+            notes = {**row.metadata, "choice": choice_index}
+            rows.append(Row(inputs=encoded.inputs, targets=goals, metadata=notes, sample_id=row.sample_id))
         return rows
 
-    # ------------------------------------------------------------ learning
+    # ------------------------------------------------------------ training
 
     def scores(self, model: Model, hidden: Hidden, batch: Batch) -> Tensor:
-        """[samples, most choices]: one number for each row, −∞ where a sample has fewer."""
-        read = batch.goals["read"]
-        each: Tensor = wide(model.heads[self.name](self.pooled(hidden, batch, self.settings.pooling, read["at"])))
-        table = each.new_full((len(batch.ids), max(_numbers(batch))), float("-inf"))
-        return table.index_put((batch.owner, read["choice"]), each[:, 0])
+        """Logits [samples, max choices], −∞ where a sample has fewer."""
+        read_goal = batch.targets["read"]
+        row_scores: Tensor = at_least_float32(
+            model.heads[self.name](self.pool(hidden, batch, self.settings.pooling, read_goal["at"]))
+        )
+        table = row_scores.new_full((len(batch.sample_ids), max(_choice_counts(batch))), float("-inf"))
+        return table.index_put((batch.sample_index, read_goal["choice"]), row_scores[:, 0])
 
-    def wanted(self, batch: Batch) -> Tensor | None:
-        """The positions that stand for the whole, where nothing else is read."""
-        return batch.goals["read"]["at"] if self.settings.pooling is None and not self.settings.lm else None
+    def output_positions(self, batch: Batch) -> Tensor | None:
+        """The summary positions, if no other states are needed; else None."""
+        return batch.targets["read"]["at"] if self.settings.pooling is None and not self.settings.lm else None
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
-        """Cross-entropy of the right choice among those of its sample."""
-        scores, goal = self.scores(model, hidden, batch), batch.goals.get(self.name)
+        """Cross-entropy of the correct choice among those of its sample."""
+        scores, goal = self.scores(model, hidden, batch), batch.targets.get(self.name)
         if goal is None:
-            nothing = scores.masked_fill(scores.isinf(), 0.0).sum() * 0.0
-            return self.with_lm(model, hidden, batch, Outcome(sums={self.name: nothing}))
-        scores, values = scores[batch.owner[goal["at"] // batch.inputs["tokens"].shape[1]]], goal["values"]
-        outcome = Outcome(sums={self.name: F.cross_entropy(scores, values, reduction="sum")})
-        right = is_correct(scores, values).sum().float()
-        outcome.metrics["accuracy"] = (right, torch.tensor(float(len(values)), device=right.device))
-        return self.with_lm(model, hidden, batch, outcome)
+            zero = scores.masked_fill(scores.isinf(), 0.0).sum() * 0.0
+            return self.add_lm_loss(model, hidden, batch, Outcome(loss_sums={self.name: zero}))
+        scores, values = scores[batch.sample_index[goal["at"] // batch.inputs["tokens"].shape[1]]], goal["values"]
+        outcome = Outcome(loss_sums={self.name: F.cross_entropy(scores, values, reduction="sum")})
+        num_correct = is_correct(scores, values).sum().float()
+        outcome.metrics["accuracy"] = (num_correct, torch.tensor(float(len(values)), device=num_correct.device))
+        return self.add_lm_loss(model, hidden, batch, outcome)
 
-    # ------------------------------------------------------------ answers
+    # ------------------------------------------------------------ predictions
 
-    def decode(self, model: Model, hidden: Hidden, batch: Batch) -> list[Answer]:
-        """A probability for each choice there is."""
-        chances = self.scores(model, hidden, batch).softmax(1).cpu().numpy()
-        return [row[:size] for row, size in zip(chances, _numbers(batch), strict=True)]
+    def decode(self, model: Model, hidden: Hidden, batch: Batch) -> list[ChoiceProbs]:
+        """The probabilities of each sample's choices."""
+        probs = self.scores(model, hidden, batch).softmax(1).cpu().numpy()
+        return [row[:num_choices] for row, num_choices in zip(probs, _choice_counts(batch), strict=True)]
 
-    def score(self, answers: Sequence[Answer], samples: Sequence[Sample]) -> Metrics:
-        """How often the right one was chosen."""
-        return {"accuracy": float(_right(answers, samples).mean())}
+    def compute_metrics(self, predictions: Sequence[ChoiceProbs], samples: Sequence[Sample]) -> Metrics:
+        """Accuracy."""
+        return {"accuracy": float(_is_correct_choice(predictions, samples).mean())}
 
-    def resampled(self, answers: Sequence[Answer], samples: Sequence[Sample]) -> Callable[[Indices], Metrics]:
-        """The same from what was right."""
-        right = _right(answers, samples)
-        return lambda at: {"accuracy": float(right[at].mean())}
+    def bootstrap_metrics(
+        self, predictions: Sequence[ChoiceProbs], samples: Sequence[Sample]
+    ) -> Callable[[Indices], Metrics]:
+        """Accuracy for resampled indices."""
+        correct = _is_correct_choice(predictions, samples)
+        return lambda indices: {"accuracy": float(correct[indices].mean())}
 
     def baselines(self, train: Sequence[Sample], samples: Sequence[Sample]) -> dict[str, Metrics]:
-        """Guessing."""
-        return {"guessing": {"accuracy": float(np.mean([1 / len(sample.given["choices"]) for sample in samples]))}}
+        """The expected accuracy of random guessing."""
+        return {"guessing": {"accuracy": float(np.mean([1 / len(sample.inputs["choices"]) for sample in samples]))}}
 
-    def mistakes(self, answers: Sequence[Answer], samples: Sequence[Sample]) -> list[Mistake]:
-        """Wrong choices by their probability."""
-        found = [
+    def mistakes(self, predictions: Sequence[ChoiceProbs], samples: Sequence[Sample]) -> list[Mistake]:
+        """Wrong choices, most confident first."""
+        mistakes = [
             Mistake(
-                place=sample.place,
-                given=self.context(sample.given),
-                gold=sample.given["choices"][sample.gold],
-                said=sample.given["choices"][int(answer.argmax())],
-                confidence=float(answer.max()),
+                place=sample.location,
+                given=self.context_text(sample.inputs),
+                gold=sample.inputs["choices"][sample.gold],
+                said=sample.inputs["choices"][int(prediction.argmax())],
+                confidence=float(prediction.max()),
             )
-            for answer, sample in zip(answers, samples, strict=True)
-            if int(answer.argmax()) != sample.gold
+            for prediction, sample in zip(predictions, samples, strict=True)
+            if int(prediction.argmax()) != sample.gold
         ]
-        return sorted(found, key=lambda one: -one.confidence)
+        return sorted(mistakes, key=lambda mistake: -mistake.confidence)
 
-    def shown(self, answer: Answer, sample: Sample) -> Any:
-        """{label, choice, score}: its number, counted from 0, and its text."""
-        return self.ranked(answer, sample, 1)[0]
+    def format_output(self, prediction: ChoiceProbs, sample: Sample) -> Any:
+        """{label, choice, score}: index from 0, text and probability."""
+        return self.format_top_outputs(prediction, sample, 1)[0]
 
-    def ranked(self, answer: Answer, sample: Sample, top: int) -> list[Any]:
-        """The likeliest choices."""
-        choices, best = sample.given["choices"], np.argsort(-answer, kind="stable")[:top].tolist()
-        return [{"label": number, "choice": choices[number], "score": float(answer[number])} for number in best]
+    def format_top_outputs(self, prediction: ChoiceProbs, sample: Sample, top: int) -> list[Any]:
+        """The most probable choices."""
+        choices, top_indices = sample.inputs["choices"], np.argsort(-prediction, kind="stable")[:top].tolist()
+        return [{"label": index, "choice": choices[index], "score": float(prediction[index])} for index in top_indices]
 
-    def told(self, sample: Sample) -> str:
-        """The context as it is read, and the choices with the right one marked."""
-        choices = (f"[{c}]" if number == sample.gold else c for number, c in enumerate(sample.given["choices"]))
-        return f"{self.context(sample.given)}  →  {' | '.join(choices)}"
+    def describe_sample(self, sample: Sample) -> str:
+        """The context with its question, and the choices with the correct one in brackets."""
+        choices = (
+            f"[{choice}]" if index == sample.gold else choice for index, choice in enumerate(sample.inputs["choices"])
+        )
+        return f"{self.context_text(sample.inputs)}  →  {' | '.join(choices)}"
 
-    def asked(self, given: str | Mapping[str, Any]) -> Sample:
-        """A text and its choices by their names; a question may stand beside them."""
-        named = {} if isinstance(given, str) else given
-        choices = named.get("choices")
-        if not isinstance(named.get("text"), str) or not isinstance(choices, list | tuple):
+    def parse_input(self, value: str | Mapping[str, Any]) -> Sample:
+        """A mapping with `text`, `choices` and optionally `question`."""
+        values = {} if isinstance(value, str) else value
+        choices = values.get("choices")
+        if not isinstance(values.get("text"), str) or not isinstance(choices, list | tuple):
             raise MeristemError(
-                'task choice reads a text and its choices: give {"text": "…", "choices": ["…", "…"]} '
+                'task choice takes a text and its choices: give {"text": "…", "choices": ["…", "…"]} '
                 '(--choices "…" --choices "…")'
             )
         sample = Sample(
-            given={
-                "text": named["text"],
-                "question": str(named.get("question") or ""),
+            inputs={
+                "text": values["text"],
+                "question": str(values.get("question") or ""),
                 "choices": tuple(map(str, choices)),
             }
         )
-        _check(sample)
+        _check_choices(sample)
         return sample
 
-    def commands(self, place: str, sample: Sample) -> list[str]:
-        """The choice as it would be typed."""
-        choices = " ".join(f"--choices {shlex.quote(choice)}" for choice in sample.given["choices"])
-        question = f" --question {shlex.quote(sample.given['question'])}" if sample.given.get("question") else ""
-        return [f"meristem predict {place} {shlex.quote(sample.given['text'])}{question} {choices}"]
+    def example_commands(self, run_path: str, sample: Sample) -> list[str]:
+        """The command with text, question and choices."""
+        choices = " ".join(f"--choices {shlex.quote(choice)}" for choice in sample.inputs["choices"])
+        question = f" --question {shlex.quote(sample.inputs['question'])}" if sample.inputs.get("question") else ""
+        return [f"meristem predict {run_path} {shlex.quote(sample.inputs['text'])}{question} {choices}"]
 
 
-def _check(sample: Sample) -> None:
-    """Refuse what cannot be chosen from."""
-    where, number = f"{sample.place}: " if sample.place else "", len(sample.given["choices"])
-    if not number:
-        raise MeristemError(f"{where}there are no choices")
-    if sample.gold is not None and not 0 <= sample.gold < number:
-        raise MeristemError(f"{where}the right choice is number {sample.gold}, and there are 0 to {number - 1}")
+def _check_choices(sample: Sample) -> None:
+    """Raise if there are no choices, or the gold is not one of them."""
+    prefix, num_choices = f"{sample.location}: " if sample.location else "", len(sample.inputs["choices"])
+    if not num_choices:
+        raise MeristemError(f"{prefix}there are no choices")
+    if sample.gold is not None and not 0 <= sample.gold < num_choices:
+        raise MeristemError(f"{prefix}the correct choice is {sample.gold}, but choices are 0 to {num_choices - 1}")
 
 
-def _numbers(batch: Batch) -> list[int]:
-    """How many choices each sample has."""
-    return [len(note["piece"].parts["pairs"]) for note in batch.notes if note["choice"] == 0]
+def _choice_counts(batch: Batch) -> list[int]:
+    """Number of choices of each sample."""
+    return [len(row_notes["piece"].features["pairs"]) for row_notes in batch.metadata if row_notes["choice"] == 0]
 
 
-def _right(answers: Sequence[Answer], samples: Sequence[Sample]) -> NDArray[np.bool_]:
-    return np.array([int(a.argmax()) == s.gold for a, s in zip(answers, samples, strict=True)])
+def _is_correct_choice(predictions: Sequence[ChoiceProbs], samples: Sequence[Sample]) -> NDArray[np.bool_]:
+    return np.array([int(probs.argmax()) == sample.gold for probs, sample in zip(predictions, samples, strict=True)])

@@ -1,4 +1,4 @@
-"""Classification: a text → a label, several labels or a number (SPEC C1)."""
+"""Text classification and regression: a text → a label, several labels or a number."""
 
 from __future__ import annotations
 
@@ -7,49 +7,58 @@ from typing import Any, Literal
 
 import numpy as np
 
-from meristem.batch import Draws, Row
-from meristem.errors import MeristemError
-from meristem.task import Piece, Sample
-from meristem.tasks._labels import Labels, LabelSettings
+from meristem.config.errors import MeristemError
+from meristem.interfaces.batch import RngFactory, Row
+from meristem.interfaces.task import Sample, SamplePiece
+from meristem.tasks._label_task import LabelTask, LabelTaskSettings
 
 
-class ClassificationSettings(LabelSettings):
-    """What classification can be told."""
+class ClassificationTaskSettings(LabelTaskSettings):
+    """Settings of text classification."""
 
     name: Literal["classification"] = "classification"
     """The task's name."""
 
 
-class Classification(Labels):
+class ClassificationTask(LabelTask):
     """p(label | text)."""
 
-    Settings = ClassificationSettings
+    Settings = ClassificationTaskSettings
     name = "classification"
-    shape = "text"
+    sample_type = "text"
 
-    def pieces(self, samples: Sequence[Sample]) -> list[Piece]:
-        """Each text's beginning, as far as it fits."""
-        room, out = self.reader.room(), []
-        for number, text in enumerate(self.reader.encode([sample.given["text"] for sample in samples], placed=False)):
-            kept = text.cut(0, room)
-            parts = {"text": kept, "goal": self.goal(samples[number])}
-            size = len(kept.ids) + self.reader.length - room
-            out.append(Piece(sample=number, size=size, parts=parts, cut=len(text.ids) - len(kept.ids)))
-        return out
+    def encode_samples(self, samples: Sequence[Sample]) -> list[SamplePiece]:
+        """Each text, truncated at the end."""
+        max_tokens, pieces = self.text_encoder.max_text_tokens(), []
+        for index, text in enumerate(
+            self.text_encoder.tokenize([sample.inputs["text"] for sample in samples], with_offsets=False)
+        ):
+            truncated = text.slice(0, max_tokens)
+            parts = {"text": truncated, "goal": self.label_goal(samples[index])}
+            size = len(truncated.ids) + self.text_encoder.max_length - max_tokens
+            pieces.append(
+                SamplePiece(
+                    sample_index=index,
+                    num_tokens=size,
+                    features=parts,
+                    num_truncated=len(text.ids) - len(truncated.ids),
+                )
+            )
+        return pieces
 
-    def prepare(self, row: Row, draw: Draws) -> Row:
-        """The text in its frame, read where it stands for the whole."""
-        parts: dict[str, Any] = row.notes["piece"].parts
-        framed = self.reader.frame(parts["text"])
-        at = np.array([framed.summary])
-        goals = {"read": {"at": at}, **self.lm_goal(framed)}
+    def prepare(self, row: Row, draw: RngFactory) -> Row:
+        """The text with special tokens; the target is predicted at the summary position."""
+        parts: dict[str, Any] = row.metadata["piece"].features
+        encoded = self.text_encoder.build_input(parts["text"])
+        summary_position = np.array([encoded.summary_position])
+        goals = {"read": {"at": summary_position}, **self.lm_goal(encoded)}
         if parts["goal"]:
-            goals[self.name] = {"at": at, **parts["goal"]}
-        return Row(inputs=framed.inputs, goals=goals, notes=row.notes, sample=row.sample)
+            goals[self.name] = {"at": summary_position, **parts["goal"]}
+        return Row(inputs=encoded.inputs, targets=goals, metadata=row.metadata, sample_id=row.sample_id)
 
-    def asked(self, given: str | Mapping[str, Any]) -> Sample:
-        """A text, with or without its name."""
-        text = given if isinstance(given, str) else given.get("text")
+    def parse_input(self, value: str | Mapping[str, Any]) -> Sample:
+        """A text, or a mapping with `text`."""
+        text = value if isinstance(value, str) else value.get("text")
         if not isinstance(text, str):
-            raise MeristemError('task classification reads a text: give it as it is, or as {"text": "…"}')
-        return Sample(given={"text": text})
+            raise MeristemError('task classification takes a text: give it as a string, or as {"text": "…"}')
+        return Sample(inputs={"text": text})

@@ -1,4 +1,4 @@
-"""Commands: an utterance → what is wanted (intent) and its details (slots), two heads on one encoding (SPEC C14)."""
+"""Intent classification and slot filling: an utterance → an intent and slot tags, two heads on one encoder."""
 
 from __future__ import annotations
 
@@ -13,211 +13,249 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from meristem.batch import Batch, Hidden, Model, Outcome
-from meristem.blocks.correct import is_correct
-from meristem.blocks.precision import wide
-from meristem.errors import MeristemError
-from meristem.metrics import entities as metrics
-from meristem.metrics import labels
-from meristem.task import Confusion, Indices, Metrics, Mistake, Piece, Sample
-from meristem.tasks import _tagged
-from meristem.tasks._reader import Framed
-from meristem.tasks._reading import Pooling
-from meristem.tasks._tagged import Found, Tagged
-from meristem.tasks._tags import Tags, TagSettings
+from meristem.blocks.heads.accuracy import is_correct
+from meristem.blocks.precision import at_least_float32
+from meristem.config.errors import MeristemError
+from meristem.interfaces.batch import Batch, Hidden, Model, Outcome
+from meristem.interfaces.task import ConfusionMatrix, Indices, Metrics, Mistake, Sample, SamplePiece
+from meristem.metrics import classification
+from meristem.metrics import entity_f1 as metrics
+from meristem.tasks import _tag_predictions
+from meristem.tasks._encoder_task import Pooling
+from meristem.tasks._tag_predictions import TagPrediction, WindowTags
+from meristem.tasks._tag_task import TagTask, TagTaskSettings
+from meristem.tasks._text_encoder import EncodedInput
 from meristem.tokenizers.tokenizer import Tokenizer
 
 
-class CommandsSettings(TagSettings):
-    """What commands can be told."""
+class CommandsTaskSettings(TagTaskSettings):
+    """Settings of intent classification and slot filling."""
 
     name: Literal["commands"] = "commands"
     """The task's name."""
     intents: tuple[str, ...] = ()
-    """In the order of their scores; those of the training data."""
+    """Intents in the order of the logits; from the training data if not set."""
     intent_weight: float = Field(1.0, gt=0)
-    """How much the intent counts in the loss."""
+    """Weight of the intent loss."""
     slot_weight: float = Field(1.0, gt=0)
-    """How much the slots count in the loss."""
+    """Weight of the slot loss."""
     pooling: Pooling | None = None
-    """The state that the intent is read from: the one that stands for the whole unless set; mean or max of all."""
+    """Pooling of the states for the intent: first, last, mean or max; the summary token if not set."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Understood:
-    """An intent, how probable it is, and a slot tag for each word."""
+class CommandPrediction:
+    """An intent, its probability, and a slot tag for each word."""
 
     intent: str
     score: float
-    slots: Tagged
+    slots: TagPrediction
 
 
-class Commands(Tags):
-    """p(intent | words) and p(slot | word in its text)."""
+class CommandsTask(TagTask):
+    """p(intent | words) and p(slot | word in context)."""
 
-    Settings = CommandsSettings
+    Settings = CommandsTaskSettings
     name = "commands"
-    shape = "command"
+    sample_type = "command"
     metric = "exact"
 
-    def __init__(self, settings: CommandsSettings, tokenizer: Tokenizer) -> None:
+    def __init__(self, settings: CommandsTaskSettings, tokenizer: Tokenizer) -> None:
         super().__init__(settings, tokenizer)
         if not settings.intents:
-            raise MeristemError("task commands: its intents are not known yet; they come from training data")
-        self.intent_number = {intent: number for number, intent in enumerate(settings.intents)}
+            raise MeristemError("task commands: its intents are not known; they come from the training data")
+        self.intent_ids = {intent: index for index, intent in enumerate(settings.intents)}
         kind = "scores" if settings.way == "causal" else "pooled"
         self.heads = {
-            **self.reading_heads(),
+            **self.encoder_heads(),
             **self.tag_heads(),
-            "intent": self.sized(kind, len(settings.intents)),
+            "intent": self.sized_head(kind, len(settings.intents)),
         }
-        language = {"lm": settings.lm} if settings.lm else {}
-        self.weights = {"intent": settings.intent_weight, "slots": settings.slot_weight, **language}
+        lm_weights = {"lm": settings.lm} if settings.lm else {}
+        self.loss_weights = {"intent": settings.intent_weight, "slots": settings.slot_weight, **lm_weights}
 
     @property
     def term(self) -> str:
-        """Of the two terms the one of the tags."""
+        """The loss term of the slot tags."""
         return "slots"
 
-    # ------------------------------------------------------------ what data tell
+    # ------------------------------------------------------------ labels
 
     @staticmethod
-    def tags_of(sample: Sample) -> Sequence[str] | None:
-        """The gold is an intent and tags."""
+    def gold_tags(sample: Sample) -> Sequence[str] | None:
+        """The slot tags of the gold (intent, tags)."""
         return None if sample.gold is None else sample.gold[1]
 
     @classmethod
-    def learn(cls, settings: CommandsSettings, samples: Sequence[Sample]) -> Any:
-        """The intents, by name, and the tags."""
-        found = Counter(str(sample.gold[0]) for sample in samples if sample.gold is not None)
-        if len(found) < 2:
-            raise MeristemError(f"data.intent: every training sample has the intent {next(iter(found), None)!r}")
-        told = super().learn(settings, samples)
-        return told.model_copy(update={"intents": settings.intents or tuple(sorted(found))})
+    def fit_settings(cls, settings: CommandsTaskSettings, samples: Sequence[Sample]) -> Any:
+        """The settings with the intents, sorted, and the tags of the training data."""
+        counts = Counter(str(sample.gold[0]) for sample in samples if sample.gold is not None)
+        if len(counts) < 2:
+            raise MeristemError(
+                f"data.intent: every sample has the intent {next(iter(counts), None)!r}; at least two are needed"
+            )
+        fitted = super().fit_settings(settings, samples)
+        return fitted.model_copy(update={"intents": settings.intents or tuple(sorted(counts))})
 
-    def strange(self, samples: Sequence[Sample]) -> list[str]:
-        """Intents and tags that training data do not have."""
-        where: dict[str, list[str]] = {}
+    def unseen_label_warnings(self, samples: Sequence[Sample]) -> list[str]:
+        """Warnings about intents and tags that do not occur in the training data."""
+        unseen_intents: dict[str, list[str]] = {}
         for sample in samples:
-            if sample.gold is not None and sample.gold[0] not in self.intent_number:
-                where.setdefault(str(sample.gold[0]), []).append(sample.place)
+            if sample.gold is not None and sample.gold[0] not in self.intent_ids:
+                unseen_intents.setdefault(str(sample.gold[0]), []).append(sample.location)
         return [
             *(
-                f"{found[0]}: the intent {intent!r} does not occur in training data; "
-                f"its {len(found)} samples can only be got wrong"
-                for intent, found in where.items()
+                f"{locations[0]}: the intent {intent!r} does not occur in the training data; "
+                f"its {len(locations)} samples cannot be predicted correctly"
+                for intent, locations in unseen_intents.items()
             ),
-            *super().strange(samples),
+            *super().unseen_label_warnings(samples),
         ]
 
-    # ------------------------------------------------------------ learning
+    # ------------------------------------------------------------ training
 
-    def whole(self, sample: Sample, *, first: bool) -> dict[str, Any]:
-        """The number of the intent, which the first window tells."""
-        known = first and sample.gold is not None
-        return {"intent": self.intent_number.get(sample.gold[0]) if known else None}
+    def extra_parts(self, sample: Sample, *, first_window: bool) -> dict[str, Any]:
+        """The intent id, for the first window only."""
+        is_known = first_window and sample.gold is not None
+        return {"intent": self.intent_ids.get(sample.gold[0]) if is_known else None}
 
-    def beside(self, framed: Framed, parts: Mapping[str, Any]) -> dict[str, Any]:
-        """Where the intent is read, and what it is."""
-        at = np.array([framed.summary])
-        told = {} if parts["intent"] is None else {"intent": {"at": at, "values": np.array([parts["intent"]])}}
-        return {"whole": {"at": at}, **told}
+    def extra_goals(self, encoded: EncodedInput, parts: Mapping[str, Any]) -> dict[str, Any]:
+        """The summary position, and the intent target."""
+        summary_position = np.array([encoded.summary_position])
+        intent_goal = (
+            {}
+            if parts["intent"] is None
+            else {"intent": {"at": summary_position, "values": np.array([parts["intent"]])}}
+        )
+        return {"whole": {"at": summary_position}, **intent_goal}
 
-    def _intents(self, model: Model, hidden: Hidden, batch: Batch) -> Tensor:
-        rows = self.pooled(hidden, batch, self.settings.pooling, batch.goals["whole"]["at"])
-        return wide(model.heads["intent"](rows))
+    def _intent_logits(self, model: Model, hidden: Hidden, batch: Batch) -> Tensor:
+        pooled_states = self.pool(hidden, batch, self.settings.pooling, batch.targets["whole"]["at"])
+        return at_least_float32(model.heads["intent"](pooled_states))
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
-        """Cross-entropy of the intent, and −log p of the slots."""
-        scores, goal = self._intents(model, hidden, batch), batch.goals.get("intent")
-        slots, _ = self.tags_lost(model, hidden, batch)
-        outcome = Outcome(sums={"intent": scores.sum() * 0.0, "slots": slots})
-        none = torch.tensor(0.0, device=scores.device)
-        outcome.metrics["intent_accuracy"] = (none, none)  # of every process, also of one with later windows alone
+        """Cross-entropy of the intent, and −log p of the slot tags."""
+        scores, goal = self._intent_logits(model, hidden, batch), batch.targets.get("intent")
+        slot_loss, _ = self.tag_loss(model, hidden, batch)
+        outcome = Outcome(loss_sums={"intent": scores.sum() * 0.0, "slots": slot_loss})
+        zero = torch.tensor(0.0, device=scores.device)
+        outcome.metrics["intent_accuracy"] = (zero, zero)  # on every process, also one that has only later windows
         if goal is not None:
             scores = scores[goal["at"] // batch.inputs["tokens"].shape[1]]
-            outcome.sums["intent"] = F.cross_entropy(scores, goal["values"], reduction="sum")
-            right = is_correct(scores, goal["values"]).sum().float()
-            outcome.metrics["intent_accuracy"] = (right, torch.tensor(float(len(scores)), device=right.device))
-        return self.with_lm(model, hidden, batch, outcome)
+            outcome.loss_sums["intent"] = F.cross_entropy(scores, goal["values"], reduction="sum")
+            num_correct = is_correct(scores, goal["values"]).sum().float()
+            outcome.metrics["intent_accuracy"] = (
+                num_correct,
+                torch.tensor(float(len(scores)), device=num_correct.device),
+            )
+        return self.add_lm_loss(model, hidden, batch, outcome)
 
-    # ------------------------------------------------------------ answers
+    # ------------------------------------------------------------ predictions
 
-    def decode(self, model: Model, hidden: Hidden, batch: Batch) -> list[tuple[int, float, Found]]:
-        """An intent and tags for each window."""
-        chances, best = self._intents(model, hidden, batch).softmax(1).max(1)
-        return list(zip(best.tolist(), chances.tolist(), self.tags_found(model, hidden, batch), strict=True))
+    def decode(self, model: Model, hidden: Hidden, batch: Batch) -> list[tuple[int, float, WindowTags]]:
+        """(intent id, probability, tags) of each window."""
+        probs, intent_ids = self._intent_logits(model, hidden, batch).softmax(1).max(1)
+        return list(zip(intent_ids.tolist(), probs.tolist(), self.decode_tags(model, hidden, batch), strict=True))
 
-    def gather(self, samples: Sequence[Sample], pieces: Sequence[Piece], candidates: Sequence[Any]) -> list[Understood]:
-        """The intent of a sample's first window, and the tags of all."""
-        slots = self.tagged(samples, pieces, [found for _, _, found in candidates])
-        firsts = {
-            piece.sample: (self.settings.intents[intent], score)
+    def merge_pieces(
+        self, samples: Sequence[Sample], pieces: Sequence[SamplePiece], candidates: Sequence[Any]
+    ) -> list[CommandPrediction]:
+        """The intent of a sample's first window, and the tags of all windows."""
+        slots = self.merge_tags(samples, pieces, [window_tags for _, _, window_tags in candidates])
+        intent_by_sample = {
+            piece.sample_index: (self.settings.intents[intent], score)
             for piece, (intent, score, _) in zip(pieces, candidates, strict=True)
-            if piece.parts["first"]
+            if piece.features["first"]
         }
         return [
-            Understood(intent=firsts[number][0], score=firsts[number][1], slots=tags)
-            for number, tags in enumerate(slots)
+            CommandPrediction(intent=intent_by_sample[index][0], score=intent_by_sample[index][1], slots=tags)
+            for index, tags in enumerate(slots)
         ]
 
-    def score(self, answers: Sequence[Understood], samples: Sequence[Sample]) -> Metrics:
-        """Intents right, F1 of slots by seqeval (accuracy of plain tags), and samples of which all is right."""
-        return self.resampled(answers, samples)(np.arange(len(samples)))
+    def compute_metrics(self, predictions: Sequence[CommandPrediction], samples: Sequence[Sample]) -> Metrics:
+        """Intent accuracy, slot F1 by seqeval (accuracy for plain tags), and the share of samples all correct."""
+        return self.bootstrap_metrics(predictions, samples)(np.arange(len(samples)))
 
-    def resampled(self, answers: Sequence[Understood], samples: Sequence[Sample]) -> Callable[[Indices], Metrics]:
-        """The same from each sample's counts."""
-        golds, said = _tagged.judged([one.slots.tags for one in answers], [sample.gold[1] for sample in samples])
-        intents = np.array([one.intent == sample.gold[0] for one, sample in zip(answers, samples, strict=True)], float)
-        whole = intents * np.array([gold == answer for gold, answer in zip(golds, said, strict=True)], float)
-        slots, name = metrics.resampled(golds, said, entities=self.entities), "f1" if self.entities else "accuracy"
+    def bootstrap_metrics(
+        self, predictions: Sequence[CommandPrediction], samples: Sequence[Sample]
+    ) -> Callable[[Indices], Metrics]:
+        """The same metrics for resampled indices, computed from each sample's counts."""
+        golds, predicted = _tag_predictions.drop_ignored(
+            [prediction.slots.tags for prediction in predictions], [sample.gold[1] for sample in samples]
+        )
+        intent_correct = np.array(
+            [prediction.intent == sample.gold[0] for prediction, sample in zip(predictions, samples, strict=True)],
+            float,
+        )
+        all_correct = intent_correct * np.array(
+            [gold == answer for gold, answer in zip(golds, predicted, strict=True)], float
+        )
+        slot_metrics, slot_metric = (
+            metrics.resampler(golds, predicted, entities=self.are_entities),
+            "f1" if self.are_entities else "accuracy",
+        )
 
-        def measure(at: Indices) -> Metrics:
+        def measure(indices: Indices) -> Metrics:
             return {
-                "intent_accuracy": float(intents[at].mean()),
-                f"slot_{name}": slots(at)[name],
-                "exact": float(whole[at].mean()),
+                "intent_accuracy": float(intent_correct[indices].mean()),
+                f"slot_{slot_metric}": slot_metrics(indices)[slot_metric],
+                "exact": float(all_correct[indices].mean()),
             }
 
         return measure
 
     def support(self, samples: Sequence[Sample]) -> Mapping[str, float]:
-        """Samples that hold a slot."""
-        return {"slot_f1": metrics.support([sample.gold[1] for sample in samples])["f1"]} if self.entities else {}
+        """Number of samples with a slot."""
+        return {"slot_f1": metrics.support([sample.gold[1] for sample in samples])["f1"]} if self.are_entities else {}
 
     def baselines(self, train: Sequence[Sample], samples: Sequence[Sample]) -> dict[str, Metrics]:
-        """The commonest intent, and each word's own commonest tag."""
-        intents = labels.baselines("single", [one.gold[0] for one in train], [one.gold[0] for one in samples], ())
-        known, golds = ([(one.given["words"], one.gold[1]) for one in some] for some in (train, samples))
-        slots, name = _tagged.baselines(known, golds, entities=self.entities), "f1" if self.entities else "accuracy"
-        found = {said: {"intent_accuracy": one["accuracy"]} for said, one in intents.items()}
-        return found | {said: {f"slot_{name}": one[name]} for said, one in slots.items()}
+        """The most frequent intent, and each word's most frequent tag."""
+        intents = classification.baselines(
+            "single", [item.gold[0] for item in train], [item.gold[0] for item in samples], ()
+        )
+        train_words, golds = (
+            [(item.inputs["words"], item.gold[1]) for item in split_samples] for split_samples in (train, samples)
+        )
+        slots, slot_metric = (
+            _tag_predictions.baselines(train_words, golds, entities=self.are_entities),
+            "f1" if self.are_entities else "accuracy",
+        )
+        results = {baseline_name: {"intent_accuracy": item["accuracy"]} for baseline_name, item in intents.items()}
+        return results | {
+            baseline_name: {f"slot_{slot_metric}": item[slot_metric]} for baseline_name, item in slots.items()
+        }
 
-    def confusion(self, answers: Sequence[Understood], samples: Sequence[Sample]) -> Confusion | None:
-        """Intent by intent."""
-        return _tagged.confusion([[one.intent] for one in answers], [[one.gold[0]] for one in samples], entities=False)
+    def confusion_matrix(
+        self, predictions: Sequence[CommandPrediction], samples: Sequence[Sample]
+    ) -> ConfusionMatrix | None:
+        """Gold by predicted intent."""
+        return _tag_predictions.confusion(
+            [[item.intent] for item in predictions], [[item.gold[0]] for item in samples], entities=False
+        )
 
-    def mistakes(self, answers: Sequence[Understood], samples: Sequence[Sample]) -> list[Mistake]:
-        """Wrong intents and wrong slots, the surest first."""
-        wrong = [
+    def mistakes(self, predictions: Sequence[CommandPrediction], samples: Sequence[Sample]) -> list[Mistake]:
+        """Wrong intents and wrong slots, most confident first."""
+        intent_mistakes = [
             Mistake(
-                place=sample.place,
-                given=str(sample.given["text"]),
+                place=sample.location,
+                given=str(sample.inputs["text"]),
                 gold=str(sample.gold[0]),
-                said=one.intent,
-                confidence=one.score,
+                said=item.intent,
+                confidence=item.score,
             )
-            for one, sample in zip(answers, samples, strict=True)
-            if one.intent != sample.gold[0]
+            for item, sample in zip(predictions, samples, strict=True)
+            if item.intent != sample.gold[0]
         ]
-        slots = _tagged.mistakes([one.slots for one in answers], samples, [sample.gold[1] for sample in samples])
-        return sorted([*wrong, *slots], key=lambda one: -one.confidence)
+        slot_mistakes = _tag_predictions.mistakes(
+            [item.slots for item in predictions], samples, [sample.gold[1] for sample in samples]
+        )
+        return sorted([*intent_mistakes, *slot_mistakes], key=lambda item: -item.confidence)
 
-    def shown(self, answer: Understood, sample: Sample) -> dict[str, Any]:
-        """{intent, score, slots}; slots as tagging shows them."""
-        slots = _tagged.shown(answer.slots, sample, entities=self.entities)
-        return {"intent": answer.intent, "score": answer.score, "slots": slots}
+    def format_output(self, prediction: CommandPrediction, sample: Sample) -> dict[str, Any]:
+        """{intent, score, slots}; slots in the format of tagging."""
+        slots = _tag_predictions.format_tags(prediction.slots, sample, entities=self.are_entities)
+        return {"intent": prediction.intent, "score": prediction.score, "slots": slots}
 
-    def told(self, sample: Sample) -> str:
+    def describe_sample(self, sample: Sample) -> str:
         """The intent, then each word with its tag."""
-        return f"{sample.gold[0] if sample.gold is not None else ''}: {super().told(sample)}"
+        return f"{sample.gold[0] if sample.gold is not None else ''}: {super().describe_sample(sample)}"

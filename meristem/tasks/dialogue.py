@@ -1,4 +1,4 @@
-"""Dialogue: the turns of a conversation → the reply to the last of them (SPEC C13)."""
+"""Dialogue: the turns of a conversation → the reply to the last one."""
 
 from __future__ import annotations
 
@@ -11,75 +11,84 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from meristem.batch import Array, Model
-from meristem.errors import MeristemError
-from meristem.metrics import variety
-from meristem.store.encode import separator_of
-from meristem.task import Indices, Metrics, Sample
-from meristem.tasks._writing import Said, Writing, WritingSettings
+from meristem.config.errors import MeristemError
+from meristem.dataset.encode_documents import separator_id
+from meristem.interfaces.batch import Array, Model
+from meristem.interfaces.task import Indices, Metrics, Sample
+from meristem.metrics import distinct_ngrams
+from meristem.tasks._generation_task import GeneratedAnswer, GenerationTask, GenerationTaskSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 
 
-class DialogueSettings(WritingSettings):
-    """What a dialogue can be told."""
+class DialogueTaskSettings(GenerationTaskSettings):
+    """Settings of dialogue."""
 
     name: Literal["dialogue"] = "dialogue"
     """The task's name."""
     max_tokens: int = Field(64, ge=1)
-    """Tokens of a reply at the most; a causal model keeps half of its length for the turns before it."""
+    """Maximum tokens of a reply; a causal model keeps half of its length for the turns before it."""
 
 
-class Dialogue(Writing):
-    """p(reply | turns): turns are read, replies alone are learned."""
+class DialogueTask(GenerationTask):
+    """p(reply | turns); the loss is on replies only."""
 
-    Settings = DialogueSettings
+    Settings = DialogueTaskSettings
     name = "dialogue"
-    shape = "turns"
+    sample_type = "turns"
 
     def __init__(self, settings: Any, tokenizer: Tokenizer) -> None:
         super().__init__(settings, tokenizer)
-        frame = tokenizer.pair_frame if settings.way == "causal" else None
-        self.between: Array = np.array([separator_of(tokenizer)]) if frame is None else frame.between
-        """What stands between two turns: the delimiter of a causal model, else the separator of documents."""
+        template = tokenizer.pair_template if settings.way == "causal" else None
+        self.turn_separator: Array = np.array([separator_id(tokenizer)]) if template is None else template.between
+        """Token ids between two turns: the delimiter of a causal model, else the document separator."""
 
-    def given(self, sample: Sample) -> Sequence[str]:
+    def source_texts(self, sample: Sample) -> Sequence[str]:
         """The turns."""
-        return list(sample.given["turns"])
+        return list(sample.inputs["turns"])
 
-    def kept(self, parts: Sequence[Array], room: int) -> tuple[Array, int]:
-        """The last turns, as many as fit whole; of a last one that is too long, its end."""
-        out = parts[-1][max(0, len(parts[-1]) - room) :]
-        lost = sum(map(len, parts)) - len(out)
+    def truncate_source(self, parts: Sequence[Array], max_tokens: int) -> tuple[Array, int]:
+        """The last complete turns that fit; if the last turn is too long, its end."""
+        kept_ids = parts[-1][max(0, len(parts[-1]) - max_tokens) :]
+        num_lost = sum(map(len, parts)) - len(kept_ids)
         for turn in reversed(parts[:-1]):
-            if len(turn) + len(self.between) + len(out) > room:
+            if len(turn) + len(self.turn_separator) + len(kept_ids) > max_tokens:
                 break
-            out, lost = np.concatenate([turn, self.between, out]), lost - len(turn)
-        return out, lost
+            kept_ids, num_lost = np.concatenate([turn, self.turn_separator, kept_ids]), num_lost - len(turn)
+        return kept_ids, num_lost
 
-    def write(self, model: Model, samples: Sequence[Sample]) -> list[Said]:
-        """Replies, and how likely those were that are right."""
-        found = zip(super().write(model, samples), self.measured(model, samples), strict=True)
-        return [replace(said, loss=loss, gold_tokens=tokens) for said, (loss, tokens) in found]
+    def generate(self, model: Model, samples: Sequence[Sample]) -> list[GeneratedAnswer]:
+        """Replies, and the loss of the reference replies."""
+        answers_and_losses = zip(super().generate(model, samples), self.gold_losses(model, samples), strict=True)
+        return [replace(answer, loss=loss, gold_tokens=num_tokens) for answer, (loss, num_tokens) in answers_and_losses]
 
-    def resampled(self, answers: Sequence[Said], samples: Sequence[Sample]) -> Callable[[Indices], Metrics]:
-        """Perplexity of the right replies, BLEU and chrF of the written ones, and how much they differ."""
-        losses = np.array([[one.loss, one.gold_tokens] for one in answers])
-        bleu, differing = super().resampled(answers, samples), variety.distinct_resampled([a.text for a in answers])
+    def bootstrap_metrics(
+        self, predictions: Sequence[GeneratedAnswer], samples: Sequence[Sample]
+    ) -> Callable[[Indices], Metrics]:
+        """Perplexity of the reference replies, BLEU and chrF of the generated ones, and their distinct n-grams."""
+        losses = np.array([[answer.loss, answer.gold_tokens] for answer in predictions])
+        text_metrics, distinct_metrics = (
+            super().bootstrap_metrics(predictions, samples),
+            distinct_ngrams.distinct_resampler([prediction.text for prediction in predictions]),
+        )
 
-        def measure(at: Indices) -> Metrics:
-            loss, tokens = losses[at].sum(0)
-            return {"perplexity": math.exp(min(700.0, loss / max(1.0, tokens))), **bleu(at), **differing(at)}
+        def measure(indices: Indices) -> Metrics:
+            loss, num_tokens = losses[indices].sum(0)
+            return {
+                "perplexity": math.exp(min(700.0, loss / max(1.0, num_tokens))),
+                **text_metrics(indices),
+                **distinct_metrics(indices),
+            }
 
         return measure
 
-    def asked(self, given: str | Mapping[str, Any] | Sequence[str]) -> Sample:
-        """One text, a list of turns, or a mapping with `turns`."""
-        turns = given.get("turns", given.get("text")) if isinstance(given, Mapping) else given
+    def parse_input(self, value: str | Mapping[str, Any] | Sequence[str]) -> Sample:
+        """A text, a list of turns, or a mapping with `turns`."""
+        turns = value.get("turns", value.get("text")) if isinstance(value, Mapping) else value
         turns = (turns,) if isinstance(turns, str) else turns
         if not isinstance(turns, Sequence) or not turns or not all(isinstance(turn, str) for turn in turns):
-            raise MeristemError(f"dialogue replies to a text or to a list of turns (turns=…), not to {given!r}")
-        return Sample(given={"turns": tuple(turns)})
+            raise MeristemError(f"dialogue takes a text or a list of turns (turns=…), not {value!r}")
+        return Sample(inputs={"turns": tuple(turns)})
 
-    def commands(self, place: str, sample: Sample) -> list[str]:
-        """A reply to the last turn of a sample."""
-        return [f"meristem predict {place} {shlex.quote(sample.given['turns'][-1])}"]
+    def example_commands(self, run_path: str, sample: Sample) -> list[str]:
+        """The command for the last turn of a sample."""
+        return [f"meristem predict {run_path} {shlex.quote(sample.inputs['turns'][-1])}"]

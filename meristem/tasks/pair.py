@@ -1,4 +1,4 @@
-"""Pairs: two texts → a label (entailment) or how alike they are (SPEC C2)."""
+"""Sentence pairs: two texts → a label (entailment, paraphrase) or a similarity score."""
 
 from __future__ import annotations
 
@@ -11,127 +11,137 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from meristem.batch import Batch, Draws, Head, Hidden, Model, Row
-from meristem.dependences import Dependences, when
-from meristem.errors import MeristemError
-from meristem.task import Piece, Sample
-from meristem.tasks._labels import Answer, Labels, LabelSettings
-from meristem.tasks._reader import Text
-from meristem.tasks._sharing import shares
+from meristem.config.conditions import SettingConditions, when
+from meristem.config.errors import MeristemError
+from meristem.interfaces.batch import Batch, Head, Hidden, Model, RngFactory, Row
+from meristem.interfaces.task import Sample, SamplePiece
+from meristem.tasks._label_task import LabelProbs, LabelTask, LabelTaskSettings
+from meristem.tasks._pair_truncation import truncate_pair
+from meristem.tasks._text_encoder import TokenizedText
 from meristem.tokenizers.tokenizer import Tokenizer
 
-PARTS = ("text", "text_b")
+TEXT_FIELDS = ("text", "text_b")
 
 
-class PairSettings(LabelSettings):
-    """What pairs can be told."""
+class PairTaskSettings(LabelTaskSettings):
+    """Settings of sentence pairs."""
 
-    needs: ClassVar[Dependences] = {
+    needs: ClassVar[SettingConditions] = {
         "orders": (when("siamese", False),),
     }
 
     name: Literal["pair"] = "pair"
     """The task's name."""
     siamese: bool = False
-    """Each text is read by itself: the cosine of the two vectors is a number, [u, v, |u − v|] gives labels."""
+    """Encode each text separately: cosine similarity for regression, [u, v, |u − v|] for labels (Sentence-BERT)."""
     orders: Literal["one", "both"] | None = None
-    """Both: the pair is read in either order and the vectors added; for numbers on causal models unless set."""
+    """both: encode the pair in both orders and add the vectors; the default for regression on causal models."""
 
 
-class Pair(Labels):
+class PairTask(LabelTask):
     """p(label | text, text_b), or a number."""
 
-    Settings = PairSettings
+    Settings = PairTaskSettings
     name = "pair"
-    shape = "pair"
-    quantity = "similarity"
+    sample_type = "pair"
+    score_name = "similarity"
 
-    def __init__(self, settings: PairSettings, tokenizer: Tokenizer) -> None:
+    def __init__(self, settings: PairTaskSettings, tokenizer: Tokenizer) -> None:
         if settings.siamese and settings.orders == "both":
-            raise MeristemError("task.orders: siamese texts are read apart and have no order; leave it out")
+            raise MeristemError("task.orders: siamese texts are encoded separately and have no order; leave it out")
         if settings.siamese and settings.pooling is None:
             settings = settings.model_copy(update={"pooling": "mean"})
         super().__init__(settings, tokenizer)
         self.siamese = settings.siamese
-        self.both = not self.siamese and (settings.orders or _orders(settings)) == "both"
-        self.rows_per_sample = 2 if self.siamese or self.both else 1
+        self.reads_both_orders = not self.siamese and (settings.orders or _default_pair_orders(settings)) == "both"
+        self.max_rows_per_sample = 2 if self.siamese or self.reads_both_orders else 1
 
-    def label_heads(self, classes: int) -> dict[str, Head]:
-        """One on what stands for the pair; none where the cosine itself is the answer."""
+    def label_heads(self, num_classes: int) -> dict[str, Head]:
+        """The head on the pair's vector; none if the prediction is the cosine."""
         if not self.settings.siamese:
-            return super().label_heads(classes)
+            return super().label_heads(num_classes)
         if self.settings.problem == "regression":
             return {}
-        head = self.sized(self.head_kind, classes)
+        head = self.sized_head(self.head_kind, num_classes)
         sizes = [(key, 3 * size if key == "beside" else size) for key, size in head.sizes]
         return {self.name: Head(head.kind, (*sizes, ("times", 3)))}
 
     # ------------------------------------------------------------ rows
 
-    def pieces(self, samples: Sequence[Sample]) -> list[Piece]:
-        """Both texts as far as they fit: beside each other, or each in a row of its own."""
-        texts = self.reader.encode([sample.given[part] for sample in samples for part in PARTS], placed=False)
-        room = self.reader.room(1 if self.siamese else 2)
-        out = []
-        for number, sample in enumerate(samples):
-            pair = texts[2 * number : 2 * number + 2]
+    def encode_samples(self, samples: Sequence[Sample]) -> list[SamplePiece]:
+        """Both texts, truncated: in one row, or each in a row of its own."""
+        texts = self.text_encoder.tokenize(
+            [sample.inputs[field] for sample in samples for field in TEXT_FIELDS], with_offsets=False
+        )
+        max_tokens = self.text_encoder.max_text_tokens(1 if self.siamese else 2)
+        pieces = []
+        for index, sample in enumerate(samples):
+            pair = texts[2 * index : 2 * index + 2]
             sizes = [len(text.ids) for text in pair]
-            kept = [min(size, room) for size in sizes] if self.siamese else shares(sizes[0], sizes[1], room)
+            kept_sizes = (
+                [min(size, max_tokens) for size in sizes]
+                if self.siamese
+                else truncate_pair(sizes[0], sizes[1], max_tokens)
+            )
             parts = {
-                "texts": tuple(text.cut(0, size) for text, size in zip(pair, kept, strict=True)),
-                "goal": self.goal(sample),
+                "texts": tuple(text.slice(0, size) for text, size in zip(pair, kept_sizes, strict=True)),
+                "goal": self.label_goal(sample),
             }
-            size = (max(kept) if self.siamese else sum(kept)) + self.reader.length - room
-            out.append(Piece(sample=number, size=size, parts=parts, cut=sum(sizes) - sum(kept)))
-        return out
+            size = (max(kept_sizes) if self.siamese else sum(kept_sizes)) + self.text_encoder.max_length - max_tokens
+            pieces.append(
+                SamplePiece(
+                    sample_index=index, num_tokens=size, features=parts, num_truncated=sum(sizes) - sum(kept_sizes)
+                )
+            )
+        return pieces
 
-    def prepare(self, row: Row, draw: Draws) -> list[Row]:
-        """One row for the pair, one for each order of it, or one for each text; the first has the gold."""
-        parts: dict[str, Any] = row.notes["piece"].parts
-        one, other = parts["texts"]
-        reads: list[tuple[Text, ...]] = [(one,), (other,)] if self.siamese else [(one, other)]
-        if self.both:
-            reads.append((other, one))
+    def prepare(self, row: Row, draw: RngFactory) -> list[Row]:
+        """One row for the pair, one for each order, or one for each text; the first carries the gold."""
+        parts: dict[str, Any] = row.metadata["piece"].features
+        first, second = parts["texts"]
+        inputs: list[tuple[TokenizedText, ...]] = [(first,), (second,)] if self.siamese else [(first, second)]
+        if self.reads_both_orders:
+            inputs.append((second, first))
         rows: list[Row] = []
-        for texts in reads:
-            framed = self.reader.frame(*texts)
-            at = np.array([framed.summary])
-            goals = {"read": {"at": at}, **self.lm_goal(framed)}
+        for texts in inputs:
+            encoded = self.text_encoder.build_input(*texts)
+            summary_position = np.array([encoded.summary_position])
+            goals = {"read": {"at": summary_position}, **self.lm_goal(encoded)}
             if parts["goal"] and not rows:
-                goals[self.name] = {"at": at, **parts["goal"]}
-            rows.append(Row(inputs=framed.inputs, goals=goals, notes=row.notes, sample=row.sample))
+                goals[self.name] = {"at": summary_position, **parts["goal"]}
+            rows.append(Row(inputs=encoded.inputs, targets=goals, metadata=row.metadata, sample_id=row.sample_id))
         return rows
 
     def scores(self, model: Model, hidden: Hidden, batch: Batch) -> Tensor:
-        """[samples, classes]; of texts read apart the cosine, 1 being the top of the range and 0 its bottom."""
+        """Logits [samples, classes]; for siamese regression the cosine, 0 to 1 for the range of the scores."""
         if not self.siamese:
             return super().scores(model, hidden, batch)
-        rows = self.pooled(hidden, batch, self.settings.pooling, batch.goals["read"]["at"])
-        u, v = rows[::2], rows[1::2]
+        pooled = self.pool(hidden, batch, self.settings.pooling, batch.targets["read"]["at"])
+        u, v = pooled[::2], pooled[1::2]
         if self.settings.problem == "regression":
             return F.cosine_similarity(u.float(), v.float())[:, None]
         return model.heads[self.name](torch.cat([u, v, (u - v).abs()], 1)).float()  # type: ignore[no-any-return]  # nn.Module.__call__
 
-    # ------------------------------------------------------------ for people
+    # ------------------------------------------------------------ input and output
 
-    def asked(self, given: str | Mapping[str, Any]) -> Sample:
-        """Two texts by their names."""
-        if isinstance(given, str) or not all(isinstance(given.get(part), str) for part in PARTS):
-            raise MeristemError('task pair reads two texts: give {"text": "…", "text_b": "…"} (--text-b "…")')
-        return Sample(given={part: given[part] for part in PARTS})
+    def parse_input(self, value: str | Mapping[str, Any]) -> Sample:
+        """A mapping with `text` and `text_b`."""
+        if isinstance(value, str) or not all(isinstance(value.get(field), str) for field in TEXT_FIELDS):
+            raise MeristemError('task pair takes two texts: give {"text": "…", "text_b": "…"} (--text-b "…")')
+        return Sample(inputs={field: value[field] for field in TEXT_FIELDS})
 
-    def shown(self, answer: Answer, sample: Sample) -> Any:
-        """{label, score}; a cosine never leaves the range of the scores."""
+    def format_output(self, prediction: LabelProbs, sample: Sample) -> Any:
+        """{label, score}; a cosine is clipped to the range of the training scores."""
         if self.siamese and self.settings.problem == "regression":
-            answer = np.clip(answer, *self.settings.range)
-        return super().shown(answer, sample)
+            prediction = np.clip(prediction, *self.settings.range)
+        return super().format_output(prediction, sample)
 
-    def commands(self, place: str, sample: Sample) -> list[str]:
-        """The pair as it would be typed."""
-        one, other = (shlex.quote(sample.given[part]) for part in PARTS)
-        return [f"meristem predict {place} {one} --text-b {other}"]
+    def example_commands(self, run_path: str, sample: Sample) -> list[str]:
+        """The command with both texts."""
+        first, second = (shlex.quote(sample.inputs[field]) for field in TEXT_FIELDS)
+        return [f"meristem predict {run_path} {first} --text-b {second}"]
 
 
-def _orders(settings: PairSettings) -> str:
-    """Likeness has no direction, which a model that reads one way cannot know (Radford et al. 2018)."""
+def _default_pair_orders(settings: PairTaskSettings) -> str:
+    """both for similarity on causal models: similarity is symmetric, a causal model is not (Radford et al. 2018)."""
     return "both" if settings.way == "causal" and settings.problem == "regression" else "one"

@@ -1,4 +1,4 @@
-"""Probe: what each layer of a frozen model knows of words or texts, by a linear classifier on each (SPEC C11)."""
+"""Linear probing: a linear classifier on each layer of a frozen model, for words or texts."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ import torch.nn.functional as F
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from meristem.batch import Batch, Head, Hidden, Model, Outcome, State
-from meristem.blocks.precision import wide
-from meristem.dependences import Dependences, when
-from meristem.errors import MeristemError
-from meristem.metrics.bootstrap import totals
-from meristem.task import Confusion, Indices, Metrics, Mistake, Piece, Sample
-from meristem.tasks import _tagged
-from meristem.tasks._tagged import UNTOLD, Found, Tagged
-from meristem.tasks._word_rows import Words, WordSettings
+from meristem.blocks.precision import at_least_float32
+from meristem.config.conditions import SettingConditions, when
+from meristem.config.errors import MeristemError
+from meristem.interfaces.batch import Batch, Head, Hidden, Model, Outcome, State
+from meristem.interfaces.task import ConfusionMatrix, Indices, Metrics, Mistake, Sample, SamplePiece
+from meristem.metrics.bootstrap import sum_rows
+from meristem.tasks import _tag_predictions
+from meristem.tasks._tag_predictions import IGNORED_TAG, TagPrediction, WindowTags
+from meristem.tasks._word_task import WordTask, WordTaskSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 
 
-class ProbeSettings(WordSettings):
-    """What probe can be told."""
+class ProbeTaskSettings(WordTaskSettings):
+    """Settings of linear probing."""
 
-    needs: ClassVar[Dependences] = {
+    needs: ClassVar[SettingConditions] = {
         "read": (when("on", "words"),),
         "stride": (when("on", "words"),),
     }
@@ -35,177 +35,199 @@ class ProbeSettings(WordSettings):
     name: Literal["probe"] = "probe"
     """The task's name."""
     on: Literal["words", "text"] = "words"
-    """What has a label: each word (those tagged `_` are left out), or the text, read as the mean of its states."""
+    """What is labelled: each word (words tagged `_` are ignored), or the text, as the mean of its states."""
     dropout: float = Field(0.0, ge=0, lt=1)
-    """Share of the states that is dropped before the classifiers."""
+    """Dropout on the states before the classifiers."""
 
     @model_validator(mode="after")
-    def _bare(self) -> Self:
+    def _refuse_other_heads(self) -> Self:
         if self.lm or self.mix or self.mix_again or self.network != "none" or self.word_embedding_size:
             raise ValueError(
-                "a probe looks at layers as they are: lm, mix, mix_again, network and word_embedding_size have no "
-                "place here"
+                "a probe uses the layers unchanged: lm, mix, mix_again, network and word_embedding_size cannot be set"
             )
         return self
 
 
 @dataclass(frozen=True, kw_only=True)
-class Probed:
-    """What each layer says of a sample's words, embeddings first."""
+class ProbePrediction:
+    """The predictions of each layer for a sample's words, embeddings first."""
 
-    layers: tuple[Tagged, ...]
+    layers: tuple[TagPrediction, ...]
 
 
-class Probe(Words):
-    """p(label | one layer's state), every layer with a classifier of its own; the model itself learns nothing."""
+class ProbeTask(WordTask):
+    """p(label | state of a layer), with one classifier per layer; the model itself is frozen."""
 
-    Settings = ProbeSettings
+    Settings = ProbeTaskSettings
     name = "probe"
     metric = "accuracy"
 
-    def __init__(self, settings: ProbeSettings, tokenizer: Tokenizer) -> None:
+    def __init__(self, settings: ProbeTaskSettings, tokenizer: Tokenizer) -> None:
         super().__init__(settings, tokenizer)
-        self.shape = self.shaped(settings)
+        self.sample_type = self.sample_type_for(settings)
         self.heads = {self.name: Head("probes", (("classes", len(settings.labels)),))}
-        self.weights = {self.name: 1.0}
+        self.loss_weights = {self.name: 1.0}
 
-    # ------------------------------------------------------------ what data tell
+    # ------------------------------------------------------------ labels
 
     @classmethod
-    def shaped(cls, settings: Any) -> str:
-        """Words with tags, or texts with a label."""
+    def sample_type_for(cls, settings: Any) -> str:
+        """`words` or `text`."""
         return str(settings.on)
 
     @staticmethod
-    def tags_of(sample: Sample) -> Sequence[str] | None:
+    def gold_tags(sample: Sample) -> Sequence[str] | None:
         """The tags of the words, or the one label of the text."""
-        if sample.gold is None or "words" in sample.given:
-            return Words.tags_of(sample)
+        if sample.gold is None or "words" in sample.inputs:
+            return WordTask.gold_tags(sample)
         if isinstance(sample.gold, list | tuple):
-            raise MeristemError(f"{sample.place}: a probe tells one label from others, and this text has several")
+            raise MeristemError(f"{sample.location}: a probe predicts a single label, but this text has several")
         return (str(sample.gold),)
 
-    def pieces(self, samples: Sequence[Sample]) -> list[Piece]:
-        """Windows of words; of a text its beginning, as far as it fits."""
-        return super().pieces([_worded(sample) for sample in samples])
+    def encode_samples(self, samples: Sequence[Sample]) -> list[SamplePiece]:
+        """Windows of words; a text is truncated at the end."""
+        return super().encode_samples([_as_word_sample(sample) for sample in samples])
 
-    # ------------------------------------------------------------ learning
+    # ------------------------------------------------------------ training
 
     def encode(self, model: Model, batch: Batch, state: State | None = None) -> Hidden:
-        """Every layer of the resting backbone; no gradient reaches it."""
-        backbone, told = model.backbone, {"causal": True} if self.settings.way == "causal" else {}
+        """The states of every layer, with the backbone in evaluation mode and without gradient."""
+        backbone, causal_flag = model.backbone, {"causal": True} if self.settings.way == "causal" else {}
         training = backbone.training
         backbone.eval()
         with torch.no_grad():
-            hidden: Hidden = backbone(**batch.inputs, **told, want=("layers",))
+            hidden: Hidden = backbone(**batch.inputs, **causal_flag, want=("layers",))
         backbone.train(training)
-        hidden.layers = hidden.extra.get("encoder_layers", hidden.layers)  # what was read, not what is written
+        hidden.layers = hidden.extra.get("encoder_layers", hidden.layers)  # the encoder's layers, not the decoder's
         return hidden
 
-    def _scores(self, model: Model, hidden: Hidden, batch: Batch) -> Tensor:
-        """[layers, n, labels] for all that is read."""
-        at, time = batch.goals["read"]["at"], batch.inputs["tokens"].shape[1]
+    def _layer_logits(self, model: Model, hidden: Hidden, batch: Batch) -> Tensor:
+        """Logits [layers, n, labels] of all words or texts of the batch."""
+        positions, row_length = batch.targets["read"]["at"], batch.inputs["tokens"].shape[1]
         if self.settings.on == "words":
-            states = [layer.flatten(0, 1)[at] for layer in hidden.layers]
+            states = [layer.flatten(0, 1)[positions] for layer in hidden.layers]
         else:
             present = batch.inputs.get("present")
-            there = torch.ones_like(batch.inputs["tokens"]) if present is None else present
-            share = (there / there.sum(1, keepdim=True))[..., None].to(hidden.layers[0].dtype)
-            states = [(layer * share).sum(1)[at // time] for layer in hidden.layers]
-        return wide(model.heads[self.name]([self._dropped(state) for state in states]))
+            mask = torch.ones_like(batch.inputs["tokens"]) if present is None else present
+            token_weights = (mask / mask.sum(1, keepdim=True))[..., None].to(hidden.layers[0].dtype)
+            states = [(layer * token_weights).sum(1)[positions // row_length] for layer in hidden.layers]
+        return at_least_float32(model.heads[self.name]([self._dropout(state) for state in states]))
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
-        """Cross-entropy, the mean over layers."""
-        scores, values = self._scores(model, hidden, batch), batch.goals["read"]["values"]
-        every = values.repeat(len(scores))
-        lost = F.cross_entropy(scores.flatten(0, 1), every, ignore_index=-1, reduction="sum")
-        return Outcome(sums={self.name: lost / len(scores)})
+        """Cross-entropy, averaged over layers."""
+        scores, values = self._layer_logits(model, hidden, batch), batch.targets["read"]["values"]
+        labels = values.repeat(len(scores))
+        loss_sum = F.cross_entropy(scores.flatten(0, 1), labels, ignore_index=-1, reduction="sum")
+        return Outcome(loss_sums={self.name: loss_sum / len(scores)})
 
-    # ------------------------------------------------------------ answers
+    # ------------------------------------------------------------ predictions
 
-    def decode(self, model: Model, hidden: Hidden, batch: Batch) -> list[Found]:
-        """[layers, words] of each window: numbers of labels, and their probabilities."""
-        chances, best = self._scores(model, hidden, batch).softmax(2).max(2)
-        return list(zip(*(self.split(batch, part.cpu().numpy()) for part in (best, chances)), strict=True))
+    def decode(self, model: Model, hidden: Hidden, batch: Batch) -> list[WindowTags]:
+        """For each window, label ids and probabilities [layers, words]."""
+        probs, label_ids = self._layer_logits(model, hidden, batch).softmax(2).max(2)
+        return list(
+            zip(*(self.split_by_row(batch, values.cpu().numpy()) for values in (label_ids, probs)), strict=True)
+        )
 
-    def gather(self, samples: Sequence[Sample], pieces: Sequence[Piece], candidates: Sequence[Any]) -> list[Probed]:
-        """Windows made one, layer by layer."""
-        worded, depth = [_worded(sample) for sample in samples], len(candidates[0][0]) if candidates else 0
+    def merge_pieces(
+        self, samples: Sequence[Sample], pieces: Sequence[SamplePiece], candidates: Sequence[Any]
+    ) -> list[ProbePrediction]:
+        """The merged windows of each sample, layer by layer."""
+        word_samples, num_layers = (
+            [_as_word_sample(sample) for sample in samples],
+            len(candidates[0][0]) if candidates else 0,
+        )
         layers = [
-            self.tagged(worded, pieces, [(best[layer], chances[layer]) for best, chances in candidates])
-            for layer in range(depth)
+            self.merge_tags(word_samples, pieces, [(label_ids[layer], probs[layer]) for label_ids, probs in candidates])
+            for layer in range(num_layers)
         ]
-        return [Probed(layers=tuple(layer[number] for layer in layers)) for number in range(len(samples))]
+        return [ProbePrediction(layers=tuple(layer[index] for layer in layers)) for index in range(len(samples))]
 
-    def score(self, answers: Sequence[Probed], samples: Sequence[Sample]) -> Metrics:
-        """Accuracy of each layer, embeddings being layer 0; which is the best, and how good that is."""
-        return self.resampled(answers, samples)(np.arange(len(samples)))
+    def compute_metrics(self, predictions: Sequence[ProbePrediction], samples: Sequence[Sample]) -> Metrics:
+        """Accuracy of each layer (0: embeddings), the best layer, and its accuracy."""
+        return self.bootstrap_metrics(predictions, samples)(np.arange(len(samples)))
 
-    def resampled(self, answers: Sequence[Probed], samples: Sequence[Sample]) -> Callable[[Indices], Metrics]:
-        """The same from how many words of each sample each layer has right."""
-        counts = np.array([self._right(one, sample) for one, sample in zip(answers, samples, strict=True)], float)
+    def bootstrap_metrics(
+        self, predictions: Sequence[ProbePrediction], samples: Sequence[Sample]
+    ) -> Callable[[Indices], Metrics]:
+        """The same metrics for resampled indices, computed from correct words per sample and layer."""
+        counts = np.array(
+            [self._correct_counts(prediction, sample) for prediction, sample in zip(predictions, samples, strict=True)],
+            float,
+        )
 
-        def measure(at: Indices) -> Metrics:
-            *right, words = totals(counts, at)
-            found = [float(number / words) if words else 0.0 for number in right]
-            named = {f"layer_{number}_accuracy": accuracy for number, accuracy in enumerate(found)}
-            return {"accuracy": max(found), "best_layer": float(np.argmax(found)), **named}
+        def measure(indices: Indices) -> Metrics:
+            *num_correct, num_words = sum_rows(counts, indices)
+            accuracies = [float(correct / num_words) if num_words else 0.0 for correct in num_correct]
+            layer_metrics = {f"layer_{index}_accuracy": accuracy for index, accuracy in enumerate(accuracies)}
+            return {"accuracy": max(accuracies), "best_layer": float(np.argmax(accuracies)), **layer_metrics}
 
         return measure
 
-    def _right(self, answer: Probed, sample: Sample) -> list[int]:
-        """Per layer how many words are right, and how many there are."""
-        golds = self.tags_of(sample) or ()
-        told = [at for at, gold in enumerate(golds) if gold != UNTOLD]
-        return [*(sum(layer.tags[at] == golds[at] for at in told) for layer in answer.layers), len(told)]
+    def _correct_counts(self, prediction: ProbePrediction, sample: Sample) -> list[int]:
+        """Number of correct words of each layer, then the number of words."""
+        golds = self.gold_tags(sample) or ()
+        labelled_words = [word for word, gold in enumerate(golds) if gold != IGNORED_TAG]
+        return [
+            *(sum(layer.tags[word] == golds[word] for word in labelled_words) for layer in prediction.layers),
+            len(labelled_words),
+        ]
 
-    def _best(self, answers: Sequence[Probed], samples: Sequence[Sample]) -> tuple[list[Tagged], list[Sequence[str]]]:
-        """What the best layer says, and what is right."""
-        best = int(self.score(answers, samples)["best_layer"])
-        return [one.layers[best] for one in answers], [self.tags_of(sample) or () for sample in samples]
+    def _best_layer_tags(
+        self, predictions: Sequence[ProbePrediction], samples: Sequence[Sample]
+    ) -> tuple[list[TagPrediction], list[Sequence[str]]]:
+        """The predictions of the best layer, and the golds."""
+        best_layer = int(self.compute_metrics(predictions, samples)["best_layer"])
+        return [prediction.layers[best_layer] for prediction in predictions], [
+            self.gold_tags(sample) or () for sample in samples
+        ]
 
-    def confusion(self, answers: Sequence[Probed], samples: Sequence[Sample]) -> Confusion | None:
-        """What the best layer takes for what."""
-        said, golds = self._best(answers, samples)
-        return _tagged.confusion([one.tags for one in said], golds, entities=False)
+    def confusion_matrix(
+        self, predictions: Sequence[ProbePrediction], samples: Sequence[Sample]
+    ) -> ConfusionMatrix | None:
+        """Gold by predicted label of the best layer."""
+        predicted, golds = self._best_layer_tags(predictions, samples)
+        return _tag_predictions.confusion([tags.tags for tags in predicted], golds, entities=False)
 
-    def mistakes(self, answers: Sequence[Probed], samples: Sequence[Sample]) -> list[Mistake]:
-        """Those of the best layer."""
-        said, golds = self._best(answers, samples)
-        return _tagged.mistakes(said, [_worded(sample) for sample in samples], golds)
+    def mistakes(self, predictions: Sequence[ProbePrediction], samples: Sequence[Sample]) -> list[Mistake]:
+        """The mistakes of the best layer."""
+        predicted, golds = self._best_layer_tags(predictions, samples)
+        return _tag_predictions.mistakes(predicted, [_as_word_sample(sample) for sample in samples], golds)
 
-    def shown(self, answer: Probed, sample: Sample) -> Any:
-        """What each layer says, [{layer, label, score}]: of the text, or of each word [{word, start, end, layers}]."""
-        sample = _worded(sample)
-        said = [
+    def format_output(self, prediction: ProbePrediction, sample: Sample) -> Any:
+        """[{layer, label, score}] for a text, or [{word, start, end, layers}] for words."""
+        sample = _as_word_sample(sample)
+        layer_outputs = [
             [
-                {"layer": number, "label": one.tags[at], "score": one.scores[at]}
-                for number, one in enumerate(answer.layers)
+                {"layer": layer, "label": tags.tags[word_index], "score": tags.scores[word_index]}
+                for layer, tags in enumerate(prediction.layers)
             ]
-            for at in range(len(sample.given["words"]))
+            for word_index in range(len(sample.inputs["words"]))
         ]
         if self.settings.on == "text":
-            return said[0]
+            return layer_outputs[0]
         return [
             {"word": word, "start": start, "end": end, "layers": layers}
-            for word, (start, end), layers in zip(sample.given["words"], sample.given["offsets"], said, strict=True)
+            for word, (start, end), layers in zip(
+                sample.inputs["words"], sample.inputs["offsets"], layer_outputs, strict=True
+            )
         ]
 
-    def told(self, sample: Sample) -> str:
+    def describe_sample(self, sample: Sample) -> str:
         """Each word with its tag, or the text with its label."""
         if self.settings.on == "words":
-            return super().told(sample)
-        return f"{sample.given['text']}  →  {sample.gold}"
+            return super().describe_sample(sample)
+        return f"{sample.inputs['text']}  →  {sample.gold}"
 
-    def asked(self, given: str | Mapping[str, Any]) -> Sample:
-        """A text, which is cut into words where words are probed."""
-        sample = super().asked(given)
-        return sample if self.settings.on == "words" else Sample(given={"text": sample.given["text"]})
+    def parse_input(self, value: str | Mapping[str, Any]) -> Sample:
+        """A text, which is split into words if words are probed."""
+        sample = super().parse_input(value)
+        return sample if self.settings.on == "words" else Sample(inputs={"text": sample.inputs["text"]})
 
 
-def _worded(sample: Sample) -> Sample:
-    """A text as the one word of itself."""
-    if "words" in sample.given:
+def _as_word_sample(sample: Sample) -> Sample:
+    """A text sample as a sample with the text as its only word."""
+    if "words" in sample.inputs:
         return sample
-    text = str(sample.given["text"])
-    return replace(sample, given={"words": (text,), "text": text, "offsets": ((0, len(text)),)})
+    text = str(sample.inputs["text"])
+    return replace(sample, inputs={"words": (text,), "text": text, "offsets": ((0, len(text)),)})

@@ -1,4 +1,4 @@
-"""Span: a question and a passage → the stretch of the passage that answers it, or none (SPEC C4)."""
+"""Extractive question answering (SQuAD): a question and a passage → the answer span of the passage, or no answer."""
 
 from __future__ import annotations
 
@@ -13,294 +13,334 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from meristem.batch import Batch, Draws, Hidden, Model, Outcome, Row
-from meristem.blocks.precision import wide
-from meristem.dependences import Dependences, when
-from meristem.errors import MeristemError
-from meristem.metrics import spans as metrics
-from meristem.task import Confusion, Indices, Metrics, Mistake, Piece, Sample
-from meristem.tasks._reader import Text
-from meristem.tasks._reading import Reading, ReadingSettings
-from meristem.tasks._spans import characters_of, tokens_of
-from meristem.tasks._windows import windows
+from meristem.blocks.precision import at_least_float32
+from meristem.config.conditions import SettingConditions, when
+from meristem.config.errors import MeristemError
+from meristem.interfaces.batch import Batch, Hidden, Model, Outcome, RngFactory, Row
+from meristem.interfaces.task import ConfusionMatrix, Indices, Metrics, Mistake, Sample, SamplePiece
+from meristem.metrics import squad_f1 as metrics
+from meristem.tasks._char_spans import char_span_to_tokens, token_span_to_chars
+from meristem.tasks._encoder_task import EncoderTask, EncoderTaskSettings
+from meristem.tasks._sliding_windows import sliding_windows
+from meristem.tasks._text_encoder import TokenizedText
 from meristem.tokenizers.tokenizer import Tokenizer
 
-NEVER = float("-inf")
-PARTS = "question", "passage"
-SPARE = 3
-"""Stretches looked at for each that is kept: those that cut the same words are one."""
+NEG_INF = float("-inf")
+TEXT_FIELDS = "question", "passage"
+CANDIDATES_PER_ANSWER = 3
+"""Token spans considered for each answer kept: several may extend to the same words."""
 
 
-class SpanSettings(ReadingSettings):
-    """What span can be told."""
+class SpanTaskSettings(EncoderTaskSettings):
+    """Settings of extractive question answering."""
 
-    needs: ClassVar[Dependences] = {
+    needs: ClassVar[SettingConditions] = {
         "no_answer_bias": (when("no_answer", None, True),),
     }
 
     name: Literal["span"] = "span"
     """The task's name."""
     stride: int = Field(128, ge=1)
-    """How many tokens behind the last one each window of a long passage begins; less where answers would be cut."""
+    """Tokens between the starts of two windows of a long passage; fewer if answers would be cut."""
     question_length: int = Field(64, ge=1)
-    """Tokens of the question at the most; it never takes more than half of the room."""
+    """Maximum tokens of the question; it never takes more than half of the sequence."""
     answer_length: int = Field(30, ge=1)
-    """Tokens of an answer at the most."""
+    """Maximum tokens of an answer."""
     best: int = Field(20, ge=1)
-    """How many stretches of each window are compared."""
+    """Number of answer candidates per window (n best)."""
     no_answer: bool | None = None
-    """Whether a passage may hold no answer; found from the training data unless set."""
+    """Whether questions may have no answer (SQuAD 2.0); detected from the training data if not set."""
     no_answer_bias: float = 0.0
-    """Added to the score of "no answer" when it is compared with the best stretch."""
+    """Added to the score of "no answer" before it is compared with the best span."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """What one window offers: the score of "no answer", and its best stretches by tokens of the passage."""
+class SpanCandidate:
+    """The candidates of one window: the score of "no answer", and its best spans in tokens of the passage."""
 
-    nothing: float
+    no_answer_score: float
     scores: tuple[float, ...]
     spans: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
-    """A stretch of the passage, `passage[start:end] == text`; empty where there is no answer."""
+class SpanAnswer:
+    """A span of the passage, `passage[start:end] == text`; empty for "no answer"."""
 
     text: str
     start: int
     end: int
     score: float
-    """Its probability among everything that was compared."""
-    others: tuple[Answer, ...] = ()
-    """The next best ones."""
+    """Its probability among all candidates."""
+    others: tuple[SpanAnswer, ...] = ()
+    """The next best answers."""
 
 
-class Span(Reading):
+class SpanTask(EncoderTask):
     """p(first token) · p(last token) over the passage, and over the summary position for "no answer"."""
 
-    Settings = SpanSettings
+    Settings = SpanTaskSettings
     name = "span"
-    shape = "span"
+    sample_type = "span"
     metric = "f1"
 
-    def __init__(self, settings: SpanSettings, tokenizer: Tokenizer) -> None:
+    def __init__(self, settings: SpanTaskSettings, tokenizer: Tokenizer) -> None:
         super().__init__(settings, tokenizer)
-        self.heads = {**self.reading_heads(), self.name: self.sized("tags", 2)}
-        self.weights = self.weights_with_lm
+        self.heads = {**self.encoder_heads(), self.name: self.sized_head("tags", 2)}
+        self.loss_weights = self.task_loss_weights
 
     @classmethod
-    def learn(cls, settings: SpanSettings, samples: Sequence[Sample]) -> SpanSettings:
-        """Whether some questions have no answer."""
-        found = any(sample.gold is not None and not len(sample.gold) for sample in samples)
-        no_answer = found if settings.no_answer is None else settings.no_answer
+    def fit_settings(cls, settings: SpanTaskSettings, samples: Sequence[Sample]) -> SpanTaskSettings:
+        """The settings with `no_answer` determined from the training samples."""
+        some_unanswerable = any(sample.gold is not None and not len(sample.gold) for sample in samples)
+        no_answer = some_unanswerable if settings.no_answer is None else settings.no_answer
         return settings.model_copy(update={"no_answer": no_answer})
 
     @classmethod
-    def texts(cls, sample: Sample) -> list[str]:
+    def sample_texts(cls, sample: Sample) -> list[str]:
         """The question and the passage."""
-        return [str(sample.given[part]) for part in PARTS]
+        return [str(sample.inputs[field]) for field in TEXT_FIELDS]
 
-    def strange(self, samples: Sequence[Sample]) -> list[str]:
-        """Questions without answer where training data have none."""
-        bare = [sample.place for sample in samples if sample.gold is not None and not len(sample.gold)]
-        if self.settings.no_answer or not bare:
+    def unseen_label_warnings(self, samples: Sequence[Sample]) -> list[str]:
+        """Warning about questions without answer if the training data have none."""
+        unanswerable = [sample.location for sample in samples if sample.gold is not None and not len(sample.gold)]
+        if self.settings.no_answer or not unanswerable:
             return []
-        return [f"{bare[0]}: no answer, and every question of the training data has one; {len(bare)} can only be wrong"]
+        return [
+            f"{unanswerable[0]}: no answer, but every question of the training data has one; {len(unanswerable)} "
+            "cannot be predicted correctly"
+        ]
 
     # ------------------------------------------------------------ rows
 
-    def pieces(self, samples: Sequence[Sample]) -> list[Piece]:
+    def encode_samples(self, samples: Sequence[Sample]) -> list[SamplePiece]:
         """The question with each window of its passage."""
-        questions, passages = (self.reader.encode([str(one.given[part]) for one in samples]) for part in PARTS)
-        room, out = self.reader.room(2), []
-        for number, (question, passage) in enumerate(zip(questions, passages, strict=True)):
-            asked = question.cut(0, min(self.settings.question_length, room // 2))
-            target = self._target(samples[number], passage)
-            left = room - len(asked.ids)
-            stride = min(self.settings.stride, left - min(self.settings.answer_length, left // 2))
-            spans = windows(len(passage.ids), left, stride)
+        questions, passages = (
+            self.text_encoder.tokenize([str(sample.inputs[field]) for sample in samples]) for field in TEXT_FIELDS
+        )
+        max_tokens, pieces = self.text_encoder.max_text_tokens(2), []
+        for index, (question, passage) in enumerate(zip(questions, passages, strict=True)):
+            short_question = question.slice(0, min(self.settings.question_length, max_tokens // 2))
+            target = self._answer_tokens(samples[index], passage)
+            passage_tokens = max_tokens - len(short_question.ids)
+            stride = min(self.settings.stride, passage_tokens - min(self.settings.answer_length, passage_tokens // 2))
+            spans = sliding_windows(len(passage.ids), passage_tokens, stride)
             for window, (start, stop) in enumerate(spans):
                 parts = {
-                    "question": asked,
-                    "passage": passage.cut(start, stop),
+                    "question": short_question,
+                    "passage": passage.slice(start, stop),
                     "whole": passage,
                     "start": start,
                     "target": target,
                 }
-                size = len(asked.ids) + stop - start + self.reader.length - room
-                cut = 0 if window else len(question.ids) - len(asked.ids)
-                out.append(Piece(sample=number, size=size, parts=parts, cut=cut))
-        return out
+                size = len(short_question.ids) + stop - start + self.text_encoder.max_length - max_tokens
+                num_cut = 0 if window else len(question.ids) - len(short_question.ids)
+                pieces.append(SamplePiece(sample_index=index, num_tokens=size, features=parts, num_truncated=num_cut))
+        return pieces
 
     @staticmethod
-    def _target(sample: Sample, passage: Text) -> tuple[int, int] | tuple[()] | None:
-        """First and last token of the answer, () where there is none; None where nothing can be learned."""
+    def _answer_tokens(sample: Sample, passage: TokenizedText) -> tuple[int, int] | tuple[()] | None:
+        """First and last token of the answer, () for "no answer"; None if there is no gold or it cannot be located."""
         if sample.gold is None:
             return None
         if not len(sample.gold):
             return ()
         answer, start = sample.gold[0]
-        return tokens_of(passage.offsets, start, start + len(answer))
+        return char_span_to_tokens(passage.offsets, start, start + len(answer))
 
-    def prepare(self, row: Row, draw: Draws) -> Row:
-        """Where the answer stands in this window; the position that stands for the whole where it does not."""
-        parts: dict[str, Any] = row.notes["piece"].parts
-        framed = self.reader.frame(parts["question"], parts["passage"])
-        tokens = len(parts["passage"].ids)
-        places = framed.starts[1] + np.arange(tokens)
-        nowhere = 0 if framed.summary in places else framed.summary  # where nothing stands behind the passage
-        goals: dict[str, Any] = {"read": {"at": np.append(places, nowhere)}, "nowhere": {"at": [nowhere]}}
+    def prepare(self, row: Row, draw: RngFactory) -> Row:
+        """The target is the answer span in this window, or the "no answer" position if it is not in this window."""
+        parts: dict[str, Any] = row.metadata["piece"].features
+        encoded = self.text_encoder.build_input(parts["question"], parts["passage"])
+        num_tokens = len(parts["passage"].ids)
+        positions = encoded.text_starts[1] + np.arange(num_tokens)
+        # the summary position is in the passage if no special token follows it
+        no_answer_position = 0 if encoded.summary_position in positions else encoded.summary_position
+        goals: dict[str, Any] = {
+            "read": {"at": np.append(positions, no_answer_position)},
+            "nowhere": {"at": [no_answer_position]},
+        }
         target = parts["target"]
         if target is not None:
-            first, last = (place - parts["start"] for place in target) if target else (-1, -1)
-            found = places[[first, last]] if first >= 0 and last < tokens else np.array([nowhere] * 2)
-            goals[self.name] = {"at": np.array([nowhere]), "first": found[:1], "last": found[1:]}
-        goals |= self.lm_goal(framed)
-        notes = {**row.notes, "base": framed.starts[1]}
-        return Row(inputs=framed.inputs, goals=goals, notes=notes, sample=row.sample)
+            first, last = (position - parts["start"] for position in target) if target else (-1, -1)
+            answer_positions = (
+                positions[[first, last]] if first >= 0 and last < num_tokens else np.array([no_answer_position] * 2)
+            )
+            goals[self.name] = {
+                "at": np.array([no_answer_position]),
+                "first": answer_positions[:1],
+                "last": answer_positions[1:],
+            }
+        goals |= self.lm_goal(encoded)
+        notes = {**row.metadata, "base": encoded.text_starts[1]}
+        return Row(inputs=encoded.inputs, targets=goals, metadata=notes, sample_id=row.sample_id)
 
-    # ------------------------------------------------------------ learning
+    # ------------------------------------------------------------ training
 
     def scores(self, model: Model, hidden: Hidden, batch: Batch) -> tuple[Tensor, Tensor]:
-        """[B, T] each: how well an answer begins and ends at a position; −∞ outside the passage and the summary."""
-        at, shape = batch.goals["read"]["at"], batch.inputs["tokens"].shape
-        found = wide(model.heads[self.name](self.read_at(hidden, at)))
-        whole = found.new_full((shape.numel(), 2), NEVER).index_copy(0, at, found).view(*shape, 2)
-        return whole[..., 0], whole[..., 1]
+        """Start and end logits, [B, T] each; −∞ outside the passage and the "no answer" position."""
+        positions, shape = batch.targets["read"]["at"], batch.inputs["tokens"].shape
+        position_scores = at_least_float32(model.heads[self.name](self.states_at(hidden, positions)))
+        score_grid = (
+            position_scores.new_full((shape.numel(), 2), NEG_INF)
+            .index_copy(0, positions, position_scores)
+            .view(*shape, 2)
+        )
+        return score_grid[..., 0], score_grid[..., 1]
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
-        """Cross-entropy of the first and of the last token, their mean, for each window."""
+        """Mean of the cross-entropies of start and end position, for each window."""
         begin_BT, end_BT = self.scores(model, hidden, batch)
-        goal = batch.goals.get(self.name)
+        goal = batch.targets.get(self.name)
         if goal is None:
-            outcome = Outcome(sums={self.name: hidden.last.sum() * 0.0})
+            outcome = Outcome(loss_sums={self.name: hidden.last_hidden_state.sum() * 0.0})
         else:
             rows = goal["at"] // begin_BT.shape[1]
-            lost = [
+            losses = [
                 F.cross_entropy(scores[rows], goal[side], reduction="sum")
                 for scores, side in ((begin_BT, "first"), (end_BT, "last"))
             ]
-            outcome = Outcome(sums={self.name: (lost[0] + lost[1]) / 2})
-        return self.with_lm(model, hidden, batch, outcome)
+            outcome = Outcome(loss_sums={self.name: (losses[0] + losses[1]) / 2})
+        return self.add_lm_loss(model, hidden, batch, outcome)
 
-    # ------------------------------------------------------------ answers
+    # ------------------------------------------------------------ predictions
 
-    def decode(self, model: Model, hidden: Hidden, batch: Batch) -> list[Candidate]:
-        """The best stretches of each window, first token before last and not too far from it."""
+    def decode(self, model: Model, hidden: Hidden, batch: Batch) -> list[SpanCandidate]:
+        """The best spans of each window, at most `answer_length` tokens long."""
         begin_BT, end_BT = self.scores(model, hidden, batch)
-        nowhere = batch.goals["nowhere"]["at"]
-        nothing_B = (begin_BT.flatten()[nowhere] + end_BT.flatten()[nowhere]).tolist()
-        begin, end = (scores.flatten().index_fill(0, nowhere, NEVER).view_as(scores) for scores in (begin_BT, end_BT))
-        reach = min(self.settings.answer_length, begin.shape[1])
-        ends_BTL = F.pad(end, (0, reach - 1), value=NEVER).unfold(1, reach, 1)
+        no_answer_positions = batch.targets["nowhere"]["at"]
+        no_answer_B = (begin_BT.flatten()[no_answer_positions] + end_BT.flatten()[no_answer_positions]).tolist()
+        begin, end = (
+            scores.flatten().index_fill(0, no_answer_positions, NEG_INF).view_as(scores)
+            for scores in (begin_BT, end_BT)
+        )
+        max_answer = min(self.settings.answer_length, begin.shape[1])
+        ends_BTL = F.pad(end, (0, max_answer - 1), value=NEG_INF).unfold(1, max_answer, 1)
         pairs = (begin[..., None] + ends_BTL).flatten(1)
-        found = pairs.topk(min(self.settings.best * SPARE, pairs.shape[1]), 1)
-        out = []
-        for row, (scores, places) in enumerate(zip(found.values.tolist(), found.indices.tolist(), strict=True)):
-            note = batch.notes[row]
-            moved = note["piece"].parts["start"] - note["base"]
-            kept = [
-                (s, p // reach + moved, p // reach + p % reach + moved) for s, p in zip(scores, places, strict=True)
+        top = pairs.topk(min(self.settings.best * CANDIDATES_PER_ANSWER, pairs.shape[1]), 1)
+        candidates = []
+        for row, (scores, flat_indices) in enumerate(zip(top.values.tolist(), top.indices.tolist(), strict=True)):
+            row_notes = batch.metadata[row]
+            shift = row_notes["piece"].features["start"] - row_notes["base"]
+            spans_with_scores = [
+                (score, flat_index // max_answer + shift, flat_index // max_answer + flat_index % max_answer + shift)
+                for score, flat_index in zip(scores, flat_indices, strict=True)
             ]
-            kept = [one for one in kept if one[0] > NEVER]
-            spans = tuple((first, last) for _, first, last in kept)
-            out.append(Candidate(nothing=nothing_B[row], scores=tuple(s for s, _, _ in kept), spans=spans))
-        return out
+            spans_with_scores = [scored_span for scored_span in spans_with_scores if scored_span[0] > NEG_INF]
+            spans = tuple((first, last) for _, first, last in spans_with_scores)
+            candidates.append(
+                SpanCandidate(
+                    no_answer_score=no_answer_B[row],
+                    scores=tuple(score for score, _, _ in spans_with_scores),
+                    spans=spans,
+                )
+            )
+        return candidates
 
-    def gather(self, samples: Sequence[Sample], pieces: Sequence[Piece], candidates: Sequence[Any]) -> list[Answer]:
-        """Windows made one: scores are compared, then made probabilities over everything that was compared."""
-        found: list[list[tuple[Piece, Candidate]]] = [[] for _ in samples]
+    def merge_pieces(
+        self, samples: Sequence[Sample], pieces: Sequence[SamplePiece], candidates: Sequence[Any]
+    ) -> list[SpanAnswer]:
+        """The answer of each sample: candidates of all its windows ranked by score, with a softmax over them."""
+        by_sample: list[list[tuple[SamplePiece, SpanCandidate]]] = [[] for _ in samples]
         for piece, candidate in zip(pieces, candidates, strict=True):
-            found[piece.sample].append((piece, candidate))
-        return [self._merged(str(one.given["passage"]), some) for one, some in zip(samples, found, strict=True)]
+            by_sample[piece.sample_index].append((piece, candidate))
+        return [
+            self._merge_windows(str(sample.inputs["passage"]), sample_candidates)
+            for sample, sample_candidates in zip(samples, by_sample, strict=True)
+        ]
 
-    def _merged(self, passage: str, found: Sequence[tuple[Piece, Candidate]]) -> Answer:
-        best: dict[tuple[int, int], float] = {}
-        for piece, candidate in found:
-            offsets = piece.parts["whole"].offsets
+    def _merge_windows(self, passage: str, candidates: Sequence[tuple[SamplePiece, SpanCandidate]]) -> SpanAnswer:
+        score_by_span: dict[tuple[int, int], float] = {}
+        for piece, candidate in candidates:
+            offsets = piece.features["whole"].offsets
             for score, (first, last) in zip(candidate.scores, candidate.spans, strict=True):
-                place = characters_of(passage, offsets, first, last)
-                if place[0] < place[1]:
-                    best[place] = max(score, best.get(place, NEVER))
-        if self.settings.no_answer or not best:  # the window that is surest of an answer speaks for all
-            nothing = min((candidate.nothing for _, candidate in found), default=0.0)
-            best[0, 0] = nothing + self.settings.no_answer_bias
-        ranked = sorted(best, key=lambda place: (-best[place], place))
-        chances = torch.tensor([best[place] for place in ranked], dtype=torch.float64).softmax(0).tolist()
+                char_span = token_span_to_chars(passage, offsets, first, last)
+                if char_span[0] < char_span[1]:
+                    score_by_span[char_span] = max(score, score_by_span.get(char_span, NEG_INF))
+        if self.settings.no_answer or not score_by_span:  # the window with the lowest "no answer" score decides
+            no_answer_score = min((candidate.no_answer_score for _, candidate in candidates), default=0.0)
+            score_by_span[0, 0] = no_answer_score + self.settings.no_answer_bias
+        ranked_spans = sorted(score_by_span, key=lambda char_span: (-score_by_span[char_span], char_span))
+        probs = (
+            torch.tensor([score_by_span[char_span] for char_span in ranked_spans], dtype=torch.float64)
+            .softmax(0)
+            .tolist()
+        )
         answers = [
-            Answer(text=passage[start:end], start=start, end=end, score=chance)
-            for (start, end), chance in zip(ranked[: self.settings.best], chances, strict=False)
+            SpanAnswer(text=passage[start:end], start=start, end=end, score=prob)
+            for (start, end), prob in zip(ranked_spans[: self.settings.best], probs, strict=False)
         ]
         top = answers[0]
-        return Answer(text=top.text, start=top.start, end=top.end, score=top.score, others=tuple(answers[1:]))
+        return SpanAnswer(text=top.text, start=top.start, end=top.end, score=top.score, others=tuple(answers[1:]))
 
-    # ------------------------------------------------------------ their worth
+    # ------------------------------------------------------------ metrics
 
-    def score(self, answers: Sequence[Answer], samples: Sequence[Sample]) -> Metrics:
-        """Exact match and F1 as SQuAD counts them."""
-        return metrics.score([_golds(sample) for sample in samples], [one.text for one in answers])
+    def compute_metrics(self, predictions: Sequence[SpanAnswer], samples: Sequence[Sample]) -> Metrics:
+        """Exact match and F1 as defined by SQuAD."""
+        return metrics.score([_gold_texts(sample) for sample in samples], [answer.text for answer in predictions])
 
-    def resampled(self, answers: Sequence[Answer], samples: Sequence[Sample]) -> Callable[[Indices], Metrics]:
-        """The same from each question's numbers."""
-        return metrics.resampled([_golds(sample) for sample in samples], [one.text for one in answers])
+    def bootstrap_metrics(
+        self, predictions: Sequence[SpanAnswer], samples: Sequence[Sample]
+    ) -> Callable[[Indices], Metrics]:
+        """The same metrics for resampled indices, computed from each question's scores."""
+        return metrics.resampler([_gold_texts(sample) for sample in samples], [answer.text for answer in predictions])
 
     def support(self, samples: Sequence[Sample]) -> Mapping[str, float]:
-        """Questions with an answer and without one are counted apart."""
-        return metrics.support([_golds(sample) for sample in samples])
+        """Numbers of questions with and without answer."""
+        return metrics.support([_gold_texts(sample) for sample in samples])
 
     def baselines(self, train: Sequence[Sample], samples: Sequence[Sample]) -> dict[str, Metrics]:
-        """Saying nothing."""
-        return metrics.baselines([_golds(sample) for sample in samples])
+        """Always "no answer"."""
+        return metrics.baselines([_gold_texts(sample) for sample in samples])
 
-    def confusion(self, answers: Sequence[Answer], samples: Sequence[Sample]) -> Confusion | None:
-        """Where some questions have no answer: whether one was given."""
+    def confusion_matrix(self, predictions: Sequence[SpanAnswer], samples: Sequence[Sample]) -> ConfusionMatrix | None:
+        """Answer or no answer, gold by predicted; None if every question has an answer."""
         if not self.settings.no_answer:
             return None
         counts = np.zeros((2, 2), np.int64)
-        for answer, sample in zip(answers, samples, strict=True):
+        for answer, sample in zip(predictions, samples, strict=True):
             counts[int(not len(sample.gold)), int(not answer.text)] += 1
-        return Confusion.of_counts(("answer", "no answer"), counts)
+        return ConfusionMatrix.from_matrix(("answer", "no answer"), counts)
 
-    def mistakes(self, answers: Sequence[Answer], samples: Sequence[Sample]) -> list[Mistake]:
-        """Answers that are none of the golds."""
-        found = [
+    def mistakes(self, predictions: Sequence[SpanAnswer], samples: Sequence[Sample]) -> list[Mistake]:
+        """Answers that match none of the golds, most confident first."""
+        mistakes = [
             Mistake(
-                place=sample.place,
-                given=f"{sample.given['question']} | {sample.given['passage']}",
-                gold=" | ".join(dict.fromkeys(_golds(sample))) or "no answer",
+                place=sample.location,
+                given=f"{sample.inputs['question']} | {sample.inputs['passage']}",
+                gold=" | ".join(dict.fromkeys(_gold_texts(sample))) or "no answer",
                 said=answer.text or "no answer",
                 confidence=answer.score,
             )
-            for answer, sample in zip(answers, samples, strict=True)
-            if not any(metrics.compared(gold, answer.text)[0] for gold in _golds(sample) or ("",))
+            for answer, sample in zip(predictions, samples, strict=True)
+            if not any(metrics.exact_and_f1(gold, answer.text)[0] for gold in _gold_texts(sample) or ("",))
         ]
-        return sorted(found, key=lambda one: -one.confidence)
+        return sorted(mistakes, key=lambda mistake: -mistake.confidence)
 
-    def shown(self, answer: Answer, sample: Sample) -> dict[str, Any]:
-        """{answer, score, start, end}; an empty answer where there is none."""
-        return {"answer": answer.text, "score": answer.score, "start": answer.start, "end": answer.end}
+    def format_output(self, prediction: SpanAnswer, sample: Sample) -> dict[str, Any]:
+        """{answer, score, start, end}; an empty answer for "no answer"."""
+        return {"answer": prediction.text, "score": prediction.score, "start": prediction.start, "end": prediction.end}
 
-    def ranked(self, answer: Answer, sample: Sample, top: int) -> list[Any]:
-        """The n best."""
-        return [self.shown(one, sample) for one in (answer, *answer.others)[:top]]
+    def format_top_outputs(self, prediction: SpanAnswer, sample: Sample, top: int) -> list[Any]:
+        """The `top` best answers."""
+        return [self.format_output(candidate, sample) for candidate in (prediction, *prediction.others)[:top]]
 
-    def told(self, sample: Sample) -> str:
+    def describe_sample(self, sample: Sample) -> str:
         """The question, its answer, and the passage."""
-        answers = "unknown" if sample.gold is None else " / ".join(_golds(sample)) or "no answer"
-        return f"{sample.given['question']}  →  {answers}  |  {sample.given['passage']}"
+        answers = "unknown" if sample.gold is None else " / ".join(_gold_texts(sample)) or "no answer"
+        return f"{sample.inputs['question']}  →  {answers}  |  {sample.inputs['passage']}"
 
-    def asked(self, given: str | Mapping[str, Any]) -> Sample:
-        """A question and a passage."""
-        if isinstance(given, str) or any(not isinstance(given.get(part), str) for part in PARTS):
+    def parse_input(self, value: str | Mapping[str, Any]) -> Sample:
+        """A mapping with `question` and `passage`."""
+        if isinstance(value, str) or any(not isinstance(value.get(field), str) for field in TEXT_FIELDS):
             raise MeristemError('task span: give both {"question": "…", "passage": "…"}')
-        return Sample(given={**{part: given[part] for part in PARTS}, "id": str(given.get("id", ""))})
+        return Sample(inputs={**{field: value[field] for field in TEXT_FIELDS}, "id": str(value.get("id", ""))})
 
-    def commands(self, place: str, sample: Sample) -> list[str]:
-        """A question about a passage."""
-        question, passage = (shlex.quote(str(sample.given[part])) for part in PARTS)
-        return [f"meristem predict {place} --question {question} --passage {passage}"]
+    def example_commands(self, run_path: str, sample: Sample) -> list[str]:
+        """The command with question and passage."""
+        question, passage = (shlex.quote(str(sample.inputs[field])) for field in TEXT_FIELDS)
+        return [f"meristem predict {run_path} --question {question} --passage {passage}"]
 
 
-def _golds(sample: Sample) -> list[str]:
+def _gold_texts(sample: Sample) -> list[str]:
     return [str(text) for text, _ in sample.gold]

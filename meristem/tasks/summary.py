@@ -1,4 +1,4 @@
-"""Summarisation: a long text → a short one (SPEC C7)."""
+"""Summarization: a long text → a short one."""
 
 from __future__ import annotations
 
@@ -8,61 +8,63 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from meristem.batch import Array
-from meristem.metrics import writing as metrics
-from meristem.store.sentences import boundaries
-from meristem.task import Indices, Metrics, Sample
-from meristem.tasks._writing import Said, Writing, WritingSettings
+from meristem.dataset.sentence_boundaries import find_sentence_starts
+from meristem.interfaces.batch import Array
+from meristem.interfaces.task import Indices, Metrics, Sample
+from meristem.metrics import bleu_rouge as metrics
+from meristem.tasks._generation_task import GeneratedAnswer, GenerationTask, GenerationTaskSettings
 
 
-class SummarySettings(WritingSettings):
-    """What summarisation can be told."""
+class SummaryTaskSettings(GenerationTaskSettings):
+    """Settings of summarization."""
 
     name: Literal["summary"] = "summary"
     """The task's name."""
     keep: Literal["start", "ends"] = "start"
-    """What is read of a source longer than the model: its beginning, or its beginning and its end, half of each."""
+    """Truncation of long sources: keep the start, or half from the start and half from the end."""
     no_repeat: int | None = Field(3, ge=1)
-    """No run of so many tokens stands twice in a summary; null allows it."""
+    """Size of n-grams that may not repeat in a summary; null allows repetition."""
 
 
-class Summary(Writing):
-    """p(summary | text); ROUGE as rouge_score counts it, beside the text's own first sentences."""
+class SummaryTask(GenerationTask):
+    """p(summary | text); ROUGE by rouge_score, compared with the first sentences of the text (lead baseline)."""
 
-    Settings = SummarySettings
+    Settings = SummaryTaskSettings
     name = "summary"
-    shows = "summary_text"
+    output_key = "summary_text"
 
-    def kept(self, parts: Sequence[Array], room: int) -> tuple[Array, int]:
-        """The beginning, or both ends."""
+    def truncate_source(self, parts: Sequence[Array], max_tokens: int) -> tuple[Array, int]:
+        """The start of the source, or its start and end."""
         (ids,) = parts
-        if self.settings.keep == "start" or len(ids) <= room:
-            return super().kept(parts, room)
-        tail = room // 2
-        return np.concatenate([ids[: room - tail], ids[len(ids) - tail :]]), len(ids) - room
+        if self.settings.keep == "start" or len(ids) <= max_tokens:
+            return super().truncate_source(parts, max_tokens)
+        num_tail = max_tokens // 2
+        return np.concatenate([ids[: max_tokens - num_tail], ids[len(ids) - num_tail :]]), len(ids) - max_tokens
 
-    def resampled(self, answers: Sequence[Said], samples: Sequence[Sample]) -> Callable[[Indices], Metrics]:
+    def bootstrap_metrics(
+        self, predictions: Sequence[GeneratedAnswer], samples: Sequence[Sample]
+    ) -> Callable[[Indices], Metrics]:
         """ROUGE-1, -2 and -L."""
-        return metrics.summary_resampled([sample.gold for sample in samples], [one.text for one in answers])
+        return metrics.rouge_resampler([sample.gold for sample in samples], [answer.text for answer in predictions])
 
-    def signature(self, samples: Sequence[Sample]) -> str:
-        """ROUGE has none."""
+    def metric_signature(self, samples: Sequence[Sample]) -> str:
+        """Empty: ROUGE has no signature."""
         return ""
 
     def baselines(self, train: Sequence[Sample], samples: Sequence[Sample]) -> dict[str, Metrics]:
-        """What the first sentences of each text score, as many as a summary usually has."""
-        number = usual([gold for sample in train for gold in sample.gold or ()])
-        golds, texts = [sample.gold for sample in samples], [sample.given["source"] for sample in samples]
-        name = "the first sentence" if number == 1 else f"the first {number} sentences"
-        return {name: metrics.summary(golds, [lead(text, number) for text in texts])}
+        """Lead baseline: the first sentences of each text, as many as the median summary has."""
+        num_sentences = median_sentence_count([gold for sample in train for gold in sample.gold or ()])
+        golds, texts = [sample.gold for sample in samples], [sample.inputs["source"] for sample in samples]
+        name = "the first sentence" if num_sentences == 1 else f"the first {num_sentences} sentences"
+        return {name: metrics.rouge_metrics(golds, [first_sentences(text, num_sentences) for text in texts])}
 
 
-def lead(text: str, sentences: int = 1) -> str:
-    """A text's first sentences."""
-    starts = boundaries(text)
-    return text[: int(starts[sentences])].strip() if len(starts) > sentences else text.strip()
+def first_sentences(text: str, num_sentences: int = 1) -> str:
+    """The first sentences of a text."""
+    starts = find_sentence_starts(text)
+    return text[: int(starts[num_sentences])].strip() if len(starts) > num_sentences else text.strip()
 
 
-def usual(summaries: Sequence[str]) -> int:
-    """How many sentences a summary has, in the middle; 1 where there are none to count."""
-    return max(1, round(float(np.median([len(boundaries(text)) for text in summaries])))) if summaries else 1
+def median_sentence_count(summaries: Sequence[str]) -> int:
+    """Median number of sentences of the summaries, at least 1."""
+    return max(1, round(float(np.median([len(find_sentence_starts(text)) for text in summaries])))) if summaries else 1

@@ -1,4 +1,4 @@
-"""Tagging: the words of a text → a tag each, for named entities or parts of speech (SPEC C3)."""
+"""Sequence labelling: a tag for each word (named entity recognition, part-of-speech tagging)."""
 
 from __future__ import annotations
 
@@ -7,79 +7,87 @@ from typing import Any, Literal
 
 import torch
 
-from meristem.batch import Batch, Hidden, Model, Outcome
-from meristem.metrics import entities as metrics
-from meristem.task import Confusion, Indices, Metrics, Mistake, Piece, Sample
-from meristem.tasks import _tagged
-from meristem.tasks._tagged import Found, Tagged
-from meristem.tasks._tags import Tags, TagSettings
+from meristem.interfaces.batch import Batch, Hidden, Model, Outcome
+from meristem.interfaces.task import ConfusionMatrix, Indices, Metrics, Mistake, Sample, SamplePiece
+from meristem.metrics import entity_f1 as metrics
+from meristem.tasks import _tag_predictions
+from meristem.tasks._tag_predictions import TagPrediction, WindowTags
+from meristem.tasks._tag_task import TagTask, TagTaskSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 
 
-class TaggingSettings(TagSettings):
-    """What tagging can be told."""
+class TaggingTaskSettings(TagTaskSettings):
+    """Settings of sequence labelling."""
 
     name: Literal["tagging"] = "tagging"
     """The task's name."""
 
 
-class Tagging(Tags):
-    """p(tag | word in its text)."""
+class TaggingTask(TagTask):
+    """p(tag | word in context)."""
 
-    Settings = TaggingSettings
+    Settings = TaggingTaskSettings
     name = "tagging"
 
-    def __init__(self, settings: TaggingSettings, tokenizer: Tokenizer) -> None:
+    def __init__(self, settings: TaggingTaskSettings, tokenizer: Tokenizer) -> None:
         super().__init__(settings, tokenizer)
-        self.heads = {**self.reading_heads(), **self.tag_heads()}
-        self.weights = self.weights_with_lm
-        self.metric = "f1" if self.entities else "accuracy"
+        self.heads = {**self.encoder_heads(), **self.tag_heads()}
+        self.loss_weights = self.task_loss_weights
+        self.metric = "f1" if self.are_entities else "accuracy"
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
-        """−log p of each word's tag, or of the sequences with the CRF."""
-        lost, right = self.tags_lost(model, hidden, batch)
-        outcome = Outcome(sums={self.name: lost})
-        if right is not None:
-            number = torch.tensor(float(batch.counts[self.name]), device=lost.device)
-            outcome.metrics["accuracy"] = (right, number)
-        return self.with_lm(model, hidden, batch, outcome)
+        """−log p of each word's tag or, with a CRF, of the tag sequences."""
+        tag_loss, num_correct = self.tag_loss(model, hidden, batch)
+        outcome = Outcome(loss_sums={self.name: tag_loss})
+        if num_correct is not None:
+            num_words = torch.tensor(float(batch.target_counts[self.name]), device=tag_loss.device)
+            outcome.metrics["accuracy"] = (num_correct, num_words)
+        return self.add_lm_loss(model, hidden, batch, outcome)
 
-    def decode(self, model: Model, hidden: Hidden, batch: Batch) -> list[Found]:
-        """The tags of a window's words."""
-        return self.tags_found(model, hidden, batch)
+    def decode(self, model: Model, hidden: Hidden, batch: Batch) -> list[WindowTags]:
+        """The tags of each window's words."""
+        return self.decode_tags(model, hidden, batch)
 
-    def gather(self, samples: Sequence[Sample], pieces: Sequence[Piece], candidates: Sequence[Any]) -> list[Tagged]:
-        """The tags of a sample's words."""
-        return self.tagged(samples, pieces, candidates)
+    def merge_pieces(
+        self, samples: Sequence[Sample], pieces: Sequence[SamplePiece], candidates: Sequence[Any]
+    ) -> list[TagPrediction]:
+        """The tags of each sample's words."""
+        return self.merge_tags(samples, pieces, candidates)
 
-    def score(self, answers: Sequence[Tagged], samples: Sequence[Sample]) -> Metrics:
-        """F1 of entities by seqeval; accuracy of plain tags."""
-        said, golds = [one.tags for one in answers], [sample.gold for sample in samples]
-        return metrics.score(*_tagged.judged(said, golds), entities=self.entities)
+    def compute_metrics(self, predictions: Sequence[TagPrediction], samples: Sequence[Sample]) -> Metrics:
+        """Entity F1 by seqeval; accuracy for plain tags."""
+        predicted, golds = [item.tags for item in predictions], [sample.gold for sample in samples]
+        return metrics.score(*_tag_predictions.drop_ignored(predicted, golds), entities=self.are_entities)
 
-    def resampled(self, answers: Sequence[Tagged], samples: Sequence[Sample]) -> Callable[[Indices], Metrics]:
-        """The same from each sentence's counts."""
-        said, golds = [one.tags for one in answers], [sample.gold for sample in samples]
-        return metrics.resampled(*_tagged.judged(said, golds), entities=self.entities)
+    def bootstrap_metrics(
+        self, predictions: Sequence[TagPrediction], samples: Sequence[Sample]
+    ) -> Callable[[Indices], Metrics]:
+        """The same metrics for resampled indices, computed from each sentence's counts."""
+        predicted, golds = [item.tags for item in predictions], [sample.gold for sample in samples]
+        return metrics.resampler(*_tag_predictions.drop_ignored(predicted, golds), entities=self.are_entities)
 
     def support(self, samples: Sequence[Sample]) -> Mapping[str, float]:
-        """Sentences that hold an entity."""
-        return metrics.support([sample.gold for sample in samples]) if self.entities else {}
+        """Number of sentences with an entity."""
+        return metrics.support([sample.gold for sample in samples]) if self.are_entities else {}
 
     def baselines(self, train: Sequence[Sample], samples: Sequence[Sample]) -> dict[str, Metrics]:
-        """The commonest tag, and each word's own commonest."""
-        known, golds = ([(one.given["words"], one.gold) for one in some] for some in (train, samples))
-        return _tagged.baselines(known, golds, entities=self.entities)
+        """The most frequent tag, and each word's most frequent tag."""
+        train_words, golds = (
+            [(item.inputs["words"], item.gold) for item in split_samples] for split_samples in (train, samples)
+        )
+        return _tag_predictions.baselines(train_words, golds, entities=self.are_entities)
 
-    def confusion(self, answers: Sequence[Tagged], samples: Sequence[Sample]) -> Confusion | None:
-        """Word by word."""
+    def confusion_matrix(
+        self, predictions: Sequence[TagPrediction], samples: Sequence[Sample]
+    ) -> ConfusionMatrix | None:
+        """Gold by predicted tag, word by word."""
         golds = [sample.gold for sample in samples]
-        return _tagged.confusion([one.tags for one in answers], golds, entities=self.entities)
+        return _tag_predictions.confusion([item.tags for item in predictions], golds, entities=self.are_entities)
 
-    def mistakes(self, answers: Sequence[Tagged], samples: Sequence[Sample]) -> list[Mistake]:
-        """Words with a wrong tag."""
-        return _tagged.mistakes(answers, samples, [sample.gold for sample in samples])
+    def mistakes(self, predictions: Sequence[TagPrediction], samples: Sequence[Sample]) -> list[Mistake]:
+        """Words with a wrong tag, most confident first."""
+        return _tag_predictions.mistakes(predictions, samples, [sample.gold for sample in samples])
 
-    def shown(self, answer: Tagged, sample: Sample) -> list[dict[str, Any]]:
+    def format_output(self, prediction: TagPrediction, sample: Sample) -> list[dict[str, Any]]:
         """[{entity_group, score, word, start, end}]; plain tags: [{entity, score, word, start, end}]."""
-        return _tagged.shown(answer, sample, entities=self.entities)
+        return _tag_predictions.format_tags(prediction, sample, entities=self.are_entities)

@@ -1,30 +1,30 @@
-"""Translation: a text in one language → the same in another (SPEC C6)."""
+"""Machine translation: a text in one language → its translation."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Literal
 
-from meristem.metrics import writing as metrics
-from meristem.task import Metrics, Sample
-from meristem.tasks._writing import Writing, WritingSettings
+from meristem.interfaces.task import Metrics, Sample
+from meristem.metrics import bleu_rouge as metrics
+from meristem.tasks._generation_task import GenerationTask, GenerationTaskSettings
 
 
-class TranslationSettings(WritingSettings):
-    """What translation can be told."""
+class TranslationTaskSettings(GenerationTaskSettings):
+    """Settings of translation."""
 
     name: Literal["translation"] = "translation"
     """The task's name."""
 
 
-class Translation(Writing):
-    """p(target | source); BLEU and chrF as sacrebleu counts them."""
+class TranslationTask(GenerationTask):
+    """p(target | source); BLEU and chrF by sacrebleu."""
 
-    Settings = TranslationSettings
+    Settings = TranslationTaskSettings
     name = "translation"
-    shows = "translation_text"
+    output_key = "translation_text"
 
     def baselines(self, train: Sequence[Sample], samples: Sequence[Sample]) -> dict[str, Metrics]:
-        """What leaving every source as it is would reach: names and numbers."""
-        golds, sources = [sample.gold for sample in samples], [sample.given["source"] for sample in samples]
-        return {"the source itself": metrics.translation(golds, sources)}
+        """Copying the source, which gets names and numbers right."""
+        golds, sources = [sample.gold for sample in samples], [sample.inputs["source"] for sample in samples]
+        return {"the source itself": metrics.translation_metrics(golds, sources)}

@@ -1,1 +1,1 @@
-"""Text to numbers and back: trained here or loaded, on the `tokenizers` library."""
+"""Tokenizers: BPE, WordPiece, Unigram, characters and words, trained here or loaded, on the `tokenizers` library."""

@@ -1,4 +1,4 @@
-"""What a person may say about a tokenizer."""
+"""Settings of the tokenizer."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from meristem.dependences import Dependences, when
-from meristem.settings import Settings
+from meristem.config.conditions import SettingConditions, when
+from meristem.config.settings import Settings
 
 
 class TokenizerSettings(Settings):
-    """The tokenizer: which kind, how large, or an existing one."""
+    """Tokenizer: kind and vocabulary size, or the path of an existing one."""
 
-    needs: ClassVar[Dependences] = {
+    needs: ClassVar[SettingConditions] = {
         "size": (when("path", None),),
         "sample_mb": (when("path", None),),
         "alphabet": (when("path", None), when("kind", "wordpiece", "unigram")),
@@ -21,31 +21,31 @@ class TokenizerSettings(Settings):
     }
 
     kind: Literal["wordpiece", "bpe", "unigram", "characters", "words"] = "wordpiece"
-    """How text is cut: wordpiece (BERT), bpe (GPT-2, byte-level), unigram, characters or whole words."""
+    """Algorithm: wordpiece (BERT), bpe (GPT-2, byte-level), unigram, characters or whole words."""
     size: int = Field(8192, ge=64, le=4_000_000)
-    """The most tokens the vocabulary may hold, special ones included; little text gives fewer."""
+    """Maximum vocabulary size, special tokens included; little text gives fewer tokens."""
     lowercase: bool = False
-    """Read capitals as small letters; wordpiece and words then drop accents too, as BERT does."""
+    """Lowercase the text; wordpiece and words then strip accents too, as BERT does."""
     sample_mb: float = Field(64, gt=0)
-    """Megabytes of text it learns from, taken evenly over the corpus."""
+    """Megabytes of text to train on, sampled evenly over the corpus."""
     alphabet: int | None = Field(None, ge=16)
-    """The most distinct characters wordpiece and unigram begin with; unset means half the size."""
+    """Maximum number of characters in the initial alphabet of wordpiece and unigram; half the size if not set."""
     sentinels: int = Field(0, ge=0, le=10_000)
-    """Tokens <extra_id_0>, … kept free for objectives that hide spans (T5 has 100); they count towards the size."""
+    """Number of sentinel tokens <extra_id_0>, … for span corruption (T5 has 100); they count towards the size."""
     room: int | None = Field(None, ge=1)
-    """Rows of the model's table of words, where a published model has more of them than its tokenizer has tokens."""
+    """Rows of the model's token embedding, if a published model has more of them than its tokenizer has tokens."""
     path: str | None = None
-    """An existing tokenizer to use instead: tokenizer.json, its folder, vocab.txt, or vocab.json beside merges.txt."""
+    """An existing tokenizer: tokenizer.json, its folder, vocab.txt, or vocab.json with merges.txt."""
 
     @model_validator(mode="after")
-    def _holds_every_byte(self) -> TokenizerSettings:
+    def _check_vocab_size(self) -> TokenizerSettings:
         if self.kind == "bpe" and self.size < 261:
-            raise ValueError("bpe needs a size of at least 261: every byte and five special tokens")
+            raise ValueError("bpe needs a size of at least 261: 256 bytes and five special tokens")
         if self.size - self.sentinels < (261 if self.kind == "bpe" else 64):
-            raise ValueError(f"{self.sentinels} sentinels leave too little of a size of {self.size} for words")
+            raise ValueError(f"{self.sentinels} sentinels leave too few of {self.size} tokens for text")
         return self
 
     @property
-    def characters(self) -> int:
-        """The limit of the alphabet."""
+    def alphabet_limit(self) -> int:
+        """Maximum number of characters in the initial alphabet."""
         return self.alphabet or self.size // 2

@@ -1,4 +1,4 @@
-"""The tokenizer everything above uses: text → ids with offsets, ids → text; read-only, and it travels to workers."""
+"""The tokenizer: text → token ids with offsets, ids → text; immutable, and can be pickled for worker processes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ import tokenizers
 from numpy.typing import NDArray
 from tokenizers.processors import TemplateProcessing
 
-from meristem.system_errors import naming_file
-from meristem.tokenizers import reading
-from meristem.tokenizers.labels import labels, pieces, whole_piece
-from meristem.tokenizers.pieces import Ints, Memo, Places, cuts, groups, visible
-from meristem.tokenizers.roles import MASK, SENTINEL, roles, told
-from meristem.tokenizers.spelling import Stream, spelling_of
+from meristem.tokenizers import tokenizer_files
+from meristem.tokenizers.cached_encoding import Ints, PieceCache, Positions, batch_texts, cut_pattern, trim_offsets
+from meristem.tokenizers.special_tokens import MASK, SENTINEL, find_special_ids, read_role_ids
+from meristem.tokenizers.token_bytes import StreamDecoder, select_spelling
+from meristem.tokenizers.token_text import display_labels, token_texts, whole_piece
+from meristem.utils.system_errors import name_file_in_errors
 
 Flags = NDArray[np.bool_]
 TAIL = 8
@@ -31,243 +31,279 @@ TAIL = 8
 
 @dataclass(frozen=True)
 class Encoding:
-    """Ids, and where each token stands in the original text."""
+    """Token ids, and the offsets of each token in the original text."""
 
     ids: Ints
     offsets: Ints
-    """[tokens, 2]: first character and the one after the last, leading white space left out."""
+    """[tokens, 2]: first character and last + 1, without leading white space."""
     left_out: int = 0
     """Tokens beyond the limit."""
 
 
 @dataclass(frozen=True)
-class PairFrame:
-    """What stands before, between and after two texts, and the segments of all five parts."""
+class PairTemplate:
+    """Special tokens before, between and after two texts, and the segment ids of all five parts."""
 
     before: NDArray[np.int64]
     between: NDArray[np.int64]
     after: NDArray[np.int64]
     segments: tuple[list[int], ...]
-    """Of what stands before, the first text (one number), between, the second text (one number), after."""
+    """Segment ids of: tokens before, first text (one id), tokens between, second text (one id), tokens after."""
 
 
 class Tokenizer:
-    """A vocabulary and how text is cut by it; texts never give special ids unless `special` asks for the mask."""
+    """Encodes and decodes text; text never gives special ids, except the mask with `encode(…, special=True)`."""
 
-    def __init__(self, text: str, place: str = "tokenizer.json", named: Mapping[str, str] | None = None) -> None:
-        self._place = place
-        self.text, description = reading.canonical(text, place, named or {})
-        self._library = reading.library(self.text, place)
-        self._library.encode_special_tokens = True  # "[SEP]" written in a corpus is five characters, not a separator
-        self._spelling = spelling_of(description, place)
-        self._pattern = cuts(description)
+    def __init__(
+        self, json_text: str, source: str = "tokenizer.json", role_tokens: Mapping[str, str] | None = None
+    ) -> None:
+        self._source = source
+        self.json_text, description = tokenizer_files.canonicalize(json_text, source, role_tokens or {})
+        self._library = tokenizer_files.parse_tokenizer(self.json_text, source)
+        self._library.encode_special_tokens = True  # "[SEP]" in a corpus is five characters, not a separator
+        self._spelling = select_spelling(description, source)
+        self._pattern = cut_pattern(description)
         vocabulary = self._library.get_vocab()
-        self.size = max(vocabulary.values(), default=-1) + 1
-        self._tokens = [""] * self.size  # an id that a loaded vocabulary skips spells nothing
-        for token, number in vocabulary.items():
-            self._tokens[number] = token
-        special = [token["id"] for token in description["added_tokens"] if token["special"]]
-        found = roles(vocabulary.get, told(description["post_processor"]))
+        self.vocab_size = max(vocabulary.values(), default=-1) + 1
+        self._tokens = [""] * self.vocab_size  # an id that a loaded vocabulary skips has no text
+        for token, token_id in vocabulary.items():
+            self._tokens[token_id] = token
+        added_special_ids = [token["id"] for token in description["added_tokens"] if token["special"]]
+        special_ids = find_special_ids(vocabulary.get, read_role_ids(description["post_processor"]))
         self.pad, self.unknown, self.start, self.end, self.mask = (
-            found.pad, found.unknown, found.start, found.end, found.mask)
-        self._playing = {role: number for role, number in vars(found).items() if number is not None}
+            special_ids.pad,
+            special_ids.unknown,
+            special_ids.start,
+            special_ids.end,
+            special_ids.mask,
+        )
+        self._role_ids = {role: token_id for role, token_id in vars(special_ids).items() if token_id is not None}
         names = map(SENTINEL.format, count())
         self.sentinels = tuple(vocabulary[name] for name in takewhile(vocabulary.__contains__, names))
-        """<extra_id_0>, <extra_id_1> and so on, as many as there are."""
-        self._special = frozenset([*special, *self.sentinels, *self._playing.values()])
+        """Ids of the sentinel tokens <extra_id_0>, <extra_id_1>, …"""
+        self._special = frozenset([*added_special_ids, *self.sentinels, *self._role_ids.values()])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Tokenizer, (self.text,)
+        return Tokenizer, (self.json_text,)
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the canonical tokenizer.json: what a store and a checkpoint are checked against."""
-        return hashlib.sha256(self.text.encode()).hexdigest()
+        """SHA-256 of the canonical tokenizer.json, by which data sets and checkpoints are checked."""
+        return hashlib.sha256(self.json_text.encode()).hexdigest()
 
     @cached_property
-    def specials(self) -> Flags:
-        """Id → whether the token is special."""
-        out = np.zeros(self.size, bool)
-        out[list(self._special)] = True
-        return out
+    def special_mask(self) -> Flags:
+        """[vocabulary]: whether each token is special."""
+        mask = np.zeros(self.vocab_size, bool)
+        mask[list(self._special)] = True
+        return mask
 
     @cached_property
-    def starts_word(self) -> Flags:
-        """Id → whether the token begins a word; what follows up to the next such token belongs to the same word.
+    def word_start_mask(self) -> Flags:
+        """[vocabulary]: whether each token starts a word; tokens up to the next such token belong to the same word.
 
-        WordPiece: not `##`. Whole words: always. The others: it begins with a space, with punctuation or with an
-        ideograph; a letter, digit or combining mark goes on with the word. Special tokens stand alone.
+        WordPiece: tokens without `##`. Whole words: all. Others: tokens that begin with a space, punctuation or an
+        ideograph; a letter, digit or combining mark continues the word. Special tokens are words of their own.
         """
-        return np.array([self._spelling.begins(token) for token in self._tokens], bool) | self.specials
+        return np.array([self._spelling.starts_word(token) for token in self._tokens], bool) | self.special_mask
 
     @cached_property
-    def frame(self) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-        """What the tokenizer.json itself puts before and after a text; none where it puts nothing."""
-        bare, framed = (self._encode_frame("a", special=added).ids for added in (False, True))
-        if len(framed) <= len(bare):
+    def single_template(self) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+        """Special token ids that the tokenizer.json puts before and after a text; None if it adds none."""
+        bare, with_template = (self._encode_template("a", special=special).ids for special in (False, True))
+        if len(with_template) <= len(bare):
             return None
-        ids, sizes = np.array(framed, np.int64), range(len(framed) - len(bare) + 1)
-        at = next(at for at in sizes if framed[at : at + len(bare)] == bare)
-        return ids[:at], ids[at + len(bare) :]
+        ids, sizes = np.array(with_template, np.int64), range(len(with_template) - len(bare) + 1)
+        start = next(start for start in sizes if with_template[start : start + len(bare)] == bare)
+        return ids[:start], ids[start + len(bare) :]
 
-    def _encode_frame(self, text: str, pair: str | None = None, *, special: bool = True) -> tokenizers.Encoding:
-        """A short text, or two, as the library encodes them with what the tokenizer.json puts around."""
-        with reading.cutting(self._place):
+    def _encode_template(self, text: str, pair: str | None = None, *, special: bool = True) -> tokenizers.Encoding:
+        """One or two short texts encoded by the library, with the template of the tokenizer.json if `special`."""
+        with tokenizer_files.tokenizer_errors(self._source):
             return self._library.encode(text, pair, add_special_tokens=special)
 
     @cached_property
-    def frame_segments(self) -> tuple[list[int], int, list[int]]:
-        """The segments of what the tokenizer.json puts before a text, of the text, and of what it puts after."""
-        found, before = self._encode_frame("a"), len(self.frame[0]) if self.frame is not None else 0
-        kinds, after = found.type_ids, len(self.frame[1]) if self.frame is not None else 0
-        return kinds[:before], kinds[before] if len(kinds) > before else 0, kinds[len(kinds) - after :]
+    def template_segments(self) -> tuple[list[int], int, list[int]]:
+        """Segment ids of the special tokens before a text, of the text, and of the special tokens after it."""
+        encoding, before = (
+            self._encode_template("a"),
+            len(self.single_template[0]) if self.single_template is not None else 0,
+        )
+        type_ids, after = encoding.type_ids, len(self.single_template[1]) if self.single_template is not None else 0
+        return type_ids[:before], type_ids[before] if len(type_ids) > before else 0, type_ids[len(type_ids) - after :]
 
     @cached_property
-    def pair_frame(self) -> PairFrame | None:
-        """What the tokenizer.json itself puts around and between two texts; none where it puts nothing."""
-        if self.frame is None:
+    def pair_template(self) -> PairTemplate | None:
+        """Special tokens that the tokenizer.json puts around and between two texts; None if it adds none."""
+        if self.single_template is None:
             return None
-        one, other = ("a", "b") if self.id("a") != self.id("b") else ("a", "c")
-        found = self._encode_frame(one, other)
-        first, second = (self._encode_frame(text, special=False).ids for text in (one, other))
-        ids, kinds = np.array(found.ids, np.int64), np.array(found.type_ids, np.int64)
-        sides = np.array([-1 if side is None else side for side in found.sequence_ids])
-        at, then = int(np.argmax(sides == 0)), int(np.argmax(sides == 1))
-        ends = (at, at + len(first), then, then + len(second))
-        bounds = ((0, at), (at, at + 1), (ends[1], then), (then, then + 1), (ends[3], len(ids)))
-        return PairFrame(
-            before=ids[:at],
-            between=ids[ends[1] : then],
-            after=ids[ends[3] :],
-            segments=tuple(kinds[a:b].tolist() for a, b in bounds),
+        first_text, second_text = ("a", "b") if self.token_to_id("a") != self.token_to_id("b") else ("a", "c")
+        encoding = self._encode_template(first_text, second_text)
+        first_ids, second_ids = (self._encode_template(text, special=False).ids for text in (first_text, second_text))
+        ids, type_ids = np.array(encoding.ids, np.int64), np.array(encoding.type_ids, np.int64)
+        sides = np.array([-1 if side is None else side for side in encoding.sequence_ids])
+        first_start, second_start = int(np.argmax(sides == 0)), int(np.argmax(sides == 1))
+        boundaries = (first_start, first_start + len(first_ids), second_start, second_start + len(second_ids))
+        bounds = (
+            (0, first_start),
+            (first_start, first_start + 1),
+            (boundaries[1], second_start),
+            (second_start, second_start + 1),
+            (boundaries[3], len(ids)),
+        )
+        return PairTemplate(
+            before=ids[:first_start],
+            between=ids[boundaries[1] : second_start],
+            after=ids[boundaries[3] :],
+            segments=tuple(type_ids[low:high].tolist() for low, high in bounds),
         )
 
-    def extended(self, names: Sequence[str], template: Mapping[str, str]) -> Tokenizer:
-        """The same with more special tokens behind its own, and a frame of them: `{"single": "<a> $A", "pair": …}`."""
-        library = reading.library(self.text, "tokenizer.json")
+    def with_special_tokens(self, names: Sequence[str], template: Mapping[str, str]) -> Tokenizer:
+        """A tokenizer with additional special tokens and a template of them: `{"single": "<a> $A", "pair": …}`."""
+        library = tokenizer_files.parse_tokenizer(self.json_text, "tokenizer.json")
         library.add_special_tokens(list(names))
-        known = [(name, library.token_to_id(name)) for name in names]
-        library.post_processor = TemplateProcessing(**template, special_tokens=known)
-        return Tokenizer(library.to_str(), named={role: self._tokens[number] for role, number in self._playing.items()})
+        special_tokens = [(name, library.token_to_id(name)) for name in names]
+        library.post_processor = TemplateProcessing(**template, special_tokens=special_tokens)
+        return Tokenizer(
+            library.to_str(), role_tokens={role: self._tokens[token_id] for role, token_id in self._role_ids.items()}
+        )
 
-    def encode(self, text: str, *, limit: int | None = None, special: bool = False) -> Encoding:
-        """Ids and offsets of a text; with `special` a written [MASK] is the mask token, whatever its own name."""
+    def encode(self, text: str, *, max_tokens: int | None = None, special: bool = False) -> Encoding:
+        """Ids and offsets of a text; with `special`, [MASK] in the text is the mask token, whatever its own name."""
         if special and self.mask is not None:
-            return self._encode_masks(text, limit)
-        with reading.cutting(self._place):
-            (found,) = self._library.encode_batch([sound(text)], add_special_tokens=False)  # which frees the GIL
-        left_out = _cut(found, limit)
-        return Encoding(np.array(found.ids, np.int32), visible(text, found.offsets), left_out)
+            return self._encode_masks(text, max_tokens)
+        with tokenizer_files.tokenizer_errors(self._source):
+            (encoding,) = self._library.encode_batch(
+                [replace_surrogates(text)], add_special_tokens=False
+            )  # which frees the GIL
+        left_out = _cut(encoding, max_tokens)
+        return Encoding(np.array(encoding.ids, np.int32), trim_offsets(text, encoding.offsets), left_out)
 
     def count(self, text: str) -> int:
         """How many tokens a text has."""
-        with reading.cutting(self._place):
-            (found,) = self._library.encode_batch_fast([sound(text)], add_special_tokens=False)
+        with tokenizer_files.tokenizer_errors(self._source):
+            (found,) = self._library.encode_batch_fast([replace_surrogates(text)], add_special_tokens=False)
         return len(found)
 
-    def encode_many(self, texts: Iterable[str]) -> list[Encoding]:
+    def encode_batch(self, texts: Iterable[str]) -> list[Encoding]:
         """Ids and offsets of many texts."""
         texts = list(texts)
-        with reading.cutting(self._place):
-            return [Encoding(np.array(found.ids, np.int32), visible(text, found.offsets))
-                    for group in groups(texts)
-                    for text, found in zip(group, self._library.encode_batch(
-                        [sound(text) for text in group], add_special_tokens=False), strict=True)]
+        with tokenizer_files.tokenizer_errors(self._source):
+            return [
+                Encoding(np.array(encoding.ids, np.int32), trim_offsets(text, encoding.offsets))
+                for batch in batch_texts(texts)
+                for text, encoding in zip(
+                    batch,
+                    self._library.encode_batch([replace_surrogates(text) for text in batch], add_special_tokens=False),
+                    strict=True,
+                )
+            ]
 
-    def ids_many(self, texts: Sequence[str]) -> list[Ints]:
-        """Ids of many texts, the fastest way there is."""
-        texts = [sound(text) for text in texts]
-        with reading.cutting(self._place):
-            return self._batched_ids(texts) if self._pattern is None else self._memo.ids(texts)
+    def encode_ids(self, texts: Sequence[str]) -> list[Ints]:
+        """Ids of many texts without offsets; the fastest way, by cached pieces where possible."""
+        texts = [replace_surrogates(text) for text in texts]
+        with tokenizer_files.tokenizer_errors(self._source):
+            return self._batched_ids(texts) if self._pattern is None else self._piece_cache.encode(texts)
 
     def ids_each(self, texts: Iterable[str]) -> list[Ints]:
-        """Ids of many texts; unlike `ids_many` it keeps no memo, so that several threads may call it."""
-        with reading.cutting(self._place):
-            return self._batched_ids([sound(text) for text in texts])
+        """Ids of many texts; unlike `encode_ids` it keeps no memo, so that several threads may call it."""
+        with tokenizer_files.tokenizer_errors(self._source):
+            return self._batched_ids([replace_surrogates(text) for text in texts])
 
     def _batched_ids(self, texts: Sequence[str]) -> list[Ints]:
-        return [np.array(found.ids, np.int32) for group in groups(texts)
-                for found in self._library.encode_batch_fast(group, add_special_tokens=False)]
+        return [
+            np.array(found.ids, np.int32)
+            for group in batch_texts(texts)
+            for found in self._library.encode_batch_fast(group, add_special_tokens=False)
+        ]
 
-    def ids_with_boundaries(self, texts: Sequence[str], boundaries: Sequence[Places]) -> list[tuple[Ints, Places]]:
-        """Ids of many texts, and for each increasing character position the first token starting there or later."""
-        texts = [sound(text) for text in texts]
+    def encode_with_boundaries(
+        self, texts: Sequence[str], boundaries: Sequence[Positions]
+    ) -> list[tuple[Ints, Positions]]:
+        """Ids of many texts, and for each (increasing) character position the first token starting there or later."""
+        texts = [replace_surrogates(text) for text in texts]
         if self._pattern is not None:
-            with reading.cutting(self._place):
-                return self._placed.located(texts, boundaries)
-        return [(found.ids, np.searchsorted(found.offsets[:, 0], at).astype(np.int64))
-                for found, at in zip(self.encode_many(texts), boundaries, strict=True)]
+            with tokenizer_files.tokenizer_errors(self._source):
+                return self._offset_cache.encode_with_boundaries(texts, boundaries)
+        return [
+            (encoding.ids, np.searchsorted(encoding.offsets[:, 0], positions).astype(np.int64))
+            for encoding, positions in zip(self.encode_batch(texts), boundaries, strict=True)
+        ]
 
     @cached_property
-    def _memo(self) -> Memo:
+    def _piece_cache(self) -> PieceCache:
         assert self._pattern is not None
-        return Memo(self._library, self._pattern, positions=False)
+        return PieceCache(self._library, self._pattern, positions=False)
 
     @cached_property
-    def _placed(self) -> Memo:
+    def _offset_cache(self) -> PieceCache:
         assert self._pattern is not None
-        return Memo(self._library, self._pattern, positions=True)
+        return PieceCache(self._library, self._pattern, positions=True)
 
     def mark_masks(self, text: str) -> str:
-        """The text with each [MASK] under the tokenizer's own name."""
+        """The text with each [MASK] replaced by the tokenizer's own mask token."""
         return text if self.mask is None else text.replace(MASK, self._tokens[self.mask])
 
-    def _encode_masks(self, text: str, limit: int | None) -> Encoding:
+    def _encode_masks(self, text: str, max_tokens: int | None) -> Encoding:
         assert self.mask is not None
-        own = self._tokens[self.mask]
-        with reading.cutting(self._place):
-            (found,) = self._masking.encode_batch([sound(self.mark_masks(text))], add_special_tokens=False)
-        left_out = _cut(found, limit)
-        origin: list[NDArray[Any]] = []  # marked position → original position
+        mask_name = self._tokens[self.mask]
+        with tokenizer_files.tokenizer_errors(self._source):
+            (encoding,) = self._mask_tokenizer.encode_batch(
+                [replace_surrogates(self.mark_masks(text))], add_special_tokens=False
+            )
+        left_out = _cut(encoding, max_tokens)
+        origin: list[NDArray[Any]] = []  # position in the text with mask tokens → original position
         last = 0
         for match in re.finditer(re.escape(MASK), text):
-            origin += [np.arange(last, match.start()), np.full(len(own), match.start())]
+            origin += [np.arange(last, match.start()), np.full(len(mask_name), match.start())]
             last = match.end()
         origin.append(np.arange(last, len(text) + 1))
-        offsets = np.concatenate(origin)[np.array(found.offsets, np.int32).reshape(-1, 2)]
-        return Encoding(np.array(found.ids, np.int32), visible(text, offsets), left_out)
+        offsets = np.concatenate(origin)[np.array(encoding.offsets, np.int32).reshape(-1, 2)]
+        return Encoding(np.array(encoding.ids, np.int32), trim_offsets(text, offsets), left_out)
 
     @cached_property
-    def _masking(self) -> Any:
-        """The same tokenizer, but one that knows the mask token in a text, and no other special token."""
+    def _mask_tokenizer(self) -> Any:
+        """The same tokenizer, except that it recognises the mask token in text (and no other special token)."""
         assert self.mask is not None
-        return reading.only_special(self.text, self.mask, self._tokens[self.mask], lstrip=self._spelling.carries_space)
+        return tokenizer_files.with_single_special_token(
+            self.json_text, self.mask, self._tokens[self.mask], lstrip=self._spelling.carries_space
+        )
 
     def decode(self, ids: Iterable[int], skip_special: bool = True) -> str:
-        """The text of ids: exact for bpe, with spaces as BERT sets them for wordpiece, none between ideographs."""
-        stream = self.stream(skip_special)
+        """The text of ids: exact for bpe; for wordpiece with BERT's spacing and no spaces between ideographs."""
+        stream = self.stream_decoder(skip_special)
         return "".join([stream.push(int(token)) for token in ids]) + stream.finish()
 
-    def stream(self, skip_special: bool = True, *, after: Sequence[int] = ()) -> Stream:
+    def stream_decoder(self, skip_special: bool = True, *, after: Sequence[int] = ()) -> StreamDecoder:
         """A decoder for one token at a time; what it gives, put together, is `decode` of all.
 
         With `after` it stands behind these tokens: what follows depends on the last of them, and on the bytes of a
         character that they leave unfinished, which are three at the most.
         """
         skip = self._special if skip_special else frozenset[int]()
-        stream = Stream(self._spelling, self._tokens, skip)
-        spoken = (token for token in reversed(after) if token not in skip and token < self.size)
+        stream = StreamDecoder(self._spelling, self._tokens, skip)
+        spoken = (token for token in reversed(after) if token not in skip and token < self.vocab_size)
         for token in reversed(list(islice(spoken, TAIL))):
             stream.push(token)
         return stream
 
-    def token(self, number: int) -> str:
-        """The token's name."""
-        return self._tokens[number]
+    def id_to_token(self, token_id: int) -> str:
+        """The token of an id, as in the vocabulary."""
+        return self._tokens[token_id]
 
-    def labels(self, ids: Iterable[int]) -> list[str]:
-        """Tokens as a person reads them: spaces shown, bytes as their characters, special names as they are."""
-        numbers = [int(number) for number in ids]
-        special = [number in self._special for number in numbers]
-        return labels([self._tokens[number] for number in numbers], special, self._spelling)
+    def display_labels(self, ids: Iterable[int]) -> list[str]:
+        """Human-readable labels: visible spaces, bytes as characters, names of special tokens unchanged."""
+        id_list = [int(token_id) for token_id in ids]
+        special = [token_id in self._special for token_id in id_list]
+        return display_labels([self._tokens[token_id] for token_id in id_list], special, self._spelling)
 
-    def pieces(self, ids: Iterable[int]) -> list[str]:
+    def token_texts(self, ids: Iterable[int]) -> list[str]:
         """The text of each token of a text (` the`, not `Ġthe`); `##` and names of special tokens stay as they are."""
         table, out, cut = self._whole_pieces, list[str](), list[int]()
-        for number in ids:
-            piece = table[number]
+        for token_id in ids:
+            piece = table[token_id]
             if piece is None:
-                cut.append(number)
+                cut.append(token_id)
                 continue
             if cut:
                 out += self._cut_pieces(cut)
@@ -277,7 +313,7 @@ class Tokenizer:
 
     def _cut_pieces(self, ids: Sequence[int]) -> list[str]:
         """The texts of consecutive tokens that share characters."""
-        return pieces([self._tokens[number] for number in ids], [False] * len(ids), self._spelling)
+        return token_texts([self._tokens[number] for number in ids], [False] * len(ids), self._spelling)
 
     @cached_property
     def _whole_pieces(self) -> list[str | None]:
@@ -285,40 +321,40 @@ class Tokenizer:
         named = enumerate(self._tokens)
         return [whole_piece(name, self._spelling, special=number in self._special) for number, name in named]
 
-    def piece(self, number: int) -> str:
+    def token_text(self, token_id: int) -> str:
         """The text of one token by itself; bytes that are no whole character are written out: `bytes:\\xe4\\xb8`."""
-        piece = self._whole_pieces[number]
-        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in self.piece_bytes(number)) if piece is None else piece
+        piece = self._whole_pieces[token_id]
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in self.token_bytes(token_id)) if piece is None else piece
 
-    def piece_bytes(self, number: int) -> bytes:
-        """The bytes a token stands for."""
-        name = self._tokens[number]
-        if number in self._special or not self._spelling.carries_space:
-            return self.pieces([number])[0].encode("utf-8", "replace")
-        return self._spelling.spell(name, before="")
+    def token_bytes(self, token_id: int) -> bytes:
+        """The bytes of a token."""
+        name = self._tokens[token_id]
+        if token_id in self._special or not self._spelling.carries_space:
+            return self.token_texts([token_id])[0].encode("utf-8", "replace")
+        return self._spelling.to_bytes(name, previous="")
 
-    def id(self, token: str) -> int | None:
-        """The id of a token's name."""
+    def token_to_id(self, token: str) -> int | None:
+        """The id of a token; None if it is not in the vocabulary."""
         return self._library.token_to_id(token)
 
     def save(self, path: Path) -> None:
-        """Write tokenizer.json, or into a folder under that name."""
+        """Write tokenizer.json to this path, or into this folder; atomic."""
         path = path / "tokenizer.json" if path.is_dir() else path
-        unfinished = path.with_name(f"{path.name}.tmp")
-        with naming_file(path), unfinished.open("w", encoding="utf-8") as file:
-            file.write(self.text)
+        temporary_path = path.with_name(f"{path.name}.tmp")
+        with name_file_in_errors(path), temporary_path.open("w", encoding="utf-8") as file:
+            file.write(self.json_text)
             file.flush()
-            os.fsync(file.fileno())  # renamed before it is on disk, a power cut leaves it empty
-        unfinished.replace(path)
+            os.fsync(file.fileno())  # without it, a power cut after the rename may leave an empty file
+        temporary_path.replace(path)
 
     @classmethod
     def load(cls, path: Path | str, *, lowercase: bool | None = None) -> Tokenizer:
-        """From tokenizer.json, vocab.txt, vocab.json beside merges.txt, or a folder that holds one of these."""
-        return cls(*reading.read(Path(path), lowercase))
+        """From tokenizer.json, vocab.txt, vocab.json with merges.txt, or a folder with one of these."""
+        return cls(*tokenizer_files.read_tokenizer_file(Path(path), lowercase))
 
 
-def sound(text: str) -> str:
-    """The text with U+FFFD for half characters (lone surrogates), which no encoding can hold."""
+def replace_surrogates(text: str) -> str:
+    """The text with lone surrogates, which cannot be encoded, replaced by U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""A tokenizer from texts: an even sample of them, then the kind's own learning."""
+"""Tokenizer training: an even sample of the texts, then the training of the tokenizer kind."""
 
 from __future__ import annotations
 
@@ -6,77 +6,82 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from meristem.errors import MeristemError
-from meristem.settings import find
-from meristem.tokenizers.roles import SENTINEL
+from meristem.config.errors import MeristemError
+from meristem.config.settings import find_class
 from meristem.tokenizers.settings import TokenizerSettings
-from meristem.tokenizers.tokenizer import Tokenizer, sound
+from meristem.tokenizers.special_tokens import SENTINEL
+from meristem.tokenizers.tokenizer import Tokenizer, replace_surrogates
 
-CHUNK = 1 << 16  # characters of a long text that are taken or left together
+CHUNK = 1 << 16  # long texts are sampled in chunks of this many characters
 
-Progress = Callable[[int], None]
+ProgressCallback = Callable[[int], None]
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Sample:
-    """Texts to learn from, and how much of how much they are."""
+class TokenizerSample:
+    """Texts to train on, and the sizes of sample and corpus."""
 
     texts: list[str]
-    taken: int
+    num_bytes: int
     """Bytes of UTF-8 in the sample."""
-    read: int
-    """Bytes of UTF-8 it was taken from."""
+    total_bytes: int
+    """Bytes of UTF-8 in the corpus."""
 
     def __str__(self) -> str:
-        return f"{self.taken / 1e6:.2f} MB, taken evenly from {self.read / 1e6:.2f} MB of text"
+        return f"{self.num_bytes / 1e6:.2f} MB, sampled evenly from {self.total_bytes / 1e6:.2f} MB of text"
 
 
-def train(settings: TokenizerSettings, texts: Iterable[str], *, progress: Progress | None = None) -> Tokenizer:
-    """The tokenizer the settings describe, the same for the same texts; `progress` is told the bytes read so far."""
+def train_tokenizer(
+    settings: TokenizerSettings, texts: Iterable[str], *, progress: ProgressCallback | None = None
+) -> Tokenizer:
+    """The tokenizer that the settings describe; deterministic. `progress` is called with the bytes read so far."""
     if settings.path is not None:
         return Tokenizer.load(settings.path, lowercase=True if settings.lowercase else None)
-    taken = sample(texts, settings, progress=progress)
-    if not any(text.strip() for text in taken.texts):
-        raise MeristemError(f"tokenizer: there is no text to train it on ({taken}); check corpus.source")
-    own = settings.model_copy(update={"size": settings.size - settings.sentinels})
-    library = find("tokenizers.kinds", settings.kind)(own).learn(taken.texts)
+    sample = sample_texts(texts, settings, progress=progress)
+    if not any(text.strip() for text in sample.texts):
+        raise MeristemError(f"tokenizer: no text to train on ({sample}); check corpus.source")
+    kind_settings = settings.model_copy(update={"size": settings.size - settings.sentinels})
+    library = find_class("tokenizers.kinds", settings.kind)(kind_settings).learn(sample.texts)
     library.add_special_tokens([SENTINEL.format(number) for number in range(settings.sentinels)])
     tokenizer = Tokenizer(library.to_str(), f"the {settings.kind} tokenizer just trained")
-    log.info("%s tokenizer of %d tokens, trained on %s", settings.kind, tokenizer.size, taken)
+    log.info("%s tokenizer with %d tokens, trained on %s", settings.kind, tokenizer.vocab_size, sample)
     return tokenizer
 
 
-def sample(texts: Iterable[str], settings: TokenizerSettings, *, progress: Progress | None = None) -> Sample:
-    """An even share of the texts, at least half of what is allowed, in one pass and bounded memory.
+def sample_texts(
+    texts: Iterable[str], settings: TokenizerSettings, *, progress: ProgressCallback | None = None
+) -> TokenizerSample:
+    """An even sample of the texts, at least half of `sample_mb` (or all), in one pass and bounded memory.
 
-    Every n-th chunk is kept, beginning with n = 1; whenever too much is kept, every second goes and n doubles.
+    Every n-th chunk is kept, starting with n = 1; when the sample is too large, every second chunk is dropped and n
+    doubles.
     """
-    limit, step = int(settings.sample_mb * 1e6), 1
-    kept: list[tuple[str, int]] = []
-    taken = read = 0
+    max_bytes, step = int(settings.sample_mb * 1e6), 1
+    chunks: list[tuple[str, int]] = []
+    num_bytes = total_bytes = 0
     for number, text in enumerate(_chunks(texts)):
         size = len(text.encode())
-        read += size
+        total_bytes += size
         if number % step == 0:
-            kept.append((text, size))
-            taken += size
-        while taken > limit and len(kept) > 1:
-            kept, step = kept[::2], step * 2
-            taken = sum(size for _, size in kept)
+            chunks.append((text, size))
+            num_bytes += size
+        while num_bytes > max_bytes and len(chunks) > 1:
+            chunks, step = chunks[::2], step * 2
+            num_bytes = sum(size for _, size in chunks)
         if progress is not None:
-            progress(read)
-    return Sample([text for text, _ in kept], taken, read)
+            progress(total_bytes)
+    return TokenizerSample([text for text, _ in chunks], num_bytes, total_bytes)
 
 
 def _chunks(texts: Iterable[str]) -> Iterator[str]:
     for text in texts:
-        whole = sound(text)
+        clean_text = replace_surrogates(text)
         start = 0
-        while len(whole) - start > CHUNK:
-            stop = max(whole.rfind(" ", start, start + CHUNK), whole.rfind("\n", start, start + CHUNK))
-            stop = stop if stop > start else start + CHUNK  # no space to cut at
-            yield whole[start:stop]
+        while len(clean_text) - start > CHUNK:
+            stop = max(clean_text.rfind(" ", start, start + CHUNK), clean_text.rfind("\n", start, start + CHUNK))
+            stop = stop if stop > start else start + CHUNK  # no space to split at
+            yield clean_text[start:stop]
             start = stop
-        yield whole[start:]
+        yield clean_text[start:]

@@ -1,1 +1,1 @@
-"""The loop and what it needs: optimizers, schedules, budgets, journal."""
+"""Training: the training loop, optimizer steps, budgets, freezing, resuming, initial weights and metric logs."""

@@ -1,4 +1,4 @@
-"""Compute as a budget: operations counted exactly, speed measured here, and both turned into steps."""
+"""Compute budget: FLOPs counted exactly, step time and peak FLOP/s measured, and budgets converted to steps."""
 
 from __future__ import annotations
 
@@ -15,123 +15,125 @@ from itertools import count
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from meristem.batch import Batch
+from meristem.interfaces.batch import Batch
 from meristem.learning.learner import Learner
-from meristem.training.optimizers import optimizers
+from meristem.training.optim.param_groups import build_optimizers
 from meristem.training.settings import TrainSettings
 from meristem.training.step import Stepper
 
 PEAK_SIZE = 2048
 PEAK_SECONDS = 0.3
 TRIAL_SECONDS = 3.0
-LEAST_EVALUATED = 8192
-"""Validation tokens below which a short run does not go."""
+MIN_EVALUATION_TOKENS = 8192
+"""Lower bound of validation tokens in a short run."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cost:
-    """What one step costs."""
+class StepCost:
+    """Cost of one optimizer step."""
 
     flops: float
     seconds: float
-    bytes: int
-    """Memory above the process without the model."""
+    memory_bytes: int
+    """Memory in addition to that of the process without the model."""
     tokens: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepFlops:
-    """Floating-point operations of one step, and the tokens it learned from."""
+    """FLOPs of one step, and its tokens."""
 
-    explored: float
-    """What an objective computes before it learns: rollouts token by token, the reference model, judges."""
-    learned: float
-    """Forward and backward, as often as the objective updates on what it explored."""
+    explore_flops: float
+    """Before the update: rollouts token by token, the reference model, reward models."""
+    train_flops: float
+    """Forward and backward passes, times the objective's updates per batch."""
     tokens: int
-    """After exploration, as the loop counts them."""
+    """Tokens after rollouts, as the loop counts them."""
 
     @property
     def total(self) -> float:
-        """All of it."""
-        return self.explored + self.learned
+        """FLOPs of the whole step."""
+        return self.explore_flops + self.train_flops
 
     @property
     def per_token(self) -> float:
-        """For each token that the loop counts."""
+        """FLOPs per token."""
         return self.total / max(1, self.tokens)
 
 
 def step_flops(learner: Learner, source: str, batches: Sequence[Batch]) -> StepFlops:
-    """Count one step: exploration as it runs, learning on the meta device; only logits that are needed count."""
-    ghost = copy.deepcopy(learner).to("meta").train()
-    with _counter() as exploring:
-        explored = [learner.explore(source, batch.to(learner.model.device)) for batch in batches]
-    with _counter() as learning:
-        for batch in explored:
-            far = batch.to(torch.device("meta"))
-            outcome = ghost(source, far, {term: max(1, n) for term, n in batch.counts.items()})
+    """Count the FLOPs of one step: rollouts as they run, training on the meta device; unneeded logits are left out."""
+    meta_learner = copy.deepcopy(learner).to("meta").train()
+    with _flop_counter() as explore_counter:
+        explored_batches = [learner.explore(source, batch.to(learner.model.device)) for batch in batches]
+    with _flop_counter() as train_counter:
+        for batch in explored_batches:
+            meta_batch = batch.to(torch.device("meta"))
+            outcome = meta_learner(source, meta_batch, {term: max(1, n) for term, n in batch.target_counts.items()})
             outcome.loss.backward()
-    updates = learner.objectives[source].updates
+    updates = learner.objectives[source].updates_per_batch
     return StepFlops(
-        explored=float(exploring.get_total_flops()),
-        learned=float(learning.get_total_flops()) * updates,
-        tokens=sum(batch.tokens for batch in explored),
+        explore_flops=float(explore_counter.get_total_flops()),
+        train_flops=float(train_counter.get_total_flops()) * updates,
+        tokens=sum(batch.num_tokens for batch in explored_batches),
     )
 
 
-def flops_of(learner: Learner, source: str, batches: Sequence[Batch]) -> float:
-    """Operations of one step."""
+def total_step_flops(learner: Learner, source: str, batches: Sequence[Batch]) -> float:
+    """FLOPs of one step."""
     return step_flops(learner, source, batches).total
 
 
-def _counter() -> FlopCounterMode:
-    """Counts what torch's own leaves out: sums of products in place, and attention as CPUs fuse it."""
-    fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-    return FlopCounterMode(display=False, custom_mapping={torch.ops.aten.addmm_: _product, fused: _attention})
+def _flop_counter() -> FlopCounterMode:
+    """FLOP counter with what torch's own leaves out: in-place addmm, and fused attention on CPUs."""
+    fused_attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    return FlopCounterMode(
+        display=False, custom_mapping={torch.ops.aten.addmm_: _addmm_flops, fused_attention: _attention_flops}
+    )
 
 
-def _product(_sum: torch.Size, a: torch.Size, b: torch.Size, **_: object) -> int:
+def _addmm_flops(_sum: torch.Size, a: torch.Size, b: torch.Size, **_: object) -> int:
     return 2 * a[0] * a[1] * b[1]
 
 
-def _attention(q: torch.Size, k: torch.Size, v: torch.Size, *_more: object, **_: object) -> int:
+def _attention_flops(q: torch.Size, k: torch.Size, v: torch.Size, *_more: object, **_: object) -> int:
     """q kᵀ and its product with v, for every head."""
-    rows, heads, queries, width = q
-    return 2 * rows * heads * queries * k[2] * (width + v[3])
+    batch_size, num_heads, queries, head_dim = q
+    return 2 * batch_size * num_heads * queries * k[2] * (head_dim + v[3])
 
 
 def peak_flops(
     device: torch.device, *, dtype: torch.dtype = torch.float32, repeats: int = 5, seconds: float = PEAK_SECONDS
 ) -> float:
-    """Multiplications and additions a second in a 2048³ product of this precision: what a step could do at best.
+    """Peak FLOP/s, measured in 2048³ matrix products of this precision.
 
-    The best of at least `repeats` products: others that use the machine meanwhile can only make one slower. While a
-    run is faster than that, the loop takes its speed for the peak (an MFU above 1 would only mean a peak too low).
+    The best of at least `repeats` products, since other processes can only slow one down. If a run is faster, the loop
+    takes its speed as the peak (an MFU above 1 would only mean that the peak was measured too low).
     """
     a = torch.randn(PEAK_SIZE, PEAK_SIZE, device=device).to(dtype)
     b = torch.randn(PEAK_SIZE, PEAK_SIZE, device=device).to(dtype)
-    best, until = _timed(lambda: a @ b, device), time.perf_counter() + seconds
-    for number in count():
-        if number >= repeats and time.perf_counter() > until:
+    best_seconds, deadline = _time_call(lambda: a @ b, device), time.perf_counter() + seconds
+    for iteration in count():
+        if iteration >= repeats and time.perf_counter() > deadline:
             break
-        best = min(best, _timed(lambda: a @ b, device))
-    return 2 * PEAK_SIZE**3 / best
+        best_seconds = min(best_seconds, _time_call(lambda: a @ b, device))
+    return 2 * PEAK_SIZE**3 / best_seconds
 
 
-def _timed(action: Callable[[], object], device: torch.device) -> float:
-    _wait(device)
+def _time_call(action: Callable[[], object], device: torch.device) -> float:
+    _synchronize(device)
     start = time.perf_counter()
     action()
-    _wait(device)
+    _synchronize(device)
     return time.perf_counter() - start
 
 
-def _wait(device: torch.device) -> None:
+def _synchronize(device: torch.device) -> None:
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
 
 
-def measure(
+def measure_step_cost(
     learner: Learner,
     source: str,
     batches: Callable[[int], Sequence[Batch]],
@@ -139,78 +141,83 @@ def measure(
     device: torch.device,
     *,
     seconds: float = TRIAL_SECONDS,
-) -> Cost:
-    """Real steps on a copy of the model, so that measuring leaves no trace."""
-    before = memory_now(device)
-    trial = copy.deepcopy(learner).to(device).train()
-    stepper = Stepper(learner=trial, optimizers=optimizers(trial.model, settings), settings=settings, device=device)
-    first = list(batches(0))
-    flops = step_flops(learner, source, first)
-    stepper.take(0, 1000, source, first)  # the first one allocates
-    took: list[float] = []
-    most = before
-    while len(took) < 2 or (sum(took) < seconds and len(took) < 20):
-        step = len(took) + 1
-        took.append(_timed(partial(stepper.take, step, 1000, source, batches(step)), device))
-        most = max(most, memory_now(device))
+) -> StepCost:
+    """Measure time and memory of real steps on a copy of the model, which itself stays unchanged."""
+    memory_before = memory_in_use(device)
+    trial_learner = copy.deepcopy(learner).to(device).train()
+    stepper = Stepper(
+        learner=trial_learner,
+        optimizers=build_optimizers(trial_learner.model, settings),
+        settings=settings,
+        device=device,
+    )
+    first_batches = list(batches(0))
+    flops = step_flops(learner, source, first_batches)
+    stepper.train_step(0, 1000, source, first_batches)  # warm-up: the first step allocates
+    durations: list[float] = []
+    peak_memory = memory_before
+    while len(durations) < 2 or (sum(durations) < seconds and len(durations) < 20):
+        step = len(durations) + 1
+        durations.append(_time_call(partial(stepper.train_step, step, 1000, source, batches(step)), device))
+        peak_memory = max(peak_memory, memory_in_use(device))
     stepper.optimizers.clear()
     gc.collect()
-    return Cost(
+    return StepCost(
         flops=flops.total,
-        seconds=sorted(took)[len(took) // 2],
-        bytes=max(0, most - before),
+        seconds=sorted(durations)[len(durations) // 2],
+        memory_bytes=max(0, peak_memory - memory_before),
         tokens=flops.tokens,
     )
 
 
-def mean_cost(costs: Mapping[str, Cost], shares: Mapping[str, float]) -> Cost:
-    """The mean over sources, each weighted by its share of the steps; memory is that of the largest."""
-    return Cost(
+def mean_cost(costs: Mapping[str, StepCost], shares: Mapping[str, float]) -> StepCost:
+    """Mean over sources, weighted by their share of the steps; memory is the maximum."""
+    return StepCost(
         flops=sum(shares[name] * cost.flops for name, cost in costs.items()),
         seconds=sum(shares[name] * cost.seconds for name, cost in costs.items()),
-        bytes=max(cost.bytes for cost in costs.values()),
+        memory_bytes=max(cost.memory_bytes for cost in costs.values()),
         tokens=round(sum(shares[name] * cost.tokens for name, cost in costs.items())),
     )
 
 
-def memory_now(device: torch.device) -> int:
-    """Bytes in use: of the accelerator, or the highest the process ever had."""
+def memory_in_use(device: torch.device) -> int:
+    """Peak memory in bytes: of the accelerator, or of the process on a CPU."""
     if device.type != "cpu":
         return int(torch.accelerator.max_memory_allocated(device))
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def evaluation_tokens(settings: TrainSettings, planned: float) -> int:
-    """Tokens of one evaluation: the default is for runs that read four times as many, and less in a shorter one."""
+def evaluation_tokens(settings: TrainSettings, planned_tokens: float) -> int:
+    """Tokens of one evaluation: the setting; by default at most a quarter of the tokens that the run reads."""
     default: int = TrainSettings.model_fields["evaluate_tokens"].default
-    if settings.evaluate_tokens != default or planned >= 4 * default:
+    if settings.evaluate_tokens != default or planned_tokens >= 4 * default:
         return settings.evaluate_tokens
-    return max(LEAST_EVALUATED, int(planned / 4))
+    return max(MIN_EVALUATION_TOKENS, int(planned_tokens / 4))
 
 
-def evaluations(planned: float, each: float) -> int:
-    """How many evaluations of so many tokens a run of `planned` tokens has: ten, or as many as cost it a tenth.
+def evaluation_count(planned_tokens: float, tokens_per_evaluation: float) -> int:
+    """Number of evaluations in a run of `planned_tokens` tokens: ten, or as many as cost a tenth of its training.
 
-    Reading costs a third of what learning does.
+    A forward pass costs a third of a training step.
     """
-    return max(1, min(10, int(0.3 * planned / max(1.0, each))))
+    return max(1, min(10, int(0.3 * planned_tokens / max(1.0, tokens_per_evaluation))))
 
 
 def planned_steps(
-    settings: TrainSettings, *, tokens_per_step: float, steps_per_epoch: float, cost: Callable[[], Cost]
+    settings: TrainSettings, *, tokens_per_step: float, steps_per_epoch: float, measure_cost: Callable[[], StepCost]
 ) -> int:
-    """How many steps the budget buys; speed is measured only where the budget asks for it."""
+    """Number of steps in the budget; speed is measured only for a budget in FLOPs or minutes."""
     kind, value = settings.budget
     match kind:
         case "steps":
-            number = value
+            step_count = value
         case "epochs":
-            number = value * steps_per_epoch
+            step_count = value * steps_per_epoch
         case "tokens":
-            number = value / tokens_per_step
+            step_count = value / tokens_per_step
         case "flops":
-            number = value / cost().flops
+            step_count = value / measure_cost().flops
         case _:
-            number = value * 60 / cost().seconds
-    return max(1, round(number))
+            step_count = value * 60 / measure_cost().seconds
+    return max(1, round(step_count))

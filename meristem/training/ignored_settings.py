@@ -1,4 +1,4 @@
-"""Settings that a run would ignore: refused where a person gave them, with the setting to use instead."""
+"""Ignored settings: user settings that would have no effect are refused, with the setting to use instead."""
 
 from __future__ import annotations
 
@@ -7,137 +7,149 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from meristem.dependences import Condition
-from meristem.errors import RecipeError
-from meristem.recipe import Recipe
-from meristem.settings import Settings, find, needs_of
-from meristem.training.given_settings import GivenSetting, given_by_name, given_in_file
+from meristem.config.conditions import Condition
+from meristem.config.errors import RecipeError
+from meristem.config.recipe import Recipe
+from meristem.config.settings import Settings, conditions_of, find_class
+from meristem.training.user_settings import UserSetting, settings_by_name, settings_in_file
 
 
 def refuse_ignored(recipe: Recipe, overrides: Mapping[str, Any]) -> None:
-    """Refuse settings among the overrides that this run would not read; `null`, which unsets one, is never refused."""
+    """Raise for an override that would have no effect in this run; `null`, which unsets a setting, is allowed."""
     for name, value in overrides.items():
         if value is None:
             continue
-        found = list(given_by_name(recipe, name, value))
-        for known in (name, *(one.name for one in found)):
-            if reason := _ignored(recipe, known):
-                raise RecipeError(f"{known}: {reason}")
-        for one in found:
-            if reason := _needed(recipe, one):
-                raise RecipeError(f"{one.name}: {reason}")
+        user_settings = list(settings_by_name(recipe, name, value))
+        for setting_name in (name, *(setting.name for setting in user_settings)):
+            if reason := _ignored_reason(recipe, setting_name):
+                raise RecipeError(f"{setting_name}: {reason}")
+        for setting in user_settings:
+            if reason := _unmet_reason(recipe, setting):
+                raise RecipeError(f"{setting.name}: {reason}")
 
 
-def refuse_ignored_in_file(recipe: Recipe, mapping: Mapping[str, Any], alone: Recipe | None) -> None:
-    """Refuse settings of a person's own recipe file that its run would not read.
+def refuse_ignored_in_file(recipe: Recipe, mapping: Mapping[str, Any], base_recipe: Recipe | None) -> None:
+    """Raise for a setting in the user's recipe file that would have no effect in its run.
 
-    A default that is written out is no wish, and neither is a setting that had its effect before an override switched
-    something off: `alone` is the recipe without overrides, where it is one.
+    Allowed are defaults that are written out, and settings that had an effect until an override switched something
+    off: `base_recipe` is the recipe without overrides, None if it is not valid.
     """
-    effective = {one.name for one in given_in_file(alone, mapping) if not _unmet(one)} if alone is not None else set()
-    for one in given_in_file(recipe, mapping):
-        reason = None if one.is_default else _other_kind(recipe, one.name)
-        if reason is None and not one.is_default and one.name not in effective:
-            reason = _needed(recipe, one)
+    effective = (
+        {setting.name for setting in settings_in_file(base_recipe, mapping) if not _has_unmet_needs(setting)}
+        if base_recipe is not None
+        else set()
+    )
+    for setting in settings_in_file(recipe, mapping):
+        reason = None if setting.is_default else _wrong_kind_reason(recipe, setting.name)
+        if reason is None and not setting.is_default and setting.name not in effective:
+            reason = _unmet_reason(recipe, setting)
         if reason:
-            raise RecipeError(f"{one.name}: {reason}")
+            raise RecipeError(f"{setting.name}: {reason}")
 
 
-def _ignored(recipe: Recipe, name: str) -> str | None:
-    """Why a setting would change nothing in a run of this kind; None where it counts."""
-    return _other_kind(recipe, name) or _elsewhere(recipe, name)
+def _ignored_reason(recipe: Recipe, name: str) -> str | None:
+    """Why a setting has no effect in a run of this kind; None if it has one."""
+    return _wrong_kind_reason(recipe, name) or _decided_elsewhere_reason(recipe, name)
 
 
-def _other_kind(recipe: Recipe, name: str) -> str | None:
-    """Why a setting belongs to another kind of run: pretraining, a task, rewards."""
+def _wrong_kind_reason(recipe: Recipe, name: str) -> str | None:
+    """Why a setting belongs to another kind of run (pretraining, fine-tuning, rewards); None if it does not."""
     section = name.partition(".")[0]
     learns_from_text = recipe.task is None and recipe.policy is None
-    kind = "a task" if recipe.policy is None else "a policy"
+    run_kind = "a task" if recipe.policy is None else "a policy"
     if name == "train.batch_samples" and learns_from_text:
         return "pretraining counts its batches in tokens: train.batch_tokens"
     if name == "train.batch_tokens" and not learns_from_text:
-        return f"{kind} counts its batches in samples: train.batch_samples"
+        return f"{run_kind} counts its batches in samples: train.batch_samples"
     if name == "train.evaluate_tokens" and not learns_from_text:
-        return f"{kind} is evaluated on all validation samples (data.validation, data.held_out)"
+        return f"{run_kind} is evaluated on all validation samples (data.validation, data.held_out)"
     if section in ("corpus", "store") and not learns_from_text:
-        return f"{kind} reads labelled samples or prompts, not a corpus: data.train=FILE"
+        return f"{run_kind} is trained on labelled samples or prompts, not on a corpus: data.train=FILE"
     if name == "from.recipe" and recipe.policy is None:
         return "belongs to meristem reinforce, which trains that recipe first; from=RUN starts from a run"
     return None
 
 
-def _elsewhere(recipe: Recipe, name: str) -> str | None:
-    """Why a setting is decided by the model, its start or the data instead."""
-    section, _, rest = name.partition(".")
+def _decided_elsewhere_reason(recipe: Recipe, name: str) -> str | None:
+    """Why a setting is decided by the model, its initial weights or the data instead; None if it is not."""
+    section, _, field = name.partition(".")
     start = recipe.start
     learns_from_text = recipe.task is None and recipe.policy is None
-    keeps = start.path is not None and start.tokenizer == "keep"
-    keeps = keeps and (start.take in ("all", "encoder") or not learns_from_text)
-    if section == "tokenizer" and rest not in ("", "room") and keeps:
+    keeps_tokenizer = start.path is not None and start.tokenizer == "keep"
+    keeps_tokenizer = keeps_tokenizer and (start.take in ("all", "encoder") or not learns_from_text)
+    if section == "tokenizer" and field not in ("", "room") and keeps_tokenizer:
         return f"the tokenizer of {start.path} is kept; from.tokenizer=own makes one for this run"
-    if name == "store.max_unknown" and not keeps and recipe.tokenizer.path is None:
-        return "it is for a tokenizer that comes from elsewhere (tokenizer.path=FILE), and this run trains its own"
+    if name == "store.max_unknown" and not keeps_tokenizer and recipe.tokenizer.path is None:
+        return "it is for a tokenizer that is loaded (tokenizer.path=FILE), and this run trains its own"
     if name in ("policy.framed", "policy.begin"):
-        return "the run that is started from decides it; leave it out"
+        return "it is taken from the run given by `from`; leave it out"
     if name == "task.choices":
         return "it is counted in the training data; leave it out"
-    family = find("models", recipe.model.family)
-    if name == "store.picture" and "image" not in family.can:
-        return f"{recipe.model.family} sees no pictures; leave it out"
-    if name == "train.recompute" and not family.recomputes:
-        return f"{recipe.model.family} computes no activations again; leave it out"
-    if name == "task.begin" and "encoder_decoder" not in family.can:
-        return f"only a decoder begins after tokens, and {recipe.model.family} has none; leave it out"
+    family = find_class("models", recipe.model.family)
+    if name == "store.picture" and "image" not in family.capabilities:
+        return f"{recipe.model.family} has no image input; leave it out"
+    if name == "train.recompute" and not family.supports_gradient_checkpointing:
+        return f"{recipe.model.family} does not support gradient checkpointing; leave it out"
+    if name == "task.begin" and "encoder_decoder" not in family.capabilities:
+        return f"it is for the decoder of an encoder-decoder, and {recipe.model.family} is none; leave it out"
     return None
 
 
-def _unmet(one: GivenSetting) -> bool:
-    return any(not need.met(one.settings) for need in needs_of(type(one.settings), one.field))
+def _has_unmet_needs(setting: UserSetting) -> bool:
+    return any(not need.is_met(setting.settings) for need in conditions_of(type(setting.settings), setting.field))
 
 
-def _needed(recipe: Recipe, one: GivenSetting) -> str | None:
-    """Why a setting has no effect for want of another, and what switches it on; None where all it needs is there."""
-    unmet = [need for need in needs_of(type(one.settings), one.field) if not need.met(one.settings)]
-    if not unmet:
+def _unmet_reason(recipe: Recipe, setting: UserSetting) -> str | None:
+    """Why a setting has no effect without another, and what to set; None if all its conditions are met."""
+    unmet_needs = [
+        need for need in conditions_of(type(setting.settings), setting.field) if not need.is_met(setting.settings)
+    ]
+    if not unmet_needs:
         return None
-    first = [need.conditions[0] for need in unmet]
-    now = " and ".join(f"{one.place}.{other.setting}={_written(other.current(one.settings))}" for other in first)
-    ways = [[way for condition in need.conditions for way in _ways(recipe, one, condition)] for need in unmet]
-    mend = f"set {' and '.join(' or '.join(way) for way in ways)}, or leave it out" if all(ways) else "leave it out"
-    return f"has no effect with {now}; {mend}"
+    first_conditions = [need.conditions[0] for need in unmet_needs]
+    current_values = " and ".join(
+        f"{setting.section_path}.{first_condition.setting}={_format_value(first_condition.current_value(setting.settings))}"
+        for first_condition in first_conditions
+    )
+    fixes = [
+        [fix for condition in need.conditions for fix in _possible_fixes(recipe, setting, condition)]
+        for need in unmet_needs
+    ]
+    advice = f"set {' and '.join(' or '.join(fix) for fix in fixes)}, or leave it out" if all(fixes) else "leave it out"
+    return f"has no effect with {current_values}; {advice}"
 
 
-def _written(value: Any) -> str:
-    """A value as the command line takes it."""
+def _format_value(value: Any) -> str:
+    """A value as it is written on the command line."""
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _ways(recipe: Recipe, one: GivenSetting, condition: Condition) -> Iterator[str]:
-    """What can be set so that a condition holds, as far as that would not be refused itself."""
-    name = f"{one.place}.{condition.setting}"
-    at = next((found for found in given_by_name(recipe, name) if found.name == name), None)
-    if _ignored(recipe, name) or (at is not None and _unmet(at)):
+def _possible_fixes(recipe: Recipe, setting: UserSetting, condition: Condition) -> Iterator[str]:
+    """Settings that would meet a condition, without those that would be refused themselves."""
+    name = f"{setting.section_path}.{condition.setting}"
+    target = next((candidate for candidate in settings_by_name(recipe, name) if candidate.name == name), None)
+    if _ignored_reason(recipe, name) or (target is not None and _has_unmet_needs(target)):
         return
     if condition.above is not None:
         yield f"{name} above {condition.above:g}"
     elif not condition.values:
         yield name
     else:
-        possible = [value for value in condition.values if _possible(one.settings, condition, value)]
-        if wanted := [value for value in possible if value is not None] or possible:
-            yield f"{name}={' or '.join(map(_written, wanted))}"
+        valid_values = [value for value in condition.values if _is_valid_value(setting.settings, condition, value)]
+        if suggested := [value for value in valid_values if value is not None] or valid_values:
+            yield f"{name}={' or '.join(map(_format_value, suggested))}"
 
 
-def _possible(settings: Settings, condition: Condition, value: Any) -> bool:
-    """Whether a section takes a value in place of what it has."""
-    plain = settings.model_dump()
-    *steps, last = condition.setting.split(".")
-    node = plain
-    for step in steps:
-        node = node[step]
-    node[last] = value
+def _is_valid_value(settings: Settings, condition: Condition, value: Any) -> bool:
+    """Whether a section remains valid with this value."""
+    values = settings.model_dump()
+    *keys, last_key = condition.setting.split(".")
+    node = values
+    for key in keys:
+        node = node[key]
+    node[last_key] = value
     try:
-        type(settings).model_validate(plain)
+        type(settings).model_validate(values)
     except ValidationError:
         return False
     return True

@@ -1,4 +1,4 @@
-"""The loop: it knows steps, clocks and checkpoints, and nothing of what is being learned."""
+"""Training loop: steps, evaluation, early stopping, logging and checkpoints; independent of the objective."""
 
 from __future__ import annotations
 
@@ -10,300 +10,317 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from meristem.batch import Batch
 from meristem.checkpoint import optimizer_state
-from meristem.checkpoint.layout import steps as steps_in
-from meristem.checkpoint.run import Run
-from meristem.checkpoint.save import save
+from meristem.checkpoint.folder_layout import list_steps
+from meristem.checkpoint.run_folder import RunFolder
+from meristem.checkpoint.save import save_checkpoint
 from meristem.checkpoint.snapshot import Snapshot
-from meristem.errors import MeristemError
-from meristem.learning.feed import Feed, stream
-from meristem.learning.mix import Mix
-from meristem.learning.spread import gathered
-from meristem.training.budget import memory_now
-from meristem.training.journal import Journal
-from meristem.training.material import Evaluate, Watch
-from meristem.training.optimizers import names_of
-from meristem.training.restoring import remembered
-from meristem.training.settings import Interval, TrainSettings, seconds, steps
-from meristem.training.signals import Signals, Stopped
-from meristem.training.standing import Standing
-from meristem.training.step import Stepper, Taken
+from meristem.config.errors import MeristemError
+from meristem.dataset.feed import Feed, iter_batches
+from meristem.dataset.mixture import SourceMixture
+from meristem.distributed.parallel import full_state_dict
+from meristem.interfaces.batch import Batch
+from meristem.training.budget import memory_in_use
+from meristem.training.data.training_data import EvaluateFn, MetricsCallback
+from meristem.training.optim.param_groups import parameter_names
+from meristem.training.resume_state import gather_memory
+from meristem.training.settings import Interval, TrainSettings, interval_seconds, interval_steps
+from meristem.training.step import Stepper, StepResult
+from meristem.training.stop_signals import StopSignals, TrainingStopped
+from meristem.training.trackers.metrics_log import RunLogger
+from meristem.training.train_state import TrainState
 
 LINE_SECONDS = 10.0
-"""After which a step has a line of numbers, however many steps are to pass between two."""
+"""Metrics are written after this many seconds even if `train.log_every` has not passed."""
 
 
 @dataclass(kw_only=True)
-class Loop:
-    """A run from where it stands to the end of its budget."""
+class TrainingLoop:
+    """Trains a run from its current step to the end of its budget."""
 
-    run: Run
-    recipe: str
+    run: RunFolder
+    recipe_yaml: str
     settings: TrainSettings
     stepper: Stepper
     feeds: Mapping[str, Feed]
-    mix: Mix
-    journal: Journal
-    standing: Standing
-    flops: Mapping[str, float]
-    """Operations for each token of a source; steps may differ in tokens."""
-    peak: float
-    """Operations a second this machine could do."""
-    evaluate: Evaluate | None
-    regret: Callable[[Mapping[str, float]], float]
-    """What an evaluation is judged by; the lowest is the best."""
-    describe_samples: Callable[[str, Sequence[int]], list[str]]
-    thaw: Callable[[int], None]
-    """Freezes and thaws parameters as a step wants it."""
-    watch: Watch | None = None
-    evaluations: int = 10
-    """How many there are in a run whose recipe does not say how often."""
+    mix: SourceMixture
+    logger: RunLogger
+    state: TrainState
+    flops_per_token: Mapping[str, float]
+    """FLOPs per token of each source; steps may differ in tokens."""
+    peak_flops: float
+    """Peak FLOP/s of this machine, the denominator of MFU."""
+    evaluate: EvaluateFn | None
+    selection_loss: Callable[[Mapping[str, float]], float]
+    """Loss by which evaluations are compared; lower is better."""
+    preview_samples: Callable[[str, Sequence[int]], list[str]]
+    unfreeze: Callable[[int], None]
+    """Freezes and unfreezes parameters for a step."""
+    on_metrics: MetricsCallback | None = None
+    evaluation_count: int = 10
+    """Evaluations in a run without `train.evaluate_every`."""
 
     def __post_init__(self) -> None:
-        rows = next(iter(self.feeds.values()))
-        per_epoch = len(rows.view) / rows.rows
-        every = self.settings.evaluate_every
-        default = max(1, self.standing.total // self.evaluations)
-        self._evaluations = _Due(every if every is not None else default, per_epoch)
-        self._saves, self._logs = _Due(self.settings.save_every, per_epoch), _Due(self.settings.log_every, per_epoch)
-        self._started = time.monotonic()
-        self._before, self._from = self.standing.seconds, self.standing.step
-        self._shown = (self._started, self.standing.tokens, self.standing.flops)
-        self._written = self._started
+        first_feed = next(iter(self.feeds.values()))
+        per_epoch = len(first_feed.view) / first_feed.batch_size
+        evaluate_every = self.settings.evaluate_every
+        default_interval = max(1, self.state.total // self.evaluation_count)
+        self._evaluation_timer = _IntervalTimer(
+            evaluate_every if evaluate_every is not None else default_interval, per_epoch
+        )
+        self._save_timer, self._log_timer = (
+            _IntervalTimer(self.settings.save_every, per_epoch),
+            _IntervalTimer(self.settings.log_every, per_epoch),
+        )
+        self._start_time = time.monotonic()
+        self._seconds_before, self._start_step = self.state.seconds, self.state.step
+        self._last_logged = (self._start_time, self.state.tokens, self.state.flops)
+        self._last_write_time = self._start_time
 
     def fit(self) -> dict[str, float]:
-        """Train to the end; the last evaluation's numbers."""
-        s, found = self.standing, dict[str, float]()
+        """Train to the end of the budget; returns the metrics of the last evaluation."""
+        state, metrics = self.state, dict[str, float]()
         workers = self.settings.workers
         workers = workers if workers is not None else (0 if self.stepper.device.type == "cpu" else 2)
-        batches = stream(self.feeds, self._keys(), workers)
+        batches = iter_batches(self.feeds, self._batch_keys(), workers)
         self.stepper.learner.train()
-        self.journal.start(s.step, s.total)
-        with Signals() as signals:
-            while s.step < s.total:
-                self.thaw(s.step)
-                source, use = self.mix(s.step)
-                taken = self.stepper.take(s.step, s.total, source, _next(batches, self.feeds[source].micro_steps))
-                self._note(taken, use)
-                s.stopped = taken.stop or ""
-                last = s.step == s.total or bool(s.stopped)
-                stop = False
-                if self.evaluate is not None and (self._evaluations.now(s.step) or last):
-                    found = self._evaluation(self.evaluate)
-                    stop = self.settings.patience is not None and s.stale >= self.settings.patience
-                better = s.best_step == s.step  # the best is kept, wherever the interval of saves falls
-                asked, due = self.stepper.team.any(signals.received is not None, self._saves.now(s.step))
-                if last or stop or better or asked or due:
+        self.logger.start_progress(state.step, state.total)
+        with StopSignals() as signals:
+            while state.step < state.total:
+                self.unfreeze(state.step)
+                source, source_step = self.mix(state.step)
+                result = self.stepper.train_step(
+                    state.step, state.total, source, _take_batches(batches, self.feeds[source].micro_steps)
+                )
+                self._record_step(result, source_step)
+                state.stopped = result.stop_reason or ""
+                is_last = state.step == state.total or bool(state.stopped)
+                stop_early = False
+                if self.evaluate is not None and (self._evaluation_timer.is_due(state.step) or is_last):
+                    metrics = self._evaluate(self.evaluate)
+                    stop_early = self.settings.patience is not None and state.stale >= self.settings.patience
+                is_best = state.best_step == state.step  # the best is saved even if `save_every` has not passed
+                stop_requested, save_due = self.stepper.distributed.all_reduce_any(
+                    signals.received is not None, self._save_timer.is_due(state.step)
+                )
+                if is_last or stop_early or is_best or stop_requested or save_due:
                     self.save()
-                if stop:
-                    self.journal.say(
-                        f"stopped early at step {s.step}: no better validation in "
-                        f"{self.settings.patience} evaluations ({s.best_told()})"
+                if stop_early:
+                    self.logger.log(
+                        f"stopped early at step {state.step}: validation has not improved in "
+                        f"{self.settings.patience} evaluations ({state.describe_best()})"
                     )
                     break
-                if s.stopped:
-                    self.journal.record("stopped", s.step, {"why": s.stopped})
-                    self.journal.say(f"stopped at step {s.step}: {s.stopped}")
+                if state.stopped:
+                    self.logger.write_metrics("stopped", state.step, {"why": state.stopped})
+                    self.logger.log(f"stopped at step {state.step}: {state.stopped}")
                     break
-                if asked and not last:
-                    raise Stopped(
+                if stop_requested and not is_last:
+                    raise TrainingStopped(
                         signals.received or signal.SIGTERM,
-                        f"stopped at step {s.step} of {s.total}, saved in {self.run.path}; "
-                        "run the same command again to go on",
+                        f"stopped at step {state.step} of {state.total}, saved in {self.run.path}; "
+                        "run the same command again to resume",
                     )
-        return found
+        return metrics
 
-    def _keys(self) -> Iterator[tuple[str, int, int]]:
-        for step in range(self.standing.step, self.standing.total):
-            source, use = self.mix(step)
-            for micro in range(self.feeds[source].micro_steps):
-                yield source, use, micro
+    def _batch_keys(self) -> Iterator[tuple[str, int, int]]:
+        for step in range(self.state.step, self.state.total):
+            source, source_step = self.mix(step)
+            for micro_step in range(self.feeds[source].micro_steps):
+                yield source, source_step, micro_step
 
     # ------------------------------------------------------------ after each step
 
-    def _note(self, taken: Taken, use: int) -> None:
-        s = self.standing
-        s.step += 1
-        s.samples += taken.samples
-        s.tokens += taken.tokens
-        s.flops += self.flops[taken.source] * taken.tokens
-        s.seconds = self._before + time.monotonic() - self._started
-        if taken.finite:
-            s.bad_in_row = 0
-            s.add(_numbers(taken, mixed=len(self.feeds) > 1))
+    def _record_step(self, result: StepResult, source_step: int) -> None:
+        state = self.state
+        state.step += 1
+        state.samples += result.samples
+        state.tokens += result.tokens
+        state.flops += self.flops_per_token[result.source] * result.tokens
+        state.seconds = self._seconds_before + time.monotonic() - self._start_time
+        if result.is_finite:
+            state.bad_in_row = 0
+            state.add_to_window(_step_metrics(result, is_mixed=len(self.feeds) > 1))
         else:
-            rows = self.feeds[taken.source].rows
-            self._bad(taken.source, list(range(use * rows, (use + 1) * rows)))
-        due = self._logs.now(s.step) or s.step == s.total
-        if due or s.step == 1 or time.monotonic() - self._written > LINE_SECONDS:
-            self._write(taken, due=due)
+            rows_per_step = self.feeds[result.source].batch_size
+            self._skip_nonfinite(
+                result.source, list(range(source_step * rows_per_step, (source_step + 1) * rows_per_step))
+            )
+        is_due = self._log_timer.is_due(state.step) or state.step == state.total
+        if is_due or state.step == 1 or time.monotonic() - self._last_write_time > LINE_SECONDS:
+            self._log_metrics(result, is_due=is_due)
         else:
-            self.journal.move(s.step, self._left())
+            self.logger.update_progress(state.step, self._seconds_left())
 
-    def _left(self) -> float:
-        """Seconds, at the pace since it was started: a run that goes on may do so on another machine."""
-        s = self.standing
-        return (s.total - s.step) * (time.monotonic() - self._started) / max(1, s.step - self._from)
+    def _seconds_left(self) -> float:
+        """Seconds left at the pace since this start: a resumed run may be on another machine."""
+        state = self.state
+        return (
+            (state.total - state.step) * (time.monotonic() - self._start_time) / max(1, state.step - self._start_step)
+        )
 
-    def _write(self, taken: Taken, *, due: bool) -> None:
-        """A line of numbers: means since the last one that was due; one between them leaves the window as it is."""
-        s, now = self.standing, time.monotonic()
-        self._written = now
-        then, tokens, flops = self._shown
-        speed, rate = (s.tokens - tokens) / (now - then), (s.flops - flops) / (now - then)
-        self.peak = max(self.peak, rate)  # what was done can be done, whatever kept the trial from it
-        used = rate / self.peak
-        if due:
-            self._shown = (now, s.tokens, s.flops)
-        means = s.drain() if due else s.means()
-        self.journal.record(
+    def _log_metrics(self, result: StepResult, *, is_due: bool) -> None:
+        """Write the means since the last line that was due; a line in between does not reset the window."""
+        state, now = self.state, time.monotonic()
+        self._last_write_time = now
+        last_time, tokens, flops = self._last_logged
+        tokens_per_second, flops_per_second = (
+            (state.tokens - tokens) / (now - last_time),
+            (state.flops - flops) / (now - last_time),
+        )
+        self.peak_flops = max(self.peak_flops, flops_per_second)  # the measured peak may be too low on a busy machine
+        mfu = flops_per_second / self.peak_flops
+        if is_due:
+            self._last_logged = (now, state.tokens, state.flops)
+        means = state.pop_means() if is_due else state.means()
+        self.logger.write_metrics(
             "train",
-            s.step,
+            state.step,
             {
                 **means,
-                "rate": taken.rate,
-                "tokens": s.tokens,
-                "tokens_per_second": round(speed, 1),
-                "mfu": round(used, 4),
-                "memory": memory_now(self.stepper.device),
-                "seconds": round(s.seconds, 2),
-                "skipped": s.skipped,
+                "rate": result.learning_rate,
+                "tokens": state.tokens,
+                "tokens_per_second": round(tokens_per_second, 1),
+                "mfu": round(mfu, 4),
+                "memory": memory_in_use(self.stepper.device),
+                "seconds": round(state.seconds, 2),
+                "skipped": state.skipped,
             },
         )
-        left = self._left()
-        self.journal.show(
-            s.step,
-            s.total,
+        seconds_left = self._seconds_left()
+        self.logger.show_metrics(
+            state.step,
+            state.total,
             {
                 "loss": f"{means['loss']:.3f}" if "loss" in means else "none",
-                "tok/s": f"{speed:,.0f}",
-                "MFU": f"{used:.0%}",
+                "tok/s": f"{tokens_per_second:,.0f}",
+                "MFU": f"{mfu:.0%}",
             },
-            left=left,
+            seconds_left=seconds_left,
         )
-        if self.watch is not None:
-            self.watch(s.step, means, left)
+        if self.on_metrics is not None:
+            self.on_metrics(state.step, means, seconds_left)
 
-    def _bad(self, source: str, ids: Sequence[int]) -> None:
-        s = self.standing
-        s.skipped += 1
-        s.bad_in_row += 1
-        texts = self.describe_samples(source, ids[:3])
-        self.journal.record("skipped", s.step, {"source": source, "samples": ids, "texts": texts})
-        self.journal.say(
-            f"step {s.step}: the loss or its gradient is not finite; the step is skipped "
-            f"(samples {_some(ids)} of {source}, for instance {texts[0]!r})"
+    def _skip_nonfinite(self, source: str, sample_ids: Sequence[int]) -> None:
+        state = self.state
+        state.skipped += 1
+        state.bad_in_row += 1
+        texts = self.preview_samples(source, sample_ids[:3])
+        self.logger.write_metrics("skipped", state.step, {"source": source, "samples": sample_ids, "texts": texts})
+        self.logger.log(
+            f"step {state.step}: the loss or its gradient is not finite; the step is skipped "
+            f"(samples {_format_ids(sample_ids)} of {source}, for instance {texts[0]!r})"
         )
-        if s.bad_in_row >= self.settings.bad_steps:
-            kept = f"the last good checkpoint is kept in {self.run.checkpoints}"
-            kept = kept if steps_in(self.run.checkpoints) else "no checkpoint had been saved yet"
+        if state.bad_in_row >= self.settings.bad_steps:
+            checkpoint_note = "no checkpoint had been saved yet"
+            if list_steps(self.run.checkpoints):
+                checkpoint_note = f"the last good checkpoint is kept in {self.run.checkpoints}"
             raise MeristemError(
-                f"{s.bad_in_row} steps in a row were not finite (the last on samples {_some(ids)} of "
-                f"{source}); {kept}. A lower train.rate, a lower train.clip or "
+                f"{state.bad_in_row} steps in a row were not finite (the last on samples {_format_ids(sample_ids)} of "
+                f"{source}); {checkpoint_note}. A lower train.rate, a lower train.clip or "
                 "train.precision=float32 usually help; metrics.jsonl names the samples of each skipped step"
             )
 
-    def _evaluation(self, evaluate: Evaluate) -> dict[str, float]:
-        s = self.standing
-        found = evaluate()
-        self.stepper.settle()
-        regret = self.regret(found)
-        if math.isnan(regret):
-            pass  # nothing was predicted: neither the best nor a reason to stop
-        elif math.isfinite(regret) and (s.best is None or regret < s.best):
-            s.best, s.best_step, s.best_since, s.stale = regret, s.step, s.step, 0
+    def _evaluate(self, evaluate: EvaluateFn) -> dict[str, float]:
+        state = self.state
+        metrics = evaluate()
+        self.stepper.reshard()
+        loss = self.selection_loss(metrics)
+        if math.isnan(loss):
+            pass  # no targets: neither the best nor a reason to stop
+        elif math.isfinite(loss) and (state.best is None or loss < state.best):
+            state.best, state.best_step, state.best_since, state.stale = loss, state.step, state.step, 0
         else:
-            s.stale += 1
-            if regret == s.best:  # of equals the one that has learned longest
-                s.best_step = s.step
-        self.journal.record("evaluation", s.step, found)
-        self.journal.say_numbers(f"step {s.step}/{s.total}  validation", entries(found))
-        return found
+            state.stale += 1
+            if loss == state.best:  # among equals the one trained longest
+                state.best_step = state.step
+        self.logger.write_metrics("evaluation", state.step, metrics)
+        self.logger.log_metrics(f"step {state.step}/{state.total}  validation", format_metrics(metrics))
+        return metrics
 
     # ------------------------------------------------------------ checkpoints
 
     def save(self) -> None:
-        """Write a checkpoint of this very moment; every process brings its part, and the first one writes."""
-        self.stepper.settle()
-        s, model = self.standing, self.stepper.learner.model
-        names = names_of(model)
-        optimizer: dict[str, Tensor] = {}
-        for one in self.stepper.optimizers:
-            optimizer.update(gathered(optimizer_state.flatten(one, names)))
-        weights, memory = gathered(model.state_dict(keep_vars=True)), remembered(self.stepper, self.feeds)
-        self._saves.done()
-        if not self.stepper.team.first:
+        """Save a checkpoint of the current step; all ranks gather their shards, and rank 0 writes."""
+        self.stepper.reshard()
+        state, model = self.state, self.stepper.learner.model
+        names = parameter_names(model)
+        optimizer_tensors: dict[str, Tensor] = {}
+        for optimizer in self.stepper.optimizers:
+            optimizer_tensors.update(full_state_dict(optimizer_state.flatten_state(optimizer, names)))
+        weights, memory = full_state_dict(model.state_dict(keep_vars=True)), gather_memory(self.stepper, self.feeds)
+        self._save_timer.reset()
+        if not self.stepper.distributed.is_rank_zero:
             return
-        save(
+        save_checkpoint(
             self.run.checkpoints,
             Snapshot(
-                step=s.step,
+                step=state.step,
                 model=weights,
-                optimizer=optimizer,
+                optimizer=optimizer_tensors,
                 memory=memory,
-                state=s.plain(),
-                recipe=self.recipe,
+                state=state.to_dict(),
+                recipe=self.recipe_yaml,
                 tokenizer=self.run.tokenizer_path,
             ),
-            keep=self.settings.keep,
-            best=s.best_step == s.step,
+            keep_checkpoints=self.settings.keep,
+            is_best=state.best_step == state.step,
         )
 
 
-class _Due:
-    """An interval of steps, epochs or time, and whether it is over."""
+class _IntervalTimer:
+    """An interval of steps, epochs or time, and whether it has passed."""
 
     def __init__(self, interval: Interval, per_epoch: float) -> None:
-        self.steps, self.seconds = steps(interval, per_epoch), seconds(interval)
+        self.steps, self.seconds = interval_steps(interval, per_epoch), interval_seconds(interval)
         self.last = time.monotonic()
 
-    def now(self, step: int) -> bool:
+    def is_due(self, step: int) -> bool:
         if self.steps is not None:
             return step % self.steps == 0
-        over = time.monotonic() - self.last >= (self.seconds or 0)
-        if over:
-            self.done()
-        return over
+        has_passed = time.monotonic() - self.last >= (self.seconds or 0)
+        if has_passed:
+            self.reset()
+        return has_passed
 
-    def done(self) -> None:
+    def reset(self) -> None:
         self.last = time.monotonic()
 
 
-def _next(batches: Iterator[Batch], number: int) -> list[Batch]:
-    return [next(batches) for _ in range(number)]
+def _take_batches(batches: Iterator[Batch], count: int) -> list[Batch]:
+    return [next(batches) for _ in range(count)]
 
 
-def _numbers(taken: Taken, *, mixed: bool) -> dict[str, tuple[float, float]]:
-    """A step's numbers as (sum, count) pairs for the window; in a mix each source's loss by itself too."""
-    found = {"gradient_norm": (float(taken.norm), 1.0)}
-    if taken.terms:
-        found = {"loss": (float(taken.loss), 1.0), **found}
-        if mixed:
-            found[f"{taken.source}.loss"] = found["loss"]
-    if len(taken.terms) > 1:
-        found.update({term: (float(value), 1.0) for term, value in taken.terms.items()})
-    told = {name: pair for name, pair in taken.metrics.items() if not name.startswith("_")}
-    found.update({name: (float(total), float(number)) for name, (total, number) in told.items()})
-    return found
+def _step_metrics(result: StepResult, *, is_mixed: bool) -> dict[str, tuple[float, float]]:
+    """Metrics of a step as (sum, count) pairs; in a mix also the loss of its source."""
+    metrics = {"gradient_norm": (float(result.grad_norm), 1.0)}
+    if result.terms:
+        metrics = {"loss": (float(result.loss), 1.0), **metrics}
+        if is_mixed:
+            metrics[f"{result.source}.loss"] = metrics["loss"]
+    if len(result.terms) > 1:
+        metrics.update({term: (float(value), 1.0) for term, value in result.terms.items()})
+    logged = {name: pair for name, pair in result.metrics.items() if not name.startswith("_")}
+    metrics.update({name: (float(total), float(count)) for name, (total, count) in logged.items()})
+    return metrics
 
 
-def _some(ids: Sequence[int]) -> str:
-    return ", ".join(map(str, ids[:8])) + (f" … ({len(ids)})" if len(ids) > 8 else "")
+def _format_ids(sample_ids: Sequence[int]) -> str:
+    return ", ".join(map(str, sample_ids[:8])) + (f" … ({len(sample_ids)})" if len(sample_ids) > 8 else "")
 
 
-def told(found: Mapping[str, float]) -> str:
-    """Numbers in one line."""
-    return "  ".join(entries(found))
+def format_metrics_line(metrics: Mapping[str, float]) -> str:
+    """Metrics as one line of text."""
+    return "  ".join(format_metrics(metrics))
 
 
-def entries(found: Mapping[str, float]) -> list[str]:
-    """Each number behind its name."""
-    return [f"{name} {_number(value)}" for name, value in found.items()]
+def format_metrics(metrics: Mapping[str, float]) -> list[str]:
+    """Each metric as `name value`."""
+    return [f"{name} {_format_number(value)}" for name, value in metrics.items()]
 
 
-def _number(value: float) -> str:
-    """Four digits; none for what nothing was counted for."""
+def _format_number(value: float) -> str:
+    """Four significant digits; `none` for NaN."""
     if math.isnan(value):
         return "none"
     return f"{value:.4g}" if abs(value) < 1e5 else f"{value:.3e}"

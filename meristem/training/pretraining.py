@@ -1,4 +1,4 @@
-"""Pretraining: a recipe run on text."""
+"""Pretraining on text: start or resume a run, then train the single-task baselines if requested."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from pathlib import Path
 
 from rich.console import Console
 
-from meristem.errors import RecipeError
-from meristem.recipe import Recipe
-from meristem.shell_commands import shell_path
-from meristem.training import single_task
-from meristem.training.ending import Ended
-from meristem.training.running import run_recipe
-from meristem.training.shards import gather
+from meristem.config.errors import RecipeError
+from meristem.config.recipe import Recipe
+from meristem.training import single_task_baselines
+from meristem.training.data.pretraining_data import load_pretraining_data
+from meristem.training.run_result import RunResult
+from meristem.training.trainer import run_recipe
+from meristem.utils.shell_quoting import shell_path
 
 
-def pretrain(recipe: Recipe, out: Path, *, fresh: bool, console: Console) -> Ended:
-    """Train on text, or go on training, until the budget is used up; then the single-task baselines, if wanted."""
+def pretrain(recipe: Recipe, out: Path, *, fresh: bool, console: Console) -> RunResult:
+    """Train on text until the budget is used up, resuming if the run exists; then the single-task baselines."""
     if recipe.task is not None:
         raise RecipeError(f"{recipe.name} is a recipe for a task: meristem finetune {shell_path(recipe.name)}")
-    single_task.refuse_without_mix(recipe)
-    ended = run_recipe(recipe, out, gather=gather, fresh=fresh, console=console)
+    single_task_baselines.refuse_without_mix(recipe)
+    result = run_recipe(recipe, out, load_data=load_pretraining_data, fresh=fresh, console=console)
     if recipe.train.single_task_baselines:
-        single_task.train_single_tasks(recipe, ended, console)
-    return ended
+        single_task_baselines.train_single_tasks(recipe, result, console)
+    return result

@@ -1,4 +1,4 @@
-"""What the loop can be told."""
+"""Settings of training (`train`), initial weights and freezing (`from`), LoRA, and hyperparameter grids (`grid`)."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from meristem.dependences import Dependences, when
-from meristem.settings import Settings
+from meristem.config.conditions import SettingConditions, when
+from meristem.config.settings import Settings
 
 BUDGETS = ("steps", "epochs", "tokens", "flops", "minutes")
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_UNIT_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def _interval(value: Any) -> Any:
+def _parse_interval(value: Any) -> Any:
     if isinstance(value, str) and not re.fullmatch(r"\d+|\d+(\.\d+)?(s|m|h)|\d+(\.\d+)?epochs?", value):
         raise ValueError("expected steps (500), time (30s, 10m, 2h) or epochs (1epoch)")
     return int(value) if isinstance(value, str) and value.isdigit() else value
 
 
-def _interval_or_none(value: Any) -> Any:
-    return OFF if isinstance(value, str) and value.lower() == OFF else _interval(value)
+def _parse_optional_interval(value: Any) -> Any:
+    return NEVER if isinstance(value, str) and value.lower() == NEVER else _parse_interval(value)
 
 
-def _steps_or_epochs(value: Any) -> Any:
-    if isinstance(value, str) and seconds(value) is not None:
+def _parse_step_interval(value: Any) -> Any:
+    if isinstance(value, str) and interval_seconds(value) is not None:
         raise ValueError("expected steps (10) or epochs (0.5epoch)")
-    found = _interval(value)
-    if isinstance(found, int) and found < 1:
+    interval = _parse_interval(value)
+    if isinstance(interval, int) and interval < 1:
         raise ValueError("Input should be greater than or equal to 1")
-    return found
+    return interval
 
 
-OFF = "none"
-"""An interval that never comes."""
-Interval = Annotated[int | str, BeforeValidator(_interval)]
-OptionalInterval = Annotated[int | str, BeforeValidator(_interval_or_none)]
-StepInterval = Annotated[int | str, BeforeValidator(_steps_or_epochs)]
+NEVER = "none"
+"""An interval that never passes."""
+Interval = Annotated[int | str, BeforeValidator(_parse_interval)]
+OptionalInterval = Annotated[int | str, BeforeValidator(_parse_optional_interval)]
+StepInterval = Annotated[int | str, BeforeValidator(_parse_step_interval)]
 
 
 class TrainSettings(Settings):
-    """One budget, one batch, one optimizer, and when to look and save."""
+    """Budget, batch size, optimizer, learning rate, devices, evaluation and checkpoints."""
 
-    needs: ClassVar[Dependences] = {
+    needs: ClassVar[SettingConditions] = {
         "matrix_rate": (when("optimizer", "muon"),),
         "momentum": (when("optimizer", "muon"),),
         "decay": (when("schedule", "constant_then_decay"),),
@@ -52,221 +52,221 @@ class TrainSettings(Settings):
     }
 
     exclusive: ClassVar[tuple[str, ...]] = BUDGETS
-    known_as: ClassVar[dict[str, str]] = {
+    foreign_names: ClassVar[dict[str, str]] = {
         "batch_size": "train.batch_tokens in pretraining (tokens of a step), train.batch_samples for tasks and rewards"
     }
 
     steps: int | None = Field(None, ge=1)
     """Budget: optimizer steps."""
     epochs: float | None = Field(None, gt=0)
-    """Budget: passes over the training text."""
+    """Budget: passes over the training data."""
     tokens: float | None = Field(None, gt=0)
-    """Budget: tokens of text the model reads, source and target, every row, padding left out."""
+    """Budget: tokens the model reads, source and target, without padding."""
     flops: float | None = Field(None, gt=0)
-    """Budget: floating-point operations of the model."""
+    """Budget: floating-point operations (FLOPs) of the model."""
     minutes: float | None = Field(None, gt=0)
-    """Budget: minutes of training on this machine; turned into steps once its speed was measured."""
+    """Budget: minutes of training on this machine; converted to steps once its speed is measured."""
 
     batch_tokens: int = Field(4096, ge=1, le=1 << 28)
-    """Pretraining: tokens of text in one optimizer step, counted as `tokens` counts them, over all processes."""
+    """Pretraining: tokens in one optimizer step over all processes, without padding."""
     batch_samples: int = Field(32, ge=1, le=1 << 24)
-    """Fine-tuning: samples in one optimizer step; they differ in length, and `batch_tokens` is not read."""
+    """Fine-tuning and rewards: samples in one optimizer step over all processes."""
     micro_tokens: int | None = Field(None, ge=1)
-    """Tokens in one forward pass at the most; gradients are accumulated over several."""
+    """Maximum tokens in one forward pass; a larger batch uses gradient accumulation."""
     rate: float = Field(1e-3, gt=0)
     """Peak learning rate."""
     matrix_rate: float | None = Field(None, gt=0)
-    """Muon: the peak rate of matrices; four times `rate` unless set."""
+    """Muon: peak learning rate of matrices; four times `rate` unless set."""
     optimizer: Literal["adamw", "muon"] = "adamw"
-    """adamw, or muon for the matrices inside the backbone with adamw for the rest."""
+    """adamw; or muon for the matrices of the backbone and adamw for the rest."""
     schedule: Literal["cosine", "linear", "inverse_sqrt", "constant_then_decay", "constant"] = "cosine"
-    """How the rate falls after the warm-up."""
+    """Learning-rate schedule after the warm-up."""
     warmup: float = Field(0.05, ge=0)
-    """Warm-up: a share of the steps (below 1) or a number of steps."""
+    """Learning-rate warm-up: a share of the steps (below 1) or a number of steps."""
     decay: float = Field(0.2, gt=0, le=1)
-    """constant_then_decay: the share of the steps in which the rate falls."""
+    """constant_then_decay: share of the steps in which the learning rate falls."""
     floor: float = Field(0.0, ge=0, le=1)
-    """Where the rate ends, as a share of its peak."""
+    """Final learning rate as a share of its peak."""
     layer_decay: float = Field(1.0, gt=0, le=1)
-    """How much the rate falls with every layer from the top: heads 1, the top layer this, the next its square, …"""
+    """Layer-wise learning-rate decay: factor per layer from the top (heads 1, top layer this, the next its square)."""
     weight_decay: float = Field(0.01, ge=0)
-    """Decoupled weight decay; norms and biases have none."""
+    """Decoupled weight decay; not applied to norms and biases."""
     betas: tuple[float, float] = (0.9, 0.98)
-    """AdamW's averages."""
+    """AdamW: decay rates of the two moment estimates."""
     epsilon: float = Field(1e-8, gt=0)
-    """What keeps AdamW from dividing by zero."""
+    """AdamW: term added to the denominator for numerical stability."""
     momentum: float = Field(0.95, ge=0, lt=1)
-    """Muon's momentum."""
+    """Muon: momentum."""
     clip: float | None = Field(1.0, gt=0)
-    """Gradient norm above which gradients are scaled down; none switches it off."""
+    """Gradient clipping: maximum norm of all gradients; none switches it off."""
 
     seed: int = Field(0, ge=0)
-    """Everything random follows from it."""
+    """Random seed of everything: initialization, order of samples, masking, dropout, sampling."""
     device: str = "auto"
-    """cpu, cuda, mps, … or auto: the accelerator torch finds, else the cpu."""
+    """cpu, cuda, mps, …; auto is the accelerator if there is one, else the CPU."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """bfloat16 uses autocast; auto takes it where the accelerator has it."""
+    """bfloat16 uses autocast; auto selects it where CUDA supports it."""
     threads: int | None = Field(None, ge=1, le=1024)
-    """CPU threads; torch's choice unless set."""
+    """CPU threads; torch's default unless set."""
     workers: int | None = Field(None, ge=0, le=256)
-    """Processes that make batches ahead; on a cpu 0 is best, on an accelerator 2 unless set."""
+    """Processes that prepare batches in advance; 0 on a CPU and 2 on an accelerator unless set."""
     compile: bool = False
-    """torch.compile the backbone: a minute of waiting, then faster steps."""
+    """torch.compile the backbone: about a minute of compilation, then faster steps."""
     recompute: bool = False
-    """Gradient checkpointing: activations are computed again instead of kept."""
+    """Gradient checkpointing: recompute activations in the backward pass instead of storing them."""
     shard: bool = False
-    """With several processes: each holds a part of every weight, gradient and optimizer state (FSDP2), not a copy."""
+    """With several processes: shard weights, gradients and optimizer state (FSDP2) instead of copying them (DDP)."""
     timeout: float = Field(600.0, gt=0)
-    """With several processes: seconds after which one that says nothing counts as lost."""
+    """With several processes: seconds after which an unresponsive one counts as lost."""
 
     evaluate_every: OptionalInterval | None = None
-    """Steps (500), time (10m), epochs (1epoch), or none; a tenth of the run unless set, less often in a short one."""
+    """Interval between evaluations: steps (500), time (10m), epochs (1epoch) or none; a tenth of the run unless set."""
     evaluate_tokens: int = Field(65_536, ge=1)
-    """Validation tokens read at each evaluation, always the same ones; fewer in a short run unless set otherwise."""
+    """Validation tokens of each evaluation, always the same ones; fewer in a short run unless set."""
     save_every: OptionalInterval = "5m"
-    """Steps, time or epochs between checkpoints; none saves only the best and the last."""
+    """Interval between checkpoints: steps, time or epochs; none saves only the best and the last."""
     keep: int = Field(2, ge=1)
-    """Checkpoints kept, besides the best."""
+    """Number of checkpoints to keep besides the best."""
     patience: int | None = Field(None, ge=1)
-    """Early stopping: evaluations without a better one."""
+    """Early stopping: stop after this many evaluations without improvement."""
     keep_best: bool | None = None
-    """Whether a finished run is its best checkpoint on validation; tasks and runs with patience are, unless set."""
+    """Finish with the checkpoint of the best validation, not the last; on for tasks and with patience unless set."""
     log_every: StepInterval = 10
-    """Steps (10) or epochs (0.5epoch) between lines of metrics.jsonl; the first step has one, and every ten seconds."""
+    """Interval of training metrics: steps (10) or epochs (0.5epoch); also after step 1 and every ten seconds."""
     single_task_baselines: bool = False
-    """After a mix: train each of its tasks alone for as many steps as it had, and report what each gained or lost."""
+    """After a mix: train each of its tasks alone for as many steps as it had, and compare the results."""
     bad_steps: int = Field(5, ge=1)
-    """Non-finite steps in a row that stop the run."""
+    """Stop after this many consecutive steps whose loss or gradient is not finite."""
 
     @model_validator(mode="after")
-    def _one_budget(self) -> Self:
-        given = [name for name in BUDGETS if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise ValueError(f"a run has one budget, not {' and '.join(given)}")
-        if self.patience is not None and self.evaluate_every == OFF:
-            raise ValueError("patience: it counts evaluations, and evaluate_every=none makes none")
+    def _check_combinations(self) -> Self:
+        budgets = [name for name in BUDGETS if getattr(self, name) is not None]
+        if len(budgets) > 1:
+            raise ValueError(f"a run has one budget, not {' and '.join(budgets)}")
+        if self.patience is not None and self.evaluate_every == NEVER:
+            raise ValueError("patience: early stopping needs evaluations, and evaluate_every=none switches them off")
         return self
 
     @property
     def budget(self) -> tuple[str, float]:
-        """The one budget; three minutes unless a recipe says otherwise."""
+        """Kind and value of the budget; three minutes unless set."""
         for name in BUDGETS:
             if (value := getattr(self, name)) is not None:
                 return name, float(value)
         return "minutes", 3.0
 
 
-def seconds(interval: Interval) -> float | None:
-    """The interval as time, if it is one."""
-    if interval == OFF:
+def interval_seconds(interval: Interval) -> float | None:
+    """The interval in seconds; None if it is in steps or epochs."""
+    if interval == NEVER:
         return math.inf
-    if isinstance(interval, str) and interval[-1] in _UNITS and "epoch" not in interval:
-        return float(interval[:-1]) * _UNITS[interval[-1]]
+    if isinstance(interval, str) and interval[-1] in _UNIT_SECONDS and "epoch" not in interval:
+        return float(interval[:-1]) * _UNIT_SECONDS[interval[-1]]
     return None
 
 
-def steps(interval: Interval, steps_per_epoch: float) -> int | None:
-    """The interval as steps, if it is not a time."""
+def interval_steps(interval: Interval, steps_per_epoch: float) -> int | None:
+    """The interval in steps; None if it is a time."""
     if isinstance(interval, int):
         return max(1, interval)
-    if interval == OFF:
+    if interval == NEVER:
         return None
     if "epoch" in interval:
         return max(1, round(float(interval.split("epoch")[0]) * steps_per_epoch))
     return None
 
 
-def _listed(value: Any) -> Any:
+def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str | int | float) else value
 
 
 class LoraSettings(Settings):
-    """Low-rank parts that learn in place of the weights they are added to (Hu et al. 2021)."""
+    """LoRA: low-rank matrices that are trained instead of the weights they are added to (Hu et al. 2021)."""
 
     rank: int = Field(8, ge=1)
-    """Rows of the low-rank part; more can change more."""
+    """Rank of the LoRA matrices."""
     alpha: float = Field(16.0, gt=0)
-    """What is added is scaled by alpha / rank."""
-    layers: Annotated[tuple[str, ...], BeforeValidator(_listed)] = Field(("attention",), min_length=1)
-    """Which linear maps of the backbone: attention, all, or patterns that their names are searched for."""
+    """The LoRA product is scaled by alpha / rank."""
+    layers: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = Field(("attention",), min_length=1)
+    """Linear layers of the backbone that get LoRA: attention, all, or regular expressions searched in their names."""
 
     @field_validator("layers")
     @classmethod
-    def _patterns(cls, layers: tuple[str, ...]) -> tuple[str, ...]:
-        for one in layers:
+    def _check_patterns(cls, layers: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in layers:
             try:
-                re.compile(one)
+                re.compile(pattern)
             except re.error as error:
-                raise ValueError(f"{one!r} is no pattern: {error}") from None
+                raise ValueError(f"{pattern!r} is not a valid regular expression: {error}") from None
         return layers
 
 
 class StartSettings(Settings):
-    """`from: RUN` is short for `from: {path: RUN}`, and `from: scratch` for no path at all."""
+    """Initial weights and freezing; `from: RUN` is short for `from: {path: RUN}`, `from: scratch` for no path."""
 
-    needs: ClassVar[Dependences] = {
+    needs: ClassVar[SettingConditions] = {
         "recipe": (when("path", None),),
         "take": (when("path") | when("recipe"),),
         "tokenizer": (when("path") | when("recipe"),),
     }
 
     path: str | None = None
-    """A run whose weights are taken; none starts from nothing."""
+    """Run whose weights are loaded; none trains from scratch."""
     recipe: str | None = None
-    """Rewards: a recipe whose run is trained first where no path is given, beside this run."""
+    """Rewards: a recipe that is trained first, beside this run, if no path is given."""
     take: Literal["all", "encoder", "embeddings", "nothing"] = "all"
-    """all; encoder (no heads); embeddings (of tokens both know); or nothing but the shape and the tokenizer."""
+    """Weights to load: all, encoder (no heads), embeddings (of shared tokens), nothing (only shape and tokenizer)."""
     learns: Literal["all", "head", "embeddings"] = "all"
-    """Fine-tuning: which weights move besides the task's own: all, none, or only the embeddings."""
+    """Fine-tuning: weights that are trained: all, only the head, or the head and the embeddings."""
     tokenizer: Literal["keep", "own"] = "keep"
-    """Keep the tokenizer of the run that is gone on from, or make this recipe's own (shared tokens are copied)."""
+    """Keep the tokenizer of that run, or train a new one (own); embeddings of shared tokens are copied."""
     frozen: int = Field(0, ge=0)
-    """For this many first steps only the embeddings learn."""
+    """Number of first steps in which only the embeddings are trained."""
     thaw: Interval | None = None
-    """Gradual unfreezing: heads first, then after every so many steps (500) or epochs (1epoch) one layer more."""
+    """Gradual unfreezing: heads first, then one more layer from the top every N steps (500) or epochs (1epoch)."""
     lora: LoraSettings | None = None
-    """Low-rank parts learn, and the weights they are added to stay as they are."""
+    """LoRA: train low-rank matrices and freeze the weights they are added to."""
     vectors: str | None = None
-    """Word vectors that initialise the embeddings: a word2vec file (text or binary) or a GloVe text file."""
+    """Word vectors that initialize the embeddings: a word2vec file (text or binary) or a GloVe text file."""
 
     @field_validator("path")
     @classmethod
-    def _scratch(cls, path: str | None) -> str | None:
+    def _parse_scratch(cls, path: str | None) -> str | None:
         return None if path in ("scratch", "none") else path
 
     @model_validator(mode="after")
-    def _agree(self) -> Self:
-        if self.thaw is not None and seconds(self.thaw) is not None:
-            raise ValueError("thaw: layers thaw after steps (500) or epochs (1epoch), never after a time")
+    def _check_combinations(self) -> Self:
+        if self.thaw is not None and interval_seconds(self.thaw) is not None:
+            raise ValueError("thaw: layers are unfrozen after steps (500) or epochs (1epoch), not after a time")
         if self.thaw is not None and (self.frozen or self.learns != "all"):
-            raise ValueError("thaw: it says what learns when; leave out frozen and learns")
+            raise ValueError("thaw: it already sets what is trained when; leave out frozen and learns")
         if self.frozen and (self.learns != "all" or self.lora is not None):
-            raise ValueError("frozen: in its first steps only the embeddings learn; leave out learns and lora")
+            raise ValueError("frozen: only the embeddings are trained in the first steps; leave out learns and lora")
         if self.lora is not None and self.learns == "head":
-            raise ValueError("lora: its parts lie inside the backbone, which learns=head freezes; leave one out")
+            raise ValueError("lora: it trains matrices inside the backbone, which learns=head freezes; leave one out")
         return self
 
 
 class GridSettings(Settings):
-    """Fine-tuning with every combination of these, each several times; the best on validation data is kept."""
+    """Hyperparameter grid for fine-tuning: every combination with several seeds; the best on validation is used."""
 
-    rate: Annotated[tuple[float, ...], BeforeValidator(_listed)] = ()
-    """Peak learning rates to try."""
-    epochs: Annotated[tuple[float, ...], BeforeValidator(_listed)] = ()
-    """Budgets to try, in passes over the training data."""
+    rate: Annotated[tuple[float, ...], BeforeValidator(_as_list)] = ()
+    """Peak learning rates."""
+    epochs: Annotated[tuple[float, ...], BeforeValidator(_as_list)] = ()
+    """Budgets in passes over the training data."""
     seeds: int = Field(1, ge=1)
-    """How often each combination is trained, with seeds from train.seed upwards."""
+    """Runs per combination, with seeds from train.seed upwards."""
 
     @field_validator("rate", "epochs")
     @classmethod
-    def _sound(cls, values: tuple[float, ...]) -> tuple[float, ...]:
+    def _check_values(cls, values: tuple[float, ...]) -> tuple[float, ...]:
         if any(value <= 0 for value in values):
             raise ValueError("expected numbers above 0")
         if len(set(values)) < len(values):
-            raise ValueError("one of them stands there twice")
+            raise ValueError("a value is listed twice")
         return values
 
     @property
-    def wanted(self) -> bool:
-        """Whether there is more than one run to make."""
+    def has_several_runs(self) -> bool:
+        """Whether there is more than one run to train."""
         return bool(self.rate or self.epochs) or self.seeds > 1

@@ -1,4 +1,4 @@
-"""One optimizer step, the same for everything there is: explore, sum, divide, and take it only if it is finite."""
+"""One optimizer step for any objective: rollouts, gradient accumulation, clipping; skipped if it is not finite."""
 
 from __future__ import annotations
 
@@ -10,185 +10,193 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from meristem.batch import Batch, State
+from meristem.distributed.parallel import ParallelLearner, full_tensor
+from meristem.distributed.process_group import SINGLE_PROCESS
+from meristem.interfaces.batch import Batch, State
 from meristem.learning.learner import Learner
-from meristem.learning.spread import Spread, whole
-from meristem.learning.team import ALONE
-from meristem.randomness import torch_seed
-from meristem.training.optimizers import set_rate
-from meristem.training.schedules import factor
+from meristem.training.optim.lr_schedules import lr_factor
+from meristem.training.optim.param_groups import set_lr_factor
 from meristem.training.settings import TrainSettings
+from meristem.utils.randomness import torch_seed
 
 
 @dataclass(frozen=True, kw_only=True)
-class Taken:
-    """What a step gave; tensors stay on the device until somebody logs them."""
+class StepResult:
+    """Result of one optimizer step; tensors stay on the device until they are logged."""
 
     source: str
     terms: dict[str, Tensor]
-    """The mean of each term that predicted anything; nothing predicted is no loss of 0."""
+    """Mean of each loss term that had targets; a term without targets is left out, not 0."""
     metrics: dict[str, tuple[Tensor, Tensor]]
     loss: Tensor
-    norm: Tensor
-    finite: bool
-    rate: float
+    grad_norm: Tensor
+    is_finite: bool
+    learning_rate: float
     tokens: int
     samples: int
-    stop: str | None = None
-    """Why the objective wants no more steps."""
+    stop_reason: str | None = None
+    """Why the objective stops the run; None to continue."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Update:
-    """One pass over the micro-batches of a step, and whether its gradient was taken."""
+class _UpdateResult:
+    """One pass over the micro-batches of a step, and whether its gradient was applied."""
 
     terms: dict[str, Tensor]
     metrics: dict[str, tuple[Tensor, Tensor]]
     loss: Tensor
-    norm: Tensor
-    finite: bool
+    grad_norm: Tensor
+    is_finite: bool
 
 
-def device_of(settings: TrainSettings) -> torch.device:
-    """The device a run uses."""
+def resolve_device(settings: TrainSettings) -> torch.device:
+    """Device of a run: `train.device`, or the accelerator if there is one."""
     if settings.device != "auto":
         return torch.device(settings.device)
-    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    return found if found is not None else torch.device("cpu")
+    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return accelerator if accelerator is not None else torch.device("cpu")
 
 
-def dtype_of(settings: TrainSettings, device: torch.device) -> torch.dtype:
-    """The precision that products are computed in."""
-    wanted = settings.precision
-    if wanted == "auto":
-        wanted = "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
-    return torch.bfloat16 if wanted == "bfloat16" else torch.float32
+def resolve_dtype(settings: TrainSettings, device: torch.device) -> torch.dtype:
+    """Data type of matrix products: `train.precision`, or bfloat16 where CUDA supports it."""
+    precision = settings.precision
+    if precision == "auto":
+        precision = "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
+    return torch.bfloat16 if precision == "bfloat16" else torch.float32
 
 
-def precision_of(settings: TrainSettings, device: torch.device) -> AbstractContextManager[object]:
-    """Autocast to bfloat16 where it helps, else nothing."""
-    dtype = dtype_of(settings, device)
+def autocast_context(settings: TrainSettings, device: torch.device) -> AbstractContextManager[object]:
+    """Autocast to bfloat16, or a null context in float32."""
+    dtype = resolve_dtype(settings, device)
     return torch.autocast(device.type, dtype=dtype) if dtype == torch.bfloat16 else nullcontext()
 
 
 @dataclass(kw_only=True)
 class Stepper:
-    """The learner with its optimizers, and the memory that backbones keep between steps."""
+    """Takes optimizer steps; holds the learner, its optimizers and the memory of recurrent backbones between steps."""
 
     learner: Learner
     optimizers: list[torch.optim.Optimizer]
     settings: TrainSettings
     device: torch.device
-    spread: Spread | None = None
-    """The learner over several processes; alone unless given."""
-    memory: dict[tuple[str, int], State] = field(default_factory=dict)
+    parallel: ParallelLearner | None = None
+    """The learner wrapped for DDP or FSDP; a single process if None."""
+    memory: dict[tuple[str, int], State] = field(default_factory=dict)  # (source, micro-step) → state
     histories: dict[str, Any] = field(default_factory=dict)
-    """Per source the plain data that its objective carries from step to step; saved with the train state."""
+    """Per source the JSON data that its objective carries from step to step; saved with the train state."""
 
     def __post_init__(self) -> None:
-        self._learn = self.spread if self.spread is not None else Spread(self.learner, ALONE)
-        self.team, self.settle = self._learn.team, self._learn.settle
+        self._parallel = self.parallel if self.parallel is not None else ParallelLearner(self.learner, SINGLE_PROCESS)
+        self.distributed, self.reshard = self._parallel.distributed, self._parallel.reshard
 
-    def take(self, step: int, total: int, source: str, batches: Sequence[Batch]) -> Taken:
-        """Step number `step` of `total` on these micro-batches."""
-        share = factor(self.settings, step, total)
-        set_rate(self.optimizers, share)
-        ready = [self._explored(step, micro, source, batch) for micro, batch in enumerate(batches)]
+    def train_step(self, step: int, total: int, source: str, batches: Sequence[Batch]) -> StepResult:
+        """Take step number `step` of `total` on these micro-batches."""
+        lr_share = lr_factor(self.settings, step, total)
+        set_lr_factor(self.optimizers, lr_share)
+        explored = [self._explore(step, micro_step, source, batch) for micro_step, batch in enumerate(batches)]
         objective = self.learner.objectives[source]
-        names = list(objective.weights)
-        counts = self.team.sum([sum(b.counts.get(term, 0) for b in ready) for term in names])
-        predicted = dict(zip(names, map(round, counts), strict=True))
-        totals = {term: max(1, number) for term, number in predicted.items()}
-        for _ in range(objective.updates):
-            made = self._update(step, source, ready, totals)
-            if not made.finite:
+        names = list(objective.loss_weights)
+        counts = self.distributed.all_reduce_sum(
+            [sum(b.target_counts.get(term, 0) for b in explored) for term in names]
+        )
+        predicted_counts = dict(zip(names, map(round, counts), strict=True))
+        totals = {term: max(1, count) for term, count in predicted_counts.items()}
+        for _ in range(objective.updates_per_batch):
+            update = self._update(step, source, explored, totals)
+            if not update.is_finite:
                 break
-        if made.finite and objective.keeps_history:
-            seen = self.team.all_gather_json([one for batch in ready for one in objective.observations(batch)])
-            self.histories[source] = objective.remember(self.histories.get(source), seen)
-        tokens, samples = sum(b.tokens for b in ready), sum(len(b.ids) for b in ready)
-        if self.team.size > 1:
-            tokens, samples = map(round, self.team.sum([tokens, samples]))
-        return Taken(
+        if update.is_finite and objective.keeps_history:
+            observations = self.distributed.all_gather_json(
+                [observation for batch in explored for observation in objective.observations(batch)]
+            )
+            self.histories[source] = objective.update_history(self.histories.get(source), observations)
+        tokens, samples = sum(b.num_tokens for b in explored), sum(len(b.sample_ids) for b in explored)
+        if self.distributed.world_size > 1:
+            tokens, samples = map(round, self.distributed.all_reduce_sum([tokens, samples]))
+        return StepResult(
             source=source,
-            terms={term: value for term, value in made.terms.items() if predicted.get(term)},
-            metrics=made.metrics,
-            loss=made.loss,
-            norm=made.norm,
-            finite=made.finite,
-            rate=self.settings.rate * share,
+            terms={term: value for term, value in update.terms.items() if predicted_counts.get(term)},
+            metrics=update.metrics,
+            loss=update.loss,
+            grad_norm=update.grad_norm,
+            is_finite=update.is_finite,
+            learning_rate=self.settings.rate * lr_share,
             tokens=tokens,
             samples=samples,
-            stop=objective.settle(self.learner.model, made.metrics) if made.finite else None,
+            stop_reason=objective.after_step(self.learner.model, update.metrics) if update.is_finite else None,
         )
 
-    def _update(self, step: int, source: str, ready: Sequence[Batch], totals: dict[str, int]) -> _Update:
-        """Sum the gradients of all micro-batches, and take the step only if all of it is finite."""
+    def _update(self, step: int, source: str, batches: Sequence[Batch], totals: dict[str, int]) -> _UpdateResult:
+        """Accumulate gradients over all micro-batches, and step only if the loss and the gradient norm are finite."""
         terms: dict[str, Tensor] = {}
         metrics: dict[str, tuple[Tensor, Tensor]] = {}
         losses, states = [], {}
-        for micro, batch in enumerate(ready):
-            self._seed(step, micro)
-            with self._learn.summing(last=micro == len(ready) - 1):
-                with precision_of(self.settings, self.device):
-                    outcome = self._learn(source, batch, totals, self.memory.get((source, micro)))
+        for micro_step, batch in enumerate(batches):
+            self._seed(step, micro_step)
+            with self._parallel.gradient_sync(is_last=micro_step == len(batches) - 1):
+                with autocast_context(self.settings, self.device):
+                    outcome = self._parallel(source, batch, totals, self.memory.get((source, micro_step)))
                 assert outcome.loss is not None
-                self._learn.backward(outcome.loss)
+                self._parallel.backward(outcome.loss)
             losses.append(outcome.loss.detach())
-            states[source, micro] = {key: value.detach() for key, value in outcome.state.items()}
-            _add(terms, metrics, outcome.sums, outcome.metrics, totals)
-        loss, norm = torch.stack(losses).sum(), self._norm()
-        if self.team.size > 1:
-            loss = self._summed(loss, terms, metrics)
-        finite = bool(torch.isfinite(norm) & torch.isfinite(loss))
-        if finite:
+            states[source, micro_step] = {key: value.detach() for key, value in outcome.state.items()}
+            _accumulate(terms, metrics, outcome.loss_sums, outcome.metrics, totals)
+        loss, grad_norm = torch.stack(losses).sum(), self._clip_gradients()
+        if self.distributed.world_size > 1:
+            loss = self._sum_over_processes(loss, terms, metrics)
+        is_finite = bool(torch.isfinite(grad_norm) & torch.isfinite(loss))
+        if is_finite:
             for optimizer in self.optimizers:
                 optimizer.step()
             self.memory.update({key: state for key, state in states.items() if state})
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
-        return _Update(terms=terms, metrics=metrics, loss=loss, norm=norm, finite=finite)
+        return _UpdateResult(terms=terms, metrics=metrics, loss=loss, grad_norm=grad_norm, is_finite=is_finite)
 
-    def _seed(self, step: int, micro: int) -> None:
-        """What torch draws (dropout, rollouts) follows from the step alone."""
-        seed = torch_seed(self.settings.seed, step, micro, self.team.rank)
+    def _seed(self, step: int, micro_step: int) -> None:
+        """Seed torch by the step alone, so that dropout and rollouts are the same after a resume."""
+        seed = torch_seed(self.settings.seed, step, micro_step, self.distributed.rank)
         if self.device.type == "cpu":
             torch.default_generator.manual_seed(seed)  # a microsecond, where torch.manual_seed takes 150
         else:
             torch.manual_seed(seed)
 
-    def _explored(self, step: int, micro: int, source: str, batch: Batch) -> Batch:
-        self._seed(step, micro)
+    def _explore(self, step: int, micro_step: int, source: str, batch: Batch) -> Batch:
+        self._seed(step, micro_step)
         return self.learner.explore(source, batch.to(self.device), self.histories.get(source))
 
-    def _norm(self) -> Tensor:
-        """The norm of all gradients, which are scaled down where it exceeds the clip."""
+    def _clip_gradients(self) -> Tensor:
+        """Clip gradients by their total norm; returns the norm before clipping."""
         parameters = [p for p in self.learner.parameters() if p.grad is not None]
-        norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        grad_norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
         if self.settings.clip is not None:
-            torch.nn.utils.clip_grads_with_norm_(parameters, self.settings.clip, norm)
-        return whole(norm)
+            torch.nn.utils.clip_grads_with_norm_(parameters, self.settings.clip, grad_norm)
+        return full_tensor(grad_norm)
 
-    def _summed(self, loss: Tensor, terms: dict[str, Tensor], metrics: dict[str, tuple[Tensor, Tensor]]) -> Tensor:
-        """What a step is told by, over all processes; terms and metrics in their places."""
+    def _sum_over_processes(
+        self, loss: Tensor, terms: dict[str, Tensor], metrics: dict[str, tuple[Tensor, Tensor]]
+    ) -> Tensor:
+        """Loss summed over all processes; `terms` and `metrics` are summed in place."""
         pairs = [value for pair in metrics.values() for value in pair]
-        whole_loss, *rest = self.team.sum([float(value) for value in (loss, *terms.values(), *pairs)])
-        found = iter(map(torch.tensor, rest))
-        terms.update({term: next(found) for term in terms})
-        metrics.update({name: (next(found), next(found)) for name in metrics})
-        return torch.tensor(whole_loss)
+        total_loss, *sums = self.distributed.all_reduce_sum([float(value) for value in (loss, *terms.values(), *pairs)])
+        summed = iter(map(torch.tensor, sums))
+        terms.update({term: next(summed) for term in terms})
+        metrics.update({name: (next(summed), next(summed)) for name in metrics})
+        return torch.tensor(total_loss)
 
 
-def _add(
+def _accumulate(
     terms: dict[str, Tensor],
     metrics: dict[str, tuple[Tensor, Tensor]],
     sums: dict[str, Tensor],
-    more: dict[str, tuple[Tensor, Tensor]],
+    new_metrics: dict[str, tuple[Tensor, Tensor]],
     totals: dict[str, int],
 ) -> None:
     for term, value in sums.items():
-        share = value.detach() / totals[term]
-        terms[term] = terms[term] + share if term in terms else share
-    for name, (total, number) in more.items():
-        before = metrics.get(name)
-        metrics[name] = (total.detach(), number) if before is None else (before[0] + total.detach(), before[1] + number)
+        mean = value.detach() / totals[term]
+        terms[term] = terms[term] + mean if term in terms else mean
+    for name, (total, count) in new_metrics.items():
+        previous = metrics.get(name)
+        metrics[name] = (
+            (total.detach(), count) if previous is None else (previous[0] + total.detach(), previous[1] + count)
+        )

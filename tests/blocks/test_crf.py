@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from meristem.blocks.crf import CRF, NEVER
+from meristem.blocks.heads.crf import CRF, NEG_INF
 
 WORDS = (4, 1, 3)
 CLASSES = 3
@@ -71,7 +71,7 @@ def test_one_allowed_class_per_word_leaves_one_path(crf: CRF, scores: Tensor) ->
     for at, tag in enumerate(path):
         allowed[:, at, tag] = True
     allowed[2, 1] = True  # the third row's second word may be anything
-    found = crf(scores.masked_fill(~allowed & present()[..., None], NEVER), present())
+    found = crf(scores.masked_fill(~allowed & present()[..., None], NEG_INF), present())
     open_paths = [value(crf, scores[2], (2, tag, 0)) for tag in range(CLASSES)]
     wanted = torch.stack(
         [value(crf, scores[0], path), value(crf, scores[1], path[:1]), torch.stack(open_paths).logsumexp(0)]
@@ -84,9 +84,9 @@ def test_one_allowed_class_per_word_leaves_one_path(crf: CRF, scores: Tensor) ->
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
 
 
-def test_the_best_path_and_each_words_chances(crf: CRF, scores: Tensor) -> None:
+def test_the_viterbi_path_and_each_words_marginals(crf: CRF, scores: Tensor) -> None:
     crf.requires_grad_(False)
-    best, chances = crf.best(scores, present()), crf.marginals(scores, present())
+    best, chances = crf.viterbi_decode(scores, present()), crf.marginals(scores, present())
     for row, words in enumerate(WORDS):
         every = paths(crf, scores[row], words)
         assert tuple(best[row, :words].tolist()) == max(every, key=lambda path: float(every[path]))
@@ -96,11 +96,11 @@ def test_the_best_path_and_each_words_chances(crf: CRF, scores: Tensor) -> None:
             torch.testing.assert_close(chances[row, at, tag], shares[mine].sum(), rtol=1e-10, atol=1e-12)
 
 
-def test_illegal_steps_are_never_taken(crf: CRF, scores: Tensor) -> None:
+def test_forbidden_transitions_are_never_taken(crf: CRF, scores: Tensor) -> None:
     legal = torch.tensor([[True, True, False], [True, False, True], [True, True, True], [True, True, False]])
     crf.requires_grad_(False)
-    best, chances = crf.best(scores, present(), legal), crf.marginals(scores, present(), legal)
-    free = crf.best(scores, present())
+    best, chances = crf.viterbi_decode(scores, present(), legal), crf.marginals(scores, present(), legal)
+    free = crf.viterbi_decode(scores, present())
     assert not torch.equal(best, free)
     for row, words in enumerate(WORDS):
         every = {
@@ -115,8 +115,10 @@ def test_illegal_steps_are_never_taken(crf: CRF, scores: Tensor) -> None:
             torch.testing.assert_close(chances[row, at, tag], shares[mine].sum(), rtol=1e-10, atol=1e-12)
 
 
-def test_padding_is_not_read(crf: CRF, scores: Tensor) -> None:
+def test_padding_is_ignored(crf: CRF, scores: Tensor) -> None:
     other = scores.masked_fill(~present()[..., None], 1e3)
     torch.testing.assert_close(crf(other, present()), crf(scores, present()))
-    assert torch.equal(crf.best(other, present())[1, :1], crf.best(scores[1:2, :1], present()[1:2, :1])[0])
+    assert torch.equal(
+        crf.viterbi_decode(other, present())[1, :1], crf.viterbi_decode(scores[1:2, :1], present()[1:2, :1])[0]
+    )
     assert crf(scores, torch.zeros(3, 4, dtype=torch.bool)).tolist() == [0.0, 0.0, 0.0]

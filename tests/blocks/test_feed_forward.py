@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from meristem.blocks.feed_forward import ActivationName, FeedForward, activate
+from meristem.blocks.transformer.feed_forward import ActivationName, FeedForward, activate
 
 FORMULAS = {
     "gelu": lambda x: x * 0.5 * (1 + torch.erf(x / math.sqrt(2))),
@@ -26,7 +26,7 @@ def test_activations_are_their_formulas(name: ActivationName) -> None:
 
 
 @pytest.mark.parametrize("name", FORMULAS)
-def test_widen_activate_narrow(name: ActivationName) -> None:
+def test_up_projection_activation_down_projection(name: ActivationName) -> None:
     part, x = FeedForward(8, 20, name).double(), torch.randn(2, 3, 8, dtype=torch.float64)
     assert part.widen.weight.shape[0] == (40 if name == "swiglu" else 20)
     inner: Tensor = FORMULAS[name](x @ part.widen.weight.t() + part.widen.bias)

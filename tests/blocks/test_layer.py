@@ -3,20 +3,22 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from meristem.blocks.attention import Attention
-from meristem.blocks.feed_forward import FeedForward
-from meristem.blocks.layer import Layer, NormPlace
-from meristem.blocks.sight import Sight
+from meristem.blocks.attention.attention_mask import AttentionMask
+from meristem.blocks.attention.multi_head import MultiHeadAttention
+from meristem.blocks.transformer.feed_forward import FeedForward
+from meristem.blocks.transformer.layer import NormPosition, TransformerLayer
 
 
-def made(place: NormPlace, dropout: float = 0.0) -> Layer:
+def made(place: NormPosition, dropout: float = 0.0) -> TransformerLayer:
     torch.manual_seed(0)
     norms = (nn.LayerNorm(8), nn.LayerNorm(8))
-    return Layer(Attention(8, 2), FeedForward(8, 16, "gelu"), norms, place=place, dropout=dropout)
+    return TransformerLayer(
+        MultiHeadAttention(8, 2), FeedForward(8, 16, "gelu"), norms, norm_position=place, dropout=dropout
+    )
 
 
 def test_norm_before_and_norm_after() -> None:
-    x, sight = torch.randn(2, 5, 8), Sight()
+    x, sight = torch.randn(2, 5, 8), AttentionMask()
     pre, post = made("pre"), made("post")
     middle = x + pre.attention(pre.attention_norm(x), sight)
     torch.testing.assert_close(pre(x, sight), middle + pre.feed_forward(pre.feed_forward_norm(middle)))
@@ -27,5 +29,5 @@ def test_norm_before_and_norm_after() -> None:
 def test_dropout_is_on_both_residuals_and_only_in_training() -> None:
     layer, x = made("pre", dropout=0.999), torch.randn(1, 4, 8)
     torch.manual_seed(0)
-    assert (layer(x, Sight()) == x).float().mean() > 0.9
-    torch.testing.assert_close(layer.eval()(x, Sight()), made("pre").eval()(x, Sight()))
+    assert (layer(x, AttentionMask()) == x).float().mean() > 0.9
+    torch.testing.assert_close(layer.eval()(x, AttentionMask()), made("pre").eval()(x, AttentionMask()))

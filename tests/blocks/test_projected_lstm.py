@@ -4,9 +4,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from meristem.blocks.projected_lstm import Clips, ProjectedLSTM
+from meristem.blocks.recurrent.projected_lstm import LSTMClipping, ProjectedLSTM
 
-FREE = Clips(cell=None, state=None)
+FREE = LSTMClipping(cell=None, state=None)
 
 
 def ours_in(lstm: nn.LSTM) -> ProjectedLSTM:
@@ -27,7 +27,7 @@ def ours_in(lstm: nn.LSTM) -> ProjectedLSTM:
     return layer
 
 
-def test_without_clips_it_is_torchs_own() -> None:
+def test_without_clipping_it_equals_torchs_lstm() -> None:
     torch.manual_seed(0)
     lstm = nn.LSTM(5, 9, proj_size=4, bidirectional=True).double()
     layer, x = ours_in(lstm), torch.randn(7, 3, 5, dtype=torch.float64, requires_grad=True)
@@ -45,7 +45,7 @@ def test_without_clips_it_is_torchs_own() -> None:
 
 def test_gradients_are_those_of_finite_differences() -> None:
     torch.manual_seed(0)
-    layer = ProjectedLSTM(2, 3, 4, 2, Clips(cell=0.5, state=0.2)).double()
+    layer = ProjectedLSTM(2, 3, 4, 2, LSTMClipping(cell=0.5, state=0.2)).double()
     names = [name for name, _ in layer.named_parameters()]
     going_on = torch.rand(2, 5, 3, 1) > 0.3
 
@@ -60,7 +60,7 @@ def test_gradients_are_those_of_finite_differences() -> None:
     assert torch.autograd.gradcheck(run, (x, *weights))
 
 
-def test_operations_are_counted_as_they_are() -> None:
+def test_flops_are_counted_exactly() -> None:
     """On shapes alone all steps are taken at once, and cost what they would one by one."""
     time, rows, inputs, cells, width = 6, 3, 5, 8, 4
     with torch.device("meta"):
@@ -71,6 +71,6 @@ def test_operations_are_counted_as_they_are() -> None:
     assert counter.get_total_flops() == 3 * forth
 
 
-def test_nothing_is_forgotten_at_first() -> None:
+def test_the_forget_gate_bias_starts_at_one() -> None:
     layer = ProjectedLSTM(2, 3, 4, 2, FREE)
     assert torch.equal(layer.bias.view(2, 4, 4)[:, 1], torch.ones(2, 4)) and layer.bias.sum() == 8

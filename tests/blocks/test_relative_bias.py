@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from meristem.blocks.relative_bias import RelativeBias
-from meristem.blocks.sight import Scene, Sight
+from meristem.blocks.attention.attention_mask import AttentionMask, MaskSpec
+from meristem.blocks.attention.relative_bias import RelativeBias
 
 
 def expected_bucket(query: int, key: int, buckets: int, farthest: int, both_ways: bool) -> int:
@@ -27,36 +27,43 @@ def expected_bucket(query: int, key: int, buckets: int, farthest: int, both_ways
 @pytest.mark.parametrize("both_ways", [True, False])
 @pytest.mark.parametrize(("buckets", "farthest"), [(32, 128), (8, 20)])
 def test_every_pair_has_the_bias_of_its_bucket(buckets: int, farthest: int, both_ways: bool) -> None:
-    bias = RelativeBias(3, buckets, farthest, both_ways=both_ways)
-    sight = bias(Sight(), 41, 150)
-    assert sight.mask is not None
-    assert sight.mask.shape == (1, 3, 41, 150)
+    bias = RelativeBias(3, buckets, farthest, bidirectional=both_ways)
+    sight = bias(AttentionMask(), 41, 150)
+    assert sight.additive_mask is not None
+    assert sight.additive_mask.shape == (1, 3, 41, 150)
     for query in (0, 1, 17, 40):
         for key in (0, 1, 2, 5, 9, 16, 17, 18, 40, 63, 100, 149):
             at = expected_bucket(query, key, buckets, farthest, both_ways)
-            assert torch.equal(sight.mask[0, :, query, key], bias.table.weight[at]), (query, key)
+            assert torch.equal(sight.additive_mask[0, :, query, key], bias.table.weight[at]), (query, key)
 
 
-def test_gradients_are_those_of_looking_up_every_pair() -> None:
-    bias = RelativeBias(2, 8, 20, both_ways=True).double()
+def test_gradients_equal_those_of_a_lookup_per_pair() -> None:
+    bias = RelativeBias(2, 8, 20, bidirectional=True).double()
     weight = torch.randn(2, 9, 13, dtype=torch.float64)
-    (bias(Sight(), 9, 13).mask * weight).sum().backward()
+    (bias(AttentionMask(), 9, 13).additive_mask * weight).sum().backward()
     distance = torch.arange(13) - torch.arange(9)[:, None]
     table = torch.zeros(8, 2, dtype=torch.float64)
-    table.index_add_(0, bias.bucket(distance).flatten(), weight.flatten(1).t())
+    table.index_add_(0, bias.distance_bucket(distance).flatten(), weight.flatten(1).t())
     torch.testing.assert_close(bias.table.weight.grad, table, atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("window", [None, 3])
 @pytest.mark.parametrize("padded", [False, True])
-def test_what_was_out_of_sight_stays_there(window: int | None, padded: bool) -> None:
+def test_masked_keys_stay_masked(window: int | None, padded: bool) -> None:
     present = torch.arange(6)[None] < torch.tensor([[6], [4]]) if padded else None
     here = {"dtype": torch.float32, "device": torch.device("cpu")}
     for causal in (True, False):
-        scene = Scene(queries=6, keys=6, causal=causal, present=present, **here)
-        plain = scene.sight(window)
-        hidden = plain.mask == -torch.inf if plain.mask is not None else torch.zeros(1, 1, 6, 6, dtype=torch.bool)
-        hidden = hidden | (torch.ones(6, 6).triu(1).bool() if plain.causal else torch.zeros(6, 6).bool())
-        found = RelativeBias(2, 8, 20, both_ways=True)(plain, 6, 6)
-        assert not found.causal
-        assert torch.equal((found.mask == -torch.inf).any(1, keepdim=True), hidden.expand(len(found.mask), 1, 6, 6))
+        scene = MaskSpec(num_queries=6, num_keys=6, causal=causal, present=present, **here)
+        plain = scene.build_mask(window)
+        hidden = (
+            plain.additive_mask == -torch.inf
+            if plain.additive_mask is not None
+            else torch.zeros(1, 1, 6, 6, dtype=torch.bool)
+        )
+        hidden = hidden | (torch.ones(6, 6).triu(1).bool() if plain.is_causal else torch.zeros(6, 6).bool())
+        found = RelativeBias(2, 8, 20, bidirectional=True)(plain, 6, 6)
+        assert not found.is_causal
+        assert torch.equal(
+            (found.additive_mask == -torch.inf).any(1, keepdim=True),
+            hidden.expand(len(found.additive_mask), 1, 6, 6),
+        )

@@ -6,88 +6,97 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from meristem.blocks.stack import Stack, StackSettings
+from meristem.blocks.transformer.stack import StackSettings, TransformerStack
 
 
-def made(**settings: Any) -> Stack:
+def made(**settings: Any) -> TransformerStack:
     torch.manual_seed(0)
-    stack = Stack(StackSettings(**{"layers": 3, "width": 16, "heads": 4, "length": 32, "initial": 0.3, **settings}))
-    stack.initialise()
+    stack = TransformerStack(
+        StackSettings(**{"layers": 3, "width": 16, "heads": 4, "length": 32, "initial": 0.3, **settings})
+    )
+    stack.init_weights()
     return stack.double().eval()
 
 
-@pytest.mark.parametrize("settings", [
-    {}, {"positions": "rotary"}, {"groups": 2, "positions": "rotary"}, {"window": 3}, {"window": 3, "window_every": 2},
-    {"norm_place": "post"},
-])
-def test_a_cache_gives_what_one_pass_gives(settings: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"positions": "rotary"},
+        {"groups": 2, "positions": "rotary"},
+        {"window": 3},
+        {"window": 3, "window_every": 2},
+        {"norm_place": "post"},
+    ],
+)
+def test_a_kv_cache_gives_what_one_pass_gives(settings: dict[str, Any]) -> None:
     stack, x = made(**settings), torch.randn(2, 9, 16, dtype=torch.float64)
-    whole = stack(x, causal=True).last
-    state = stack.cache(2, 9, x)
+    whole = stack(x, causal=True).last_hidden_state
+    state = stack.empty_cache(2, 9, x)
     parts = []
     for start, stop in ((0, 4), (4, 5), (5, 8), (8, 9)):
         hidden = stack(x[:, start:stop], causal=True, state=state)
         state = hidden.state
-        parts.append(hidden.last)
+        parts.append(hidden.last_hidden_state)
     torch.testing.assert_close(torch.cat(parts, 1), whole, atol=1e-12, rtol=0)
     assert state["next"].tolist() == [9, 9]
 
 
 @pytest.mark.parametrize("settings", [{}, {"positions": "rotary", "groups": 1}, {"window": 3}])
-def test_rows_at_different_places_share_a_cache(settings: dict[str, Any]) -> None:
+def test_rows_at_different_positions_share_a_kv_cache(settings: dict[str, Any]) -> None:
     stack, x = made(**settings), torch.randn(2, 8, 16, dtype=torch.float64)
-    whole = stack(x, causal=True).last
-    short = stack(x[1:, :3], causal=True, state=stack.cache(1, 8, x)).state
-    long = stack(x[:1, :5], causal=True, state=stack.cache(1, 8, x)).state
+    whole = stack(x, causal=True).last_hidden_state
+    short = stack(x[1:, :3], causal=True, state=stack.empty_cache(1, 8, x)).state
+    long = stack(x[:1, :5], causal=True, state=stack.empty_cache(1, 8, x)).state
     state = {key: torch.cat([long[key], short[key]]) for key in long}
     for step in range(3):
         new = torch.stack([x[0, 5 + step], x[1, 3 + step]])[:, None]
         hidden = stack(new, causal=True, state=state)
         state = hidden.state
-        torch.testing.assert_close(hidden.last[0, 0], whole[0, 5 + step], atol=1e-12, rtol=0)
-        torch.testing.assert_close(hidden.last[1, 0], whole[1, 3 + step], atol=1e-12, rtol=0)
+        torch.testing.assert_close(hidden.last_hidden_state[0, 0], whole[0, 5 + step], atol=1e-12, rtol=0)
+        torch.testing.assert_close(hidden.last_hidden_state[1, 0], whole[1, 3 + step], atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("settings", [{}, {"positions": "rotary"}, {"norm_place": "post"}, {"layers": 1}])
-def test_wanted_positions_are_what_the_whole_has_there(settings: dict[str, Any]) -> None:
+def test_output_positions_equal_those_of_a_full_pass(settings: dict[str, Any]) -> None:
     stack, x = made(**settings), torch.randn(3, 9, 16, dtype=torch.float64, requires_grad=True)
     present = torch.arange(9)[None] < torch.tensor([[9], [4], [7]])
     wanted = torch.tensor([0, 5, 9, 12, 18, 24])
     some, whole = (stack(x, causal=False, present=present, **only) for only in ({"wanted": wanted}, {}))
-    assert some.last.shape == (6, 16)
+    assert some.last_hidden_state.shape == (6, 16)
     asked = torch.tensor([24, 0, 12])
-    torch.testing.assert_close(some.at(asked), whole.at(asked), atol=1e-12, rtol=0)
-    few, all_ = (torch.autograd.grad(hidden.at(wanted).square().sum(), x)[0] for hidden in (some, whole))
+    torch.testing.assert_close(some.select(asked), whole.select(asked), atol=1e-12, rtol=0)
+    few, all_ = (torch.autograd.grad(hidden.select(wanted).square().sum(), x)[0] for hidden in (some, whole))
     torch.testing.assert_close(few, all_, atol=1e-12, rtol=0)
 
 
-def test_padding_changes_nothing_for_those_who_are_there() -> None:
+def test_padding_changes_nothing_for_other_tokens() -> None:
     for settings in ({}, {"window": 2}, {"norm_place": "post", "positions": "rotary"}):
         stack, x = made(**settings), torch.randn(2, 9, 16, dtype=torch.float64)
         present = torch.tensor([[True] * 9, [True] * 4 + [False] * 5])
-        both = stack(x, causal=False, present=present).last
-        torch.testing.assert_close(both[1, :4], stack(x[1:, :4], causal=False).last[0], atol=1e-12, rtol=0)
+        both = stack(x, causal=False, present=present).last_hidden_state
+        torch.testing.assert_close(both[1, :4], stack(x[1:, :4], causal=False).last_hidden_state[0], atol=1e-12, rtol=0)
         assert torch.isfinite(both).all()
         looked = stack(x, causal=False, present=present, want=("attention",))
-        torch.testing.assert_close(looked.last[1, :4], both[1, :4], atol=1e-12, rtol=0)
-        assert torch.isfinite(looked.last).all()
+        torch.testing.assert_close(looked.last_hidden_state[1, :4], both[1, :4], atol=1e-12, rtol=0)
+        assert torch.isfinite(looked.last_hidden_state).all()
 
 
 def test_documents_in_one_row_are_documents_in_two() -> None:
     stack, x = made(), torch.randn(1, 9, 16, dtype=torch.float64)
     documents = torch.tensor([[0] * 4 + [1] * 5])
     for causal in (True, False):
-        apart = stack(x, causal=causal, documents=documents).last
-        torch.testing.assert_close(apart[:, :4], stack(x[:, :4], causal=causal).last, atol=1e-12, rtol=0)
-        torch.testing.assert_close(apart[:, 4:], stack(x[:, 4:], causal=causal).last, atol=1e-12, rtol=0)
+        apart = stack(x, causal=causal, documents=documents).last_hidden_state
+        torch.testing.assert_close(apart[:, :4], stack(x[:, :4], causal=causal).last_hidden_state, atol=1e-12, rtol=0)
+        torch.testing.assert_close(apart[:, 4:], stack(x[:, 4:], causal=causal).last_hidden_state, atol=1e-12, rtol=0)
 
 
-def test_every_second_layer_may_be_banded() -> None:
+def test_every_second_layer_may_have_a_window() -> None:
     """Information travels window − 1 tokens in each banded layer, and any distance in a dense one."""
     x = torch.randn(1, 12, 16, dtype=torch.float64, requires_grad=True)
 
     def reach(**settings: Any) -> int:
-        (grad,) = torch.autograd.grad(made(**settings)(x, causal=True).last[0, 11, 0], x)
+        (grad,) = torch.autograd.grad(made(**settings)(x, causal=True).last_hidden_state[0, 11, 0], x)
         return 11 - int((grad[0].abs().sum(-1) > 0).nonzero()[0])
 
     assert reach(window=3) == 6
@@ -95,7 +104,7 @@ def test_every_second_layer_may_be_banded() -> None:
     assert reach(window=2, window_every=2) == 11
 
 
-def test_what_is_asked_for_is_kept_and_nothing_else() -> None:
+def test_only_requested_outputs_are_returned() -> None:
     stack, x = made(), torch.randn(1, 5, 16, dtype=torch.float64)
     plain = stack(x, causal=False)
     assert plain.layers == ()
@@ -103,39 +112,43 @@ def test_what_is_asked_for_is_kept_and_nothing_else() -> None:
     asked = stack(x, causal=False, want=("layers", "attention"))
     assert len(asked.layers) == 4
     assert torch.equal(asked.layers[0], x)
-    torch.testing.assert_close(stack.final_norm(asked.layers[-1]), asked.last)
+    torch.testing.assert_close(stack.final_norm(asked.layers[-1]), asked.last_hidden_state)
     assert [w.shape for w in asked.attention] == [(1, 4, 5, 5)] * 3
     assert stack(x, causal=False).attention == ()
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_recomputing_activations_changes_no_gradient(dropout: float) -> None:
+def test_gradient_checkpointing_changes_no_gradient(dropout: float) -> None:
     stack, x = made(dropout=dropout).train(), torch.randn(2, 6, 16, dtype=torch.float64)
     found = []
     for recompute in (False, True):
         stack.recompute = recompute
         stack.zero_grad()
         torch.manual_seed(5)
-        stack(x, causal=True).last.pow(2).sum().backward()
+        stack(x, causal=True).last_hidden_state.pow(2).sum().backward()
         found.append([p.grad.clone() for p in stack.parameters() if p.grad is not None])
     assert len(found[0]) == len(list(stack.parameters()))
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
 
 
-def test_residual_projections_begin_as_told() -> None:
-    normal, scaled, zero = (made(output_initial=kind).layers[0].feed_forward.narrow.weight
-                            for kind in ("normal", "scaled", "zero"))
+def test_residual_projections_are_initialized_as_set() -> None:
+    normal, scaled, zero = (
+        made(output_initial=kind).layers[0].feed_forward.narrow.weight for kind in ("normal", "scaled", "zero")
+    )
     torch.testing.assert_close(scaled, normal / 6**0.5)
     assert zero.abs().max() == 0
     x = torch.randn(1, 4, 16, dtype=torch.float64)
-    torch.testing.assert_close(made(output_initial="zero")(x, causal=False).last, made().final_norm(x))
+    torch.testing.assert_close(made(output_initial="zero")(x, causal=False).last_hidden_state, made().final_norm(x))
 
 
-@pytest.mark.parametrize(("settings", "said"), [
-    ({"width": 16, "heads": 5}, "heads: 5 do not divide a width of 16; 4 would"),
-    ({"groups": 3}, "groups: 3 key-value heads do not divide 4 heads"),
-    ({"width": 12, "positions": "rotary"}, "rotary needs an even number of channels per head, not 3"),
-])
-def test_shapes_that_do_not_fit_are_refused(settings: dict[str, Any], said: str) -> None:
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"width": 16, "heads": 5}, "heads: 5 does not divide a width of 16; 4 does"),
+        ({"groups": 3}, "groups: 3 key-value heads do not divide 4 heads"),
+        ({"width": 12, "positions": "rotary"}, "rotary needs an even number of channels per head, not 3"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         made(**settings)

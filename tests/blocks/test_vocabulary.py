@@ -5,16 +5,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from meristem.blocks import vocabulary
-from meristem.blocks.heads import Transform
-from meristem.blocks.vocabulary import CHUNK, VocabularyHead
+from meristem.blocks.heads import vocabulary
+from meristem.blocks.heads.task_heads import PredictionTransform
+from meristem.blocks.heads.vocabulary import MIN_CHUNK_ROWS, VocabularyHead
 
 WORDS, WIDTH = 37, 12
 
 
 def head(*, bias: bool = True, transform: bool = False, dtype: torch.dtype = torch.float64) -> VocabularyHead:
     torch.manual_seed(1)
-    between = Transform(WIDTH, "gelu", "layer", 1e-12, 0.5) if transform else None
+    between = PredictionTransform(WIDTH, "gelu", "layer", 1e-12, 0.5) if transform else None
     made = VocabularyHead(nn.Embedding(WORDS, WIDTH), transform=between, bias=bias)
     if made.bias is not None:
         nn.init.normal_(made.bias)
@@ -33,23 +33,23 @@ def gradients(total: Tensor, *of: Tensor) -> list[Tensor]:
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small vocabulary would be judged in one piece, and no test would cross from one chunk into the next."""
-    monkeypatch.setattr(vocabulary, "LOGITS", 1)
+    monkeypatch.setattr(vocabulary, "MAX_CHUNK_LOGITS", 1)
 
 
-@pytest.mark.parametrize("number", [1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 3])
+@pytest.mark.parametrize("number", [1, MIN_CHUNK_ROWS - 1, MIN_CHUNK_ROWS, MIN_CHUNK_ROWS + 1, 2 * MIN_CHUNK_ROWS + 3])
 @pytest.mark.parametrize(("smoothing", "l1"), [(0.0, 0.0), (0.1, 0.0), (0.0, 0.3), (0.2, 0.05)])
 @pytest.mark.parametrize("bias", [True, False])
 def test_loss_and_gradients_are_cross_entropys(number: int, smoothing: float, l1: float, bias: bool) -> None:
     made, (states, targets) = head(bias=bias), case(number)
     parts = [states, made.weight, *([made.bias] if made.bias is not None else [])]
-    judged = made.judge(states, targets, smoothing=smoothing, l1=l1)
+    judged = made.compute_loss(states, targets, smoothing=smoothing, l1=l1)
     logits = F.linear(states, made.weight, made.bias)
     plain = (
         F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing) + l1 * logits.abs().mean(1).sum()
     )
     torch.testing.assert_close(judged.total, plain, atol=0, rtol=1e-12)
     torch.testing.assert_close(
-        judged.each_N, F.cross_entropy(logits, targets, reduction="none"), atol=1e-12, rtol=1e-12
+        judged.losses_N, F.cross_entropy(logits, targets, reduction="none"), atol=1e-12, rtol=1e-12
     )
     for fast, slow in zip(gradients(3 * judged.total, *parts), gradients(3 * plain, *parts), strict=True):
         torch.testing.assert_close(fast, slow, atol=1e-12, rtol=1e-12)
@@ -59,7 +59,7 @@ def test_single_precision_stays_within_its_rounding() -> None:
     made, (states, targets) = head(dtype=torch.float32), case(300, torch.float32)
     logits = F.linear(states, made.weight, made.bias)
     plain = F.cross_entropy(logits, targets, reduction="sum")
-    judged = made.judge(states, targets)
+    judged = made.compute_loss(states, targets)
     torch.testing.assert_close(judged.total, plain, rtol=1e-6, atol=0)
     for fast, slow in zip(
         gradients(judged.total, states, made.weight), gradients(plain, states, made.weight), strict=True
@@ -69,7 +69,7 @@ def test_single_precision_stays_within_its_rounding() -> None:
 
 def test_huge_logits_stay_finite() -> None:
     made, (states, targets) = head(dtype=torch.float32), case(5, torch.float32)
-    judged = made.judge(states * 1e4, targets)
+    judged = made.compute_loss(states * 1e4, targets)
     assert torch.isfinite(judged.total)
     assert all(torch.isfinite(g).all() for g in gradients(judged.total, states, made.weight))
 
@@ -77,7 +77,7 @@ def test_huge_logits_stay_finite() -> None:
 def test_a_frozen_embedding_gets_no_gradient_and_states_get_theirs() -> None:
     made, (states, targets) = head(), case(9)
     made.weight.requires_grad_(False)
-    judged = made.judge(states, targets)
+    judged = made.compute_loss(states, targets)
     plain = F.cross_entropy(F.linear(states, made.weight, made.bias), targets, reduction="sum")
     torch.testing.assert_close(gradients(judged.total, states)[0], gradients(plain, states)[0])
     judged.total.backward()
@@ -86,88 +86,90 @@ def test_a_frozen_embedding_gets_no_gradient_and_states_get_theirs() -> None:
     assert made.bias.grad is not None
 
 
-def test_frozen_states_still_teach_the_words() -> None:
+def test_frozen_states_still_train_the_embedding() -> None:
     made, (states, targets) = head(), case(9)
-    judged = made.judge(states.detach(), targets)
+    judged = made.compute_loss(states.detach(), targets)
     plain = F.cross_entropy(F.linear(states.detach(), made.weight, made.bias), targets, reduction="sum")
     torch.testing.assert_close(gradients(judged.total, made.weight)[0], gradients(plain, made.weight)[0])
 
 
 def test_a_transform_learns_through_the_chunks() -> None:
     made, (states, targets) = head(transform=True), case(7)
-    assert isinstance(made.transform, Transform)
+    assert isinstance(made.transform, PredictionTransform)
     parts = [states, made.transform.dense.weight, made.transform.norm.weight, made.weight]
     plain = F.cross_entropy(made(states), targets, reduction="sum")
-    for fast, slow in zip(gradients(made.judge(states, targets).total, *parts), gradients(plain, *parts), strict=True):
+    for fast, slow in zip(
+        gradients(made.compute_loss(states, targets).total, *parts), gradients(plain, *parts), strict=True
+    ):
         torch.testing.assert_close(fast, slow, atol=1e-12, rtol=1e-10)
 
 
-def test_no_targets_are_a_loss_of_nothing_with_gradients_of_nothing() -> None:
+def test_no_targets_give_zero_loss_and_zero_gradients() -> None:
     made, (states, _) = head(), case(4)
-    judged = made.judge(states[:0], torch.zeros(0, dtype=torch.long))
+    judged = made.compute_loss(states[:0], torch.zeros(0, dtype=torch.long))
     judged.total.backward()
     assert judged.total.item() == 0
     assert made.weight.grad is not None
     assert made.weight.grad.abs().max() == 0
     with torch.no_grad():
-        assert made.judge(states[:0], torch.zeros(0, dtype=torch.long)).total.item() == 0
+        assert made.compute_loss(states[:0], torch.zeros(0, dtype=torch.long)).total.item() == 0
 
 
 def test_without_gradient_ranks_are_counted_instead() -> None:
-    made, (states, targets) = head(), case(CHUNK + 20)
-    assert made.judge(states, targets).rank_N is None
+    made, (states, targets) = head(), case(MIN_CHUNK_ROWS + 20)
+    assert made.compute_loss(states, targets).ranks_N is None
     with torch.no_grad():
-        judged = made.judge(states, targets, smoothing=0.1)
+        judged = made.compute_loss(states, targets, smoothing=0.1)
         logits = made(states)
     assert not judged.total.requires_grad
-    torch.testing.assert_close(judged.each_N, F.cross_entropy(logits, targets, reduction="none"))
+    torch.testing.assert_close(judged.losses_N, F.cross_entropy(logits, targets, reduction="none"))
     order = logits.argsort(1, descending=True)
-    assert judged.rank_N is not None
-    assert torch.equal(judged.rank_N, (order == targets[:, None]).nonzero()[:, 1])
+    assert judged.ranks_N is not None
+    assert torch.equal(judged.ranks_N, (order == targets[:, None]).nonzero()[:, 1])
 
 
 def test_each_loss_is_detached() -> None:
     made, (states, targets) = head(), case(3)
-    assert not made.judge(states, targets).each_N.requires_grad
+    assert not made.compute_loss(states, targets).losses_N.requires_grad
 
 
 def test_under_autocast_sums_stay_in_single_precision() -> None:
     made, (states, targets) = head(dtype=torch.float32), case(40, torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        judged = made.judge(states, targets)
+        judged = made.compute_loss(states, targets)
     assert judged.total.dtype == torch.float32
     plain = F.cross_entropy(F.linear(states, made.weight, made.bias), targets, reduction="sum")
     torch.testing.assert_close(judged.total, plain, rtol=1e-2, atol=0)
     assert gradients(judged.total, made.weight)[0].dtype == torch.float32
 
 
-def test_the_words_are_the_embedding_itself() -> None:
+def test_the_output_layer_is_tied_to_the_embedding() -> None:
     embedding = nn.Embedding(5, 4)
     assert VocabularyHead(embedding).weight is embedding.weight
 
 
-@pytest.mark.parametrize("number", [0, 1, CHUNK, 2 * CHUNK + 3])
+@pytest.mark.parametrize("number", [0, 1, MIN_CHUNK_ROWS, 2 * MIN_CHUNK_ROWS + 3])
 @pytest.mark.parametrize("learning", [True, False])
-def test_words_are_drawn_while_the_logits_are_there(number: int, learning: bool) -> None:
+def test_tokens_are_sampled_while_the_logits_exist(number: int, learning: bool) -> None:
     made, (states, targets) = head(), case(number)
     uniform = torch.rand(number, generator=torch.Generator().manual_seed(4))
     with torch.set_grad_enabled(learning):
-        judged = made.judge(states, targets, uniform_N=uniform)
+        judged = made.compute_loss(states, targets, uniform_N=uniform)
     running = made(states).softmax(-1).cumsum(-1)
     plain = torch.searchsorted(running, uniform[:, None].double() * running[:, -1:], right=True)[:, 0]
-    assert judged.drawn_N is not None
-    assert torch.equal(judged.drawn_N, plain)
-    assert made.judge(states, targets).drawn_N is None
+    assert judged.sampled_ids_N is not None
+    assert torch.equal(judged.sampled_ids_N, plain)
+    assert made.compute_loss(states, targets).sampled_ids_N is None
 
 
 @pytest.mark.parametrize(("smoothing", "l1"), [(0.0, 0.0), (0.2, 0.05)])
-def test_drawing_changes_neither_loss_nor_gradients(smoothing: float, l1: float) -> None:
-    made, (states, targets) = head(), case(CHUNK + 9)
-    uniform = torch.rand(CHUNK + 9)
-    drawing = made.judge(states, targets, smoothing=smoothing, l1=l1, uniform_N=uniform)
-    plain = made.judge(states, targets, smoothing=smoothing, l1=l1)
-    assert drawing.drawn_N is not None
-    assert not drawing.drawn_N.requires_grad
+def test_sampling_changes_neither_loss_nor_gradients(smoothing: float, l1: float) -> None:
+    made, (states, targets) = head(), case(MIN_CHUNK_ROWS + 9)
+    uniform = torch.rand(MIN_CHUNK_ROWS + 9)
+    drawing = made.compute_loss(states, targets, smoothing=smoothing, l1=l1, uniform_N=uniform)
+    plain = made.compute_loss(states, targets, smoothing=smoothing, l1=l1)
+    assert drawing.sampled_ids_N is not None
+    assert not drawing.sampled_ids_N.requires_grad
     assert torch.equal(drawing.total, plain.total)
     for one, other in zip(
         gradients(drawing.total, states, made.weight), gradients(plain.total, states, made.weight), strict=True

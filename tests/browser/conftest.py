@@ -25,17 +25,17 @@ pytest.importorskip("playwright.sync_api", reason="no playwright here: `make bro
 
 from playwright.sync_api import sync_playwright
 
-from meristem.checkpoint.run import Run
-from meristem.interop.importing import whole_state, write_run
-from meristem.learning.assemble import learner_of
-from meristem.recipe import resolve
+from meristem.checkpoint.run_folder import RunFolder
+from meristem.config.recipe import resolve_recipe
+from meristem.config.settings import find_class
+from meristem.interop.import_weights import checkpoint_state, write_run
+from meristem.learning.build import build_learner
 from meristem.serving.app import create_app
-from meristem.serving.hub import Hub
+from meristem.serving.model_registry import ModelRegistry
 from meristem.serving.settings import ServingSettings
-from meristem.serving.studio.routes import studio as routes
-from meristem.serving.studio.runs import Listing
-from meristem.settings import find
-from meristem.tokenizers.train import train
+from meristem.serving.studio.run_list import RunListing
+from meristem.serving.studio.studio_routes import studio_router as routes
+from meristem.tokenizers.train import train_tokenizer
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 HARM = "<img src=x onerror=window.__hacked=1>"
@@ -107,15 +107,15 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
 
 def prepared(out: Path, steps: int, **told: Any) -> Path:
     """A run with weights large enough that answers differ, and something measured."""
-    recipe = resolve(out.name, {"model": {**MODEL, **told.pop("model")}, **told})
-    words = train(recipe.tokenizer, LINES)
+    recipe = resolve_recipe(out.name, {"model": {**MODEL, **told.pop("model")}, **told})
+    words = train_tokenizer(recipe.tokenizer, LINES)
     if recipe.task is not None and recipe.model.family == "gpt2":
-        words = find("tasks", recipe.task.name).marks(recipe.task, words)
-    learner = learner_of(recipe, words)
+        words = find_class("tasks", recipe.task.name).extend_tokenizer(recipe.task, words)
+    learner = build_learner(recipe, words)
     generator = torch.Generator().manual_seed(3)
     for parameter in learner.model.parameters():
         parameter.data = torch.randn(parameter.shape, generator=generator) * 0.3
-    state = whole_state(learner.model, dict(learner.model.named_parameters()))
+    state = checkpoint_state(learner.model, dict(learner.model.named_parameters()))
     run = write_run(out, recipe, words, {key: value.detach() for key, value in state.items()}, {})
     rows: list[dict[str, Any]] = [
         {"step": n, "kind": "train", "loss": 9 / n, HARM: n / 2, "tokens": n * 64, "seconds": n / 9}
@@ -234,15 +234,20 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         task, failed = number % 3 == 1, number % 10 == 7
         learns = "task: {name: classification}" if task else "objective: [{name: clm}]"
         name = f"sweep-{number:03d}-rate-{number % 4}"
-        run = Run.create(place / name, f"name: {name}\nmodel: {{family: {'bert' if task else 'gpt2'}}}\n{learns}\n"
-                         "train: {steps: 8}\n", None)  # fmt: skip
-        rows = [{"step": n, "kind": "train", "loss": 5 - n / 10 + number / 100, "tokens": n * 64, "seconds": n / 2}
-                for n in range(1, 5)]  # fmt: skip
+        run = RunFolder.create(
+            place / name,
+            f"name: {name}\nmodel: {{family: {'bert' if task else 'gpt2'}}}\n{learns}\ntrain: {{steps: 8}}\n",
+            None,
+        )
+        rows = [
+            {"step": n, "kind": "train", "loss": 5 - n / 10 + number / 100, "tokens": n * 64, "seconds": n / 2}
+            for n in range(1, 5)
+        ]
         rows.append({"step": 4, "kind": "evaluation", "loss": 4 + number / 100, "accuracy": number / 1000})
         run.metrics_path.write_text("".join(json.dumps(row) + "\n" for row in rows))
         if not failed:
             facts = {"step": 4, "judged_by": "accuracy" if task else "loss", "validation": rows[-1]}
-            run.finish(facts)
+            run.mark_finished(facts)
         for path in run.path.iterdir():
             os.utime(path, (time.time() - 3600 * (number + 1),) * 2)
     with listening(place) as url:
@@ -254,10 +259,14 @@ def listening(folder: Path, **settings: Any) -> Iterator[str]:
     """A studio over a folder, in a thread of this process."""
     import uvicorn
 
-    from meristem.serving.protocol import Patient
+    from meristem.serving.http_protocol import TimeoutHttpProtocol
 
-    app = create_app(Hub({}), ServingSettings.model_validate(settings), more=[routes(Listing(folder))])
-    server = uvicorn.Server(uvicorn.Config(app, http=Patient, ws="none", log_config=None, log_level="warning"))
+    app = create_app(
+        ModelRegistry({}), ServingSettings.model_validate(settings), extra_routers=[routes(RunListing(folder))]
+    )
+    server = uvicorn.Server(
+        uvicorn.Config(app, http=TimeoutHttpProtocol, ws="none", log_config=None, log_level="warning")
+    )
     bound = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
     thread.start()

@@ -146,7 +146,7 @@ def test_a_server_that_goes_away_is_said_to_be_gone(many: str, browser: Any) -> 
     banner = page.get_by_role("alert")
     expect(banner).to_be_hidden()
     context.set_offline(True)
-    expect(banner).to_contain_text("The server does not answer.")
+    expect(banner).to_contain_text("The server does not respond.")
     expect(banner).to_contain_text("meristem studio")
     expect(page.locator(".facts")).to_be_visible()
     page.get_by_role("button", name="中文").click()

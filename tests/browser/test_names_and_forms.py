@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from meristem.drawing.report import Report
-from meristem.drawing.report_page import page as report_page
-from meristem.task import Judged
+from meristem.drawing.task_report import TaskReport
+from meristem.drawing.task_report_html import render_task_report as report_page
+from meristem.interfaces.task import TaskEvaluation
 
 expect = pytest.importorskip("playwright.sync_api").expect
 expect.set_options(timeout=30_000)
@@ -66,11 +66,22 @@ def test_measures_of_a_mix_are_named_as_in_training(bare: str, look: Look, local
 
 
 def test_a_report_keeps_one_line_per_row_on_a_phone(look: Look) -> None:
-    judged = Judged(metrics={"accuracy": 0.9375, "f1_macro": 0.9355}, samples=400,
-                    intervals={"accuracy": (0.9125, 0.96), "f1_macro": (0.9104, 0.9586)})  # fmt: skip
+    judged = TaskEvaluation(
+        metrics={"accuracy": 0.9375, "f1_macro": 0.9355},
+        num_samples=400,
+        intervals={"accuracy": (0.9125, 0.96), "f1_macro": (0.9104, 0.9586)},
+    )
     baselines = {"always positive (the commonest)": {"accuracy": 0.325}}
-    report = Report(name="reviews", task="classification", model="bert", split="test", judged=judged, metric="accuracy",
-                    sizes={"test": 400}, baselines=baselines)  # fmt: skip
+    report = TaskReport(
+        name="reviews",
+        task="classification",
+        model="bert",
+        split="test",
+        result=judged,
+        metric="accuracy",
+        split_sizes={"test": 400},
+        baselines=baselines,
+    )
     page = look(viewport={"width": 390, "height": 844})
     page.set_content(report_page(report))
     heights = page.locator(".numbers tr").evaluate_all("rows => rows.map((row) => row.getBoundingClientRect().height)")

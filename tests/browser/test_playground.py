@@ -14,7 +14,7 @@ expect = pytest.importorskip("playwright.sync_api").expect
 expect.set_options(timeout=30_000)
 Look = Callable[..., Any]
 VERBS = [
-    ("writer", "generate", "Write", ".written .token"),
+    ("writer", "generate", "Generate", ".written .token"),
     ("writer", "score", "Score", ".scored .token"),
     ("filler", "fill", "Fill in", ".bars li"),
     ("filler", "embed", "Compare", "table.numbers tbody tr"),
@@ -25,7 +25,7 @@ VERBS = [
     ("detector", "detect", "Detect", ".detected .token"),
     ("detector", "fill", "Fill in", ".bars li"),
     ("detector", "score", "Score", ".scored .token"),
-    ("detector", "generate", "Write", ".written"),
+    ("detector", "generate", "Generate", ".written"),
     ("translator", "score", "Score", ".scored .token"),
     ("translator", "translate", "Translate", ".sentence"),
     ("shortener", "summarise", "Summarise", ".sentence"),
@@ -51,7 +51,7 @@ def test_a_picture_is_described(able: str, look: Look) -> None:
     page = look()
     page.goto(f"{able}/#/playground/captioner")
     chosen = {"name": "red.png", "mimeType": "image/png", "buffer": data.getvalue()}
-    page.get_by_label("Choose a picture").first.set_input_files(chosen)
+    page.get_by_label("Choose an image").first.set_input_files(chosen)
     expect(page.locator(".file")).to_contain_text("red.png")
     page.get_by_role("button", name="Describe").click()
     shown = page.locator(".answer .picture img")
@@ -74,7 +74,7 @@ def test_a_text_is_written_again_with_a_new_seed(able: str, look: Look) -> None:
         expect(page.locator("[data-seed]")).to_have_text(f"seed {seed} · temperature 1.5 · top-p 0.9")
         return str(seed), page.locator(".written").inner_text()
 
-    first, same = written("Write"), written("Write")
+    first, same = written("Generate"), written("Generate")
     assert first == same and first[0] == "0", "the same seed writes the same text"
     again = [written("Again with a new seed") for _ in range(2)]
     assert len({first[0], *(seed for seed, _ in again)}) == 3

@@ -96,7 +96,7 @@ def test_a_text_is_written_token_by_token(served: str, look: Look) -> None:
     page.goto(f"{served}/#/playground/writer?do=generate")
     page.get_by_label("Prompt").fill(f"Ada {HARM}")
     page.get_by_label("Tokens at most").fill("12")
-    page.get_by_role("button", name="Write").click()
+    page.get_by_role("button", name="Generate").click()
     expect(page.locator(".answer[aria-busy=false] .written")).to_contain_text(HARM)
     token = page.locator(".written .token").first
     token.hover()

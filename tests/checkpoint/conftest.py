@@ -1,4 +1,4 @@
-"""Snapshots to save, and ways of telling whether they came back."""
+"""Fixtures: snapshots to save, and comparison of loaded ones with them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from meristem.checkpoint.save import save
+from meristem.checkpoint.save import save_checkpoint
 from meristem.checkpoint.snapshot import Snapshot
 
 Make = Callable[..., Snapshot]
@@ -31,8 +31,10 @@ def make(tokenizer: Path) -> Make:
         return Snapshot(
             step=step,
             model={"embedding.weight": embedding, "head.weight": embedding, "norm.bias": torch.randn(4, generator=rng)},
-            optimizer={"embedding.weight/exp_avg": torch.randn(7, 4, generator=rng),
-                       "embedding.weight/step": torch.tensor(float(step))},
+            optimizer={
+                "embedding.weight/exp_avg": torch.randn(7, 4, generator=rng),
+                "embedding.weight/step": torch.tensor(float(step)),
+            },
             memory={"lanes": torch.randn(2, 3, generator=rng)},
             state={"step": step, "loss": [0.1, 1e-300], "tokens": 10**15, "salt": salt},
             recipe="model: {family: bert}  # 模型\n",
@@ -46,7 +48,7 @@ def make(tokenizer: Path) -> Make:
 def two(tmp_path: Path, make: Make) -> Path:
     """Checkpoints of step 10 and 20."""
     for step in (10, 20):
-        save(tmp_path / "c", make(step))
+        save_checkpoint(tmp_path / "c", make(step))
     return tmp_path / "c"
 
 
@@ -57,8 +59,10 @@ def same() -> Callable[[Snapshot, Snapshot], bool]:
     def compare(one: Snapshot, other: Snapshot) -> bool:
         plain = (one.step, one.state, one.recipe) == (other.step, other.state, other.recipe)
         tokenizers = [snapshot.tokenizer and snapshot.tokenizer.read_bytes() for snapshot in (one, other)]
-        return plain and tokenizers[0] == tokenizers[1] and all(
-            _equal(getattr(one, part), getattr(other, part)) for part in ("model", "optimizer", "memory")
+        return (
+            plain
+            and tokenizers[0] == tokenizers[1]
+            and all(_equal(getattr(one, part), getattr(other, part)) for part in ("model", "optimizer", "memory"))
         )
 
     return compare
@@ -66,8 +70,10 @@ def same() -> Callable[[Snapshot, Snapshot], bool]:
 
 def _equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
     return one.keys() == other.keys() and all(
-        one[name].dtype == other[name].dtype and one[name].shape == other[name].shape
-        and torch.equal(_bits(one[name]), _bits(other[name])) for name in one
+        one[name].dtype == other[name].dtype
+        and one[name].shape == other[name].shape
+        and torch.equal(_bits(one[name]), _bits(other[name]))
+        for name in one
     )
 
 

@@ -1,3 +1,5 @@
+"""Loading checkpoints: damage is detected and reported, and the newest intact one is used."""
+
 from __future__ import annotations
 
 import os
@@ -11,22 +13,22 @@ import pytest
 import torch
 
 from meristem.checkpoint import manifest
-from meristem.checkpoint.load import load, verify
-from meristem.checkpoint.save import save
-from meristem.errors import MeristemError
+from meristem.checkpoint.load import find_problems, load_checkpoint
+from meristem.checkpoint.save import save_checkpoint
+from meristem.config.errors import MeristemError
 
 FILES = ["manifest.json", "memory.safetensors", "model.safetensors", "optimizer.safetensors",
          "recipe.yaml", "state.json", "tokenizer.json"]  # fmt: skip
 
 
 def test_without_checkpoints_there_is_nothing_to_load(tmp_path: Path) -> None:
-    assert load(tmp_path / "nowhere") is None
+    assert load_checkpoint(tmp_path / "nowhere") is None
     (tmp_path / "empty").mkdir()
-    assert load(tmp_path / "empty") is None
+    assert load_checkpoint(tmp_path / "empty") is None
 
 
 def test_a_good_one_loads_without_a_word(two: Path, make: Any, same: Any) -> None:
-    loaded = load(two)
+    loaded = load_checkpoint(two)
     assert loaded is not None and same(loaded.snapshot, make(20))
     assert loaded.path == two / "step-00000020"
     assert loaded.notices == ()
@@ -51,15 +53,15 @@ def test_any_damage_is_named_and_the_older_one_used(name: str, two: Path, make: 
     whole = path.read_bytes()
     for what, broken in damages(whole):
         path.write_bytes(broken)
-        loaded = load(two)
+        loaded = load_checkpoint(two)
         assert loaded is not None and same(loaded.snapshot, make(10)), what
         assert len(loaded.notices) == 1, what
         assert "step-00000020 is damaged" in loaded.notices[0] and name in loaded.notices[0], what
     path.unlink()
-    loaded = load(two)
+    loaded = load_checkpoint(two)
     assert loaded is not None and f"{name} is missing" in loaded.notices[0]
     path.write_bytes(whole)
-    assert verify(path.parent) == []
+    assert find_problems(path.parent) == []
 
 
 def test_no_bit_of_the_manifest_may_change(two: Path) -> None:
@@ -70,84 +72,84 @@ def test_no_bit_of_the_manifest_may_change(two: Path) -> None:
             flipped = bytearray(whole)
             flipped[place] ^= 1 << bit
             with suppress(MeristemError):
-                accepted.append((place, bit, manifest.parse(bytes(flipped))))
+                accepted.append((place, bit, manifest.parse_manifest(bytes(flipped))))
     assert accepted == []
-    assert manifest.parse(whole).step == 20
+    assert manifest.parse_manifest(whole).step == 20
 
 
 def test_when_none_is_good_each_is_named(two: Path) -> None:
     (two / "step-00000010" / "state.json").unlink()
     (two / "step-00000020" / "model.safetensors").write_bytes(b"")
     with pytest.raises(MeristemError) as told:
-        load(two)
+        load_checkpoint(two)
     assert "step-00000010 is damaged: state.json is missing" in str(told.value)
     assert "step-00000020 is damaged: model.safetensors has 0 bytes instead of" in str(told.value)
 
 
-def test_a_step_can_be_asked_for(two: Path, make: Any, same: Any) -> None:
-    loaded = load(two, step=10)
+def test_a_step_can_be_requested(two: Path, make: Any, same: Any) -> None:
+    loaded = load_checkpoint(two, step=10)
     assert loaded is not None and same(loaded.snapshot, make(10))
     with pytest.raises(MeristemError, match="no checkpoint of step 15; there are: 20, 10"):
-        load(two, step=15)
+        load_checkpoint(two, step=15)
     (two / "step-00000010" / "recipe.yaml").write_text("other")
     with pytest.raises(MeristemError, match=r"step-00000010 is damaged: recipe\.yaml"):
-        load(two, step=10)
+        load_checkpoint(two, step=10)
 
 
 def test_a_damaged_best_gives_way_to_the_latest(two: Path, make: Any, same: Any) -> None:
-    save(two, make(30), best=True)
-    save(two, make(40))
+    save_checkpoint(two, make(30), is_best=True)
+    save_checkpoint(two, make(40))
     (two / "step-00000030" / "model.safetensors").unlink()
-    loaded = load(two, which="best")
+    loaded = load_checkpoint(two, which="best")
     assert loaded is not None and same(loaded.snapshot, make(40))
     assert "step-00000030 is damaged" in loaded.notices[0]
 
 
 def test_where_none_is_marked_best_that_is_said(two: Path, make: Any, same: Any) -> None:
-    loaded = load(two, which="best")
+    loaded = load_checkpoint(two, which="best")
     assert loaded is not None and same(loaded.snapshot, make(20))
-    assert loaded.notices == ("`best` names no checkpoint: the newest good one is used",)
+    assert loaded.notices == ("`best` names no checkpoint: the newest intact one is used",)
 
 
 @pytest.mark.parametrize(("pointer", "told"), [
     (None, "names no checkpoint"), ("", "names no checkpoint"), ("step-00000099\n", "step-00000099, which is gone"),
     ("../../etc\n", "names no checkpoint"), ("\0" * 40, "names no checkpoint"), ("step-١٠", "names no checkpoint"),
 ])  # fmt: skip
-def test_a_broken_pointer_is_told_and_the_newest_used(
+def test_a_broken_pointer_is_reported_and_the_newest_checkpoint_used(
     pointer: str | None, told: str, two: Path, make: Any, same: Any
 ) -> None:
     (two / "latest").unlink()
     if pointer is not None:
         (two / "latest").write_text(pointer, encoding="utf-8")
-    loaded = load(two)
+    loaded = load_checkpoint(two)
     assert loaded is not None and same(loaded.snapshot, make(20))
     assert len(loaded.notices) == 1 and told in loaded.notices[0]
 
 
-def test_a_newer_one_than_latest_names_is_told(two: Path, make: Any, same: Any) -> None:
+def test_a_later_checkpoint_than_latest_names_is_reported(two: Path, make: Any, same: Any) -> None:
     (two / "latest").write_text("step-00000010\n")
-    loaded = load(two)
+    loaded = load_checkpoint(two)
     assert loaded is not None and same(loaded.snapshot, make(10))
-    assert loaded.notices == ("step-00000020 lies beyond step-00000010, which `latest` names",)
+    assert loaded.notices == ("step-00000020 is later than step-00000010, which `latest` names",)
 
 
 def test_folders_of_other_names_are_not_checkpoints(two: Path) -> None:
     for name in ("step-99", "step-0000000099", "step-00000099.bak", "tmp"):
         (two / name).mkdir()
     (two / "step-00000099").write_text("a file")
-    loaded = load(two)
+    loaded = load_checkpoint(two)
     assert loaded is not None and loaded.notices == ()
 
 
 def test_a_renamed_checkpoint_is_noticed(two: Path) -> None:
     (two / "step-00000020").rename(two / "step-00000030")
-    assert verify(two / "step-00000030") == ["manifest.json is of step 20: the folder was renamed"]
+    assert find_problems(two / "step-00000030") == ["manifest.json is for step 20: the folder was renamed"]
     (two / "step-00000030").rename(two / "a copy elsewhere")
-    assert verify(two / "a copy elsewhere") == []
+    assert find_problems(two / "a copy elsewhere") == []
 
 
 def test_loaded_tensors_do_not_depend_on_the_file(two: Path, make: Any) -> None:
-    loaded = load(two)
+    loaded = load_checkpoint(two)
     assert loaded is not None
     os.truncate(loaded.path / "model.safetensors", 0)
     assert torch.equal(loaded.snapshot.model["norm.bias"], make(20).model["norm.bias"])
@@ -155,15 +157,15 @@ def test_loaded_tensors_do_not_depend_on_the_file(two: Path, make: Any) -> None:
 
 def test_reading_while_another_process_saves(tmp_path: Path, make: Any, same: Any) -> None:
     snapshots = [replace(make(step), tokenizer=None) for step in range(30)]
-    save(tmp_path / "c", snapshots[0], keep=1)
+    save_checkpoint(tmp_path / "c", snapshots[0], keep_checkpoints=1)
     child = os.fork()
     if child == 0:
         for snapshot in snapshots[1:]:
-            save(tmp_path / "c", snapshot, keep=1)
+            save_checkpoint(tmp_path / "c", snapshot, keep_checkpoints=1)
         os._exit(0)
     seen = []
     while os.waitpid(child, os.WNOHANG) == (0, 0):
-        loaded = load(tmp_path / "c")
+        loaded = load_checkpoint(tmp_path / "c")
         assert loaded is not None and same(loaded.snapshot, snapshots[loaded.snapshot.step])
         assert not any("damaged" in notice for notice in loaded.notices)
         seen.append(loaded.snapshot.step)

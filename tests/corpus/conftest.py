@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from meristem.corpus.account import Account
+from meristem.corpus.accounting import CorpusAccount
 from meristem.corpus.document import Document
-from meristem.corpus.reading import Reading
+from meristem.corpus.pipeline import CorpusReader
 from meristem.corpus.settings import CorpusSettings
 
-Read = Callable[..., tuple[list[Document], Account]]
+Read = Callable[..., tuple[list[Document], CorpusAccount]]
 
 
 @pytest.fixture(autouse=True)
@@ -21,11 +21,11 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def read() -> Read:
     """Read a source to its end: its documents and its checked account."""
 
-    def run(source: Any, **settings: Any) -> tuple[list[Document], Account]:
+    def run(source: Any, **settings: Any) -> tuple[list[Document], CorpusAccount]:
         source = str(source) if isinstance(source, Path) else source
-        reading = Reading(CorpusSettings(source=source, **{"processes": 1, **settings}))
+        reading = CorpusReader(CorpusSettings(source=source, **{"processes": 1, **settings}))
         documents = list(reading)
-        reading.account.check()
+        reading.account.check_totals()
         assert reading.account.kept == len(documents)
         assert reading.account.characters == sum(len(document.text) for document in documents)
         return documents, reading.account

@@ -1,41 +1,45 @@
+"""Advice of the corpus report."""
+
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from meristem.corpus import advice as module
-from meristem.corpus import quality
-from meristem.corpus.account import Account
-from meristem.corpus.advice import Advice, advice, share
-from meristem.corpus.look import Looked, Trial
+from meristem.config.overrides import apply_overrides
+from meristem.config.settings import build_settings
+from meristem.corpus.accounting import CorpusAccount
+from meristem.corpus.clean import quality_filters
+from meristem.corpus.report import advice as module
+from meristem.corpus.report.advice import Advice, format_share, make_advice
+from meristem.corpus.report.sample_trial import SampleFindings, SettingTrial
 from meristem.corpus.settings import CorpusSettings
-from meristem.overrides import override
-from meristem.settings import build
 
 LINE = "We use cookies to give you the best experience on our website."
 
 
-def account(**counts: Any) -> Account:
-    made = Account(read=1000, kept=1000, characters=2_000_000)
+def account(**counts: Any) -> CorpusAccount:
+    made = CorpusAccount(read=1000, kept=1000, characters=2_000_000)
     made.lengths.update({10: 500, 11: 500})
     for name, value in counts.items():
         setattr(made, name, value)
     return made
 
 
-def given(found: Looked | None = None, counts: Account | None = None, **settings: Any) -> list[Advice]:
-    return advice(counts or account(), found or Looked(documents=1000), CorpusSettings(source="x.txt", **settings))
+def given(found: SampleFindings | None = None, counts: CorpusAccount | None = None, **settings: Any) -> list[Advice]:
+    return make_advice(
+        counts or account(), found or SampleFindings(documents=1000), CorpusSettings(source="x.txt", **settings)
+    )
 
 
 def test_nothing_stands_out_in_an_ordinary_corpus() -> None:
-    found = Looked(
+    found = SampleFindings(
         documents=1000,
         languages=Counter(en=980, de=10, **{"": 10}),
         compared=1000,
         alike=5,
-        quality=Trial(affected=320, dropped=Counter({"too few words": 300, "lorem ipsum": 20})),
-        boilerplate=Trial(affected=5, removed=Counter({"boilerplate lines": 9})),
+        quality=SettingTrial(affected=320, dropped=Counter({"too few words": 300, "lorem ipsum": 20})),
+        boilerplate=SettingTrial(affected=5, removed=Counter({"boilerplate lines": 9})),
     )
     assert given(found) == []
 
@@ -43,30 +47,36 @@ def test_nothing_stands_out_in_an_ordinary_corpus() -> None:
 @pytest.mark.parametrize(
     ("found", "setting", "told"),
     [
-        (Looked(documents=1000, compared=1000, alike=52), "corpus.near=true", "52 of 1,000 documents compared"),
+        (SampleFindings(documents=1000, compared=1000, alike=52), "corpus.near=true", "52 of 1,000 compared documents"),
         (
-            Looked(documents=1000, languages=Counter(en=900, de=70, fr=30)),
+            SampleFindings(documents=1000, languages=Counter(en=900, de=70, fr=30)),
             "corpus.languages=[en]",
             "10 % of a sample are not in en: de 7.0 %, fr 3.0 %",
         ),
         (
-            Looked(documents=500, quality=Trial(dropped=Counter({"too few words": 60, "lorem ipsum": 25}))),
+            SampleFindings(
+                documents=500, quality=SettingTrial(dropped=Counter({"too few words": 60, "lorem ipsum": 25}))
+            ),
             "corpus.quality=true",
-            "17 % of a sample fail rules of quality: too few words 12 %, lorem ipsum 5.0 %",
+            "17 % of a sample fail quality rules: too few words 12 %, lorem ipsum 5.0 %",
         ),
         (
-            Looked(documents=1000, boilerplate=Trial(affected=40, removed=Counter({"boilerplate lines": 90}))),
+            SampleFindings(
+                documents=1000, boilerplate=SettingTrial(affected=40, removed=Counter({"boilerplate lines": 90}))
+            ),
             "corpus.boilerplate=true",
-            "4.0 % of a sample hold lines of menus, notices and footers, 90 in all",
+            "4.0 % of a sample contain menus, notices and footers, 90 lines in all",
         ),
         (
-            Looked(documents=1000, private=Trial(affected=2, removed=Counter({"phone": 1, "e-mail": 3}))),
+            SampleFindings(
+                documents=1000, private=SettingTrial(affected=2, removed=Counter({"phone": 1, "e-mail": 3}))
+            ),
             "corpus.private=true",
-            "in 2 of 1,000 documents looked at: e-mail 3, phone 1",
+            "in 2 of 1,000 sampled documents: e-mail 3, phone 1",
         ),
     ],
 )
-def test_what_a_sample_shows_becomes_a_setting(found: Looked, setting: str, told: str) -> None:
+def test_what_a_sample_shows_becomes_a_setting(found: SampleFindings, setting: str, told: str) -> None:
     (one,) = given(found)
     assert one.setting == setting
     assert told in one.finding
@@ -85,7 +95,7 @@ def test_a_line_in_many_documents() -> None:
 def test_many_short_documents_that_hold_little() -> None:
     (one,) = given(counts=account(lengths=Counter({4: 100, 5: 200, 11: 700})))
     assert one.setting == "corpus.shortest=128"
-    assert "30 % of the documents have fewer than 128 characters, and hold 0.6 % of the text" in one.finding
+    assert "30 % of the documents have fewer than 128 characters, and contain 0.6 % of the text" in one.finding
     assert given(counts=account(lengths=Counter({4: 100, 5: 200, 11: 700})), shortest=128) == []
     lines = account(characters=60_000, lengths=Counter({4: 100, 5: 900}))  # a corpus of short lines is meant so
     assert given(counts=lines) == []
@@ -107,10 +117,12 @@ def test_one_reason_that_drops_most() -> None:
 
 
 def test_rules_that_are_named_exist() -> None:
-    source = Path(quality.__file__).read_text(encoding="utf-8")
-    for reason, rule in module.RULES.items():
+    source = Path(quality_filters.__file__).read_text(encoding="utf-8")
+    for reason, rule in module.RULE_SETTINGS.items():
         assert f'"{reason}"' in source
-        assert build(CorpusSettings, override({"corpus": {}}, [f"corpus.quality.{rule}=null"])["corpus"], "corpus")
+        assert build_settings(
+            CorpusSettings, apply_overrides({"corpus": {}}, [f"corpus.quality.{rule}=null"])["corpus"], "corpus"
+        )
 
 
 def test_a_few_huge_documents() -> None:
@@ -121,21 +133,21 @@ def test_a_few_huge_documents() -> None:
 
 def test_wrongly_decoded_text_where_nothing_mends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "find_spec", lambda _: None)
-    (one,) = given(Looked(documents=1000, garbled=7))
-    assert one.setting == 'pip install "meristem[clean]"'
+    (one,) = given(SampleFindings(documents=1000, garbled=7))
+    assert one.setting == 'pip install "meristem-lm[clean]"'
     monkeypatch.setattr(module, "find_spec", lambda _: object())
-    assert given(Looked(documents=1000, garbled=7)) == []
+    assert given(SampleFindings(documents=1000, garbled=7)) == []
 
 
 def test_nothing_is_said_about_a_handful_of_documents() -> None:
     few = account(read=5, kept=5, characters=500, lengths=Counter({4: 4, 8: 1}), passages=Counter({LINE: 5}))
-    found = Looked(
+    found = SampleFindings(
         documents=5,
         languages=Counter(en=3, de=2),
         compared=5,
         alike=1,
-        quality=Trial(dropped=Counter({"too few words": 4})),
-        boilerplate=Trial(affected=3),
+        quality=SettingTrial(dropped=Counter({"too few words": 4})),
+        boilerplate=SettingTrial(affected=3),
     )
     assert given(found, few) == []
 
@@ -152,4 +164,4 @@ def test_nothing_is_said_about_a_handful_of_documents() -> None:
     ],
 )
 def test_shares(part: int, whole: int, told: str) -> None:
-    assert share(part, whole) == told
+    assert format_share(part, whole) == told

@@ -1,10 +1,12 @@
+"""Boilerplate removal."""
+
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meristem.corpus.boilerplate import MENU, PHRASES, remove_boilerplate
+from meristem.corpus.clean.boilerplate import KNOWN_PHRASES, MENU_VOCABULARY, remove_boilerplate
 from meristem.corpus.document import Document
 
 ARTICLE = [
@@ -119,7 +121,7 @@ def test_ordinary_documents_are_the_same_objects_afterwards(kind):
 
 def pages() -> st.SearchStrategy[str]:
     known = st.sampled_from(
-        sorted(PHRASES)[:80] + sorted(MENU)[:60] + ["", "", "Reply", "a | b | home | news", "x" * 90]
+        sorted(KNOWN_PHRASES)[:80] + sorted(MENU_VOCABULARY)[:60] + ["", "", "Reply", "a | b | home | news", "x" * 90]
     )
     return st.lists(st.one_of(known, st.text(max_size=20)), max_size=25).map("\n".join)
 

@@ -1,10 +1,12 @@
+"""Streaming gzip and zstd decompression."""
+
 import gzip
 import zlib
 
 import pytest
 import zstandard
 
-from meristem.corpus.compression import CHUNK, CutShort, decompressed
+from meristem.corpus.read.compression import CHUNK_BYTES, TruncatedFileError, decompress
 
 TEXT = bytes(range(97, 123)) * 200_000  # 5.2 MB
 
@@ -16,10 +18,10 @@ def pack(data: bytes, compression: str) -> bytes:
 def unpack(data: bytes, compression: str, step: int = 1 << 16) -> tuple[bytes, str]:
     out, error = b"", ""
     try:
-        for chunk in decompressed((data[at : at + step] for at in range(0, len(data), step)), compression):
-            assert 0 < len(chunk) <= CHUNK
+        for chunk in decompress((data[at : at + step] for at in range(0, len(data), step)), compression):
+            assert 0 < len(chunk) <= CHUNK_BYTES
             out += chunk
-    except CutShort as cut:
+    except TruncatedFileError as cut:
         error = str(cut)
     return out, error
 
@@ -61,8 +63,8 @@ def test_enormous_expansion_stays_bounded(compression):
     size = 7 << 20
     packed = pack(bytes(size), compression)
     seen = 0
-    for chunk in decompressed(iter([packed]), compression):
-        assert len(chunk) <= CHUNK
+    for chunk in decompress(iter([packed]), compression):
+        assert len(chunk) <= CHUNK_BYTES
         seen += len(chunk)
     assert seen == size
 

@@ -1,27 +1,38 @@
+"""Encoding detection and decoding."""
+
 import codecs
 from pathlib import Path
 
 import pytest
 
-from meristem.corpus.account import Account
-from meristem.corpus.encoding import decoded, recognise
-from meristem.corpus.opening import Stream, Unreadable
-from meristem.corpus.source_kinds import File
+from meristem.corpus.accounting import CorpusAccount
+from meristem.corpus.read.byte_stream import ByteStream, UnreadableFileError
+from meristem.corpus.read.encoding import decode_stream, detect_encoding
+from meristem.corpus.read.source_kinds import FileSource
 
 CHINESE = "白日依山尽，黄河入海流。欲穷千里目，更上一层楼。"
 FRENCH = "L'été dernier, à côté de la forêt, où l'on a mangé des gâteaux très sucrés. "
 
 
-def text_of(path: Path, data: bytes) -> tuple[str, Account]:
+def text_of(path: Path, data: bytes) -> tuple[str, CorpusAccount]:
     path.write_bytes(data)
-    account = Account()
-    return "".join(decoded(Stream(File(path, ".txt", "", len(data)), account), account)), account
+    account = CorpusAccount()
+    return "".join(decode_stream(ByteStream(FileSource(path, ".txt", "", len(data)), account), account)), account
 
 
-@pytest.mark.parametrize(("codec", "mark"), [
-    ("utf-8", b""), ("utf-8", codecs.BOM_UTF8), ("utf-16-le", codecs.BOM_UTF16_LE), ("utf-16-be", codecs.BOM_UTF16_BE),
-    ("utf-32-le", codecs.BOM_UTF32_LE), ("gb18030", b""), ("gbk", b""), ("gb2312", b""),
-])
+@pytest.mark.parametrize(
+    ("codec", "mark"),
+    [
+        ("utf-8", b""),
+        ("utf-8", codecs.BOM_UTF8),
+        ("utf-16-le", codecs.BOM_UTF16_LE),
+        ("utf-16-be", codecs.BOM_UTF16_BE),
+        ("utf-32-le", codecs.BOM_UTF32_LE),
+        ("gb18030", b""),
+        ("gbk", b""),
+        ("gb2312", b""),
+    ],
+)
 def test_encodings_are_recognised(tmp_path, codec, mark):
     text, account = text_of(tmp_path / "a.txt", mark + (CHINESE * 20).encode(codec))
     assert text == CHINESE * 20
@@ -38,10 +49,22 @@ GERMAN = "Die Äpfel lagen schön im Garten, süße Früchte fielen über Nacht 
 QUOTED = "He said “no” – it’s a £5 café…"
 
 
-@pytest.mark.parametrize("text", [
-    "café and more", FRENCH, FRENCH * 500, GERMAN, QUOTED, "plain words. " * 2000 + QUOTED, "la fée créée", "jäätelö",
-    "El niño comió ¿qué? ¡sí!", "à Paris", "Smörgåsbord på ön",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "café and more",
+        FRENCH,
+        FRENCH * 500,
+        GERMAN,
+        QUOTED,
+        "plain words. " * 2000 + QUOTED,
+        "la fée créée",
+        "jäätelö",
+        "El niño comió ¿qué? ¡sí!",
+        "à Paris",
+        "Smörgåsbord på ön",
+    ],
+)
 def test_western_european_files_are_decoded_as_what_they_are(tmp_path, text):
     found, account = text_of(tmp_path / "a.txt", text.encode("cp1252"))
     assert found == text
@@ -50,18 +73,23 @@ def test_western_european_files_are_decoded_as_what_they_are(tmp_path, text):
     assert account.warnings == [f"{tmp_path / 'a.txt'}: file in Windows-1252"]
 
 
-@pytest.mark.parametrize(("data", "places"), [
-    (b"ok \xff\xfe\xfd ok", 3), (CHINESE.encode()[:-1], 1), ((FRENCH * 3).encode() + b" caf\xe9 ", 1),
-    ("Съешь же ещё этих мягких французских булок. ".encode("cp1251"), 36),
-    ("Zażółć gęślą jaźń, pchnąć w tę łódź jeża. ".encode("cp1250"), 14),
-])
+@pytest.mark.parametrize(
+    ("data", "places"),
+    [
+        (b"ok \xff\xfe\xfd ok", 3),
+        (CHINESE.encode()[:-1], 1),
+        ((FRENCH * 3).encode() + b" caf\xe9 ", 1),
+        ("Съешь же ещё этих мягких французских булок. ".encode("cp1251"), 36),
+        ("Zażółć gęślą jaźń, pchnąć w tę łódź jeża. ".encode("cp1250"), 14),
+    ],
+)
 def test_bytes_that_mean_nothing_are_counted_as_damage_not_as_repairs(tmp_path, data, places):
     text, account = text_of(tmp_path / "a.txt", data)
     assert text == data.decode("utf-8", "replace")
     assert text.count("\ufffd") == places
     assert not account.repaired
     assert account.damaged == {"places that are no UTF-8": places}
-    says = f"{tmp_path / 'a.txt'}: {places} places that are no UTF-8; U+FFFD stands there"
+    says = f"{tmp_path / 'a.txt'}: {places} places that are no UTF-8; replaced by U+FFFD"
     assert account.warnings == [says]
 
 
@@ -90,14 +118,24 @@ def test_every_newline_becomes_one(tmp_path):
     assert text_of(tmp_path / "a.txt", wide)[0].count("\n") == 1
 
 
-@pytest.mark.parametrize(("head", "says"), [
-    (b"\x1f\x8b\x08rest", "gzip"), (b"PAR1....", "parquet"), (b"%PDF-1.7", "PDF"), (b"PK\x03\x04", "zip"),
-    (bytes(range(256)) * 40, "binary"), (b"abc" + bytes(1000), "binary"),
-])
+@pytest.mark.parametrize(
+    ("head", "says"),
+    [
+        (b"\x1f\x8b\x08rest", "gzip"),
+        (b"PAR1....", "parquet"),
+        (b"%PDF-1.7", "PDF"),
+        (b"PK\x03\x04", "zip"),
+        (bytes(range(256)) * 40, "binary"),
+        (b"abc" + bytes(1000), "binary"),
+    ],
+)
 def test_what_is_no_text_is_refused(head, says):
-    with pytest.raises(Unreadable, match=says):
-        recognise(head, ".txt", whole=True)
+    with pytest.raises(UnreadableFileError, match=says):
+        detect_encoding(head, ".txt", is_complete=True)
 
 
 def test_a_few_nul_bytes_are_no_reason_to_refuse():
-    assert recognise(b"some text with\0 a few\0 of them in it, as happens now and then", ".txt", True).codec == "utf-8"
+    assert (
+        detect_encoding(b"some text with\0 a few\0 of them in it, as happens now and then", ".txt", True).codec
+        == "utf-8"
+    )

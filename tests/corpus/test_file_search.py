@@ -1,4 +1,4 @@
-"""Folders of any depth and files of any name are read, or skipped with a notice; they never end a pass."""
+"""Folders of any depth and files with any name are read, or skipped with a note; they never stop a pass."""
 
 import json
 import os
@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from meristem.corpus.command import report
-from meristem.corpus.file_search import TOO_LONG, UNREADABLE_FOLDER, glob_files, walk_files
-from meristem.corpus.report import as_json
-from meristem.errors import MeristemError
-from meristem.evaluation.pairs import read_pairs
-from meristem.labelled.formats import Asked, rows
-from meristem.labelled.found import Notes
+from meristem.config.errors import MeristemError
+from meristem.corpus.corpus_command import run_corpus_command
+from meristem.corpus.read.file_search import TOO_LONG, UNREADABLE_FOLDER, glob_files, walk_files
+from meristem.corpus.report.corpus_report import report_to_json
+from meristem.evaluation.minimal_pairs import read_pairs
+from meristem.labelled.formats import SourceSpec, iter_row_streams
+from meristem.labelled.rows import ReadNotes
 from meristem.labelled.settings import DataSettings
 from tests.corpus.conftest import Read
 
@@ -56,9 +56,9 @@ def test_deep_folders_are_read_and_paths_that_are_too_long_are_skipped(
     documents, account = read("d/**/b*.txt")
     assert [document.text for document in documents] == ["Text at the bottom."]
     assert account.skipped == {TOO_LONG: 1}
-    notes = Notes()
-    asked = Asked("d/**/*.jsonl", DataSettings(train="unused"), "text")
-    assert [len(list(one.rows)) for one in rows(asked, notes)] == [1]
+    notes = ReadNotes()
+    asked = SourceSpec("d/**/*.jsonl", DataSettings(train="unused"), "text")
+    assert [len(list(one.rows)) for one in iter_row_streams(asked, notes)] == [1]
     assert notes.sentences() == [f"d/**/*.jsonl: 1 skipped {TOO_LONG}"]
     with pytest.raises(MeristemError, match="1 files or folders have a path too long"):
         read_pairs(deep)
@@ -71,12 +71,29 @@ def test_the_search_is_that_of_the_standard_library(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "b")
     (tmp_path / "circle").symlink_to("circle")
     skipped: Counter[str] = Counter()
-    for pattern in ("*", "*.txt", "**/*.txt", "**/**/g*", "b/*", "*/c.txt", "**", "b/**/e.txt", "[[]x]/*", "**/f/*.t?t",
-                    "link/*.txt", "../*/b/c.txt", "[!a]*/*.txt"):
+    for pattern in (
+        "*",
+        "*.txt",
+        "**/*.txt",
+        "**/**/g*",
+        "b/*",
+        "*/c.txt",
+        "**",
+        "b/**/e.txt",
+        "[[]x]/*",
+        "**/f/*.t?t",
+        "link/*.txt",
+        "../*/b/c.txt",
+        "[!a]*/*.txt",
+    ):
         expected = sorted(path for path in tmp_path.glob(pattern) if path.is_file())
         assert glob_files(tmp_path, pattern, skipped) == expected, pattern
-    walked = sorted(Path(root, name) for root, folders, names in os.walk(tmp_path)
-                    if "/." not in root.removeprefix(str(tmp_path)) for name in names)
+    walked = sorted(
+        Path(root, name)
+        for root, folders, names in os.walk(tmp_path)
+        if "/." not in root.removeprefix(str(tmp_path))
+        for name in names
+    )
     assert walk_files(tmp_path, skipped) == walked
     assert not skipped
     assert glob_files(tmp_path, "circle/*", skipped) == [] and skipped == {UNREADABLE_FOLDER: 1}
@@ -85,13 +102,22 @@ def test_the_search_is_that_of_the_standard_library(tmp_path: Path) -> None:
 def test_names_that_are_not_utf8_are_read_and_shown_with_escapes(tmp_path: Path) -> None:
     crawl = tmp_path / "crawl"
     crawl.mkdir()
-    for name, text in {"caf\udce9.txt": "A text about coffee.", "\udcfcber.jsonl": '{"text": "Good."}\n{broken\n',
-                       "no.\udce9nding": "x", "empty\udce9.txt": ""}.items():
+    for name, text in {
+        "caf\udce9.txt": "A text about coffee.",
+        "\udcfcber.jsonl": '{"text": "Good."}\n{broken\n',
+        "no.\udce9nding": "x",
+        "empty\udce9.txt": "",
+    }.items():
         (crawl / name).write_text(text)
     for near in (False, True, True):  # the third time from the parts of the second
-        made = report(str(crawl), [f"corpus.near={str(near).lower()}"], Console(quiet=True),
-                      out=tmp_path / f"clean{len(list(tmp_path.iterdir()))}", page=tmp_path / "page.html")
-        values = json.loads(as_json(made))
+        made = run_corpus_command(
+            str(crawl),
+            [f"corpus.near={str(near).lower()}"],
+            Console(quiet=True),
+            out=tmp_path / f"clean{len(list(tmp_path.iterdir()))}",
+            page_path=tmp_path / "page.html",
+        )
+        values = json.loads(report_to_json(made))
         assert values["sources"] == {f"{crawl}/caf\\xe9.txt": 1, f"{crawl}/\\xfcber.jsonl": 1}
         assert values["skipped"] == {".\\xe9nding": 1}
         assert any("\\xfcber.jsonl:2: broken JSON" in warning for warning in values["warnings"])

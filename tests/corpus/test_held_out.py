@@ -1,4 +1,4 @@
-"""Validation and test data of their own, formats by setting, and shares of a corpus."""
+"""Separate validation and test data, corpus.format and corpus.encoding, and shares of a corpus."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from meristem.config.errors import MeristemError, RecipeError
+from meristem.config.settings import build_settings
 from meristem.corpus.document import Document
-from meristem.corpus.reading import Reading
+from meristem.corpus.pipeline import CorpusReader
+from meristem.corpus.read.sources import corpus_digest, resolve_sources, source_key
 from meristem.corpus.settings import CorpusSettings
-from meristem.corpus.sources import digest, key, resolve
-from meristem.errors import MeristemError, RecipeError
-from meristem.settings import build
 
 LINES = [f"Sentence number {number} of the book, said the {number % 7}th cat." for number in range(40)]
 
@@ -59,7 +59,7 @@ def test_a_held_out_file_inside_the_source_is_read_once(book, read):
     _, account = read(book, document="line", validation=str(book / "valid.txt"), test=0)
     assert account.skipped == {"(read as validation data)": 1}
     assert account.read == 30 + 7 + 6
-    with pytest.raises(MeristemError, match="held-out data too"):
+    with pytest.raises(MeristemError, match="also held-out data"):
         read(book / "valid.txt", validation=str(book / "valid.txt"))
 
 
@@ -70,25 +70,27 @@ def test_samples_and_pairs_have_splits_of_their_own_too(tmp_path, read):
         put(tmp_path / f"{name}.en", [f"one {n}" for n in lines])
         put(tmp_path / f"{name}.de", [f"eins {n}" for n in lines])
     pairs = CorpusSettings(
-        source=str(tmp_path / "train.en"), target=str(tmp_path / "train.de"), test=0,
+        source=str(tmp_path / "train.en"),
+        target=str(tmp_path / "train.de"),
+        test=0,
         validation=str(tmp_path / "valid.en"),
     )
-    assert digest(pairs) != digest(pairs.model_copy(update={"validation": 0.0}))
-    documents = list(Reading(pairs))
+    assert corpus_digest(pairs) != corpus_digest(pairs.model_copy(update={"validation": 0.0}))
+    documents = list(CorpusReader(pairs))
     assert len(by_split(documents, "validation")) == 5
     assert len(by_split(documents, "train")) == 7
 
 
-def test_refined_corpora_keep_their_splits_and_go_on(book, tmp_path):
+def test_processed_corpora_keep_their_splits_and_grow(book, tmp_path):
     settings = CorpusSettings(
         source=str(book / "train*.txt"), document="line", near=True, validation=str(book / "valid.txt"), test=0
     )
-    folder = tmp_path / "refined"
-    first = list(Reading(settings, folder=folder))
+    folder = tmp_path / "processed"
+    first = list(CorpusReader(settings, folder=folder))
     assert by_split(first, "validation") == LINES[28:35]
-    assert list(Reading(settings, folder=folder)) == first  # from its parts
+    assert list(CorpusReader(settings, folder=folder)) == first  # from its parts
     put(book / "train2.txt", [*LINES[30:32], "Another sentence that nobody has read before, about nothing at all."])
-    grown = Reading(settings, folder=folder)
+    grown = CorpusReader(settings, folder=folder)
     assert [one for one in grown if one not in first] == [grown_document(book)]
     assert grown.account.dropped == {"also in the validation data": 4}
 
@@ -99,47 +101,61 @@ def grown_document(book):
 
 
 def test_keys_of_corpora_without_new_settings_stay_and_others_differ(book):
-    plain = CorpusSettings().deciding()
+    plain = CorpusSettings().cache_key_fields()
     assert json.dumps(plain, sort_keys=True) == (
         '{"deduplicate": true, "document": "auto", "limit": null, "shortest": 1, "test": 0.02, "text": null, '
         '"validation": 0.02}'
     )
     source = {"source": str(book / "train.txt")}
     changes = [
-        {}, {"format": "wikitext"}, {"encoding": "cp1250"}, {"limit": "10%"}, {"limit": 10},
-        {"validation": str(book / "valid.txt")}, {"test": str(book / "valid.txt")}, {"validation": 0},
+        {},
+        {"format": "wikitext"},
+        {"encoding": "cp1250"},
+        {"limit": "10%"},
+        {"limit": 10},
+        {"validation": str(book / "valid.txt")},
+        {"test": str(book / "valid.txt")},
+        {"validation": 0},
     ]
-    keys = [digest(CorpusSettings(**source, **change)) for change in changes]
+    keys = [corpus_digest(CorpusSettings(**source, **change)) for change in changes]
     assert len(set(keys)) == len(keys)
     put(book / "valid.txt", LINES[:3])
-    assert digest(CorpusSettings(**source, validation=str(book / "valid.txt"))) != keys[5]
+    assert corpus_digest(CorpusSettings(**source, validation=str(book / "valid.txt"))) != keys[5]
 
 
 def test_a_table_that_was_read_wrongly_has_another_key(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("id,text\n1,one\n")
-    assert len(key(resolve(CorpusSettings(source=str(path)))[0])) == 4
+    assert len(source_key(resolve_sources(CorpusSettings(source=str(path)))[0])) == 4
     path.write_text("id;text\n1;one\n")
-    assert key(resolve(CorpusSettings(source=str(path)))[0])[4:] == ["delimiter ;"]
+    assert source_key(resolve_sources(CorpusSettings(source=str(path)))[0])[4:] == ["delimiter ;"]
 
 
 def test_missing_and_empty_held_out_data_are_named(book, read):
     with pytest.raises(MeristemError, match=r"corpus\.validation: no such file or folder: .*valid\.tx .*valid\.txt"):
         read(book / "train.txt", validation=str(book / "valid.tx"))
     (book / "empty.txt").write_text("")
-    with pytest.raises(MeristemError, match=r"corpus\.test: no document in .*empty\.txt"):
+    with pytest.raises(MeristemError, match=r"corpus\.test: no usable documents in .*empty\.txt"):
         read(book / "train.txt", test=str(book / "empty.txt"))
 
 
-@pytest.mark.parametrize(("given", "says"), [
-    ({"validation": 0.7}, "no share from 0 to 0.5"), ({"test": "80%"}, "no share from 0 to 0.5"),
-    ({"limit": 0}, "from 1 on"), ({"limit": "ten"}, "such as 10%"), ({"limit": "120%"}, "such as 10%"),
-    ({"limit": -3}, "from 1 on"), ({"validation": ()}, "give a share"), ({"encoding": "latin-42"}, "no encoding"),
-    ({"encoding": "zip"}, "no encoding"),
-])
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"validation": 0.7}, "not a share between 0 and 0.5"),
+        ({"test": "80%"}, "not a share between 0 and 0.5"),
+        ({"limit": 0}, "at least 1"),
+        ({"limit": "ten"}, "such as 10%"),
+        ({"limit": "120%"}, "such as 10%"),
+        ({"limit": -3}, "at least 1"),
+        ({"validation": ()}, "give a share"),
+        ({"encoding": "latin-42"}, "unknown encoding"),
+        ({"encoding": "zip"}, "unknown encoding"),
+    ],
+)
 def test_what_cannot_be_is_refused_in_words(given, says):
     with pytest.raises(RecipeError, match=says):
-        build(CorpusSettings, given, "corpus")
+        build_settings(CorpusSettings, given, "corpus")
 
 
 # ------------------------------------------------------------ limit
@@ -151,7 +167,8 @@ def test_a_share_is_chosen_by_the_texts_and_nested(tmp_path, read):
     put(tmp_path / "b.txt", lines[::-1])
     chosen = {
         (name, share): read(tmp_path / name, document="line", limit=share)
-        for name in ("a.txt", "b.txt") for share in ("5%", "10%")
+        for name in ("a.txt", "b.txt")
+        for share in ("5%", "10%")
     }
     kept = {which: {one.text for one in documents} for which, (documents, _) in chosen.items()}
     assert kept["a.txt", "10%"] == kept["b.txt", "10%"]
@@ -176,7 +193,7 @@ def test_a_limit_counts_the_source_alone(book, read):
 WIKITEXT = (
     " \n = Homarus gammarus = \n \n A lobster of the <unk> ocean . \n = 3 @.@ 5 = \n It is blue . \n"
     " \n = = Description = = \n \n It has claws . \n \n = = = Claws = = = \n \n One is larger . \n"
-    " \n = E = mc2 = \n \n A formula , \" = x = y = \" in words . \n"
+    ' \n = E = mc2 = \n \n A formula , " = x = y = " in words . \n'
 )
 
 
@@ -191,7 +208,7 @@ def test_wikitext_articles_are_documents(tmp_path, read, name, monkeypatch):
     assert "<unk>" in documents[0].text and "= = = Claws = = =" in documents[0].text
     if name.endswith(".gz"):
         return
-    monkeypatch.setattr("meristem.corpus.pieces.PIECE", 40)  # the same in ranges
+    monkeypatch.setattr("meristem.corpus.read.read_ranges.RANGE_BYTES", 40)  # the same in ranges
     assert [one.text for one in read(tmp_path / name, **settings)[0]] == [one.text for one in documents]
 
 

@@ -1,8 +1,10 @@
+"""Corpus settings."""
+
 import pytest
 
+from meristem.config.errors import RecipeError
+from meristem.config.settings import build_settings
 from meristem.corpus.settings import CorpusSettings
-from meristem.errors import RecipeError
-from meristem.settings import build
 
 
 def test_every_setting_has_its_help():
@@ -11,20 +13,23 @@ def test_every_setting_has_its_help():
 
 def test_one_source_or_several():
     assert CorpusSettings(source="a").sources == ("a",)
-    assert build(CorpusSettings, {"source": ["a", "b"]}, "corpus").sources == ("a", "b")
+    assert build_settings(CorpusSettings, {"source": ["a", "b"]}, "corpus").sources == ("a", "b")
 
 
-@pytest.mark.parametrize(("given", "says"), [
-    ({"source": ""}, "source is empty"),
-    ({"source": []}, "source is empty"),
-    ({"source": ["a", ""]}, "source is empty"),
-    ({"validation": 0.5, "test": 0.5}, "nothing to train on"),
-    ({"validation": -0.1}, "corpus.validation"),
-    ({"processes": 0}, "corpus.processes"),
-    ({"limit": 0}, "corpus.limit"),
-    ({"document": "page"}, "corpus.document"),
-    ({"sorce": "x"}, "did you mean source?"),
-])
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"source": ""}, "source is empty"),
+        ({"source": []}, "source is empty"),
+        ({"source": ["a", ""]}, "source is empty"),
+        ({"validation": 0.5, "test": 0.5}, "nothing to train on"),
+        ({"validation": -0.1}, "corpus.validation"),
+        ({"processes": 0}, "corpus.processes"),
+        ({"limit": 0}, "corpus.limit"),
+        ({"document": "page"}, "corpus.document"),
+        ({"sorce": "x"}, "did you mean source?"),
+    ],
+)
 def test_impossible_settings_are_refused(given, says):
     with pytest.raises(RecipeError, match=says.replace("?", r"\?")):
-        build(CorpusSettings, given, "corpus")
+        build_settings(CorpusSettings, given, "corpus")

@@ -1,18 +1,20 @@
+"""Resolving corpus sources."""
+
 import os
 import time
 from pathlib import Path
 
 import pytest
 
+from meristem.config.errors import MeristemError
 from meristem.corpus import file_contents
+from meristem.corpus.read.source_kinds import BuiltinSource, FileSource, HubSource
+from meristem.corpus.read.sources import corpus_digest, find_sources, resolve_sources
 from meristem.corpus.settings import CorpusSettings
-from meristem.corpus.source_kinds import Builtin, File, Hub
-from meristem.corpus.sources import digest, resolve, survey
-from meristem.errors import MeristemError
 
 
 def found(*sources: object) -> list[str]:
-    return [source.name for source in resolve(CorpusSettings(source=tuple(map(str, sources))))]
+    return [source.name for source in resolve_sources(CorpusSettings(source=tuple(map(str, sources))))]
 
 
 @pytest.fixture
@@ -25,18 +27,23 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_folder_recursively_sorted_and_counted(folder):
-    whole = survey(CorpusSettings(source=str(folder)))
+    whole = find_sources(CorpusSettings(source=str(folder)))
     names = [Path(source.name).relative_to(folder).as_posix() for source in whole.sources]
     assert names == ["a.txt.gz", "b.txt", "deep/er/c.JSONL", "z.csv.zst"]
     assert whole.skipped == {".png": 1, "(no ending)": 1, "(hidden)": 1}
-    assert [(s.format, s.compression) for s in whole.sources if isinstance(s, File)] == [
-        ("text", ".gz"), ("text", ""), ("jsonl", ""), ("table", ".zst")]
+    assert [(s.format, s.compression) for s in whole.sources if isinstance(s, FileSource)] == [
+        ("text", ".gz"),
+        ("text", ""),
+        ("jsonl", ""),
+        ("table", ".zst"),
+    ]
 
 
 def test_globs_several_sources_and_repeats(folder):
     assert found(folder / "**/*.JSONL") == [str(folder / "deep/er/c.JSONL")]
     assert found(folder / "b.txt", folder) == [
-        str(folder / name) for name in ("b.txt", "a.txt.gz", "deep/er/c.JSONL", "z.csv.zst")]
+        str(folder / name) for name in ("b.txt", "a.txt.gz", "deep/er/c.JSONL", "z.csv.zst")
+    ]
 
 
 def test_relative_paths_and_globs(folder, monkeypatch):
@@ -45,9 +52,9 @@ def test_relative_paths_and_globs(folder, monkeypatch):
 
 
 def test_names_that_are_no_paths():
-    assert resolve(CorpusSettings(source="builtin:microworld?size=3")) == (Builtin("microworld?size=3"),)
-    assert resolve(CorpusSettings(source="owner/name")) == (Hub("owner/name"),)
-    assert resolve(CorpusSettings(source="hub:o/n?config=c&split=test")) == (Hub("o/n", "c", "test"),)
+    assert resolve_sources(CorpusSettings(source="builtin:microworld?size=3")) == (BuiltinSource("microworld?size=3"),)
+    assert resolve_sources(CorpusSettings(source="owner/name")) == (HubSource("owner/name"),)
+    assert resolve_sources(CorpusSettings(source="hub:o/n?config=c&split=test")) == (HubSource("o/n", "c", "test"),)
 
 
 def test_messages_say_what_where_and_what_to_do(folder, monkeypatch):
@@ -62,31 +69,31 @@ def test_messages_say_what_where_and_what_to_do(folder, monkeypatch):
         "missing.txt": "'missing.txt' is not in",
         "*.parquet": "matches no file",
         "*.png": "matches only files that cannot be read",
-        "pictures": r"holds \.png \(1\); readable are \.txt",
+        "pictures": r"contains \.png \(1\); readable are \.txt",
         "nothing": "no files at all",
-        "p.png": r"files ending in \.png cannot be read; readable are",
-        "noend": "without an ending",
+        "p.png": r"\.png files cannot be read; readable are",
+        "noend": "without an extension",
         "builtin:pydoc": "did you mean pydocs",
         "hub:o/n?spilt=test": "did you mean split",
-        "hub:": "wants a name",
+        "hub:": "needs a name",
     }.items():
         with pytest.raises(MeristemError, match=says):
-            resolve(CorpusSettings(source=source))
+            resolve_sources(CorpusSettings(source=source))
 
 
 def test_digest_follows_what_matters(folder):
     settings = CorpusSettings(source=str(folder))
-    first = digest(settings)
-    assert digest(settings.model_copy(update={"processes": 7})) == first
-    assert digest(CorpusSettings(source=(str(folder), str(folder / "b.txt")))) == first
+    first = corpus_digest(settings)
+    assert corpus_digest(settings.model_copy(update={"processes": 7})) == first
+    assert corpus_digest(CorpusSettings(source=(str(folder), str(folder / "b.txt")))) == first
     for change in ({"deduplicate": False}, {"validation": 0.1}, {"document": "line"}, {"limit": 5}, {"shortest": 3}):
-        assert digest(settings.model_copy(update=change)) != first
+        assert corpus_digest(settings.model_copy(update=change)) != first
     os.utime(folder / "b.txt", ns=(1, 1))
-    touched = digest(settings)
+    touched = corpus_digest(settings)
     assert touched != first
     (folder / "b.txt").write_text("xy")
     os.utime(folder / "b.txt", ns=(1, 1))
-    assert digest(settings) != touched
+    assert corpus_digest(settings) != touched
 
 
 def _put(path, text, inode=False):
@@ -106,25 +113,25 @@ def test_another_content_of_equal_size_and_time_is_another_key(folder, monkeypat
     if aged:  # as if the file had been there for long when it was first hashed
         monkeypatch.setattr(file_contents, "SETTLED", -(10**18))
     path, settings = folder / "b.txt", CorpusSettings(source=str(folder))
-    first = digest(settings)
+    first = corpus_digest(settings)
     _put(path, "y", inode)
-    changed = digest(settings)
+    changed = corpus_digest(settings)
     assert changed != first
-    assert digest(settings) == changed
+    assert corpus_digest(settings) == changed
     _put(path, "x", inode)
-    assert digest(settings) == first
+    assert corpus_digest(settings) == first
     _put(path, "z", inode)
-    assert digest(settings) not in (first, changed)
+    assert corpus_digest(settings) not in (first, changed)
 
 
 def test_a_content_is_known_after_times_in_between(folder):
     path, settings = folder / "b.txt", CorpusSettings(source=str(folder))
-    first, stamp = digest(settings), path.stat().st_mtime_ns
+    first, stamp = corpus_digest(settings), path.stat().st_mtime_ns
     os.utime(path, ns=(1, 1))
-    digest(settings)
+    corpus_digest(settings)
     path.write_text("y")
     os.utime(path, ns=(stamp, stamp))
-    assert digest(settings) != first
+    assert corpus_digest(settings) != first
 
 
 def test_unchanged_files_are_hashed_once(folder, monkeypatch):
@@ -132,27 +139,35 @@ def test_unchanged_files_are_hashed_once(folder, monkeypatch):
     hashed, original = [], file_contents._digest
     monkeypatch.setattr(file_contents, "_digest", lambda path: hashed.append(path.name) or original(path))
     settings = CorpusSettings(source=str(folder))
-    first = digest(settings)
+    first = corpus_digest(settings)
     once = len(hashed)
-    assert digest(settings) == first and len(hashed) == once > 0
+    assert corpus_digest(settings) == first and len(hashed) == once > 0
     (folder / "b.txt").chmod(0o640)
-    assert digest(settings) == first
+    assert corpus_digest(settings) == first
     assert hashed[once:] == ["b.txt"]
 
 
 def test_damaged_records_and_an_unwritable_cache_are_no_errors(folder, monkeypatch, tmp_path):
     monkeypatch.setenv("MERISTEM_CACHE", str(tmp_path / "own"))
     settings = CorpusSettings(source=str(folder))
-    first = digest(settings)
+    first = corpus_digest(settings)
     for path in (tmp_path / "own/files").iterdir():
         path.write_text('{"b.txt": 3}')
-    assert digest(settings) == first
+    assert corpus_digest(settings) == first
     (tmp_path / "taken").write_text("")
     monkeypatch.setenv("MERISTEM_CACHE", str(tmp_path / "taken"))
-    assert digest(settings) == first
+    assert corpus_digest(settings) == first
 
 
 def test_digest_of_samples_and_hub():
-    keys = {digest(CorpusSettings(source=source)) for source in (
-        "builtin:microworld?size=3", "builtin:microworld?size=4", "hub:a/b", "hub:a/b?split=test", "hub:a/c")}
+    keys = {
+        corpus_digest(CorpusSettings(source=source))
+        for source in (
+            "builtin:microworld?size=3",
+            "builtin:microworld?size=4",
+            "hub:a/b",
+            "hub:a/b?split=test",
+            "hub:a/c",
+        )
+    }
     assert len(keys) == 5

@@ -10,16 +10,16 @@ import pytest
 import yaml
 from rich.console import Console
 
-from meristem.checkpoint import origin
-from meristem.checkpoint.revive import Revived, revive
-from meristem.checkpoint.run import Run
-from meristem.checkpoint.save import save
+from meristem.checkpoint import provenance
+from meristem.checkpoint.load_run import LoadedRun, load_run
+from meristem.checkpoint.run_folder import RunFolder
+from meristem.checkpoint.save import save_checkpoint
 from meristem.checkpoint.snapshot import Snapshot
-from meristem.learning.assemble import learner_of
-from meristem.recipe import resolve
-from meristem.store.prepare import store_for, tokenizer_for
+from meristem.config.recipe import resolve_recipe
+from meristem.dataset.prepare import prepare_dataset, prepare_tokenizer
+from meristem.learning.build import build_learner
 
-MakeRun = Callable[..., Revived]
+MakeRun = Callable[..., LoadedRun]
 
 
 @pytest.fixture
@@ -42,24 +42,33 @@ def make_run(tmp_path: Path, corpus: Path, console: Console, monkeypatch: pytest
     """An untrained run of some objectives, opened again for use."""
     monkeypatch.setenv("MERISTEM_CACHE", str(tmp_path / "cache"))
 
-    def made(family: str, *objectives: str, **corpus_settings: object) -> Revived:
-        recipe = resolve("tiny", {
-            "corpus": {"source": str(corpus), "document": "line", "test": 0.2, **corpus_settings},
-            "tokenizer": {"kind": "wordpiece", "size": 200}, "objective": list(objectives),
-            "model": {"family": family, "layers": 1, "width": 16, "heads": 2, "length": 32},
-            "train": {"steps": 1, "batch_tokens": 256}})
-        tokenizer = tokenizer_for(recipe.tokenizer, [recipe.corpus], console)
-        shards = store_for(recipe.corpus, tokenizer, recipe.store, words=False, console=console)
+    def made(family: str, *objectives: str, **corpus_settings: object) -> LoadedRun:
+        recipe = resolve_recipe(
+            "tiny",
+            {
+                "corpus": {"source": str(corpus), "document": "line", "test": 0.2, **corpus_settings},
+                "tokenizer": {"kind": "wordpiece", "size": 200},
+                "objective": list(objectives),
+                "model": {"family": family, "layers": 1, "width": 16, "heads": 2, "length": 32},
+                "train": {"steps": 1, "batch_tokens": 256},
+            },
+        )
+        tokenizer = prepare_tokenizer(recipe.tokenizer, [recipe.corpus], console)
+        shards = prepare_dataset(recipe.corpus, tokenizer, recipe.store, keep_words=False, console=console)
         path = tmp_path / f"run-{family}"
         path.mkdir()
         tokenizer.save(path / "words.json")
-        text = yaml.safe_dump(recipe.plain())
-        run = Run.create(path, text, path / "words.json")
-        (path / "data.json").write_text(json.dumps({"main": shards.key}))
-        origin.sign(run, recipe)
-        model = learner_of(recipe, tokenizer).model.state_dict()
-        save(run.checkpoints, Snapshot(step=1, model=model, optimizer={}, memory={}, state={}, recipe=text,
-                                       tokenizer=path / "words.json"))
-        return revive(path)
+        text = yaml.safe_dump(recipe.to_dict())
+        run = RunFolder.create(path, text, path / "words.json")
+        (path / "data.json").write_text(json.dumps({"main": shards.cache_key}))
+        provenance.sign_run(run, recipe)
+        model = build_learner(recipe, tokenizer).model.state_dict()
+        save_checkpoint(
+            run.checkpoints,
+            Snapshot(
+                step=1, model=model, optimizer={}, memory={}, state={}, recipe=text, tokenizer=path / "words.json"
+            ),
+        )
+        return load_run(path)
 
     return made

@@ -1,3 +1,5 @@
+"""Evaluation of runs: test split, bits per byte, pseudo-perplexity, minimal pairs and errors."""
+
 from __future__ import annotations
 
 import json
@@ -10,30 +12,30 @@ import pytest
 from rich.console import Console
 
 import meristem
-from meristem.checkpoint.revive import Revived, revive
-from meristem.errors import MeristemError
-from meristem.evaluation.evaluate import evaluate, pseudo
-from meristem.evaluation.held_out import SEED, held_out
+from meristem.checkpoint.load_run import LoadedRun, load_run
+from meristem.config.errors import MeristemError
+from meristem.dataset.token_dataset import TokenDataset
+from meristem.evaluation.evaluate import evaluate, pseudo_perplexity
+from meristem.evaluation.held_out_loss import SEED, evaluate_held_out
 from meristem.generation.score import score
-from meristem.learning.assemble import feeds_of
-from meristem.store.store import Store
+from meristem.learning.build import build_feeds
 
-MakeRun = Callable[..., Revived]
+MakeRun = Callable[..., LoadedRun]
 
 
-def own(run: Revived, tmp_path: Path) -> Store:
+def own(run: LoadedRun, tmp_path: Path) -> TokenDataset:
     key = json.loads((run.run.path / "data.json").read_text())["main"]
-    return Store.open(tmp_path / "cache" / "stores" / key)
+    return TokenDataset.open(tmp_path / "cache" / "stores" / key)
 
 
 def test_the_test_split_is_measured_as_training_would(make_run: MakeRun, console: Console, tmp_path: Path) -> None:
     run = make_run("gpt2", "clm")
     found = evaluate(run, console=console)
     store = own(run, tmp_path)
-    feeds = feeds_of(run.recipe, run.learner.objectives, run.tokenizer, {"main": store}, split="test", seed=SEED)
+    feeds = build_feeds(run.recipe, run.learner.objectives, run.tokenizer, {"main": store}, split="test", seed=SEED)
     feed = feeds["main"]
     stream = store.split("test")
-    expected = held_out(run.learner, "main", feed, bytes_per_token=stream.bytes / len(stream)).metrics()
+    expected = evaluate_held_out(run.learner, "main", feed, bytes_per_token=stream.bytes / len(stream)).metrics()
     assert found["metrics"] == expected
     assert found["metrics"]["perplexity"] == pytest.approx(math.exp(found["metrics"]["loss"]))
     assert {"loss", "perplexity", "bits_per_byte"} <= set(found["metrics"])
@@ -75,7 +77,7 @@ def test_pseudo_perplexity_is_the_mean_over_hidden_tokens(make_run: MakeRun, con
 def test_a_limit_is_kept_and_told(make_run: MakeRun, console: Console, tmp_path: Path) -> None:
     run = make_run("roberta", "mlm")
     assert evaluate(run, console=console, limit=2)["samples"] == {"rows": 2}
-    assert pseudo(run, {"main": own(run, tmp_path)}, "test", limit=3).samples["pll_documents"] == 3
+    assert pseudo_perplexity(run, {"main": own(run, tmp_path)}, "test", limit=3).samples["pll_documents"] == 3
 
 
 def test_pseudo_likelihood_reads_every_source_of_a_mix(tmp_path: Path, console: Console) -> None:
@@ -92,7 +94,7 @@ def test_pseudo_likelihood_reads_every_source_of_a_mix(tmp_path: Path, console: 
               "train": {"steps": 1, "batch_tokens": 64, "evaluate_tokens": 64}}  # fmt: skip
     (tmp_path / "mix.yaml").write_text(json.dumps(recipe), encoding="utf-8")
     run = meristem.pretrain(tmp_path / "mix.yaml", out=tmp_path / "run", console=Console(quiet=True)).run
-    revived = revive(run)
+    revived = load_run(run)
     found = evaluate(revived, console=console, pll=True, limit=2)
     metrics, samples = found["metrics"], found["samples"]
     assert metrics["pll"] == pytest.approx((3 * metrics["one.pll"] + metrics["two.pll"]) / 4)

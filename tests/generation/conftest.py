@@ -1,4 +1,4 @@
-"""Tiny models with random weights, so large that hardly two tokens are as likely, and a tokenizer of two languages."""
+"""Tiny models with large random weights, so that hardly two tokens are equally probable, and a bilingual tokenizer."""
 
 from __future__ import annotations
 
@@ -7,23 +7,31 @@ from typing import Any
 import pytest
 import torch
 
-from meristem.batch import Head, Model
-from meristem.settings import find
+from meristem.config.settings import find_class
+from meristem.interfaces.batch import Head, Model
 from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.tokenizer import Tokenizer
-from meristem.tokenizers.train import train
+from meristem.tokenizers.train import train_tokenizer
 
 TEXTS = ["The old gardener planted the apple tree. My sister sold seventeen boats and a small garden."] * 3 + [
-    "老园丁种下了苹果树。水手记得十七条船。"] * 3
+    "老园丁种下了苹果树。水手记得十七条船。"
+] * 3
 LENGTH = 24
 
 
 def make_model(family: str, heads: tuple[str, ...], vocabulary: int, **settings: Any) -> Model:
     """A family's model of two layers."""
     torch.manual_seed(7)
-    plain = {"layers": 2, "width": 32, "heads": 4, "length": LENGTH, "initial": 0.3, "output_initial": "normal",
-             **settings}
-    cls = find("models", family)
+    plain = {
+        "layers": 2,
+        "width": 32,
+        "heads": 4,
+        "length": LENGTH,
+        "initial": 0.3,
+        "output_initial": "normal",
+        **settings,
+    }
+    cls = find_class("models", family)
     model = Model(cls(cls.Settings.model_validate(plain), vocabulary), {name: Head("vocabulary") for name in heads})
     with torch.no_grad():
         for parameter in model.parameters():
@@ -34,22 +42,22 @@ def make_model(family: str, heads: tuple[str, ...], vocabulary: int, **settings:
 
 @pytest.fixture(scope="session")
 def tokenizer() -> Tokenizer:
-    return train(TokenizerSettings.model_validate({"kind": "wordpiece", "size": 200}), TEXTS)
+    return train_tokenizer(TokenizerSettings.model_validate({"kind": "wordpiece", "size": 200}), TEXTS)
 
 
 @pytest.fixture(scope="session")
 def bytes_tokenizer() -> Tokenizer:
-    return train(TokenizerSettings.model_validate({"kind": "bpe", "size": 300}), TEXTS)
+    return train_tokenizer(TokenizerSettings.model_validate({"kind": "bpe", "size": 300}), TEXTS)
 
 
 @pytest.fixture(scope="session")
 def causal(tokenizer: Tokenizer) -> Model:
-    return make_model("gpt2", ("clm",), tokenizer.size)
+    return make_model("gpt2", ("clm",), tokenizer.vocab_size)
 
 
 @pytest.fixture(scope="session")
 def masked(tokenizer: Tokenizer) -> Model:
-    return make_model("bert", ("mlm",), tokenizer.size)
+    return make_model("bert", ("mlm",), tokenizer.vocab_size)
 
 
 @pytest.fixture(scope="session")

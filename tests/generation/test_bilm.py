@@ -9,22 +9,22 @@ import numpy as np
 import pytest
 import torch
 
-from meristem.batch import Head, Model
+from meristem.config.settings import find_class
+from meristem.dataset.char_ids import TokenCharIds
 from meristem.generation import bilm
-from meristem.generation.bilm import Spelled, bilm_scores
+from meristem.generation.bilm import SpelledText, bilm_scores
+from meristem.generation.continuous_batching import ContinuousBatch, SequenceState
 from meristem.generation.fill import fill
-from meristem.generation.given import given, together
-from meristem.generation.pool import Pool, Seat
+from meristem.generation.generate import generate
+from meristem.generation.generated_text import GeneratedTextBuilder
+from meristem.generation.generation_inputs import build_generation_inputs, collate_inputs
+from meristem.generation.incremental_decoder import DecodeSession
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.score import score
-from meristem.generation.session import Session
-from meristem.generation.write import write
-from meristem.generation.written import Writing
-from meristem.settings import find
-from meristem.store.letters import TokenLetters
+from meristem.interfaces.batch import Head, Model
 from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.tokenizer import Tokenizer
-from meristem.tokenizers.train import train
+from meristem.tokenizers.train import train_tokenizer
 
 TEXTS = ["The old gardener planted the apple tree. My sister sold seventeen boats and a small garden."] * 3
 UNSEEN = "The old grelbon sold the quorple."
@@ -32,16 +32,16 @@ UNSEEN = "The old grelbon sold the quorple."
 
 @pytest.fixture(scope="module")
 def words() -> Tokenizer:
-    return train(TokenizerSettings.model_validate({"kind": "words", "size": 64}), TEXTS)
+    return train_tokenizer(TokenizerSettings.model_validate({"kind": "words", "size": 64}), TEXTS)
 
 
 @pytest.fixture(scope="module")
 def elmo(words: Tokenizer) -> Model:
     torch.manual_seed(3)
-    cls = find("models", "elmo")
+    cls = find_class("models", "elmo")
     told = {"layers": 2, "width": 12, "cells": 20, "length": 16, "letter_width": 4, "filters": [[1, 8], [2, 8]]}
-    backbone = cls(cls.Settings.model_validate(told), words.size)
-    backbone.spell = TokenLetters(words)
+    backbone = cls(cls.Settings.model_validate(told), words.vocab_size)
+    backbone.spell = TokenCharIds(words)
     model = Model(backbone, {"bilm": Head("vocabulary")})
     with torch.no_grad():
         for parameter in model.parameters():
@@ -49,11 +49,13 @@ def elmo(words: Tokenizer) -> Model:
     return model.eval()
 
 
-def by_hand(model: Model, text: Spelled) -> tuple[list[float], list[float]]:
+def by_hand(model: Model, text: SpelledText) -> tuple[list[float], list[float]]:
     """Each word's log-probability from its left and from its right neighbour's state, in one pass over the row."""
     with torch.no_grad():
-        hidden = model.backbone(characters=torch.from_numpy(text.letters)[None])
-        forward, backward = (model.heads["bilm"](half).log_softmax(-1)[0] for half in hidden.last.chunk(2, -1))
+        hidden = model.backbone(characters=torch.from_numpy(text.char_ids)[None])
+        forward, backward = (
+            model.heads["bilm"](half).log_softmax(-1)[0] for half in hidden.last_hidden_state.chunk(2, -1)
+        )
     inside = range(1, len(text.ids) - 1)
     return ([float(forward[at - 1, text.ids[at]]) for at in inside],
             [float(backward[at + 1, text.ids[at]]) for at in inside])  # fmt: skip
@@ -64,7 +66,7 @@ def test_both_directions_and_their_mean(elmo: Model, words: Tokenizer) -> None:
     for text, one in zip(texts, score(elmo, words, texts), strict=True):
         found = words.encode(text)
         spoken = [text[a:b].encode() for a, b in found.offsets.tolist()]
-        forward, backward = by_hand(elmo, Spelled.of(words, found.ids.astype(np.int64), spoken))
+        forward, backward = by_hand(elmo, SpelledText.from_ids(words, found.ids.astype(np.int64), spoken))
         assert one.forward == pytest.approx(sum(forward), abs=1e-3)
         assert one.backward == pytest.approx(sum(backward), abs=1e-3)
         assert one.logprob == pytest.approx((sum(forward) + sum(backward)) / 2, abs=1e-3)
@@ -78,7 +80,7 @@ def test_both_directions_and_their_mean(elmo: Model, words: Tokenizer) -> None:
 
 @pytest.mark.parametrize("direction", [0, 1])
 def test_probabilities_of_all_texts_of_a_length_sum_to_one(elmo: Model, words: Tokenizer, direction: int) -> None:
-    some = np.flatnonzero(~words.specials)[:4]
+    some = np.flatnonzero(~words.special_mask)[:4]
     kept = elmo.heads["bilm"].bias.detach().clone()
     with torch.no_grad():
         elmo.heads["bilm"].bias.fill_(-torch.inf)
@@ -94,49 +96,51 @@ def test_probabilities_of_all_texts_of_a_length_sum_to_one(elmo: Model, words: T
 def test_long_texts_go_through_the_state(elmo: Model, words: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [" ".join(TEXTS), UNSEEN, TEXTS[0]]
     whole = score(elmo, words, texts)
-    monkeypatch.setattr(bilm, "WORDS", 7)
+    monkeypatch.setattr(bilm, "MAX_WORDS_PER_PASS", 7)
     for one, other in zip(whole, score(elmo, words, texts), strict=True):
         assert one.forward == pytest.approx(other.forward, abs=1e-3)
         assert one.backward == pytest.approx(other.backward, abs=1e-3)
 
 
 def test_generation_is_the_forward_direction(elmo: Model, words: Tokenizer) -> None:
-    starts = [given(elmo, words, text) for text in (UNSEEN, "My sister")]
-    tokens, sizes, inputs = together(starts, elmo.device)
-    session = Session(elmo, tokens, sizes, capacity=4, **inputs)
-    rng, grown = np.random.default_rng(0), [list(one.prompt) for one in starts]
+    starts = [build_generation_inputs(elmo, words, text) for text in (UNSEEN, "My sister")]
+    tokens, sizes, inputs = collate_inputs(starts, elmo.device)
+    session = DecodeSession(elmo, tokens, sizes, capacity=4, **inputs)
+    rng, grown = np.random.default_rng(0), [list(one.prompt_ids) for one in starts]
     for _ in range(5):
         for row, start in enumerate(starts):
-            new = np.array(grown[row][len(start.prompt) :], np.int64)
-            letters = np.concatenate([start.inputs["characters"].numpy(), TokenLetters(words)(new)])
+            new = np.array(grown[row][len(start.prompt_ids) :], np.int64)
+            letters = np.concatenate([start.inputs["characters"].numpy(), TokenCharIds(words)(new)])
             with torch.no_grad():
                 hidden = elmo.backbone(characters=torch.from_numpy(letters)[None])
-                expected = elmo.heads["bilm"](hidden.last[0, -1, : hidden.last.shape[-1] // 2])
+                expected = elmo.heads["bilm"](
+                    hidden.last_hidden_state[0, -1, : hidden.last_hidden_state.shape[-1] // 2]
+                )
             assert torch.allclose(session.logits[row], expected, atol=1e-4)
-        new = rng.choice(np.flatnonzero(~words.specials), 2)
-        session.push(torch.from_numpy(new))
+        new = rng.choice(np.flatnonzero(~words.special_mask), 2)
+        session.decode_step(torch.from_numpy(new))
         for row, token in enumerate(new.tolist()):
             grown[row].append(token)
 
 
 def test_what_is_generated_has_its_forward_score(elmo: Model, words: Tokenizer) -> None:
     settings = SamplingSettings(max_tokens=5, greedy=True)
-    ((written,),) = write(elmo, words, [""], settings)
+    ((written,),) = generate(elmo, words, [""], settings)
     assert words.encode(written.text).ids.tolist() == list(written.tokens)
     ending = [words.end] if written.finished == "end" else []
     forward, _ = bilm_scores(elmo, words, [np.array([*written.tokens, *ending])])
     assert written.score == pytest.approx(float(forward[0].logprobs.sum()), abs=1e-3)
     # texts written beside others, which joined later, are what they are alone
-    pool, seats = Pool(elmo, words, rows=2), []
+    pool, seats = ContinuousBatch(elmo, words, max_rows=2), []
     for prompt in ("The old", UNSEEN, ""):
-        start = given(elmo, words, prompt)
-        seats.append(Seat(Writing(words, start.prompt, ()), start, settings))
+        start = build_generation_inputs(elmo, words, prompt)
+        seats.append(SequenceState(GeneratedTextBuilder(words, start.prompt_ids, ()), start, settings))
         pool.add(seats[-1])
         pool.step()
-    while pool.busy:
+    while pool.has_work:
         pool.step()
-    alone = [one.text for (one,) in write(elmo, words, ["The old", UNSEEN, ""], settings)]
-    assert [seat.writing.written().text for seat in seats] == alone
+    alone = [one.text for (one,) in generate(elmo, words, ["The old", UNSEEN, ""], settings)]
+    assert [seat.generated_text.build().text for seat in seats] == alone
 
 
 def test_continuations_are_scored_forward(elmo: Model, words: Tokenizer) -> None:
@@ -148,17 +152,17 @@ def test_continuations_are_scored_forward(elmo: Model, words: Tokenizer) -> None
 
 def test_gaps_are_filled_from_both_sides(elmo: Model, words: Tokenizer) -> None:
     text = "The old [MASK] sold the apple [MASK] ."
-    found = fill(elmo, words, text, top=words.size)
+    found = fill(elmo, words, text, top=words.vocab_size)
     ids = words.encode(text, special=True).ids.astype(np.int64)
-    row = Spelled.of(words, ids, [b"The", b"old", b"[MASK]", b"sold", b"the", b"apple", b"[MASK]", b"."])
+    row = SpelledText.from_ids(words, ids, [b"The", b"old", b"[MASK]", b"sold", b"the", b"apple", b"[MASK]", b"."])
     with torch.no_grad():
-        hidden = elmo.backbone(characters=torch.from_numpy(row.letters)[None])
-        forward, backward = (elmo.heads["bilm"](half)[0].softmax(-1) for half in hidden.last.chunk(2, -1))
+        hidden = elmo.backbone(characters=torch.from_numpy(row.char_ids)[None])
+        forward, backward = (elmo.heads["bilm"](half)[0].softmax(-1) for half in hidden.last_hidden_state.chunk(2, -1))
     for one, place in zip(found, np.flatnonzero(row.ids == words.mask), strict=True):
         product = forward[place - 1] * backward[place + 1]
         product /= product.sum()
         for candidate in one.candidates[:5]:
-            assert candidate.probability == pytest.approx(float(product[words.id(candidate.token)]), rel=1e-3)
+            assert candidate.probability == pytest.approx(float(product[words.token_to_id(candidate.token)]), rel=1e-3)
         assert one.candidates[0].probability > one.candidates[1].probability
 
 
@@ -169,9 +173,11 @@ def test_a_text_of_one_word_and_none(elmo: Model, words: Tokenizer) -> None:
         fill(elmo, words, "boats")
 
 
-def test_a_frameless_text_has_nothing_before_its_first_word(elmo: Model, words: Tokenizer, monkeypatch: Any) -> None:
+def test_a_text_without_special_tokens_has_no_context_before_its_first_word(
+    elmo: Model, words: Tokenizer, monkeypatch: Any
+) -> None:
     nothing = np.zeros(0, np.int64)
-    monkeypatch.setattr(bilm, "frame_of", lambda _: (nothing, nothing))
+    monkeypatch.setattr(bilm, "boundary_tokens", lambda _: (nothing, nothing))
     forward, backward = bilm_scores(elmo, words, [words.encode("my sister sold").ids.astype(np.int64)])
     assert forward[0].logprobs[0] == 0 and (forward[0].logprobs[1:] < 0).all()
     assert backward[0].logprobs[-1] == 0 and (backward[0].logprobs[:-1] < 0).all()

@@ -1,3 +1,5 @@
+"""Mask filling: candidates are ranked by the model's own probabilities."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -5,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from meristem.batch import Model
-from meristem.errors import MeristemError
+from meristem.config.errors import MeristemError
 from meristem.generation.fill import fill
+from meristem.interfaces.batch import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
 
@@ -15,7 +17,7 @@ def direct(model: Model, tokenizer: Tokenizer, ids: list[int], place: int) -> to
     """Probabilities at one place of a framed row, the plain way."""
     row = torch.tensor([[tokenizer.start, *ids, tokenizer.end]])
     with torch.no_grad():
-        return model.heads["mlm"](model.backbone(tokens=row).last)[0, place + 1].softmax(-1)  # type: ignore[no-any-return]
+        return model.heads["mlm"](model.backbone(tokens=row).last_hidden_state)[0, place + 1].softmax(-1)  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("text", ["The old [MASK] planted the [MASK] tree.", "老[MASK]丁种下了苹果[MASK]。", "[MASK]"])
@@ -26,8 +28,8 @@ def test_ranks_are_those_of_the_models_own_probabilities(masked: Model, tokenize
     assert [one.mask for one in found] == list(range(len(places))) == list(range(text.count("[MASK]")))
     for one, place in zip(found, places, strict=True):
         expected = direct(masked, tokenizer, ids, place)
-        ranked = [n for n in expected.argsort(descending=True).tolist() if not tokenizer.specials[n]][:7]
-        assert [candidate.token for candidate in one.candidates] == [tokenizer.token(n) for n in ranked]
+        ranked = [n for n in expected.argsort(descending=True).tolist() if not tokenizer.special_mask[n]][:7]
+        assert [candidate.token for candidate in one.candidates] == [tokenizer.id_to_token(n) for n in ranked]
         assert [c.probability for c in one.candidates] == pytest.approx([float(expected[n]) for n in ranked], abs=1e-6)
 
 
@@ -41,8 +43,8 @@ def test_the_text_with_a_candidate_is_written_as_the_tokenizer_would(masked: Mod
 
 
 def test_a_mask_is_understood_whatever_the_tokenizer_calls_it(bytes_tokenizer: Tokenizer, make: Any) -> None:
-    assert bytes_tokenizer.token(bytes_tokenizer.mask or 0) != "[MASK]"
-    model = make("roberta", ("mlm",), bytes_tokenizer.size)
+    assert bytes_tokenizer.id_to_token(bytes_tokenizer.mask or 0) != "[MASK]"
+    model = make("roberta", ("mlm",), bytes_tokenizer.vocab_size)
     (found,) = fill(model, bytes_tokenizer, "The old [MASK] planted.", top=3)
     assert len(found.candidates) == 3
     for candidate in found.candidates:
@@ -54,18 +56,18 @@ def test_a_long_text_is_read_in_a_window_round_each_mask(masked: Model, tokenize
     text = before + "[MASK]" + after + " [MASK]"
     ids = tokenizer.encode(text, special=True).ids.tolist()
     first, last = (place for place, token in enumerate(ids) if token == tokenizer.mask)
-    room = masked.backbone.length - 2
+    room = masked.backbone.max_length - 2
     found = fill(masked, tokenizer, text, top=1)
     for one, place, start in zip(found, (first, last), (first - room // 2, len(ids) - room), strict=True):
         expected = direct(masked, tokenizer, ids[start : start + room], place - start)
-        expected[torch.from_numpy(tokenizer.specials)] = 0
+        expected[torch.from_numpy(tokenizer.special_mask)] = 0
         assert one.candidates[0].probability == pytest.approx(float(expected.max()), abs=1e-6)
 
 
 def test_what_cannot_be_done_is_said(masked: Model, causal: Model, tokenizer: Tokenizer) -> None:
     with pytest.raises(MeristemError, match=r"write \[MASK\]"):
         fill(masked, tokenizer, "nothing hidden")
-    with pytest.raises(MeristemError, match="it can generate and score"):
+    with pytest.raises(MeristemError, match="it supports generate and score"):
         fill(causal, tokenizer, "The [MASK]")
     with pytest.raises(MeristemError, match="at least 1"):
         fill(masked, tokenizer, "The [MASK]", top=0)

@@ -1,4 +1,4 @@
-"""Denoising encoder-decoders: gaps as their decoder would write them, and texts alone as what one gap stands for."""
+"""Denoising encoder-decoders: mask filling with the decoder, and scores of texts as the infilling of one gap."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from meristem.batch import Model
-from meristem.errors import MeristemError
-from meristem.generation.fill import fill, fill_many, masked
+from meristem.config.errors import MeristemError
+from meristem.generation.fill import fill, fill_many, parse_masked_text
 from meristem.generation.score import score
+from meristem.interfaces.batch import Model
 from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.tokenizer import Tokenizer
-from meristem.tokenizers.train import train
+from meristem.tokenizers.train import train_tokenizer
 
 TEXTS = ["The old gardener planted the apple tree. My sister sold seventeen boats and a small garden."] * 3
 TEXT = "The [MASK] gardener sold the [MASK] boats."
@@ -22,14 +22,14 @@ TEXT = "The [MASK] gardener sold the [MASK] boats."
 
 @pytest.fixture(scope="module")
 def words() -> Tokenizer:
-    return train(TokenizerSettings.model_validate({"kind": "bpe", "size": 300, "sentinels": 4}), TEXTS)
+    return train_tokenizer(TokenizerSettings.model_validate({"kind": "bpe", "size": 300, "sentinels": 4}), TEXTS)
 
 
 @pytest.fixture(scope="module", params=["masks", "sentinels"])
 def denoiser(request: pytest.FixtureRequest, make: Any, words: Tokenizer) -> Model:
-    model: Model = make("transformer", ("seq2seq",), words.size)
+    model: Model = make("transformer", ("seq2seq",), words.vocab_size)
     model.source_kinds = frozenset({request.param})
-    model.begin = (words.end,) if words.end is not None else None
+    model.decoder_start_ids = (words.end,) if words.end is not None else None
     return model
 
 
@@ -37,7 +37,7 @@ def said(model: Model, source: list[int], target: list[int]) -> torch.Tensor:
     """[V] log-probabilities of the token after a target."""
     with torch.no_grad():
         hidden = model.backbone(tokens=torch.tensor([target]), source=torch.tensor([source]))
-        return model.heads["seq2seq"](hidden.last[0, -1]).log_softmax(-1)  # type: ignore[no-any-return]
+        return model.heads["seq2seq"](hidden.last_hidden_state[0, -1]).log_softmax(-1)  # type: ignore[no-any-return]
 
 
 def test_gaps_are_what_the_decoder_would_write(denoiser: Model, words: Tokenizer) -> None:
@@ -47,23 +47,23 @@ def test_gaps_are_what_the_decoder_would_write(denoiser: Model, words: Tokenizer
     source = list(ids)
     for number, place in enumerate(gaps if numbered else ()):
         source[place] = words.sentinels[number]
-    begin, written = list(denoiser.begin or ()), list[int]()
+    begin, written = list(denoiser.decoder_start_ids or ()), list[int]()
     for number, found in enumerate(fill(denoiser, words, TEXT, top=3)):
         if numbered:
             target = [*begin, *written, words.sentinels[number]]
         else:
             target = [*begin, *(written[gaps.index(at)] if at in gaps else ids[at] for at in range(gaps[number]))]
         chances = said(denoiser, [*source, words.end or 0], target).exp()
-        ordinary = chances.masked_fill(torch.from_numpy(words.specials), 0.0)
+        ordinary = chances.masked_fill(torch.from_numpy(words.special_mask), 0.0)
         best = int(ordinary.argmax())
-        assert found.candidates[0].token == words.piece(best)
+        assert found.candidates[0].token == words.token_text(best)
         assert found.candidates[0].probability == pytest.approx(float(ordinary.max()), rel=1e-3)
         written += [words.sentinels[number], best] if numbered else [best]
 
 
 def test_several_texts_are_filled_as_each_alone(denoiser: Model, words: Tokenizer) -> None:
     texts = [TEXT, "[MASK]", "My sister sold a [MASK] and [MASK] and [MASK].", "The old gardener " * 12 + "[MASK]."]
-    together = fill_many(denoiser, words, [masked(words, text) for text in texts], top=2)
+    together = fill_many(denoiser, words, [parse_masked_text(words, text) for text in texts], top=2)
     for text, found in zip(texts, together, strict=True):
         for one, other in zip(fill(denoiser, words, text, top=2), found, strict=True):
             assert [c.token for c in one.candidates] == [c.token for c in other.candidates]
@@ -76,7 +76,7 @@ def test_a_text_alone_is_what_one_gap_stands_for(denoiser: Model, words: Tokeniz
     ids = words.encode(text).ids.tolist()
     numbered = "sentinels" in denoiser.source_kinds
     gap = words.sentinels[0] if numbered else words.mask
-    start = [*(denoiser.begin or ()), *([gap] if numbered else [])]
+    start = [*(denoiser.decoder_start_ids or ()), *([gap] if numbered else [])]
     expected = [
         float(said(denoiser, [gap, words.end], [*start, *ids[:place]])[token])  # type: ignore[list-item]
         for place, token in enumerate(ids)
@@ -84,20 +84,20 @@ def test_a_text_alone_is_what_one_gap_stands_for(denoiser: Model, words: Tokeniz
     (found,) = score(denoiser, words, [text])
     assert [value for _, value in found.per_token] == pytest.approx(expected, abs=1e-3)
     assert "".join(piece for piece, _ in found.per_token) == text
-    with pytest.raises(MeristemError, match=r"this model writes \d+ at once"):
+    with pytest.raises(MeristemError, match=r"this model scores at most \d+ at once"):
         score(denoiser, words, [text * 10])
 
 
 def test_what_has_too_many_gaps_is_refused(make: Any, words: Tokenizer) -> None:
-    model = make("transformer", ("seq2seq",), words.size)
+    model = make("transformer", ("seq2seq",), words.vocab_size)
     model.source_kinds = frozenset({"sentinels"})
     with pytest.raises(MeristemError, match="4 sentinels"):
         fill(model, words, "[MASK] a " * 5)
 
 
 def test_a_target_in_place_of_the_one_gap(make: Any, words: Tokenizer) -> None:
-    model = make("transformer", ("seq2seq",), words.size)
-    model.source_kinds, model.begin = frozenset({"sentinels"}), (words.end,)
+    model = make("transformer", ("seq2seq",), words.vocab_size)
+    model.source_kinds, model.decoder_start_ids = frozenset({"sentinels"}), (words.end,)
     (found,) = score(model, words, ["The old [MASK] sold boats."], text_b=["gardener"])
     ids = words.encode("gardener").ids.tolist()
     source = words.encode("The old [MASK] sold boats.", special=True).ids.tolist()

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from meristem.batch import Model
-from meristem.blocks.outlook import Outlook
-from meristem.errors import MeristemError
+from meristem.blocks.attention.relative_mask import RelativeMaskSpec
+from meristem.config.errors import MeristemError
 from meristem.generation.fill import fill
-from meristem.generation.given import opening
+from meristem.generation.generate import generate
+from meristem.generation.generation_inputs import document_start_ids
+from meristem.generation.incremental_decoder import DecodeSession
 from meristem.generation.permutation import permutation_scores
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.score import score
-from meristem.generation.session import Session
-from meristem.generation.write import write
+from meristem.interfaces.batch import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
 LENGTH = 24
@@ -27,7 +27,7 @@ TEXT = "The old gardener planted the apple tree."
 
 @pytest.fixture(scope="module", params=[0, 8], ids=["alone", "memory"])
 def xlnet(request: pytest.FixtureRequest, make: Any, tokenizer: Tokenizer) -> Model:
-    model: Model = make("xlnet", ("plm",), tokenizer.size, memory=request.param)
+    model: Model = make("xlnet", ("plm",), tokenizer.vocab_size, memory=request.param)
     return model
 
 
@@ -35,18 +35,24 @@ def full_pass(model: Model, tokens: list[int], rank: list[int], slots: list[int]
     """[slots, V] log-probabilities of a full two-stream pass over one row, however long."""
     backbone: Any = model.backbone
     x, order, at = backbone.tokens(torch.tensor([tokens])), torch.tensor([rank]), torch.tensor([slots])
-    outlook = Outlook(
-        time=len(tokens), causal=False, device=x.device, dtype=x.dtype, present=order > 0, order=order, window=window
+    outlook = RelativeMaskSpec(
+        num_tokens=len(tokens),
+        causal=False,
+        device=x.device,
+        dtype=x.dtype,
+        present=order > 0,
+        order=order,
+        window=window,
     )
     with torch.no_grad():
         hidden = backbone.stack(x, outlook, queries=backbone.query.expand(1, len(slots), -1), at=at)
-        return model.heads["plm"](hidden.last[0]).log_softmax(-1)  # type: ignore[no-any-return]
+        return model.heads["plm"](hidden.last_hidden_state[0]).log_softmax(-1)  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("order", [None, (2, 1, 0), (1, 2, 0)])
 def test_probabilities_of_all_texts_of_a_length_sum_to_one(make: Any, tokenizer: Tokenizer, order: Any) -> None:
-    model = make("xlnet", ("plm",), tokenizer.size)
-    words = np.flatnonzero(~tokenizer.specials)[:5]
+    model = make("xlnet", ("plm",), tokenizer.vocab_size)
+    words = np.flatnonzero(~tokenizer.special_mask)[:5]
     with torch.no_grad():  # all other tokens are impossible
         model.heads["plm"].bias.fill_(-torch.inf)
         model.heads["plm"].bias[torch.from_numpy(words)] = 0.0
@@ -59,7 +65,7 @@ def test_probabilities_of_all_texts_of_a_length_sum_to_one(make: Any, tokenizer:
 
 def test_each_token_is_predicted_from_those_before_it_in_the_order(xlnet: Model, tokenizer: Tokenizer) -> None:
     ids = tokenizer.encode(TEXT).ids.tolist()
-    first = opening(xlnet, tokenizer, "permutation")
+    first = document_start_ids(xlnet, tokenizer, "permutation")
     for order in (list(range(len(ids))), list(np.random.default_rng(1).permutation(len(ids)))):
         (found,) = permutation_scores(xlnet, tokenizer, [np.array(ids)], [0], [order])
         read = set(range(len(first)))
@@ -93,10 +99,10 @@ def test_a_batch_says_what_each_text_says_alone(xlnet: Model, tokenizer: Tokeniz
 
 
 def test_long_texts_go_through_memory(make: Any, tokenizer: Tokenizer) -> None:
-    model = make("xlnet", ("plm",), tokenizer.size, memory=8)
+    model = make("xlnet", ("plm",), tokenizer.vocab_size, memory=8)
     ids = tokenizer.encode(TEXT * 5).ids.astype(np.int64)
     (found,) = permutation_scores(model, tokenizer, [ids], [0])
-    first = opening(model, tokenizer, "permutation")
+    first = document_start_ids(model, tokenizer, "permutation")
     read, state = np.concatenate([first, ids]), None
     for number, start in enumerate(range(0, len(read), LENGTH)):
         part = read[start : start + LENGTH]
@@ -107,7 +113,7 @@ def test_long_texts_go_through_memory(make: Any, tokenizer: Tokenizer) -> None:
         with torch.no_grad():
             told = {"order": torch.from_numpy(rank)[None], "slots": slots, "fresh": torch.tensor([[not number]])}
             hidden = model.backbone(tokens=torch.from_numpy(part)[None], state=state, **told)
-            said = model.heads["plm"](hidden.last[0]).log_softmax(-1)
+            said = model.heads["plm"](hidden.last_hidden_state[0]).log_softmax(-1)
         state = hidden.state
         expected = said[torch.arange(len(part) - given), torch.from_numpy(part[given:])]
         at = start + given - len(first)
@@ -117,32 +123,32 @@ def test_long_texts_go_through_memory(make: Any, tokenizer: Tokenizer) -> None:
 @pytest.mark.parametrize("size", [5, 30, 60])  # one chunk, two, three
 def test_incremental_decoding_is_the_full_two_stream_pass(xlnet: Model, tokenizer: Tokenizer, size: int) -> None:
     rng = np.random.default_rng(size)
-    ordinary = np.flatnonzero(~tokenizer.specials)
+    ordinary = np.flatnonzero(~tokenizer.special_mask)
     tokens = rng.choice(ordinary, size + 40).tolist()
     other = rng.choice(ordinary, size + 43).tolist()  # rows of different lengths do not disturb each other
     backbone: Any = xlnet.backbone
     reach = LENGTH + backbone.settings.memory
     prompts = [torch.tensor(tokens[:size]), torch.tensor(other[: size + 3])]
     padded = torch.nn.utils.rnn.pad_sequence(prompts, batch_first=True)
-    session = Session(xlnet, padded, torch.tensor([size, size + 3]), capacity=size + 4)
+    session = DecodeSession(xlnet, padded, torch.tensor([size, size + 3]), capacity=size + 4)
     chunks = [1 + place // LENGTH for place in range(size)]  # the tokens of a chunk see each other
     for step in range(40):
         rank = [*chunks, *(chunks[-1] + 1 + number for number in range(step + 1))]
         expected = full_pass(xlnet, tokens[: size + step + 1], rank, [size + step], reach)[0]
         assert torch.allclose(session.logits[0].log_softmax(-1), expected, atol=2e-4), step
-        session.push(torch.tensor([tokens[size + step], other[size + 3 + step]]))
+        session.decode_step(torch.tensor([tokens[size + step], other[size + 3 + step]]))
 
 
 def test_what_is_generated_has_the_score_it_is_given(xlnet: Model, tokenizer: Tokenizer) -> None:
     settings = SamplingSettings(max_tokens=6, greedy=True)
-    ((written,), (alone,)) = write(xlnet, tokenizer, [TEXT[:12], ""], settings)
+    ((written,), (alone,)) = generate(xlnet, tokenizer, [TEXT[:12], ""], settings)
     assert len(written.tokens) == len(alone.tokens) == 6 and written.finished == "length"
     (scored,) = permutation_scores(xlnet, tokenizer, [np.array(alone.tokens)], [0])
     assert alone.score == pytest.approx(float(scored.logprobs.sum()), abs=1e-3)
     ids = [*tokenizer.encode(TEXT[:12]).ids.tolist(), *written.tokens]
     (after,) = permutation_scores(xlnet, tokenizer, [np.array(ids)], [len(ids) - 6])
     assert written.score == pytest.approx(float(after.logprobs.sum()), abs=1e-3)
-    (beam,) = write(xlnet, tokenizer, [TEXT[:12]], SamplingSettings(max_tokens=4, beams=3), count=2)
+    (beam,) = generate(xlnet, tokenizer, [TEXT[:12]], SamplingSettings(max_tokens=4, beams=3), count=2)
     assert beam[0].score >= beam[1].score
 
 
@@ -150,7 +156,7 @@ def test_the_end_which_was_never_predicted_is_never_written(xlnet: Model, tokeni
     assert tokenizer.end is not None
     with torch.no_grad():
         xlnet.heads["plm"].bias[tokenizer.end] += 100.0
-        ((written,),) = write(xlnet, tokenizer, ["The old"], SamplingSettings(max_tokens=3, greedy=True))
+        ((written,),) = generate(xlnet, tokenizer, ["The old"], SamplingSettings(max_tokens=3, greedy=True))
         xlnet.heads["plm"].bias[tokenizer.end] -= 100.0
     assert written.finished == "length" and len(written.tokens) == 3
 
@@ -159,7 +165,7 @@ def test_masks_are_predicted_last(xlnet: Model, tokenizer: Tokenizer) -> None:
     text = "The [MASK] gardener planted the [MASK] tree."
     one, other = fill(xlnet, tokenizer, text, top=4)
     ids = tokenizer.encode(text, special=True).ids.tolist()
-    before = opening(xlnet, tokenizer, "permutation")
+    before = document_start_ids(xlnet, tokenizer, "permutation")
     after = [tokenizer.end]
     tokens = [*before, *ids, *after]
     masks = [place for place, token in enumerate(tokens) if token == tokenizer.mask]
@@ -167,8 +173,8 @@ def test_masks_are_predicted_last(xlnet: Model, tokenizer: Tokenizer) -> None:
     said = full_pass(xlnet, tokens, rank, masks, None).exp()
     for found, row in zip((one, other), said, strict=True):
         best = found.candidates[0]
-        ordinary = row.masked_fill(torch.from_numpy(tokenizer.specials), 0.0)
-        assert tokenizer.piece(int(ordinary.argmax())) == best.token
+        ordinary = row.masked_fill(torch.from_numpy(tokenizer.special_mask), 0.0)
+        assert tokenizer.token_text(int(ordinary.argmax())) == best.token
         assert best.probability == pytest.approx(float(ordinary.max()), rel=1e-3)
     # what is written at a mask makes no difference: it is hidden, not read as the mask token
     tokens[masks[0]] = ids[-1]
@@ -179,7 +185,7 @@ def test_an_order_that_is_none_is_refused(xlnet: Model, causal: Model, tokenizer
     with pytest.raises(MeristemError, match=r"order: expected each of the text's \d+ tokens once"):
         score(xlnet, tokenizer, [TEXT], order=[0, 0, 1])
     size = score(xlnet, tokenizer, [TEXT * 4])[0].tokens
-    with pytest.raises(MeristemError, match=r"order: this model holds \d+ tokens in one order"):
+    with pytest.raises(MeristemError, match=r"order: this model orders at most \d+ tokens"):
         score(xlnet, tokenizer, [TEXT * 4], order=list(range(size)))
     with pytest.raises(MeristemError, match="only a permutation model"):
         score(causal, tokenizer, [TEXT], order=[0])

@@ -1,3 +1,5 @@
+"""Scores of texts against exact and brute-force log-probabilities."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -5,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from meristem.batch import Model
-from meristem.errors import MeristemError
+from meristem.config.errors import MeristemError
 from meristem.generation import score as module
 from meristem.generation.score import score
+from meristem.interfaces.batch import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
 TEXTS = ["The old gardener planted the apple tree.", "老园丁种下了苹果树。", "", "boats", "My sister sold boats."]
@@ -17,7 +19,7 @@ TEXTS = ["The old gardener planted the apple tree.", "老园丁种下了苹果�
 def exact(model: Model, tokenizer: Tokenizer, ids: list[int]) -> torch.Tensor:
     """log p of each token, the text begun by the separator and read at once."""
     with torch.inference_mode():
-        states = model.backbone(tokens=torch.tensor([[tokenizer.end, *ids]]), causal=True).last[0, :-1]
+        states = model.backbone(tokens=torch.tensor([[tokenizer.end, *ids]]), causal=True).last_hidden_state[0, :-1]
         logprobs = model.heads["clm"](states).log_softmax(-1)
     return logprobs.gather(1, torch.tensor(ids)[:, None])[:, 0]  # type: ignore[no-any-return]
 
@@ -27,18 +29,23 @@ def hidden_once(model: Model, tokenizer: Tokenizer, ids: list[int], at: int) -> 
     row = torch.tensor([[tokenizer.start, *ids, tokenizer.end]])
     row[0, at + 1] = tokenizer.mask
     with torch.inference_mode():
-        return float(model.heads["mlm"](model.backbone(tokens=row).last)[0, at + 1].log_softmax(-1)[ids[at]])
+        return float(
+            model.heads["mlm"](model.backbone(tokens=row).last_hidden_state)[0, at + 1].log_softmax(-1)[ids[at]]
+        )
 
 
 @pytest.mark.parametrize("budget", [8192, 20])
 def test_causal_scores_are_exact(
-    causal: Model, tokenizer: Tokenizer, budget: int, monkeypatch: pytest.MonkeyPatch,
+    causal: Model,
+    tokenizer: Tokenizer,
+    budget: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "TOKENS", budget)  # however many rows are read together
+    monkeypatch.setattr(module, "MAX_TOKENS_PER_PASS", budget)  # however many rows are read together
     for text, found in zip(TEXTS, score(causal, tokenizer, TEXTS), strict=True):
         ids = tokenizer.encode(text).ids.tolist()
         assert found.tokens == len(ids)
-        assert [token for token, _ in found.per_token] == [tokenizer.token(n) for n in ids]
+        assert [token for token, _ in found.per_token] == [tokenizer.id_to_token(n) for n in ids]
         expected = exact(causal, tokenizer, ids).tolist() if ids else []
         assert [value for _, value in found.per_token] == pytest.approx(expected, abs=1e-4)
         assert found.logprob == pytest.approx(sum(expected), abs=1e-3)
@@ -46,9 +53,12 @@ def test_causal_scores_are_exact(
 
 @pytest.mark.parametrize("budget", [8192, 20])
 def test_masked_scores_are_brute_force(
-    masked: Model, tokenizer: Tokenizer, budget: int, monkeypatch: pytest.MonkeyPatch,
+    masked: Model,
+    tokenizer: Tokenizer,
+    budget: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "TOKENS", budget)
+    monkeypatch.setattr(module, "MAX_TOKENS_PER_PASS", budget)
     for text, found in zip(TEXTS, score(masked, tokenizer, TEXTS), strict=True):
         ids = tokenizer.encode(text).ids.tolist()
         expected = [hidden_once(masked, tokenizer, ids, at) for at in range(len(ids))]
@@ -58,18 +68,18 @@ def test_masked_scores_are_brute_force(
 def test_long_texts_go_through_overlapping_windows(causal: Model, masked: Model, tokenizer: Tokenizer) -> None:
     text = "My sister sold seventeen boats and the apple tree. 老园丁种下了苹果树。" * 3
     ids = tokenizer.encode(text).ids.tolist()
-    length = causal.backbone.length
+    length = causal.backbone.max_length
     assert len(ids) > 2 * length
     values = [value for _, value in score(causal, tokenizer, [text])[0].per_token]
     read = [tokenizer.end, *ids]
     for at in range(len(ids)):
         start = 0 if at < length else (at - length) // (length // 2) * (length // 2) + length // 2
         with torch.inference_mode():
-            states = causal.backbone(tokens=torch.tensor([read[start : at + 1]]), causal=True).last[0, -1]
+            states = causal.backbone(tokens=torch.tensor([read[start : at + 1]]), causal=True).last_hidden_state[0, -1]
             expected = float(causal.heads["clm"](states).log_softmax(-1)[ids[at]])
         assert values[at] == pytest.approx(expected, abs=1e-4)
         assert at < length or at - start >= length // 2
-    room = masked.backbone.length - 2
+    room = masked.backbone.max_length - 2
     values = [value for _, value in score(masked, tokenizer, [text])[0].per_token]
     for at in (0, room, len(ids) - 1):
         start = max(0, min(at - room // 2, len(ids) - room))
@@ -78,14 +88,14 @@ def test_long_texts_go_through_overlapping_windows(causal: Model, masked: Model,
 
 
 def test_a_model_of_both_ways_scores_exactly_unless_asked(make: Any, tokenizer: Tokenizer) -> None:
-    both = make("modern", ("clm", "mlm"), tokenizer.size)
+    both = make("modern", ("clm", "mlm"), tokenizer.vocab_size)
     ids = tokenizer.encode(TEXTS[0]).ids.tolist()
     causal = float(exact(both, tokenizer, ids).sum())
     assert score(both, tokenizer, TEXTS[:1])[0].logprob == pytest.approx(causal, abs=1e-3)
     pseudo = sum(hidden_once(both, tokenizer, ids, at) for at in range(len(ids)))
-    assert score(both, tokenizer, TEXTS[:1], way="masked")[0].logprob == pytest.approx(pseudo, abs=1e-3)
+    assert score(both, tokenizer, TEXTS[:1], lm_kind="masked")[0].logprob == pytest.approx(pseudo, abs=1e-3)
 
 
 def test_the_other_way_is_refused(causal: Model, tokenizer: Tokenizer) -> None:
     with pytest.raises(MeristemError, match="masked model"):
-        score(causal, tokenizer, ["a"], way="masked")
+        score(causal, tokenizer, ["a"], lm_kind="masked")

@@ -1,6 +1,6 @@
-"""Names that other programs, older runs and random streams depend on: how they are collected and compared.
+"""Frozen names, on which other programs, older runs and random streams depend: collecting and comparing them.
 
-They stay as they are whatever is renamed inside: purposes of random draws, names of tensors and optimizer states,
+They must not change when code is renamed: purposes of random draws, names of tensors and optimizer states,
 keys of metrics.jsonl, HTTP routes and fields, Prometheus metrics, cache keys of shards.
 """
 
@@ -19,19 +19,19 @@ HERE = Path(__file__).resolve().parent
 RUNS, FROZEN, EXPECTED = HERE / "runs", HERE / "frozen.json", HERE / "expected.json"
 SERVED = ("bert", "captioner", "electra", "elmo", "gpt2", "tagging", "transformer")
 SHARDED = ("bert", "captioner", "elmo", "rnn")
-"""Runs on plain text, pictures, whole words and pairs."""
+"""Golden runs on plain text, images, whole words and pairs."""
 COMMAND = "python tests/golden/make_frozen.py"
 
 
 def purpose_strings(place: Path) -> list[str]:
-    """Purposes of all draws, and the templates of functions that hash by themselves."""
+    """Purposes of all random draws, and the templates of functions with their own hash."""
     folder = Path(str(meristem.__file__)).parent
     written = purposes.purposes(folder, internals.PURPOSE_FUNCTIONS, internals.PURPOSE_DRAWS)
     return sorted(written.union(*(purposes.templates_in(function) for function in internals.HASHED_TEMPLATES)))
 
 
 def run_names(place: Path) -> dict[str, Any]:
-    """Of every golden run what its checkpoint and its metrics name."""
+    """Names in the checkpoint and the metrics of every golden run."""
     expected = json.loads(EXPECTED.read_text(encoding="utf-8"))["runs"]
     names = {}
     for run in sorted(path for path in RUNS.iterdir() if path.is_dir()):
@@ -44,7 +44,7 @@ def run_names(place: Path) -> dict[str, Any]:
 
 
 def http_names(place: Path) -> dict[str, Any]:
-    """Requests, answers and metrics of the server."""
+    """Request fields, response fields and metrics of the server."""
     from golden import http_fields  # here, because the other names need no server's packages
     from starlette.testclient import TestClient
 
@@ -59,7 +59,7 @@ def http_names(place: Path) -> dict[str, Any]:
 
 
 def shard_keys(place: Path) -> dict[str, Any]:
-    """Cache keys of shards of built-in data, which are the same everywhere."""
+    """Cache keys of shards of built-in data, which are the same on every machine."""
     return {name: internals.shard_keys(RUNS / name) for name in SHARDED}
 
 
@@ -83,7 +83,7 @@ def entries(value: Any, place: str = "") -> Iterator[str]:
 
 
 def differences(actual: Any, expected: Any) -> str:
-    """What is gone and what is new, and what to do about it; empty where all names are as they were."""
+    """A report of removed and new names, and what to do; empty if nothing changed."""
     gone, new = changes(actual, expected)
     lines = [*(f"  gone: {one}" for one in gone), *(f"  new:  {one}" for one in new)]
     if gone:
@@ -97,6 +97,6 @@ def differences(actual: Any, expected: Any) -> str:
 
 
 def changes(actual: Any, expected: Any) -> tuple[list[str], list[str]]:
-    """The names that are gone, and those that are new."""
+    """Removed and new names."""
     now, before = set(entries(actual)), set(entries(expected))
     return sorted(before - now), sorted(now - before)

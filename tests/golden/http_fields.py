@@ -1,7 +1,7 @@
-"""The HTTP interface as its clients see it: routes, fields of requests and answers, names of the metrics.
+"""The HTTP interface: routes, fields of requests and responses, names of the metrics.
 
 Fields are paths: `messages[].role`, `answer.candidates[].score`. Request fields come from the OpenAPI description,
-without the names of its schemas; the fields of answers, which it leaves open, from answers.
+without the names of its schemas; response fields, which it does not list, from actual responses.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ DATA_KEYS = re.compile(r"(?<=\.logprobs\.top_logprobs\[\]\.).+")
 
 
 def picture() -> str:
-    """A small picture in base64."""
+    """A small image in base64."""
     file = io.BytesIO()
     Image.linear_gradient("L").convert("RGB").save(file, "PNG")
     return base64.b64encode(file.getvalue()).decode()
 
 
 def requests() -> list[tuple[str, dict[str, Any]]]:
-    """Bodies that show every field an answer may have."""
+    """Request bodies whose responses together have every field."""
     generate = {"model": "gpt2", "prompt": TEXT, "max_tokens": 2, "top": 2}
     return [
         ("/generate", generate),
@@ -64,7 +64,7 @@ def requests() -> list[tuple[str, dict[str, Any]]]:
 
 
 def answer_fields(client: TestClient) -> dict[str, set[str]]:
-    """By route and status the fields of the answers."""
+    """(route, status) → fields of the responses."""
     fields: dict[str, set[str]] = {}
     for path in GETS:
         answer = client.get(path.format(model="gpt2"))
@@ -80,7 +80,7 @@ def answer_fields(client: TestClient) -> dict[str, set[str]]:
 
 
 def value_fields(value: Any, place: str = "") -> Iterator[str]:
-    """The paths of the fields in a value of JSON."""
+    """The paths of the fields in a JSON value."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             field = DATA_KEYS.sub("{token}", f"{place}.{name}".removeprefix("."))
@@ -92,7 +92,7 @@ def value_fields(value: Any, place: str = "") -> Iterator[str]:
 
 
 def request_fields(description: Mapping[str, Any]) -> dict[str, set[str]]:
-    """By route the fields of its body and its parameters, with the values of those that have few."""
+    """Route → fields of its body and its parameters, with the values of enumerations."""
     fields = {}
     for path, methods in description["paths"].items():
         for method, operation in methods.items():
@@ -122,7 +122,7 @@ def schema_fields(schema: Mapping[str, Any], description: Mapping[str, Any], pla
 
 
 def prometheus_names(text: str) -> set[str]:
-    """The name, kind and labels of every metric of a page that Prometheus reads."""
+    """Name, type and labels of every metric in a Prometheus page."""
     kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     labels: dict[str, set[str]] = {name: set() for name in kinds}
     for name, inside in re.findall(r"^(\w+)\{(.*)\} \S+$", text, re.MULTILINE):

@@ -1,6 +1,6 @@
-"""The only file of these tests that names private modules: a renaming has nothing else to follow.
+"""The only file of the golden tests that imports internal modules, so that a rename changes nothing else here.
 
-It watches training steps, interrupts a run at one of them, and leaves out what costs time and is not tested here.
+It records training steps, interrupts a run at one of them, and skips what takes time and is not tested here.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ import pytest
 import torch
 from rich.console import Console
 
-from meristem import randomness
-from meristem.batch import Draws
-from meristem.labelled import holding
-from meristem.recipe import read, resolve
-from meristem.reinforce.clicks import table as click_table
-from meristem.store.prepare import store_for
+from meristem.config.recipe import read_recipe, resolve_recipe
+from meristem.dataset.prepare import prepare_dataset
+from meristem.interfaces.batch import RngFactory
+from meristem.labelled import holdout
+from meristem.reinforce.clicks import click_table
 from meristem.tokenizers.tokenizer import Tokenizer
-from meristem.training import budget, ending, running
+from meristem.training import budget, run_result, trainer
 from meristem.training.step import Stepper
+from meristem.utils import randomness
 
-STEP_METHOD = "take"
+STEP_METHOD = "train_step"
 """The method that takes one optimizer step: (step, total, source, micro-batches)."""
 TASK_RUNS = ("reviews", "pairs", "squad", "choices", "translator", "shortener", "talker")
-"""Untrained runs of the tasks that no golden run has."""
+"""Untrained runs of the tasks without a golden run."""
 
 
 @contextmanager
 def quick_runs() -> Iterator[None]:
-    """Runs without a picture of their curves, and without a measurement of the machine."""
+    """Context in which runs skip plots and the benchmark of the machine."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(budget, "PEAK_SIZE", 16)
-        patch.setattr(running, "peak_flops", lambda *_, **__: 1e9)
-        patch.setattr(ending, "can_draw", lambda: False)
+        patch.setattr(trainer, "peak_flops", lambda *_, **__: 1e9)
+        patch.setattr(run_result, "can_draw", lambda: False)
         yield
 
 
 @contextmanager
 def watched_steps(*, stop_after: int | None = None) -> Iterator[list[dict[str, Any]]]:
-    """Every step's draws: its batches and the seed of its dropout; perhaps SIGTERM while a step is being taken."""
+    """Records every step's draws (batches and dropout seed); optionally sends SIGTERM during a step."""
     seen: list[dict[str, Any]] = []
     original = getattr(Stepper, STEP_METHOD)
 
@@ -64,13 +64,13 @@ def watched_steps(*, stop_after: int | None = None) -> Iterator[list[dict[str, A
 
 
 def batches_digest(batches: Any) -> str:
-    """Of all integers that a step reads: tokens, what is masked, targets, places; whatever the fields are called."""
+    """Digest of all integers of a step (tokens, masks, targets, positions), independent of field names."""
     parts = [sorted(_digest(value) for value in _arrays(vars(batch))) for batch in batches]
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
 def _arrays(value: Any) -> Iterator[np.ndarray[Any, Any]]:
-    """The arrays in a batch; its notes, a list of mappings, hold none that training reads."""
+    """The arrays of a batch; its metadata have none that training uses."""
     if isinstance(value, dict):
         for inner in value.values():
             yield from _arrays(inner)
@@ -85,32 +85,34 @@ def _digest(array: np.ndarray[Any, Any]) -> str:
     return hashlib.sha256(repr(array.shape).encode() + whole.astype("<i8").tobytes()).hexdigest()
 
 
-PURPOSE_FUNCTIONS = (randomness.generator, randomness.key, holding._number)
-"""Functions that hash a purpose string which their callers write out."""
-PURPOSE_DRAWS = (randomness.Draw, Draws)
+PURPOSE_FUNCTIONS = (randomness.generator, randomness.stream_key, holdout._hash_key)
+"""Functions that hash a purpose string given by their callers."""
+PURPOSE_DRAWS = (randomness.SampleRng, RngFactory)
 """Types of parameters that are called with a purpose string."""
-HASHED_TEMPLATES = (holding._number, click_table._share)
+HASHED_TEMPLATES = (holdout._hash_key, click_table._hash_fraction)
 """Functions whose own f-string is hashed."""
 
 
 def shard_keys(run: Path) -> dict[str, str]:
-    """By source the key under which a run's shards are cached, computed anew."""
-    recipe = resolve(*read(run / "recipe.yaml"))
+    """Source → recomputed cache key of a run's shards."""
+    recipe = resolve_recipe(*read_recipe(run / "recipe.yaml"))
     tokenizer, words = Tokenizer.load(run / "tokenizer.json"), recipe.tokenizer.kind == "words"
     stores = {
-        source.name: store_for(source.corpus, tokenizer, recipe.store, words=words, console=Console(quiet=True))
+        source.name: prepare_dataset(
+            source.corpus, tokenizer, recipe.store, keep_words=words, console=Console(quiet=True)
+        )
         for source in recipe.sources()
     }
-    return {name: store.key for name, store in stores.items()}
+    return {name: store.cache_key for name, store in stores.items()}
 
 
 def server_app(runs: Iterable[Path], place: Path) -> Any:
-    """The server over golden runs and, for the tasks that no golden run has, over untrained ones."""
+    """The server on golden runs and, for tasks without one, on untrained runs."""
     from serving.conftest import SHAPES  # here, because runs resume without a server's packages
     from serving.conftest import made as untrained_run
 
     from meristem.serving.app import create_app
-    from meristem.serving.hub import Hub
+    from meristem.serving.model_registry import ModelRegistry
 
     tasks = [untrained_run(place / name, **SHAPES[name]) for name in TASK_RUNS]
-    return create_app(Hub.open([*runs, *tasks]))
+    return create_app(ModelRegistry.open([*runs, *tasks]))

@@ -1,8 +1,8 @@
-"""Writes frozen.json: the names that stay as they are, with those that are new.
+"""Writes frozen.json: the existing frozen names and new ones.
 
     python tests/golden/make_frozen.py [--drop]
 
-Names that are gone are refused, with a list of them, unless --drop accepts that.
+Fails with a list if names were removed, unless --drop is given.
 """
 
 # ruff: noqa: E402  # the environment is set before torch is imported
@@ -23,7 +23,7 @@ from golden import frozen
 
 
 def main(arguments: list[str]) -> int:
-    """Collect all names, and write them where none is gone."""
+    """Collect all names, and write them if none was removed."""
     if set(arguments) - {"--drop"}:
         print(__doc__, file=sys.stderr)
         return 2

@@ -1,9 +1,9 @@
-"""Writes runs/ and expected.json: every family's tiny run, interrupted in the middle, and how it would have ended.
+"""Writes runs/ and expected.json: a tiny interrupted run of every family, and the results of its uninterrupted run.
 
     python tests/golden/make_runs.py [NAME …]
 
-The runs are test data of one moment: code that is renamed or moved must still resume them. They are made anew only
-where what is computed is meant to change, and then docs/decisions/0010-golden-runs.md says what to do.
+The runs are a snapshot: code that is renamed or moved must still resume them. They are regenerated only if results
+are meant to change; docs/decisions/0010-golden-runs.md says how.
 """
 
 # ruff: noqa: E402  # the environment is set before torch is imported
@@ -28,7 +28,7 @@ from golden.specs import SPECS, STEPS, STOP, Spec
 from rich.console import Console
 
 import meristem
-from meristem.errors import MeristemError
+from meristem.config.errors import MeristemError
 
 RUNS, EXPECTED = HERE / "runs", HERE / "expected.json"
 UNNEEDED = ("tensorboard", "log.txt", ".lock", "checkpoints/.lock")
@@ -50,14 +50,14 @@ def main(names: list[str]) -> None:
 
 
 def _write_foreign_key(place: Path) -> None:
-    """The key that signs the runs: no machine has it, so that everywhere they come from elsewhere."""
+    """A throw-away signing key, so that the runs are untrusted (from elsewhere) on every machine."""
     key = place / "config" / "meristem" / "origin.key"
     key.parent.mkdir(parents=True)
     key.write_text("5a" * 32, encoding="ascii")
 
 
 def make(name: str, spec: Spec, place: Path) -> dict[str, Any]:
-    """One interrupted run in runs/, and what is expected of it."""
+    """Write one interrupted run to runs/; returns its expected results."""
     if spec.start is not None and not (place / spec.start).exists():
         shutil.copytree(RUNS / spec.start, place / spec.start)  # paths in recipes are relative to the runs
     with internals.watched_steps() as draws:
@@ -90,7 +90,7 @@ def make(name: str, spec: Spec, place: Path) -> dict[str, Any]:
 
 
 def start(spec: Spec, out: Path) -> Any:
-    """A run from its recipe."""
+    """Train a run from its recipe."""
     recipe: Any = spec.recipe
     if isinstance(recipe, dict):
         recipe = Path("recipes") / f"{out.name}.yaml"

@@ -1,6 +1,6 @@
-"""Writes transformer_xl.safetensors: what transformers 4.37.2, the last with Transformer-XL, computes.
+"""Writes transformer_xl.safetensors: reference outputs of transformers 4.37.2, the last with Transformer-XL.
 
-It needs an environment of its own, because that version wants an older NumPy:
+It needs a separate environment, because that version requires an older NumPy:
 
     python3 -m venv ENV && ENV/bin/pip install transformers==4.37.2 numpy==1.26.4 torch==2.13.0
     ENV/bin/python tests/golden/make_transformer_xl.py
@@ -28,7 +28,7 @@ CASES = {
 
 
 def model_of(case: dict[str, object]) -> TransfoXLLMHeadModel:
-    """Random weights everywhere, in double precision, the frequencies of the positions too."""
+    """Set all weights to random values in double precision, position frequencies included."""
     config = TransfoXLConfig(
         vocab_size=WORDS,
         d_model=16,
@@ -77,7 +77,7 @@ def run(case: dict[str, object]) -> dict[str, Tensor]:
 
 
 def main() -> None:
-    """Every case into one file."""
+    """Write all cases to one file."""
     every = {f"{case}/{name}": tensor for case, settings in CASES.items() for name, tensor in run(settings).items()}
     save_file(every, Path(__file__).parent / "transformer_xl.safetensors")
 

@@ -1,4 +1,4 @@
-"""What is recorded of a run, and of the machine that computed it."""
+"""Digests and metrics recorded of a run, and the numerics of the machine."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 CLOCKS = frozenset({"seconds", "tokens_per_second", "mfu", "memory"})
-"""Entries of metrics.jsonl that tell of the machine instead of the model."""
+"""Entries of metrics.jsonl about the machine, not the model."""
 VECTOR_UNITS = re.compile(r"avx|amx|fma|sse4|neon|asimd|sve")
 
 
 def tensors_digest(tensors: Mapping[str, torch.Tensor]) -> str:
-    """Of names, types, shapes and every bit."""
+    """Digest of names, dtypes, shapes and data."""
     whole = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
         whole.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
@@ -30,17 +30,17 @@ def tensors_digest(tensors: Mapping[str, torch.Tensor]) -> str:
 
 
 def checkpoint(run: Path) -> Path:
-    """The folder that `latest` names."""
+    """The folder of the latest checkpoint."""
     return run / "checkpoints" / (run / "checkpoints" / "latest").read_text(encoding="ascii").strip()
 
 
 def files_digest(folder: Path) -> dict[str, str]:
-    """Of each file of tensors in a checkpoint."""
+    """Digest of each tensor file of a checkpoint."""
     return {path.stem: tensors_digest(load_file(path)) for path in sorted(folder.glob("*.safetensors"))}
 
 
 def files_norms(folder: Path) -> dict[str, list[float]]:
-    """Of each file of tensors the Euclidean norm and the mean magnitude, for machines that round otherwise."""
+    """Euclidean norm and mean magnitude of each tensor file, for machines with other rounding."""
     flat = {path.stem: load_file(path).values() for path in sorted(folder.glob("*.safetensors"))}
     whole = {name: torch.cat([one.double().reshape(-1) for one in tensors]) for name, tensors in flat.items()}
     return {name: rounded([float(one.norm()), float(one.abs().mean())]) for name, one in whole.items()}
@@ -53,7 +53,7 @@ def names_in(path: Path) -> list[str]:
 
 
 def saved_names(run: Path) -> dict[str, Any]:
-    """Of the latest checkpoint the names of tensors, the optimizer's states of each, and the keys of its JSON files."""
+    """Tensor names, optimizer state names and JSON keys of the latest checkpoint."""
     folder = checkpoint(run)
     manifest, state = (json.loads((folder / f"{name}.json").read_text("utf-8")) for name in ("manifest", "state"))
     slots: dict[str, list[str]] = {}
@@ -71,13 +71,13 @@ def saved_names(run: Path) -> dict[str, Any]:
 
 
 def metrics_lines(run: Path) -> list[dict[str, Any]]:
-    """metrics.jsonl without its clocks."""
+    """The lines of metrics.jsonl without time measurements."""
     lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     return [{key: value for key, value in json.loads(line).items() if key not in CLOCKS} for line in lines]
 
 
 def metrics_keys(run: Path) -> dict[str, list[str]]:
-    """By kind of line every key that occurs in metrics.jsonl."""
+    """Kind of line → keys in metrics.jsonl."""
     keys: dict[str, set[str]] = {}
     for line in map(json.loads, (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()):
         keys.setdefault(line["kind"], set()).update(line)
@@ -85,7 +85,7 @@ def metrics_keys(run: Path) -> dict[str, list[str]]:
 
 
 def rounded(value: Any) -> Any:
-    """Numbers with seven digits, through lists and mappings."""
+    """A nested value with numbers rounded to seven digits."""
     if isinstance(value, float):
         return float(f"{value:.7g}")
     if isinstance(value, dict):
@@ -94,7 +94,7 @@ def rounded(value: Any) -> Any:
 
 
 def answers(loaded: Any, questions: Iterable[str]) -> dict[str, Any]:
-    """The first answers of a run, to compare with those of the machine that made it."""
+    """The first predictions of a run, to compare with the recorded ones."""
     return {question: rounded(_ANSWERS[question](loaded)) for question in questions}
 
 
@@ -120,7 +120,7 @@ _ANSWERS = {
 
 
 def numerics() -> dict[str, Any]:
-    """What decides the last bits of a result: processor, libraries, and a digest of a small computation."""
+    """What determines the last bits of a result: CPU, libraries, and a digest of a small computation."""
     cpu = cpu_facts()
     return {
         "torch": torch.__version__,
@@ -133,14 +133,14 @@ def numerics() -> dict[str, Any]:
 
 
 def cpu_facts() -> dict[str, str]:
-    """What Linux says about its first processor; nothing elsewhere."""
+    """The first CPU in /proc/cpuinfo; empty on other systems."""
     path = Path("/proc/cpuinfo")
     first = path.read_text(encoding="utf-8").partition("\n\n")[0] if path.is_file() else ""
     return {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first.splitlines())}
 
 
 def _computation() -> str:
-    """Products of several shapes, exp, tanh and sums, of numbers that are the same everywhere."""
+    """Digest of matrix products, exp, tanh and sums of fixed numbers."""
     results = {}
     for size in (16, 37, 96):
         whole = torch.arange(size * size, dtype=torch.int64).reshape(size, size)

@@ -1,7 +1,7 @@
-"""The purpose strings of random draws, read from the sources: they are hashed, so that a renamed one is another stream.
+"""The purpose strings of random draws, extracted from the source: they are hashed, so renaming one changes its stream.
 
 A call that takes a purpose is recognised by the object it resolves to, not by its name: functions and modules may be
-renamed and moved. An f-string counts as its template, with `{}` for what is filled in.
+renamed and moved. An f-string counts as its template, with `{}` for its values.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ ROOT = "meristem"
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A parsed module, with what its imports and string constants stand for."""
+    """A parsed module with its resolved imports and string constants."""
 
     module: str
     tree: ast.Module
     imports: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """A local name → the module and the name there; an empty name for a module itself."""
+    """Local name → (module, name in it); an empty name for the module itself."""
     constants: dict[str, str] = field(default_factory=dict)
 
     def object_of(self, expression: ast.expr, names: frozenset[str]) -> Any:
-        """What a name or `module.name` stands for; nothing where it cannot be one of `names`."""
+        """The object of a name or `module.name`; None if it cannot be one of `names`."""
         if isinstance(expression, ast.Name):
             module, name = self.imports.get(expression.id, (self.module, expression.id))
         elif isinstance(expression, ast.Attribute) and isinstance(expression.value, ast.Name):
@@ -41,7 +41,7 @@ class SourceFile:
         return getattr(import_module(module), name, None) if name in names and module.startswith(ROOT) else None
 
     def text(self, expression: ast.expr) -> str | None:
-        """A string as it is written, an f-string's template, a constant of this module; nothing for other things."""
+        """A string literal, the template of an f-string, or a constant of this module; None for anything else."""
         if isinstance(expression, ast.Constant):
             return expression.value if isinstance(expression.value, str) else None
         if isinstance(expression, ast.JoinedStr):
@@ -51,7 +51,7 @@ class SourceFile:
 
 
 def parse(path: Path, module: str, text: str) -> SourceFile:
-    """A file with its imports, wherever in it they stand."""
+    """Parse a file, with all its imports, nested ones included."""
     source = SourceFile(module, ast.parse(text))
     for node in ast.walk(source.tree):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -65,13 +65,13 @@ def parse(path: Path, module: str, text: str) -> SourceFile:
 
 
 def module_name(path: Path, folder: Path) -> str:
-    """`meristem.a.b` of the file a/b.py in the package's folder."""
+    """`meristem.a.b` for the file a/b.py of the package."""
     parts = path.relative_to(folder.parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def purposes(folder: Path, functions: Sequence[Callable[..., Any]], draw_types: Sequence[Any]) -> set[str]:
-    """Of every call of these functions, and of every parameter of one of these types that is called."""
+    """The purposes in all calls of these functions, and of parameters with one of these types."""
     found: set[str] = set()
     homes = {str(inspect.getsourcefile(inspect.unwrap(function))) for function in functions}
     words = re.compile(rf"\b({'|'.join(_module_words(functions) | _names_of(draw_types))})\b")
@@ -89,7 +89,7 @@ def purposes(folder: Path, functions: Sequence[Callable[..., Any]], draw_types: 
 
 
 def _module_words(functions: Sequence[Callable[..., Any]]) -> set[str]:
-    """The last parts of the names of the modules that define the functions, and of packages that pass them on."""
+    """Last name parts of the modules that define the functions, and of packages that re-export them."""
     modules = {function.__module__ for function in functions}
     packages = {
         package
@@ -100,7 +100,7 @@ def _module_words(functions: Sequence[Callable[..., Any]]) -> set[str]:
 
 
 def _names_of(objects: Sequence[Any]) -> set[str]:
-    """What these objects are called in the package's modules; an alias of a type does not know its name."""
+    """The names of these objects in the package's modules; a type alias does not know its name."""
     modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == ROOT]
     return {name for module in modules for name, value in vars(module).items() if any(value is one for one in objects)}
 
@@ -135,7 +135,7 @@ def _is_one_of(source: SourceFile, annotation: ast.expr, types: Sequence[Any]) -
 
 
 def templates_in(function: Callable[..., Any]) -> set[str]:
-    """The f-strings of a function that hashes by itself."""
+    """The f-strings of a function with its own hash."""
     source = SourceFile("", ast.parse(inspect.getsource(function)))
     strings = [node for node in ast.walk(source.tree) if isinstance(node, ast.JoinedStr)]
     return {text for node in strings if (text := source.text(node)) is not None}

@@ -1,6 +1,6 @@
-"""What the golden runs are: their recipes and settings, and the questions that each of them answers.
+"""The golden runs: recipes, settings and inference requests.
 
-Only `make_runs.py` reads the settings; the tests resume the runs from the recipes that lie inside them.
+Only `make_runs.py` uses the settings; the tests resume the runs from their own recipe files.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Spec:
     """One golden run."""
 
     recipe: str | dict[str, Any]
-    """A shipped recipe, or one written out."""
+    """A shipped recipe, or a full one."""
     settings: dict[str, Any] = field(default_factory=dict)
     source: str | None = TEXTS
     command: Literal["pretrain", "finetune", "reinforce"] = "pretrain"

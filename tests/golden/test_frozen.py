@@ -1,4 +1,4 @@
-"""Names that others depend on are those of frozen.json, whatever is renamed inside."""
+"""Names that others depend on equal those of frozen.json."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ FROZEN: dict[str, Any] = json.loads(frozen.FROZEN.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("section", frozen.SECTIONS)
-def test_names_are_those_that_are_frozen(section: str, tmp_path: Path) -> None:
+def test_frozen_names_are_unchanged(section: str, tmp_path: Path) -> None:
     changed = frozen.differences(frozen.SECTIONS[section](tmp_path), FROZEN[section])
     assert not changed, f"{section}:\n{changed}"
 
 
 @pytest.mark.parametrize("name", FROZEN["runs"])
-def test_a_loaded_model_names_its_tensors_as_its_checkpoint_does(name: str) -> None:
+def test_a_loaded_model_has_the_tensor_names_of_its_checkpoint(name: str) -> None:
     names = sorted(meristem.load(frozen.RUNS / name).model.state_dict())
     changed = frozen.differences(names, FROZEN["runs"][name]["tensors"])
     assert not changed, changed

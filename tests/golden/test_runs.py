@@ -1,7 +1,7 @@
-"""The golden runs, each interrupted in the middle, load, answer and resume to what the code that wrote them gave.
+"""The golden runs, each interrupted in the middle, load, predict and resume to the recorded results.
 
-Where the machine computes as the recorded one did, every bit is compared; elsewhere numbers within a tolerance, and
-what is drawn (batches, masks, dropout seeds, sampled texts) still exactly. A test's name says which of the two it was.
+On a machine with the recorded numerics, every bit is compared; elsewhere numbers within a tolerance, and random draws
+(batches, masks, dropout seeds, sampled texts) still exactly. The test id says which of the two applies.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TOLERANCE = {"rel": 1e-4, "abs": 1e-5}
 
 @pytest.fixture(scope="module", autouse=True)
 def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """One cache of shards for all the runs, and settings of nobody."""
+    """One shard cache for all the runs, and no user settings."""
     place = tmp_path_factory.mktemp("golden")
     with pytest.MonkeyPatch.context() as patch, internals.quick_runs():
         patch.setenv("MERISTEM_CACHE", str(place / "cache"))
@@ -68,7 +68,7 @@ def test_an_interrupted_run_loads_and_resumes(name: str, tmp_path: Path, monkeyp
 
 
 def resumed_train_lines(run: Path) -> list[set[str]]:
-    """The keys of each line that training wrote after it had been interrupted."""
+    """The keys of each training line written after resuming."""
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     keys = [set(line) for line in lines if line["kind"] == "train" and line["step"] > STOP]
     assert keys, "no line of training was written"
@@ -76,7 +76,7 @@ def resumed_train_lines(run: Path) -> list[set[str]]:
 
 
 def compare(actual: Any, expected: Any, where: str = "") -> None:
-    """Equal, or equal but for floating-point numbers that are close."""
+    """Assert equality, with a tolerance for floats unless EXACT."""
     actual = json.loads(json.dumps(actual))
     if EXACT:
         assert actual == expected, where
@@ -93,10 +93,10 @@ def compare(actual: Any, expected: Any, where: str = "") -> None:
 
 
 ABSOLUTE_PATH = re.compile(rb"""(?:^|[\s"'=:,(\[])(?:/[A-Za-z][\w.-]*/[\w.-]|[A-Za-z]:\\+\w)""")
-"""Of a file system: a slash, or a drive, at the beginning of a word, and at least two names."""
+"""An absolute path: a slash or a drive at the start of a word, and at least two names."""
 
 
-def test_the_golden_runs_hold_no_path_of_a_machine() -> None:
+def test_the_golden_runs_contain_no_absolute_path() -> None:
     found = [rb'{"a": "/srv/runs/a"}', rb"out: /srv/a", rb'"C:\\\\runs"', rb"--out=/srv/runs"]
     assert all(ABSOLUTE_PATH.search(text) for text in found)
     assert not any(map(ABSOLUTE_PATH.search, (b"https://example.org/a/b", b"runs/a/b", b"and/or/not", b"</s> / a/b")))

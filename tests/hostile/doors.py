@@ -12,16 +12,17 @@ from pathlib import Path
 
 from rich.console import Console
 
-from meristem import api, cli
-from meristem.corpus.pictures import picture
-from meristem.corpus.reading import Reading
+from meristem import api
+from meristem.cli import main
+from meristem.config.errors import MeristemError
+from meristem.corpus.pipeline import CorpusReader
+from meristem.corpus.read.images import load_image_file
 from meristem.corpus.settings import CorpusSettings
-from meristem.corpus.vectors import read_vectors
-from meristem.errors import MeristemError
-from meristem.evaluation.pairs import read_pairs
-from meristem.labelled.reading import read
+from meristem.corpus.word_vector_files import read_vectors
+from meristem.dataset.token_dataset import TokenDataset
+from meristem.evaluation.minimal_pairs import read_pairs
+from meristem.labelled.load import load_samples
 from meristem.labelled.settings import DataSettings
-from meristem.store.store import Store
 from meristem.tokenizers.tokenizer import Tokenizer
 
 QUIET = Console(quiet=True)
@@ -30,7 +31,7 @@ Door = Callable[[Path, Path], str]
 
 def load_run(path: Path, out: Path) -> str:
     """A run for use."""
-    return "; ".join(api.load(path).revived.notices)
+    return "; ".join(api.load(path).loaded_run.notices)
 
 
 def resume_run(path: Path, out: Path) -> str:
@@ -54,7 +55,7 @@ def import_published(path: Path, out: Path) -> str:
 
 def begin_from_published(path: Path, out: Path) -> str:
     """A folder of published weights that a task begins from."""
-    api.task_recipe(None, ["task=classification", f"from={path}"])
+    api.resolve_task_recipe(None, ["task=classification", f"from={path}"])
     return ""
 
 
@@ -66,7 +67,7 @@ def load_tokenizer(path: Path, out: Path) -> str:
 
 def read_recipe(path: Path, out: Path) -> str:
     """A recipe's file."""
-    api.recipe_for(path)
+    api.resolve_pretrain_recipe(path)
     return ""
 
 
@@ -82,20 +83,20 @@ def fill_with_run(path: Path, out: Path) -> str:
 
 def open_store(path: Path, out: Path) -> str:
     """A folder of shards."""
-    Store.open(path)
+    TokenDataset.open(path)
     return ""
 
 
 def read_corpus(path: Path, out: Path) -> str:
     """A file of text; what a corpus drops it counts and names."""
-    reading = Reading(CorpusSettings(source=str(path), processes=1))
+    reading = CorpusReader(CorpusSettings(source=str(path), processes=1))
     deque(reading, maxlen=0)
     return "; ".join([*reading.account.warnings, *map(str, reading.account.dropped.items())])
 
 
 def look_at_picture(path: Path, out: Path) -> str:
     """A picture's file."""
-    picture(path, 32)
+    load_image_file(path, 32)
     return ""
 
 
@@ -116,7 +117,7 @@ def labelled(shape: str) -> Door:
 
     def read_labelled(path: Path, out: Path) -> str:
         notices: list[str] = []
-        read(str(path), DataSettings.model_validate({}), shape, notices=notices)
+        load_samples(str(path), DataSettings.model_validate({}), shape, notices=notices)
         return "; ".join(notices)
 
     return read_labelled
@@ -134,7 +135,7 @@ def _command(*words: str) -> str:
     sys.argv = ["meristem", *words]
     with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
         try:
-            cli.main()
+            main()
         except SystemExit as ended:
             if ended.code in (0, None):
                 return ""

@@ -14,7 +14,7 @@ import numpy as np
 from hostile.making import BOMB, PASSED, STEP, Artifact, Good, reseal, run, store
 
 from meristem.checkpoint import disk, manifest
-from meristem.store.manifest import Manifest
+from meristem.dataset.manifest import DatasetManifest
 
 RUN = ("load_run", "fill_with_run", "begin_from_run")
 STORE = ("open_store",)
@@ -56,7 +56,9 @@ def _pointers() -> Iterator[Artifact]:
                    doors=("load_run",), says="latest", outcome=PASSED)  # fmt: skip
     names = {"leads up": "..", "leads far up": "../../..", "is a whole path": "/", "is long": "x" * 9999}
     for kind, name in names.items():
-        yield Artifact(name=f"`best` of several runs that {kind}", make=_several(name), doors=RUN[:2], says="is no run")
+        yield Artifact(
+            name=f"`best` of several runs that {kind}", make=_several(name), doors=RUN[:2], says="is not a run"
+        )
 
 
 def _writes(name: str, content: bytes) -> Callable[[Path], object]:
@@ -91,7 +93,9 @@ def _links() -> Iterator[Artifact]:
     for name in ("model.safetensors", "tokenizer.json", "manifest.json"):
         yield Artifact(name=f"a checkpoint whose {name} is a link", make=_changed(_moves_out(str(STEP / name))),
                        doors=RUN[:1], says=name)  # fmt: skip
-    yield Artifact(name="a run whose recipe is a loop of links", make=_changed(_loop), doors=RUN[:1], says="is no run")
+    yield Artifact(
+        name="a run whose recipe is a loop of links", make=_changed(_loop), doors=RUN[:1], says="is not a run"
+    )
     for kind, key in {"leads up": "../../x", "is a whole path": "/etc", "is a number": 7}.items():
         yield Artifact(name=f"data.json whose key {kind}",
                        make=_changed(_writes("data.json", json.dumps({"main": key}).encode())),
@@ -147,7 +151,7 @@ def _manifests() -> Iterator[Artifact]:
 
 def _names(name: str) -> Callable[[Path], object]:
     def change(made: Path) -> None:
-        files = manifest.read(made / STEP).files
+        files = manifest.read_manifest(made / STEP).files
         reseal(made / STEP, files={**files, name: disk.digest(made / STEP / "state.json")})
 
     return change
@@ -208,8 +212,8 @@ def _described(changes: dict[str, Any]) -> Callable[[Path], object]:
     """With a checksum that agrees."""
 
     def change(made: Path) -> None:
-        old = Manifest.load(made / "store.json")
-        (made / "store.json").write_text(old.model_copy(update=changes).text() if isinstance(
+        old = DatasetManifest.load(made / "store.json")
+        (made / "store.json").write_text(old.model_copy(update=changes).to_json() if isinstance(
             changes.get("splits", {}), dict) else json.dumps({"store": {**old.model_dump(), **changes}}))  # fmt: skip
 
     return change
@@ -219,8 +223,8 @@ def _shard(changes: dict[str, Any]) -> Callable[[Path], object]:
     def change(made: Path) -> None:
         splits = json.loads((made / "store.json").read_text())["store"]["splits"]
         splits["train"][0].update(changes)
-        record = Manifest.load(made / "store.json").model_dump() | {"splits": splits}
-        (made / "store.json").write_text(Manifest.model_validate(record).text())
+        record = DatasetManifest.load(made / "store.json").model_dump() | {"splits": splits}
+        (made / "store.json").write_text(DatasetManifest.model_validate(record).to_json())
 
     return change
 
@@ -229,7 +233,7 @@ def _sealed(made: Path, name: str, content: bytes) -> None:
     """A file of a shard with another content, which the description agrees with."""
     (made / "train" / name).write_bytes(content)
     digest = disk.digest(made / "train" / name)
-    files = Manifest.load(made / "store.json").model_dump()["splits"]["train"][0]["files"]
+    files = DatasetManifest.load(made / "store.json").model_dump()["splits"]["train"][0]["files"]
     _shard({"files": {**files, name: {"size": digest.size, "sha256": digest.sha256}}})(made)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from hostile.watching import PLANTED
 
 from meristem.checkpoint import disk, manifest
-from meristem.checkpoint.manifest import Manifest
+from meristem.checkpoint.manifest import CheckpointManifest
 
 REFUSED, PASSED, TAKEN = "refused", "passed over", "taken"
 """An error that names the file; a notice that names it, and something good in its place; or harmless after all."""
@@ -84,10 +84,10 @@ def store(folder: Path, good: Good) -> Path:
 
 def reseal(folder: Path, **changes: Any) -> None:
     """Make a checkpoint's manifest true of whatever its files are now, as someone with bad intentions could."""
-    content = manifest.read(folder)
+    content = manifest.read_manifest(folder)
     facts: dict[str, Any] = {"step": content.step, "aliases": content.aliases}
     facts["files"] = {name: disk.digest(folder / name) for name in content.files}
-    (folder / "manifest.json").write_bytes(Manifest(**(facts | changes)).text())
+    (folder / "manifest.json").write_bytes(CheckpointManifest(**(facts | changes)).to_bytes())
 
 
 def safetensors(header: Any, data: bytes = b"\0" * 8) -> bytes:

@@ -71,7 +71,7 @@ def _change_tensor(
     folder = pick(_checkpoints(run), rng)
     name = pick([name for name in ("optimizer", "optimizer", "memory", "model", "model") if _there(folder, name)], rng)
     path = folder / f"{name}.safetensors"
-    content = tensors.decode(path)
+    content = tensors.load_tensors(path)
     if not content:
         return _bytes(run, rng)
     key = pick(sorted(content), rng)
@@ -81,7 +81,7 @@ def _change_tensor(
     new = {**content, key: changed} if changed is not None else {k: v for k, v in content.items() if k != key}
     if changes is _changed and rng.random() < 0.1:
         said, new = "renamed", {(f"{k}x" if k == key else k): v for k, v in content.items()}
-    disk.store(path.with_name("changed"), tensors.encode(new))
+    disk.write_file(path.with_name("changed"), tensors.encode_safetensors(new))
     path.with_name("changed").replace(path)
     reseal(folder)
     return f"{folder.name}/{path.name}: {key} {said}"
@@ -207,9 +207,7 @@ def _metrics(run: Path, rng: random.Random) -> str:
     number = int(rng.random() * len(lines))
     entry = json.loads(lines[number])
     place = replace_value(entry, rng)
-    lines[number] = pick(
-        [json.dumps(entry).encode(), b"[]", b"17", b"\xff\xfe", b"{" * 200, b'{"step": 1e999}'], rng
-    )
+    lines[number] = pick([json.dumps(entry).encode(), b"[]", b"17", b"\xff\xfe", b"{" * 200, b'{"step": 1e999}'], rng)
     path.write_bytes(b"\n".join(lines) + b"\n")
     return f"metrics.jsonl: line {number}: {place}"
 

@@ -21,8 +21,8 @@ from hostile.watching import MEMORY, PLANTED, Seen, watched
 from PIL import Image
 
 from meristem import api
-from meristem.checkpoint.run import Run
-from meristem.settings import find, names
+from meristem.checkpoint.run_folder import RunFolder
+from meristem.config.settings import find_class, module_names
 from meristem.training import budget
 
 SECONDS = 1.0
@@ -57,9 +57,9 @@ def _made(folder: Path) -> Good:
     api.export(run, published)
     (published / "tokenizer.json").unlink()
     (published / "tokenizer_config.json").unlink()
-    words = [*SPECIAL, *(f"w{number}" for number in range(api.load(run).tokenizer.size - len(SPECIAL)))]
+    words = [*SPECIAL, *(f"w{number}" for number in range(api.load(run).tokenizer.vocab_size - len(SPECIAL)))]
     (published / "vocab.txt").write_text("".join(f"{word}\n" for word in words))
-    (key,) = Run.open(run).shards().values()
+    (key,) = RunFolder.open(run).shard_keys().values()
     shutil.copytree(Path(os.environ["MERISTEM_CACHE"]) / "stores" / key, folder / "store")
     made = Good(run=run, published=published, store=folder / "store")
     _warm(made, folder)
@@ -67,9 +67,9 @@ def _made(folder: Path) -> Good:
 
 
 def _warm(good: Good, folder: Path) -> None:
-    for room in ("models", "objectives", "tasks", "labelled.shapes", "interop.families"):
-        for name in names(room):
-            find(room, name)
+    for room in ("models", "objectives", "tasks", "labelled.sample_types", "interop.families"):
+        for name in module_names(room):
+            find_class(room, name)
     for library in ("h5py", "pyarrow.parquet", "zstandard"):  # which look around when they are imported
         importlib.import_module(library)
     Image.init()

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from meristem.errors import MeristemError, RecipeError
-from meristem.reinforce.named import settings_of
-from meristem.resolving import policy_recipe
+from meristem.config.errors import MeristemError, RecipeError
+from meristem.recipe_resolution import resolve_policy_recipe
+from meristem.reinforce.reward_specs import parse_reward_specs
 
 RECIPE = """\
 policy: {}
@@ -36,7 +36,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def resolved(recipe: str | Path, *overrides: str) -> object:
-    return policy_recipe(recipe, overrides, Path("start"), QUIET)
+    return resolve_policy_recipe(recipe, overrides, Path("start"), QUIET)
 
 
 @pytest.mark.parametrize("refer", [
@@ -50,9 +50,9 @@ def resolved(recipe: str | Path, *overrides: str) -> object:
     lambda run: resolved("recipe.yaml", "rewards.length.target=9", "policy.prompts=3"),
     lambda run: resolved(".", "rewards.length.target=9"),
     lambda run: resolved("recipe.yaml", "rewards=[{name: length, target: 3}]"),  # the judge is a function too
-    lambda run: settings_of(str(run)),
-    lambda run: settings_of("recipe.yaml"),
-    lambda run: settings_of(Path("checkpoints/step-00000001/recipe.yaml")),
+    lambda run: parse_reward_specs(str(run)),
+    lambda run: parse_reward_specs("recipe.yaml"),
+    lambda run: parse_reward_specs(Path("checkpoints/step-00000001/recipe.yaml")),
 ])  # fmt: skip
 def test_a_run_s_own_word_is_not_enough(run: Path, refer: Callable[[Path], object]) -> None:
     with pytest.raises(RecipeError, match=r"planted_module:\w+, and a run's own word is not enough to execute it"):

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer, models
 from benchmarks.mutations import operations, summary, trials
 from benchmarks.mutations.base_runs import BaseRun
 from benchmarks.mutations.trials import GOOD, Plan, run_trial
-from meristem.errors import MeristemError
+from meristem.config.errors import MeristemError
 
 
 def execute(run: Path, out: Path, kind: str) -> str:

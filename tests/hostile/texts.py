@@ -144,8 +144,8 @@ def _huge_run(folder: Path, good: Good) -> Path:
 # ---------------------------------------------------------------- config.json
 
 CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
-    "that maps to code": ({"auto_map": {"AutoModel": f"{PLANTED}.Model"}}, "wants code of its own"),
-    "that brings a pipeline": ({"custom_pipelines": {"x": {"impl": f"{PLANTED}.Pipe"}}}, "wants code of its own"),
+    "that maps to code": ({"auto_map": {"AutoModel": f"{PLANTED}.Model"}}, "needs custom code"),
+    "that brings a pipeline": ({"custom_pipelines": {"x": {"impl": f"{PLANTED}.Pipe"}}}, "needs custom code"),
     "of a type that is a path": ({"model_type": "../bert"}, "model_type"),
     "of a type that is a module": ({"model_type": PLANTED}, "model_type"),
     "of an unknown class": ({"architectures": ["os.system"]}, "config.json"),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from meristem.errors import MeristemError
+from meristem.config.errors import MeristemError
 
 MEMORY = 64 << 20
 """Bytes that a child may take beside what its parent had: more is a MemoryError, not a refusal."""

@@ -82,7 +82,7 @@ def _pickles() -> Iterator[Artifact]:
     for kind in ("a pickle", "what torch.save writes", "what torch.save wrote in old days", "a zip with data.pkl"):
         yield Artifact(name=f"{kind} named pytorch_model.bin", make=_only_bin(PICKLES[kind]), doors=PUBLISHED,
                        says="pytorch_model.bin")  # fmt: skip
-    yield Artifact(name="model.pt and model.ckpt alone", make=_unknown_names, doors=PUBLISHED, says="holds no weights")
+    yield Artifact(name="model.pt and model.ckpt alone", make=_unknown_names, doors=PUBLISHED, says="has no weights")
     for name in ("model.safetensors", "optimizer.safetensors", "state.json", "recipe.yaml"):
         # only resuming reads the optimizer
         doors = ("resume_run",) if name == "optimizer.safetensors" else RUN

@@ -1,4 +1,4 @@
-"""What the tests of interop share: no network, varied lines of text, and a watch for every warning."""
+"""Shared fixtures of the interop tests: no network, varied lines of text, and a check for warnings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from transformers.utils import logging as their_logging
 
-sys.path.append(str(Path(__file__).parent))  # there.py beside the tests can be imported
+sys.path.append(str(Path(__file__).parent))  # transformers_models.py beside the tests can be imported
 
 ENGLISH = ["the", "old", "gardener", "planted", "apple", "trees", "beside", "Harbour", "couldn't", "it's", "watching"]
 SIMPLIFIED = "老园丁种下了苹果树妹妹记得冬天的收成我们找不到十七条船汉语"

@@ -1,4 +1,4 @@
-"""GPT, GPT-2, Llama and Mistral there and back: the same outputs, the same tensors, the same text written."""
+"""GPT, GPT-2, Llama and Mistral imported and exported: the same outputs, tensors and generated text."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ import tokenizers
 import torch
 import transformers
 import yaml
-from there import Silence, close, opened, same_tensors, scatter
 from tokenizers import decoders, models, pre_tokenizers
 from torch import Tensor, nn
+from transformers_models import Silence, close, opened, same_tensors, scatter
 
 from meristem.api import load
-from meristem.batch import Model
-from meristem.checkpoint.revive import Revived, revive
-from meristem.checkpoint.run import Run
-from meristem.checkpoint.save import save
+from meristem.checkpoint.load_run import LoadedRun, load_run
+from meristem.checkpoint.run_folder import RunFolder
+from meristem.checkpoint.save import save_checkpoint
 from meristem.checkpoint.snapshot import Snapshot
-from meristem.errors import MeristemError
-from meristem.generation.given import given
-from meristem.interop.exporting import export_run
-from meristem.interop.graphs.writing import FAMILIES
-from meristem.interop.importing import import_folder
-from meristem.learning.assemble import learner_of
-from meristem.recipe import resolve
-from meristem.settings import find
+from meristem.config.errors import MeristemError
+from meristem.config.recipe import resolve_recipe
+from meristem.config.settings import find_class
+from meristem.generation.generation_inputs import build_generation_inputs
+from meristem.interfaces.batch import Model
+from meristem.interop.export_folder import export_run
+from meristem.interop.import_weights import import_folder
+from meristem.interop.onnx_export.graph_export import SUPPORTED_BACKBONES
+from meristem.learning.build import build_learner
 from meristem.tokenizers.tokenizer import Tokenizer
 
 END, ROWS = "<|endoftext|>", 257
@@ -82,7 +82,7 @@ def ragged(longest: int = 13) -> tuple[Tensor, Tensor]:
 
 def ours_of(model: Model, name: str, tokens: Tensor, present: Tensor) -> Tensor:
     """What the head that came along says."""
-    last = model.backbone(tokens=tokens, present=present, causal=True).last
+    last = model.backbone(tokens=tokens, present=present, causal=True).last_hidden_state
     if name.endswith("SequenceClassification"):
         return model.heads["classification"](last[torch.arange(len(tokens)), present.sum(1) - 1])
     head = {"LMHeadModel": "clm", "ForCausalLM": "clm", "TokenClassification": "tagging", "Answering": "span"}
@@ -128,7 +128,7 @@ def test_there_and_back(name: str, more: dict[str, Any], tmp_path: Path, silence
         original = theirs(name, tmp_path / "theirs", **more)
         expected = theirs_of(original, tokens, present)
         import_folder(tmp_path / "theirs", tmp_path / "run")
-        close(ours_of(revive(tmp_path / "run").learner.model, name, tokens, present), expected)
+        close(ours_of(load_run(tmp_path / "run").learner.model, name, tokens, present), expected)
         written = export_run(tmp_path / "run", tmp_path / "back", architecture=name)
         back = opened(tmp_path / "back", name, silence)
         assert torch.equal(theirs_of(back, tokens, present), expected)
@@ -160,7 +160,7 @@ def test_weights_as_torch_saves_them_with_the_masks_of_old_files(tmp_path: Path)
     torch.save({**model.state_dict(), **masks}, tmp_path / "bin" / "pytorch_model.bin")
     import_folder(tmp_path / "safe", tmp_path / "safe-run")
     found = import_folder(tmp_path / "bin", tmp_path / "bin-run")
-    assert found.left == tuple(sorted(masks))
+    assert found.unused_tensors == tuple(sorted(masks))
     same_tensors(tmp_path / "safe-run", tmp_path / "bin-run")
 
 
@@ -177,26 +177,36 @@ def test_llama_as_written_before_transformers_5(tmp_path: Path) -> None:
     import_folder(tmp_path / "old", tmp_path / "run")
     tokens, present = ragged()
     with torch.inference_mode():
-        found = ours_of(revive(tmp_path / "run").learner.model, "LlamaForCausalLM", tokens, present)
+        found = ours_of(load_run(tmp_path / "run").learner.model, "LlamaForCausalLM", tokens, present)
         close(found, theirs_of(model, tokens, present))
 
 
 # ---------------------------------------------------------------- runs of our own
 
 
-def grown(folder: Path, model: dict[str, Any], objective: str = "clm") -> Revived:
+def grown(folder: Path, model: dict[str, Any], objective: str = "clm") -> LoadedRun:
     """A run as training leaves it, with random weights."""
     words(folder.with_suffix(".words"), 0, *(["<mask>"] if objective == "mlm" else []))
     tokenizer = Tokenizer.load(folder.with_suffix(".words"))
-    recipe = resolve(folder.name, {"tokenizer": {"kind": "bpe"}, "model": model, "objective": objective})
-    learner = learner_of(recipe, tokenizer)
+    recipe = resolve_recipe(folder.name, {"tokenizer": {"kind": "bpe"}, "model": model, "objective": objective})
+    learner = build_learner(recipe, tokenizer)
     scatter(learner.model, seed=5)
-    text = yaml.safe_dump(recipe.plain(), sort_keys=False)
-    run = Run.create(folder, text, None)
+    text = yaml.safe_dump(recipe.to_dict(), sort_keys=False)
+    run = RunFolder.create(folder, text, None)
     tokenizer.save(run.tokenizer_path)
-    save(run.checkpoints, Snapshot(step=3, model=learner.model.state_dict(), optimizer={}, memory={}, state={},
-                                   recipe=text, tokenizer=run.tokenizer_path))  # fmt: skip
-    return revive(folder)
+    save_checkpoint(
+        run.checkpoints,
+        Snapshot(
+            step=3,
+            model=learner.model.state_dict(),
+            optimizer={},
+            memory={},
+            state={},
+            recipe=text,
+            tokenizer=run.tokenizer_path,
+        ),
+    )
+    return load_run(folder)
 
 
 SMALL = {"layers": 2, "width": 32, "heads": 4, "length": 32}
@@ -246,16 +256,19 @@ def test_what_theirs_cannot_say_is_named(model: dict[str, Any], objective: str, 
 @pytest.mark.parametrize(
     ("name", "more", "said"),
     [
-        ("LlamaForCausalLM", {"rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}},
-         "rope_parameters.rope_type='linear': only 'default'"),
+        (
+            "LlamaForCausalLM",
+            {"rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}},
+            "rope_parameters.rope_type='linear': only 'default'",
+        ),
         ("LlamaForCausalLM", {"head_dim": 16}, "head_dim=16"),
         ("LlamaForCausalLM", {"attention_bias": True}, "attention_bias and mlp_bias differ"),
-        ("LlamaForCausalLM", {"hidden_act": "relu"}, "hidden_act='relu' has no counterpart; known: silu"),
+        ("LlamaForCausalLM", {"hidden_act": "relu"}, "hidden_act='relu' is not supported; supported: silu"),
         ("GPT2LMHeadModel", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx=True"),
         ("GPT2LMHeadModel", {"tie_word_embeddings": False}, "tie_word_embeddings=False"),
-        ("OpenAIGPTLMHeadModel", {"afn": "swish"}, "afn='swish' has no counterpart"),
+        ("OpenAIGPTLMHeadModel", {"afn": "swish"}, "afn='swish' is not supported"),
     ],
-)  # fmt: skip
+)
 def test_what_ours_cannot_do_is_named(name: str, more: dict[str, Any], said: str, tmp_path: Path) -> None:
     theirs(name, tmp_path / "theirs", **more)
     with pytest.raises(MeristemError, match=re.escape(said)):
@@ -266,9 +279,9 @@ def test_what_ours_cannot_do_is_named(name: str, more: dict[str, Any], said: str
 @pytest.mark.parametrize(
     ("family", "objective", "others"),
     [
-        ("transformer_xl", "clm", "meristem export --onnx writes this one for onnxruntime"),
-        ("rnn", "seq2seq", "this library reads the run (meristem.load), and nothing else does"),
-        ("captioner", "caption", "meristem export --onnx writes this one for onnxruntime"),
+        ("transformer_xl", "clm", "meristem export --onnx exports this one for onnxruntime"),
+        ("rnn", "seq2seq", "the run can only be used with this library (meristem.load)"),
+        ("captioner", "caption", "meristem export --onnx exports this one for onnxruntime"),
     ],
 )
 def test_what_reads_a_family_that_they_do_not_have(family: str, objective: str, others: str, tmp_path: Path) -> None:
@@ -277,7 +290,7 @@ def test_what_reads_a_family_that_they_do_not_have(family: str, objective: str, 
     with pytest.raises(MeristemError) as caught:
         export_run(tmp_path / "run", tmp_path / "out")
     assert str(caught.value) == f"transformers has no {family}: {others}"
-    assert issubclass(find("models", family), FAMILIES) == ("--onnx" in others)
+    assert issubclass(find_class("models", family), SUPPORTED_BACKBONES) == ("--onnx" in others)
 
 
 # ---------------------------------------------------------------- writing
@@ -319,7 +332,7 @@ def written(model: Any, folder: Path, end: int, silence: Silence) -> list[list[i
     export_run(folder.with_suffix(".run"), folder.with_suffix(".out"))
     loaded = load(folder.with_suffix(".run"))
     found = [list(one.tokens) for (one,) in loaded.generate(PROMPTS, greedy=True, max_tokens=NEW)]
-    starts = [given(loaded.model, loaded.tokenizer, prompt).prompt for prompt in PROMPTS]
+    starts = [build_generation_inputs(loaded.model, loaded.tokenizer, prompt).prompt_ids for prompt in PROMPTS]
     assert len({len(start) for start in starts}) == len(PROMPTS)
     assert found == continued(model, starts, silence)
     assert found == continued(opened(folder.with_suffix(".out"), type(model).__name__, silence), starts, silence)
@@ -359,8 +372,8 @@ def test_rows_that_no_token_has_are_never_written(tmp_path: Path) -> None:
     model.save_pretrained(tmp_path / "theirs")
     import_folder(tmp_path / "theirs", tmp_path / "run")
     loaded = load(tmp_path / "run")
-    start = torch.tensor([given(loaded.model, loaded.tokenizer, "The").prompt])
-    assert int(loaded.model.heads["clm"](loaded.model.backbone(tokens=start).last)[0, -1].argmax()) >= ROWS
+    start = torch.tensor([build_generation_inputs(loaded.model, loaded.tokenizer, "The").prompt_ids])
+    assert int(loaded.model.heads["clm"](loaded.model.backbone(tokens=start).last_hidden_state)[0, -1].argmax()) >= ROWS
     (found,) = loaded.generate("The", greedy=True, max_tokens=NEW)[0]
     assert found.tokens and max(found.tokens) < ROWS
 
@@ -378,7 +391,7 @@ def test_a_model_whose_words_have_no_end(tmp_path: Path, silence: Silence) -> No
     (found,) = loaded.generate("The", greedy=True, max_tokens=NEW)[0]
     theirs_say = model.generate(torch.tensor([start]), do_sample=False, max_new_tokens=NEW, pad_token_id=0)
     assert [*start, *found.tokens] == theirs_say[0].tolist()
-    with pytest.raises(MeristemError, match="no token begins a text for this model"):
+    with pytest.raises(MeristemError, match="this model has no start token"):
         loaded.generate("")
     export_run(tmp_path / "run", tmp_path / "out")
     opened(tmp_path / "out", "OpenAIGPTLMHeadModel", silence)

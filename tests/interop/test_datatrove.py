@@ -1,4 +1,4 @@
-"""The corpus pipeline under datatrove's local executor gives what it gives here."""
+"""The corpus pipeline under datatrove's local executor gives the same documents as here."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ import dill
 from datatrove.data import Document as Carried
 from datatrove.executor.local import LocalPipelineExecutor
 
-from meristem.corpus import pieces
-from meristem.corpus.quality import QualitySettings
-from meristem.corpus.reading import Reading
+from meristem.config.errors import MeristemError
+from meristem.corpus.clean.quality_filters import QualitySettings
+from meristem.corpus.pipeline import CorpusReader
+from meristem.corpus.read import read_ranges
 from meristem.corpus.settings import CorpusSettings
-from meristem.errors import MeristemError
 from meristem.interop import datatrove as adapter
-from meristem.interop.datatrove import Clean, Read, Unique, Write
+from meristem.interop.datatrove import CleaningFilter, DatatroveReader, DatatroveWriter, ExactDedupFilter
 
 
 @pytest.fixture
 def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CorpusSettings:
     """Several files, one of them large enough for ranges, with line ends of all kinds and things to drop."""
-    monkeypatch.setattr(pieces, "PIECE", 2000)
-    monkeypatch.setattr(pieces, "WHOLE_FILE", 500)
+    monkeypatch.setattr(read_ranges, "RANGE_BYTES", 2000)
+    monkeypatch.setattr(read_ranges, "WHOLE_FILE_BYTES", 500)
     folder = tmp_path / "raw"
     folder.mkdir()
     ends = ("\n", "\r\n", "\r", "\n\n\n")
@@ -63,9 +63,9 @@ def written(folder: Path) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("tasks", [3, 7])
 def test_the_same_documents_places_and_reasons(corpus: CorpusSettings, tmp_path: Path, tasks: int) -> None:
-    pipeline = [Read(corpus), Clean(corpus), Write(str(tmp_path / "clean"))]
+    pipeline = [DatatroveReader(corpus), CleaningFilter(corpus), DatatroveWriter(str(tmp_path / "clean"))]
     LocalPipelineExecutor(pipeline, tasks=tasks, workers=1, logging_dir=str(tmp_path / "logs")).run()
-    reading = Reading(corpus.model_copy(update={"deduplicate": False}))
+    reading = CorpusReader(corpus.model_copy(update={"deduplicate": False}))
     documents = list(reading)
     assert len({document.place for document in documents}) == len(documents) > 300
     assert written(tmp_path / "clean") == [(document.text, document.place) for document in documents]
@@ -87,9 +87,9 @@ def test_steps_that_remove_and_tell_languages_work_too(tmp_path: Path) -> None:
     rows = [json.dumps({"text": text * (2 + n % 3)}) for n, text in enumerate([german, english] * 6)]
     (tmp_path / "rows.jsonl").write_text("\n".join(rows), encoding="utf-8")
     settings = CorpusSettings(source=str(tmp_path / "rows.jsonl"), languages=("en",), private=True, deduplicate=False)
-    pipeline = [Read(settings), Clean(settings), Write(str(tmp_path / "clean"))]
+    pipeline = [DatatroveReader(settings), CleaningFilter(settings), DatatroveWriter(str(tmp_path / "clean"))]
     LocalPipelineExecutor(pipeline, tasks=2, workers=1, logging_dir=str(tmp_path / "logs")).run()
-    reading = Reading(settings)
+    reading = CorpusReader(settings)
     assert written(tmp_path / "clean") == [(document.text, document.place) for document in reading]
     found = stats(tmp_path / "logs")
     assert found["dropped_another language: de"] == reading.account.dropped["another language: de"] == 6
@@ -99,26 +99,31 @@ def test_steps_that_remove_and_tell_languages_work_too(tmp_path: Path) -> None:
 
 
 def test_the_cleaned_folder_is_the_corpus(corpus: CorpusSettings, tmp_path: Path) -> None:
-    pipeline = [Read(corpus), Clean(corpus), Write(str(tmp_path / "clean"))]
+    pipeline = [DatatroveReader(corpus), CleaningFilter(corpus), DatatroveWriter(str(tmp_path / "clean"))]
     LocalPipelineExecutor(pipeline, tasks=4, workers=1, logging_dir=str(tmp_path / "logs")).run()
-    there = Reading(CorpusSettings(source=str(tmp_path / "clean"), processes=1))
-    here = Reading(corpus)
+    there = CorpusReader(CorpusSettings(source=str(tmp_path / "clean"), processes=1))
+    here = CorpusReader(corpus)
     assert [(d.text, d.split) for d in there] == [(d.text, d.split) for d in here]
     assert there.account.dropped["duplicate"] == here.account.dropped["duplicate"] > 0
 
 
 def test_a_stage_of_one_task_finds_exact_duplicates(corpus: CorpusSettings, tmp_path: Path) -> None:
-    step = Unique()
-    found = [document.text for document in step.run(Clean(corpus).run(Read(corpus).run()))]
-    assert found == [document.text for document in Reading(corpus)]
+    step = ExactDedupFilter()
+    found = [document.text for document in step.run(CleaningFilter(corpus).run(DatatroveReader(corpus).run()))]
+    assert found == [document.text for document in CorpusReader(corpus)]
     assert step.stats["dropped_duplicate"].total == 2
-    with pytest.raises(MeristemError, match="by one task, not by 3"):
-        next(iter(Unique().run([], 0, 3)))
+    with pytest.raises(MeristemError, match="in one task, not in 3"):
+        next(iter(ExactDedupFilter().run([], 0, 3)))
 
 
 def test_steps_travel_to_other_machines(corpus: CorpusSettings, tmp_path: Path) -> None:
     corpus = corpus.model_copy(update={"quality": QualitySettings(shortest_words=2, sentences=0, stop_words=0)})
-    steps = [Read(corpus), Clean(corpus), Unique(), Write(str(tmp_path / "out"))]
+    steps = [
+        DatatroveReader(corpus),
+        CleaningFilter(corpus),
+        ExactDedupFilter(),
+        DatatroveWriter(str(tmp_path / "out")),
+    ]
     read, clean, unique, write = dill.loads(dill.dumps(steps))
     expected = [document.text for document in steps[2].run(steps[1].run(steps[0].run()))]
     assert [document.text for document in write.run(unique.run(clean.run(read.run())))] == expected != []
@@ -127,8 +132,10 @@ def test_steps_travel_to_other_machines(corpus: CorpusSettings, tmp_path: Path) 
 
 
 def test_what_is_dropped_can_be_kept_apart(corpus: CorpusSettings, tmp_path: Path) -> None:
-    clean = Clean(corpus, exclusion_writer=Write(str(tmp_path / "dropped")))
-    LocalPipelineExecutor([Read(corpus), clean], tasks=2, workers=1, logging_dir=str(tmp_path / "logs")).run()
+    clean = CleaningFilter(corpus, exclusion_writer=DatatroveWriter(str(tmp_path / "dropped")))
+    LocalPipelineExecutor(
+        [DatatroveReader(corpus), clean], tasks=2, workers=1, logging_dir=str(tmp_path / "logs")
+    ).run()
     lines = [line for path in (tmp_path / "dropped").iterdir() for line in path.read_text("utf-8").splitlines()]
     rows = [json.loads(line) for line in lines]
     assert sorted((row["reason"], row["text"].strip()) for row in rows) == [("empty", ""), ("too short", "short")]
@@ -141,7 +148,7 @@ def test_a_file_that_is_not_whole_does_not_appear(tmp_path: Path) -> None:
         yield Carried(text="two", id="b", metadata={"piece": "00000001"})
         raise RuntimeError("the machine stops here")
 
-    step = Write(str(tmp_path / "out"))
+    step = DatatroveWriter(str(tmp_path / "out"))
     with pytest.raises(RuntimeError):
         list(step.run(broken()))
     assert [path.name for path in (tmp_path / "out").glob("[!.]*")] == ["00000000.jsonl"]
@@ -151,7 +158,7 @@ def test_a_file_that_is_not_whole_does_not_appear(tmp_path: Path) -> None:
 
 def test_documents_of_other_readers_are_cleaned_and_written(corpus: CorpusSettings, tmp_path: Path) -> None:
     carried = [Carried(text=text, id=f"web/{n}") for n, text in enumerate(["one page of the web  ", "tiny"])]
-    list(Write(str(tmp_path / "out")).run(Clean(corpus).run(iter(carried)), rank=5))
+    list(DatatroveWriter(str(tmp_path / "out")).run(CleaningFilter(corpus).run(iter(carried)), rank=5))
     assert written(tmp_path / "out") == [("one page of the web", "web/0")]
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["00000005.jsonl"]
 
@@ -159,7 +166,7 @@ def test_documents_of_other_readers_are_cleaned_and_written(corpus: CorpusSettin
 def test_pairs_keep_their_sides(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("en\tde\nA tree. \tEin Baum.\nA house.\tEin Haus.\n", encoding="utf-8")
     settings = CorpusSettings(source=str(tmp_path / "a.tsv"), text="en", target="de")
-    list(Write(str(tmp_path / "out")).run(Clean(settings).run(Read(settings).run())))
+    list(DatatroveWriter(str(tmp_path / "out")).run(CleaningFilter(settings).run(DatatroveReader(settings).run())))
     rows = [json.loads(line) for line in (tmp_path / "out" / "00000000.jsonl").read_text("utf-8").splitlines()]
     assert [(row["source"], row["target"]) for row in rows] == [("A tree.", "Ein Baum."), ("A house.", "Ein Haus.")]
 
@@ -168,7 +175,7 @@ def test_pairs_keep_their_sides(tmp_path: Path) -> None:
 def test_places_count_from_the_start_of_the_file(corpus: CorpusSettings, chunk: int, monkeypatch: Any) -> None:
     monkeypatch.setattr(adapter, "CHUNK", chunk)
     whole = (Path(str(corpus.source)) / "large.txt").read_text("utf-8").split("\n")  # all line ends as newlines
-    found = [document for rank in range(3) for document in Read(corpus).run(rank=rank, world_size=3)]
+    found = [document for rank in range(3) for document in DatatroveReader(corpus).run(rank=rank, world_size=3)]
     large = [document for document in found if "large.txt" in document.id]
     assert len(large) == 300
     for document in large:
@@ -179,11 +186,11 @@ def test_without_datatrove_the_extra_is_named() -> None:
     code = "import sys; sys.modules['datatrove'] = None; import meristem.interop.datatrove"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 1
-    assert 'pip install "meristem[cluster]"' in done.stderr
+    assert 'pip install "meristem-lm[cluster]"' in done.stderr
 
 
 def test_a_limit_is_refused(corpus: CorpusSettings) -> None:
     with pytest.raises(MeristemError, match=r"corpus\.limit"):
-        Read(corpus.model_copy(update={"limit": 3}))
+        DatatroveReader(corpus.model_copy(update={"limit": 3}))
     with pytest.raises(MeristemError, match=r"corpus\.half"):
-        Read(corpus.model_copy(update={"half": 1}))
+        DatatroveReader(corpus.model_copy(update={"half": 1}))

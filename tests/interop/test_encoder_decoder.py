@@ -1,4 +1,4 @@
-"""BART and T5 in and out: the same outputs, the same tensors, the same texts as in transformers."""
+"""BART and T5 imported and exported: the same outputs, tensors and generated texts as in transformers."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import meristem
-from meristem.checkpoint.revive import Revived, revive
-from meristem.checkpoint.run import Run
-from meristem.errors import MeristemError
-from meristem.generation.given import given, together
+from meristem.checkpoint.load_run import LoadedRun, load_run
+from meristem.checkpoint.run_folder import RunFolder
+from meristem.config.errors import MeristemError
+from meristem.generation.generate import generate
+from meristem.generation.generation_inputs import build_generation_inputs, collate_inputs
 from meristem.generation.sampling import SamplingSettings
-from meristem.generation.write import write
-from meristem.interop import importing
-from meristem.interop.exporting import export_run
-from meristem.interop.importing import import_folder
+from meristem.interop import import_weights
+from meristem.interop.export_folder import export_run
+from meristem.interop.import_weights import import_folder
 from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.tokenizer import Tokenizer
-from meristem.tokenizers.train import train
+from meristem.tokenizers.train import train_tokenizer
 from meristem.training import budget
 
 TOLERANCE, LENGTH, NEW, ROOM = 1e-5, 40, 32, 5
@@ -76,14 +76,14 @@ CLASSES = {
 
 @pytest.fixture(scope="module")
 def words() -> Tokenizer:
-    return train(TokenizerSettings.model_validate({"kind": "bpe", "size": 340, "sentinels": 8}), TEXTS * 3)
+    return train_tokenizer(TokenizerSettings.model_validate({"kind": "bpe", "size": 340, "sentinels": 8}), TEXTS * 3)
 
 
 def theirs(name: str, kind: str, words: Tokenizer, folder: Path, *, writes: bool = False, **more: Any) -> Any:
     """A folder of theirs with random weights, norms and biases too, and the model it opens as."""
     family, changes = KINDS[kind]
     first = words.end if family == "bart" else words.pad
-    told = {"vocab_size": words.size + ROOM, "pad_token_id": words.pad, "eos_token_id": words.end,
+    told = {"vocab_size": words.vocab_size + ROOM, "pad_token_id": words.pad, "eos_token_id": words.end,
             "decoder_start_token_id": first, **SHAPES[family], **changes, **more}  # fmt: skip
     told |= {"num_labels": 3} if name.endswith("Classification") else {}
     told |= {"bos_token_id": words.start, "forced_eos_token_id": None} if family == "bart" else {}
@@ -118,8 +118,8 @@ def scatter(module: nn.Module, *, lively: bool) -> None:
 
 def unwritten(words: Tokenizer) -> list[int]:
     """Special tokens and rows without a token: never written here, though `generate` may choose them."""
-    special = [n for n in words.specials.nonzero()[0].tolist() if n not in (words.end, *words.sentinels)]
-    return [*special, *range(words.size, words.size + ROOM)]
+    special = [n for n in words.special_mask.nonzero()[0].tolist() if n not in (words.end, *words.sentinels)]
+    return [*special, *range(words.vocab_size, words.vocab_size + ROOM)]
 
 
 @contextmanager
@@ -173,9 +173,9 @@ def sides(words: Tokenizer, rows: int, *, ends: bool = False) -> dict[str, Tenso
 def outputs(model: Any, words: Tokenizer) -> list[Tensor]:
     """What their model makes of such sides, where there is something."""
     if type(model).__name__.endswith("Classification"):
-        given = sides(words, words.size, ends=True)
+        given = sides(words, words.vocab_size, ends=True)
         return [model(input_ids=given["source"], attention_mask=given["source_present"].long()).logits]
-    given = sides(words, words.size + ROOM)
+    given = sides(words, words.vocab_size + ROOM)
     found = model(
         input_ids=given["source"],
         attention_mask=given["source_present"].long(),
@@ -191,20 +191,20 @@ def outputs(model: Any, words: Tokenizer) -> list[Tensor]:
 
 
 @torch.inference_mode()
-def ours(revived: Revived, name: str) -> list[Tensor]:
+def ours(revived: LoadedRun, name: str) -> list[Tensor]:
     """The same from a run."""
     model, words = revived.learner.model, revived.tokenizer
     if name.endswith("Classification"):
-        given = sides(words, words.size, ends=True)
-        assert model.begin is not None
-        first = torch.full((3, 1), model.begin[0])
+        given = sides(words, words.vocab_size, ends=True)
+        assert model.decoder_start_ids is not None
+        first = torch.full((3, 1), model.decoder_start_ids[0])
         hidden = model.backbone(tokens=torch.cat([first, given["source"][:, :-1]], 1), **given)
-        return [model.heads["classification"](hidden.last[given["source"] == words.end])]
-    given = sides(words, words.size + ROOM)
+        return [model.heads["classification"](hidden.last_hidden_state[given["source"] == words.end])]
+    given = sides(words, words.vocab_size + ROOM)
     hidden = model.backbone(**given)
     head = {"Answering": "span", "Generation": "seq2seq"}.get(name.rsplit("Question")[-1].rsplit("Conditional")[-1])
-    found = hidden.last if head is None else model.heads[head](hidden.last)
-    return [found[given["present"]], hidden.source[given["source_present"]]]
+    found = hidden.last_hidden_state if head is None else model.heads[head](hidden.last_hidden_state)
+    return [found[given["present"]], hidden.encoder_hidden_state[given["source_present"]]]
 
 
 def close(found: list[Tensor], expected: list[Tensor]) -> None:
@@ -213,13 +213,13 @@ def close(found: list[Tensor], expected: list[Tensor]) -> None:
         assert float((one - other).abs().max()) <= TOLERANCE * max(1.0, float(other.abs().max()))
 
 
-def same(one: Revived, other: Revived) -> None:
+def same(one: LoadedRun, other: LoadedRun) -> None:
     """Every tensor of two runs, and everything they were told."""
     here, there = one.learner.model.state_dict(), other.learner.model.state_dict()
     assert here.keys() == there.keys()
     assert [name for name, value in here.items() if not torch.equal(value, there[name])] == []
-    assert one.recipe.plain() == other.recipe.plain()
-    assert one.learner.model.begin == other.learner.model.begin
+    assert one.recipe.to_dict() == other.recipe.to_dict()
+    assert one.learner.model.decoder_start_ids == other.learner.model.decoder_start_ids
 
 
 EVERY = [(kind, name) for kind in ("bart", "t5") for name in CLASSES[kind]]
@@ -231,14 +231,14 @@ def test_in_and_out(kind: str, name: str, words: Tokenizer, tmp_path: Path) -> N
     model = theirs(name, kind, words, tmp_path / "theirs")
     expected = outputs(model, words)
     imported = import_folder(tmp_path / "theirs", tmp_path / "run")
-    assert (imported.architecture, imported.fresh, imported.left) == (name, (), ())
-    run = revive(tmp_path / "run")
+    assert (imported.architecture, imported.new_weights, imported.unused_tensors) == (name, (), ())
+    run = load_run(tmp_path / "run")
     close(ours(run, name), expected)
     export_run(tmp_path / "run", tmp_path / "out", architecture=name)
     again = outputs(opened(tmp_path / "out", kind), words)
     assert all(torch.equal(one, other) for one, other in zip(again, expected, strict=True))
     import_folder(tmp_path / "out", tmp_path / "again")
-    same(run, revive(tmp_path / "again"))
+    same(run, load_run(tmp_path / "again"))
 
 
 @pytest.mark.parametrize("how", ["sharded", "bin"])
@@ -255,7 +255,7 @@ def test_other_files(kind: str, how: str, words: Tokenizer, tmp_path: Path) -> N
         torch.save(model.state_dict(), tmp_path / "theirs" / "pytorch_model.bin")
         assert "lm_head.weight" in model.state_dict()
     import_folder(tmp_path / "theirs", tmp_path / "again")
-    same(revive(tmp_path / "run"), revive(tmp_path / "again"))
+    same(load_run(tmp_path / "run"), load_run(tmp_path / "again"))
 
 
 @pytest.mark.parametrize("kind", ["bart", "t5"])
@@ -267,35 +267,35 @@ def test_any_name_of_the_one_table_of_words_will_do(kind: str, words: Tokenizer,
     table = weights.pop(f"{before}shared.weight")
     save_file({**weights, f"{before}encoder.embed_tokens.weight": table}, path)
     import_folder(tmp_path / "theirs", tmp_path / "again")
-    same(revive(tmp_path / "run"), revive(tmp_path / "again"))
+    same(load_run(tmp_path / "run"), load_run(tmp_path / "again"))
     other = f"{before}decoder.embed_tokens.weight"
     save_file({**weights, f"{before}shared.weight": table, other: table + 1}, path)
-    with pytest.raises(MeristemError, match=rf"{other} and {before}shared.weight differ, and in this family they are"):
+    with pytest.raises(MeristemError, match=rf"{other} and {before}shared.weight differ, but in this family they are"):
         import_folder(tmp_path / "theirs", tmp_path / "third")
 
 
 # ---------------------------------------------------------------- writing
 
 
-def greedy(revived: Revived, model: Any, *, variety: int = 8, least: int = 0, **settings: Any) -> None:
+def greedy(revived: LoadedRun, model: Any, *, variety: int = 8, least: int = 0, **settings: Any) -> None:
     """Sources of several lengths, written from together here and there: the same tokens."""
     mine, words = revived.learner.model, revived.tokenizer
-    starts = [given(mine, words, source) for source in SOURCES]
-    _, _, inputs = together(starts, torch.device("cpu"))
+    starts = [build_generation_inputs(mine, words, source) for source in SOURCES]
+    _, _, inputs = collate_inputs(starts, torch.device("cpu"))
     with silence(), torch.inference_mode():
         chosen = model.generate(
             input_ids=inputs["source"],
             attention_mask=inputs["source_present"].long(),
             do_sample=False,
             num_beams=1,
-            max_new_tokens=NEW + len(starts[0].prompt) - 1,
+            max_new_tokens=NEW + len(starts[0].prompt_ids) - 1,
             min_new_tokens=least,
             **settings,
         )
-    found = write(mine, words, SOURCES, SamplingSettings(greedy=True, max_tokens=NEW, min_tokens=least))
+    found = generate(mine, words, SOURCES, SamplingSettings(greedy=True, max_tokens=NEW, min_tokens=least))
     for row, start, (written,) in zip(chosen.tolist(), starts, found, strict=True):
-        assert row[: len(start.prompt)] == start.prompt
-        text = row[len(start.prompt) :]
+        assert row[: len(start.prompt_ids)] == start.prompt_ids
+        text = row[len(start.prompt_ids) :]
         assert list(written.tokens) == text[: text.index(words.end) if words.end in text else NEW]
     assert max(len(written.tokens) for (written,) in found) == NEW
     assert len({token for (written,) in found for token in written.tokens}) > variety  # or little would be shown
@@ -305,9 +305,9 @@ def greedy(revived: Revived, model: Any, *, variety: int = 8, least: int = 0, **
 def test_greedy_texts_are_theirs(kind: str, words: Tokenizer, tmp_path: Path) -> None:
     model = theirs(CLASSES[KINDS[kind][0]][1], kind, words, tmp_path / "theirs", writes=True)
     import_folder(tmp_path / "theirs", tmp_path / "run")
-    greedy(revive(tmp_path / "run"), model)
+    greedy(load_run(tmp_path / "run"), model)
     export_run(tmp_path / "run", tmp_path / "out")
-    greedy(revive(tmp_path / "run"), opened(tmp_path / "out", kind))
+    greedy(load_run(tmp_path / "run"), opened(tmp_path / "out", kind))
 
 
 def test_a_forced_first_word_is_what_targets_begin_after(words: Tokenizer, tmp_path: Path) -> None:
@@ -321,8 +321,8 @@ def test_a_forced_first_word_is_what_targets_begin_after(words: Tokenizer, tmp_p
     model.generation_config.forced_bos_token_id = words.start
     model.save_pretrained(tmp_path / "theirs")
     assert begun(tmp_path / "theirs", tmp_path / "newer") == ("end", "start")
-    run = revive(tmp_path / "run")
-    assert run.learner.model.begin == (words.end, words.start)
+    run = load_run(tmp_path / "run")
+    assert run.learner.model.decoder_start_ids == (words.end, words.start)
     greedy(run, model)
     export_run(tmp_path / "run", tmp_path / "out")
     greedy(run, opened(tmp_path / "out", "bart"))
@@ -337,18 +337,18 @@ def test_rows_beyond_the_words_are_never_written(words: Tokenizer, tmp_path: Pat
     """Weights have more rows than the tokenizer has words (T5: 32,128 and 32,100), even where a model wants one."""
     model = theirs("T5ForConditionalGeneration", "t5", words, tmp_path / "theirs")
     with torch.no_grad():
-        model.shared.weight[: words.size] *= 0.01
+        model.shared.weight[: words.vocab_size] *= 0.01
     model.save_pretrained(tmp_path / "theirs")
     import_folder(tmp_path / "theirs", tmp_path / "run")
-    run = revive(tmp_path / "run")
-    assert run.recipe.tokenizer.room == words.size + ROOM
+    run = load_run(tmp_path / "run")
+    assert run.recipe.tokenizer.room == words.vocab_size + ROOM
     mine = run.learner.model
-    start = given(mine, words, "The old")
+    start = build_generation_inputs(mine, words, "The old")
     with torch.inference_mode():
-        hidden = mine.backbone(source=start.inputs["source"][None], tokens=torch.tensor([start.prompt]))
-    assert int(mine.heads["seq2seq"](hidden.last[0, -1]).argmax()) >= words.size
-    ((written,),) = write(mine, words, ["The old"], SamplingSettings(greedy=True, max_tokens=9))
-    assert len(written.tokens) == 9 and max(written.tokens) < words.size
+        hidden = mine.backbone(source=start.inputs["source"][None], tokens=torch.tensor([start.prompt_ids]))
+    assert int(mine.heads["seq2seq"](hidden.last_hidden_state[0, -1]).argmax()) >= words.vocab_size
+    ((written,),) = generate(mine, words, ["The old"], SamplingSettings(greedy=True, max_tokens=9))
+    assert len(written.tokens) == 9 and max(written.tokens) < words.vocab_size
 
 
 def test_older_folders_say_by_their_ties_whether_states_are_scaled(words: Tokenizer, tmp_path: Path) -> None:
@@ -375,12 +375,12 @@ TINY = {
 SOURCE = "builtin:microworld-en?size=30"
 
 
-def pretrained(recipe: str, out: Path, **more: Any) -> Revived:
+def pretrained(recipe: str, out: Path, **more: Any) -> LoadedRun:
     told = {key: value for key, value in {**TINY, **more}.items() if value is not None}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(budget, "PEAK_SIZE", 64)
         meristem.pretrain(recipe, told, source=SOURCE, out=out, console=Console(quiet=True))
-    return revive(out)
+    return load_run(out)
 
 
 @pytest.mark.parametrize(
@@ -395,7 +395,7 @@ def test_a_run_trained_here_goes_out(recipe: str, kind: str, more: dict[str, Any
     run = pretrained(recipe, tmp_path / "run", **more)
     export_run(tmp_path / "run", tmp_path / "out")
     model, words = opened(tmp_path / "out", kind), run.tokenizer
-    both = sides(words, words.size)
+    both = sides(words, words.vocab_size)
     with torch.inference_mode():
         hidden = run.learner.model.backbone(**both)
         expected = model(
@@ -403,17 +403,19 @@ def test_a_run_trained_here_goes_out(recipe: str, kind: str, more: dict[str, Any
             attention_mask=both["source_present"].long(),
             decoder_input_ids=both["tokens"],
         ).logits
-        found = run.learner.model.heads["seq2seq"](hidden.last)
+        found = run.learner.model.heads["seq2seq"](hidden.last_hidden_state)
     close([found[both["present"]]], [expected[both["present"]]])
     greedy(run, model, variety=3, least=NEW, suppress_tokens=unwritten(words)[:-ROOM])
     cut = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")(SOURCES, padding=True, return_tensors="pt")
-    _, _, inputs = together([given(run.learner.model, words, source) for source in SOURCES], torch.device("cpu"))
+    _, _, inputs = collate_inputs(
+        [build_generation_inputs(run.learner.model, words, source) for source in SOURCES], torch.device("cpu")
+    )
     assert torch.equal(cut["attention_mask"].bool(), inputs["source_present"])
     assert torch.equal(cut["input_ids"][inputs["source_present"]], inputs["source"][inputs["source_present"]])
-    assert run.learner.model.begin == (words.pad if "objective.begin" in more else words.start,)
+    assert run.learner.model.decoder_start_ids == (words.pad if "objective.begin" in more else words.start,)
     import_folder(tmp_path / "out", tmp_path / "again")
-    again = revive(tmp_path / "again").learner.model
-    assert again.begin == run.learner.model.begin
+    again = load_run(tmp_path / "again").learner.model
+    assert again.decoder_start_ids == run.learner.model.decoder_start_ids
     for name, value in run.learner.model.state_dict().items():
         assert torch.equal(again.state_dict()[name], value), name
 
@@ -431,14 +433,14 @@ def test_a_shape_that_neither_has_is_refused(tmp_path: Path) -> None:
 def test_an_imported_run_goes_on(words: Tokenizer, tmp_path: Path) -> None:
     """T5's spans, after T5's own beginning, into T5's own weights."""
     theirs("T5ForConditionalGeneration", "t5", words, tmp_path / "theirs", n_positions=LENGTH)
-    start = revive(import_folder(tmp_path / "theirs", tmp_path / "start").run)
+    start = load_run(import_folder(tmp_path / "theirs", tmp_path / "start").run)
     more = {"train.steps": 2, "train.batch_tokens": 160, "train.rate": 1e-3, "train.warmup": 0, "train.threads": 1}
     meristem.pretrain(
         tmp_path / "start", {**more, "corpus.processes": 1}, source=SOURCE, out=tmp_path / "on",
         console=Console(quiet=True),
     )  # fmt: skip
-    on = revive(tmp_path / "on")
-    assert on.learner.model.begin == (words.pad,)
+    on = load_run(tmp_path / "on")
+    assert on.learner.model.decoder_start_ids == (words.pad,)
     assert on.recipe.objective[0].kind == "spans"
     moved = (on.learner.model.backbone.tokens.weight - start.learner.model.backbone.tokens.weight).detach().abs()
     assert 0 < float(moved.max()) < 0.1
@@ -451,12 +453,12 @@ REFUSED = {
     "uneven heads": ("bart", {"decoder_attention_heads": 8}, "encoder_attention_heads=4 and decoder_attention_heads=8"),
     "uneven inner": ("bart", {"decoder_ffn_dim": 64}, "encoder_ffn_dim=80 and decoder_ffn_dim=64"),
     "untied": ("bart", {"tie_word_embeddings": False}, "tie_word_embeddings=False: only True has a counterpart"),
-    "activation": ("bart", {"activation_function": "tanh"}, "activation_function='tanh' has no counterpart"),
+    "activation": ("bart", {"activation_function": "tanh"}, "activation_function='tanh' is not supported"),
     "first word": ("bart", {"decoder_start_token_id": 9}, "targets begin with token 9, which is neither"),
     "wide heads": ("t5", {"d_kv": 16}, "d_kv=16 × num_heads=4 is not d_model=32"),
     "exact gate": ("t5", {"feed_forward_proj": "gated-gelu", "is_gated_act": True, "dense_act_fn": "gelu"},
-                   r"feed_forward_proj='gated-gelu' \(gelu\) has no counterpart"),
-    "encoder alone": ("t5", {"architectures": ["T5EncoderModel"]}, "T5EncoderModel is not one that can be read"),
+                   r"feed_forward_proj='gated-gelu' \(gelu\) is not supported"),
+    "encoder alone": ("t5", {"architectures": ["T5EncoderModel"]}, "T5EncoderModel is not supported"),
 }  # fmt: skip
 
 
@@ -474,7 +476,7 @@ def test_what_has_no_counterpart_is_named(case: str, words: Tokenizer, tmp_path:
 
 @pytest.mark.parametrize("kind", ["bart", "t5"])
 def test_no_config_gives_a_traceback(kind: str, words: Tokenizer, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(importing, "write_run", lambda out, *_: Run(out))  # everything but the disk
+    monkeypatch.setattr(import_weights, "write_run", lambda out, *_: RunFolder(out))  # everything but the disk
     theirs(CLASSES[kind][1], kind, words, tmp_path / "theirs")
     (tmp_path / "theirs" / "generation_config.json").unlink()
     path = tmp_path / "theirs" / "config.json"
@@ -496,7 +498,7 @@ def test_a_bias_on_words_is_refused_unless_it_is_none(words: Tokenizer, tmp_path
     import_folder(tmp_path / "theirs", tmp_path / "run")
     model.final_logits_bias[0, 7] = 1e-3
     model.save_pretrained(tmp_path / "theirs")
-    with pytest.raises(MeristemError, match="final_logits_bias is not zero, and the transformer family has no place"):
+    with pytest.raises(MeristemError, match=r"final_logits_bias is not zero, and .* has no such parameter"):
         import_folder(tmp_path / "theirs", tmp_path / "again")
 
 
@@ -507,5 +509,7 @@ def test_a_target_that_begins_after_three_tokens_stays_here(words: Tokenizer, tm
     changed = text.replace("  begin:\n  - pad\n", "  begin:\n  - pad\n  - end\n  - start\n")
     assert changed != text
     (run / "recipe.yaml").write_text(changed)
-    with pytest.raises(MeristemError, match=r"t5 has no objective.begin of 3 tokens: a target begins after one or two"):
+    with pytest.raises(
+        MeristemError, match=r"t5 has no objective.begin of 3 tokens: its targets begin after one or two"
+    ):
         export_run(run, tmp_path / "out")

@@ -1,4 +1,4 @@
-"""BERT and its relatives: transformers' own folders in, ours out, and back again."""
+"""BERT and its relatives: folders of transformers imported, exported, and imported again."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ import transformers
 import yaml
 from rich.console import Console
 from safetensors.torch import load_file, save_file
-from there import Silence, opened, scatter
 from tokenizers import models, pre_tokenizers
 from torch import Tensor, nn
+from transformers_models import Silence, opened, scatter
 
 import meristem
-from meristem.batch import Model
-from meristem.checkpoint.load import load
-from meristem.checkpoint.revive import Revived, revive
-from meristem.checkpoint.run import Run
-from meristem.checkpoint.save import save
+from meristem.checkpoint.load import load_checkpoint
+from meristem.checkpoint.load_run import LoadedRun, load_run
+from meristem.checkpoint.run_folder import RunFolder
+from meristem.checkpoint.save import save_checkpoint
 from meristem.checkpoint.snapshot import Snapshot
-from meristem.errors import MeristemError
-from meristem.interop.exporting import export_run
-from meristem.interop.importing import import_folder
-from meristem.learning.assemble import learner_of
-from meristem.recipe import resolve
-from meristem.tokenizers.train import train
+from meristem.config.errors import MeristemError
+from meristem.config.recipe import resolve_recipe
+from meristem.interfaces.batch import Model
+from meristem.interop.export_folder import export_run
+from meristem.interop.import_weights import import_folder
+from meristem.learning.build import build_learner
+from meristem.tokenizers.train import train_tokenizer
 
 Reads = dict[str, Tensor]
 
@@ -150,7 +150,7 @@ def ours(case: Case, model: Model, reads: Reads) -> dict[str, Tensor]:
     present, heads = reads["present"], model.heads
     inputs = {key: value for key, value in reads.items() if key != "segments" or case.segments}
     with torch.no_grad():
-        states = model.backbone(**inputs).last
+        states = model.backbone(**inputs).last_hidden_state
         first, there = states[:, 0], states[present]
         match case.heads:
             case ():
@@ -177,7 +177,7 @@ def agree(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
 
 
 def tensors(run: Path) -> dict[str, Tensor]:
-    found = load(Run.open(run).checkpoints)
+    found = load_checkpoint(RunFolder.open(run).checkpoints)
     assert found is not None
     return dict(found.snapshot.model)
 
@@ -194,7 +194,7 @@ def test_there_and_back(case: Case, tmp_path: Path, reads: Reads, silence: Silen
     expected = theirs(case, other, reads)
     imported = import_folder(saved(case, tmp_path / "theirs", other), tmp_path / "run")
     assert imported.architecture == case.architecture
-    agree(ours(case, revive(tmp_path / "run").learner.model, reads), expected)
+    agree(ours(case, load_run(tmp_path / "run").learner.model, reads), expected)
 
     exported = export_run(tmp_path / "run", tmp_path / "ours")
     back = theirs(case, opened(tmp_path / "ours", exported.architecture, silence), reads)
@@ -217,7 +217,7 @@ def test_weights_in_several_files(tmp_path: Path, reads: Reads) -> None:
     folder = saved(BERT, tmp_path / "theirs", other, max_shard_size="20KB")
     assert len(list(folder.glob("model-*.safetensors"))) > 3
     import_folder(folder, tmp_path / "run")
-    agree(ours(BERT, revive(tmp_path / "run").learner.model, reads), theirs(BERT, other, reads))
+    agree(ours(BERT, load_run(tmp_path / "run").learner.model, reads), theirs(BERT, other, reads))
 
 
 def test_weights_as_torch_saves_them_under_their_oldest_names(tmp_path: Path, reads: Reads) -> None:
@@ -230,8 +230,8 @@ def test_weights_as_torch_saves_them_under_their_oldest_names(tmp_path: Path, re
     }
     torch.save({**old, "bert.embeddings.position_ids": torch.arange(20)[None]}, folder / "pytorch_model.bin")
     imported = import_folder(folder, tmp_path / "run")
-    assert imported.left == ("bert.embeddings.position_ids",)
-    agree(ours(BERT, revive(tmp_path / "run").learner.model, reads), theirs(BERT, other, reads))
+    assert imported.unused_tensors == ("bert.embeddings.position_ids",)
+    agree(ours(BERT, load_run(tmp_path / "run").learner.model, reads), theirs(BERT, other, reads))
 
 
 def test_a_masked_model_that_holds_next_sentences_too(tmp_path: Path, reads: Reads) -> None:
@@ -244,7 +244,7 @@ def test_a_masked_model_that_holds_next_sentences_too(tmp_path: Path, reads: Rea
     imported = import_folder(folder, tmp_path / "run")
     assert imported.architecture == "BertForPreTraining"
     assert [part.name for part in imported.recipe.objective] == ["mlm", "nsp"]
-    agree(ours(case, revive(tmp_path / "run").learner.model, reads), theirs(case, other, reads))
+    agree(ours(case, load_run(tmp_path / "run").learner.model, reads), theirs(case, other, reads))
 
 
 def test_a_body_without_its_pooler(tmp_path: Path, reads: Reads, silence: Silence) -> None:
@@ -252,9 +252,9 @@ def test_a_body_without_its_pooler(tmp_path: Path, reads: Reads, silence: Silenc
     case, other = replace(BERT, architecture="BertModel", heads=()), BERT.made().bert
     imported = import_folder(saved(case, tmp_path / "theirs", other), tmp_path / "run")
     assert list(imported.recipe.heads) == []
-    assert {name.split(".")[1] for name in imported.fresh} == {"mlm"}
+    assert {name.split(".")[1] for name in imported.new_weights} == {"mlm"}
     expected = theirs(case, other, reads)
-    agree(ours(case, revive(tmp_path / "run").learner.model, reads), expected)
+    agree(ours(case, load_run(tmp_path / "run").learner.model, reads), expected)
     exported = export_run(tmp_path / "run", tmp_path / "ours")
     assert "pooler: zeros, since the run has none" in exported.notes
     back = theirs(case, opened(tmp_path / "ours", "BertModel", silence), reads)
@@ -268,9 +268,9 @@ def test_a_body_of_a_run_with_next_sentences_has_their_pooler(tmp_path: Path, re
     import_folder(saved(case, tmp_path / "theirs", other), tmp_path / "run")
     exported = export_run(tmp_path / "run", tmp_path / "ours", architecture="BertModel")
     assert exported.notes == (
-        "mlm: left out, since BertModel has no place for it; --architecture BertForMaskedLM writes it",
-        "nsp: left out, since BertModel has no place for it; --architecture BertForPreTraining writes it",
-        "pooler: that of the head nsp",
+        "mlm: left out, since BertModel has no such head; --architecture BertForMaskedLM exports it",
+        "nsp: left out, since BertModel has no such head; --architecture BertForPreTraining exports it",
+        "pooler: taken from the head nsp",
     )
     body = replace(case, architecture="BertModel", heads=("pooler",))
     back = theirs(body, opened(tmp_path / "ours", "BertModel", silence), reads)
@@ -293,7 +293,7 @@ def test_what_the_labels_mean_comes_back(problem: str | None, labels: dict[int, 
     imported = import_folder(saved(CLASSES, tmp_path / "theirs", other), tmp_path / "run")
     head = imported.recipe.heads["classification"]
     assert (head.labels, head.problem) == (tuple(labels.values()), problem)
-    agree(ours(CLASSES, revive(tmp_path / "run").learner.model, reads), theirs(CLASSES, other, reads))
+    agree(ours(CLASSES, load_run(tmp_path / "run").learner.model, reads), theirs(CLASSES, other, reads))
     export_run(tmp_path / "run", tmp_path / "ours")
     config = opened(tmp_path / "ours", CLASSES.architecture, silence).config
     assert (config.id2label, config.label2id, config.problem_type) == (labels, back, problem)  # type: ignore[union-attr]  # theirs
@@ -303,8 +303,8 @@ def test_a_discriminator_gets_a_new_generator(tmp_path: Path) -> None:
     case = next(case for case in CASES if case.architecture == "ElectraForPreTraining")
     imported = import_folder(saved(case, tmp_path / "theirs", case.made()), tmp_path / "run")
     assert [part.name for part in imported.recipe.objective] == ["rtd"]
-    assert {name.split(".")[1] for name in imported.fresh} == {"generator"}
-    assert "new, since the folder held none: generator" in imported.summary()
+    assert {name.split(".")[1] for name in imported.new_weights} == {"generator"}
+    assert "newly initialised, since the folder has none: generator" in imported.summary()
 
 
 # ---------------------------------------------------------------- runs that began here
@@ -314,20 +314,20 @@ MODEL = {"layers": 2, "width": 32, "heads": 4, "length": 24}
 EARLY = {"norm_place": "pre", "positions": "rotary"}
 
 
-def begun(path: Path, model: dict[str, Any], objective: Any, kind: str = "wordpiece") -> Revived:
+def begun(path: Path, model: dict[str, Any], objective: Any, kind: str = "wordpiece") -> LoadedRun:
     """A run with weights of its own, as training leaves it."""
-    recipe = resolve("tiny", {"tokenizer": {"kind": kind, "size": 512 if kind == "bpe" else 200},
+    recipe = resolve_recipe("tiny", {"tokenizer": {"kind": kind, "size": 512 if kind == "bpe" else 200},
                               "model": {**MODEL, **model}, "objective": objective})  # fmt: skip
-    tokenizer = train(recipe.tokenizer, TEXTS)
-    learner = learner_of(recipe, tokenizer)
+    tokenizer = train_tokenizer(recipe.tokenizer, TEXTS)
+    learner = build_learner(recipe, tokenizer)
     scatter(learner, 5)
-    text = yaml.safe_dump(recipe.plain())
-    run = Run.create(path, text, None)
+    text = yaml.safe_dump(recipe.to_dict())
+    run = RunFolder.create(path, text, None)
     tokenizer.save(run.tokenizer_path)
     weights = learner.model.state_dict()
-    save(run.checkpoints, Snapshot(step=1, model=weights, optimizer={}, memory={}, state={}, recipe=text,
+    save_checkpoint(run.checkpoints, Snapshot(step=1, model=weights, optimizer={}, memory={}, state={}, recipe=text,
                                    tokenizer=run.tokenizer_path))  # fmt: skip
-    return revive(path)
+    return load_run(path)
 
 
 @pytest.mark.parametrize(
@@ -356,7 +356,7 @@ def test_a_run_that_began_here(
     revived = begun(tmp_path / "run", model, objective, kind)
     exported = export_run(tmp_path / "run", tmp_path / "ours")
     assert exported.architecture == architecture
-    special = [""] * revived.tokenizer.size
+    special = [""] * revived.tokenizer.vocab_size
     assert revived.tokenizer.pad is not None
     special[revived.tokenizer.pad] = "[PAD]"
     pairs = architecture.startswith(("Bert", "Electra"))
@@ -373,7 +373,9 @@ def test_an_early_norm_with_segments_is_refused(tmp_path: Path) -> None:
         export_run(tmp_path / "run", tmp_path / "ours")
     assert "bert has no model.norm_place=pre, model.positions=rotary" in str(refused.value)
     assert "esm has no model.segments=2" in str(refused.value)
-    assert "meristem pretrain bert-mini trains the shape it has; meristem export --onnx writes" in str(refused.value)
+    assert "meristem pretrain bert-mini trains an architecture it supports; meristem export --onnx exports" in str(
+        refused.value
+    )
     assert not (tmp_path / "ours").exists()
 
 
@@ -389,7 +391,7 @@ def test_a_head_without_a_place_is_lost_only_on_request(
     model: dict[str, Any], objective: Any, kind: str, architecture: str, lost: str, tmp_path: Path
 ) -> None:
     begun(tmp_path / "run", model, objective, kind)
-    with pytest.raises(MeristemError, match=f"--architecture {architecture} writes it without {lost}"):
+    with pytest.raises(MeristemError, match=f"--architecture {architecture} exports it without {lost}"):
         export_run(tmp_path / "run", tmp_path / "ours")
     exported = export_run(tmp_path / "run", tmp_path / "ours", architecture=architecture)
     assert [note.split(":")[0] for note in exported.notes if "left out" in note] == lost.split(" and ")
@@ -402,11 +404,11 @@ def test_an_early_norm_without_segments_comes_back(tmp_path: Path) -> None:
     same(tmp_path / "run", tmp_path / "again")
 
 
-def generated(revived: Revived, reads: Reads) -> dict[str, Tensor]:
+def generated(revived: LoadedRun, reads: Reads) -> dict[str, Tensor]:
     """What the generator inside a run says of the tokens that are there."""
     generator: Any = revived.learner.model.heads["generator"]
     with torch.no_grad():
-        return {"logits": generator.words(generator.body(**reads).last)[reads["present"]]}
+        return {"logits": generator.words(generator.body(**reads).last_hidden_state)[reads["present"]]}
 
 
 def test_a_generator_leaves_alone(tmp_path: Path, reads: Reads, silence: Silence) -> None:
@@ -417,7 +419,9 @@ def test_a_generator_leaves_alone(tmp_path: Path, reads: Reads, silence: Silence
     assert (other.config.hidden_size, other.config.embedding_size) == (8, 24)  # type: ignore[union-attr]  # theirs
     agree(theirs(Case("ElectraForMaskedLM"), other, reads), expected)
     import_folder(tmp_path / "guesser", tmp_path / "masked")
-    agree(ours(Case("ElectraForMaskedLM", heads=("mlm",)), revive(tmp_path / "masked").learner.model, reads), expected)
+    agree(
+        ours(Case("ElectraForMaskedLM", heads=("mlm",)), load_run(tmp_path / "masked").learner.model, reads), expected
+    )
 
 
 def test_a_generator_goes_along_in_a_subfolder(tmp_path: Path, reads: Reads, silence: Silence) -> None:
@@ -427,17 +431,17 @@ def test_a_generator_goes_along_in_a_subfolder(tmp_path: Path, reads: Reads, sil
     other = opened(tmp_path / "both" / "generator", "ElectraForMaskedLM", silence)
     agree(theirs(Case("ElectraForMaskedLM"), other, reads), generated(revived, reads))
     imported = import_folder(tmp_path / "both", tmp_path / "again")
-    assert imported.fresh == ()
+    assert imported.new_weights == ()
     same(tmp_path / "run", tmp_path / "again")
-    agree(generated(revive(tmp_path / "again"), reads), generated(revived, reads))
+    agree(generated(load_run(tmp_path / "again"), reads), generated(revived, reads))
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         ({"hidden_size": 12}, "hidden_size=12 does not divide the discriminator's 32"),
-        ({"hidden_act": "relu"}, "hidden_act='relu' has no counterpart"),
-        ({"intermediate_size": 48}, "is no generator of this model, since these differ: inner"),
+        ({"hidden_act": "relu"}, "hidden_act='relu' is not supported"),
+        ({"intermediate_size": 48}, "is not the generator of this model, since these settings differ: inner"),
     ],
 )
 def test_a_generator_of_another_model_is_refused(change: dict[str, Any], said: str, tmp_path: Path) -> None:
@@ -456,13 +460,11 @@ def test_a_generator_with_embeddings_of_its_own_is_refused(tmp_path: Path) -> No
     found = load_file(path)
     found["electra.embeddings.LayerNorm.bias"] += 1
     save_file(found, path, {"format": "pt"})
-    with pytest.raises(
-        MeristemError, match=r"embeddings of its own.*backbone\.embed\.norm\.bias"
-    ):
+    with pytest.raises(MeristemError, match=r"its own embeddings.*backbone\.embed\.norm\.bias"):
         import_folder(tmp_path / "both", tmp_path / "again")
     (tmp_path / "both" / "generator").rename(tmp_path / "elsewhere")
     (tmp_path / "both" / "generator").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(MeristemError, match="generator: is a link, and is not followed"):
+    with pytest.raises(MeristemError, match="generator: symbolic links are not followed"):
         import_folder(tmp_path / "both", tmp_path / "again")
 
 
@@ -484,12 +486,12 @@ def test_the_same_words_fill_a_mask(family: str, kind: str, more: dict[str, Any]
     loaded = meristem.load(tmp_path / "run")
     with silence():
         pipeline = transformers.pipeline("fill-mask", model=str(tmp_path / "ours"), device="cpu")
-    special = {loaded.tokenizer.token(number) for number in loaded.tokenizer.specials.nonzero()[0].tolist()}
+    special = {loaded.tokenizer.id_to_token(number) for number in loaded.tokenizer.special_mask.nonzero()[0].tolist()}
     for text in ("The gardener planted [MASK] trees.", "[MASK] went home, it rained.", "The sailor went [MASK]"):
         found = pipeline(text.replace("[MASK]", pipeline.tokenizer.mask_token), top_k=5 + len(special))
         theirs_ = [one for one in found if pipeline.tokenizer.convert_ids_to_tokens(one["token"]) not in special][:5]
         (filled,) = loaded.fill(text, top=5)
-        names = [loaded.tokenizer.piece(one["token"]) for one in theirs_]  # the same ids on both sides
+        names = [loaded.tokenizer.token_text(one["token"]) for one in theirs_]  # the same ids on both sides
         assert [one.token for one in filled.candidates] == names
         for mine, other in zip(filled.candidates, theirs_, strict=True):
             assert abs(mine.probability - other["score"]) <= 1e-5
@@ -515,9 +517,9 @@ def test_a_pooler_of_another_kind_is_named_only_where_one_is_used(tmp_path: Path
 @pytest.mark.parametrize(
     ("case", "change", "said"),
     [
-        (BERT, {"hidden_act": "silu"}, "hidden_act='silu' has no counterpart; known: gelu, gelu_new, relu"),
+        (BERT, {"hidden_act": "silu"}, "hidden_act='silu' is not supported; supported: gelu, gelu_new, relu"),
         (BERT, {"is_decoder": True}, "is_decoder=True: only False has a counterpart in the bert family"),
-        (CLASSES, {"hidden_act": "relu"}, "hidden_act='relu' has no counterpart; known: gelu"),
+        (CLASSES, {"hidden_act": "relu"}, "hidden_act='relu' is not supported; supported: gelu"),
         (Case("EsmForMaskedLM", TURNED), {"token_dropout": True}, "token_dropout=True: only False has a counterpart"),
         (Case("DistilBertForMaskedLM", DISTILLED), {"sinusoidal_pos_embds": True}, "sinusoidal_pos_embds=True: only"),
     ],

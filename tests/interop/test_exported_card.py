@@ -1,4 +1,4 @@
-"""The README.md of an exported folder: what it tells to type works as it stands, in that folder."""
+"""The README.md of an exported folder: its commands work in that folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from commanding import COMMAND
-from there import run_card
+from transformers_models import run_card
 
 import meristem
 

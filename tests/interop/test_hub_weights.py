@@ -1,4 +1,4 @@
-"""Weights by name, from a cache in huggingface_hub's own layout; there is no network in tests."""
+"""Hub models by name, from a cache in huggingface_hub's own layout; there is no network in tests."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import transformers
 from rich.console import Console
 
 from meristem import api
-from meristem.checkpoint.revive import revive
-from meristem.errors import MeristemError
+from meristem.checkpoint.load_run import load_run
+from meristem.config.errors import MeristemError
 from meristem.interop import hub_weights
-from meristem.interop.starting import run_for
-from meristem.resolving import recipe_for, task_recipe
+from meristem.interop.cached_import import resolve_run
+from meristem.recipe_resolution import resolve_pretrain_recipe, resolve_task_recipe
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz.,", "the", "sailor", "home", "went"]
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -61,13 +61,18 @@ def fill(model: transformers.BertForMaskedLM, tmp_path: Path, monkeypatch: pytes
     return put
 
 
-@pytest.mark.parametrize(("name", "place"), [
-    ("bert-tiny", "bert-tiny"), ("bert-tiny", "hub:bert-tiny"), ("some/bert-tiny", "some/bert-tiny"),
-    ("some/bert-tiny", f"hub:some/bert-tiny@{COMMIT}"),
-])
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("bert-tiny", "bert-tiny"),
+        ("bert-tiny", "hub:bert-tiny"),
+        ("some/bert-tiny", "some/bert-tiny"),
+        ("some/bert-tiny", f"hub:some/bert-tiny@{COMMIT}"),
+    ],
+)
 def test_a_name_is_found_in_the_cache(fill: Fill, model: transformers.BertForMaskedLM, name: str, place: str) -> None:
     fill(name)
-    found = revive(run_for(place)).learner.model.state_dict()
+    found = load_run(resolve_run(place)).learner.model.state_dict()
     theirs = model.state_dict()["bert.embeddings.word_embeddings.weight"]
     assert any(tensor.shape == theirs.shape and torch.equal(tensor, theirs) for tensor in found.values())
 
@@ -82,7 +87,7 @@ def test_import_takes_a_name(fill: Fill, tmp_path: Path) -> None:
 def test_a_run_or_folder_of_that_name_comes_first(fill: Fill, tmp_path: Path) -> None:
     fill("bert-tiny")
     (tmp_path / "bert-tiny").mkdir()
-    assert run_for("bert-tiny") == Path("bert-tiny")
+    assert resolve_run("bert-tiny") == Path("bert-tiny")
 
 
 def test_pretraining_goes_on_from_a_name_or_a_folder_with_its_shape_and_tokenizer(
@@ -95,16 +100,19 @@ def test_pretraining_goes_on_from_a_name_or_a_folder_with_its_shape_and_tokenize
     theirs = model.state_dict()["bert.embeddings.word_embeddings.weight"]
     for number, place in enumerate(("bert-tiny", str(tmp_path / "theirs"))):
         ended = api.pretrain(
-            "bert-mini", [*small, f"from={place}"], source=str(tmp_path / "text.txt"), out=tmp_path / f"run{number}",
+            "bert-mini",
+            [*small, f"from={place}"],
+            source=str(tmp_path / "text.txt"),
+            out=tmp_path / f"run{number}",
             console=Console(quiet=True),
         )
-        run = revive(ended.run)
-        assert run.tokenizer.size == len(WORDS)
+        run = load_run(ended.run)
+        assert run.tokenizer.vocab_size == len(WORDS)
         assert (run.recipe.model.width, run.recipe.model.layers, run.recipe.model.length) == (32, 2, 32)
         assert torch.allclose(run.learner.model.backbone.embedding().weight, theirs, atol=1e-6)
-    own = recipe_for("bert-mini", ["from=bert-tiny", "from.tokenizer=own"])
+    own = resolve_pretrain_recipe("bert-mini", ["from=bert-tiny", "from.tokenizer=own"])
     assert own.model.width == 32 and own.tokenizer.size == 8192
-    assert task_recipe("classification", ["from=bert-tiny"]).model.width == 32
+    assert resolve_task_recipe("classification", ["from=bert-tiny"]).model.width == 32
 
 
 @pytest.mark.parametrize("without", ["", "model.safetensors", "config.json"])
@@ -115,29 +123,43 @@ def test_what_is_not_whole_in_the_cache_is_answered_with_the_command(fill: Fill,
         'hf download some/bert-tiny --include "*.json" --include "*.txt" --include "*.model" --include "*.safetensors"'
     )
     with pytest.raises(MeristemError) as told:
-        run_for("hub:some/bert-tiny")
+        resolve_run("hub:some/bert-tiny")
     assert str(told.value).endswith(command)
     assert "HF_HUB_OFFLINE" in str(told.value)
 
 
 def test_a_mistyped_name_is_answered_with_what_is_there(fill: Fill, tmp_path: Path) -> None:
     (tmp_path / "bert-small").mkdir()
-    with pytest.raises(MeristemError, match=r"bert-smal: there is no such run or folder, did you mean bert-small\?"):
-        run_for("bert-smal")
+    with pytest.raises(MeristemError, match=r"bert-smal: no such run or folder, did you mean bert-small\?"):
+        resolve_run("bert-smal")
     (tmp_path / "runs").mkdir()
-    assert run_for("runs/bert-smal") == Path("runs/bert-smal")  # a run that is missing, said by whoever opens it
+    assert resolve_run("runs/bert-smal") == Path("runs/bert-smal")  # a run that is missing, said by whoever opens it
     for wrong in ("hub:", "hub:../secrets", "hub:a/b/c"):
-        with pytest.raises(MeristemError, match="wants a name"):
-            run_for(wrong)
+        with pytest.raises(MeristemError, match="needs a name"):
+            resolve_run(wrong)
 
 
 def test_only_files_that_an_import_reads_are_fetched() -> None:
-    files = ["config.json", "vocab.txt", "model.safetensors", "pytorch_model.bin", "tf_model.h5", "modeling_own.py",
-             "onnx/model.safetensors", "README.md", "tokenizer.json"]
-    assert sorted(hub_weights._wanted(files)) == ["config.json", "model.safetensors", "tokenizer.json", "vocab.txt"]
-    assert "pytorch_model.bin" in hub_weights._wanted([one for one in files if "safetensors" not in one])
+    files = [
+        "config.json",
+        "vocab.txt",
+        "model.safetensors",
+        "pytorch_model.bin",
+        "tf_model.h5",
+        "modeling_own.py",
+        "onnx/model.safetensors",
+        "README.md",
+        "tokenizer.json",
+    ]
+    assert sorted(hub_weights._needed_files(files)) == [
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "vocab.txt",
+    ]
+    assert "pytorch_model.bin" in hub_weights._needed_files([one for one in files if "safetensors" not in one])
     parts = ["model.safetensors.index.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
-    assert hub_weights._wanted(parts) == parts
+    assert hub_weights._needed_files(parts) == parts
 
 
 def test_a_tokenizer_that_is_too_small_is_pointed_out(fill: Fill, tmp_path: Path) -> None:

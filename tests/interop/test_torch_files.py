@@ -1,4 +1,4 @@
-"""torch's own files, read without unpickling, beside what torch itself reads."""
+"""torch's own files, read without unpickling, compared with what torch itself reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from meristem.errors import MeristemError
+from meristem.config.errors import MeristemError
 from meristem.interop import torch_files
 
 BASE = torch.arange(24.0).view(4, 6)
@@ -27,7 +27,7 @@ TENSORS: dict[str, Any] = {
 @pytest.mark.parametrize("held", [TENSORS, nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)).state_dict()])
 def test_it_reads_what_torch_reads(held: dict[str, Any], zipped: bool, tmp_path: Path) -> None:
     torch.save(held, tmp_path / "x.bin", _use_new_zipfile_serialization=zipped)
-    found = torch_files.read(tmp_path / "x.bin")
+    found = torch_files.read_tensors(tmp_path / "x.bin")
     theirs = torch.load(tmp_path / "x.bin", weights_only=True)
     assert list(found) == list(theirs)
     for name, tensor in theirs.items():
@@ -60,7 +60,7 @@ STORAGE = Storage()
 
 def test_the_files_made_here_are_good(tmp_path: Path) -> None:
     write(tmp_path / "x.bin", (2, 2), (2, 1))
-    assert torch_files.read(tmp_path / "x.bin")["w"].shape == (2, 2)
+    assert torch_files.read_tensors(tmp_path / "x.bin")["w"].shape == (2, 2)
 
 
 @pytest.mark.parametrize("numbers", [
@@ -79,7 +79,7 @@ def test_the_files_made_here_are_good(tmp_path: Path) -> None:
 def test_a_tensor_that_reaches_out_of_its_storage_is_refused(numbers: dict[str, Any], tmp_path: Path) -> None:
     write(tmp_path / "x.bin", **numbers)
     with pytest.raises(MeristemError, match=r"x\.bin: not readable as plain tensors"):
-        torch_files.read(tmp_path / "x.bin")
+        torch_files.read_tensors(tmp_path / "x.bin")
 
 
 @pytest.mark.parametrize("content", [
@@ -87,15 +87,15 @@ def test_a_tensor_that_reaches_out_of_its_storage_is_refused(numbers: dict[str, 
 ])  # fmt: skip
 def test_whatever_else_a_pickle_asks_for_is_named(content: Any, tmp_path: Path) -> None:
     torch.save(content, tmp_path / "x.bin")
-    with pytest.raises(MeristemError, match="nothing else in it is run: it asks for"):
-        torch_files.read(tmp_path / "x.bin")
+    with pytest.raises(MeristemError, match="nothing else in it is executed: it needs"):
+        torch_files.read_tensors(tmp_path / "x.bin")
 
 
 def test_a_compressed_archive_is_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.bin", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("archive/data.pkl", pickle.dumps({}, protocol=2))
-    with pytest.raises(MeristemError, match="it is damaged, or no file of torch's"):
-        torch_files.read(tmp_path / "x.bin")
+    with pytest.raises(MeristemError, match="it is damaged, or not a torch file"):
+        torch_files.read_tensors(tmp_path / "x.bin")
 
 
 def test_every_cut_of_a_file_is_refused(tmp_path: Path) -> None:
@@ -105,4 +105,4 @@ def test_every_cut_of_a_file_is_refused(tmp_path: Path) -> None:
         for size in range(0, len(whole) - 1, 7):
             (tmp_path / "x.bin").write_bytes(whole[:size])
             with pytest.raises(MeristemError, match=r"x\.bin"):
-                torch_files.read(tmp_path / "x.bin")
+                torch_files.read_tensors(tmp_path / "x.bin")

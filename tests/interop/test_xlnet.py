@@ -1,4 +1,4 @@
-"""XLNet there and back: content with padding on either side, query slots in any order, and every head."""
+"""XLNet imported and exported: content stream with padding on either side, query slots in any order, and every head."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import tokenizers
 import torch
 import transformers
 import yaml
-from there import Silence, close, opened, same_tensors, scatter
 from tokenizers import models, pre_tokenizers
 from torch import Tensor, nn
+from transformers_models import Silence, close, opened, same_tensors, scatter
 
-from meristem.batch import Model
-from meristem.checkpoint.revive import revive
-from meristem.checkpoint.run import Run
-from meristem.checkpoint.save import save
+from meristem.checkpoint.load_run import load_run
+from meristem.checkpoint.run_folder import RunFolder
+from meristem.checkpoint.save import save_checkpoint
 from meristem.checkpoint.snapshot import Snapshot
-from meristem.errors import MeristemError
-from meristem.interop.exporting import export_run
-from meristem.interop.importing import import_folder
-from meristem.learning.assemble import learner_of
-from meristem.recipe import resolve
+from meristem.config.errors import MeristemError
+from meristem.config.recipe import resolve_recipe
+from meristem.interfaces.batch import Model
+from meristem.interop.export_folder import export_run
+from meristem.interop.import_weights import import_folder
+from meristem.learning.build import build_learner
 from meristem.tokenizers.tokenizer import Tokenizer
 
 SPECIAL = ["<unk>", "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>"]
@@ -78,7 +78,7 @@ LAST = {"SequenceClassification": "classification", "MultipleChoice": "choice"}
 
 def ours_of(model: Model, name: str, tokens: Tensor, present: Tensor, segments: Tensor) -> Tensor:
     """What the head that came along says; those for whole texts read the last place there is, padding or not."""
-    last = model.backbone(tokens=tokens, present=present, segments=segments).last
+    last = model.backbone(tokens=tokens, present=present, segments=segments).last_hidden_state
     for end, own in LAST.items():
         if name.endswith(end):
             return model.heads[own](last[:, -1])
@@ -101,9 +101,9 @@ def test_there_and_back(name: str, more: dict[str, Any], tmp_path: Path, silence
     original = theirs(name, tmp_path / "theirs", **more)
     found = import_folder(tmp_path / "theirs", tmp_path / "run")
     assert found.recipe.model.memory == (more.get("mem_len") or 0)
-    assert not found.left
+    assert not found.unused_tensors
     export_run(tmp_path / "run", tmp_path / "back", architecture=name)
-    back, run = opened(tmp_path / "back", name, silence), revive(tmp_path / "run")
+    back, run = opened(tmp_path / "back", name, silence), load_run(tmp_path / "run")
     for left in (False, True):
         rows = ragged(left)
         if not left and any(name.endswith(end) for end in LAST):
@@ -126,7 +126,7 @@ def test_queries_in_any_order_say_the_same(whole: bool, tmp_path: Path, silence:
     import_folder(tmp_path / "theirs", tmp_path / "run")
     export_run(tmp_path / "run", tmp_path / "back")
     back = opened(tmp_path / "back", "XLNetLMHeadModel", silence)
-    model = revive(tmp_path / "run").learner.model
+    model = load_run(tmp_path / "run").learner.model
     tokens = torch.randint(len(WORDS), (3, 11))
     rank = torch.stack([torch.randperm(11) for _ in range(3)])
     slots = (rank >= 7).nonzero()[:, 1].view(3, 4)
@@ -136,7 +136,7 @@ def test_queries_in_any_order_say_the_same(whole: bool, tmp_path: Path, silence:
     masks = {"perm_mask": later.clamp(max=1), "target_mapping": mapping}
     with torch.inference_mode():
         expected = original(input_ids=tokens, **masks).logits
-        close(model.heads["plm"](model.backbone(tokens=tokens, order=rank, slots=slots).last), expected)
+        close(model.heads["plm"](model.backbone(tokens=tokens, order=rank, slots=slots).last_hidden_state), expected)
         assert torch.equal(back(input_ids=tokens, **masks).logits, expected)
 
 
@@ -148,15 +148,25 @@ def grown(folder: Path, **model: Any) -> Model:
     words(folder.with_suffix(".words"))
     tokenizer = Tokenizer.load(folder.with_suffix(".words"))
     shape = {"family": "xlnet", "layers": 2, "width": 32, "heads": 4, "length": 24, **model}
-    recipe = resolve(folder.name, {"tokenizer": {"kind": "words"}, "model": shape, "objective": "plm"})
-    learner = learner_of(recipe, tokenizer)
+    recipe = resolve_recipe(folder.name, {"tokenizer": {"kind": "words"}, "model": shape, "objective": "plm"})
+    learner = build_learner(recipe, tokenizer)
     scatter(learner.model, seed=5)
-    text = yaml.safe_dump(recipe.plain(), sort_keys=False)
-    run = Run.create(folder, text, None)
+    text = yaml.safe_dump(recipe.to_dict(), sort_keys=False)
+    run = RunFolder.create(folder, text, None)
     tokenizer.save(run.tokenizer_path)
-    save(run.checkpoints, Snapshot(step=3, model=learner.model.state_dict(), optimizer={}, memory={}, state={},
-                                   recipe=text, tokenizer=run.tokenizer_path))  # fmt: skip
-    return revive(folder).learner.model
+    save_checkpoint(
+        run.checkpoints,
+        Snapshot(
+            step=3,
+            model=learner.model.state_dict(),
+            optimizer={},
+            memory={},
+            state={},
+            recipe=text,
+            tokenizer=run.tokenizer_path,
+        ),
+    )
+    return load_run(folder).learner.model
 
 
 @pytest.mark.parametrize("more", [{}, {"memory": 5, "both_ways": True, "clamp": 6, "inner": 40}], ids=str)
@@ -202,5 +212,5 @@ def test_what_ours_cannot_do_is_named(more: dict[str, Any], said: str, tmp_path:
 
 def test_their_other_class_for_questions_is_named(tmp_path: Path) -> None:
     theirs("XLNetForQuestionAnswering", tmp_path / "theirs")
-    with pytest.raises(MeristemError, match="XLNetForQuestionAnswering is not one that can be read; of xlnet these"):
+    with pytest.raises(MeristemError, match="XLNetForQuestionAnswering is not supported; supported classes of xlnet"):
         import_folder(tmp_path / "theirs", tmp_path / "run")

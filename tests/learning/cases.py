@@ -13,37 +13,37 @@ import pytest
 import torch
 from rich.console import Console
 
-from meristem.batch import Batch, Row
-from meristem.checkpoint import load, transfer
-from meristem.checkpoint.optimizer_state import flatten
-from meristem.checkpoint.run import Run
+from meristem.checkpoint import load, weight_transfer
+from meristem.checkpoint.optimizer_state import flatten_state
+from meristem.checkpoint.run_folder import RunFolder
+from meristem.config.recipe import Recipe, resolve_recipe
+from meristem.config.settings import find_class, module_names
 from meristem.corpus.document import Document
-from meristem.corpus.pictures import drawn
-from meristem.corpus.sides import KINDS, PAIR, PICTURE
-from meristem.learning.assemble import feeds_of, learner_of, view_of
-from meristem.learning.feed import Feed
+from meristem.corpus.paired_text import IMAGE_SEPARATOR, PAIR_SEPARATOR, SEPARATOR_KINDS
+from meristem.corpus.read.images import builtin_image_reference
+from meristem.dataset.build import build_dataset
+from meristem.dataset.feed import Feed
+from meristem.dataset.length_buckets import LengthBucketedFeed as OfLikeLengths
+from meristem.dataset.length_buckets import PieceView
+from meristem.dataset.mixture import SourceMixture
+from meristem.dataset.settings import StoreSettings
+from meristem.dataset.token_dataset import TokenDataset
+from meristem.interfaces.batch import Batch, Row
+from meristem.interfaces.task import Sample
+from meristem.learning.build import build_feeds, build_learner, select_view
 from meristem.learning.learner import Learner
-from meristem.learning.mix import Mix
-from meristem.learning.ragged import Pieces
-from meristem.learning.ragged import Ragged as OfLikeLengths
-from meristem.randomness import Draw
-from meristem.recipe import Recipe, resolve
-from meristem.reinforce.combined import Verdict
-from meristem.reinforce.reward import Attempt
-from meristem.settings import find, names
-from meristem.store.build import build
-from meristem.store.settings import StoreSettings
-from meristem.store.store import Store
-from meristem.task import Sample
+from meristem.reinforce.combined_reward import CombinedScores
+from meristem.reinforce.reward_base import PromptCompletion
 from meristem.tokenizers.tokenizer import Tokenizer
-from meristem.training.journal import Journal
-from meristem.training.loop import Loop
-from meristem.training.optimizers import names_of, optimizers
-from meristem.training.restoring import restore
+from meristem.training.freezing import UnfreezeSchedule
+from meristem.training.loop import TrainingLoop
+from meristem.training.optim.param_groups import build_optimizers, parameter_names
+from meristem.training.resume_state import restore_training
 from meristem.training.settings import StartSettings, TrainSettings
-from meristem.training.standing import Standing
-from meristem.training.step import Stepper, Taken
-from meristem.training.thawing import Thawing
+from meristem.training.step import Stepper, StepResult
+from meristem.training.trackers.metrics_log import RunLogger
+from meristem.training.train_state import TrainState
+from meristem.utils.randomness import SampleRng
 
 LENGTH, ROWS = 24, 8
 SOURCE = "main"
@@ -74,7 +74,7 @@ class Case:
 
 def families(*abilities: str) -> list[str]:
     """Every family with these abilities."""
-    return [family for family in names("models") if set(abilities) <= find("models", family).can]
+    return [family for family in module_names("models") if set(abilities) <= find_class("models", family).capabilities]
 
 
 def _cover(product: list[Case]) -> list[Case]:
@@ -84,7 +84,11 @@ def _cover(product: list[Case]) -> list[Case]:
     return [case for case in product if case in (objectives[case.objective], carriers[case.family])]
 
 
-PRODUCT = [Case(name, family) for name in names("objectives") for family in families(*find("objectives", name).needs)]
+PRODUCT = [
+    Case(name, family)
+    for name in module_names("objectives")
+    for family in families(*find_class("objectives", name).requires)
+]
 """Every objective on every backbone that can carry it."""
 REAL = [*_cover(PRODUCT), Case(["mlm", "nsp"], "bert")]
 """What `make test` runs of it: every objective on one backbone, and every backbone with one objective."""
@@ -93,15 +97,19 @@ REST = [pytest.param(case, marks=pytest.mark.slow, id=str(case)) for case in PRO
 POLICIES = ["policy"]
 TASKS = ["span"]
 """Tasks that cut a sample into several pieces, on BERT."""
-SIDES = {"examples": PAIR, "pictures": PICTURE}
+SIDES = {"examples": PAIR_SEPARATOR, "pictures": IMAGE_SEPARATOR}
 """Views that read documents with two sides."""
 
 
 def remembers(case: Case | str) -> bool:
     """Whether rows come in lanes, each going on where it ended."""
-    if isinstance(case, str) or not isinstance(case.objective, str) or "memory" not in find("models", case.family).can:
+    if (
+        isinstance(case, str)
+        or not isinstance(case.objective, str)
+        or "memory" not in find_class("models", case.family).capabilities
+    ):
         return False
-    return view_of(find("objectives", case.objective), recipe_of(case)).kind == "lanes"
+    return select_view(find_class("objectives", case.objective), recipe_of(case)).kind == "lanes"
 
 
 class Ragged:
@@ -113,12 +121,14 @@ class Ragged:
     def __len__(self) -> int:
         return len(self.view)
 
-    def row(self, index: int, draw: Draw) -> Row:
+    def row(self, index: int, draw: SampleRng) -> Row:
         """The row, less up to ten tokens."""
         row = self.view.row(index, draw)
         keep = len(row.inputs["tokens"]) - index % 11
         inputs = {key: value if key == "image" else value[:keep] for key, value in row.inputs.items()}
-        return Row(inputs=inputs, notes={**row.notes, "special": row.notes["special"][:keep]}, sample=row.sample)
+        return Row(
+            inputs=inputs, metadata={**row.metadata, "special": row.metadata["special"][:keep]}, sample_id=row.sample_id
+        )
 
 
 def recipe_of(case: Case, *, micro: int = ROWS, dropout: float = 0.0, **train: Any) -> Recipe:
@@ -133,26 +143,30 @@ def recipe_of(case: Case, *, micro: int = ROWS, dropout: float = 0.0, **train: A
         "seed": 3,
         **train,
     }
-    return resolve("test", {"model": model, "objective": case.objective, "train": settings})
+    return resolve_recipe("test", {"model": model, "objective": case.objective, "train": settings})
 
 
 @cache
-def two_sided(mark: str, tokenizer: Tokenizer, store: Store) -> Store:
+def two_sided(mark: str, tokenizer: Tokenizer, store: TokenDataset) -> TokenDataset:
     """The same sentences as pairs, one or two with the three after them, or those told of pictures."""
     stream, made = store.split("train"), []
     for number in range(stream.documents):
         span = stream.document(number)
         told = tokenizer.decode(stream.tokens(span.start, span.text_stop).tolist()).split(".")
-        given = ".".join(told[: 1 + number % 2]) if mark == PAIR else drawn(f"microworld:0:{number}")
+        given = (
+            ".".join(told[: 1 + number % 2])
+            if mark == PAIR_SEPARATOR
+            else builtin_image_reference(f"microworld:0:{number}")
+        )
         made.append(Document(mark.join((given, ".".join(told[3:6]))), f"test:{number}"))
-    folder = store.folder.with_name(f"{store.folder.name}-{KINDS[mark]}")
-    return build(made, tokenizer, folder, StoreSettings(shard_tokens=700), processes=1)
+    folder = store.folder.with_name(f"{store.folder.name}-{SEPARATOR_KINDS[mark]}")
+    return build_dataset(made, tokenizer, folder, StoreSettings(shard_tokens=700), processes=1)
 
 
 def real(
     case: Case,
     tokenizer: Tokenizer,
-    store: Store,
+    store: TokenDataset,
     *,
     micro: int = ROWS,
     dropout: float = 0.0,
@@ -161,45 +175,62 @@ def real(
 ) -> tuple[Learner, Feed, TrainSettings]:
     """A learner with fresh weights, its feed, and the settings of its training."""
     recipe = recipe_of(case, micro=micro, dropout=dropout, **train)
-    learner = learner_of(recipe, tokenizer)
+    learner = build_learner(recipe, tokenizer)
     mark = SIDES.get(learner.objectives[SOURCE].view.kind, "")
     fitting = two_sided(mark, tokenizer, store) if mark else store
-    (feed,) = feeds_of(recipe, learner.objectives, tokenizer, {SOURCE: fitting}, split="train", seed=3).values()
+    (feed,) = build_feeds(recipe, learner.objectives, tokenizer, {SOURCE: fitting}, split="train", seed=3).values()
     view = Ragged(feed.view) if ragged and not remembers(case) else feed.view
-    whole = Feed(view=view, objective=feed.objective, seed=3, rows=ROWS, micro=micro, fill=feed.fill)
+    whole = Feed(
+        view=view, objective=feed.objective, seed=3, batch_size=ROWS, micro_batch_size=micro, pad_values=feed.pad_values
+    )
     return learner, whole, recipe.train
 
 
 class Letters:
     """A reward for every e."""
 
-    def judge(self, attempts: Sequence[Attempt]) -> Verdict:
+    def score(self, completions: Sequence[PromptCompletion]) -> CombinedScores:
         """Counted."""
-        found = np.array([float(attempt.text.count("e")) for attempt in attempts])
-        return Verdict(total=found, parts={"letters": found})
+        found = np.array([float(attempt.text.count("e")) for attempt in completions])
+        return CombinedScores(total=found, parts={"letters": found})
 
 
-def policy(name: str, tokenizer: Tokenizer, store: Store, *, micro: int = ROWS, dropout: float = 0.0,
-           ragged: bool = True, **train: Any) -> tuple[Learner, Feed, TrainSettings]:
+def policy(
+    name: str,
+    tokenizer: Tokenizer,
+    store: TokenDataset,
+    *,
+    micro: int = ROWS,
+    dropout: float = 0.0,
+    ragged: bool = True,
+    **train: Any,
+) -> tuple[Learner, Feed, TrainSettings]:
     """The same for rewards: four short texts for the beginning of every document, held near the fresh model."""
     told = {"name": name, "way": "causal", "length": LENGTH, "count": 4, "max_tokens": 4, "kl": {"coefficient": 0.0}}
     model = {"family": "gpt2", **NARROW, "length": LENGTH, "dropout": dropout}
     settings = {"steps": 6, "rate": 1e-3, "seed": 3, **train}
-    recipe = resolve("test", {"model": model, "policy": told, "train": settings,
-                              "rewards": [{"name": "length", "target": 3}]})  # fmt: skip
-    made = learner_of(recipe, tokenizer)
+    recipe = resolve_recipe(
+        "test", {"model": model, "policy": told, "train": settings, "rewards": [{"name": "length", "target": 3}]}
+    )
+    made = build_learner(recipe, tokenizer)
     objective: Any = made.objectives["policy"]
-    objective.attach(Letters(), learner_of(recipe, tokenizer).model)
+    objective.attach(Letters(), build_learner(recipe, tokenizer).model)
     stream = store.split("train")
     spans = [stream.document(number) for number in range(stream.documents)]
     starts = [tokenizer.decode(stream.tokens(one.start, one.start + 3 + n % 4).tolist()) for n, one in enumerate(spans)]
-    samples = [Sample(given={"prompt": text, "columns": {}}) for text in starts]
-    feed = OfLikeLengths(view=Pieces(objective.pieces(samples)), objective=objective, seed=3, rows=ROWS, micro=micro,
-                         fill={"tokens": tokenizer.pad or 0})  # fmt: skip
+    samples = [Sample(inputs={"prompt": text, "columns": {}}) for text in starts]
+    feed = OfLikeLengths(
+        view=PieceView(objective.encode_samples(samples)),
+        objective=objective,
+        seed=3,
+        batch_size=ROWS,
+        micro_batch_size=micro,
+        pad_values={"tokens": tokenizer.pad or 0},
+    )
     return Learner(made.model, {SOURCE: objective}), feed, recipe.train
 
 
-def questions(tokenizer: Tokenizer, store: Store) -> list[Sample]:
+def questions(tokenizer: Tokenizer, store: TokenDataset) -> list[Sample]:
     """After which sentence comes which, asked of every document."""
     stream, made = store.split("train"), []
     for number in range(stream.documents):
@@ -208,28 +239,42 @@ def questions(tokenizer: Tokenizer, store: Store) -> list[Sample]:
         sentences = [one.strip() for one in passage.split(".") if one.strip()]
         asked, right = sentences[number % 3], sentences[number % 3 + 1]
         given = {"question": asked, "passage": passage, "id": str(number)}
-        made.append(Sample(given=given, gold=((right, passage.index(right)),), place=f"test:{number}"))
+        made.append(Sample(inputs=given, gold=((right, passage.index(right)),), location=f"test:{number}"))
     return made
 
 
-def task(name: str, tokenizer: Tokenizer, store: Store, *, micro: int = ROWS, dropout: float = 0.0,
-         ragged: bool = True, **train: Any) -> tuple[Learner, Feed, TrainSettings]:
+def task(
+    name: str,
+    tokenizer: Tokenizer,
+    store: TokenDataset,
+    *,
+    micro: int = ROWS,
+    dropout: float = 0.0,
+    ragged: bool = True,
+    **train: Any,
+) -> tuple[Learner, Feed, TrainSettings]:
     """The same for a task, whose pieces are ragged as they are."""
     told = {"name": name, "way": "bidirectional", "length": LENGTH, "stride": 5, "dropout": dropout}
     model = {"family": "bert", **NARROW, "length": LENGTH, "dropout": dropout}
     settings = {"steps": 6, "rate": 1e-3, "seed": 3, **train}
-    recipe = resolve("test", {"model": model, "task": told, "train": settings})
-    made = learner_of(recipe, tokenizer)
+    recipe = resolve_recipe("test", {"model": model, "task": told, "train": settings})
+    made = build_learner(recipe, tokenizer)
     objective = made.objectives["task"]
-    view = Pieces(objective.pieces(questions(tokenizer, store)))  # type: ignore[attr-defined]  # a task
+    view = PieceView(objective.encode_samples(questions(tokenizer, store)))  # type: ignore[attr-defined]  # a task
     fill = {"tokens": tokenizer.pad or 0}
-    feed = OfLikeLengths(view=view, objective=objective, seed=3, rows=ROWS, micro=micro, fill=fill)
+    feed = OfLikeLengths(
+        view=view, objective=objective, seed=3, batch_size=ROWS, micro_batch_size=micro, pad_values=fill
+    )
     return Learner(made.model, {SOURCE: objective}), feed, recipe.train
 
 
 def stepper_of(learner: Learner, settings: TrainSettings, *, plain: bool = False) -> Stepper:
     """A stepper on the cpu; a plain one descends without an adaptive optimizer, which would amplify round-off."""
-    made = [torch.optim.SGD(learner.parameters(), lr=settings.rate)] if plain else optimizers(learner.model, settings)
+    made = (
+        [torch.optim.SGD(learner.parameters(), lr=settings.rate)]
+        if plain
+        else build_optimizers(learner.model, settings)
+    )
     for group in made[0].param_groups:
         group.setdefault("peak", group["lr"])
     return Stepper(learner=learner.train(), optimizers=made, settings=settings, device=torch.device("cpu"))
@@ -240,15 +285,18 @@ def batches(feed: Feed, use: int) -> list[Batch]:
     return [feed.batch(use, micro) for micro in range(feed.micro_steps)]
 
 
-def steps(stepper: Stepper, feed: Feed, span: range, total: int = 6) -> list[Taken]:
+def steps(stepper: Stepper, feed: Feed, span: range, total: int = 6) -> list[StepResult]:
     """Real steps."""
-    return [stepper.take(step, total, SOURCE, batches(feed, step)) for step in span]
+    return [stepper.train_step(step, total, SOURCE, batches(feed, step)) for step in span]
 
 
 def gradients(learner: Learner, feed: Feed, use: int = 0) -> dict[str, torch.Tensor]:
     """The gradients of one step, whatever the number of its passes."""
     ready = [learner.explore(SOURCE, batch) for batch in batches(feed, use)]
-    totals = {term: max(1, sum(b.counts.get(term, 0) for b in ready)) for term in learner.objectives[SOURCE].weights}
+    totals = {
+        term: max(1, sum(b.target_counts.get(term, 0) for b in ready))
+        for term in learner.objectives[SOURCE].loss_weights
+    }
     learner.zero_grad()
     for batch in ready:
         outcome = learner(SOURCE, batch, totals)
@@ -258,55 +306,57 @@ def gradients(learner: Learner, feed: Feed, use: int = 0) -> dict[str, torch.Ten
 
 
 def loop_of(
-    folder: Path, stepper: Stepper, feed: Feed, settings: TrainSettings, standing: Standing, **more: Any
-) -> Loop:
+    folder: Path, stepper: Stepper, feed: Feed, settings: TrainSettings, standing: TrainState, **more: Any
+) -> TrainingLoop:
     """A loop in a run folder, which says nothing aloud."""
-    run = Run(folder) if Run(folder).exists() else Run.create(folder, "model: {}\n", None)
+    run = RunFolder(folder) if RunFolder(folder).exists() else RunFolder.create(folder, "model: {}\n", None)
     if not run.tokenizer_path.exists():
         run.tokenizer_path.write_text("{}")
-    thaw = Thawing(stepper.learner.model, StartSettings(frozen=more.pop("frozen", 0)), len(feed.view) / feed.rows)
+    thaw = UnfreezeSchedule(
+        stepper.learner.model, StartSettings(frozen=more.pop("frozen", 0)), len(feed.view) / feed.batch_size
+    )
     kind = {
         "evaluate": None,
-        "regret": lambda found: found["loss"],
-        "describe_samples": lambda name, ids: [f"sample {number}" for number in ids],
-        "thaw": thaw,
+        "selection_loss": lambda found: found["loss"],
+        "preview_samples": lambda name, ids: [f"sample {number}" for number in ids],
+        "unfreeze": thaw,
         **more,
     }
-    return Loop(
+    return TrainingLoop(
         run=run,
-        recipe="model: {}\n",
+        recipe_yaml="model: {}\n",
         settings=settings,
         stepper=stepper,
         feeds={SOURCE: feed},
-        mix=Mix({SOURCE: 1.0}, 3),
-        journal=Journal(folder, Console(quiet=True)),
-        standing=standing,
-        flops={SOURCE: 1.0},
-        peak=1e9,
+        mix=SourceMixture({SOURCE: 1.0}, 3),
+        logger=RunLogger(folder, Console(quiet=True)),
+        state=standing,
+        flops_per_token={SOURCE: 1.0},
+        peak_flops=1e9,
         **kind,
     )
 
 
 def save(folder: Path, stepper: Stepper, feed: Feed, settings: TrainSettings, step: int) -> None:
     """A checkpoint of this stepper, as the loop would write it."""
-    loop_of(folder, stepper, feed, settings, Standing(step=step, total=6)).save()
+    loop_of(folder, stepper, feed, settings, TrainState(step=step, total=6)).save()
 
 
-def resume(folder: Path, stepper: Stepper, feed: Feed) -> Standing:
+def resume(folder: Path, stepper: Stepper, feed: Feed) -> TrainState:
     """Everything back from the latest checkpoint."""
-    found = load.load(folder / "checkpoints")
+    found = load.load_checkpoint(folder / "checkpoints")
     assert found is not None
-    transfer.restore(stepper.learner.model, found.snapshot.model)
-    restore(stepper, found.snapshot, {SOURCE: feed})
-    return Standing.of(found.snapshot.state)
+    weight_transfer.load_exact(stepper.learner.model, found.snapshot.model)
+    restore_training(stepper, found.snapshot, {SOURCE: feed})
+    return TrainState.from_dict(found.snapshot.state)
 
 
 def bits(stepper: Stepper) -> dict[str, torch.Tensor]:
     """Weights, what optimizers remember, and memory."""
     found = dict(stepper.learner.model.state_dict())
-    names = names_of(stepper.learner.model)
+    names = parameter_names(stepper.learner.model)
     for number, optimizer in enumerate(stepper.optimizers):
-        found.update({f"optimizer/{number}/{key}": value for key, value in flatten(optimizer, names).items()})
+        found.update({f"optimizer/{number}/{key}": value for key, value in flatten_state(optimizer, names).items()})
     for place, state in stepper.memory.items():
         found.update({f"memory/{place}/{key}": value for key, value in state.items()})
     return found

@@ -33,13 +33,13 @@ from cases import (
 )
 from torch import Tensor, nn
 
-from meristem.batch import Row
-from meristem.learning.feed import Feed
+from meristem.dataset.feed import Feed
+from meristem.dataset.token_dataset import TokenDataset
+from meristem.interfaces.batch import Row
 from meristem.learning.learner import Learner
-from meristem.randomness import Draw
-from meristem.store.store import Store
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.settings import TrainSettings
+from meristem.utils.randomness import SampleRng
 
 COVER = [*REAL, *POLICIES, *TASKS]
 EVERYTHING = [*COVER, *REST]
@@ -55,7 +55,9 @@ HELD = Case(
 EXHAUSTIVE = Case([{"name": "mlm", "exhaustive": True, "mask_rate": 0.3}], "modern")
 
 
-def made(case: Case | str, tokenizer: Tokenizer, store: Store, **options: Any) -> tuple[Learner, Feed, TrainSettings]:
+def made(
+    case: Case | str, tokenizer: Tokenizer, store: TokenDataset, **options: Any
+) -> tuple[Learner, Feed, TrainSettings]:
     build = real if isinstance(case, Case) else task if case in TASKS else policy
     return build(case, tokenizer, store, **options)  # type: ignore[operator]  # each takes its own kind
 
@@ -73,18 +75,18 @@ def idle(case: Case | str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("case", [c for c in EVERYTHING if c != "policy"], ids=str)
-def test_one_batch_is_learned_by_heart(case: Case | str, tokenizer: Tokenizer, store: Store) -> None:
+def test_one_batch_can_be_overfitted(case: Case | str, tokenizer: Tokenizer, store: TokenDataset) -> None:
     rate = 1e-2 if isinstance(case, str) else 5e-3
     learner, feed, settings = made(case, tokenizer, store, rate=rate, schedule="constant", weight_decay=0.0)
     stepper = stepper_of(learner, settings)
     batch = [feed.batch(0, 0)]
     number = LONGER.get(name_of(case), 80)
-    losses = [float(stepper.take(step, number, SOURCE, batch).loss) for step in range(number)]
+    losses = [float(stepper.train_step(step, number, SOURCE, batch).loss) for step in range(number)]
     assert losses[-1] < 0.1 * losses[0]
 
 
 @pytest.mark.parametrize("case", COVER, ids=str)
-def test_golden_first_losses(case: Case | str, tokenizer: Tokenizer, store: Store, golden: Path) -> None:
+def test_golden_first_losses(case: Case | str, tokenizer: Tokenizer, store: TokenDataset, golden: Path) -> None:
     """A refactoring gives the same numbers, or says why not; MERISTEM_GOLDEN=write adds those of new cases."""
     learner, feed, settings = made(case, tokenizer, store)
     found = [float(taken.loss) for taken in steps(stepper_of(learner, settings), feed, range(3))]
@@ -97,7 +99,7 @@ def test_golden_first_losses(case: Case | str, tokenizer: Tokenizer, store: Stor
 
 
 @pytest.mark.parametrize("case", [*EVERYTHING, HELD, EXHAUSTIVE], ids=str)
-def test_one_pass_of_eight_rows_or_eight_of_one(case: Case | str, tokenizer: Tokenizer, store: Store) -> None:
+def test_one_pass_of_eight_rows_or_eight_of_one(case: Case | str, tokenizer: Tokenizer, store: TokenDataset) -> None:
     learner, whole, _ = made(case, tokenizer, store, ragged=True)
     _, single, _ = made(case, tokenizer, store, ragged=True, micro=1)
     learner.double().train()
@@ -105,28 +107,31 @@ def test_one_pass_of_eight_rows_or_eight_of_one(case: Case | str, tokenizer: Tok
     every = {name for name, _ in learner.named_parameters()}
     assert every - together.keys() == {name for name in every if any(part in name for part in idle(case))}
     assert single.micro_steps == ROWS
-    counts = {tuple(single.batch(0, micro).counts.values()) for micro in range(ROWS)}
+    counts = {tuple(single.batch(0, micro).target_counts.values()) for micro in range(ROWS)}
     assert len(counts) > 1 or name_of(case) in FIXED or remembers(case)
     for name, gradient in together.items():
         torch.testing.assert_close(apart[name], gradient, atol=1e-10, rtol=1e-9, msg=name)
 
 
 @pytest.mark.parametrize("case", COVER, ids=str)
-def test_a_billion_samples_later_a_batch_comes_as_soon(case: Case | str, tokenizer: Tokenizer, store: Store) -> None:
+def test_a_billion_samples_later_a_batch_comes_as_soon(
+    case: Case | str, tokenizer: Tokenizer, store: TokenDataset
+) -> None:
     _, feed, _ = made(case, tokenizer, store)
     took = []
     for sample in (0, 10**9):
         begun = time.perf_counter()
-        batch = feed.batch(sample // feed.rows, 0)
+        batch = feed.batch(sample // feed.batch_size, 0)
         took.append(time.perf_counter() - begun)
-        assert batch.ids[0] == sample // feed.rows * feed.rows
+        assert batch.sample_ids[0] == sample // feed.batch_size * feed.batch_size
     assert took[1] < took[0] + 2
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 @pytest.mark.parametrize("case", EVERYTHING, ids=str)
-def test_stopped_and_resumed_is_never_stopped(case: Case | str, optimizer: str, tokenizer: Tokenizer, store: Store,
-                                              tmp_path: Path) -> None:
+def test_stopped_and_resumed_is_never_stopped(
+    case: Case | str, optimizer: str, tokenizer: Tokenizer, store: TokenDataset, tmp_path: Path
+) -> None:
     options = {"dropout": 0.1, "optimizer": optimizer, "micro": 4}
     learner, feed, settings = made(case, tokenizer, store, **options)
     unbroken = stepper_of(learner, settings)
@@ -152,7 +157,7 @@ def test_stopped_and_resumed_is_never_stopped(case: Case | str, optimizer: str, 
 
 
 @pytest.mark.parametrize("case", [case for case in COVER if remembers(case)], ids=str)
-def test_memory_is_the_same_in_one_pass_or_eight(case: Case | str, tokenizer: Tokenizer, store: Store) -> None:
+def test_memory_is_the_same_in_one_pass_or_eight(case: Case | str, tokenizer: Tokenizer, store: TokenDataset) -> None:
     whole, single = (made(case, tokenizer, store, micro=micro) for micro in (ROWS, 1))
     steppers = [stepper_of(learner.double(), settings, plain=True) for learner, _, settings in (whole, single)]
     for stepper, (_, feed, _) in zip(steppers, (whole, single), strict=True):
@@ -181,40 +186,42 @@ def looked_up(learner: Learner, inputs: dict[str, Tensor], *, causal: bool | Non
     finally:
         handle.remove()
     (head,) = (h for name, h in model.heads.items() if name in ("mlm", "clm"))
-    return head(hidden.last), seen[0]
+    return head(hidden.last_hidden_state), seen[0]
 
 
 @pytest.mark.parametrize("family", families("bidirectional"))
-def test_what_stands_behind_a_mask_is_nowhere_in_the_input(family: str, tokenizer: Tokenizer, store: Store) -> None:
+def test_masked_tokens_are_nowhere_in_the_input(family: str, tokenizer: Tokenizer, store: TokenDataset) -> None:
     learner, feed, _ = real(Case("mlm", family), tokenizer, store)
-    objective, draw = feed.objective, Draw(3, 0, 5)
+    objective, draw = feed.objective, SampleRng(3, 0, 5)
     row = feed.view.row(5, draw)
     hidden = objective.prepare(row, draw)
     assert isinstance(hidden, Row)
-    at, shown = hidden.goals["mlm"]["at"], hidden.inputs["tokens"]
+    at, shown = hidden.targets["mlm"]["at"], hidden.inputs["tokens"]
     masked = [place for place in at if shown[place] == tokenizer.mask]
     assert masked
     for place in masked:
-        other = Row(inputs={**row.inputs, "tokens": row.inputs["tokens"].copy()}, notes=row.notes, sample=row.sample)
+        other = Row(
+            inputs={**row.inputs, "tokens": row.inputs["tokens"].copy()}, metadata=row.metadata, sample_id=row.sample_id
+        )
         other.inputs["tokens"][place] = 5 if row.inputs["tokens"][place] != 5 else 6
         again = objective.prepare(other, draw)
         assert isinstance(again, Row)
         assert (again.inputs["tokens"] == shown).all()
-        assert (again.goals["mlm"]["values"] != hidden.goals["mlm"]["values"]).sum() == 1
+        assert (again.targets["mlm"]["values"] != hidden.targets["mlm"]["values"]).sum() == 1
         logits, vectors = looked_up(learner, {"tokens": torch.from_numpy(shown)[None]}, causal=None)
         right = int(row.inputs["tokens"][place])
         (grad,) = torch.autograd.grad(F.log_softmax(logits[0, place], -1)[right], vectors)
-        table = torch.zeros(tokenizer.size).index_add_(0, torch.from_numpy(shown), grad[0].abs().sum(-1))
+        table = torch.zeros(tokenizer.vocab_size).index_add_(0, torch.from_numpy(shown), grad[0].abs().sum(-1))
         assert right in shown or table[right] == 0
 
 
 @pytest.mark.parametrize("fate", ["random", "kept"])
-def test_kept_and_random_tokens_are_visible(fate: str, tokenizer: Tokenizer, store: Store) -> None:
+def test_kept_and_random_tokens_are_visible(fate: str, tokenizer: Tokenizer, store: TokenDataset) -> None:
     shares = {"mask_share": 0.0, "random_share": 1.0 if fate == "random" else 0.0}
     learner, feed, _ = real(Case([{"name": "mlm", **shares}], "bert"), tokenizer, store)
     batch = feed.batch(0, 0)
     assert (batch.inputs["tokens"] != tokenizer.mask).all()
-    place = int(batch.goals["mlm"]["at"][0])
+    place = int(batch.targets["mlm"]["at"][0])
     logits, vectors = looked_up(learner, {"tokens": batch.inputs["tokens"][:1]}, causal=None)
     (grad,) = torch.autograd.grad(logits[0, place].logsumexp(0), vectors)
     assert grad[0, place].abs().max() > 0
@@ -224,13 +231,13 @@ def test_kept_and_random_tokens_are_visible(fate: str, tokenizer: Tokenizer, sto
 
 
 @pytest.mark.parametrize("family", families("causal"))
-def test_no_later_token_is_seen(family: str, tokenizer: Tokenizer, store: Store) -> None:
+def test_no_later_token_is_seen(family: str, tokenizer: Tokenizer, store: TokenDataset) -> None:
     learner, feed, _ = real(Case("clm", family), tokenizer, store)
     with torch.no_grad():  # zero-initialised projections would hide a leak
         for parameter in learner.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.05)
     batch = feed.batch(0, 0)
-    tokens, goal = batch.inputs["tokens"], batch.goals["clm"]
+    tokens, goal = batch.inputs["tokens"], batch.targets["clm"]
     assert torch.equal(
         tokens.flatten()[goal["at"]][1:23], goal["values"][:22]
     )  # what is predicted is read one step later
@@ -240,21 +247,21 @@ def test_no_later_token_is_seen(family: str, tokenizer: Tokenizer, store: Store)
         assert grad[:, at + 1 :].abs().max() == 0
         assert (grad[:, : at + 1].abs().amax((0, 2)) > 0).all()
         changed = tokens.clone()
-        changed[:, at + 1 :] = (changed[:, at + 1 :] + 1) % tokenizer.size
+        changed[:, at + 1 :] = (changed[:, at + 1 :] + 1) % tokenizer.vocab_size
         again = looked_up(learner, {**batch.inputs, "tokens": changed}, causal=True)[0]
         assert torch.equal(again[:, : at + 1], logits[:, : at + 1])
 
 
 @pytest.mark.parametrize("family", families("causal"))
-def test_objectives_themselves_ask_for_the_causal_way(family: str, tokenizer: Tokenizer, store: Store) -> None:
+def test_objectives_select_causal_attention_themselves(family: str, tokenizer: Tokenizer, store: TokenDataset) -> None:
     """The same through `encode`, which is what training calls."""
     learner, feed, _ = real(Case("clm", family), tokenizer, store)
     with torch.no_grad():
         for parameter in learner.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.05)
     batch = feed.batch(0, 0)
-    before = feed.objective.encode(learner.model.eval(), batch).last
+    before = feed.objective.encode(learner.model.eval(), batch).last_hidden_state
     batch.inputs["tokens"][:, 10:] = 5
-    after = feed.objective.encode(learner.model, batch).last
+    after = feed.objective.encode(learner.model, batch).last_hidden_state
     assert torch.equal(before[:, :10], after[:, :10])
     assert not torch.equal(before[:, 10:], after[:, 10:])

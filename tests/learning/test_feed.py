@@ -4,9 +4,9 @@ import pytest
 import torch
 from cases import LENGTH, Case, real
 
-from meristem.batch import Batch
-from meristem.learning.feed import Feed, stream
-from meristem.store.store import Store
+from meristem.dataset.feed import Feed, iter_batches
+from meristem.dataset.token_dataset import TokenDataset
+from meristem.interfaces.batch import Batch
 from meristem.tokenizers.tokenizer import Tokenizer
 
 BERT = Case(["mlm", "nsp"], "bert")
@@ -14,22 +14,29 @@ PLM = Case("plm", "xlnet")
 
 
 def alike(one: Batch, other: Batch) -> bool:
-    tensors = [(one.inputs, other.inputs), *((one.goals[t], other.goals[t]) for t in one.goals)]
-    return (one.counts, one.ids, one.tokens, one.goals.keys()) == (
-        other.counts,
-        other.ids,
-        other.tokens,
-        other.goals.keys(),
+    tensors = [(one.inputs, other.inputs), *((one.targets[t], other.targets[t]) for t in one.targets)]
+    return (one.target_counts, one.sample_ids, one.num_tokens, one.targets.keys()) == (
+        other.target_counts,
+        other.sample_ids,
+        other.num_tokens,
+        other.targets.keys(),
     ) and all(a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a) for a, b in tensors)
 
 
-def feed_of(tokenizer: Tokenizer, store: Store, rows: int = 8, micro: int = 8, case: Case = BERT) -> Feed:
+def feed_of(tokenizer: Tokenizer, store: TokenDataset, rows: int = 8, micro: int = 8, case: Case = BERT) -> Feed:
     _, feed, _ = real(case, tokenizer, store)
-    return Feed(view=feed.view, objective=feed.objective, seed=feed.seed, rows=rows, micro=micro, fill=feed.fill)
+    return Feed(
+        view=feed.view,
+        objective=feed.objective,
+        seed=feed.seed,
+        batch_size=rows,
+        micro_batch_size=micro,
+        pad_values=feed.pad_values,
+    )
 
 
 @pytest.mark.parametrize("workers", [1, 4])
-def test_workers_change_nothing(tokenizer: Tokenizer, store: Store, workers: int) -> None:
+def test_workers_change_nothing(tokenizer: Tokenizer, store: TokenDataset, workers: int) -> None:
     feeds = {"one": feed_of(tokenizer, store, micro=3), "two": feed_of(tokenizer, store, case=PLM)}
     epoch = len(feeds["one"].view) // 8
     keys = [
@@ -38,13 +45,13 @@ def test_workers_change_nothing(tokenizer: Tokenizer, store: Store, workers: int
         for name in feeds
         for micro in range(feeds[name].micro_steps)
     ]
-    alone, together = (list(stream(feeds, keys, number)) for number in (0, workers))
+    alone, together = (list(iter_batches(feeds, keys, number)) for number in (0, workers))
     assert len(alone) == len(together) == len(keys)
     assert all(alike(a, b) for a, b in zip(alone, together, strict=True))
 
 
 @pytest.mark.parametrize("rows", [8, 7, 50])
-def test_an_epoch_reads_each_sample_exactly_once(tokenizer: Tokenizer, store: Store, rows: int) -> None:
+def test_an_epoch_reads_each_sample_exactly_once(tokenizer: Tokenizer, store: TokenDataset, rows: int) -> None:
     """Also where batches do not divide it, and one batch holds the end of an epoch and the beginning of the next."""
     feed = feed_of(tokenizer, store, rows=rows, micro=rows, case=Case("clm", "gpt2"))
     size = len(feed.view)
@@ -55,7 +62,7 @@ def test_an_epoch_reads_each_sample_exactly_once(tokenizer: Tokenizer, store: St
     use = 0
     while len(seen) < 3 * size:
         batch = feed.batch(use, 0)
-        numbers += batch.ids
+        numbers += batch.sample_ids
         present = batch.inputs.get("present", torch.ones_like(batch.inputs["tokens"], dtype=torch.bool))
         seen += [bytes(row[here].numpy()) for row, here in zip(batch.inputs["tokens"], present, strict=True)]
         use += 1
@@ -65,25 +72,25 @@ def test_an_epoch_reads_each_sample_exactly_once(tokenizer: Tokenizer, store: St
     assert epochs[0] != epochs[1] != epochs[2]
 
 
-def test_micro_steps_cut_a_step_and_nothing_more(tokenizer: Tokenizer, store: Store) -> None:
+def test_micro_steps_cut_a_step_and_nothing_more(tokenizer: Tokenizer, store: TokenDataset) -> None:
     whole, cut = feed_of(tokenizer, store), feed_of(tokenizer, store, micro=3)
     assert cut.micro_steps == 3
     parts = [cut.batch(4, micro) for micro in range(3)]
-    assert [len(part.ids) for part in parts] == [2, 3, 3]
-    assert [i for part in parts for i in part.ids] == whole.batch(4, 0).ids
-    assert {t: sum(part.counts[t] for part in parts) for t in ("mlm", "nsp")} == whole.batch(4, 0).counts
+    assert [len(part.sample_ids) for part in parts] == [2, 3, 3]
+    assert [i for part in parts for i in part.sample_ids] == whole.batch(4, 0).sample_ids
+    assert {t: sum(part.target_counts[t] for part in parts) for t in ("mlm", "nsp")} == whole.batch(4, 0).target_counts
 
 
-def test_any_sample_can_be_asked_for_alone(tokenizer: Tokenizer, store: Store) -> None:
+def test_any_sample_can_be_asked_for_alone(tokenizer: Tokenizer, store: TokenDataset) -> None:
     feed = feed_of(tokenizer, store)
     batch = feed.batch(2, 0)
-    for place, number in enumerate(batch.ids):
-        alone = feed.at(number, 1)
+    for place, number in enumerate(batch.sample_ids):
+        alone = feed.batch_at(number, 1)
         length = alone.inputs["tokens"].shape[1]
         assert torch.equal(alone.inputs["tokens"][0], batch.inputs["tokens"][place, :length])
 
 
-def test_lanes_are_read_in_order_and_begin_fresh_at_each_epoch(tokenizer: Tokenizer, store: Store) -> None:
+def test_lanes_are_read_in_order_and_begin_fresh_at_each_epoch(tokenizer: Tokenizer, store: TokenDataset) -> None:
     feed = feed_of(tokenizer, store, case=PLM)
     segments = len(feed.view) // 8
     fresh = [bool(feed.batch(use, 0).inputs["fresh"].all()) for use in range(2 * segments + 1)]
@@ -94,12 +101,17 @@ def test_lanes_are_read_in_order_and_begin_fresh_at_each_epoch(tokenizer: Tokeni
     assert first.tolist() == whole.tokens(2 * size, 3 * size).tolist()
 
 
-def test_a_corpus_smaller_than_a_batch_is_repeated(tokenizer: Tokenizer, store: Store) -> None:
+def test_a_corpus_smaller_than_a_batch_is_repeated(tokenizer: Tokenizer, store: TokenDataset) -> None:
     feed = feed_of(tokenizer, store, case=Case("mlm", "bert"))
     size = len(feed.view)
     large = Feed(
-        view=feed.view, objective=feed.objective, seed=0, rows=3 * size + 1, micro=3 * size + 1, fill=feed.fill
+        view=feed.view,
+        objective=feed.objective,
+        seed=0,
+        batch_size=3 * size + 1,
+        micro_batch_size=3 * size + 1,
+        pad_values=feed.pad_values,
     )
     batch = large.batch(0, 0)
     assert batch.inputs["tokens"].shape == (3 * size + 1, LENGTH)
-    assert batch.ids == list(range(3 * size + 1))
+    assert batch.sample_ids == list(range(3 * size + 1))

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from meristem.errors import RecipeError
-from meristem.learning.assemble import check
-from meristem.recipe import resolve
-from meristem.settings import find, names
+from meristem.config.errors import RecipeError
+from meristem.config.recipe import resolve_recipe
+from meristem.config.settings import find_class, module_names
+from meristem.learning.build import check_recipe
 
 SOURCES = {"examples": "builtin:microworld-pairs", "pictures": "builtin:microworld-pictures"}
-FAMILIES, OBJECTIVES, TASKS = names("models"), names("objectives"), names("tasks")
+FAMILIES, OBJECTIVES, TASKS = module_names("models"), module_names("objectives"), module_names("tasks")
 
 
 def refused(plain: dict[str, Any]) -> str:
     try:
-        check(resolve("test", plain))
+        check_recipe(resolve_recipe("test", plain))
     except RecipeError as error:
         return str(error)
     return ""
@@ -30,7 +30,7 @@ def named(said: str, after: str) -> list[str]:
 
 
 def source_of(objective: str) -> dict[str, str]:
-    return {"source": SOURCES.get(find("objectives", objective).view.kind, "builtin:pydocs")}
+    return {"source": SOURCES.get(find_class("objectives", objective).view.kind, "builtin:pydocs")}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -40,16 +40,16 @@ def test_objectives(family: str) -> None:
         said = refused(plain)
         if not said:
             continue
-        others = named(said, "Families that would do")
+        others = named(said, "Families that support it")
         assert others and family not in others
         assert [one for one in others if refused({**plain, "model": {"family": one}})] == []
-        carried = named(said, f"objectives {family} can carry")
+        carried = named(said, f"objectives {family} supports")
         assert [one for one in carried if refused({**plain, "objective": one})] == [], said
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_tasks_and_rewards(family: str) -> None:
-    plans: list[tuple[dict[str, Any], str]] = [({"task": task}, "Families that can carry it") for task in TASKS]
+    plans: list[tuple[dict[str, Any], str]] = [({"task": task}, "Families that support it") for task in TASKS]
     plans.append(({"policy": {}, "rewards": [{"name": "length", "target": 3}]}, "families that do"))
     for plan, after in plans:
         said = refused({**plan, "model": {"family": family}})
@@ -61,7 +61,11 @@ def test_tasks_and_rewards(family: str) -> None:
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_sources(objective: str) -> None:
     """A corpus that is recommended is one that the objective reads."""
-    family = next(one for one in FAMILIES if find("objectives", objective).needs <= find("models", one).can)
+    family = next(
+        one
+        for one in FAMILIES
+        if find_class("objectives", objective).requires <= find_class("models", one).capabilities
+    )
     said = refused({"model": {"family": family}, "objective": objective})
     if found := re.search(r"corpus\.source=(builtin:[\w-]+)", said):
         assert not refused({"model": {"family": family}, "objective": objective, "corpus": {"source": found.group(1)}})

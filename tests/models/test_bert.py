@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from transformers import BertConfig, BertForMaskedLM, BertForPreTraining
 
-from meristem.batch import Head, Model
-from meristem.errors import MeristemError
+from meristem.config.errors import MeristemError
+from meristem.interfaces.batch import Head, Model
 from meristem.models.bert import Bert, BertSettings
 
 WORDS = 61
@@ -84,8 +84,9 @@ def agree(mine: nn.Module, other: nn.Module, pairs: dict[str, list[str]], close:
         close(here[name].grad, torch.cat([there[f].grad for f in found]))
 
 
-def test_the_same_as_transformers_pretraining(dtype: torch.dtype, close: Close, ragged: tuple[Tensor, Tensor],
-                                              randomised: Callable[[nn.Module], None]) -> None:
+def test_the_same_as_transformers_pretraining(
+    dtype: torch.dtype, close: Close, ragged: tuple[Tensor, Tensor], randomised: Callable[[nn.Module], None]
+) -> None:
     tokens, present = ragged
     segments = (torch.arange(13)[None] > torch.tensor([[6], [3], [0]])).long()
     other, mine = theirs(BertForPreTraining, dtype), ours(dtype)
@@ -94,7 +95,7 @@ def test_the_same_as_transformers_pretraining(dtype: torch.dtype, close: Close, 
     assert len(pairs) == len(list(mine.parameters()))
     out = other(input_ids=tokens, token_type_ids=segments, attention_mask=present.long())
     hidden = mine.backbone(tokens=tokens, segments=segments, present=present)
-    words, follows = mine.heads["mlm"](hidden.last), mine.heads["nsp"](hidden.last[:, 0])
+    words, follows = mine.heads["mlm"](hidden.last_hidden_state), mine.heads["nsp"](hidden.last_hidden_state[:, 0])
     close(words[present], out.prediction_logits[present])
     close(follows, out.seq_relationship_logits)
     weight = torch.randn(words[present].shape, dtype=dtype) / 50
@@ -104,8 +105,9 @@ def test_the_same_as_transformers_pretraining(dtype: torch.dtype, close: Close, 
 
 
 @pytest.mark.parametrize("length", [1, 2, 5, 13])
-def test_the_same_masked_loss_and_gradients(dtype: torch.dtype, close: Close, length: int,
-                                            randomised: Callable[[nn.Module], None]) -> None:
+def test_the_same_masked_loss_and_gradients(
+    dtype: torch.dtype, close: Close, length: int, randomised: Callable[[nn.Module], None]
+) -> None:
     other, mine = theirs(BertForMaskedLM, dtype), ours(dtype)
     randomised(other)
     pairs = copy(mine, other)
@@ -114,7 +116,7 @@ def test_the_same_masked_loss_and_gradients(dtype: torch.dtype, close: Close, le
     out = other(input_ids=tokens, labels=labels)
     at = (labels.flatten() != -100).nonzero()[:, 0]
     hidden = mine.backbone(tokens=tokens)
-    judged = mine.heads["mlm"].judge(hidden.at(at), labels.flatten()[at])
+    judged = mine.heads["mlm"].compute_loss(hidden.select(at), labels.flatten()[at])
     close(judged.total / len(at), out.loss)
     (judged.total / len(at)).backward()
     out.loss.backward()
@@ -136,7 +138,7 @@ def test_bert_base_has_the_papers_parameters() -> None:
 def test_segments_can_be_left_out() -> None:
     model = Bert(BertSettings(layers=1, width=8, heads=2, length=8, segments=0), WORDS)
     assert model.embed.segments is None
-    assert model(tokens=torch.tensor([[1, 2]])).last.shape == (1, 2, 8)
+    assert model(tokens=torch.tensor([[1, 2]])).last_hidden_state.shape == (1, 2, 8)
 
 
 def test_pre_norm_stacks_normalise_at_the_end_instead() -> None:
@@ -145,10 +147,10 @@ def test_pre_norm_stacks_normalise_at_the_end_instead() -> None:
     )
     model = Bert(settings, WORDS)
     assert model.embed.norm is None
-    last = model(tokens=torch.tensor([[1, 2, 3]])).last
+    last = model(tokens=torch.tensor([[1, 2, 3]])).last_hidden_state
     torch.testing.assert_close(last.mean(-1), torch.zeros(1, 3), atol=1e-6, rtol=0)
 
 
 def test_an_unknown_head_is_refused() -> None:
-    with pytest.raises(MeristemError, match="bert family makes no head 'spans'; it makes vocabulary, pooled"):
-        Bert(BertSettings(layers=1, width=8, heads=2, length=8), WORDS).makes("spans")
+    with pytest.raises(MeristemError, match="bert family has no head 'spans'; it has vocabulary, pooled"):
+        Bert(BertSettings(layers=1, width=8, heads=2, length=8), WORDS).build_head("spans")

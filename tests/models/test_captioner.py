@@ -7,9 +7,9 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from meristem.batch import Head, Model
-from meristem.errors import MeristemError
-from meristem.generation.session import Session
+from meristem.config.errors import MeristemError
+from meristem.generation.incremental_decoder import DecodeSession
+from meristem.interfaces.batch import Head, Model
 from meristem.models.captioner import Captioner, CaptionerSettings
 from meristem.models.transformer import Transformer, TransformerSettings
 
@@ -67,7 +67,7 @@ def test_the_decoder_is_the_transformers() -> None:
     source, tokens = torch.randint(5, WORDS, (2, 7)), torch.randint(5, WORDS, (2, 5))
     present = torch.arange(7) < torch.tensor([[7], [3]])
     inputs = {"source": source, "tokens": tokens, "source_present": present}
-    assert torch.equal(model(**inputs).last, other(**inputs).last)
+    assert torch.equal(model(**inputs).last_hidden_state, other(**inputs).last_hidden_state)
 
 
 def test_every_pixel_is_seen_and_no_later_word(model: Model) -> None:
@@ -80,7 +80,7 @@ def test_every_pixel_is_seen_and_no_later_word(model: Model) -> None:
         return seen[0]
 
     handle = model.backbone.embedding().register_forward_hook(hold)
-    logits = model.heads["seq2seq"](model.backbone(image=image, tokens=tokens).last)
+    logits = model.heads["seq2seq"](model.backbone(image=image, tokens=tokens).last_hidden_state)
     handle.remove()
     pixels, words = torch.autograd.grad(logits[:, 2].logsumexp(-1).sum(), [image, seen[0]])
     assert (pixels.abs().amax(-1) > 0).all()
@@ -88,35 +88,37 @@ def test_every_pixel_is_seen_and_no_later_word(model: Model) -> None:
     assert (words[:, :3].abs().amax((0, 2)) > 0).all()
 
 
-def test_bytes_are_numbers_from_0_to_1(model: Model) -> None:
+def test_uint8_images_equal_floats_from_0_to_1(model: Model) -> None:
     image, tokens = pictures(), torch.randint(5, WORDS, (2, 6))
-    as_bytes, as_numbers = (model.backbone(image=i, tokens=tokens).last for i in (image, image.double() / 255))
+    as_bytes, as_numbers = (
+        model.backbone(image=i, tokens=tokens).last_hidden_state for i in (image, image.double() / 255)
+    )
     torch.testing.assert_close(as_bytes, as_numbers, atol=1e-12, rtol=0)
 
 
-def test_attention_over_the_picture_can_be_drawn(model: Model) -> None:
+def test_attention_over_the_image_is_returned(model: Model) -> None:
     image, tokens = pictures(), torch.randint(5, WORDS, (2, 6))
     plain, looked = (model.backbone(image=image, tokens=tokens, want=want) for want in ((), ("attention",)))
-    torch.testing.assert_close(looked.last, plain.last, atol=1e-12, rtol=0)
+    torch.testing.assert_close(looked.last_hidden_state, plain.last_hidden_state, atol=1e-12, rtol=0)
     assert [w.shape for w in looked.attention] == [(2, 2, 6, 9)] * 2
     torch.testing.assert_close(looked.attention[0].sum(-1), torch.ones(2, 2, 6, dtype=torch.float64))
-    assert looked.source is not None
-    assert looked.source.shape == (2, 9, 16)
+    assert looked.encoder_hidden_state is not None
+    assert looked.encoder_hidden_state.shape == (2, 9, 16)
 
 
-def test_writing_goes_token_by_token(model: Model) -> None:
+def test_incremental_decoding_equals_one_pass(model: Model) -> None:
     image, tokens = pictures(3), torch.randint(5, WORDS, (3, 7))
     with torch.no_grad():
-        whole = model.heads["seq2seq"](model.backbone(image=image, tokens=tokens).last)
-    session = Session(model, tokens[:, :1], capacity=3, image=image)
+        whole = model.heads["seq2seq"](model.backbone(image=image, tokens=tokens).last_hidden_state)
+    session = DecodeSession(model, tokens[:, :1], capacity=3, image=image)
     for at in range(1, 7):
         torch.testing.assert_close(session.logits, whole[:, at - 1], atol=1e-9, rtol=0)
-        session.push(tokens[:, at])
-    session.keep(torch.tensor([2, 0]))
+        session.decode_step(tokens[:, at])
+    session.select_rows(torch.tensor([2, 0]))
     torch.testing.assert_close(session.logits, whole[[2, 0], -1], atol=1e-9, rtol=0)
 
 
-def test_pictures_are_learned_by_heart() -> None:
+def test_images_can_be_memorized() -> None:
     """Eight pictures, eight captions: only the pictures tell which is which."""
     torch.manual_seed(0)
     model = made(initial=0.05, length=8).train()
@@ -125,7 +127,9 @@ def test_pictures_are_learned_by_heart() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     losses = []
     for _ in range(100):
-        judged = model.heads["seq2seq"].judge(model.backbone(image=image, tokens=tokens).last[:, 0], target)
+        judged = model.heads["seq2seq"].compute_loss(
+            model.backbone(image=image, tokens=tokens).last_hidden_state[:, 0], target
+        )
         judged.total.backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -133,19 +137,19 @@ def test_pictures_are_learned_by_heart() -> None:
     assert losses[-1] < 0.05 * losses[0]
 
 
-def test_every_parameter_of_what_is_read_learns(model: Model) -> None:
+def test_every_parameter_used_gets_a_gradient(model: Model) -> None:
     image, source, tokens = pictures(), torch.randint(5, WORDS, (2, 7)), torch.randint(5, WORDS, (2, 5))
     for inputs in ({"image": image}, {"source": source}):
-        model.heads["seq2seq"](model.backbone(tokens=tokens, **inputs).last).square().sum().backward()
+        model.heads["seq2seq"](model.backbone(tokens=tokens, **inputs).last_hidden_state).square().sum().backward()
     assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
 
 
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"patch": 5}, "patch: 5 pixels do not divide a picture of 12"),
-        ({"patch": 6, "look": "convolutions"}, "convolutions halve, so a patch has 2, 4, 8, … pixels a side, not 6"),
-        ({"patch": 1, "look": "convolutions"}, "convolutions halve"),
+        ({"patch": 5}, "patch: 5 pixels do not divide an image of 12"),
+        ({"patch": 6, "look": "convolutions"}, r"must be a power of two \(2, 4, 8, …\), not 6"),
+        ({"patch": 1, "look": "convolutions"}, "must be a power of two"),
     ],
 )
 def test_grids_that_do_not_fit_are_refused(settings: dict[str, Any], said: str) -> None:
@@ -153,12 +157,12 @@ def test_grids_that_do_not_fit_are_refused(settings: dict[str, Any], said: str) 
         made(**settings)
 
 
-def test_wrong_pictures_and_two_sources_are_refused(model: Model) -> None:
+def test_wrong_image_sizes_and_two_sources_are_refused(model: Model) -> None:
     tokens = torch.ones(1, 2, dtype=torch.long)
-    with pytest.raises(MeristemError, match=r"reads pictures of 12×12×3, not 8×12×3; resize them, or"):
+    with pytest.raises(MeristemError, match=r"takes images of 12×12×3, not 8×12×3; resize them, or"):
         model.backbone(image=torch.zeros(1, 8, 12, 3), tokens=tokens)
     for inputs in ({}, {"image": pictures(1), "source": tokens}):
-        with pytest.raises(MeristemError, match=r"a picture \(image\) or a text \(source\), one of the two"):
+        with pytest.raises(MeristemError, match=r"either an image \(image\) or a text \(source\), not both"):
             model.backbone(tokens=tokens, **inputs)
-        with pytest.raises(MeristemError, match=r"a picture \(image\) or a text \(source\), one of the two"):
+        with pytest.raises(MeristemError, match=r"either an image \(image\) or a text \(source\), not both"):
             model.backbone.encode(**inputs)

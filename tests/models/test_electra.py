@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
-from meristem.batch import Head, Model
-from meristem.blocks.generator import Generator
-from meristem.errors import RecipeError
+from meristem.blocks.transformer.electra_generator import ElectraGenerator
+from meristem.config.errors import RecipeError
+from meristem.interfaces.batch import Head, Model
 from meristem.models.electra import Electra, ElectraSettings
 from meristem.models.modern import Modern, ModernSettings
 
@@ -97,15 +97,16 @@ def gradient(module: nn.Module, found: list[str]) -> Tensor:
     return torch.cat([named[f].grad for f in found])  # type: ignore[misc]  # every one has a gradient
 
 
-def generator_of(model: Model) -> Generator:
+def generator_of(model: Model) -> ElectraGenerator:
     made = model.heads["generator"]
-    assert isinstance(made, Generator)
+    assert isinstance(made, ElectraGenerator)
     return made
 
 
 @pytest.mark.parametrize("embedding", [24, 32], ids=["narrower", "as wide"])
-def test_the_same_discriminator_as_transformers(dtype: torch.dtype, close: Close, ragged: tuple[Tensor, Tensor],
-                                                randomised: Randomised, embedding: int) -> None:
+def test_the_same_discriminator_as_transformers(
+    dtype: torch.dtype, close: Close, ragged: tuple[Tensor, Tensor], randomised: Randomised, embedding: int
+) -> None:
     tokens, present = ragged
     segments = (torch.arange(13)[None] > torch.tensor([[6], [3], [0]])).long()
     other, mine = theirs(ElectraForPreTraining, dtype, embedding=embedding), ours(dtype, embedding)
@@ -113,7 +114,7 @@ def test_the_same_discriminator_as_transformers(dtype: torch.dtype, close: Close
     pairs = copy(mine, other, "discriminator")
     replaced = torch.randint(2, tokens.shape)
     out = other(input_ids=tokens, token_type_ids=segments, attention_mask=present.long(), labels=replaced)
-    scores = mine.heads["rtd"](mine.backbone(tokens=tokens, segments=segments, present=present).last)
+    scores = mine.heads["rtd"](mine.backbone(tokens=tokens, segments=segments, present=present).last_hidden_state)
     close(scores[present], out.logits[present])
     nn.functional.binary_cross_entropy_with_logits(scores[present], replaced[present].to(dtype)).backward()
     out.loss.backward()
@@ -122,8 +123,9 @@ def test_the_same_discriminator_as_transformers(dtype: torch.dtype, close: Close
 
 
 @pytest.mark.parametrize("embedding", [24, 8], ids=["narrower", "as wide"])
-def test_the_same_generator_as_transformers(dtype: torch.dtype, close: Close, ragged: tuple[Tensor, Tensor],
-                                            randomised: Randomised, embedding: int) -> None:
+def test_the_same_generator_as_transformers(
+    dtype: torch.dtype, close: Close, ragged: tuple[Tensor, Tensor], randomised: Randomised, embedding: int
+) -> None:
     """A quarter of the width, heads and inner width; `as wide`: embeddings that need no projection."""
     tokens, present = ragged
     other, mine = theirs(ElectraForMaskedLM, dtype, 4, embedding), ours(dtype, embedding)
@@ -133,10 +135,10 @@ def test_the_same_generator_as_transformers(dtype: torch.dtype, close: Close, ra
     out = other(input_ids=tokens, attention_mask=present.long(), labels=tokens.masked_fill(~hidden, -100))
     at = hidden.flatten().nonzero()[:, 0]
     generator = generator_of(mine)
-    every = generator.words(generator.body(tokens=tokens, present=present).last)
+    every = generator.words(generator.body(tokens=tokens, present=present).last_hidden_state)
     close(every[present], out.logits[present])
     guessed = generator(tokens=tokens, present=present, wanted=at)
-    judged = generator.words.judge(guessed.at(at), tokens.flatten()[at])
+    judged = generator.words.compute_loss(guessed.select(at), tokens.flatten()[at])
     close(judged.total / len(at), out.loss)
     (judged.total / len(at)).backward()
     out.loss.backward()
@@ -144,7 +146,9 @@ def test_the_same_generator_as_transformers(dtype: torch.dtype, close: Close, ra
         close(mine.get_parameter(name).grad, gradient(other, found))
 
 
-def test_both_nets_teach_the_embeddings_they_share(dtype: torch.dtype, close: Close, randomised: Randomised) -> None:
+def test_generator_and_discriminator_train_shared_embeddings(
+    dtype: torch.dtype, close: Close, randomised: Randomised
+) -> None:
     """The gradients of transformers' two nets, summed where a tensor is both's."""
     small, large, mine = theirs(ElectraForMaskedLM, dtype, 4), theirs(ElectraForPreTraining, dtype), ours(dtype)
     randomised(small)
@@ -160,8 +164,13 @@ def test_both_nets_teach_the_embeddings_they_share(dtype: torch.dtype, close: Cl
     words, found = small(input_ids=masked, labels=labels).loss, large(input_ids=read, labels=replaced).loss
     (words + 50 * found).backward()
     generator = generator_of(mine)
-    guessed = generator.words.judge(generator.body(tokens=masked).last.flatten(0, 1), labels.flatten()).total / 22
-    scores = mine.heads["rtd"](mine.backbone(tokens=read).last)
+    guessed = (
+        generator.words.compute_loss(
+            generator.body(tokens=masked).last_hidden_state.flatten(0, 1), labels.flatten()
+        ).total
+        / 22
+    )
+    scores = mine.heads["rtd"](mine.backbone(tokens=read).last_hidden_state)
     judged = nn.functional.binary_cross_entropy_with_logits(scores, replaced.to(dtype))
     (guessed + 50 * judged).backward()
     for name, parameter in mine.named_parameters():
@@ -170,7 +179,7 @@ def test_both_nets_teach_the_embeddings_they_share(dtype: torch.dtype, close: Cl
         close(parameter.grad, torch.stack(sides).sum(0))
 
 
-def test_the_generator_reads_through_the_models_own_embeddings() -> None:
+def test_the_generator_uses_the_models_own_embeddings() -> None:
     mine = ours(torch.float32)
     assert isinstance(mine.backbone, Electra)
     generator = generator_of(mine)
@@ -192,17 +201,20 @@ def test_electra_small_has_its_published_parameters() -> None:
 
 def test_a_generator_is_a_fraction_of_any_bidirectional_stack() -> None:
     model = Modern(ModernSettings(layers=2, width=48, heads=6, groups=3, inner=60, length=8), WORDS)
-    small = model.makes("generator", divide=3)
-    assert isinstance(small, Generator)
+    small = model.build_head("generator", divide=3)
+    assert isinstance(small, ElectraGenerator)
     s = small.body.stack.settings
     assert (s.layers, s.width, s.heads, s.groups, s.inner) == (2, 16, 2, 2, 20)
-    assert small.words(small(tokens=torch.tensor([[1, 2, 3]]), wanted=torch.tensor([2])).last).shape == (1, WORDS)
+    assert small.words(small(tokens=torch.tensor([[1, 2, 3]]), wanted=torch.tensor([2])).last_hidden_state).shape == (
+        1,
+        WORDS,
+    )
 
 
-def test_a_generator_of_a_broken_width_is_refused() -> None:
+def test_a_generator_of_fractional_width_is_refused() -> None:
     model = Electra(ElectraSettings(layers=1, width=32, heads=4, length=8), WORDS)
-    with pytest.raises(RecipeError, match="1/3 of a width of 32 is no whole number; 1/1, 1/2, 1/4, 1/8 would be"):
-        model.makes("generator", divide=3)
+    with pytest.raises(RecipeError, match="1/3 of a width of 32 is not an integer; choose 1/1 or 1/2 or 1/4 or 1/8"):
+        model.build_head("generator", divide=3)
     rotary = Modern(ModernSettings(layers=1, width=8, heads=1, length=8), WORDS)
-    with pytest.raises(RecipeError, match="1 channels a head, and rotary positions need an even number"):
-        rotary.makes("generator", divide=8)
+    with pytest.raises(RecipeError, match="1 channels per head, and rotary positions need an even number"):
+        rotary.build_head("generator", divide=8)

@@ -13,10 +13,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from meristem.batch import Head, Model
-from meristem.errors import MeristemError
+from meristem.config.errors import MeristemError
+from meristem.dataset.char_ids import (
+    BOS_CHAR,
+    BOW_CHAR,
+    CHAR_VOCAB_SIZE,
+    EOS_CHAR,
+    EOW_CHAR,
+    MAX_WORD_CHARS,
+    word_char_ids,
+)
+from meristem.interfaces.batch import Head, Model
 from meristem.models.elmo import ELMo, ELMoSettings
-from meristem.store.letters import ALPHABET, LETTERS, TEXT_BEGINS, TEXT_ENDS, WORD_BEGINS, WORD_ENDS, letters_of
 
 Close = Callable[[Tensor, Tensor], None]
 REFERENCE = Path(os.environ.get("MERISTEM_REFERENCE", Path(__file__).parents[3] / "shared" / "reference")) / "elmo"
@@ -28,8 +36,8 @@ WORDS = 31
 
 def framed(sentence: str) -> Tensor:
     """A sentence's words between the marks that begin and end a text."""
-    letters = letters_of([b"", *(word.encode() for word in sentence.split()), b""])
-    letters[0, 1:3], letters[-1, 1:3] = (TEXT_BEGINS, WORD_ENDS), (TEXT_ENDS, WORD_ENDS)
+    letters = word_char_ids([b"", *(word.encode() for word in sentence.split()), b""])
+    letters[0, 1:3], letters[-1, 1:3] = (BOS_CHAR, EOW_CHAR), (EOS_CHAR, EOW_CHAR)
     return torch.from_numpy(letters)
 
 
@@ -97,8 +105,8 @@ def test_words_have_the_published_vectors(published: tuple[ELMo, Any]) -> None:
     words = (REFERENCE / "vocab_test.txt").read_text().split("\n")
     with h5py.File(REFERENCE / "elmo_token_embeddings.hdf5") as file:
         expected = torch.from_numpy(file["embedding"][...])
-    letters = letters_of([word.encode() for word in words])
-    for mark, sign in (("<S>", TEXT_BEGINS), ("</S>", TEXT_ENDS)):
+    letters = word_char_ids([word.encode() for word in words])
+    for mark, sign in (("<S>", BOS_CHAR), ("</S>", EOS_CHAR)):
         letters[words.index(mark)] = framed("").numpy()[0]
         letters[words.index(mark), 1] = sign
     found = model.characters(torch.from_numpy(letters)[None])[0]
@@ -110,7 +118,7 @@ def test_sentences_have_the_published_states(published: tuple[ELMo, Any]) -> Non
     """Three streams of ten sentences, padded to the longest of each three; the state goes on from each to the next."""
     model, h5py = published
     streams = json.loads((REFERENCE / "sentences.json").read_text())
-    state, checked = model.begin(3), 0
+    state, checked = model.init_state(3), 0
     files = [h5py.File(REFERENCE / f"lm_embeddings_{number}.hdf5") for number in range(3)]
     for number, sentences in enumerate(zip(*streams, strict=True)):
         characters, present = padded([framed(sentence) for sentence in sentences])
@@ -118,7 +126,7 @@ def test_sentences_have_the_published_states(published: tuple[ELMo, Any]) -> Non
         state = hidden.state
         for row, file in enumerate(files):
             expected = torch.from_numpy(file[str(number)][...])  # direction, word, channel
-            found = hidden.last[row, 1 : 1 + expected.shape[1]].unflatten(-1, (2, -1)).transpose(0, 1)
+            found = hidden.last_hidden_state[row, 1 : 1 + expected.shape[1]].unflatten(-1, (2, -1)).transpose(0, 1)
             assert int(present[row].sum()) == expected.shape[1] + 2
             assert (found - expected).abs().max() <= 1e-5
             checked += 1
@@ -211,7 +219,7 @@ def test_golden_states_of_fixed_weights(golden: Path) -> None:
             values = np.sin(np.arange(parameter.numel(), dtype=np.float64) * 1.7 + number)
             parameter.copy_(torch.from_numpy(values).view(parameter.shape) * 0.5)
     expected = torch.tensor(json.loads((golden / "elmo.json").read_text()), dtype=torch.float64)
-    found = model(characters=framed("Words never seen: zyxwv")[None]).last[0]
+    found = model(characters=framed("Words never seen: zyxwv")[None]).last_hidden_state[0]
     assert (found - expected).abs().max() <= 1e-9
 
 
@@ -221,9 +229,9 @@ def test_golden_states_of_fixed_weights(golden: Path) -> None:
 def test_padding_and_neighbours_change_nothing(dtype: torch.dtype, close: Close) -> None:
     model = small(dtype)
     characters, present = padded([framed(row) for row in ROWS])
-    together = model(characters=characters, present=present).last
+    together = model(characters=characters, present=present).last_hidden_state
     for row, text in enumerate(ROWS):
-        alone = model(characters=framed(text)[None]).last[0]
+        alone = model(characters=framed(text)[None]).last_hidden_state[0]
         close(together[row, : len(alone)], alone)
 
 
@@ -240,7 +248,7 @@ def test_each_direction_sees_only_its_side() -> None:
         return seen[-1]
 
     handle = model.characters.register_forward_hook(hold)
-    last = model(characters=characters).last
+    last = model(characters=characters).last_hidden_state
     handle.remove()
     time, width = last.shape[1], SMALL.width
     for at in range(time):
@@ -251,8 +259,8 @@ def test_each_direction_sees_only_its_side() -> None:
         assert (grad[0, at:].abs().amax(-1) > 0).all()
         assert not grad[0, :at].any()
         changed = characters.clone()
-        changed[0, at] = torch.from_numpy(letters_of([b"otherwise"]))[0]
-        after = model(characters=changed).last[0]
+        changed[0, at] = torch.from_numpy(word_char_ids([b"otherwise"]))[0]
+        after = model(characters=changed).last_hidden_state[0]
         same = (after == last[0]).unflatten(-1, (2, width)).all(-1)
         assert same[:at, 0].all() and not same[at:, 0].any()
         assert same[at + 1 :, 1].all() and not same[: at + 1, 1].any()
@@ -263,10 +271,10 @@ def test_documents_can_be_kept_apart(dtype: torch.dtype, close: Close) -> None:
     one, other = framed("a first text here"), framed("and a second")
     both = torch.cat([one, other])[None]
     documents = torch.tensor([[0] * len(one) + [1] * len(other)])
-    apart = torch.cat([model(characters=row[None]).last[0] for row in (one, other)])
-    found = model(characters=both, documents=documents).last[0]
+    apart = torch.cat([model(characters=row[None]).last_hidden_state[0] for row in (one, other)])
+    found = model(characters=both, documents=documents).last_hidden_state[0]
     close(found, apart)
-    assert (model(characters=both).last[0] - apart).abs().max() > 1e-3
+    assert (model(characters=both).last_hidden_state[0] - apart).abs().max() > 1e-3
     weight = torch.randn(found.shape, dtype=dtype)
     parameters = [p for n, p in model.named_parameters() if n.startswith("layers")]
     grads = [torch.autograd.grad((states * weight).sum(), parameters) for states in (found, apart)]
@@ -277,10 +285,12 @@ def test_documents_can_be_kept_apart(dtype: torch.dtype, close: Close) -> None:
 def test_a_row_in_two_parts_is_the_row_for_the_forward_direction(dtype: torch.dtype, close: Close) -> None:
     model = small(dtype)
     characters = framed("one two three four five six seven")[None]
-    whole = model(characters=characters).last
-    first = model(characters=characters[:, :4], state=model.begin(1))
+    whole = model(characters=characters).last_hidden_state
+    first = model(characters=characters[:, :4], state=model.init_state(1))
     second = model(characters=characters[:, 4:], state=first.state)
-    close(torch.cat([first.last, second.last], 1)[..., : SMALL.width], whole[..., : SMALL.width])
+    close(
+        torch.cat([first.last_hidden_state, second.last_hidden_state], 1)[..., : SMALL.width], whole[..., : SMALL.width]
+    )
     assert not model(characters=characters).state
 
 
@@ -305,25 +315,25 @@ def test_elmo_has_its_published_parameters() -> None:
 def test_heads() -> None:
     model = small()
     hidden = model(characters=framed("a b c")[None], want=("layers",))
-    mix = model.makes("mix")
+    mix = model.build_head("mix")
     with torch.no_grad():
         mix.shares.copy_(torch.tensor([0.0, 1.0, -1.0]))
         mix.scale.fill_(2.0)
     shares = torch.tensor([0.0, 1.0, -1.0]).softmax(0)
     expected = 2 * sum(share * layer for share, layer in zip(shares, hidden.layers, strict=True))
     torch.testing.assert_close(mix(hidden.layers), expected)
-    with pytest.raises(MeristemError, match=r"a mix of 3 layers was given 2; .*want"):
+    with pytest.raises(MeristemError, match=r"a scalar mix of 3 layers got 2; .*want"):
         mix(hidden.layers[:2])
-    assert model.makes("pooled", classes=3)(hidden.last[:, 0]).shape == (1, 3)
-    assert model.makes("vocabulary").weight is model.embedding().weight
-    with pytest.raises(MeristemError, match="the elmo family makes no head 'span'; it makes vocabulary, pooled, tags"):
-        model.makes("span")
+    assert model.build_head("pooled", classes=3)(hidden.last_hidden_state[:, 0]).shape == (1, 3)
+    assert model.build_head("vocabulary").weight is model.embedding().weight
+    with pytest.raises(MeristemError, match="the elmo family has no head 'span'; it has vocabulary, pooled, tags"):
+        model.build_head("span")
 
 
-def test_letters_are_the_references() -> None:
-    letters = letters_of([b"ab", b"", "é".encode(), b"x" * 60])
-    assert letters.shape == (4, LETTERS) and letters.max() == ALPHABET - 1
-    assert letters[0, :5].tolist() == [WORD_BEGINS, 97, 98, WORD_ENDS, 260] and (letters[0, 4:] == 260).all()
-    assert letters[1, :3].tolist() == [WORD_BEGINS, WORD_ENDS, 260]
-    assert letters[2, :4].tolist() == [WORD_BEGINS, 0xC3, 0xA9, WORD_ENDS]
-    assert letters[3, 0] == WORD_BEGINS and (letters[3, 1:49] == 120).all() and letters[3, 49] == WORD_ENDS
+def test_character_ids_equal_the_reference() -> None:
+    letters = word_char_ids([b"ab", b"", "é".encode(), b"x" * 60])
+    assert letters.shape == (4, MAX_WORD_CHARS) and letters.max() == CHAR_VOCAB_SIZE - 1
+    assert letters[0, :5].tolist() == [BOW_CHAR, 97, 98, EOW_CHAR, 260] and (letters[0, 4:] == 260).all()
+    assert letters[1, :3].tolist() == [BOW_CHAR, EOW_CHAR, 260]
+    assert letters[2, :4].tolist() == [BOW_CHAR, 0xC3, 0xA9, EOW_CHAR]
+    assert letters[3, 0] == BOW_CHAR and (letters[3, 1:49] == 120).all() and letters[3, 49] == EOW_CHAR

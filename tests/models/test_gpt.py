@@ -8,18 +8,32 @@ import torch
 from torch import Tensor, nn
 from transformers import OpenAIGPTConfig, OpenAIGPTLMHeadModel
 
-from meristem.batch import Head, Model
+from meristem.interfaces.batch import Head, Model
 from meristem.models.gpt import GPT, GPTSettings
 
 WORDS = 61
-NAMES = {"attention.project": "attn.c_attn", "attention.output": "attn.c_proj", "attention_norm": "ln_1",
-         "feed_forward.widen": "mlp.c_fc", "feed_forward.narrow": "mlp.c_proj", "feed_forward_norm": "ln_2"}
+NAMES = {
+    "attention.project": "attn.c_attn",
+    "attention.output": "attn.c_proj",
+    "attention_norm": "ln_1",
+    "feed_forward.widen": "mlp.c_fc",
+    "feed_forward.narrow": "mlp.c_proj",
+    "feed_forward_norm": "ln_2",
+}
 Close = Callable[[Tensor, Tensor], None]
 
 
 def both(dtype: torch.dtype) -> tuple[Model, nn.Module, dict[str, str]]:
-    config = OpenAIGPTConfig(vocab_size=WORDS, n_embd=32, n_layer=3, n_head=4, n_positions=20, resid_pdrop=0.0,
-                             embd_pdrop=0.0, attn_pdrop=0.0)
+    config = OpenAIGPTConfig(
+        vocab_size=WORDS,
+        n_embd=32,
+        n_layer=3,
+        n_head=4,
+        n_positions=20,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+    )
     settings = GPTSettings(layers=3, width=32, heads=4, length=20)
     mine = Model(GPT(settings, WORDS), {"clm": Head("vocabulary")}).to(dtype)
     pairs = {
@@ -56,11 +70,12 @@ def agree(mine: nn.Module, other: nn.Module, pairs: dict[str, str], close: Close
         close(parameter.grad, upright(pairs[name], there[pairs[name]].grad))
 
 
-def test_the_same_as_transformers(dtype: torch.dtype, close: Close, ragged: tuple[Tensor, Tensor],
-                                  randomised: Callable[[nn.Module], None]) -> None:
+def test_the_same_as_transformers(
+    dtype: torch.dtype, close: Close, ragged: tuple[Tensor, Tensor], randomised: Callable[[nn.Module], None]
+) -> None:
     tokens, present = ragged
     mine, other, pairs = alike(dtype, randomised)
-    ours = mine.heads["clm"](mine.backbone(tokens=tokens, present=present).last[present])
+    ours = mine.heads["clm"](mine.backbone(tokens=tokens, present=present).last_hidden_state[present])
     theirs = other(input_ids=tokens, attention_mask=present.long()).logits[present]
     close(ours, theirs)
     weight = torch.randn(ours.shape, dtype=dtype) / 50
@@ -70,12 +85,15 @@ def test_the_same_as_transformers(dtype: torch.dtype, close: Close, ragged: tupl
 
 
 @pytest.mark.parametrize("length", [2, 5, 13])
-def test_the_same_causal_loss_and_gradients(dtype: torch.dtype, close: Close, length: int,
-                                            randomised: Callable[[nn.Module], None]) -> None:
+def test_the_same_causal_loss_and_gradients(
+    dtype: torch.dtype, close: Close, length: int, randomised: Callable[[nn.Module], None]
+) -> None:
     mine, other, pairs = alike(dtype, randomised)
     tokens = torch.randint(WORDS, (4, length))
     hidden = mine.backbone(tokens=tokens[:, :-1], causal=True)
-    total = mine.heads["clm"].judge(hidden.last.flatten(0, 1), tokens[:, 1:].flatten()).total / (4 * (length - 1))
+    total = mine.heads["clm"].compute_loss(hidden.last_hidden_state.flatten(0, 1), tokens[:, 1:].flatten()).total / (
+        4 * (length - 1)
+    )
     logits = other(input_ids=tokens).logits[:, :-1]  # their own loss is always in single precision
     theirs = nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
     close(total, theirs)
@@ -85,17 +103,18 @@ def test_the_same_causal_loss_and_gradients(dtype: torch.dtype, close: Close, le
 
 
 @pytest.mark.parametrize("length", [1, 3, 11])
-def test_the_same_token_by_token(close: Close, length: int, dtype: torch.dtype,
-                                 randomised: Callable[[nn.Module], None]) -> None:
+def test_the_same_with_incremental_decoding(
+    close: Close, length: int, dtype: torch.dtype, randomised: Callable[[nn.Module], None]
+) -> None:
     """The writer's own steps, which generation takes, against the whole text read at once by transformers."""
     mine, other, _ = alike(dtype, randomised)
     mine.requires_grad_(False)
     tokens = torch.randint(WORDS, (2, length))
-    writer = mine.backbone.writer()
-    last, state = writer.read(tokens[:, :1], torch.ones(2, dtype=torch.long), writer.begin(2, length))
+    writer = mine.backbone.incremental_decoder()
+    last, state = writer.prefill(tokens[:, :1], torch.ones(2, dtype=torch.long), writer.init_state(2, length))
     parts: list[Any] = [last]
     for at in range(1, length):
-        last, state = writer.step(tokens[:, at], state, at)
+        last, state = writer.decode_step(tokens[:, at], state, at)
         parts.append(last)
     close(mine.heads["clm"](torch.stack(parts, 1)), other(input_ids=tokens).logits)
 
@@ -106,9 +125,9 @@ def test_gpt1_has_its_published_parameters() -> None:
     assert sum(p.numel() for p in model.parameters()) == 116_534_784
 
 
-def test_norms_stand_after_each_part_and_none_at_the_end() -> None:
+def test_it_is_post_norm_without_a_final_norm() -> None:
     model = GPT(GPTSettings(layers=2, width=16, heads=2, length=8), WORDS)
-    assert all(layer.place == "post" for layer in model.stack.layers)
+    assert all(layer.norm_position == "post" for layer in model.stack.layers)
     assert isinstance(model.stack.final_norm, nn.Identity)
-    last = model(tokens=torch.tensor([[1, 2, 3]])).last
+    last = model(tokens=torch.tensor([[1, 2, 3]])).last_hidden_state
     torch.testing.assert_close(last.mean(-1), torch.zeros(1, 3), atol=1e-5, rtol=0)

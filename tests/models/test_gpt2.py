@@ -7,18 +7,35 @@ import torch
 from torch import Tensor, nn
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from meristem.batch import Head, Model
+from meristem.interfaces.batch import Head, Model
 from meristem.models.gpt2 import GPT2, GPT2Settings
 
 WORDS = 61
-NAMES = {"attention.project": "attn.c_attn", "attention.output": "attn.c_proj", "attention_norm": "ln_1",
-         "feed_forward.widen": "mlp.c_fc", "feed_forward.narrow": "mlp.c_proj", "feed_forward_norm": "ln_2"}
+NAMES = {
+    "attention.project": "attn.c_attn",
+    "attention.output": "attn.c_proj",
+    "attention_norm": "ln_1",
+    "feed_forward.widen": "mlp.c_fc",
+    "feed_forward.narrow": "mlp.c_proj",
+    "feed_forward_norm": "ln_2",
+}
 Close = Callable[[Tensor, Tensor], None]
 
 
 def both(dtype: torch.dtype) -> tuple[Model, nn.Module, dict[str, str]]:
-    config = GPT2Config(vocab_size=WORDS, n_embd=32, n_layer=3, n_head=4, n_inner=80, n_positions=20, resid_pdrop=0.0,
-                        embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0)
+    config = GPT2Config(
+        vocab_size=WORDS,
+        n_embd=32,
+        n_layer=3,
+        n_head=4,
+        n_inner=80,
+        n_positions=20,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
     settings = GPT2Settings(layers=3, width=32, heads=4, inner=80, length=20)
     mine = Model(GPT2(settings, WORDS), {"clm": Head("vocabulary")}).to(dtype)
     pairs = {
@@ -39,8 +56,9 @@ def upright(name: str, tensor: Tensor) -> Tensor:
     return tensor.t() if ".h." in name and tensor.ndim == 2 else tensor
 
 
-def test_the_same_as_transformers(dtype: torch.dtype, close: Close, ragged: tuple[Tensor, Tensor],
-                                  randomised: Callable[[nn.Module], None]) -> None:
+def test_the_same_as_transformers(
+    dtype: torch.dtype, close: Close, ragged: tuple[Tensor, Tensor], randomised: Callable[[nn.Module], None]
+) -> None:
     tokens, present = ragged
     mine, other, pairs = both(dtype)
     randomised(other)
@@ -50,7 +68,7 @@ def test_the_same_as_transformers(dtype: torch.dtype, close: Close, ragged: tupl
     with torch.no_grad():
         for name, parameter in here.items():
             parameter.copy_(upright(pairs[name], there[pairs[name]]))
-    ours = mine.heads["clm"](mine.backbone(tokens=tokens, present=present).last[present])
+    ours = mine.heads["clm"](mine.backbone(tokens=tokens, present=present).last_hidden_state[present])
     theirs = other(input_ids=tokens, attention_mask=present.long()).logits[present]
     close(ours, theirs)
     weight = torch.randn(ours.shape, dtype=dtype) / 50
@@ -61,16 +79,16 @@ def test_the_same_as_transformers(dtype: torch.dtype, close: Close, ragged: tupl
 
 
 @pytest.mark.parametrize("length", [1, 3, 11])
-def test_the_same_token_by_token(close: Close, length: int, dtype: torch.dtype) -> None:
+def test_the_same_with_incremental_decoding(close: Close, length: int, dtype: torch.dtype) -> None:
     mine, _, _ = both(dtype)
     mine.requires_grad_(False)
     tokens = torch.randint(WORDS, (2, length))
-    state, parts = mine.backbone.writer().begin(2, length), []
+    state, parts = mine.backbone.incremental_decoder().init_state(2, length), []
     for at in range(length):
         hidden = mine.backbone(tokens=tokens[:, at : at + 1], state=state)
         state = hidden.state
-        parts.append(hidden.last)
-    close(torch.cat(parts, 1), mine.backbone(tokens=tokens).last)
+        parts.append(hidden.last_hidden_state)
+    close(torch.cat(parts, 1), mine.backbone(tokens=tokens).last_hidden_state)
 
 
 def test_gpt2_small_has_its_published_parameters() -> None:
@@ -88,7 +106,9 @@ def test_forty_eight_layers_train() -> None:
     losses = []
     for _ in range(5):
         hidden = model.backbone(tokens=tokens[:, :-1])
-        total = model.heads["clm"].judge(hidden.last.flatten(0, 1), tokens[:, 1:].flatten()).total / 24
+        total = (
+            model.heads["clm"].compute_loss(hidden.last_hidden_state.flatten(0, 1), tokens[:, 1:].flatten()).total / 24
+        )
         optimizer.zero_grad()
         total.backward()
         assert all(torch.isfinite(p.grad).all() for p in model.parameters())
@@ -97,11 +117,15 @@ def test_forty_eight_layers_train() -> None:
     assert losses[-1] < losses[0]
 
 
-def test_gpt3s_alternation_is_a_setting() -> None:
+def test_gpt3s_alternating_windows_are_a_setting() -> None:
     torch.manual_seed(0)
     model = GPT2(GPT2Settings(layers=4, width=16, heads=2, length=32, window=4, window_every=2, initial=0.3), WORDS)
     tokens = torch.randint(WORDS, (1, 20))
     dense = GPT2(GPT2Settings(layers=4, width=16, heads=2, length=32, initial=0.3), WORDS)
     dense.load_state_dict(model.state_dict())
-    assert torch.allclose(model(tokens=tokens).last[:, :4], dense(tokens=tokens).last[:, :4], atol=1e-6)
-    assert not torch.allclose(model(tokens=tokens).last[:, 4:], dense(tokens=tokens).last[:, 4:], atol=1e-4)
+    assert torch.allclose(
+        model(tokens=tokens).last_hidden_state[:, :4], dense(tokens=tokens).last_hidden_state[:, :4], atol=1e-6
+    )
+    assert not torch.allclose(
+        model(tokens=tokens).last_hidden_state[:, 4:], dense(tokens=tokens).last_hidden_state[:, 4:], atol=1e-4
+    )

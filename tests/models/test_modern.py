@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from meristem.blocks.heads import Transform
+from meristem.blocks.heads.task_heads import PredictionTransform
 from meristem.models.modern import Modern, ModernSettings
 
 WORDS = 61
@@ -60,7 +60,10 @@ def straightforward(model: Modern, tokens: Tensor, *, causal: bool) -> Tensor:
 @pytest.mark.parametrize("length", [1, 7, 13])
 def test_the_same_as_written_out(causal: bool, length: int) -> None:
     model, tokens = made(), torch.randint(WORDS, (2, length))
-    found, expected = model(tokens=tokens, causal=causal).last, straightforward(model, tokens, causal=causal)
+    found, expected = (
+        model(tokens=tokens, causal=causal).last_hidden_state,
+        straightforward(model, tokens, causal=causal),
+    )
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)  # rotary tables are float32
     weight = torch.randn_like(found) / 20
     parameters = list(model.parameters())
@@ -70,13 +73,13 @@ def test_the_same_as_written_out(causal: bool, length: int) -> None:
         torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
 
 
-def test_it_looks_both_ways_unless_told() -> None:
+def test_it_is_bidirectional_by_default() -> None:
     model, tokens = made(), torch.randint(WORDS, (1, 6))
     changed = tokens.clone()
     changed[0, -1] = (tokens[0, -1] + 1) % WORDS
 
     def reaches(causal: bool) -> float:
-        one, other = (model(tokens=t, causal=causal).last[0, 0].detach() for t in (tokens, changed))
+        one, other = (model(tokens=t, causal=causal).last_hidden_state[0, 0].detach() for t in (tokens, changed))
         return float((one - other).abs().max())
 
     assert reaches(True) == 0
@@ -88,5 +91,5 @@ def test_it_has_no_biases_and_no_positions_to_learn() -> None:
 
 
 def test_a_transform_before_the_vocabulary_is_a_setting() -> None:
-    assert made().makes("vocabulary").transform is None
-    assert isinstance(made(transform=True).makes("vocabulary").transform, Transform)
+    assert made().build_head("vocabulary").transform is None
+    assert isinstance(made(transform=True).build_head("vocabulary").transform, PredictionTransform)

@@ -9,9 +9,9 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from meristem.batch import Head, Model
-from meristem.errors import MeristemError
-from meristem.generation.session import Session
+from meristem.config.errors import MeristemError
+from meristem.generation.incremental_decoder import DecodeSession
+from meristem.interfaces.batch import Head, Model
 from meristem.models.bert import Bert, BertSettings
 from meristem.models.captioner import Captioner, CaptionerSettings
 from meristem.models.multitask import Multitask, MultitaskSettings
@@ -73,7 +73,7 @@ def gradients(model: Model, at: int, **inputs: Any) -> Tensor:
         return seen[-1]
 
     handle = model.backbone.embedding().register_forward_hook(hold)
-    last = model.backbone(**inputs).last
+    last = model.backbone(**inputs).last_hidden_state
     handle.remove()
     (found,) = torch.autograd.grad((last[:, at] * torch.arange(1.0, 17.0)).sum(), seen)
     return found.abs().amax((0, 2))
@@ -96,32 +96,32 @@ def test_a_target_sees_its_source_and_no_later_token(name: str, model: Model) ->
     assert (source > 0).all() and (target[:4] > 0).all() and (target[4:] == 0).all()
     image = pictures() // 2
     other = {**inputs, "source": tokens(size=5, seed=9)} if name == "seq2seq" else {**inputs, "image": image}
-    assert not torch.allclose(model.backbone(**inputs).last, model.backbone(**other).last)
+    assert not torch.allclose(model.backbone(**inputs).last_hidden_state, model.backbone(**other).last_hidden_state)
 
 
 def test_the_decoder_alone_leaves_cross_attention_out(model: Model) -> None:
-    before = model.backbone(**INPUTS["clm"]).last
+    before = model.backbone(**INPUTS["clm"]).last_hidden_state
     with torch.no_grad():
         for name, parameter in model.backbone.named_parameters():
             if ".cross" in name or name.startswith(("encoder.", "look.", "enter_source.", "segments.")):
                 parameter.add_(1.0)
-    assert torch.equal(model.backbone(**INPUTS["clm"]).last, before)
-    assert not torch.allclose(model.backbone(**INPUTS["mlm"]).last, before)
+    assert torch.equal(model.backbone(**INPUTS["clm"]).last_hidden_state, before)
+    assert not torch.allclose(model.backbone(**INPUTS["mlm"]).last_hidden_state, before)
 
 
 def test_documents_in_one_row_stay_apart(model: Model) -> None:
     documents = torch.tensor([[0, 0, 0, 1, 1, 1, 1]] * 2)
     for name in ("mlm", "clm"):
-        apart = model.backbone(**INPUTS[name], documents=documents).last[:, :3]
-        alone = model.backbone(**{**INPUTS[name], "tokens": tokens()[:, :3]}).last
+        apart = model.backbone(**INPUTS[name], documents=documents).last_hidden_state[:, :3]
+        alone = model.backbone(**{**INPUTS[name], "tokens": tokens()[:, :3]}).last_hidden_state
         torch.testing.assert_close(apart, alone, atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("name", HEADS | {"caption": None})
-def test_every_objective_teaches_the_one_embedding(name: str, model: Model) -> None:
+def test_every_objective_trains_the_shared_embedding(name: str, model: Model) -> None:
     head = model.heads["seq2seq" if name == "caption" else name]
     model.zero_grad()
-    states = model.backbone(**INPUTS[name]).last
+    states = model.backbone(**INPUTS[name]).last_hidden_state
     said = head(states[:, 0]) if name == "nsp" else head(states)
     said.square().mean().backward()
     gradient = model.backbone.embedding().weight.grad
@@ -130,28 +130,28 @@ def test_every_objective_teaches_the_one_embedding(name: str, model: Model) -> N
     assert all(table is model.backbone.embedding().weight for table in tables)
 
 
-def test_only_wanted_positions_are_computed(model: Model) -> None:
+def test_only_output_positions_are_computed(model: Model) -> None:
     whole, wanted = model.backbone(**INPUTS["mlm"]), torch.tensor([1, 5, 9])
     some = model.backbone(**INPUTS["mlm"], wanted=wanted)
-    assert some.last.shape == (3, 16)
-    torch.testing.assert_close(some.at(wanted), whole.at(wanted), atol=1e-12, rtol=0)
+    assert some.last_hidden_state.shape == (3, 16)
+    torch.testing.assert_close(some.select(wanted), whole.select(wanted), atol=1e-12, rtol=0)
 
 
-def test_the_decoder_alone_writes_token_by_token(model: Model) -> None:
+def test_the_decoder_alone_decodes_incrementally(model: Model) -> None:
     """Rows of differing lengths, and more tokens than there was room for."""
     read = tokens(3, 15)
     with torch.no_grad():
-        whole = model.heads["clm"](model.backbone(tokens=read, causal=True).last)
+        whole = model.heads["clm"](model.backbone(tokens=read, causal=True).last_hidden_state)
     alone = Model(model.backbone, {})
     alone.heads["clm"] = model.heads["clm"]
-    session = Session(alone, read[:, :4], torch.tensor([4, 2, 3]), capacity=5)
+    session = DecodeSession(alone, read[:, :4], torch.tensor([4, 2, 3]), capacity=5)
     sizes = torch.tensor([4, 2, 3])
     for _ in range(10):
         rows = torch.arange(len(sizes))
         torch.testing.assert_close(session.logits, whole[rows, sizes - 1], atol=1e-9, rtol=0)
-        session.push(read[rows, sizes])
+        session.decode_step(read[rows, sizes])
         sizes = sizes + 1
-    session.keep(torch.tensor([2, 0]))
+    session.select_rows(torch.tensor([2, 0]))
     torch.testing.assert_close(session.logits, whole[[2, 0], sizes[[2, 0]] - 1], atol=1e-9, rtol=0)
 
 
@@ -168,10 +168,12 @@ def test_the_encoder_is_berts(shape: dict[str, Any]) -> None:
     assert all(name.startswith(("decoder.", "look.", "enter_target.")) for name in left.missing_keys)
     present = torch.arange(7) < torch.tensor([[7], [4]])
     inputs = {**INPUTS["nsp"], "present": present}
-    torch.testing.assert_close(mine(**inputs).last[present], bert(**inputs).last[present], atol=1e-12, rtol=0)
+    torch.testing.assert_close(
+        mine(**inputs).last_hidden_state[present], bert(**inputs).last_hidden_state[present], atol=1e-12, rtol=0
+    )
 
 
-def test_pictures_are_read_as_a_captioner_does() -> None:
+def test_images_are_encoded_as_by_a_captioner() -> None:
     shape = SHAPES["relative"]
     captioner = Captioner(
         CaptionerSettings.model_validate({**SMALL, "activation": "gelu", "norm_place": "post", "norm_epsilon": 1e-12,
@@ -181,15 +183,15 @@ def test_pictures_are_read_as_a_captioner_does() -> None:
     mine = made(**shape).backbone
     captioner.load_state_dict(mine.state_dict())
     for name in ("caption", "seq2seq"):
-        assert torch.equal(mine(**INPUTS[name]).last, captioner(**INPUTS[name]).last)
+        assert torch.equal(mine(**INPUTS[name]).last_hidden_state, captioner(**INPUTS[name]).last_hidden_state)
 
 
 @pytest.mark.parametrize(("name", "shape"), [("mlm", (2, 2, 7, 7)), ("clm", (2, 2, 7, 7)), ("seq2seq", (2, 2, 7, 5)),
                                              ("caption", (2, 2, 7, 9))])  # fmt: skip
-def test_attention_can_be_drawn(name: str, shape: tuple[int, ...]) -> None:
+def test_attention_is_returned(name: str, shape: tuple[int, ...]) -> None:
     model = made()
     plain, looked = (model.backbone(**INPUTS[name], want=want) for want in ((), ("attention", "layers")))
-    torch.testing.assert_close(looked.last, plain.last, atol=1e-12, rtol=0)
+    torch.testing.assert_close(looked.last_hidden_state, plain.last_hidden_state, atol=1e-12, rtol=0)
     assert [weights.shape for weights in looked.attention] == [shape] * 2
     torch.testing.assert_close(looked.attention[0].sum(-1), torch.ones(shape[:-1], dtype=torch.float64))
     assert len(looked.layers) == 3
@@ -199,9 +201,9 @@ def test_attention_can_be_drawn(name: str, shape: tuple[int, ...]) -> None:
 
 def test_what_cannot_be_is_refused() -> None:
     model = made()
-    with pytest.raises(MeristemError, match="one of the two at a time"):
+    with pytest.raises(MeristemError, match="not both"):
         model.backbone(tokens=tokens(), source=tokens(), image=pictures())
-    with pytest.raises(MeristemError, match="multitask family makes no head 'nothing'"):
-        model.backbone.makes("nothing")
+    with pytest.raises(MeristemError, match="multitask family has no head 'nothing'"):
+        model.backbone.build_head("nothing")
     with pytest.raises(ValidationError, match="tied"):
         MultitaskSettings.model_validate({"tied": False})

@@ -11,8 +11,8 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from meristem.batch import Head, Model
-from meristem.errors import MeristemError
+from meristem.config.errors import MeristemError
+from meristem.interfaces.batch import Head, Model
 from meristem.models.rnn import RNN, RNNSettings
 
 Close = Callable[[Tensor, Tensor], None]
@@ -67,12 +67,12 @@ def cell_step(net: nn.RNNBase, name: str, x: Tensor, kept: tuple[Tensor, ...]) -
 
 def encode(model: RNN, xs: list[Tensor]) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
     """Annotations [S, A], and per layer the last states of both directions side by side."""
-    net, width, ends = model.encoder.net, model.encoder.width, []
+    net, width, ends = model.encoder.net, model.encoder.hidden_size, []
     for layer in range(net.num_layers):
         ways, last = [], []
         for way in range(2 if net.bidirectional else 1):
             name = f"l{layer}" + ("_reverse" if way else "")
-            kept = (xs[0].new_zeros(width),) * model.encoder.kept
+            kept = (xs[0].new_zeros(width),) * model.encoder.num_state_tensors
             said = []
             for x in xs[::-1] if way else xs:
                 kept = cell_step(net, name, x, kept)
@@ -142,7 +142,7 @@ def test_the_same_as_the_formulas(manner: Any, dtype: torch.dtype, close: Close,
         by_formula(model, ragged_pairs["source"][row][seen[row]], ragged_pairs["tokens"][row][present[row]])
         for row in range(3)
     ]
-    ours, theirs = hidden.last[present], torch.cat([row[0] for row in rows])
+    ours, theirs = hidden.last_hidden_state[present], torch.cat([row[0] for row in rows])
     close(ours, theirs)
     if manner[1] is None:
         assert hidden.attention == ()
@@ -179,7 +179,7 @@ def test_other_encoders_and_bridges(cell: str, more: Any, close: Close, ragged_p
         source, tokens = (
             ragged_pairs[k][row][ragged_pairs[p][row]] for k, p in (("source", "source_present"), ("tokens", "present"))
         )
-        close(hidden.last[row][: len(tokens)], by_formula(model, source, tokens)[0])
+        close(hidden.last_hidden_state[row][: len(tokens)], by_formula(model, source, tokens)[0])
     equal = more.get("encoder_width", 4) is None
     assert isinstance(model.bridge, nn.Identity) == (equal and "bridge" not in more)
     assert isinstance(model.decoder.look.score.project, nn.Identity) == equal
@@ -188,11 +188,11 @@ def test_other_encoders_and_bridges(cell: str, more: Any, close: Close, ragged_p
 @pytest.mark.parametrize("manner", [("lstm", "general", "luong"), ("gru", "additive", "bahdanau")], ids=str)
 def test_what_padding_holds_changes_nothing(manner: Any, ragged_pairs: Any) -> None:
     model = made(torch.float32, *manner)
-    before = model(**ragged_pairs).last
+    before = model(**ragged_pairs).last_hidden_state
     other = dict(ragged_pairs)
     for name, which in (("source", "source_present"), ("tokens", "present")):
         other[name] = torch.where(ragged_pairs[which], ragged_pairs[name], (ragged_pairs[name] + 1) % WORDS)
-    assert torch.equal(model(**other).last[ragged_pairs["present"]], before[ragged_pairs["present"]])
+    assert torch.equal(model(**other).last_hidden_state[ragged_pairs["present"]], before[ragged_pairs["present"]])
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -206,7 +206,7 @@ def test_the_decoder_sees_only_the_past_and_all_of_the_source(place: str, ragged
 
     handle = model.words.register_forward_hook(hold)
     source, tokens = ragged_pairs["source"], ragged_pairs["tokens"]
-    last = model(source=source, tokens=tokens).last
+    last = model(source=source, tokens=tokens).last_hidden_state
     handle.remove()
     for at in range(tokens.shape[1]):
         (grad,) = torch.autograd.grad(last[:, at].sum(), seen[0], retain_graph=True)
@@ -215,32 +215,34 @@ def test_the_decoder_sees_only_the_past_and_all_of_the_source(place: str, ragged
         assert not told[:, at + 1 :].any()
         changed = tokens.clone()
         changed[:, at + 1 :] = (changed[:, at + 1 :] + 1) % WORDS
-        assert torch.equal(model(source=source, tokens=changed).last[:, : at + 1], last[:, : at + 1])
+        assert torch.equal(model(source=source, tokens=changed).last_hidden_state[:, : at + 1], last[:, : at + 1])
 
 
 # ---------------------------------------------------------------- writing
 
 
 @pytest.mark.parametrize("manner", MANNERS, ids=lambda m: "-".join(map(str, m)))
-def test_token_by_token_is_the_same(manner: Any, dtype: torch.dtype, close: Close, ragged_pairs: Any) -> None:
+def test_incremental_decoding_is_the_same(manner: Any, dtype: torch.dtype, close: Close, ragged_pairs: Any) -> None:
     """Ragged sources and prompts in one session: prompts of 2, 1 and 4 tokens, then one token at a time."""
     model = made(dtype, *manner)
-    writer, tokens, sizes = model.writer(), ragged_pairs["tokens"], torch.tensor([2, 1, 4])
-    assert writer.length is None
+    writer, tokens, sizes = model.incremental_decoder(), ragged_pairs["tokens"], torch.tensor([2, 1, 4])
+    assert writer.max_length is None
     with torch.inference_mode():
-        whole = model(**{k: v for k, v in ragged_pairs.items() if k != "present"}).last
+        whole = model(**{k: v for k, v in ragged_pairs.items() if k != "present"}).last_hidden_state
         source = {k: ragged_pairs[k] for k in ("source", "source_present")}
-        state = writer.begin(3, 8, **source)
-        said, state = writer.read(tokens[:, :4], sizes, state)
+        state = writer.init_state(3, 8, **source)
+        said, state = writer.prefill(tokens[:, :4], sizes, state)
         rows = torch.arange(3)
         for step in range(4):
             assert state["next"].tolist() == (sizes + step).tolist()
             close(said, whole[rows, sizes + step - 1])
             if step < 3:
-                said, state = writer.step(tokens[rows, sizes + step], writer.grow(state, 99), None)
+                said, state = writer.decode_step(tokens[rows, sizes + step], writer.grow_state(state, 99), None)
         chosen = torch.tensor([2, 0, 2])
-        kept, _ = writer.step(torch.tensor([1, 2, 3]), {key: value[chosen] for key, value in state.items()}, None)
-        alone, _ = writer.step(torch.tensor([2, 5, 1]), state, None)
+        kept, _ = writer.decode_step(
+            torch.tensor([1, 2, 3]), {key: value[chosen] for key, value in state.items()}, None
+        )
+        alone, _ = writer.decode_step(torch.tensor([2, 5, 1]), state, None)
         close(kept[[0, 1]], alone[[2, 0]])
 
 
@@ -250,12 +252,12 @@ def test_token_by_token_is_the_same(manner: Any, dtype: torch.dtype, close: Clos
 def test_heads() -> None:
     tied = Model(made(torch.float32, "lstm", "dot", "luong", embedding=6), {"seq2seq": Head("vocabulary")})
     assert tied.heads["seq2seq"].weight is tied.backbone.embedding().weight and tied.heads["seq2seq"].transform is None
-    narrow = made(torch.float32, "lstm", "dot", "luong").makes("vocabulary")
+    narrow = made(torch.float32, "lstm", "dot", "luong").build_head("vocabulary")
     assert narrow(torch.zeros(2, 6)).shape == (2, WORDS) and narrow.transform.weight.shape == (5, 6)
     free = Model(made(torch.float32, "lstm", "dot", "luong", tied=False), {"seq2seq": Head("vocabulary")})
     assert free.heads["seq2seq"].weight.shape == (WORDS, 6) and "heads.seq2seq.weight" in dict(free.named_parameters())
-    with pytest.raises(MeristemError, match="the rnn family makes no head 'spans'; it makes vocabulary, pooled"):
-        tied.backbone.makes("spans")
+    with pytest.raises(MeristemError, match="the rnn family has no head 'spans'; it has vocabulary, pooled"):
+        tied.backbone.build_head("spans")
 
 
 def test_luongs_model_has_the_parameters_his_paper_says() -> None:
@@ -271,9 +273,9 @@ def test_luongs_model_has_the_parameters_his_paper_says() -> None:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"width": 7}, "width: 7 cannot be halved between two directions; set encoder_width"),
-        ({"feeding": True, "place": "bahdanau"}, "input feeding belongs to attention in luong's place"),
-        ({"feeding": True, "attention": None}, "input feeding belongs to attention in luong's place"),
+        ({"width": 7}, "width: 7 is odd and cannot be split into two directions; set encoder_width"),
+        ({"feeding": True, "place": "bahdanau"}, "input feeding needs attention with place=luong"),
+        ({"feeding": True, "attention": None}, "input feeding needs attention with place=luong"),
         ({"attention": "cosine"}, "'dot', 'general' or 'additive'"),
     ],
 )

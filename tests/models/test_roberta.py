@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from transformers import RobertaConfig, RobertaForMaskedLM
 
-from meristem.batch import Head, Model
+from meristem.interfaces.batch import Head, Model
 from meristem.models.roberta import Roberta, RobertaSettings
 
 WORDS, OFFSET = 61, 2  # transformers counts positions from pad + 1 = 2
@@ -70,12 +70,14 @@ def test_the_same_as_transformers(
         for name, parameter in mine.named_parameters():
             if name in pairs:
                 parameter.copy_(pairs[name](named.__getitem__))
-        folded = named["roberta.embeddings.position_embeddings.weight"][OFFSET:] + named[
-            "roberta.embeddings.token_type_embeddings.weight"]
+        folded = (
+            named["roberta.embeddings.position_embeddings.weight"][OFFSET:]
+            + named["roberta.embeddings.token_type_embeddings.weight"]
+        )
         mine.backbone.embed.positions.weight.copy_(folded)
     assert set(pairs) | {"backbone.embed.positions.weight"} == {name for name, _ in mine.named_parameters()}
     theirs = other(input_ids=tokens, attention_mask=present.long()).logits[present]
-    ours = mine.heads["mlm"](mine.backbone(tokens=tokens, present=present).last[present])
+    ours = mine.heads["mlm"](mine.backbone(tokens=tokens, present=present).last_hidden_state[present])
     close(ours, theirs)
     weight = torch.randn(ours.shape, dtype=dtype) / 50
     (ours * weight).sum().backward()

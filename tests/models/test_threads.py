@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from meristem.settings import find
+from meristem.config.settings import find_class
 
 FAMILIES: dict[str, dict[str, Any]] = {
     "bert": {},
@@ -23,9 +23,9 @@ FAMILIES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("family", FAMILIES)
 @torch.inference_mode()
-def test_attention_weights_belong_to_the_call_that_asked_for_them(family: str) -> None:
+def test_attention_weights_belong_to_their_own_call(family: str) -> None:
     torch.manual_seed(0)
-    cls = find("models", family)
+    cls = find_class("models", family)
     settings = cls.Settings(layers=2, width=16, heads=2, length=16, **FAMILIES[family])
     model = cls(settings, 50).eval()
     rows = [torch.randint(0, 50, (1, 4 + number % 9)) for number in range(16)]

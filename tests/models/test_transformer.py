@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from transformers import BartConfig, BartForConditionalGeneration, T5Config, T5ForConditionalGeneration
 
-from meristem.batch import Head, Model
-from meristem.errors import MeristemError
+from meristem.config.errors import MeristemError
+from meristem.interfaces.batch import Head, Model
 from meristem.models.transformer import Transformer, TransformerSettings
 
 WORDS, WIDTH, HEADS, INNER, LENGTH = 61, 32, 4, 80, 20
@@ -94,7 +94,7 @@ def agree(mine: nn.Module, other: nn.Module, pairs: Pairs, close: Close) -> None
 def compare(mine: Model, theirs: Tensor, inputs: dict[str, Tensor], close: Close) -> None:
     """Logits agree wherever there is a target; both sides then have gradients of the same sum."""
     hidden = mine.backbone(**inputs)
-    logits = mine.heads["seq2seq"](hidden.last)
+    logits = mine.heads["seq2seq"](hidden.last_hidden_state)
     there = inputs.get("present", torch.ones_like(inputs["tokens"], dtype=torch.bool))
     close(logits[there], theirs[there])
     weight = torch.randn(logits[there].shape, dtype=logits.dtype, generator=torch.Generator().manual_seed(1)) / 50
@@ -350,7 +350,7 @@ def test_the_target_sees_its_past_and_the_whole_source(shape: str) -> None:
         return seen[0]
 
     handle = model.backbone.embedding().register_forward_hook(hold)
-    logits = model.heads["seq2seq"](model.backbone(source=source, tokens=tokens).last)
+    logits = model.heads["seq2seq"](model.backbone(source=source, tokens=tokens).last_hidden_state)
     handle.remove()
     for at in (0, 4, 8):
         (grad,) = torch.autograd.grad(logits[:, at].logsumexp(-1).sum(), seen[0], retain_graph=True)
@@ -358,7 +358,7 @@ def test_the_target_sees_its_past_and_the_whole_source(shape: str) -> None:
         assert (grad[:, : 7 + at + 1].abs().amax((0, 2)) > 0)[[0, 6, 7 + at]].all()
         changed = tokens.clone()
         changed[:, at + 1 :] = 3
-        again = model.heads["seq2seq"](model.backbone(source=source, tokens=changed).last)
+        again = model.heads["seq2seq"](model.backbone(source=source, tokens=changed).last_hidden_state)
         assert torch.equal(again[:, : at + 1], logits[:, : at + 1])
 
 
@@ -375,21 +375,21 @@ def test_padding_changes_nothing_on_either_side(shape: str) -> None:
         source_present=torch.arange(11)[None] < 7,
         present=torch.arange(9)[None] < 5,
     )
-    torch.testing.assert_close(padded.last[:, :5], alone.last, atol=1e-12, rtol=0)
-    assert alone.source is not None
-    assert padded.source is not None
-    torch.testing.assert_close(padded.source[:, :7], alone.source, atol=1e-12, rtol=0)
+    torch.testing.assert_close(padded.last_hidden_state[:, :5], alone.last_hidden_state, atol=1e-12, rtol=0)
+    assert alone.encoder_hidden_state is not None
+    assert padded.encoder_hidden_state is not None
+    torch.testing.assert_close(padded.encoder_hidden_state[:, :7], alone.encoder_hidden_state, atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_attention_is_returned_when_asked_for(shape: str) -> None:
+def test_attention_is_returned_on_request(shape: str) -> None:
     model = ours(torch.float64, **SHAPES[shape]).eval()
     source, tokens = torch.randint(5, WORDS, (2, 7)), torch.randint(5, WORDS, (2, 5))
     present = torch.arange(7) < torch.tensor([[7], [3]])
     inputs = {"source": source, "tokens": tokens, "source_present": present}
     plain, looked = model.backbone(**inputs), model.backbone(**inputs, want=("attention", "layers"))
     assert (plain.attention, plain.extra, plain.layers) == ((), {}, ())
-    torch.testing.assert_close(looked.last, plain.last, atol=1e-12, rtol=0)
+    torch.testing.assert_close(looked.last_hidden_state, plain.last_hidden_state, atol=1e-12, rtol=0)
     assert [w.shape for w in looked.attention] == [(2, HEADS, 5, 7)] * 2
     assert [w.shape for w in looked.extra["encoder_attention"]] == [(2, HEADS, 7, 7)] * 3
     assert [w.shape for w in looked.extra["decoder_attention"]] == [(2, HEADS, 5, 5)] * 2
@@ -421,7 +421,7 @@ def test_as_many_parameters_as_published() -> None:
     )
 
 
-def test_embeddings_enter_with_unit_size_where_they_are_scaled() -> None:
+def test_scaled_embeddings_have_unit_size() -> None:
     torch.manual_seed(0)
     model = Transformer(TransformerSettings(layers=1, width=256), 1000)
     entered = model.tokens.weight * model.enter_source.scale
@@ -430,18 +430,20 @@ def test_embeddings_enter_with_unit_size_where_they_are_scaled() -> None:
     assert float(other.tokens.weight.detach().std()) == pytest.approx(0.5, rel=0.02)
 
 
-def test_unscaled_scores_begin_as_large_as_scaled_ones() -> None:
+def test_unscaled_scores_start_as_large_as_scaled_ones() -> None:
     source, tokens = torch.randint(5, WORDS, (2, 7)), torch.randint(5, WORDS, (2, 5))
     found = []
     for scaled in (True, False):
         torch.manual_seed(0)
         model = ours(torch.float64, **{**T5, "scale_scores": scaled, "groups": 2}, initial=0.3)
         found.append(model.backbone(source=source, tokens=tokens, want=("attention",)))
-    for one, other in zip(*((f.last, *f.attention, *f.extra["encoder_attention"]) for f in found), strict=True):
+    for one, other in zip(
+        *((f.last_hidden_state, *f.attention, *f.extra["encoder_attention"]) for f in found), strict=True
+    ):
         torch.testing.assert_close(one, other, atol=1e-6, rtol=0)
 
 
 def test_an_unknown_head_is_refused() -> None:
-    with pytest.raises(MeristemError, match="transformer family makes no head 'spans'; it makes vocabulary, pooled"):
-        ours(torch.float32).backbone.makes("spans")
-    assert ours(torch.float32).backbone.makes("pooled", classes=3)(torch.zeros(2, WIDTH)).shape == (2, 3)
+    with pytest.raises(MeristemError, match="transformer family has no head 'spans'; it has vocabulary, pooled"):
+        ours(torch.float32).backbone.build_head("spans")
+    assert ours(torch.float32).backbone.build_head("pooled", classes=3)(torch.zeros(2, WIDTH)).shape == (2, 3)

@@ -9,10 +9,10 @@ from pydantic import ValidationError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from meristem.batch import Head, Model
-from meristem.blocks.adaptive import AdaptiveHead
-from meristem.errors import MeristemError
-from meristem.generation.session import Session
+from meristem.blocks.heads.adaptive_softmax import AdaptiveSoftmaxHead
+from meristem.config.errors import MeristemError
+from meristem.generation.incremental_decoder import DecodeSession
+from meristem.interfaces.batch import Head, Model
 from meristem.models.transformer_xl import TransformerXL, TransformerXLSettings
 
 Close = Callable[[Tensor, Tensor], None]
@@ -88,11 +88,11 @@ def test_the_same_as_transformers_over_several_segments(
         fresh = torch.full((2, 1), number == 0)
         hidden = model.backbone(tokens=tokens[:, start : start + length], fresh=fresh, state=state)
         start, state = start + length, hidden.state
-        close(model.heads["clm"](hidden.last).log_softmax(-1), held[f"{case}/scores.{number}"].to(dtype))
+        close(model.heads["clm"](hidden.last_hidden_state).log_softmax(-1), held[f"{case}/scores.{number}"].to(dtype))
         memory = held[f"{case}/memory.{number}"].to(dtype)
         close(state["memory"][:, :, -memory.shape[2] :], memory)
         assert (state["documents"] >= 0).sum() == 2 * memory.shape[2]
-        total = total + model.heads["clm"].judge(hidden.last.flatten(0, 1), wanted.flatten()).total
+        total = total + model.heads["clm"].compute_loss(hidden.last_hidden_state.flatten(0, 1), wanted.flatten()).total
     close(total, held[f"{case}/loss"].to(dtype))
     total.backward()
     for name, parameter in model.named_parameters():
@@ -110,15 +110,15 @@ def run(model: nn.Module, parts: list[Tensor], fresh: list[list[bool]]) -> list[
     for part, new in zip(parts, fresh, strict=True):
         hidden = model(tokens=part, fresh=torch.tensor(new)[:, None], state=state)
         state = hidden.state
-        found.append(hidden.last)
+        found.append(hidden.last_hidden_state)
     return found
 
 
-def test_a_fresh_row_is_a_row_without_memory_and_the_others_go_on() -> None:
+def test_a_fresh_row_has_no_memory_and_others_continue() -> None:
     model = small()
     parts = [torch.randint(37, (2, 8)) for _ in range(3)]
     last = run(model, parts, [[True, True], [False, False], [True, False]])[2]
-    alone = model(tokens=parts[2]).last
+    alone = model(tokens=parts[2]).last_hidden_state
     torch.testing.assert_close(last[0], alone[0], atol=1e-12, rtol=0)
     assert (last[1] - alone[1]).abs().max() > 1e-3
     going_on = run(model, [part[1:] for part in parts], [[True], [False], [False]])[2]
@@ -130,7 +130,7 @@ def test_memory_as_long_as_the_text_is_the_text_in_one_piece() -> None:
     model = small(memory=20)
     tokens = torch.randint(37, (2, 19))
     found = run(model, list(tokens.split([7, 8, 4], 1)), [[True] * 2, [False] * 2, [False] * 2])
-    torch.testing.assert_close(torch.cat(found, 1), model(tokens=tokens).last, atol=1e-12, rtol=0)
+    torch.testing.assert_close(torch.cat(found, 1), model(tokens=tokens).last_hidden_state, atol=1e-12, rtol=0)
 
 
 def test_no_gradient_enters_memory() -> None:
@@ -144,7 +144,7 @@ def test_no_gradient_enters_memory() -> None:
     assert first.requires_grad
 
 
-def test_nothing_later_is_seen_and_everything_remembered_is() -> None:
+def test_no_later_token_is_seen_and_all_memory_is() -> None:
     model = small(memory=5)
     tokens = torch.randint(37, (1, 16))
     before = run(model, list(tokens.split(8, 1)), [[True], [False]])[1]
@@ -157,17 +157,19 @@ def test_nothing_later_is_seen_and_everything_remembered_is() -> None:
 
 
 @pytest.mark.parametrize("same_length", [False, True])
-def test_evaluation_may_remember_more(same_length: bool) -> None:
+def test_evaluation_may_use_a_longer_memory(same_length: bool) -> None:
     model = small(memory=4, memory_evaluating=20, same_length=same_length)
     tokens = torch.randint(37, (1, 16))
     parts, fresh = list(tokens.split(8, 1)), [[True], [False]]
-    torch.testing.assert_close(run(model, parts, fresh)[1], model(tokens=tokens).last[:, 8:], atol=1e-12, rtol=0)
+    torch.testing.assert_close(
+        run(model, parts, fresh)[1], model(tokens=tokens).last_hidden_state[:, 8:], atol=1e-12, rtol=0
+    )
     model.train()
     assert run(model, parts, fresh)[1].shape == (1, 8, 16)
     assert model(tokens=parts[0], fresh=torch.tensor([[True]])).state["memory"].shape == (1, 2, 4, 16)
 
 
-def test_padding_changes_nothing_and_is_never_remembered() -> None:
+def test_padding_changes_nothing_and_never_enters_memory() -> None:
     model = small()
     tokens, sizes = torch.randint(37, (3, 9)), [9, 4, 1]
     present = torch.arange(9) < torch.tensor(sizes)[:, None]
@@ -175,7 +177,7 @@ def test_padding_changes_nothing_and_is_never_remembered() -> None:
     hidden = model(tokens=tokens, present=present, fresh=fresh)
     for row, size in enumerate(sizes):
         alone = model(tokens=tokens[row : row + 1, :size], fresh=fresh[:1])
-        torch.testing.assert_close(hidden.last[row, :size], alone.last[0], atol=1e-12, rtol=0)
+        torch.testing.assert_close(hidden.last_hidden_state[row, :size], alone.last_hidden_state[0], atol=1e-12, rtol=0)
         for key in ("memory", "documents"):
             torch.testing.assert_close(hidden.state[key][row], alone.state[key][0], atol=1e-12, rtol=0)
 
@@ -187,13 +189,13 @@ def test_documents_are_kept_apart_in_memory_too() -> None:
     for part, document in zip(tokens.split(8, 1), documents.split(8, 1), strict=True):
         hidden = model(tokens=part, documents=document, fresh=torch.tensor([[state is None]]), state=state)
         state = hidden.state
-        found.append(hidden.last)
+        found.append(hidden.last_hidden_state)
     for start, stop in ((0, 5), (5, 10), (10, 12)):
-        alone = model(tokens=tokens[:, start:stop]).last
+        alone = model(tokens=tokens[:, start:stop]).last_hidden_state
         torch.testing.assert_close(torch.cat(found, 1)[:, start:stop], alone, atol=1e-12, rtol=0)
 
 
-def test_memory_stays_out_of_the_way_of_whoever_does_not_ask_for_it() -> None:
+def test_memory_is_off_unless_requested() -> None:
     assert small()(tokens=torch.randint(37, (2, 8))).state == {}
     assert small(memory=0)(tokens=torch.randint(37, (2, 8)), fresh=torch.ones(2, 1, dtype=torch.bool)).state == {}
 
@@ -203,11 +205,11 @@ def test_memory_stays_out_of_the_way_of_whoever_does_not_ask_for_it() -> None:
 
 def banded(model: TransformerXL, tokens: Tensor, reach: int) -> Tensor:
     """Everything in one pass, each position seeing as far as the writer does."""
-    from meristem.blocks.outlook import Outlook
+    from meristem.blocks.attention.relative_mask import RelativeMaskSpec
 
     x = model.embed(tokens)
-    outlook = Outlook(time=tokens.shape[1], causal=True, device=x.device, dtype=x.dtype, window=reach)
-    return model.stack(x, outlook).last
+    outlook = RelativeMaskSpec(num_tokens=tokens.shape[1], causal=True, device=x.device, dtype=x.dtype, window=reach)
+    return model.stack(x, outlook).last_hidden_state
 
 
 @pytest.mark.parametrize(
@@ -222,34 +224,34 @@ def banded(model: TransformerXL, tokens: Tensor, reach: int) -> Tensor:
     ids=str,
 )
 @torch.no_grad()
-def test_writing_token_by_token_is_reading_it_all(settings: dict[str, object]) -> None:
+def test_incremental_decoding_equals_one_pass(settings: dict[str, object]) -> None:
     """Sixty tokens, far beyond what any of them sees: prompts of one and of several segments, then steps."""
     model = small(**settings)
-    writer, tokens = model.writer(), torch.randint(37, (3, 60))
-    assert writer.length is None
-    expected = banded(model, tokens, writer.reach)
+    writer, tokens = model.incremental_decoder(), torch.randint(37, (3, 60))
+    assert writer.max_length is None
+    expected = banded(model, tokens, writer.context_length)
     sizes = torch.tensor([33, 5, 1])
-    last, state = writer.read(tokens[:, :33], sizes, writer.grow(writer.begin(3, 4), 33))
+    last, state = writer.prefill(tokens[:, :33], sizes, writer.grow_state(writer.init_state(3, 4), 33))
     torch.testing.assert_close(last, expected[torch.arange(3), sizes - 1], atol=1e-12, rtol=0)
     for more in range(25):
         at = sizes + more
-        state = writer.grow(state, int(at.max()) + 1)
-        last, state = writer.step(tokens[torch.arange(3), at], state, None)
+        state = writer.grow_state(state, int(at.max()) + 1)
+        last, state = writer.decode_step(tokens[torch.arange(3), at], state, None)
         torch.testing.assert_close(last, expected[torch.arange(3), at], atol=1e-12, rtol=0)
-    assert state["cache"].shape[4] == writer.reach
+    assert state["cache"].shape[4] == writer.context_length
 
 
 @torch.no_grad()
-def test_a_session_writes_on_without_end() -> None:
+def test_generation_has_no_length_limit() -> None:
     model = Model(small(), {"clm": Head("vocabulary")}).double().eval()
     tokens = torch.randint(37, (2, 50))
-    session = Session(model, tokens[:, :3], capacity=4)
+    session = DecodeSession(model, tokens[:, :3], capacity=4)
     expected = model.heads["clm"](banded(model.backbone, tokens, 15))
     for at in range(3, 50):
         torch.testing.assert_close(session.logits, expected[:, at - 1], atol=1e-12, rtol=0)
-        session.push(tokens[:, at])
-    session.keep(torch.tensor([1, 1]))
-    session.push(tokens[[1, 1], 0])
+        session.decode_step(tokens[:, at])
+    session.select_rows(torch.tensor([1, 1]))
+    session.decode_step(tokens[[1, 1], 0])
     torch.testing.assert_close(session.logits[0], session.logits[1])
 
 
@@ -262,29 +264,29 @@ def test_the_base_model_has_the_papers_parameters() -> None:
     with torch.device("meta"):
         model = Model(TransformerXL(settings, 267_735), {"clm": Head("vocabulary")})
     assert sum(p.numel() for p in model.parameters()) == 151_107_538
-    assert isinstance(model.heads["clm"], AdaptiveHead)
+    assert isinstance(model.heads["clm"], AdaptiveSoftmaxHead)
 
 
 def test_the_output_layer_may_have_weights_of_its_own() -> None:
     model = small(tied=False, cutoffs=(10,))
-    head = model.makes("vocabulary")
+    head = model.build_head("vocabulary")
     assert head.weight is not model.tokens.weight
-    assert small().makes("vocabulary").weight.shape == (37, 16)
-    assert type(small(cutoffs=(37, 90)).makes("vocabulary")).__name__ == "VocabularyHead"  # no word lies beyond
+    assert small().build_head("vocabulary").weight.shape == (37, 16)
+    assert type(small(cutoffs=(37, 90)).build_head("vocabulary")).__name__ == "VocabularyHead"  # no word lies beyond
 
 
 def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(ValidationError, match="memory_evaluating: set, but memory is 0"):
+    with pytest.raises(ValidationError, match="memory_evaluating: needs memory > 0"):
         TransformerXLSettings(memory=0, memory_evaluating=5)
-    with pytest.raises(ValidationError, match="heads: 3 do not divide a width of 16; 2 would"):
+    with pytest.raises(ValidationError, match="heads: 3 does not divide a width of 16; 2 does"):
         TransformerXLSettings(width=16, heads=3)
     with pytest.raises(ValidationError, match="width: 15 must be even"):
         TransformerXLSettings(width=15, heads=3)
-    with pytest.raises(MeristemError, match="transformer_xl family makes no head 'spans'; it makes vocabulary, pooled"):
-        small().makes("spans")
+    with pytest.raises(MeristemError, match="transformer_xl family has no head 'spans'; it has vocabulary, pooled"):
+        small().build_head("spans")
 
 
-def test_layers_and_attention_are_kept_when_asked_for() -> None:
+def test_layers_and_attention_are_returned_on_request() -> None:
     model = small()
     state = model(tokens=torch.randint(37, (2, 8)), fresh=torch.ones(2, 1, dtype=torch.bool)).state
     hidden = model(tokens=torch.randint(37, (2, 5)), state=state, want=("layers", "attention"))
@@ -294,13 +296,13 @@ def test_layers_and_attention_are_kept_when_asked_for() -> None:
     assert hidden.attention[0][:, :, 0, 8:].max() == 0
 
 
-def test_recomputed_activations_give_the_same_gradients() -> None:
+def test_gradient_checkpointing_changes_no_gradient() -> None:
     gradients = []
     for recompute in (False, True):
         model = small(dropout=0.2).train()
         model.stack.recompute = recompute
         torch.manual_seed(3)
-        model(tokens=torch.arange(16).view(2, 8)).last.square().sum().backward()
+        model(tokens=torch.arange(16).view(2, 8)).last_hidden_state.square().sum().backward()
         gradients.append([p.grad for p in model.parameters()])
     for one, other in zip(*gradients, strict=True):
         assert torch.equal(one, other)

@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 from transformers import XLNetConfig, XLNetLMHeadModel
 
-from meristem.batch import Head, Model
-from meristem.errors import MeristemError, RecipeError
+from meristem.config.errors import MeristemError, RecipeError
+from meristem.interfaces.batch import Head, Model
 from meristem.models.xlnet import XLNet, XLNetSettings
 
 WORDS, WIDTH, HEADS, MEMORY = 61, 32, 4, 7
@@ -142,7 +142,7 @@ def test_two_streams_over_three_segments(
             state=state,
         )
         state = hidden.state
-        logits = mine.heads["plm"](hidden.last)
+        logits = mine.heads["plm"](hidden.last_hidden_state)
         close(logits, out.logits)
         memory = torch.stack([one.transpose(0, 1) for one in mems], 1)
         close(state["memory"][:, :, -memory.shape[2] :], memory)
@@ -170,7 +170,9 @@ def test_content_alone_with_padding(
         mems = other(input_ids=before, use_mems=True).mems
         state = mine.backbone(tokens=before, fresh=torch.ones(3, 1, dtype=torch.bool)).state
     out = other(input_ids=tokens, attention_mask=present.to(dtype), token_type_ids=segments, mems=mems).logits
-    logits = mine.heads["plm"](mine.backbone(tokens=tokens, segments=segments, present=present, state=state).last)
+    logits = mine.heads["plm"](
+        mine.backbone(tokens=tokens, segments=segments, present=present, state=state).last_hidden_state
+    )
     close(logits[present], out[present])
     weight = torch.randn(logits[present].shape, dtype=dtype) / 50
     (logits[present] * weight).sum().backward()
@@ -200,14 +202,14 @@ def test_a_query_sees_what_comes_before_in_the_order_and_nothing_else(time: int,
     seen = held(model)
     tokens = torch.randint(WORDS, (1, time))
     rank, slots = orders(1, time, max(1, time // 2), whole)
-    last = model(tokens=tokens, order=rank, slots=slots, fresh=~new, state=state).last
+    last = model(tokens=tokens, order=rank, slots=slots, fresh=~new, state=state).last_hidden_state
     for number, slot in enumerate(slots[0].tolist()):
         (grad,) = torch.autograd.grad(last[0, number].square().sum(), seen[0], retain_graph=True)
         reached = grad[0].abs().amax(-1) > 0
         assert reached.tolist() == (rank[0] < rank[0, slot]).tolist()
         changed = tokens.clone()
         changed[0, rank[0] >= rank[0, slot]] += 1
-        again = model(tokens=changed % WORDS, order=rank, slots=slots, fresh=~new, state=state).last
+        again = model(tokens=changed % WORDS, order=rank, slots=slots, fresh=~new, state=state).last_hidden_state
         assert torch.equal(again[0, number], last[0, number])
 
 
@@ -217,7 +219,7 @@ def test_content_may_see_its_own_token() -> None:
     rank, _ = orders(1, 9, 3, False)
     hidden = model(tokens=torch.randint(WORDS, (1, 9)), order=rank)
     for at in range(9):
-        (grad,) = torch.autograd.grad(hidden.last[0, at].square().sum(), seen[0], retain_graph=True)
+        (grad,) = torch.autograd.grad(hidden.last_hidden_state[0, at].square().sum(), seen[0], retain_graph=True)
         assert (grad[0].abs().amax(-1) > 0).tolist() == (rank[0] <= rank[0, at]).tolist()
 
 
@@ -229,7 +231,9 @@ def test_what_was_predicted_is_remembered_only_in_the_next_segment() -> None:
 
     def after(tokens: Tensor) -> tuple[Tensor, Tensor]:
         one = model(tokens=tokens, order=rank, slots=slots, fresh=new)
-        return one.last, model(tokens=second, order=rank, slots=slots, fresh=~new, state=one.state).last
+        return one.last_hidden_state, model(
+            tokens=second, order=rank, slots=slots, fresh=~new, state=one.state
+        ).last_hidden_state
 
     changed = first.clone()
     changed[0, rank.argmax()] += 1  # nobody in its own segment may know the last of the order
@@ -238,11 +242,11 @@ def test_what_was_predicted_is_remembered_only_in_the_next_segment() -> None:
     assert not torch.equal(here[1], there[1])
 
 
-def test_a_query_that_sees_nothing_says_the_same_whatever_the_text() -> None:
+def test_a_fully_masked_query_does_not_depend_on_the_text() -> None:
     """The first of an order has no context; a softmax over hidden keys alone would leak all of them."""
     model = small()
     rank, slots = torch.tensor([[1, 2, 3]]), torch.tensor([[0]])
-    found = [model(tokens=torch.randint(WORDS, (1, 3)), order=rank, slots=slots).last for _ in range(2)]
+    found = [model(tokens=torch.randint(WORDS, (1, 3)), order=rank, slots=slots).last_hidden_state for _ in range(2)]
     assert torch.equal(*found)
     assert torch.isfinite(found[0]).all()
 
@@ -254,10 +258,10 @@ def test_reading_backwards_mirrors_the_text() -> None:
     back = torch.tensor([[False], [True]])
     mixed = torch.stack([tokens[0], tokens[1].flip(0)])
     hidden = model(tokens=mixed, backwards=back)
-    plain = model(tokens=tokens).last
-    torch.testing.assert_close(hidden.last[0], plain[0], atol=1e-12, rtol=0)
-    torch.testing.assert_close(hidden.last[1].flip(0), plain[1], atol=1e-12, rtol=0)
-    assert (model(tokens=mixed).last[1].flip(0) - plain[1]).abs().max() > 1e-3
+    plain = model(tokens=tokens).last_hidden_state
+    torch.testing.assert_close(hidden.last_hidden_state[0], plain[0], atol=1e-12, rtol=0)
+    torch.testing.assert_close(hidden.last_hidden_state[1].flip(0), plain[1], atol=1e-12, rtol=0)
+    assert (model(tokens=mixed).last_hidden_state[1].flip(0) - plain[1]).abs().max() > 1e-3
 
 
 def test_padding_in_an_order_changes_nothing() -> None:
@@ -271,7 +275,7 @@ def test_padding_in_an_order_changes_nothing() -> None:
         slots=nn.functional.pad(slots, (0, 1)),
         fresh=new,
     )
-    torch.testing.assert_close(padded.last[:, :2], alone.last, atol=1e-12, rtol=0)
+    torch.testing.assert_close(padded.last_hidden_state[:, :2], alone.last_hidden_state, atol=1e-12, rtol=0)
     torch.testing.assert_close(padded.state["memory"], alone.state["memory"], atol=1e-12, rtol=0)
 
 
@@ -279,8 +283,8 @@ def test_documents_are_kept_apart_for_both_streams() -> None:
     model = small()
     tokens, documents = torch.randint(WORDS, (1, 8)), torch.tensor([[0, 0, 0, 0, 0, 1, 1, 1]])
     rank, slots = torch.tensor([[1, 1, 1, 2, 5, 1, 3, 4]]), torch.tensor([[3, 4, 6, 7]])
-    whole = model(tokens=tokens, documents=documents, order=rank, slots=slots).last
-    second = model(tokens=tokens[:, 5:], order=rank[:, 5:], slots=slots[:, 2:] - 5).last
+    whole = model(tokens=tokens, documents=documents, order=rank, slots=slots).last_hidden_state
+    second = model(tokens=tokens[:, 5:], order=rank[:, 5:], slots=slots[:, 2:] - 5).last_hidden_state
     torch.testing.assert_close(whole[:, 2:], second, atol=1e-12, rtol=0)
 
 
@@ -295,36 +299,36 @@ def test_xlnet_base_has_its_published_parameters() -> None:
 def test_heads_and_refusals() -> None:
     model = small(segments=False)
     assert not [name for name, _ in model.named_parameters() if "segment" in name]
-    assert model.makes("pooled", classes=3)(torch.zeros(2, 16)).shape == (2, 3)
+    assert model.build_head("pooled", classes=3)(torch.zeros(2, 16)).shape == (2, 3)
     with pytest.raises(
-        MeristemError, match="makes no head 'spans'; it makes vocabulary, token_score, generator, pooled, tags"
+        MeristemError, match="has no head 'spans'; it has vocabulary, token_score, generator, pooled, tags"
     ):
-        model.makes("spans")
-    with pytest.raises(ValidationError, match="both_ways: set, but memory is 0"):
+        model.build_head("spans")
+    with pytest.raises(ValidationError, match="both_ways: needs memory > 0"):
         XLNetSettings(both_ways=True)
     with pytest.raises(
-        RecipeError, match=r"generator: 1/3 of a width of 16 is no even number; 1/1, 1/2, 1/4, 1/8 would"
+        RecipeError, match=r"generator: 1/3 of a width of 16 is not an even integer; choose 1/1 or 1/2 or 1/4 or 1/8"
     ):
-        model.makes("generator", divide=3)
+        model.build_head("generator", divide=3)
 
 
-def test_a_smaller_self_reads_both_ways_round() -> None:
+def test_the_generator_is_bidirectional() -> None:
     """The generator of replaced token detection: states at the wanted positions, padding unseen."""
     model = small(memory=0)
-    generator = model.makes("generator", divide=2).double()
+    generator = model.build_head("generator", divide=2).double()
     assert generator.words.weight is model.tokens.weight
     tokens, wanted = torch.randint(WORDS, (2, 6)), torch.tensor([0, 8])
     present = torch.arange(6) < torch.tensor([[6], [4]])
-    states = generator(tokens=tokens, present=present, wanted=wanted).last
-    alone = generator(tokens=tokens[1:, :4], wanted=torch.tensor([2])).last
+    states = generator(tokens=tokens, present=present, wanted=wanted).last_hidden_state
+    alone = generator(tokens=tokens[1:, :4], wanted=torch.tensor([2])).last_hidden_state
     torch.testing.assert_close(states[1:], alone, atol=1e-12, rtol=0)
     changed = tokens.clone()
     changed[0, 5] += 1
-    again = generator(tokens=changed % WORDS, present=present, wanted=wanted).last
+    again = generator(tokens=changed % WORDS, present=present, wanted=wanted).last_hidden_state
     assert (again != states).any(1).tolist() == [True, False]
 
 
-def test_layers_and_attention_are_of_the_stream_that_is_read() -> None:
+def test_layers_and_attention_belong_to_the_returned_stream() -> None:
     model, (rank, slots) = small(), orders(2, 8, 3, True)
     hidden = model(tokens=torch.randint(WORDS, (2, 8)), order=rank, slots=slots, want=("layers", "attention"))
     assert [layer.shape for layer in hidden.layers] == [(2, 3, 16)] * 4

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from meristem.batch import Objective, Row
-from meristem.randomness import Draw
-from meristem.settings import find
-from meristem.store.store import Store
+from meristem.config.settings import find_class
+from meristem.dataset.token_dataset import TokenDataset
+from meristem.interfaces.batch import Objective, Row
 from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.utils.randomness import SampleRng
 
 Prepared = Iterator[tuple[Row, list[Row]]]
 
@@ -21,23 +21,23 @@ def make(tokenizer: Tokenizer) -> Callable[..., Any]:
     """An objective with these settings."""
 
     def made(name: str, **settings: Any) -> Objective:
-        kind = find("objectives", name)
+        kind = find_class("objectives", name)
         return kind(kind.Settings(**settings), tokenizer)  # type: ignore[no-any-return]  # found by name
 
     return made
 
 
 @pytest.fixture(scope="session")
-def prepared(tokenizer: Tokenizer, store: Store) -> Callable[..., Prepared]:
+def prepared(tokenizer: Tokenizer, store: TokenDataset) -> Callable[..., Prepared]:
     """Every row of some epochs, before and after it was prepared."""
 
     def run(objective: Objective, *, epochs: int = 1, length: int = 48, seed: int = 0) -> Prepared:
-        view = find("store.views", objective.view.kind)(
+        view = find_class("dataset.views", objective.view.kind)(
             store.split("train"), tokenizer, length, **dict(objective.view.options)
         )
         for epoch in range(epochs):
             for index in range(len(view)):
-                draw = Draw(seed, epoch, index)
+                draw = SampleRng(seed, epoch, index)
                 row = view.row(index, draw)
                 made = objective.prepare(row, draw)
                 yield row, made if isinstance(made, list) else [made]

@@ -10,49 +10,47 @@ import torch.nn.functional as F
 from pydantic import ValidationError
 from torch import nn
 
-from meristem.batch import Hidden, Model, Row, collate
-from meristem.blocks.sampled import expected, sampled
-from meristem.blocks.vocabulary import VocabularyHead
+from meristem.blocks.heads.sampled_softmax import log_expected_count, sampled_softmax_loss
+from meristem.blocks.heads.vocabulary import VocabularyHead
+from meristem.dataset.char_ids import token_char_ids
+from meristem.dataset.token_dataset import TokenDataset
+from meristem.interfaces.batch import Hidden, Model, Row, collate
 from meristem.models.elmo import ELMo, ELMoSettings
-from meristem.objectives.bilm import BiLMSettings, by_rank
-from meristem.randomness import Draw
-from meristem.store.letters import spelled
-from meristem.store.store import Store
+from meristem.objectives.bilm import BiLMObjectiveSettings, sample_log_uniform
 from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.utils.randomness import SampleRng
 
 SMALL = ELMoSettings(layers=2, width=12, cells=16, filters=((1, 8), (2, 8)), letter_width=4)
 
 
 def test_both_directions_predict_every_token_once(
-    make: Callable[..., Any], prepared: Callable[..., Any], store: Store
+    make: Callable[..., Any], prepared: Callable[..., Any], store: TokenDataset
 ) -> None:
     stream = store.split("train")
     rows = [after for _, (after,) in prepared(make("bilm"), length=20)]
     for term in ("forward", "backward"):
-        found = np.concatenate([row.goals[term]["values"] for row in rows[:-1]])
+        found = np.concatenate([row.targets[term]["values"] for row in rows[:-1]])
         assert np.array_equal(found, stream.tokens(0, len(found)))  # the last row may overlap
-        assert np.array_equal(rows[-1].goals[term]["values"], stream.tokens(len(stream) - 18, len(stream)))
+        assert np.array_equal(rows[-1].targets[term]["values"], stream.tokens(len(stream) - 18, len(stream)))
 
 
-def test_each_direction_is_asked_for_what_it_has_not_read(
-    make: Callable[..., Any], prepared: Callable[..., Any]
-) -> None:
+def test_each_direction_predicts_what_it_has_not_seen(make: Callable[..., Any], prepared: Callable[..., Any]) -> None:
     """Forwards a position predicts the token after it, backwards the one before it; the frame is never predicted."""
     for before, (after,) in prepared(make("bilm"), length=20):
         tokens = before.inputs["tokens"]
         for term, step in (("forward", 1), ("backward", -1)):
-            goal = after.goals[term]
+            goal = after.targets[term]
             assert np.array_equal(goal["values"], tokens[goal["at"] + step])
             predicted = goal["at"] + step
             assert predicted.min() == 1 and predicted.max() == len(tokens) - 2 and len(set(predicted)) == len(predicted)
 
 
-def test_without_a_frame_the_ends_are_predicted_too(make: Callable[..., Any], tokenizer: Tokenizer) -> None:
+def test_without_special_tokens_the_ends_are_predicted_too(make: Callable[..., Any], tokenizer: Tokenizer) -> None:
     objective = make("bilm")
-    objective.edge = 0
-    made = objective.prepare(Row(inputs={"tokens": np.array([5, 6, 7])}), Draw(0, 0, 0))
-    assert {k: v.tolist() for k, v in made.goals["forward"].items()} == {"at": [0, 1], "values": [6, 7]}
-    assert {k: v.tolist() for k, v in made.goals["backward"].items()} == {"at": [1, 2], "values": [5, 6]}
+    objective.num_edge_tokens = 0
+    made = objective.prepare(Row(inputs={"tokens": np.array([5, 6, 7])}), SampleRng(0, 0, 0))
+    assert {k: v.tolist() for k, v in made.targets["forward"].items()} == {"at": [0, 1], "values": [6, 7]}
+    assert {k: v.tolist() for k, v in made.targets["backward"].items()} == {"at": [1, 2], "values": [5, 6]}
 
 
 @pytest.fixture
@@ -62,13 +60,17 @@ def batch_of(make: Callable[..., Any], prepared: Callable[..., Any], tokenizer: 
     def made(**settings: Any) -> Any:
         torch.manual_seed(0)
         objective = make("bilm", **settings)
-        model = Model(ELMo(SMALL, tokenizer.size), objective.heads)
+        model = Model(ELMo(SMALL, tokenizer.vocab_size), objective.heads)
         rows = []
         for (before, _), size in zip(prepared(objective, length=20), (20, 20, 13), strict=False):
             tokens = before.inputs["tokens"][:size]
-            words = [tokenizer.token(token).encode() for token in tokens.tolist()]
-            row = Row(inputs={"tokens": tokens, "characters": spelled(tokens, words, tokenizer)}, notes={}, sample=0)
-            rows.append(objective.prepare(row, Draw(0, 0, len(rows))))
+            words = [tokenizer.id_to_token(token).encode() for token in tokens.tolist()]
+            row = Row(
+                inputs={"tokens": tokens, "characters": token_char_ids(tokens, words, tokenizer)},
+                metadata={},
+                sample_id=0,
+            )
+            rows.append(objective.prepare(row, SampleRng(0, 0, len(rows))))
         return model, objective, collate(rows, objective, {"tokens": 0})
 
     return made
@@ -78,13 +80,16 @@ def test_the_loss_is_plain_cross_entropy_of_each_half(batch_of: Callable[..., An
     model, objective, batch = batch_of()
     hidden = objective.encode(model, batch)
     outcome = objective.loss(model, hidden, batch)
-    assert outcome.state == {} and batch.counts == {"forward": 18 + 18 + 11, "backward": 18 + 18 + 11}
-    assert objective.weights == {"forward": 0.5, "backward": 0.5}
+    assert outcome.state == {} and batch.target_counts == {"forward": 18 + 18 + 11, "backward": 18 + 18 + 11}
+    assert objective.loss_weights == {"forward": 0.5, "backward": 0.5}
     head = model.heads["bilm"]
-    for term, half in (("forward", hidden.last[..., :12]), ("backward", hidden.last[..., 12:])):
-        goal = batch.goals[term]
+    for term, half in (
+        ("forward", hidden.last_hidden_state[..., :12]),
+        ("backward", hidden.last_hidden_state[..., 12:]),
+    ):
+        goal = batch.targets[term]
         logits = head(half.reshape(-1, 12)[goal["at"]])
-        torch.testing.assert_close(outcome.sums[term], F.cross_entropy(logits, goal["values"], reduction="sum"))
+        torch.testing.assert_close(outcome.loss_sums[term], F.cross_entropy(logits, goal["values"], reduction="sum"))
 
 
 def test_what_is_predicted_changes_no_logit_of_its_prediction(
@@ -92,50 +97,52 @@ def test_what_is_predicted_changes_no_logit_of_its_prediction(
 ) -> None:
     model, objective, batch = batch_of()
     model.eval()
-    before = objective.encode(model, batch).last.reshape(-1, 24)
+    before = objective.encode(model, batch).last_hidden_state.reshape(-1, 24)
     for term, half, step in (("forward", slice(0, 12), 1), ("backward", slice(12, 24), -1)):
-        for at in batch.goals[term]["at"][[0, 9, 17, 30, -1]].tolist():
+        for at in batch.targets[term]["at"][[0, 9, 17, 30, -1]].tolist():
             row, place = divmod(at + step, 20)
             characters = batch.inputs["characters"].clone()
             characters[row, place, 1:3] = 99
-            after = model.backbone(**{**batch.inputs, "characters": characters}).last.reshape(-1, 24)
+            after = model.backbone(**{**batch.inputs, "characters": characters}).last_hidden_state.reshape(-1, 24)
             assert torch.equal(after[at, half], before[at, half])
             other = slice(12, 24) if step == 1 else slice(0, 12)
             assert not torch.equal(after[at, other], before[at, other])
 
 
-def test_evaluation_tells_ranks_and_is_exact(batch_of: Callable[..., Any]) -> None:
+def test_evaluation_returns_ranks_and_is_exact(batch_of: Callable[..., Any]) -> None:
     model, objective, batch = batch_of(rivals=7)
     exact = batch_of()[1]
     model.eval()
     with torch.no_grad():
         hidden = objective.encode(model, batch)
         found, wanted = objective.loss(model, hidden, batch), exact.loss(model, hidden, batch)
-    assert found.sums == wanted.sums
+    assert found.loss_sums == wanted.loss_sums
     assert found.metrics.keys() == {f"{term}.top{n}" for term in ("forward", "backward") for n in (1, 5)}
     assert all(0 <= total <= number == 47 for total, number in found.metrics.values())
 
 
-def test_states_can_be_held_small(batch_of: Callable[..., Any]) -> None:
+def test_hidden_states_can_have_an_l1_penalty(batch_of: Callable[..., Any]) -> None:
     model, objective, batch = batch_of(l1_states=0.3)
     hidden = objective.encode(model, batch)
     outcome = objective.loss(model, hidden, batch)
-    assert batch.counts["bilm.states"] == 53 and objective.weights["bilm.states"] == 0.3
-    expected = sum(hidden.last[row, :size].abs().mean(-1).sum() for row, size in enumerate((20, 20, 13)))
-    torch.testing.assert_close(outcome.sums["bilm.states"], expected)
+    assert batch.target_counts["bilm.states"] == 53 and objective.loss_weights["bilm.states"] == 0.3
+    expected = sum(hidden.last_hidden_state[row, :size].abs().mean(-1).sum() for row, size in enumerate((20, 20, 13)))
+    torch.testing.assert_close(outcome.loss_sums["bilm.states"], expected)
 
 
 # ---------------------------------------------------------------- rivals drawn by rank
 
 
-def test_words_are_drawn_by_rank() -> None:
+def test_negatives_are_sampled_by_rank() -> None:
     """Chi-square over 50 words against log((w + 2) / (w + 1)) / log(V + 1): 99.99 % of right draws stay below 95."""
     number, size = 200_000, 50
-    drawn = np.bincount(by_rank(np.random.default_rng(0), number, size), minlength=size)
+    drawn = np.bincount(sample_log_uniform(np.random.default_rng(0), number, size), minlength=size)
     share = np.log((np.arange(size) + 2) / (np.arange(size) + 1)) / np.log(size + 1)
     assert share.sum() == pytest.approx(1)
     assert ((drawn - number * share) ** 2 / (number * share)).sum() < 95
-    torch.testing.assert_close(expected(torch.arange(size), number, size), torch.from_numpy(np.log(number * share)))
+    torch.testing.assert_close(
+        log_expected_count(torch.arange(size), number, size), torch.from_numpy(np.log(number * share))
+    )
 
 
 def test_the_sampled_loss_is_its_formula() -> None:
@@ -152,45 +159,47 @@ def test_the_sampled_loss_is_its_formula() -> None:
         corrected = torch.where(torch.arange(30) == target, logits, corrected)  # the right word is always there
         rivals = [word for word in drawn[row].tolist() if word != target]
         wanted = wanted - F.log_softmax(corrected[[target, *rivals]], 0)[0]
-    found = sampled(head, states, at, targets, drawn)
+    found = sampled_softmax_loss(head, states, at, targets, drawn)
     torch.testing.assert_close(found, wanted)
     parameters = [states, head.weight, head.bias]
     for one, other in zip(torch.autograd.grad(found, parameters), torch.autograd.grad(wanted, parameters), strict=True):
         torch.testing.assert_close(one, other)
 
 
-def test_many_rivals_come_near_the_exact_loss() -> None:
+def test_many_negatives_approach_the_exact_loss() -> None:
     """The odds are corrected for: against 20,000 draws of 40 words the loss is the exact one within 1 %."""
     torch.manual_seed(0)
     head = VocabularyHead(nn.Embedding(40, 8), bias=True)
     states, targets = torch.randn(1, 6, 8), torch.randint(40, (6,))
     head.requires_grad_(False)
-    drawn = torch.from_numpy(by_rank(np.random.default_rng(1), 20_000, 40))[None]
-    exact = head.judge(states[0], targets).total
-    assert float(sampled(head, states, torch.arange(6), targets, drawn)) == pytest.approx(float(exact), rel=0.01)
+    drawn = torch.from_numpy(sample_log_uniform(np.random.default_rng(1), 20_000, 40))[None]
+    exact = head.compute_loss(states[0], targets).total
+    assert float(sampled_softmax_loss(head, states, torch.arange(6), targets, drawn)) == pytest.approx(
+        float(exact), rel=0.01
+    )
 
 
-def test_training_judges_each_row_against_its_own_rivals(batch_of: Callable[..., Any]) -> None:
+def test_each_row_is_trained_against_its_own_negatives(batch_of: Callable[..., Any]) -> None:
     model, objective, batch = batch_of(rivals=7)
-    goal = batch.goals["forward"]
-    assert goal["rivals"].shape == (21,) and len(goal["at"]) == 47 and "rivals" not in batch.goals["backward"]
+    goal = batch.targets["forward"]
+    assert goal["rivals"].shape == (21,) and len(goal["at"]) == 47 and "rivals" not in batch.targets["backward"]
     hidden = objective.encode(model, batch)
     outcome = objective.loss(model.train(), hidden, batch)
-    rows = [Hidden(last=hidden.last[row : row + 1]) for row in range(3)]
+    rows = [Hidden(last_hidden_state=hidden.last_hidden_state[row : row + 1]) for row in range(3)]
     for term, half in (("forward", slice(0, 12)), ("backward", slice(12, 24))):
         total = 0.0
         for row, one in enumerate(rows):
-            mine = (batch.goals[term]["at"] // 20) == row
-            at, values = batch.goals[term]["at"][mine] - 20 * row, batch.goals[term]["values"][mine]
+            mine = (batch.targets[term]["at"] // 20) == row
+            at, values = batch.targets[term]["at"][mine] - 20 * row, batch.targets[term]["values"][mine]
             drawn = goal["rivals"].view(3, 7)[row : row + 1]
-            total += sampled(model.heads["bilm"], one.last[..., half], at, values, drawn)
-        torch.testing.assert_close(outcome.sums[term], total)
-    outcome.sums["backward"].backward()
+            total += sampled_softmax_loss(model.heads["bilm"], one.last_hidden_state[..., half], at, values, drawn)
+        torch.testing.assert_close(outcome.loss_sums[term], total)
+    outcome.loss_sums["backward"].backward()
     assert model.heads["bilm"].weight.grad.any(1).sum() < 25 + 21
 
 
 def test_refusals(make: Callable[..., Any]) -> None:
-    with pytest.raises(ValidationError, match="rivals: label_smoothing and l1_outputs need every word's logit"):
-        BiLMSettings(rivals=5, label_smoothing=0.1)
+    with pytest.raises(ValidationError, match="rivals: label_smoothing and l1_outputs need the logits of all tokens"):
+        BiLMObjectiveSettings(rivals=5, label_smoothing=0.1)
     with pytest.raises(ValidationError, match="greater than or equal to 0"):
-        BiLMSettings(rivals=-1)
+        BiLMObjectiveSettings(rivals=-1)

@@ -5,25 +5,28 @@ from typing import Any
 
 import numpy as np
 
-from meristem.batch import Row
-from meristem.randomness import Draw
-from meristem.store.store import Store
+from meristem.dataset.token_dataset import TokenDataset
+from meristem.interfaces.batch import Row
+from meristem.utils.randomness import SampleRng
 
 
-def test_every_token_of_an_epoch_is_predicted_exactly_once(make: Callable[..., Any], prepared: Callable[..., Any],
-                                                           store: Store) -> None:
+def test_every_token_of_an_epoch_is_predicted_exactly_once(
+    make: Callable[..., Any], prepared: Callable[..., Any], store: TokenDataset
+) -> None:
     stream = store.split("train")
-    targets = np.concatenate([after.goals["clm"]["values"] for _, (after,) in prepared(make("clm"), length=19)])
+    targets = np.concatenate([after.targets["clm"]["values"] for _, (after,) in prepared(make("clm"), length=19)])
     assert np.array_equal(targets, stream.tokens(1, len(stream)))
 
 
 def test_inputs_are_all_but_the_last_and_targets_all_but_the_first(make: Callable[..., Any]) -> None:
-    row = Row(inputs={"tokens": np.array([5, 6, 7, 8]), "documents": np.array([0, 0, 1, 1]), "fresh": np.array([True])},
-              notes={"special": np.zeros(4, bool)})
-    made = make("clm").prepare(row, Draw(0, 0, 0))
+    row = Row(
+        inputs={"tokens": np.array([5, 6, 7, 8]), "documents": np.array([0, 0, 1, 1]), "fresh": np.array([True])},
+        metadata={"special": np.zeros(4, bool)},
+    )
+    made = make("clm").prepare(row, SampleRng(0, 0, 0))
     assert made.inputs["tokens"].tolist() == [5, 6, 7]
     assert made.inputs["documents"].tolist() == [0, 0, 1]
     assert made.inputs["fresh"].tolist() == [True]
-    assert made.goals["clm"]["at"].tolist() == [0, 1, 2]
-    assert made.goals["clm"]["values"].tolist() == [6, 7, 8]
-    assert len(made.notes["special"]) == 3
+    assert made.targets["clm"]["at"].tolist() == [0, 1, 2]
+    assert made.targets["clm"]["values"].tolist() == [6, 7, 8]
+    assert len(made.metadata["special"]) == 3

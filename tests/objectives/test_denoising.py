@@ -15,28 +15,28 @@ from numpy.random import default_rng
 from numpy.typing import NDArray
 
 from meristem import samples
-from meristem.batch import Row
+from meristem.config.errors import MeristemError, RecipeError
+from meristem.config.recipe import resolve_recipe
 from meristem.corpus.document import Document
-from meristem.errors import MeristemError, RecipeError
+from meristem.dataset.build import build_dataset
+from meristem.dataset.settings import StoreSettings
+from meristem.dataset.views.windows import WindowsView
+from meristem.interfaces.batch import Row
 from meristem.objectives.denoising import (
-    Denoising,
-    DenoisingSettings,
-    chosen,
-    corrupt,
-    infill,
-    lengths,
-    permute,
-    rotate,
-    segments,
+    DenoisingObjective,
+    DenoisingObjectiveSettings,
+    corrupt_spans,
+    infill_spans,
+    permute_sentences,
+    poisson_lengths,
+    random_partition,
+    rotate_document,
+    sample_positions,
 )
-from meristem.randomness import Draw
-from meristem.recipe import resolve
-from meristem.store.build import build
-from meristem.store.settings import StoreSettings
-from meristem.store.views.windows import Windows
 from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.tokenizer import Tokenizer
-from meristem.tokenizers.train import train
+from meristem.tokenizers.train import train_tokenizer
+from meristem.utils.randomness import SampleRng
 
 MASK, END, LENGTH = 4, 3, 96
 OFF = {"permute_rate": 0.0, "infill_rate": 0.0}
@@ -66,7 +66,7 @@ def gaps(source: NDArray[Any], text: NDArray[Any]) -> list[int] | None:
 @pytest.mark.parametrize("rate", [0.05, 0.31, 0.8])
 def test_the_chosen_share_is_exact_in_the_mean(rate: float) -> None:
     rng, allowed = default_rng(0), np.arange(23) % 4 > 0
-    picked = np.array([chosen(allowed, rate, rng) for _ in range(4000)])
+    picked = np.array([sample_positions(allowed, rate, rng) for _ in range(4000)])
     assert not picked[:, ~allowed].any()
     assert picked[:, allowed].mean() == pytest.approx(rate, abs=4 * (rate * (1 - rate) / 17 / 4000) ** 0.5)
     each = picked[:, allowed].mean(0)
@@ -78,7 +78,7 @@ def test_span_lengths_are_poisson() -> None:
     """A chi-square test against Poisson 3, zeros included; the last of each text is cut and left out."""
     rng, drawn = default_rng(1), []
     for _ in range(300):
-        some = lengths(120, 3.0, rng)
+        some = poisson_lengths(120, 3.0, rng)
         assert some.sum() == 120 and (some >= 0).all()
         drawn += some[:-1].tolist()
     # the last span is where the sum is reached, so that long ones are slightly rarer among the others
@@ -89,14 +89,14 @@ def test_span_lengths_are_poisson() -> None:
     assert np.abs(seen - expected).max() < 0.015
     assert (len(drawn) * (seen - expected) ** 2 / expected).sum() < 60  # nine degrees of freedom, a little bias
     assert np.mean(drawn) == pytest.approx(3.0, abs=0.15)
-    assert len(lengths(0, 3.0, rng)) == 0
+    assert len(poisson_lengths(0, 3.0, rng)) == 0
 
 
-def test_infilling_hides_its_share_and_puts_masks_in() -> None:
+def test_infilling_removes_its_share_and_inserts_masks() -> None:
     rng, text = default_rng(2), np.arange(100, 200)
     hidden, masks, empty, first = [], [], 0, Counter[int]()
     for _ in range(3000):
-        source = infill(text, np.ones(100, bool), MASK, 0.3, 3.0, rng)
+        source = infill_spans(text, np.ones(100, bool), MASK, 0.3, 3.0, rng)
         kept = source[source != MASK]
         assert (np.diff(kept) > 0).all()  # in order, none twice
         hidden.append(100 - len(kept))
@@ -115,7 +115,7 @@ def test_infilling_leaves_special_tokens_where_they_are() -> None:
     rng, text = default_rng(3), np.arange(100, 150)
     allowed = np.arange(50) % 7 != 3
     for _ in range(200):
-        source = infill(text, allowed, MASK, 0.6, 3.0, rng)
+        source = infill_spans(text, allowed, MASK, 0.6, 3.0, rng)
         assert np.isin(text[~allowed], source).all()
         assert allowed.sum() - np.isin(text[allowed], source).sum() in (25, 26)  # 0.6 of 43, rounded either way
 
@@ -124,7 +124,7 @@ def test_infilling_leaves_special_tokens_where_they_are() -> None:
 @given(size=st.integers(1, 60), rate=st.floats(0.01, 0.99), mean=st.floats(0.2, 9), seed=st.integers(0, 2**32))
 def test_an_infilled_text_never_grows_and_fits_its_original(size: int, rate: float, mean: float, seed: int) -> None:
     text = np.arange(100, 100 + size)
-    source = infill(text, np.ones(size, bool), MASK, rate, mean, default_rng(seed))
+    source = infill_spans(text, np.ones(size, bool), MASK, rate, mean, default_rng(seed))
     assert len(source) <= size
     found = gaps(source, text)
     assert found is not None
@@ -136,7 +136,7 @@ def test_sentences_are_shuffled_evenly_over_all_orders() -> None:
     parts = [[0, 1], [2, 3, 4, 5, 6], [7], [8, 9]]
     orders = {tuple(i for part in order for i in part): 0 for order in permutations(parts)}
     for _ in range(24 * 200):
-        orders[tuple(permute(10, begins, rng).tolist())] += 1
+        orders[tuple(permute_sentences(10, begins, rng).tolist())] += 1
     chi = sum((count - 200) ** 2 / 200 for count in orders.values())
     assert chi < 49.7  # 23 degrees of freedom: one correct shuffle in a thousand is above
 
@@ -145,7 +145,7 @@ def test_a_rotation_is_a_rotation_and_begins_anywhere() -> None:
     rng = default_rng(5)
     starts: Counter[int] = Counter()
     for _ in range(3000):
-        turned = rotate(10, rng)
+        turned = rotate_document(10, rng)
         assert (np.diff(turned) % 10 == 1).all()
         starts[int(turned[0])] += 1
     assert sum((starts[i] - 300) ** 2 / 300 for i in range(10)) < 27.9  # nine degrees of freedom
@@ -169,7 +169,7 @@ def rebuilt(source: NDArray[Any], target: NDArray[Any]) -> list[int]:
 @settings(max_examples=200, deadline=None)
 @given(text=texts, rate=st.floats(0.02, 0.95), mean=st.floats(1, 8), seed=st.integers(0, 2**32))
 def test_source_and_target_give_the_text_back(text: list[int], rate: float, mean: float, seed: int) -> None:
-    source, target = corrupt(np.array(text), SENTINELS, rate, mean, default_rng(seed))
+    source, target = corrupt_spans(np.array(text), SENTINELS, rate, mean, default_rng(seed))
     assert rebuilt(source, target) == text
     marks = [token for token in source.tolist() if token in SENTINELS]
     assert marks == [token for token in target.tolist() if token in SENTINELS] == SENTINELS[: len(marks)].tolist()
@@ -179,16 +179,16 @@ def test_source_and_target_give_the_text_back(text: list[int], rate: float, mean
 def test_spans_have_their_share_and_mean() -> None:
     rng, text = default_rng(6), np.arange(100, 300)
     for _ in range(50):
-        source, target = corrupt(text, SENTINELS, 0.15, 3.0, rng)
+        source, target = corrupt_spans(text, SENTINELS, 0.15, 3.0, rng)
         assert (target < 900).sum() == 30 and (target >= 900).sum() == 10
         assert (source < 900).sum() == 170
         assert source[0] < 900 and source[-1] >= 900  # as T5's begin with text and end with a span
         assert not ((source[1:] >= 900) & (source[:-1] >= 900)).any()
 
 
-def test_runs_are_cut_evenly() -> None:
+def test_random_partitions_are_uniform() -> None:
     rng = default_rng(7)
-    seen = Counter(tuple(segments(5, 3, rng).tolist()) for _ in range(3000))
+    seen = Counter(tuple(random_partition(5, 3, rng).tolist()) for _ in range(3000))
     assert len(seen) == 6 and all(sum(runs) == 5 and min(runs) >= 1 for runs in seen)
     assert max(abs(count - 500) for count in seen.values()) < 110
 
@@ -199,21 +199,23 @@ def test_runs_are_cut_evenly() -> None:
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
     """One that knows capital letters: a sentence begins with one."""
-    return train(TokenizerSettings(size=500), samples.documents("microworld-en?size=40"))
+    return train_tokenizer(TokenizerSettings(size=500), samples.documents("microworld-en?size=40"))
 
 
 @pytest.fixture(scope="module")
 def rows(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[tuple[Row, Row]]]:
     """Windows of stories, before and after they were damaged."""
     documents = [Document(text, "test:1") for text in samples.documents("microworld-en?size=40")]
-    stream = build(documents, tokenizer, tmp_path_factory.mktemp("s"), StoreSettings(), processes=1).split("train")
+    stream = build_dataset(documents, tokenizer, tmp_path_factory.mktemp("s"), StoreSettings(), processes=1).split(
+        "train"
+    )
 
     def made(**noises: float) -> list[tuple[Row, Row]]:
-        objective = Denoising(DenoisingSettings(**noises), tokenizer)
-        view = Windows(stream, tokenizer, LENGTH, **dict(objective.view.options))
+        objective = DenoisingObjective(DenoisingObjectiveSettings(**noises), tokenizer)
+        view = WindowsView(stream, tokenizer, LENGTH, **dict(objective.view.options))
         found = []
         for number in range(len(view)):
-            draw = Draw(0, 0, number)
+            draw = SampleRng(0, 0, number)
             row = view.row(number, draw)
             found.append((row, objective.prepare(row, draw)))
         return found
@@ -223,7 +225,7 @@ def rows(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Call
 
 def test_the_target_is_the_text_and_its_end(rows: Callable[..., Any], tokenizer: Tokenizer) -> None:
     for before, after in rows():
-        text, goal = before.inputs["tokens"], after.goals["denoising"]
+        text, goal = before.inputs["tokens"], after.targets["denoising"]
         assert goal["values"].tolist() == [*text.tolist(), tokenizer.end]
         assert after.inputs["tokens"].tolist() == [tokenizer.start, *text.tolist()]
         assert goal["at"].tolist() == list(range(len(text) + 1))
@@ -238,7 +240,7 @@ def test_each_noise_alone_keeps_what_it_promises(noise: str, rows: Callable[...,
     changed, total, gone = 0, 0, []
     for before, after in rows(**{**OFF, f"{noise}_rate": rate}):
         text, source = before.inputs["tokens"], after.inputs["source"][:-1]
-        free = int((~before.notes["special"]).sum())
+        free = int((~before.metadata["special"]).sum())
         changed, total = changed + (len(text) != len(source) or (text != source).any()), total + 1
         ends = int((text == tokenizer.end).sum())
         assert (source == tokenizer.end).sum() == ends
@@ -252,7 +254,7 @@ def test_each_noise_alone_keeps_what_it_promises(noise: str, rows: Callable[...,
         elif noise == "mask":
             assert len(source) == len(text)
             hidden = source == MASK
-            assert (source[~hidden] == text[~hidden]).all() and not before.notes["special"][hidden].any()
+            assert (source[~hidden] == text[~hidden]).all() and not before.metadata["special"][hidden].any()
             gone.append(hidden.sum() / free)
         else:
             gone.append((len(text) - (source != MASK).sum()) / free)
@@ -262,14 +264,16 @@ def test_each_noise_alone_keeps_what_it_promises(noise: str, rows: Callable[...,
         assert np.mean(gone) == pytest.approx(0.3, abs=0.01)
 
 
-def test_sentences_are_the_stores(rows: Callable[..., Any], tokenizer: Tokenizer) -> None:
+def test_sentence_boundaries_are_those_of_the_dataset(rows: Callable[..., Any], tokenizer: Tokenizer) -> None:
     """What moves together is a sentence: every one of the text is found whole in the source, and they do move."""
     moved = 0
     for before, after in rows(infill_rate=0.0):
         text, source = before.inputs["tokens"].tolist(), after.inputs["source"].tolist()
-        assert len(before.notes["sentences"]) > 1
+        assert len(before.metadata["sentences"]) > 1
         moved += text != source[:-1]
-        cuts = sorted({0, *before.notes["sentences"].tolist(), *(i for i, t in enumerate(text) if t == tokenizer.end)})
+        cuts = sorted(
+            {0, *before.metadata["sentences"].tolist(), *(i for i, t in enumerate(text) if t == tokenizer.end)}
+        )
         for start, stop in zip(cuts, [*cuts[1:], len(text)], strict=True):
             part = [token for token in text[start:stop] if token != tokenizer.end]
             assert any(source[i : i + len(part)] == part for i in range(len(source)))
@@ -277,13 +281,13 @@ def test_sentences_are_the_stores(rows: Callable[..., Any], tokenizer: Tokenizer
 
 
 def test_documents_are_shuffled_by_themselves(tokenizer: Tokenizer) -> None:
-    objective = Denoising(DenoisingSettings(infill_rate=0.0), tokenizer)
+    objective = DenoisingObjective(DenoisingObjectiveSettings(infill_rate=0.0), tokenizer)
     text = np.array([10, 11, 12, 13, END, 20, 21, 22, 23, END, 30, 31])
     notes = {"special": text == END, "sentences": np.array([0, 2, 5, 7, 10])}
-    row = Row(inputs={"tokens": text}, notes=notes)
+    row = Row(inputs={"tokens": text}, metadata=notes)
     seen = set()
     for sample in range(60):
-        source = objective.prepare(row, Draw(0, 0, sample)).inputs["source"].tolist()
+        source = objective.prepare(row, SampleRng(0, 0, sample)).inputs["source"].tolist()
         assert (source[4], source[9], source[12]) == (END, END, END)
         seen.add((tuple(source[:4]), tuple(source[5:9]), tuple(source[10:12])))
     assert {first for first, _, _ in seen} == {(10, 11, 12, 13), (12, 13, 10, 11)}
@@ -293,56 +297,58 @@ def test_documents_are_shuffled_by_themselves(tokenizer: Tokenizer) -> None:
 
 @settings(max_examples=80, deadline=None)
 @given(text=texts, rates=st.tuples(*[st.sampled_from([0.0, 0.2, 0.9])] * 5), seed=st.integers(0, 10**6))
-def test_every_mixture_of_noises_keeps_the_goal(
+def test_every_mixture_of_noises_keeps_the_target(
     tokenizer: Tokenizer, text: list[int], rates: tuple[float, ...], seed: int
 ) -> None:
     names = ("permute_rate", "rotate_rate", "delete_rate", "mask_rate", "infill_rate")
     if not any(rates):
         return
-    objective = Denoising(DenoisingSettings(**dict(zip(names, rates, strict=True))), tokenizer)
+    objective = DenoisingObjective(DenoisingObjectiveSettings(**dict(zip(names, rates, strict=True))), tokenizer)
     tokens = np.array([END if token == 5 else token % 30 + 5 for token in text])
     notes = {"special": tokens == END, "sentences": np.flatnonzero(tokens % 3 == 0)}
-    row = objective.prepare(Row(inputs={"tokens": tokens}, notes=notes), Draw(0, 0, seed))
-    assert row.goals["denoising"]["values"].tolist() == [*tokens.tolist(), END]
+    row = objective.prepare(Row(inputs={"tokens": tokens}, metadata=notes), SampleRng(0, 0, seed))
+    assert row.targets["denoising"]["values"].tolist() == [*tokens.tolist(), END]
     source = row.inputs["source"]
     assert 1 <= len(source) <= len(tokens) + 1
     kept, had = (Counter(array[array != MASK].tolist()) for array in (source[:-1], tokens))
     assert all(count <= had[token] for token, count in kept.items())
-    again = objective.prepare(Row(inputs={"tokens": tokens}, notes=notes), Draw(0, 0, seed))
+    again = objective.prepare(Row(inputs={"tokens": tokens}, metadata=notes), SampleRng(0, 0, seed))
     assert (again.inputs["source"] == source).all()
 
 
 def test_spans_need_sentinels(tokenizer: Tokenizer) -> None:
-    spans = DenoisingSettings(kind="spans")
+    spans = DenoisingObjectiveSettings(kind="spans")
     with pytest.raises(MeristemError, match=r"kind=spans needs sentinel tokens .*set tokenizer\.sentinels=100"):
-        Denoising(spans, tokenizer)
-    own = train(TokenizerSettings(size=200, sentinels=2), samples.documents("microworld-en?size=10"))
-    objective = Denoising(spans, own)
-    assert objective.sentinels.tolist() == [own.id("<extra_id_0>"), own.id("<extra_id_1>")]
+        DenoisingObjective(spans, tokenizer)
+    own = train_tokenizer(TokenizerSettings(size=200, sentinels=2), samples.documents("microworld-en?size=10"))
+    objective = DenoisingObjective(spans, own)
+    assert objective.sentinels.tolist() == [own.token_to_id("<extra_id_0>"), own.token_to_id("<extra_id_1>")]
     text = np.arange(5, 45) % 30 + 5
-    row = Row(inputs={"tokens": text}, notes={"special": text < 5})
-    made = objective.prepare(row, Draw(0, 0, 0))
-    assert made.goals["denoising"]["values"][0] == objective.sentinels[0]
-    assert made.goals["denoising"]["values"][-1] == own.end == made.inputs["source"][-1]
+    row = Row(inputs={"tokens": text}, metadata={"special": text < 5})
+    made = objective.prepare(row, SampleRng(0, 0, 0))
+    assert made.targets["denoising"]["values"][0] == objective.sentinels[0]
+    assert made.targets["denoising"]["values"][-1] == own.end == made.inputs["source"][-1]
     long = np.tile(text, 4)
-    with pytest.raises(MeristemError, match=r"160 tokens is hidden in 8 spans, and the tokenizer has 2 sentinels"):
-        objective.prepare(Row(inputs={"tokens": long}, notes={"special": long < 5}), Draw(0, 0, 0))
+    with pytest.raises(
+        MeristemError, match=r"160 tokens needs 8 sentinels, and the tokenizer has 2; set tokenizer.sentinels=8"
+    ):
+        objective.prepare(Row(inputs={"tokens": long}, metadata={"special": long < 5}), SampleRng(0, 0, 0))
 
 
 @pytest.mark.parametrize(
     ("objective", "says"),
     [
         ({"permute_rate": 0, "infill_rate": 0}, "every noise is off"),
-        ({"kind": "spans", "span_mean": 0.5}, "at least one token"),
+        ({"kind": "spans", "span_mean": 0.5}, "must be at least 1"),
         ({"infil_rate": 0.5}, "did you mean infill_rate"),
     ],
 )
 def test_recipes_that_make_no_sense(objective: dict[str, Any], says: str) -> None:
     with pytest.raises(RecipeError, match=says):
-        resolve("t", {"model": {"family": "transformer"}, "objective": [{"name": "denoising", **objective}]})
+        resolve_recipe("t", {"model": {"family": "transformer"}, "objective": [{"name": "denoising", **objective}]})
 
 
 def test_isolated_documents_are_refused(tokenizer: Tokenizer) -> None:
-    row = Row(inputs={"tokens": np.array([5, 6]), "documents": np.array([0, 0])}, notes={})
-    with pytest.raises(MeristemError, match=r"store\.isolate: denoising cannot keep documents of a window apart"):
-        Denoising(DenoisingSettings(), tokenizer).prepare(row, Draw(0, 0, 0))
+    row = Row(inputs={"tokens": np.array([5, 6]), "documents": np.array([0, 0])}, metadata={})
+    with pytest.raises(MeristemError, match=r"store\.isolate: denoising cannot isolate the documents of a window"):
+        DenoisingObjective(DenoisingObjectiveSettings(), tokenizer).prepare(row, SampleRng(0, 0, 0))

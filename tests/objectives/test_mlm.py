@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from meristem.batch import Row
-from meristem.errors import MeristemError
-from meristem.objectives.mlm import MLM, MLMSettings, choose_spans, units
-from meristem.randomness import Draw
+from meristem.config.errors import MeristemError
+from meristem.interfaces.batch import Row
+from meristem.objectives.mlm import MLMObjective, MLMObjectiveSettings, masking_units, select_spans
 from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.utils.randomness import SampleRng
 
 Make, Run = Callable[..., Any], Callable[..., Any]
 
@@ -20,40 +20,40 @@ def test_fifteen_of_a_hundred_and_eighty_ten_ten(make: Make, prepared: Run, toke
     objective = make("mlm")
     ordinary = chosen = masked = kept = other = 0
     for before, (after,) in prepared(objective, epochs=8):
-        at, values = after.goals["mlm"]["at"], after.goals["mlm"]["values"]
+        at, values = after.targets["mlm"]["at"], after.targets["mlm"]["values"]
         original, shown = before.inputs["tokens"], after.inputs["tokens"]
         assert np.array_equal(original[at], values)
         assert np.array_equal(np.delete(original, at), np.delete(shown, at))
-        assert not before.notes["special"][at].any()
-        assert not tokenizer.specials[values].any()
-        ordinary, chosen = ordinary + int((~before.notes["special"]).sum()), chosen + len(at)
+        assert not before.metadata["special"][at].any()
+        assert not tokenizer.special_mask[values].any()
+        ordinary, chosen = ordinary + int((~before.metadata["special"]).sum()), chosen + len(at)
         masked += int((shown[at] == tokenizer.mask).sum())
         kept += int((shown[at] == values).sum())
         other += int(((shown[at] != tokenizer.mask) & (shown[at] != values)).sum())
-        assert not tokenizer.specials[shown[at][shown[at] != tokenizer.mask]].any()
+        assert not tokenizer.special_mask[shown[at][shown[at] != tokenizer.mask]].any()
     assert chosen > 5000
-    lucky = 0.1 / (~tokenizer.specials).sum()  # a random token is now and then the right one
+    lucky = 0.1 / (~tokenizer.special_mask).sum()  # a random token is now and then the right one
     assert chosen / ordinary == pytest.approx(0.15, abs=0.005)
     assert masked / chosen == pytest.approx(0.8, abs=0.017)  # three standard deviations of 5,000 draws
     assert other / chosen == pytest.approx(0.1 - lucky, abs=0.0125)
     assert kept / chosen == pytest.approx(0.1 + lucky, abs=0.0125)
 
 
-def test_every_place_is_chosen_as_often(make: Make, prepared: Run) -> None:
+def test_every_position_is_selected_equally_often(make: Make, prepared: Run) -> None:
     hits = np.zeros(48)
     for _, (after,) in prepared(make("mlm"), epochs=8):
-        hits[after.goals["mlm"]["at"]] += 1
+        hits[after.targets["mlm"]["at"]] += 1
     assert hits[0] == hits[47] == 0  # the frame
     expected = hits.sum() / 46
     assert ((hits[1:47] - expected) ** 2 / expected).sum() < 90  # chi-square with 45 degrees: the 99.99th percentile
 
 
 def test_random_tokens_are_any_ordinary_token(make: Make, prepared: Run, tokenizer: Tokenizer) -> None:
-    seen = np.zeros(tokenizer.size)
+    seen = np.zeros(tokenizer.vocab_size)
     for _, (after,) in prepared(make("mlm", mask_share=0, random_share=1), epochs=8):
-        seen += np.bincount(after.inputs["tokens"][after.goals["mlm"]["at"]], minlength=tokenizer.size)
-    assert seen[tokenizer.specials].sum() == 0
-    usual = seen[~tokenizer.specials]
+        seen += np.bincount(after.inputs["tokens"][after.targets["mlm"]["at"]], minlength=tokenizer.vocab_size)
+    assert seen[tokenizer.special_mask].sum() == 0
+    usual = seen[~tokenizer.special_mask]
     expected = usual.sum() / len(usual)
     assert ((usual - expected) ** 2 / expected).sum() < len(usual) + 5 * (2 * len(usual)) ** 0.5
 
@@ -61,15 +61,15 @@ def test_random_tokens_are_any_ordinary_token(make: Make, prepared: Run, tokeniz
 @pytest.mark.parametrize("rate", [0.05, 0.4, 0.9])
 def test_the_rate_is_a_setting(make: Make, prepared: Run, rate: float) -> None:
     for before, (after,) in prepared(make("mlm", mask_rate=rate)):
-        assert len(after.goals["mlm"]["at"]) == max(1, round(rate * (~before.notes["special"]).sum()))
+        assert len(after.targets["mlm"]["at"]) == max(1, round(rate * (~before.metadata["special"]).sum()))
 
 
-def test_whole_words_are_hidden_whole(make: Make, prepared: Run, tokenizer: Tokenizer) -> None:
+def test_whole_words_are_masked_whole(make: Make, prepared: Run, tokenizer: Tokenizer) -> None:
     ordinary = chosen = pieces = 0
     for before, (after,) in prepared(make("mlm", unit="word"), epochs=3):
-        tokens, at = before.inputs["tokens"], set(after.goals["mlm"]["at"].tolist())
-        special = before.notes["special"]
-        word = np.cumsum(tokenizer.starts_word[tokens] | special)
+        tokens, at = before.inputs["tokens"], set(after.targets["mlm"]["at"].tolist())
+        special = before.metadata["special"]
+        word = np.cumsum(tokenizer.word_start_mask[tokens] | special)
         for place in at:
             same = [p for p in np.flatnonzero(word == word[place]) if not special[p]]
             assert at.issuperset(same)
@@ -83,20 +83,23 @@ def test_single_tokens_do_split_words(make: Make, prepared: Run, tokenizer: Toke
     """What the test above forbids does happen where words are not kept whole."""
     split = 0
     for before, (after,) in prepared(make("mlm")):
-        tokens, at = before.inputs["tokens"], set(after.goals["mlm"]["at"].tolist())
-        split += sum(not tokenizer.starts_word[tokens[p]] and p - 1 not in at for p in at)
+        tokens, at = before.inputs["tokens"], set(after.targets["mlm"]["at"].tolist())
+        split += sum(not tokenizer.word_start_mask[tokens[p]] and p - 1 not in at for p in at)
     assert split > 20
 
 
-def test_units_end_where_a_special_token_stands() -> None:
+def test_units_end_at_special_tokens() -> None:
     tokens = np.array([9, 0, 0, 9, 0])
     allowed = np.array([True, True, False, True, True])
     starts = np.zeros(10, bool)
     starts[9] = True
-    assert [u.tolist() for u in units(tokens, allowed, starts, True)] == [[0, 1], [3, 4]]
-    assert [u.tolist() for u in units(tokens, allowed, starts, False)] == [[0], [1], [3], [4]]
-    assert [u.tolist() for u in units(np.array([0, 0, 9]), np.array([False, True, True]), starts, True)] == [[1], [2]]
-    assert units(tokens, np.zeros(5, bool), starts, True) == []
+    assert [u.tolist() for u in masking_units(tokens, allowed, starts, True)] == [[0, 1], [3, 4]]
+    assert [u.tolist() for u in masking_units(tokens, allowed, starts, False)] == [[0], [1], [3], [4]]
+    assert [u.tolist() for u in masking_units(np.array([0, 0, 9]), np.array([False, True, True]), starts, True)] == [
+        [1],
+        [2],
+    ]
+    assert masking_units(tokens, np.zeros(5, bool), starts, True) == []
 
 
 def test_spans_are_as_long_as_the_paper_says() -> None:
@@ -104,7 +107,7 @@ def test_spans_are_as_long_as_the_paper_says() -> None:
     words = [np.array([place]) for place in range(40_000)]
     lengths = []
     for seed in range(30):
-        at = choose_spans(words, 400, MLMSettings(unit="span"), np.random.default_rng(seed))
+        at = select_spans(words, 400, MLMObjectiveSettings(unit="span"), np.random.default_rng(seed))
         assert len(at) == 400
         lengths += [len(run) for run in np.split(at, np.flatnonzero(np.diff(at) > 1) + 1)]
     assert np.mean(lengths) == pytest.approx(3.8, abs=0.2)
@@ -112,34 +115,35 @@ def test_spans_are_as_long_as_the_paper_says() -> None:
     assert ones == pytest.approx(0.2 / (1 - 0.8**10), abs=0.03)
 
 
-def test_spans_hide_whole_words_and_about_the_rate(make: Make, prepared: Run, tokenizer: Tokenizer) -> None:
+def test_spans_mask_whole_words_at_about_the_rate(make: Make, prepared: Run, tokenizer: Tokenizer) -> None:
     ordinary = chosen = neighbours = 0
     for before, (after,) in prepared(make("mlm", unit="span"), epochs=3):
-        at = after.goals["mlm"]["at"]
-        ordinary, chosen = ordinary + int((~before.notes["special"]).sum()), chosen + len(at)
+        at = after.targets["mlm"]["at"]
+        ordinary, chosen = ordinary + int((~before.metadata["special"]).sum()), chosen + len(at)
         neighbours += int((np.diff(at) == 1).sum())
         following = [p for p in at + 1 if p < len(before.inputs["tokens"]) and p not in at]
-        assert tokenizer.starts_word[before.inputs["tokens"][following]].all()
+        assert tokenizer.word_start_mask[before.inputs["tokens"][following]].all()
     assert chosen / ordinary == pytest.approx(0.16, abs=0.02)  # the last word may overshoot
     assert neighbours / chosen > 0.5
 
 
 @pytest.mark.parametrize("settings", [{}, {"mask_rate": 0.4}, {"unit": "word"}])
-def test_exhaustive_masking_hides_every_token_exactly_once(make: Make, prepared: Run, tokenizer: Tokenizer,
-                                                           settings: dict[str, Any]) -> None:
+def test_exhaustive_masking_masks_every_token_exactly_once(
+    make: Make, prepared: Run, tokenizer: Tokenizer, settings: dict[str, Any]
+) -> None:
     objective = make("mlm", exhaustive=True, **settings)
-    assert objective.rows_per_sample == int(np.ceil(1 / settings.get("mask_rate", 0.15)))
+    assert objective.max_rows_per_sample == int(np.ceil(1 / settings.get("mask_rate", 0.15)))
     for before, rows in prepared(objective):
-        assert len(rows) == objective.rows_per_sample
-        hidden = np.concatenate([row.goals["mlm"]["at"] for row in rows])
-        assert sorted(hidden.tolist()) == np.flatnonzero(~before.notes["special"]).tolist()
+        assert len(rows) == objective.max_rows_per_sample
+        hidden = np.concatenate([row.targets["mlm"]["at"] for row in rows])
+        assert sorted(hidden.tolist()) == np.flatnonzero(~before.metadata["special"]).tolist()
         for row in rows:
-            at = row.goals["mlm"]["at"]
+            at = row.targets["mlm"]["at"]
             assert (row.inputs["tokens"][at] == tokenizer.mask).all()
-            assert np.array_equal(row.goals["mlm"]["values"], before.inputs["tokens"][at])
+            assert np.array_equal(row.targets["mlm"]["values"], before.inputs["tokens"][at])
 
 
-def test_masking_is_new_each_epoch_and_the_same_each_time(make: Make, prepared: Run) -> None:
+def test_masking_is_new_each_epoch_and_reproducible(make: Make, prepared: Run) -> None:
     objective = make("mlm")
 
     def chosen(**options: Any) -> list[bytes]:
@@ -152,31 +156,31 @@ def test_masking_is_new_each_epoch_and_the_same_each_time(make: Make, prepared: 
 
 
 def test_a_row_without_ordinary_tokens_predicts_nothing(make: Make) -> None:
-    from meristem.batch import Row
-    from meristem.randomness import Draw
+    from meristem.interfaces.batch import Row
+    from meristem.utils.randomness import SampleRng
 
     for settings in ({}, {"unit": "word"}, {"unit": "span"}):
-        row = Row(inputs={"tokens": np.array([2, 3])}, notes={"special": np.array([True, True])})
-        assert len(make("mlm", **settings).prepare(row, Draw(0, 0, 0)).goals["mlm"]["at"]) == 0
+        row = Row(inputs={"tokens": np.array([2, 3])}, metadata={"special": np.array([True, True])})
+        assert len(make("mlm", **settings).prepare(row, SampleRng(0, 0, 0)).targets["mlm"]["at"]) == 0
 
 
 def test_what_cannot_be_is_refused(tokenizer: Tokenizer) -> None:
-    with pytest.raises(ValidationError, match="mask_share and random_share together exceed 1"):
-        MLMSettings(mask_share=0.95)
+    with pytest.raises(ValidationError, match="mask_share and random_share: their sum exceeds 1"):
+        MLMObjectiveSettings(mask_share=0.95)
 
     class Maskless:
         mask = None
 
     with pytest.raises(MeristemError, match="no mask token"):
-        MLM(MLMSettings(), Maskless())  # type: ignore[arg-type]  # that is the point
+        MLMObjective(MLMObjectiveSettings(), Maskless())  # type: ignore[arg-type]  # that is the point
 
 
-def test_each_unit_may_be_hidden_in_a_row_of_its_own(tokenizer: Tokenizer) -> None:
-    objective = MLM(MLMSettings(exhaustive="each", unit="word"), tokenizer)
+def test_each_unit_may_be_masked_in_a_row_of_its_own(tokenizer: Tokenizer) -> None:
+    objective = MLMObjective(MLMObjectiveSettings(exhaustive="each", unit="word"), tokenizer)
     tokens = np.array([tokenizer.start, *range(6, 16), tokenizer.end])
-    row = Row(inputs={"tokens": tokens}, notes={"special": tokenizer.specials[tokens]}, sample=3)
-    rows = objective.prepare(row, Draw(0, 0, 0))
-    words = units(tokens, ~tokenizer.specials[tokens], tokenizer.starts_word, True)
+    row = Row(inputs={"tokens": tokens}, metadata={"special": tokenizer.special_mask[tokens]}, sample_id=3)
+    rows = objective.prepare(row, SampleRng(0, 0, 0))
+    words = masking_units(tokens, ~tokenizer.special_mask[tokens], tokenizer.word_start_mask, True)
     assert isinstance(rows, list) and len(rows) == len(words)
-    assert sorted(tuple(one.goals["mlm"]["at"]) for one in rows) == sorted(tuple(word) for word in words)
-    assert all((one.inputs["tokens"][one.goals["mlm"]["at"]] == tokenizer.mask).all() for one in rows)
+    assert sorted(tuple(one.targets["mlm"]["at"]) for one in rows) == sorted(tuple(word) for word in words)
+    assert all((one.inputs["tokens"][one.targets["mlm"]["at"]] == tokenizer.mask).all() for one in rows)

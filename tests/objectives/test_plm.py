@@ -9,28 +9,28 @@ import numpy as np
 import pytest
 import torch
 
-from meristem.batch import Model, Row, collate
-from meristem.learning.assemble import feeds_of, learner_of
+from meristem.config.recipe import resolve_recipe
+from meristem.dataset.token_dataset import TokenDataset
+from meristem.interfaces.batch import Model, Row, collate
+from meristem.learning.build import build_feeds, build_learner
 from meristem.models.xlnet import XLNet, XLNetSettings
-from meristem.objectives.plm import spans
-from meristem.randomness import Draw
-from meristem.recipe import resolve
-from meristem.store.store import Store
+from meristem.objectives.plm import sample_spans
 from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.utils.randomness import SampleRng
 
 
 def row_of(length: int, special: tuple[int, ...] = ()) -> Row:
     """A row of distinct tokens."""
     marks = np.zeros(length, bool)
     marks[list(special)] = True
-    return Row(inputs={"tokens": 5 + np.arange(length)}, notes={"special": marks})
+    return Row(inputs={"tokens": 5 + np.arange(length)}, metadata={"special": marks})
 
 
 def test_every_order_is_equally_frequent(make: Callable[..., Any]) -> None:
     """All 120 orders of five tokens: chi-square with 119 degrees of freedom stays below its 1e-6 point."""
     objective, times = make("plm", context="ordered"), 12_000
     seen = Counter(
-        tuple(objective.prepare(row_of(5), Draw(0, 0, number)).inputs["order"].tolist()) for number in range(times)
+        tuple(objective.prepare(row_of(5), SampleRng(0, 0, number)).inputs["order"].tolist()) for number in range(times)
     )
     assert set(next(iter(seen))) == set(range(2, 7))
     assert len(seen) == 120
@@ -42,7 +42,7 @@ def test_every_place_is_predicted_equally_often_and_a_sixth_of_all(make: Callabl
     objective, times, length = make("plm"), 3_000, 60
     hits = np.zeros(length)
     for number in range(times):
-        hits[objective.prepare(row_of(length), Draw(1, 0, number)).inputs["slots"]] += 1
+        hits[objective.prepare(row_of(length), SampleRng(1, 0, number)).inputs["slots"]] += 1
     assert hits.sum() == times * 10
     assert ((hits - times / 6) ** 2 / (times / 6 * 5 / 6)).sum() < 130  # 59 degrees of freedom, 1e-6
 
@@ -54,7 +54,7 @@ def test_spans_are_a_share_of_the_text_and_of_every_length(one_in: float) -> Non
     lengths: Counter[int] = Counter()
     hits = np.zeros(503)
     for number in range(700):
-        found = spans(503, one_in, 5, np.random.default_rng(number))
+        found = sample_spans(503, one_in, 5, np.random.default_rng(number))
         assert len(set(found.tolist())) == len(found)
         hits[found] += 1
         total, chosen = total + 503, chosen + len(found)
@@ -74,9 +74,9 @@ def test_spans_are_a_share_of_the_text_and_of_every_length(one_in: float) -> Non
 def test_spans_of_a_few_tokens_are_chosen_when_asked_for(make: Callable[..., Any]) -> None:
     runs: list[int] = []
     for number in range(300):
-        slots = make("plm", unit="span").prepare(row_of(120), Draw(0, 0, number)).inputs["slots"]
+        slots = make("plm", unit="span").prepare(row_of(120), SampleRng(0, 0, number)).inputs["slots"]
         runs += [len(part) for part in np.split(slots, np.flatnonzero(np.diff(slots) > 1) + 1)]
-    scattered = make("plm").prepare(row_of(120), Draw(0, 0, 0)).inputs["slots"]
+    scattered = make("plm").prepare(row_of(120), SampleRng(0, 0, 0)).inputs["slots"]
     assert 2.5 < np.mean(runs) < 3.5
     assert np.mean([len(p) for p in np.split(scattered, np.flatnonzero(np.diff(scattered) > 1) + 1)]) < 2
 
@@ -84,18 +84,18 @@ def test_spans_of_a_few_tokens_are_chosen_when_asked_for(make: Callable[..., Any
 @pytest.mark.parametrize("unit", ["token", "span"])
 @pytest.mark.parametrize("context", ["whole", "ordered"])
 @pytest.mark.parametrize("length", [1, 2, 7, 13, 64])
-def test_the_predicted_come_last_and_the_text_is_never_moved(
+def test_predicted_tokens_come_last_and_positions_are_unchanged(
     make: Callable[..., Any], unit: str, context: str, length: int
 ) -> None:
     objective, row = make("plm", unit=unit, context=context), row_of(length)
     for number in range(20):
-        made = objective.prepare(row, Draw(0, 0, number))
+        made = objective.prepare(row, SampleRng(0, 0, number))
         order, slots = made.inputs["order"], made.inputs["slots"]
         assert made.inputs["tokens"].tolist() == row.inputs["tokens"].tolist()
         assert slots.tolist() == sorted(set(slots.tolist()))
         assert len(slots) >= 1
-        assert made.goals["plm"]["at"].tolist() == list(range(len(slots)))
-        assert made.goals["plm"]["values"].tolist() == row.inputs["tokens"][slots].tolist()
+        assert made.targets["plm"]["at"].tolist() == list(range(len(slots)))
+        assert made.targets["plm"]["values"].tolist() == row.inputs["tokens"][slots].tolist()
         assert len(set(order[slots].tolist())) == len(slots)
         rest = np.delete(order, slots)
         assert order.min() >= 1
@@ -108,38 +108,38 @@ def test_special_tokens_are_never_predicted_and_always_seen(
 ) -> None:
     for settings in ({}, {"unit": "span"}, {"context": "ordered"}):
         for before, (after,) in prepared(make("plm", **settings), length=25):
-            special = before.notes["special"]
+            special = before.metadata["special"]
             assert special.any()
             assert not special[after.inputs["slots"]].any()
             assert (after.inputs["order"][special] == 1).all()
-            assert not tokenizer.specials[after.goals["plm"]["values"]].any()
-    nothing = make("plm").prepare(row_of(3, special=(0, 1, 2)), Draw(0, 0, 0))
+            assert not tokenizer.special_mask[after.targets["plm"]["values"]].any()
+    nothing = make("plm").prepare(row_of(3, special=(0, 1, 2)), SampleRng(0, 0, 0))
     assert len(nothing.inputs["slots"]) == 0
 
 
-def test_ragged_rows_are_predicted_as_they_are_alone(make: Callable[..., Any]) -> None:
+def test_padded_rows_are_predicted_as_they_are_alone(make: Callable[..., Any]) -> None:
     """Rows of 9, 4 and 1 tokens in one batch, one of them with nothing to predict: padding changes no prediction."""
     objective = make("plm", one_in=2)
     rows = [row_of(9, (0,)), row_of(4), row_of(1, (0,)), row_of(1)]
-    made = [objective.prepare(row, Draw(0, 0, number)) for number, row in enumerate(rows)]
+    made = [objective.prepare(row, SampleRng(0, 0, number)) for number, row in enumerate(rows)]
     torch.manual_seed(0)
     settings = XLNetSettings(layers=2, width=16, heads=2, length=9, initial=0.3)
     model = Model(XLNet(settings, 20), objective.heads).double().eval()
     batch = collate(made, objective, {"tokens": 0})
-    assert batch.counts == {"plm": 4 + 2 + 0 + 1}
+    assert batch.target_counts == {"plm": 4 + 2 + 0 + 1}
     together = objective.loss(model, objective.encode(model, batch), batch)
     alone = []
     for row in made:
         if len(row.inputs["slots"]):
             one = collate([row], objective, {"tokens": 0})
-            alone.append(objective.loss(model, objective.encode(model, one), one).sums["plm"])
-    torch.testing.assert_close(together.sums["plm"], torch.stack(alone).sum(), atol=1e-12, rtol=0)
+            alone.append(objective.loss(model, objective.encode(model, one), one).loss_sums["plm"])
+    torch.testing.assert_close(together.loss_sums["plm"], torch.stack(alone).sum(), atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("memory", [0, 16])
 @pytest.mark.parametrize("context", ["whole", "ordered"])
 def test_what_is_predicted_changes_no_logit_of_its_prediction(
-    memory: int, context: str, tokenizer: Tokenizer, store: Store
+    memory: int, context: str, tokenizer: Tokenizer, store: TokenDataset
 ) -> None:
     """From the store to the logits, from windows and from lanes with what the segment before left behind."""
     model = {
@@ -152,7 +152,7 @@ def test_what_is_predicted_changes_no_logit_of_its_prediction(
         "initial": 0.3,
         "both_ways": memory > 0,
     }
-    recipe = resolve(
+    recipe = resolve_recipe(
         "test",
         {
             "model": model,
@@ -160,31 +160,31 @@ def test_what_is_predicted_changes_no_logit_of_its_prediction(
             "train": {"steps": 1, "batch_tokens": 4 * 23, "seed": 0},
         },
     )
-    learner = learner_of(recipe, tokenizer).double().eval()
-    (feed,) = feeds_of(recipe, learner.objectives, tokenizer, {"main": store}, split="train", seed=0).values()
+    learner = build_learner(recipe, tokenizer).double().eval()
+    (feed,) = build_feeds(recipe, learner.objectives, tokenizer, {"main": store}, split="train", seed=0).values()
     objective, head = feed.objective, learner.model.heads["plm"]
     first, second = feed.batch(0, 0), feed.batch(1, 0)
     assert ("fresh" in first.inputs) == ("backwards" in first.inputs) == (memory > 0)
     state = objective.encode(learner.model, first).state
     assert bool(state) == (memory > 0)
-    logits = head(objective.encode(learner.model, second, state or None).last)
+    logits = head(objective.encode(learner.model, second, state or None).last_hidden_state)
     tokens, order, slots = (second.inputs[key] for key in ("tokens", "order", "slots"))
     for row in range(4):
         for number, slot in enumerate(slots[row].tolist()):
             changed = tokens.clone()
             later = order[row] >= order[row, slot]
-            changed[row, later] = (changed[row, later] + 3) % tokenizer.size
+            changed[row, later] = (changed[row, later] + 3) % tokenizer.vocab_size
             second.inputs["tokens"] = changed
-            again = head(objective.encode(learner.model, second, state or None).last)
+            again = head(objective.encode(learner.model, second, state or None).last_hidden_state)
             second.inputs["tokens"] = tokens
             assert torch.equal(again[row, number], logits[row, number])
     changed = tokens.clone()
-    changed[:, 0] = (changed[:, 0] + 3) % tokenizer.size
+    changed[:, 0] = (changed[:, 0] + 3) % tokenizer.vocab_size
     second.inputs["tokens"] = changed
-    assert not torch.equal(head(objective.encode(learner.model, second, state or None).last), logits)
+    assert not torch.equal(head(objective.encode(learner.model, second, state or None).last_hidden_state), logits)
 
 
-def test_held_states_are_counted_at_the_slots(make: Callable[..., Any]) -> None:
+def test_the_hidden_l1_penalty_is_counted_at_the_slots(make: Callable[..., Any]) -> None:
     objective = make("plm", l1_states=0.1)
-    made = [objective.prepare(row_of(size), Draw(0, 0, size)) for size in (12, 18)]
-    assert collate(made, objective, {"tokens": 0}).counts == {"plm": 5, "plm.states": 5}
+    made = [objective.prepare(row_of(size), SampleRng(0, 0, size)) for size in (12, 18)]
+    assert collate(made, objective, {"tokens": 0}).target_counts == {"plm": 5, "plm.states": 5}

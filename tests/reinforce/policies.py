@@ -1,4 +1,4 @@
-"""Small models that write, prompts, and rewards that any test can foresee."""
+"""Small generating models, prompts, and rewards with known values, for tests of the policy objective."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from meristem.batch import Head, Model
-from meristem.learning.feed import Feed
+from meristem.config.settings import find_class
+from meristem.dataset.feed import Feed
+from meristem.dataset.length_buckets import LengthBucketedFeed, PieceView
+from meristem.interfaces.batch import Head, Model
+from meristem.interfaces.task import Sample
 from meristem.learning.learner import Learner
-from meristem.learning.ragged import Pieces, Ragged
-from meristem.reinforce.policy import Policy
-from meristem.reinforce.reward import Attempt
+from meristem.reinforce.policy import PolicyObjective
+from meristem.reinforce.reward_base import PromptCompletion
 from meristem.reinforce.settings import PolicySettings
-from meristem.settings import find
-from meristem.task import Sample
 from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.tokenizer import Tokenizer
-from meristem.tokenizers.train import train
+from meristem.tokenizers.train import train_tokenizer
 
 TEXTS = ["The old gardener planted the apple tree. My sister sold seventeen boats and a small garden."] * 3
 PROMPTS = ["The old", "My sister", "a small garden", "The apple tree planted", "sold", "boats and", "My", "the tree"]
@@ -39,16 +39,16 @@ class Counting:
     """A reward that a function of the text alone decides."""
 
     value: Callable[[str], float]
-    asked: list[Attempt] = field(default_factory=list)
+    asked: list[PromptCompletion] = field(default_factory=list)
 
-    def judge(self, attempts: Sequence[Attempt]) -> Verdict:
-        self.asked += attempts
-        found = np.array([self.value(attempt.text) for attempt in attempts], float)
+    def score(self, completions: Sequence[PromptCompletion]) -> Verdict:
+        self.asked += completions
+        found = np.array([self.value(completion.text) for completion in completions], float)
         return Verdict(found, {"counting": found})
 
 
 def tokenizer() -> Tokenizer:
-    return train(TokenizerSettings.model_validate({"kind": "wordpiece", "size": 200}), TEXTS)
+    return train_tokenizer(TokenizerSettings.model_validate({"kind": "wordpiece", "size": 200}), TEXTS)
 
 
 def settings(family: str, **told: Any) -> PolicySettings:
@@ -59,7 +59,7 @@ def settings(family: str, **told: Any) -> PolicySettings:
 
 def learner_for(family: str, words: Tokenizer, reward: Any, *, double: bool = False, **told: Any) -> Learner:
     """A model with its policy, held near a copy of itself as it is now."""
-    policy = Policy(settings(family, **told), words)
+    policy = PolicyObjective(settings(family, **told), words)
     model = _model(family, words, policy.heads)
     learner = Learner(model.double() if double else model, {"policy": policy})
     reference = _model(family, words, policy.heads)
@@ -70,10 +70,10 @@ def learner_for(family: str, words: Tokenizer, reward: Any, *, double: bool = Fa
 
 def _model(family: str, words: Tokenizer, heads: Any) -> Model:
     torch.manual_seed(5)
-    cls = find("models", family)
+    cls = find_class("models", family)
     sizes = {"layers": 1, "width": 16, "length": 24} | ({} if family == "rnn" else {"heads": 2})
     sizes |= {"picture": 8} if family == "captioner" else {}
-    model = Model(cls(cls.Settings.model_validate(sizes), words.size), heads)
+    model = Model(cls(cls.Settings.model_validate(sizes), words.vocab_size), heads)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.15 * torch.randn_like(parameter))
@@ -84,14 +84,18 @@ def samples(*, references: bool = False, pictures: bool = False) -> list[Sample]
     gold = ("the apple tree",) if references else ()
     if pictures:
         names = [f"microworld:0:{n} builtin" for n in range(len(PROMPTS))]
-        return [Sample(given={"picture": name, "columns": {}}, gold=gold, place=f"p:{name}") for name in names]
-    return [Sample(given={"prompt": text, "columns": {}}, gold=gold, place=f"p:{n}") for n, text in enumerate(PROMPTS)]
+        return [Sample(inputs={"picture": name, "columns": {}}, gold=gold, location=f"p:{name}") for name in names]
+    return [
+        Sample(inputs={"prompt": text, "columns": {}}, gold=gold, location=f"p:{n}") for n, text in enumerate(PROMPTS)
+    ]
 
 
 def feed_for(learner: Learner, *, rows: int, micro: int | None = None, references: bool = False) -> Feed:
     policy: Any = learner.objectives["policy"]
-    view = Pieces(policy.pieces(samples(references=references, pictures=policy.settings.way == "image")))
-    return Ragged(view=view, objective=policy, seed=3, rows=rows, micro=micro or rows, fill=policy.fill)
+    view = PieceView(policy.encode_samples(samples(references=references, pictures=policy.settings.way == "image")))
+    return LengthBucketedFeed(
+        view=view, objective=policy, seed=3, batch_size=rows, micro_batch_size=micro or rows, pad_values=policy.fill
+    )
 
 
 __all__ = ["FAMILIES", "Counting", "Head", "feed_for", "learner_for", "samples", "settings", "tokenizer"]

@@ -1,3 +1,5 @@
+"""Advantages: RLOO, GRPO, learned and no baseline."""
+
 from __future__ import annotations
 
 import numpy as np

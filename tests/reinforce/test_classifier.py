@@ -1,4 +1,4 @@
-"""Classifier: the probability that a fine-tuned run gives a label, or its number."""
+"""Classifier reward: the probability of a label under a fine-tuned run, or its regression output."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from judges import attempts, made, values
 
 from meristem.api import load
-from meristem.errors import MeristemError, RecipeError
-from meristem.interop.importing import whole_state, write_run
-from meristem.learning.assemble import learner_of
-from meristem.recipe import resolve
-from meristem.reinforce.combined import Rewards
-from meristem.reinforce.named import settings_of
-from meristem.tokenizers.train import train
+from meristem.config.errors import MeristemError, RecipeError
+from meristem.config.recipe import resolve_recipe
+from meristem.interop.import_weights import checkpoint_state, write_run
+from meristem.learning.build import build_learner
+from meristem.reinforce.combined_reward import CombinedReward
+from meristem.reinforce.reward_specs import parse_reward_specs
+from meristem.tokenizers.train import train_tokenizer
 
 LINES = [f"Ada walked from the old harbour to garden {n}, and it rained." for n in range(40)]
 MODEL = {"family": "bert", "layers": 1, "width": 32, "heads": 2, "length": 48}
@@ -33,13 +33,13 @@ def classified(out: Path, **task: Any) -> Path:
         told |= {"task": {"way": "bidirectional", "length": 48, **task}, "data": {"train": "none.tsv"}}
     else:
         told["objective"] = "mlm"
-    recipe = resolve("run", told)
-    words = train(recipe.tokenizer, LINES)
-    learner = learner_of(recipe, words)
+    recipe = resolve_recipe("run", told)
+    words = train_tokenizer(recipe.tokenizer, LINES)
+    learner = build_learner(recipe, words)
     generator = torch.Generator().manual_seed(3)
     for parameter in learner.model.parameters():
         parameter.data = torch.randn(parameter.shape, generator=generator) * 0.3
-    state = whole_state(learner.model, dict(learner.model.named_parameters()))
+    state = checkpoint_state(learner.model, dict(learner.model.named_parameters()))
     return write_run(out, recipe, words, {key: value.detach() for key, value in state.items()}, {}).path
 
 
@@ -49,11 +49,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def rewards(run: Path) -> Rewards:
+def rewards(run: Path) -> CombinedReward:
     return made({"name": "classifier", "run": str(run), "label": "good"})
 
 
-def test_the_value_is_what_predicting_says(run: Path, rewards: Rewards) -> None:
+def test_the_value_is_what_predicting_says(run: Path, rewards: CombinedReward) -> None:
     texts = [*LINES[:20], "Ada", " ".join(LINES)]  # longer than the model as well
     ranked = load(run).predict(texts, top=3)
     wanted = [next(one["score"] for one in some if one["label"] == "good") for some in ranked]
@@ -61,13 +61,13 @@ def test_the_value_is_what_predicting_says(run: Path, rewards: Rewards) -> None:
     assert found == pytest.approx(wanted, abs=1e-5) and len({round(value, 4) for value in found}) > 10
 
 
-def test_why_has_the_other_labels(rewards: Rewards) -> None:
-    why = rewards.judge(attempts("the old harbour")).why[0]["classifier"]
+def test_why_has_the_other_labels(rewards: CombinedReward) -> None:
+    why = rewards.score(attempts("the old harbour")).why[0]["classifier"]
     assert next(iter(why)) == "good" and set(why) == {"good", "bad", "so-so"}
     assert sum(float(value) for value in why.values()) == pytest.approx(1.0)
 
 
-def test_the_prompt_may_be_read_too(run: Path, rewards: Rewards) -> None:
+def test_the_prompt_may_be_read_too(run: Path, rewards: CombinedReward) -> None:
     prompted = made({"name": "classifier", "run": str(run), "label": "good", "prompted": True})
     assert values(rewards, "harbour", prompt="Ada walked ") == values(rewards, "harbour")
     assert values(prompted, "harbour", prompt="Ada walked ") == pytest.approx(values(rewards, "Ada walked harbour"))
@@ -77,18 +77,18 @@ def test_a_number_is_the_reward_itself(tmp_path: Path) -> None:
     run = classified(tmp_path / "numbers", name="classification", problem="regression", range=(1.0, 5.0))
     found = values(made({"name": "classifier", "run": str(run)}), *LINES[:4])
     assert len(set(found)) > 1 and np.isfinite(found).all()
-    with pytest.raises(MeristemError, match="gives a number, no labels; leave label=good out"):
+    with pytest.raises(MeristemError, match="is a regression run without labels; leave label=good out"):
         made({"name": "classifier", "run": str(run), "label": "good"})
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.text(), max_size=4))
-def test_a_probability_for_any_text(rewards: Rewards, texts: list[str]) -> None:
+def test_a_probability_for_any_text(rewards: CombinedReward, texts: list[str]) -> None:
     assert all(0 <= value <= 1 for value in values(rewards, *texts))
 
 
 @pytest.mark.parametrize("text", ["", "x" * 100_000, "\ud800", "老园丁 🐟"])
-def test_odd_texts(rewards: Rewards, text: str) -> None:
+def test_odd_texts(rewards: CombinedReward, text: str) -> None:
     assert 0 <= values(rewards, text)[0] <= 1
 
 
@@ -98,18 +98,20 @@ def test_odd_texts(rewards: Rewards, text: str) -> None:
 def test_a_label_that_the_run_does_not_have(run: Path) -> None:
     with pytest.raises(MeristemError, match="has no label 'god', did you mean good"):
         made({"name": "classifier", "run": str(run), "label": "god"})
-    with pytest.raises(MeristemError, match=r"which label of .* is wanted\? label=bad or good or so-so"):
+    with pytest.raises(MeristemError, match=r"choose a label of .*: label=bad or good or so-so"):
         made({"name": "classifier", "run": str(run)})
 
 
 def test_a_run_that_classifies_nothing(tmp_path: Path) -> None:
     run = classified(tmp_path / "plain")
-    with pytest.raises(MeristemError, match=r"classifies nothing \(it was trained for mlm\): meristem finetune"):
+    with pytest.raises(
+        MeristemError, match=r"is not a classifier \(it was trained for mlm\): train one with meristem finetune"
+    ):
         made({"name": "classifier", "run": str(run), "label": "good"})
 
 
 def test_a_run_is_needed(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"reward\.0\.run: Field required"):
-        settings_of("classifier")
+        parse_reward_specs("classifier")
     with pytest.raises(MeristemError, match="there is no such run"):
         made({"name": "classifier", "run": str(tmp_path / "absent"), "label": "good"})

@@ -1,4 +1,4 @@
-"""A click model finds the preferences that a table was drawn from, and knows how sure it is."""
+"""The click model recovers the preferences behind a table, with calibrated uncertainty."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ import pytest
 from rich.console import Console
 
 from meristem import api
-from meristem.errors import MeristemError
-from meristem.reinforce.clicks.kept import fitted
-from meristem.reinforce.clicks.model import ClickModel, Expected, ModelSettings
-from meristem.reinforce.clicks.table import ClickColumns, Clicks, read
-from meristem.samples.sets.clicks import EXAMINED, true_rate
+from meristem.config.errors import MeristemError
+from meristem.reinforce.clicks.click_model import ClickEstimate, ClickModel, ClickModelSettings
+from meristem.reinforce.clicks.click_model_cache import load_or_fit
+from meristem.reinforce.clicks.click_table import ClickColumns, ClickTable, read_click_table
+from meristem.samples.sets.clicks import EXAMINATION_RATES, true_rate
 
 USUAL = ClickColumns.model_validate({})
-QUICK = ModelSettings.model_validate({"strengths": [3.0], "parts": 2})
+QUICK = ClickModelSettings.model_validate({"strengths": [3.0], "parts": 2})
 
 
-def table(size: int, seed: int = 1, language: str = "en") -> Clicks:
-    return read(f"builtin:microworld-clicks?size={size}&seed={seed}&language={language}", USUAL)
+def table(size: int, seed: int = 1, language: str = "en") -> ClickTable:
+    return read_click_table(f"builtin:microworld-clicks?size={size}&seed={seed}&language={language}", USUAL)
 
 
 @pytest.fixture(scope="module")
 def model() -> ClickModel:
-    return ClickModel.fit(table(1200), ModelSettings.model_validate({"strengths": [3.0, 10.0]}))
+    return ClickModel.fit(table(1200), ClickModelSettings.model_validate({"strengths": [3.0, 10.0]}))
 
 
 @pytest.fixture(scope="module")
-def unseen(model: ClickModel) -> tuple[list[Expected], np.ndarray]:
+def unseen(model: ClickModel) -> tuple[list[ClickEstimate], np.ndarray]:
     test = table(600, seed=3)
     assert not set(test.queries) & set(model.table.queries)
-    return model.expect(test.pairs), np.array([true_rate(query, text) for query, text in test.pairs])
+    return model.predict(test.pairs), np.array([true_rate(query, text) for query, text in test.pairs])
 
 
 def ranks(values: np.ndarray) -> np.ndarray:
@@ -46,12 +46,12 @@ def spearman(first: np.ndarray, second: np.ndarray) -> float:
     return float(np.corrcoef(ranks(first), ranks(second))[0, 1])
 
 
-def test_it_ranks_texts_of_unseen_queries_as_people_do(unseen: tuple[list[Expected], np.ndarray]) -> None:
+def test_it_ranks_texts_of_unseen_queries_as_people_do(unseen: tuple[list[ClickEstimate], np.ndarray]) -> None:
     expected, true = unseen
     assert spearman(np.array([one.rate for one in expected]), true) > 0.9  # measured 0.93
 
 
-def test_expected_rates_come_true(unseen: tuple[list[Expected], np.ndarray]) -> None:
+def test_expected_rates_come_true(unseen: tuple[list[ClickEstimate], np.ndarray]) -> None:
     expected, true = unseen
     rates = np.array([one.rate for one in expected])
     for tenth in np.array_split(np.argsort(rates), 10):
@@ -59,7 +59,7 @@ def test_expected_rates_come_true(unseen: tuple[list[Expected], np.ndarray]) -> 
     assert rates.mean() == pytest.approx(true.mean(), abs=0.015)
 
 
-def test_intervals_cover_and_are_of_use(unseen: tuple[list[Expected], np.ndarray]) -> None:
+def test_intervals_cover_and_are_of_use(unseen: tuple[list[ClickEstimate], np.ndarray]) -> None:
     expected, true = unseen
     low, high = (np.array([getattr(one, name) for one in expected]) for name in ("low", "high"))
     covered = float(np.mean((low <= true) & (true <= high)))
@@ -67,35 +67,37 @@ def test_intervals_cover_and_are_of_use(unseen: tuple[list[Expected], np.ndarray
     assert np.mean(high - low) < 0.35
 
 
-def test_who_looks_at_which_place_is_found(model: ClickModel) -> None:
-    assert list(model.looks) == [1, 2, 3, 4, 5, 6]
-    assert list(model.looks.values()) == pytest.approx(EXAMINED, rel=0.1)
+def test_examination_rates_are_recovered(model: ClickModel) -> None:
+    assert list(model.examination_rates) == [1, 2, 3, 4, 5, 6]
+    assert list(model.examination_rates.values()) == pytest.approx(EXAMINATION_RATES, rel=0.1)
 
 
-def test_what_was_seen_moves_what_is_expected(model: ClickModel) -> None:
-    shown = [(query, text, what) for query in model.table.queries for text, what in model.known(query)]
+def test_observed_clicks_update_the_prediction(model: ClickModel) -> None:
+    shown = [(query, text, what) for query in model.table.queries for text, what in model.table_texts(query)]
     true = np.array([true_rate(query, text) for query, text, _ in shown])
     seen = np.array([what.rate for *_, what in shown])
-    expected = np.array([one.rate for one in model.expect([(query, text) for query, text, _ in shown])])
+    expected = np.array([one.rate for one in model.predict([(query, text) for query, text, _ in shown])])
     assert np.abs(seen - true).mean() < np.abs(expected - true).mean()
     assert spearman(seen, true) > 0.97
-    spread = np.array([what.spread for *_, what in shown])
+    spread = np.array([what.std for *_, what in shown])
     covered = np.abs(np.log(seen / (1 - seen)) - np.log(true / (1 - true))) < 1.645 * spread
     assert covered.mean() > 0.8
 
 
-def test_of_what_no_text_was_like_it_is_less_sure(model: ClickModel) -> None:
+def test_texts_unlike_the_table_are_more_uncertain(model: ClickModel) -> None:
     query = model.table.queries[0]
-    plain, strange = model.expect([(query, model.table.texts[0]), (query, "zxq wvk jjj qqy")])
-    assert strange.spread > plain.spread + 0.2
-    assert model.expect([]) == []
+    plain, strange = model.predict([(query, model.table.texts[0]), (query, "zxq wvk jjj qqy")])
+    assert strange.std > plain.std + 0.2
+    assert model.predict([]) == []
 
 
 @pytest.mark.slow
 def test_chinese() -> None:
-    found = ClickModel.fit(table(900, language="zh"), ModelSettings.model_validate({"strengths": [10.0], "parts": 3}))
+    found = ClickModel.fit(
+        table(900, language="zh"), ClickModelSettings.model_validate({"strengths": [10.0], "parts": 3})
+    )
     test = table(360, seed=3, language="zh")
-    rates = np.array([one.rate for one in found.expect(test.pairs)])
+    rates = np.array([one.rate for one in found.predict(test.pairs)])
     true = np.array([true_rate(query, text, "zh") for query, text in test.pairs])
     assert spearman(rates, true) > 0.88  # measured 0.91
 
@@ -103,39 +105,39 @@ def test_chinese() -> None:
 def test_the_same_model_whatever_the_order_of_rows_bit_for_bit(tmp_path: Path) -> None:
     clicks = table(90)
     rows = [f"{query}\t{text}\t{place}\t{shown}\t{clicked}" for (query, text), place, shown, clicked in zip(
-        clicks.pairs, clicks.position, clicks.shown, clicks.clicked, strict=True)]  # fmt: skip
+        clicks.pairs, clicks.position, clicks.impressions, clicks.clicks, strict=True)]  # fmt: skip
     random.Random(1).shuffle(rows)
     path = tmp_path / "mixed.tsv"
     path.write_text("\n".join(["query\ttext\tposition\tshown\tclicked", *rows]), encoding="utf-8")
-    first, second = (ClickModel.fit(one, QUICK) for one in (clicks, read(str(path), USUAL)))
+    first, second = (ClickModel.fit(one, QUICK) for one in (clicks, read_click_table(str(path), USUAL)))
     assert first.calibration == second.calibration
     for one, other in zip(first.weights, second.weights, strict=True):
         assert (one.text == other.text).all()
         assert (one.looks == other.looks).all()
     asked = [("repair a lamp in Oakham", "We mend a lovely lamp."), clicks.pairs[3]]
-    assert first.expect(asked) == second.expect(asked)
+    assert first.predict(asked) == second.predict(asked)
 
 
-def test_it_is_kept_and_read_again_unless_damaged(tmp_path: Path) -> None:
+def test_it_is_cached_and_read_again_unless_damaged(tmp_path: Path) -> None:
     clicks, said = table(90), list[str]()
     asked = [("repair a lamp in Oakham", "We mend a lovely lamp."), clicks.pairs[3]]
-    first = fitted(clicks, QUICK, tmp_path, said.append)
-    again = fitted(clicks, QUICK, tmp_path, said.append)
+    first = load_or_fit(clicks, QUICK, tmp_path, said.append)
+    again = load_or_fit(clicks, QUICK, tmp_path, said.append)
     assert len(said) == 1
-    assert first.expect(asked) == again.expect(asked)
-    assert first.known(clicks.queries[0]) == again.known(clicks.queries[0])
+    assert first.predict(asked) == again.predict(asked)
+    assert first.table_texts(clicks.queries[0]) == again.table_texts(clicks.queries[0])
     (file,) = (tmp_path / "clicks").iterdir()
     file.write_bytes(file.read_bytes()[:-50])
-    assert fitted(clicks, QUICK, tmp_path, said.append).expect(asked) == first.expect(asked)
+    assert load_or_fit(clicks, QUICK, tmp_path, said.append).predict(asked) == first.predict(asked)
     assert len(said) == 2
-    fitted(clicks, QUICK.model_copy(update={"seed": 1}), tmp_path, said.append)
+    load_or_fit(clicks, QUICK.model_copy(update={"seed": 1}), tmp_path, said.append)
     assert len(list((tmp_path / "clicks").iterdir())) == 2
 
 
 WORDS = ("garden", "winter", "river", "letter", "market", "silver", "window", "summer", "mirror", "forest")
 
 
-def headlines(folder: Path, seed: int, tests: int) -> Clicks:
+def headlines(folder: Path, seed: int, tests: int) -> ClickTable:
     """Tests with levels of their own, far apart, in which one word adds clicks and one takes them away."""
     rng, rows = np.random.default_rng(seed), ["test,headline,shown,clicked"]
     for number in range(tests):
@@ -148,19 +150,19 @@ def headlines(folder: Path, seed: int, tests: int) -> Clicks:
             rows.append(f"{seed}-{number:05x}7e,{' '.join(words)},2000,{clicked}")
     (folder / f"{seed}.csv").write_text("\n".join(rows))
     names = {"query": "test", "text": "headline"}
-    return read(str(folder / f"{seed}.csv"), ClickColumns.model_validate(names))
+    return read_click_table(str(folder / f"{seed}.csv"), ClickColumns.model_validate(names))
 
 
 def test_differences_within_a_test_are_learned_whatever_its_level(tmp_path: Path) -> None:
     found = ClickModel.fit(headlines(tmp_path, 1, 80), QUICK)
-    assert not found.features.spoken  # names of tests are no words
-    good, plain, bad = found.expect([("new", f"river {word} garden market letter") for word in
+    assert not found.features.natural_queries  # names of tests are no words
+    good, plain, bad = found.predict([("new", f"river {word} garden market letter") for word in
                                      ("wonderful", "plain", "boring")])  # fmt: skip
-    assert 0.5 < good.odds - plain.odds < 1.1  # drawn as 0.8
-    assert 0.5 < plain.odds - bad.odds < 1.1
+    assert 0.5 < good.log_odds - plain.log_odds < 1.1  # drawn as 0.8
+    assert 0.5 < plain.log_odds - bad.log_odds < 1.1
     assert found.calibration.strange > 0.7  # the level of a new test is anybody's guess, as it was drawn
     known = found.table.queries[0]
-    assert found.expect([(known, "the river")])[0].spread < found.expect([("new", "the river")])[0].spread
+    assert found.predict([(known, "the river")])[0].std < found.predict([("new", "the river")])[0].std
 
 
 def test_word_vectors_say_what_unknown_words_are_like(tmp_path: Path) -> None:
@@ -168,27 +170,27 @@ def test_word_vectors_say_what_unknown_words_are_like(tmp_path: Path) -> None:
     (tmp_path / "vectors.txt").write_text("\n".join([*lines, *(f"{word} 0 1" for word in WORDS)]))
     clicks = headlines(tmp_path, 2, 80)
     asked = [("new", "splendid river garden"), ("new", "tedious river garden")]
-    blind = ClickModel.fit(clicks, QUICK).expect(asked)
-    told = ClickModel.fit(clicks, QUICK.model_copy(update={"vectors": str(tmp_path / "vectors.txt")})).expect(asked)
-    assert told[0].odds - told[1].odds > 0.3 + blind[0].odds - blind[1].odds
+    blind = ClickModel.fit(clicks, QUICK).predict(asked)
+    told = ClickModel.fit(clicks, QUICK.model_copy(update={"vectors": str(tmp_path / "vectors.txt")})).predict(asked)
+    assert told[0].log_odds - told[1].log_odds > 0.3 + blind[0].log_odds - blind[1].log_odds
 
 
 @pytest.mark.slow
-def test_a_run_of_ours_can_read_along(tmp_path: Path) -> None:
+def test_hidden_states_of_a_run_can_be_features(tmp_path: Path) -> None:
     small = {"model.layers": 1, "model.width": 32, "model.heads": 2, "model.length": 32, "tokenizer.size": 400,
              "train.steps": 2, "train.batch_tokens": 128}  # fmt: skip
     run = api.pretrain("gpt2-mini", {**small, "corpus.source": "builtin:microworld-en?size=60"}, out=tmp_path / "run",
                        console=Console(quiet=True)).run  # fmt: skip
     settings = QUICK.model_copy(update={"embed": str(run)})
-    found = fitted(table(60), settings, tmp_path, lambda _: None)
+    found = load_or_fit(table(60), settings, tmp_path, lambda _: None)
     assert len(found.features.mean) == 32 + len(ClickModel.fit(table(60), QUICK).features.mean)
     asked = [("repair a lamp in Oakham", text) for text in ("We mend a lovely lamp.", "", "lamp " * 200)]
-    assert fitted(table(60), settings, tmp_path, lambda _: None).expect(asked) == found.expect(asked)
+    assert load_or_fit(table(60), settings, tmp_path, lambda _: None).predict(asked) == found.predict(asked)
 
 
 def test_vectors_that_know_no_word_are_refused(tmp_path: Path) -> None:
     (tmp_path / "vectors.txt").write_text("lampe 1 0\nblume 0 1\n")
-    with pytest.raises(MeristemError, match="know none of the table's words"):
+    with pytest.raises(MeristemError, match="contains none of the table's words"):
         ClickModel.fit(table(18), QUICK.model_copy(update={"vectors": str(tmp_path / "vectors.txt")}))
 
 
@@ -201,8 +203,8 @@ def test_vectors_that_know_no_word_are_refused(tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_small_and_extreme_tables_give_finite_rates(tmp_path: Path, rows: list[str]) -> None:
     (tmp_path / "clicks.csv").write_text("\n".join(["query,text,shown,clicked", *rows]), encoding="utf-8")
-    found = ClickModel.fit(read(str(tmp_path / "clicks.csv"), USUAL), ModelSettings.model_validate({}))
-    for one in found.expect([("a", "x"), ("new", "x"), ("a", "something else"), ("", "")]):
+    found = ClickModel.fit(read_click_table(str(tmp_path / "clicks.csv"), USUAL), ClickModelSettings.model_validate({}))
+    for one in found.predict([("a", "x"), ("new", "x"), ("a", "something else"), ("", "")]):
         assert 0 <= one.low <= one.rate <= one.high <= 1
-        assert np.isfinite(one.spread)
-    assert all(np.isfinite(what.odds) for query in found.table.queries for _, what in found.known(query))
+        assert np.isfinite(one.std)
+    assert all(np.isfinite(what.log_odds) for query in found.table.queries for _, what in found.table_texts(query))

@@ -1,4 +1,4 @@
-"""Click tables: added up whatever their order, and refused with the line that is wrong."""
+"""Click tables: aggregated independently of row order; errors name the wrong line."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from meristem.errors import MeristemError
-from meristem.reinforce.clicks.table import ClickColumns, Clicks, folds, read
+from meristem.config.errors import MeristemError
+from meristem.reinforce.clicks.click_table import ClickColumns, ClickTable, assign_folds, read_click_table
 
 HEAD = "query,text,position,shown,clicked"
 ROWS = ["tea,Hot tea,1,100,9", "tea,Cold tea,2,100,3", "tea,Hot tea,2,50,2", "cake,A cake,1,80,8", "tea,Hot tea,1,20,1"]
@@ -26,11 +26,15 @@ def written(folder: Path, rows: list[str], head: str = HEAD, name: str = "clicks
     return str(folder / name)
 
 
-def told(clicks: Clicks) -> set[tuple[str, str, int, int, int]]:
+def told(clicks: ClickTable) -> set[tuple[str, str, int, int, int]]:
     return {
         (*clicks.pairs[pair], place, shown, clicked)
         for pair, place, shown, clicked in zip(
-            clicks.pair.tolist(), clicks.position.tolist(), clicks.shown.tolist(), clicks.clicked.tolist(), strict=True
+            clicks.row_pair.tolist(),
+            clicks.position.tolist(),
+            clicks.impressions.tolist(),
+            clicks.clicks.tolist(),
+            strict=True,
         )
     }
 
@@ -39,16 +43,16 @@ WANTED = {("tea", "Hot tea", 1, 120, 10), ("tea", "Hot tea", 2, 50, 2), ("tea", 
           ("cake", "A cake", 1, 80, 8)}  # fmt: skip
 
 
-def test_the_same_rows_are_added_up_whatever_their_order(tmp_path: Path) -> None:
-    first = read(written(tmp_path, ROWS), USUAL)
+def test_equal_rows_are_aggregated_in_any_order(tmp_path: Path) -> None:
+    first = read_click_table(written(tmp_path, ROWS), USUAL)
     assert told(first) == WANTED
     assert first.queries == ("cake", "tea")
     mixed = list(ROWS)
     random.Random(3).shuffle(mixed)
-    again = read(written(tmp_path, mixed, name="mixed.csv"), USUAL)
+    again = read_click_table(written(tmp_path, mixed, name="mixed.csv"), USUAL)
     assert again.digest == first.digest
     assert again.texts == first.texts
-    assert read(written(tmp_path, ROWS[:-1], name="fewer.csv"), USUAL).digest != first.digest
+    assert read_click_table(written(tmp_path, ROWS[:-1], name="fewer.csv"), USUAL).digest != first.digest
 
 
 def test_other_formats_and_other_names(tmp_path: Path) -> None:
@@ -56,29 +60,29 @@ def test_other_formats_and_other_names(tmp_path: Path) -> None:
     records = [dict(zip(("q", "t", "place", "views", "hits"), row.split(","), strict=True)) for row in ROWS]
     lines = tmp_path / "clicks.jsonl"
     lines.write_text("\n".join(map(json.dumps, records)))
-    assert told(read(str(lines), names)) == WANTED
+    assert told(read_click_table(str(lines), names)) == WANTED
     tabs = written(tmp_path, [row.replace(",", "\t") for row in ROWS], "q\tt\tplace\tviews\thits", "clicks.tsv")
-    assert told(read(tabs, names)) == WANTED
+    assert told(read_click_table(tabs, names)) == WANTED
     arrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
     whole = [{**one, "views": int(one["views"]), "hits": float(one["hits"])} for one in records]
     parquet.write_table(arrow.Table.from_pylist(whole), tmp_path / "clicks.parquet")
-    assert told(read(str(tmp_path / "clicks.parquet"), names)) == WANTED
+    assert told(read_click_table(str(tmp_path / "clicks.parquet"), names)) == WANTED
 
 
 def test_builtin_clicks_in_chinese() -> None:
-    found = read("builtin:microworld-clicks?size=60&language=zh", USUAL)
+    found = read_click_table("builtin:microworld-clicks?size=60&language=zh", USUAL)
     assert len(found.queries) == 10
-    assert found.places == (1, 2, 3, 4, 5, 6)
+    assert found.positions == (1, 2, 3, 4, 5, 6)
     assert all("一" <= query[-1] <= "鿿" for query in found.queries)
 
 
 def test_a_position_is_used_where_there_is_one(tmp_path: Path) -> None:
     without = [",".join(np.array(row.split(","))[[0, 1, 3, 4]]) for row in ROWS]
-    assert read(written(tmp_path, without, "query,text,shown,clicked"), USUAL).places == (0,)
-    assert read(written(tmp_path, ROWS), columns(position=None)).places == (0,)
-    assert read(written(tmp_path, [*ROWS, "tea,Tea,,5,1"]), USUAL).places == (1, 2, 0)
+    assert read_click_table(written(tmp_path, without, "query,text,shown,clicked"), USUAL).positions == (0,)
+    assert read_click_table(written(tmp_path, ROWS), columns(position=None)).positions == (0,)
+    assert read_click_table(written(tmp_path, [*ROWS, "tea,Tea,,5,1"]), USUAL).positions == (1, 2, 0)
 
 
 @pytest.mark.parametrize(("row", "message"), [
@@ -90,55 +94,55 @@ def test_a_position_is_used_where_there_is_one(tmp_path: Path) -> None:
     ("tea,Hot tea,1,3,0.5", "clicked is '0.5', not a whole number"),
     ("tea,Hot tea,1,nan,1", "shown is 'nan', not a whole number"),
     ("tea,Hot tea,1,inf,1", "shown is 'inf', not a whole number"),
-    ("tea,Hot tea,0,3,1", "position is 0; places on a page begin at 1"),
+    ("tea,Hot tea,0,3,1", "position is 0; positions on a page start at 1"),
     ("tea,Hot tea,x,3,1", "position is 'x', not a number"),
     ("tea, ,1,3,1", "no text in the column 'text'"),
     (",Hot tea,1,3,1", "no query in the column 'query'"),
 ])  # fmt: skip
 def test_a_wrong_row_is_named_with_its_line(tmp_path: Path, row: str, message: str) -> None:
     with pytest.raises(MeristemError) as caught:
-        read(written(tmp_path, [*ROWS, row]), USUAL)
+        read_click_table(written(tmp_path, [*ROWS, row]), USUAL)
     assert str(caught.value).startswith(f"{tmp_path / 'clicks.csv'}:7: {message}")
 
 
 def test_of_many_wrong_rows_three_are_named(tmp_path: Path) -> None:
     with pytest.raises(MeristemError, match="and 4 more such lines") as caught:
-        read(written(tmp_path, [*ROWS, *["tea,Hot tea,1,3,4"] * 7]), USUAL)
+        read_click_table(written(tmp_path, [*ROWS, *["tea,Hot tea,1,3,4"] * 7]), USUAL)
     assert str(caught.value).count("clicked 4 times") == 3
 
 
 @pytest.mark.parametrize(("rows", "message"), [
-    ([row for row in ROWS if row.startswith("tea")], "one query only ('tea')"),
+    ([row for row in ROWS if row.startswith("tea")], "only one query ('tea')"),
     ([row.rpartition(",")[0] + ",0" for row in ROWS], "no clicks at all in 4 rows"),
-    (["tea,Hot tea,1,0,0", "cake,A cake,1,0,0"], "nothing was shown in this table"),
+    (["tea,Hot tea,1,0,0", "cake,A cake,1,0,0"], "no impressions in this table"),
 ])  # fmt: skip
 def test_a_table_from_which_nothing_can_be_learned_is_refused(tmp_path: Path, rows: list[str], message: str) -> None:
     with pytest.raises(MeristemError) as caught:
-        read(written(tmp_path, rows), USUAL)
+        read_click_table(written(tmp_path, rows), USUAL)
     assert message in str(caught.value)
 
 
 def test_a_column_that_is_not_there_is_named_with_the_nearest(tmp_path: Path) -> None:
     path = written(tmp_path, ROWS, "query,text,position,shown,clicks")
     with pytest.raises(MeristemError, match="no column 'clicked', did you mean clicks\\?") as caught:
-        read(path, USUAL)
+        read_click_table(path, USUAL)
     assert "Set columns={clicked: COLUMN}" in str(caught.value)
     with pytest.raises(MeristemError, match="no column 'place'"):
-        read(path, columns(clicked="clicks", position="place"))
+        read_click_table(path, columns(clicked="clicks", position="place"))
 
 
 def test_a_file_that_is_not_there() -> None:
     with pytest.raises(MeristemError, match=r"clicks\.table: .*nowhere\.csv"):
-        read("nowhere.csv", USUAL)
+        read_click_table("nowhere.csv", USUAL)
 
 
-def test_parts_are_apart_by_query(tmp_path: Path) -> None:
-    clicks = read("builtin:microworld-clicks?size=600", USUAL)
+def test_splits_have_disjoint_queries(tmp_path: Path) -> None:
+    clicks = read_click_table("builtin:microworld-clicks?size=600", USUAL)
     kept, held = clicks.split(0.3, seed=2)
     assert not set(kept.queries) & set(held.queries)
     assert sorted([*kept.queries, *held.queries]) == list(clicks.queries)
     assert told(kept) | told(held) == told(clicks)
     assert 0.15 < len(held.queries) / len(clicks.queries) < 0.45
-    part = folds(clicks.queries, 4, 0)
+    part = assign_folds(clicks.queries, 4, 0)
     assert set(np.bincount(part)) <= {len(clicks.queries) // 4, len(clicks.queries) // 4 + 1}
-    assert (part != folds(clicks.queries, 4, 1)).any()
+    assert (part != assign_folds(clicks.queries, 4, 1)).any()

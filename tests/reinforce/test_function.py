@@ -1,4 +1,4 @@
-"""Your own reward: what it is called with, and how its mistakes are told with the text that caused them."""
+"""Function reward: its arguments, and errors that name the text that caused them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judges import attempts, made, values
 
-from meristem.errors import MeristemError, RecipeError
-from meristem.reinforce.combined import Rewards
-from meristem.reinforce.named import settings_of
-from meristem.reinforce.reward import Attempt
+from meristem.config.errors import MeristemError, RecipeError
+from meristem.reinforce.combined_reward import CombinedReward
+from meristem.reinforce.reward_base import PromptCompletion
+from meristem.reinforce.reward_specs import parse_reward_specs
 
 NUMBERS = itertools.count()
-Make = Callable[..., Rewards]
+Make = Callable[..., CombinedReward]
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     monkeypatch.chdir(tmp_path)
     before = list(sys.path)
 
-    def build(code: str, name: str = "score") -> Rewards:
+    def build(code: str, name: str = "score") -> CombinedReward:
         module = f"my_reward_{next(NUMBERS)}"
         (tmp_path / f"{module}.py").write_text(code, encoding="utf-8")
         return made({"name": "function", "call": f"{module}:{name}"})
@@ -36,7 +36,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     sys.path[:] = before
 
 
-def refused(rewards: Rewards, *texts: str, **known: object) -> str:
+def refused(rewards: CombinedReward, *texts: str, **known: object) -> str:
     with pytest.raises(MeristemError) as caught:
         values(rewards, *texts, **known)
     return str(caught.value)
@@ -47,8 +47,8 @@ def test_prompts_completions_columns_and_references_arrive_as_lists(make: Make) 
         "seen = []\ndef score(prompts, completions, **columns):\n"
         "    seen.append((prompts, completions, columns))\n    return [len(c) for c in completions]\n"
     )
-    one = Attempt(prompt="p", text="abc", references=("r", "s"), columns={"topic": "sea"})
-    assert found.judge([one, Attempt(prompt="q", text="")]).total.tolist() == [3.0, 0.0]
+    one = PromptCompletion(prompt="p", text="abc", references=("r", "s"), columns={"topic": "sea"})
+    assert found.score([one, PromptCompletion(prompt="q", text="")]).total.tolist() == [3.0, 0.0]
     module = sys.modules[found.rewards["function"].call.partition(":")[0]]  # type: ignore[attr-defined]
     assert module.seen == [(["p", "q"], ["abc", ""], {"topic": ["sea", None], "references": [["r", "s"], []]})]
 
@@ -77,11 +77,11 @@ def test_numbers_of_every_kind_are_taken(make: Make, answer: str) -> None:
     ) == [1.0, 2.0]
 
 
-def test_what_is_raised_is_told_with_the_text_that_caused_it(make: Make) -> None:
+def test_an_exception_is_reported_with_the_text_that_caused_it(make: Make) -> None:
     found = make("def score(prompts, completions, **columns):\n    return [1 / len(c) for c in completions]\n")
-    known = [*attempts("fine", "well"), *attempts("", prompt="a prompt", place="data.tsv:7")]
+    known = [*attempts("fine", "well"), *attempts("", prompt="a prompt", location="data.tsv:7")]
     with pytest.raises(MeristemError) as caught:
-        found.judge(known)
+        found.score(known)
     told = str(caught.value)
     assert told.startswith("reward my_reward_") and "ZeroDivisionError: division by zero (my_reward_" in told
     assert ".py:2)" in told and "data.tsv:7" in told and "text ''" in told and "prompt 'a prompt'" in told
@@ -90,16 +90,16 @@ def test_what_is_raised_is_told_with_the_text_that_caused_it(make: Make) -> None
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        ("[float('nan') if 'bad' in c else 1.0 for c in completions]", "nan is no finite number"),
-        ("[float('inf') if 'bad' in c else 1.0 for c in completions]", "inf is no finite number"),
-        ("['high' if 'bad' in c else 1.0 for c in completions]", "'high' is no finite number"),
-        ("[None if 'bad' in c else 1.0 for c in completions]", "None is no finite number"),
-        ("['1' if 'bad' in c else 1.0 for c in completions]", "'1' is no finite number"),
-        ("[10 ** 400 if 'bad' in c else 1.0 for c in completions]", "is no finite number"),
+        ("[float('nan') if 'bad' in c else 1.0 for c in completions]", "nan is not a finite number"),
+        ("[float('inf') if 'bad' in c else 1.0 for c in completions]", "inf is not a finite number"),
+        ("['high' if 'bad' in c else 1.0 for c in completions]", "'high' is not a finite number"),
+        ("[None if 'bad' in c else 1.0 for c in completions]", "None is not a finite number"),
+        ("['1' if 'bad' in c else 1.0 for c in completions]", "'1' is not a finite number"),
+        ("[10 ** 400 if 'bad' in c else 1.0 for c in completions]", "is not a finite number"),
         ("[1.0 for c in completions if 'bad' not in c]", "expected 1 numbers, one for each text, got 0"),
     ],
 )
-def test_a_wrong_value_is_told_with_its_text(make: Make, answer: str, told: str) -> None:
+def test_a_wrong_value_is_reported_with_its_text(make: Make, answer: str, told: str) -> None:
     found = make(f"def score(prompts, completions, **columns):\n    return {answer}\n")
     assert values(found, "good", "fine") == [1.0, 1.0]
     message = refused(found, "good", "a bad one", prompt="p")
@@ -156,4 +156,4 @@ def test_a_module_that_cannot_be_imported_says_where(make: Make) -> None:
 @pytest.mark.parametrize("call", ["", "module", "a.b", "module:", ":f", "os; f:g"])
 def test_a_name_that_is_no_function(call: str) -> None:
     with pytest.raises(RecipeError, match=r"reward\.0\.call"):
-        settings_of({"name": "function", "call": call})
+        parse_reward_specs({"name": "function", "call": call})

@@ -1,4 +1,4 @@
-"""Grammar: correct sentences above shuffled ones above noise, and no reward for what only looks likely."""
+"""Grammar reward: correct sentences score above shuffled ones and noise, and degenerate texts gain nothing."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from judges import GRAMMAR, TINY, attempts, made, noise, sentences, shuffled, values
 
+from meristem.config.errors import MeristemError, RecipeError
 from meristem.corpus.settings import CorpusSettings
-from meristem.errors import MeristemError, RecipeError
-from meristem.reinforce.combined import Rewards
-from meristem.reinforce.correct import sentences as correct
-from meristem.reinforce.named import settings_of
-from meristem.reinforce.reward import Desk
-from meristem.reinforce.rewards.grammar import Grammar
+from meristem.reinforce.combined_reward import CombinedReward
+from meristem.reinforce.reference_sentences import sample_sentences as correct
+from meristem.reinforce.reward_base import RewardContext
+from meristem.reinforce.reward_specs import parse_reward_specs
+from meristem.reinforce.rewards.grammar import GrammarReward
 
-DESK = Desk(folder=Path(), say=lambda text: None)
+DESK = RewardContext(folder=Path(), say=lambda text: None)
 ODD = [
     "",
     " \n",
@@ -35,18 +35,18 @@ ODD = [
 
 
 @pytest.fixture(scope="module")
-def rewards() -> Rewards:
+def rewards() -> CombinedReward:
     return made(GRAMMAR)
 
 
 @pytest.fixture(scope="module")
-def grammar(rewards: Rewards) -> Grammar:
+def grammar(rewards: CombinedReward) -> GrammarReward:
     (only,) = rewards.rewards.values()
-    assert isinstance(only, Grammar)
+    assert isinstance(only, GrammarReward)
     return only
 
 
-def test_correct_sentences_beat_shuffled_ones_and_those_beat_noise(rewards: Rewards) -> None:
+def test_correct_sentences_beat_shuffled_ones_and_those_beat_noise(rewards: CombinedReward) -> None:
     texts = [text for text in sentences(60) if len(text.split()) > 5]
     right, mixed, wild = (np.array(values(rewards, *map(change, texts))) for change in (str, shuffled, noise))
     assert np.mean(right > mixed) > 0.8 and np.mean(mixed > wild) > 0.95
@@ -54,40 +54,42 @@ def test_correct_sentences_beat_shuffled_ones_and_those_beat_noise(rewards: Rewa
     assert abs(right.mean()) < 0.7  # as correct as what is correct
 
 
-def test_rare_words_are_forgiven_and_their_order_is_not(rewards: Rewards, grammar: Grammar) -> None:
-    plain = Grammar(grammar.settings.model_copy(update={"rarity": 0.0}), DESK)
+def test_rare_words_are_forgiven_and_their_order_is_not(rewards: CombinedReward, grammar: GrammarReward) -> None:
+    plain = GrammarReward(grammar.settings.model_copy(update={"rarity": 0.0}), DESK)
     texts = [text for text in sentences(40) if len(text.split()) > 5]
     pairs, mixed = [("", text) for text in texts], [("", shuffled(text)) for text in texts]
-    rarity = grammar._rarity.of(texts)
-    assert np.allclose(plain._measured(pairs) - grammar._measured(pairs), rarity)
-    same = plain._measured(mixed) - grammar._measured(mixed)
+    rarity = grammar._rarity.mean_nats(texts)
+    assert np.allclose(plain._surprise(pairs) - grammar._surprise(pairs), rarity)
+    same = plain._surprise(mixed) - grammar._surprise(mixed)
     assert np.corrcoef(same, rarity)[0, 1] > 0.9  # the same words in another order
 
 
-def test_no_text_is_better_than_the_most(rewards: Rewards, grammar: Grammar) -> None:
-    found = grammar._judged(attempts("a text")[0], -100.0)
+def test_no_text_is_better_than_the_most(rewards: CombinedReward, grammar: GrammarReward) -> None:
+    found = grammar._score_one(attempts("a text")[0], -100.0)
     assert found.value == pytest.approx(grammar.settings.most)
-    assert grammar._judged(attempts("a text")[0], 100.0).value == pytest.approx(-grammar.settings.limit)
+    assert grammar._score_one(attempts("a text")[0], 100.0).value == pytest.approx(-grammar.settings.limit)
 
 
-def test_repetition_emptiness_and_copies_are_below_an_ordinary_sentence(rewards: Rewards, grammar: Grammar) -> None:
-    pool = correct(grammar._reader.recipe.sources()[0].corpus, held_out=True, number=64, shortest=3, seed=0)
+def test_repetition_emptiness_and_copies_are_below_an_ordinary_sentence(
+    rewards: CombinedReward, grammar: GrammarReward
+) -> None:
+    pool = correct(grammar._judge.recipe.sources()[0].corpus, held_out=True, count=64, min_words=3, seed=0)
     copied = [one.text for one in pool]
     ordinary = [text for text in sentences(30) if text not in copied]
     lowest = min(values(rewards, *ordinary))
     guarded = ["the the the the", "", "the cat the cat the cat the cat", "cat", *copied[:5]]
     assert max(values(rewards, *guarded)) < lowest
-    told = [one.why["guard"] for one in grammar.judge(attempts(*guarded))]
+    told = [one.why["guard"] for one in grammar.score(attempts(*guarded))]
     assert "repetitive" in told[0] and "too short: 0 of" in told[1] and "repetitive" in told[2]
     assert all("copied: 100%" in one for one in told[4:])
 
 
-def test_a_varied_beginning_does_not_hide_what_repeats_behind_it(rewards: Rewards) -> None:
+def test_a_varied_beginning_does_not_hide_what_repeats_behind_it(rewards: CombinedReward) -> None:
     good = " ".join(sentences(12))
     assert values(rewards, good + " and so on" * 40)[0] == -5.0 < values(rewards, good)[0]
 
 
-def test_a_reference_may_be_followed_and_not_copied(rewards: Rewards) -> None:
+def test_a_reference_may_be_followed_and_not_copied(rewards: CombinedReward) -> None:
     text = "Nils walked to the market with a heavy basket and came home before noon."
     free, copied = (values(rewards, text, references=known)[0] for known in ((), ("Yes. " + text,)))
     other = values(rewards, text, references=("Nils walked home and read a book at noon.",))[0]
@@ -96,34 +98,34 @@ def test_a_reference_may_be_followed_and_not_copied(rewards: Rewards) -> None:
     assert values(rewards, " " + text, prompt=echo)[0] == -5.0 < values(rewards, " " + text, prompt=echo[:27])[0]
 
 
-def test_the_prompt_is_read_and_not_judged(grammar: Grammar) -> None:
+def test_the_prompt_is_context_and_not_scored(grammar: GrammarReward) -> None:
     text = " walked to the market in the morning."
-    behind, wild, alone = (grammar.judge(attempts(text, prompt=prompt))[0] for prompt in ("Nils", "qxv zzk jjw", ""))
+    behind, wild, alone = (grammar.score(attempts(text, prompt=prompt))[0] for prompt in ("Nils", "qxv zzk jjw", ""))
     assert len({behind.value, wild.value, alone.value}) == 3
-    unprompted = Grammar(grammar.settings.model_copy(update={"prompted": False}), DESK)
-    assert unprompted.judge(attempts(text, prompt="Nils"))[0].value == alone.value
+    unprompted = GrammarReward(grammar.settings.model_copy(update={"prompted": False}), DESK)
+    assert unprompted.score(attempts(text, prompt="Nils"))[0].value == alone.value
 
 
-def test_what_a_text_is_compared_with_follows_from_its_seed(grammar: Grammar) -> None:
-    one, same, other = (grammar.judge(attempts("Nils bought a red boat.", seed=seed))[0] for seed in (3, 3, 4))
-    narrow = Grammar(grammar.settings.model_copy(update={"drawn": 4}), DESK)
+def test_what_a_text_is_compared_with_follows_from_its_seed(grammar: GrammarReward) -> None:
+    one, same, other = (grammar.score(attempts("Nils bought a red boat.", seed=seed))[0] for seed in (3, 3, 4))
+    narrow = GrammarReward(grammar.settings.model_copy(update={"drawn": 4}), DESK)
     assert one == same and one.why["surprise"] == other.why["surprise"]
-    few = {narrow.judge(attempts("Nils bought a red boat.", seed=seed))[0].value for seed in range(5)}
+    few = {narrow.score(attempts("Nils bought a red boat.", seed=seed))[0].value for seed in range(5)}
     assert len(few) == 5
 
 
 @pytest.mark.parametrize("text", ODD, ids=range(len(ODD)))
-def test_any_text_has_a_finite_value(rewards: Rewards, text: str) -> None:
+def test_any_text_has_a_finite_value(rewards: CombinedReward, text: str) -> None:
     assert -5 <= values(rewards, text)[0] <= 5 and math.isfinite(values(rewards, text, prompt=text[:500])[0])
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.text(st.characters(), max_size=60), min_size=1, max_size=4), st.text(max_size=20))
-def test_every_batch_is_finite(rewards: Rewards, texts: list[str], prompt: str) -> None:
+def test_every_batch_is_finite(rewards: CombinedReward, texts: list[str], prompt: str) -> None:
     assert np.isfinite(values(rewards, *texts, prompt=prompt)).all()
 
 
-def test_a_judge_is_trained_once_and_gone_on_with(rewards: Rewards, tmp_path: Path) -> None:
+def test_a_judge_is_trained_once_and_resumed(rewards: CombinedReward, tmp_path: Path) -> None:
     said = io.StringIO()
     made(GRAMMAR, said=said)
     assert "Training" not in said.getvalue()
@@ -138,17 +140,19 @@ def test_a_judge_is_trained_once_and_gone_on_with(rewards: Rewards, tmp_path: Pa
     assert weights.stat().st_mtime_ns == before
 
 
-def test_orders_say_which_half_the_judge_may_see() -> None:
-    (told,) = settings_of({"name": "grammar", "corpus": "my.txt", "half": 1, "seed": 4, "judge": {"train.steps": 9}})
-    assert isinstance(told, Grammar.Settings)
-    order = Grammar.orders(told)["run"]
+def test_required_runs_name_the_half_of_the_corpus() -> None:
+    (told,) = parse_reward_specs(
+        {"name": "grammar", "corpus": "my.txt", "half": 1, "seed": 4, "judge": {"train.steps": 9}}
+    )
+    assert isinstance(told, GrammarReward.Settings)
+    order = GrammarReward.required_runs(told)["run"]
     assert order.recipe == "gpt2-mini"
     corpus = {"corpus.source": "my.txt", "corpus.half": 1, "corpus.document": "auto"}
     assert order.overrides == {**corpus, "train.seed": 4, "train.steps": 9}
-    assert Grammar.orders(told.model_copy(update={"run": "runs/x"})) == {}
+    assert GrammarReward.required_runs(told.model_copy(update={"run": "runs/x"})) == {}
 
 
-def test_a_masked_run_judges_too(tmp_path: Path) -> None:
+def test_a_masked_run_can_be_the_judge(tmp_path: Path) -> None:
     masked = {**TINY, "tokenizer.kind": "wordpiece", "tokenizer.size": 300, "train.steps": 4}
     found = made({**GRAMMAR, "recipe": "roberta-mini", "judge": masked, "sentences": 8}, folder=tmp_path)
     assert np.isfinite(values(found, *sentences(3), "zz qq kk", prompt="Nils said.")).all()
@@ -159,31 +163,31 @@ def test_a_masked_run_judges_too(tmp_path: Path) -> None:
 
 def test_a_judge_is_needed() -> None:
     with pytest.raises(RecipeError, match=r"grammar needs a judge: run=RUN, or corpus=SOURCE"):
-        settings_of("grammar")
+        parse_reward_specs("grammar")
 
 
 def test_no_such_run(tmp_path: Path) -> None:
-    with pytest.raises(MeristemError, match="is no run of ours; corpus=SOURCE trains a judge"):
+    with pytest.raises(MeristemError, match="is not a run folder; corpus=SOURCE trains a judge"):
         made({"name": "grammar", "run": str(tmp_path / "absent")})
 
 
-def test_too_few_correct_sentences(grammar: Grammar, tmp_path: Path) -> None:
+def test_too_few_correct_sentences(grammar: GrammarReward, tmp_path: Path) -> None:
     (tmp_path / "few.txt").write_text("A boat came in.\n\nNobody saw it.\n", encoding="utf-8")
     told = {"name": "grammar", "run": str(grammar.settings.run), "correct": str(tmp_path / "few.txt")}
-    with pytest.raises(MeristemError, match=r"few\.txt has 2 sentences, and 8 are the fewest"):
+    with pytest.raises(MeristemError, match=r"few\.txt has 2 sentences, and at least 8 are needed"):
         made(told)
 
 
-def test_correct_sentences_of_ones_own(grammar: Grammar, tmp_path: Path) -> None:
+def test_correct_sentences_of_ones_own(grammar: GrammarReward, tmp_path: Path) -> None:
     (tmp_path / "own.txt").write_text("\n\n".join(sentences(40, seed=5)), encoding="utf-8")
     found = made({"name": "grammar", "run": str(grammar.settings.run), "correct": str(tmp_path / "own.txt")})
     assert values(found, sentences(40, seed=5)[3])[0] == -5.0  # copied
     assert math.isfinite(values(found, *sentences(2))[0])
 
 
-def test_held_out_sentences_are_none_that_training_read() -> None:
+def test_held_out_sentences_are_not_in_the_training_text() -> None:
     corpus = CorpusSettings.model_validate({"source": "builtin:microworld-en?size=120", "processes": 1, "test": 0.1})
-    every = {one.text for one in correct(corpus, held_out=False, number=5000, shortest=3, seed=0)}
-    held = correct(corpus, held_out=True, number=40, shortest=3, seed=0)
+    every = {one.text for one in correct(corpus, held_out=False, count=5000, min_words=3, seed=0)}
+    held = correct(corpus, held_out=True, count=40, min_words=3, seed=0)
     assert len(held) == 40 and {one.text for one in held} < every
-    assert held != correct(corpus, held_out=True, number=40, shortest=3, seed=1)
+    assert held != correct(corpus, held_out=True, count=40, min_words=3, seed=1)

@@ -1,4 +1,4 @@
-"""Includes: words that must be there, of the settings or of each prompt's row, and words that must not."""
+"""Keyword reward: required words from the settings or the prompt's row, and forbidden words."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judges import attempts, made, values
 
-from meristem.errors import MeristemError, RecipeError
-from meristem.reinforce.named import settings_of
+from meristem.config.errors import MeristemError, RecipeError
+from meristem.reinforce.reward_specs import parse_reward_specs
 
 
 def test_the_share_of_words_that_are_there() -> None:
@@ -23,7 +23,7 @@ def test_the_share_of_words_that_are_there() -> None:
     ]
 
 
-def test_unwanted_words_take_away() -> None:
+def test_forbidden_words_lower_the_value() -> None:
     found = made("includes,words=[sea],without=[war,the end]")
     assert values(found, "sea", "the sea, the end", "war at sea: the end", "war") == [1.0, 0.5, 0.0, -0.5]
     assert values(made("includes,without=[war]"), "peace", "war") == [0.0, -1.0]
@@ -37,7 +37,7 @@ def test_each_prompt_has_its_own_words(cell: Any) -> None:
 
 def test_why_names_what_is_missing() -> None:
     found = made("includes,words=[sea,boat],without=[war]")
-    why = found.judge(attempts("a boat")).why[0]["includes"]
+    why = found.score(attempts("a boat")).why[0]["includes"]
     assert why == {"found": "1 of 2", "missing": "sea", "unwanted": "none"}
 
 
@@ -49,17 +49,17 @@ def test_finite_for_any_text(text: str) -> None:
 @pytest.mark.parametrize(
     "columns", [{}, {"wrods": "sea"}, {"words": ""}, {"words": []}, {"words": "!, ?"}, {"words": 3}]
 )
-def test_a_prompt_without_words_is_refused_before_anything_is_written(columns: dict[str, Any]) -> None:
+def test_a_prompt_without_words_is_refused_before_generation(columns: dict[str, Any]) -> None:
     found = made("includes,column=words")
     with pytest.raises(MeristemError, match=r"p\.tsv:4: includes: the column 'words' has no words for this prompt"):
-        found.check(attempts("", columns=columns, place="p.tsv:4"))
+        found.check(attempts("", columns=columns, location="p.tsv:4"))
     if "wrods" in columns:
         with pytest.raises(MeristemError, match="did you mean wrods"):
             values(found, "sea", columns=columns)
 
 
-def test_something_must_be_wanted() -> None:
+def test_some_words_must_be_given() -> None:
     with pytest.raises(RecipeError, match=r"give words=\[…\], column=NAME or without=\[…\]"):
-        settings_of("includes")
+        parse_reward_specs("includes")
     with pytest.raises(RecipeError, match=r"'!' has no word in it"):
-        settings_of("includes,words=['!']")
+        parse_reward_specs("includes,words=['!']")

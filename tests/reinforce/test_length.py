@@ -1,4 +1,4 @@
-"""Length: one within the range, smoothly less beside it."""
+"""Length reward: 1 within the range, smoothly less outside."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judges import made, values
 
-from meristem.errors import RecipeError
-from meristem.reinforce.named import settings_of
+from meristem.config.errors import RecipeError
+from meristem.reinforce.reward_specs import parse_reward_specs
 
 
 def test_the_nearer_the_better_and_the_target_is_best() -> None:
@@ -35,7 +35,7 @@ def test_ideographs_are_words_and_characters_can_be_counted() -> None:
 def test_why_says_what_was_counted() -> None:
     from judges import attempts
 
-    assert made("length,target=[3,5]").judge(attempts("a b, c")).why[0]["length"] == {"words": 3.0, "wanted": "3 to 5"}
+    assert made("length,target=[3,5]").score(attempts("a b, c")).why[0]["length"] == {"words": 3.0, "wanted": "3 to 5"}
 
 
 @given(st.text(), st.integers(1, 50), st.integers(0, 50))
@@ -50,6 +50,6 @@ def test_very_long_texts_are_finite() -> None:
 @pytest.mark.parametrize("target", ["[5,3]", "0", "-2", "[-1,3]", "many", "[1,2,3]"])
 def test_no_length_at_all(target: str) -> None:
     with pytest.raises(RecipeError, match="target"):
-        settings_of(f"length,target={target}")
+        parse_reward_specs(f"length,target={target}")
     with pytest.raises(RecipeError, match=r"reward\.0\.target: Field required"):
-        settings_of("length")
+        parse_reward_specs("length")

@@ -1,4 +1,4 @@
-"""Meaning: a paraphrase is nearer than another story, whatever letters it is in and whoever made the vectors."""
+"""Semantic similarity reward: a paraphrase is closer than another story, in any script and with any vectors."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from judges import attempts, made, values
 
-from meristem.errors import MeristemError, RecipeError
-from meristem.reinforce.combined import Rewards
-from meristem.reinforce.named import settings_of
-from meristem.reinforce.vectors import Vectors
+from meristem.config.errors import MeristemError, RecipeError
+from meristem.reinforce.combined_reward import CombinedReward
+from meristem.reinforce.reward_specs import parse_reward_specs
+from meristem.reinforce.word_vectors import WordVectors
 
 THEMES = {
     "sea": "boat ship sailor harbour sea wave captain 船 水手 港口 海",
@@ -52,32 +52,34 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def rewards(file: Path) -> Rewards:
+def rewards(file: Path) -> CombinedReward:
     return made({"name": "meaning", "vectors": str(file)})
 
 
-def test_a_paraphrase_is_nearer_than_another_story(rewards: Rewards) -> None:
+def test_a_paraphrase_is_nearer_than_another_story(rewards: CombinedReward) -> None:
     same, near, far = values(rewards, *ENGLISH, references=(ENGLISH[0],))
     assert same == pytest.approx(1.0) and same > near > far + 0.3
 
 
-def test_chinese_is_cut_into_the_words_that_are_known(rewards: Rewards) -> None:
+def test_chinese_is_cut_into_the_words_that_are_known(rewards: CombinedReward) -> None:
     near, far = values(rewards, "船在港口。", "园丁种了苹果树。", references=("水手的船。",))
     assert near > far + 0.3
 
 
 def test_the_longest_known_word_is_taken_where_there_are_no_spaces(file: Path) -> None:
-    table = Vectors.read(file, 1000, alike=True)
-    assert table.lay("苹果树，苹果船", 9).rows.tolist() == [table.index[word] for word in ("苹果树", "苹果", "船")]
+    table = WordVectors.read(file, 1000, prefix_fallback=True)
+    assert table.vectorize("苹果树，苹果船", 9).rows.tolist() == [
+        table.index[word] for word in ("苹果树", "苹果", "船")
+    ]
 
 
-def test_the_nearest_of_several_references_counts(rewards: Rewards) -> None:
+def test_the_nearest_of_several_references_counts(rewards: CombinedReward) -> None:
     one, two = (
         values(rewards, "A boat at sea.", references=known)[0]
         for known in (("The farmer asked.",), ("The farmer asked.", "The ship."))
     )
     assert two > one
-    why = rewards.judge(attempts("A boat at sea.", references=("The farmer asked.", "The ship."))).why[0]["meaning"]
+    why = rewards.score(attempts("A boat at sea.", references=("The farmer asked.", "The ship."))).why[0]["meaning"]
     assert why["nearest reference"] == "2 of 2"
 
 
@@ -91,7 +93,7 @@ def test_the_share_of_alignment_moves_the_value_between_its_parts(file: Path) ->
     text, known = "A boat and a sailor.", ("The ship of the captain.",)
     both = [made({"name": "meaning", "vectors": str(file), "alignment": share}) for share in (0.0, 0.5, 1.0)]
     cosine, middle, aligned = (values(one, text, references=known)[0] for one in both)
-    why = both[1].judge(attempts(text, references=known)).why[0]["meaning"]
+    why = both[1].score(attempts(text, references=known)).why[0]["meaning"]
     assert (cosine, aligned) == (pytest.approx(why["cosine"]), pytest.approx(why["alignment"]))
     assert middle == pytest.approx((cosine + aligned) / 2) and cosine != pytest.approx(aligned)
 
@@ -106,43 +108,45 @@ def test_frequent_words_count_little_unless_all_count_the_same(file: Path) -> No
     assert loss[1] > loss[0]
 
 
-def test_unknown_words_are_counted_told_and_may_be_skipped(file: Path, rewards: Rewards) -> None:
+def test_unknown_words_are_counted_listed_and_may_be_skipped(file: Path, rewards: CombinedReward) -> None:
     plain, padded = values(rewards, "A boat.", "A boat qqzx wwv.", references=("A boat.",))
     skipping = made({"name": "meaning", "vectors": str(file), "unknown": "skip"})
     assert padded < plain == pytest.approx(values(skipping, "A boat qqzx wwv.", references=("A boat.",))[0])
-    told = rewards.judge(attempts("A boat qqzx wwv.", references=("A boat.",))).why[0]["meaning"]
+    told = rewards.score(attempts("A boat qqzx wwv.", references=("A boat.",))).why[0]["meaning"]
     assert told["unknown words"] == "2 of 4: qqzx, wwv"
 
 
-def test_a_word_that_begins_alike_stands_for_an_unknown_one(file: Path) -> None:
-    alike, strict = (Vectors.read(file, 1000, alike=way) for way in (True, False))
-    assert alike.lay("Gardeners GARDEN gar", 9).rows.tolist() == [alike.index["gardener"], alike.index["garden"]]
-    found = strict.lay("Gardeners GARDEN", 9)
+def test_a_word_with_the_same_prefix_replaces_an_unknown_one(file: Path) -> None:
+    alike, strict = (WordVectors.read(file, 1000, prefix_fallback=way) for way in (True, False))
+    assert alike.vectorize("Gardeners GARDEN gar", 9).rows.tolist() == [alike.index["gardener"], alike.index["garden"]]
+    found = strict.vectorize("Gardeners GARDEN", 9)
     assert found.unknown == ["Gardeners"] and len(found.rows) == 1
 
 
-def test_an_unknown_word_that_both_have_is_no_loss_and_a_compound_is_its_parts(file: Path, rewards: Rewards) -> None:
+def test_an_unknown_word_that_both_have_is_no_loss_and_a_compound_is_its_parts(
+    file: Path, rewards: CombinedReward
+) -> None:
     both, other, twice = values(
         rewards, "Zork's boat", "Bork's boat", "Bork's Bork's boat", references=("Zork's ship",)
     )
     assert both > other > twice
-    table = Vectors.read(file, 1000, alike=False)
-    found = table.lay("sea-boat/zzq", 9)
+    table = WordVectors.read(file, 1000, prefix_fallback=False)
+    found = table.vectorize("sea-boat/zzq", 9)
     assert found.rows.tolist() == [table.index["sea"], table.index["boat"]] and not found.unknown
 
 
 def test_only_the_first_words_of_a_file_are_read(file: Path) -> None:
-    assert len(Vectors.read(file, 10, alike=True).index) == 10
+    assert len(WordVectors.read(file, 10, prefix_fallback=True).index) == 10
 
 
 @pytest.mark.parametrize("text", ["", "😀🙈", "qq " * 30_000, "boat " * 20_000, "\ud800", "海" * 50_000, "…"])
-def test_any_text_has_a_finite_value(rewards: Rewards, text: str) -> None:
+def test_any_text_has_a_finite_value(rewards: CombinedReward, text: str) -> None:
     assert -1 <= values(rewards, text, references=("A boat.",))[0] <= 1
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.text(max_size=40), st.text(max_size=40))
-def test_finite_for_whatever_is_compared(rewards: Rewards, text: str, other: str) -> None:
+def test_finite_for_whatever_is_compared(rewards: CombinedReward, text: str, other: str) -> None:
     assert math.isfinite(values(rewards, text, references=("boat " + other,))[0])
 
 
@@ -165,7 +169,7 @@ def test_vectors_are_learned_once_and_know_what_belongs_together(lines: Path, tm
     said = io.StringIO()
     found = made(_told(lines), folder=tmp_path, said=said)
     near, far = values(found, "A ship and a wave.", "A cow and a field.", references=("The sailor saw the boat.",))
-    assert near > far + 0.2 and "learning vectors of 16 numbers" in said.getvalue()
+    assert near > far + 0.2 and "training vectors of 16 dimensions" in said.getvalue()
     again = io.StringIO()
     same = made(_told(lines), folder=tmp_path, said=again)
     assert again.getvalue() == "" and values(same, "A ship.", references=("A boat.",)) == values(
@@ -174,17 +178,17 @@ def test_vectors_are_learned_once_and_know_what_belongs_together(lines: Path, tm
     (kept,) = (tmp_path / "vectors").iterdir()
     kept.write_bytes(kept.read_bytes()[:100])
     values(made(_told(lines), folder=tmp_path, said=again), "A ship.", references=("A boat.",))
-    assert "learning" in again.getvalue()
+    assert "training vectors" in again.getvalue()
 
 
 def table(lines: str, folder: str, half: int | None = None) -> str:
     """What is learned from a file, in short."""
     from meristem.corpus.settings import CorpusSettings
-    from meristem.reinforce.learned import LearningSettings, learned
+    from meristem.reinforce.word2vec import Word2VecSettings, load_or_train_vectors
 
     corpus = CorpusSettings.model_validate({"source": lines, "document": "block", "processes": 1, "half": half})
-    told = LearningSettings.model_validate({"width": 8, "epochs": 1})
-    found = learned(corpus, told, Path(folder), print, alike=False)
+    told = Word2VecSettings.model_validate({"width": 8, "epochs": 1})
+    found = load_or_train_vectors(corpus, told, Path(folder), print, prefix_fallback=False)
     return repr((float(found.table.sum()), list(found.index)[:9]))
 
 
@@ -200,14 +204,14 @@ def test_every_process_learns_the_same_and_every_half_something_else(lines: Path
 
 def test_gensim_missing_is_named_with_what_to_do(lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gensim.models", None)
-    with pytest.raises(MeristemError, match=r'needs gensim: pip install "meristem\[vectors\]"'):
+    with pytest.raises(MeristemError, match=r'needs gensim: pip install "meristem-lm\[vectors\]"'):
         made(_told(lines), folder=tmp_path)
 
 
 def test_too_little_text_to_learn_from(tmp_path: Path) -> None:
     pytest.importorskip("gensim")
     (tmp_path / "short.txt").write_text("one two\n\nthree four\n", encoding="utf-8")
-    with pytest.raises(MeristemError, match=r"short\.txt has 0 words that stand there 2 times"):
+    with pytest.raises(MeristemError, match=r"short\.txt has 0 words that occur at least 2 times"):
         made(_told(tmp_path / "short.txt"), folder=tmp_path)
 
 
@@ -217,7 +221,7 @@ def test_too_little_text_to_learn_from(tmp_path: Path) -> None:
 def test_vectors_must_come_from_somewhere() -> None:
     for told in ({}, {"vectors": "a", "corpus": "b"}):
         with pytest.raises(RecipeError, match="meaning needs word vectors: vectors=FILE, or corpus=SOURCE"):
-            settings_of({"name": "meaning", **told})
+            parse_reward_specs({"name": "meaning", **told})
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
@@ -225,17 +229,20 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         made({"name": "meaning", "vectors": str(tmp_path / "absent.txt")})
 
 
-def test_a_prompt_without_a_reference_is_refused_before_anything_is_written(rewards: Rewards) -> None:
-    asked = [*attempts("", prompt="A boat", references=("A boat.",)), *attempts("", prompt="A cow", place="data.tsv:3")]
+def test_a_prompt_without_a_reference_is_refused_before_generation(rewards: CombinedReward) -> None:
+    asked = [
+        *attempts("", prompt="A boat", references=("A boat.",)),
+        *attempts("", prompt="A cow", location="data.tsv:3"),
+    ]
     with pytest.raises(MeristemError, match=r"data\.tsv:3: meaning: no reference for the prompt 'A cow'"):
         rewards.check(asked)
     with pytest.raises(MeristemError, match="no reference for the prompt"):
         values(rewards, "A boat.")
 
 
-def test_vectors_that_know_none_of_the_words_are_refused(rewards: Rewards) -> None:
-    with pytest.raises(MeristemError, match=r"glove\.txt know none of the words.*'Ein Haus\.'.*another language"):
+def test_vectors_that_know_none_of_the_words_are_refused(rewards: CombinedReward) -> None:
+    with pytest.raises(MeristemError, match=r"glove\.txt contain none of the words.*'Ein Haus\.'.*another language"):
         rewards.check(attempts("", references=("Ein Haus.",)))
-    asked = [*attempts("", references=("A boat.",)), *attempts("", references=("Ein Haus.",), place="data.tsv:9")]
-    with pytest.raises(MeristemError, match=r"data\.tsv:9: .*know none of the words of 'Ein Haus\.'"):
+    asked = [*attempts("", references=("A boat.",)), *attempts("", references=("Ein Haus.",), location="data.tsv:9")]
+    with pytest.raises(MeristemError, match=r"data\.tsv:9: .*contain none of the words of 'Ein Haus\.'"):
         rewards.check(asked)

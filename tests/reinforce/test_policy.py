@@ -1,4 +1,4 @@
-"""The policy objective: what its loss and its gradient are, what they hang on, and that it learns what is rewarded."""
+"""The policy objective: its loss and gradient, their dependence on settings, and that it learns what is rewarded."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import torch
 sys.path.append(str(Path(__file__).parent))
 from policies import FAMILIES, Counting, feed_for, learner_for, settings, tokenizer
 
-from meristem.batch import Batch
-from meristem.errors import MeristemError
+from meristem.config.errors import MeristemError
+from meristem.dataset.length_buckets import LengthBucketedFeed, PieceView
+from meristem.interfaces.batch import Batch
+from meristem.interfaces.task import Sample
 from meristem.learning.learner import Learner
-from meristem.learning.ragged import Pieces, Ragged
-from meristem.task import Sample
-from meristem.tasks._reader import marked
-from meristem.training.optimizers import optimizers
+from meristem.tasks._text_encoder import add_task_tokens
+from meristem.training.optim.param_groups import build_optimizers
 from meristem.training.settings import TrainSettings
 from meristem.training.step import Stepper
 
@@ -39,7 +39,7 @@ def stepper(learner: Learner, **told: Any) -> Stepper:
     plain = {"steps": 100, "rate": 1e-2, "schedule": "constant", "warmup": 0.0, "weight_decay": 0.0,
              "optimizer": "adamw", **told}  # fmt: skip
     train = TrainSettings.model_validate(plain)
-    return Stepper(learner=learner, optimizers=optimizers(learner.model, train), settings=train,
+    return Stepper(learner=learner, optimizers=build_optimizers(learner.model, train), settings=train,
                    device=torch.device("cpu"))  # fmt: skip
 
 
@@ -47,16 +47,18 @@ def stepper(learner: Learner, **told: Any) -> Stepper:
 def test_the_gradient_is_that_of_advantage_times_log_probability(family: str) -> None:
     learner, policy, batch = made(family, double=True)
     explored = learner.explore("policy", batch)
-    totals = {term: max(1, count) for term, count in explored.counts.items()}
+    totals = {term: max(1, count) for term, count in explored.target_counts.items()}
     parameters = [p for p in learner.model.parameters() if p.requires_grad]
     loss = learner("policy", explored, totals).loss
     own = torch.autograd.grad(loss, parameters, allow_unused=True)
-    goal = explored.goals["policy"]
+    goal = explored.targets["policy"]
     hidden = policy.encode(learner.model, explored)
-    logits = learner.model.heads[policy.head](hidden.last.reshape(-1, hidden.last.shape[-1])[goal["at"]])
-    logits = logits + policy.way(learner.model).without(logits.shape[1])
+    logits = learner.model.heads[policy.head](
+        hidden.last_hidden_state.reshape(-1, hidden.last_hidden_state.shape[-1])[goal["at"]]
+    )
+    logits = logits + policy.rollout_sampling(learner.model).banned_logits(logits.shape[1])
     chosen = logits.log_softmax(-1).gather(1, goal["values"][:, None])[:, 0]
-    right = -(chosen * goal["advantage"]).sum() / len(explored.goals["text"]["at"])
+    right = -(chosen * goal["advantage"]).sum() / len(explored.targets["text"]["at"])
     theirs = torch.autograd.grad(right, parameters, allow_unused=True)
     for mine, other in zip(own, theirs, strict=True):
         if other is not None:
@@ -64,24 +66,24 @@ def test_the_gradient_is_that_of_advantage_times_log_probability(family: str) ->
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_at_the_start_the_distance_is_nothing_and_advantages_sum_to_nothing(family: str) -> None:
+def test_at_the_start_the_kl_is_zero_and_advantages_sum_to_zero(family: str) -> None:
     learner, policy, batch = made(family)
     explored = learner.explore("policy", batch)
-    text = explored.goals["text"]
+    text = explored.targets["text"]
     assert text["kl"].abs().max() < 1e-4
     assert text["reward"].tolist() == [letters(one.text) for one in policy.rewards.asked[-12:]]
     sizes = text["written"].long().tolist()
     first = np.cumsum([0, *sizes[:-1]])
-    assert explored.goals["policy"]["advantage"][first].reshape(4, 3).sum(1).abs().max() < 1e-4
-    assert batch.goals == {}  # what comes in is left as it was
+    assert explored.targets["policy"]["advantage"][first].reshape(4, 3).sum(1).abs().max() < 1e-4
+    assert batch.targets == {}  # what comes in is left as it was
 
 
-def test_returns_pay_for_distance_surprise_and_an_end() -> None:
+def test_returns_include_kl_entropy_and_the_penalty_for_truncation() -> None:
     learner, policy, batch = made("gpt2", whiten=False, unfinished=5.0, entropy=0.3, kl={"coefficient": 0.5})
     with torch.no_grad():
         for parameter in policy.reference.parameters():
             parameter.mul_(0.8)
-    text = learner.explore("policy", batch).goals["text"]
+    text = learner.explore("policy", batch).targets["text"]
     bare = np.array([letters(one.text) for one in policy.rewards.asked[-12:]])
     ended = np.array([one.ended for one in policy.rewards.asked[-12:]])
     right = bare - 5.0 * ~ended - 0.5 * text["kl"].numpy() + 0.3 * text["entropy"].numpy()
@@ -89,10 +91,10 @@ def test_returns_pay_for_distance_surprise_and_an_end() -> None:
     assert text["kl"].abs().max() > 0.1
 
 
-def test_whitened_rewards_are_in_units_of_what_was_seen() -> None:
+def test_whitened_rewards_use_the_running_statistics() -> None:
     learner, policy, batch = made("gpt2", kl={"coefficient": 0.0})
-    policy.leash(learner.model).saw(4.0, 4.0**2 + 9.0)
-    text = learner.explore("policy", batch).goals["text"]
+    policy.kl_controller(learner.model).update_reward_stats(4.0, 4.0**2 + 9.0)
+    text = learner.explore("policy", batch).targets["text"]
     np.testing.assert_allclose(text["return"], (text["reward"] - 4.0) / 3.0, atol=1e-5)
 
 
@@ -104,11 +106,11 @@ def test_with_several_updates_ratios_are_clipped() -> None:
         for parameter in learner.model.backbone.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))
     outcome = learner("policy", explored, totals)
-    goal = explored.goals["policy"]
-    now = policy.logprobs(learner.model, policy.encode(learner.model, explored), goal)
+    goal = explored.targets["policy"]
+    now = policy.log_probs(learner.model, policy.encode(learner.model, explored), goal)
     ratio = (now - goal["old"]).exp()
     gain = torch.minimum(ratio * goal["advantage"], ratio.clamp(0.8, 1.2) * goal["advantage"])
-    torch.testing.assert_close(outcome.sums["policy"], -gain.sum())
+    torch.testing.assert_close(outcome.loss_sums["policy"], -gain.sum())
     share = float(outcome.metrics["clipped"][0] / outcome.metrics["clipped"][1])
     assert share == pytest.approx(float(((ratio - 1).abs() > 0.2).double().mean())) and share > 0
 
@@ -121,8 +123,8 @@ def test_parts_of_a_step_add_up_to_the_whole(micro: int) -> None:
         learner = learner_for("gpt2", WORDS, Counting(letters), double=True, supervised=0.5, baseline="learned")
         feed = feed_for(learner, rows=4, micro=size, references=True)
         batches = [learner.explore("policy", feed.batch(0, m)) for m in range(feed.micro_steps)]
-        names = learner.objectives["policy"].weights
-        totals = {name: sum(batch.counts[name] for batch in batches) for name in names}
+        names = learner.objectives["policy"].loss_weights
+        totals = {name: sum(batch.target_counts[name] for batch in batches) for name in names}
         for batch in batches:
             learner("policy", batch, totals).loss.backward()
         found.append({name: p.grad for name, p in learner.model.named_parameters() if p.grad is not None})
@@ -143,25 +145,25 @@ def test_parts_of_a_step_add_up_to_the_whole(micro: int) -> None:
     ],
     ids=str,
 )
-def test_it_learns_to_write_what_is_rewarded(family: str, told: dict[str, Any]) -> None:
+def test_it_learns_to_generate_what_is_rewarded(family: str, told: dict[str, Any]) -> None:
     # fifty steps take one to three seconds, and fewer do not tell learning from chance
     learner = learner_for(family, WORDS, Counting(letters), kl={"coefficient": 0.0}, collapse=None, **told)
     feed, walk = feed_for(learner, rows=8), stepper(learner, rate=2e-2)
     rewards = []
     for step in range(50):
-        taken = walk.take(step, 100, "policy", [feed.batch(step, 0)])
+        taken = walk.train_step(step, 100, "policy", [feed.batch(step, 0)])
         rewards.append(float(taken.metrics["reward"][0] / taken.metrics["reward"][1]))
     first, last = np.mean(rewards[:8]), np.mean(rewards[-8:])
     assert last > first + 1.5, (first, last)
 
 
-def test_the_leash_holds_the_distance_near_its_target() -> None:
+def test_the_kl_controller_keeps_the_kl_near_its_target() -> None:
     far = {}
     for coefficient in (0.0, 0.3):
         kl = {"coefficient": coefficient, "target": 1.0, "adapt": 0.5}
         learner = learner_for("gpt2", WORDS, Counting(letters), kl=kl, collapse=None)
         feed, walk = feed_for(learner, rows=8), stepper(learner, rate=2e-2)
-        took = [walk.take(step, 100, "policy", [feed.batch(step, 0)]).metrics["kl"] for step in range(40)]
+        took = [walk.train_step(step, 100, "policy", [feed.batch(step, 0)]).metrics["kl"] for step in range(40)]
         far[coefficient] = np.mean([float(total / number) for total, number in took[-8:]])
     assert far[0.3] < 0.6 * far[0.0], far
 
@@ -169,7 +171,9 @@ def test_the_leash_holds_the_distance_near_its_target() -> None:
 def test_a_supervised_share_learns_the_references() -> None:
     learner = learner_for("gpt2", WORDS, Counting(lambda text: 0.0), supervised=1.0)
     feed, walk = feed_for(learner, rows=8, references=True), stepper(learner)
-    losses = [float(walk.take(step, 100, "policy", [feed.batch(step, 0)]).terms["supervised"]) for step in range(20)]
+    losses = [
+        float(walk.train_step(step, 100, "policy", [feed.batch(step, 0)]).terms["supervised"]) for step in range(20)
+    ]
     assert losses[-1] < 0.7 * losses[0]
 
 
@@ -179,39 +183,41 @@ def test_it_says_why_it_should_stop() -> None:
 
     def settled(kl: float, variety: float) -> str | None:
         told = {"reward": 0.0, "_square": 1.0, "kl": kl, "distinct2": variety}
-        return policy.settle(learner.model, {name: (torch.tensor(value), one) for name, value in told.items()})
+        return policy.after_step(learner.model, {name: (torch.tensor(value), one) for name, value in told.items()})
 
     assert [settled(5.0, 0.9) for _ in range(2)] == [None, None]
     assert settled(1.0, 0.9) is None  # it must last
     assert [settled(5.0, 0.9) for _ in range(2)] == [None, None]
-    assert "ran away" in str(settled(5.0, 0.9))
+    assert "the policy diverged" in str(settled(5.0, 0.9))
     assert [settled(0.5, 0.3) for _ in range(2)] == [None, None]
     assert "alike" in str(settled(0.5, 0.3))
 
 
-def test_what_a_text_is_drawn_at_hangs_on_its_sample_alone() -> None:
+def test_the_random_numbers_of_a_completion_depend_only_on_its_sample() -> None:
     learner, _, _ = made("gpt2")
     whole = feed_for(learner, rows=4).batch(0, 0)
     part = feed_for(learner, rows=4, micro=1).batch(0, 2)
-    same = [note for note in whole.notes if note["piece"].sample == part.notes[0]["piece"].sample]
-    assert np.array_equal(same[0]["uniforms"], part.notes[0]["uniforms"])
-    assert same[0]["seeds"] == part.notes[0]["seeds"]
+    same = [note for note in whole.metadata if note["piece"].sample_index == part.metadata[0]["piece"].sample_index]
+    assert np.array_equal(same[0]["uniforms"], part.metadata[0]["uniforms"])
+    assert same[0]["seeds"] == part.metadata[0]["seeds"]
 
 
-def test_nothing_is_written_past_the_limit() -> None:
+def test_nothing_is_generated_past_the_limit() -> None:
     learner, policy, batch = made("gpt2", max_tokens=2)
     explored = learner.explore("policy", batch)
-    assert explored.goals["text"]["written"].max() <= 2
+    assert explored.targets["text"]["written"].max() <= 2
     assert all(len(one.text.split()) <= 2 for one in policy.rewards.asked)
 
 
 @pytest.mark.parametrize(("family", "told"), [("gpt2", {}), ("gpt2", {"framed": True}), ("transformer", {})])
 def test_prompts_longer_than_the_model_are_cut_to_leave_room_for_a_text(family: str, told: dict[str, Any]) -> None:
-    words = marked(WORDS) if told else WORDS
+    words = add_task_tokens(WORDS) if told else WORDS
     learner = learner_for(family, words, Counting(letters), **told)
     policy: Any = learner.objectives["policy"]
-    pieces = policy.pieces([Sample(given={"prompt": "The old gardener " * 20, "columns": {}}, place="p:0")])
-    batch = Ragged(view=Pieces(pieces), objective=policy, seed=3, rows=1, micro=1, fill=policy.fill).batch(0, 0)
+    pieces = policy.encode_samples([Sample(inputs={"prompt": "The old gardener " * 20, "columns": {}}, location="p:0")])
+    batch = LengthBucketedFeed(
+        view=PieceView(pieces), objective=policy, seed=3, batch_size=1, micro_batch_size=1, pad_values=policy.fill
+    ).batch(0, 0)
     explored = learner.explore("policy", batch)
     assert explored.inputs["tokens"].shape[1] <= settings(family).length + 1
 

@@ -1,4 +1,4 @@
-"""Clicks of the small world: drawn from preferences that are known for any text, with an optimum that is known too."""
+"""Built-in click data: drawn from known preferences with a known optimum."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meristem import samples
-from meristem.errors import MeristemError
-from meristem.randomness import generator
-from meristem.samples.microworld.dice import Dice
-from meristem.samples.sets.clicks import EXAMINED, best_rate, true_rate
-from meristem.samples.sets.preferring import BEST, LOWEST
-from meristem.samples.sets.searching import best_line, line, searches
+from meristem.config.errors import MeristemError
+from meristem.samples.microworld.block_random import BlockRandom
+from meristem.samples.sets.click_preferences import BEST_RATES, MIN_RATE
+from meristem.samples.sets.clicks import EXAMINATION_RATES, best_rate, true_rate
+from meristem.samples.sets.search_queries import all_intents, best_line, draw_line
+from meristem.utils.randomness import generator
 
 LANGUAGES = ("en", "zh")
 QUERY = "repair a lamp in Oakham"
@@ -26,35 +26,35 @@ GOOD = "We repair your lovely lamp in Oakham at half price today."
 
 @cache
 def rows(name: str, language: str, seed: int, size: int) -> list[dict[str, Any]]:
-    return list(samples.labelled(f"microworld-{name}?size={size}&seed={seed}&language={language}"))
+    return list(samples.labelled_rows(f"microworld-{name}?size={size}&seed={seed}&language={language}"))
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_queries_have_a_text_that_reaches_the_best_rate(language: str) -> None:
-    found = searches(language)
+    found = all_intents(language)
     assert len(found) > 5000
     for query, of in list(found.items())[::3]:
-        assert true_rate(query, best_line(of), language) == best_rate(query, language) == BEST[of.kind]
+        assert true_rate(query, best_line(of), language) == best_rate(query, language) == BEST_RATES[of.kind]
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_no_line_of_the_grammar_beats_it_and_the_average_is_far_below(language: str) -> None:
     rates, best = [], []
-    for number, of in enumerate(list(searches(language).values())[::61]):
-        dice = Dice(generator(5, "test lines", 0, number))
+    for number, of in enumerate(list(all_intents(language).values())[::61]):
+        dice = BlockRandom(generator(5, "test lines", 0, number))
         for _ in range(4):
-            rates.append(true_rate(of.query, line(of, dice), language))
+            rates.append(true_rate(of.query, draw_line(of, dice), language))
             best.append(best_rate(of.query, language))
-    assert all(LOWEST <= rate <= most for rate, most in zip(rates, best, strict=True))
+    assert all(MIN_RATE <= rate <= most for rate, most in zip(rates, best, strict=True))
     assert 0.3 < np.mean(rates) / np.mean(best) < 0.6
     assert max(rates) == 0.6
-    assert min(rates) == LOWEST
+    assert min(rates) == MIN_RATE
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.text(max_size=120) | st.lists(st.sampled_from(GOOD.split()), max_size=30).map(" ".join))
 def test_any_text_has_a_rate_below_the_best(text: str) -> None:
-    assert LOWEST <= true_rate(QUERY, text) <= best_rate(QUERY)
+    assert MIN_RATE <= true_rate(QUERY, text) <= best_rate(QUERY)
 
 
 @pytest.mark.parametrize("worse", [
@@ -68,12 +68,12 @@ def test_any_text_has_a_rate_below_the_best(text: str) -> None:
     "Repair lovely lamp Oakham at half price",
     f"{GOOD} {GOOD}",
 ])  # fmt: skip
-def test_whatever_is_lacking_or_spoiled_costs_clicks(worse: str) -> None:
+def test_every_flaw_costs_clicks(worse: str) -> None:
     assert true_rate(QUERY, worse) < true_rate(QUERY, GOOD) == best_rate(QUERY)
 
 
 def test_a_query_of_another_world_is_named() -> None:
-    with pytest.raises(MeristemError, match="'cheap flights': nobody searches for this in the small world"):
+    with pytest.raises(MeristemError, match="'cheap flights' is not a query of the microworld"):
         true_rate("cheap flights", GOOD)
 
 
@@ -90,7 +90,7 @@ def test_pages_have_six_lines_and_their_clicks_follow_the_preferences(language: 
         clicked[row["position"]] += row["clicked"]
         rates[row["position"]].append(true_rate(row["query"], row["text"], language))
         expected[row["position"]] += row["shown"] * rates[row["position"]][-1]
-    for position, share in enumerate(EXAMINED, 1):
+    for position, share in enumerate(EXAMINATION_RATES, 1):
         assert clicked[position] / expected[position] == pytest.approx(share, rel=0.06)
     assert np.mean(rates[1]) > np.mean(rates[6]) * 1.2  # better lines tend to stand higher
     assert len({row["text"] for row in found}) > 1000

@@ -1,4 +1,4 @@
-"""Docstrings of an installation: read, never imported."""
+"""The pydocs corpus: docstrings are read without importing modules."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_modules_are_never_imported(tmp_path: Path) -> None:
     trace = tmp_path / "ran"
     root = tmp_path / "root"
     plant(root, "evil.py", f'"""{PROSE.format("trap")}"""\nopen({str(trace)!r}, "w").write("x")\nraise SystemExit\n')
-    assert list(pydocs.read(pydocs.files([root]))) == [PROSE.format("trap")]
+    assert list(pydocs.read_documents(pydocs.iter_modules([root]))) == [PROSE.format("trap")]
     assert not trace.exists()
     assert "evil" not in sys.modules
 
@@ -52,18 +52,28 @@ if True:
         """The branch is read like the rest."""
 '''
     plant(tmp_path, "a.py", source)
-    (document,) = pydocs.read(pydocs.files([tmp_path]))
+    (document,) = pydocs.read_documents(pydocs.iter_modules([tmp_path]))
     words = [text.split()[1] for text in document.split("\n\n")]
     assert words == ["module", "class", "method", "inner", "coroutine", "branch"]
 
 
 def test_order_skips_and_preference(tmp_path: Path) -> None:
-    for name in ("zeta.py", "alpha/b.py", "alpha/a.py", "numpy/n.py", "torch/t.py", "tests/x.py", "alpha/test_y.py",
-                 "alpha/tests/z.py", "site-packages/w.py", "empty.py"):
+    for name in (
+        "zeta.py",
+        "alpha/b.py",
+        "alpha/a.py",
+        "numpy/n.py",
+        "torch/t.py",
+        "tests/x.py",
+        "alpha/test_y.py",
+        "alpha/tests/z.py",
+        "site-packages/w.py",
+        "empty.py",
+    ):
         plant(tmp_path, name, "" if name == "empty.py" else f'"""{PROSE.format(name)}"""')
     plant(tmp_path, "huge.py", f'"""{PROSE.format("huge")}"""\n' + "x = 1\n" * 100_000)
     plant(tmp_path, "note.txt", "not a module")
-    found = [str(path.relative_to(tmp_path)) for path in pydocs.files([tmp_path])]
+    found = [str(path.relative_to(tmp_path)) for path in pydocs.iter_modules([tmp_path])]
     assert found == ["torch/t.py", "numpy/n.py", "alpha/a.py", "alpha/b.py", "zeta.py"]
 
 
@@ -71,7 +81,7 @@ def test_links_lead_nowhere(tmp_path: Path) -> None:
     plant(tmp_path, "package/a.py", f'"""{PROSE.format("only one")}"""')
     (tmp_path / "package" / "round").symlink_to(tmp_path / "package")
     (tmp_path / "gone.py").symlink_to(tmp_path / "nothing.py")
-    assert list(pydocs.read(pydocs.files([tmp_path]))) == [PROSE.format("only one")]
+    assert list(pydocs.read_documents(pydocs.iter_modules([tmp_path]))) == [PROSE.format("only one")]
 
 
 def test_what_does_not_parse_is_skipped(tmp_path: Path) -> None:
@@ -79,15 +89,15 @@ def test_what_does_not_parse_is_skipped(tmp_path: Path) -> None:
     (tmp_path / "b.py").write_bytes(b'"""\xff\xfe not utf-8 at all"""')
     plant(tmp_path, "c.py", '"""The nul is here."""\x00')
     plant(tmp_path, "d.py", f'"""{PROSE.format("good one")}"""')
-    assert list(pydocs.read(pydocs.files([tmp_path]))) == [PROSE.format("good one")]
+    assert list(pydocs.read_documents(pydocs.iter_modules([tmp_path]))) == [PROSE.format("good one")]
 
 
 def test_duplicates_are_dropped_and_the_cap_holds(tmp_path: Path) -> None:
     for number in range(6):
         plant(tmp_path, f"m{number}.py", f'"""{PROSE.format("same")}\n\n{PROSE.format(f"number {number}")}"""')
-    documents = list(pydocs.read(pydocs.files([tmp_path])))
+    documents = list(pydocs.read_documents(pydocs.iter_modules([tmp_path])))
     assert [text.count("same") for text in documents] == [1, 0, 0, 0, 0, 0]
-    capped = list(pydocs.read(pydocs.files([tmp_path]), cap=300))
+    capped = list(pydocs.read_documents(pydocs.iter_modules([tmp_path]), max_characters=300))
     assert capped == documents[: len(capped)]
     assert sum(map(len, capped)) <= 300 < sum(map(len, documents[: len(capped) + 1]))
 
@@ -95,8 +105,8 @@ def test_duplicates_are_dropped_and_the_cap_holds(tmp_path: Path) -> None:
 def test_processes_change_nothing(tmp_path: Path) -> None:
     for number in range(240):
         plant(tmp_path, f"m{number:03}.py", f'"""{PROSE.format(f"module number {number}")}"""')
-    many = list(pydocs.read(pydocs.files([tmp_path])))
-    one_by_one = [text for path in pydocs.files([tmp_path]) for text in pydocs.prose_of(path)]
+    many = list(pydocs.read_documents(pydocs.iter_modules([tmp_path])))
+    one_by_one = [text for path in pydocs.iter_modules([tmp_path]) for text in pydocs.module_prose(path)]
     assert many == one_by_one
     assert len(many) == 240
 
@@ -104,7 +114,7 @@ def test_processes_change_nothing(tmp_path: Path) -> None:
 def test_a_reader_may_stop_early_and_leaves_no_processes(tmp_path: Path) -> None:
     for number in range(240):
         plant(tmp_path, f"m{number:03}.py", f'"""{PROSE.format(f"module number {number}")}"""')
-    documents = pydocs.read(pydocs.files([tmp_path]))
+    documents = pydocs.read_documents(pydocs.iter_modules([tmp_path]))
     assert len(list(islice(documents, 2))) == 2
     assert len(multiprocessing.active_children()) > 0
     documents.close()  # type: ignore[attr-defined]  # a generator
@@ -116,7 +126,7 @@ def test_a_reader_may_stop_early_and_leaves_no_processes(tmp_path: Path) -> None
 
 def test_digest_sees_a_changed_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = plant(tmp_path, "a.py", '"""The first text is here."""')
-    monkeypatch.setattr(pydocs, "installed", lambda: (tmp_path,))
+    monkeypatch.setattr(pydocs, "module_roots", lambda: (tmp_path,))
     before = pydocs.digest()
     assert pydocs.digest() == before
     os.utime(path, ns=(1, 1))
@@ -127,7 +137,7 @@ def test_digest_sees_a_changed_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_the_standard_library_comes_first_and_is_english() -> None:
     began = time.process_time()
-    documents = list(pydocs.read(islice(pydocs.files(pydocs.installed()), 100)))
+    documents = list(pydocs.read_documents(islice(pydocs.iter_modules(pydocs.module_roots()), 100)))
     assert sum(map(len, documents)) > 50_000
     assert time.process_time() - began < 15
     words = " ".join(documents).lower().split()

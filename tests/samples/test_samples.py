@@ -1,4 +1,4 @@
-"""Built-in samples by name: options, errors, digests."""
+"""Built-in corpora by name: options, errors, digests."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 
 from meristem import samples
-from meristem.errors import MeristemError
+from meristem.config.errors import MeristemError
 from meristem.samples import pydocs
 
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     def short() -> Iterator[str]:
-        yield from pydocs.read(islice(pydocs.files(pydocs.installed()), 40))
+        yield from pydocs.read_documents(islice(pydocs.iter_modules(pydocs.module_roots()), 40))
 
     monkeypatch.setattr(pydocs, "documents", short)
 
 
 def test_known_names_have_one_line_each() -> None:
-    known = samples.known()
+    known = samples.list_corpora()
     assert set(known) == {
         "pydocs", "microworld", "microworld-en", "microworld-zh", "microworld-pairs", "microworld-pictures"
     }  # fmt: skip
@@ -37,7 +37,7 @@ def test_size_and_seed_choose_the_documents() -> None:
     assert not set(first) & set(samples.documents("microworld-en?size=20&seed=4"))
 
 
-def test_microworld_takes_languages_by_turns() -> None:
+def test_microworld_alternates_languages() -> None:
     documents = list(samples.documents("microworld?size=6"))
     assert [text.isascii() or "é" in text for text in documents] == [True, False] * 3
     assert documents[1] == list(samples.documents("microworld-zh?size=2"))[1]
@@ -58,12 +58,12 @@ def test_pydocs_takes_a_size() -> None:
         ("microworld?sizes=3", "did you mean size?"),
         ("pydocs?seed=3", "unknown option 'seed'; known: size"),
         ("microworld?size=many", "microworld?size=500"),
-        ("microworld?size=0", "size is a whole number"),
-        ("microworld?seed=", "seed is a whole number"),
-        ("microworld?size=-3", "size is a whole number"),
-        ("microworld-pairs?to=fr", "to is en or zh, not 'fr'"),
+        ("microworld?size=0", "size must be a whole number"),
+        ("microworld?seed=", "seed must be a whole number"),
+        ("microworld?size=-3", "size must be a whole number"),
+        ("microworld-pairs?to=fr", "to must be en or zh, not 'fr'"),
         ("microworld-pairs?language=zh", "unknown option 'language'; known: seed, size, to"),
-        ("microworld-pictures?language=", "language is en or zh"),
+        ("microworld-pictures?language=", "language must be en or zh"),
     ],
 )
 def test_wrong_names_say_what_would_do(name: str, hint: str) -> None:
@@ -75,7 +75,7 @@ def test_wrong_names_say_what_would_do(name: str, hint: str) -> None:
 
 def test_digest_follows_what_would_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "module.py").write_text('"""The only module there is."""')
-    monkeypatch.setattr(pydocs, "installed", lambda: (tmp_path,))
+    monkeypatch.setattr(pydocs, "module_roots", lambda: (tmp_path,))
     digests = [
         samples.digest(name)
         for name in ("microworld", "microworld-en", "microworld?seed=1", "microworld?size=5", "pydocs", "pydocs?size=5")
@@ -86,16 +86,21 @@ def test_digest_follows_what_would_be_read(tmp_path: Path, monkeypatch: pytest.M
     assert samples.digest("pydocs") == samples.digest("pydocs")
 
 
-def test_pairs_and_pictures_say_what_they_are() -> None:
-    assert [samples.kind(name) for name in ("pydocs", "microworld-pairs?size=3", "microworld-pictures")] == [
-        "text", "pairs", "pictures"]
-    there, back = (list(samples.pairs(f"microworld-pairs?size=20&to={to}")) for to in ("zh", "en"))
+def test_pairs_and_images_have_their_kinds() -> None:
+    assert [samples.corpus_kind(name) for name in ("pydocs", "microworld-pairs?size=3", "microworld-pictures")] == [
+        "text",
+        "pairs",
+        "pictures",
+    ]
+    there, back = (list(samples.paired_documents(f"microworld-pairs?size=20&to={to}")) for to in ("zh", "en"))
     assert back == [(target, source) for source, target in there]
     assert list(samples.documents("microworld-pairs?size=20")) == [target for _, target in there]
-    english, chinese = (list(samples.pairs(f"microworld-pictures?size=9&language={one}")) for one in ("en", "zh"))
+    english, chinese = (
+        list(samples.paired_documents(f"microworld-pictures?size=9&language={one}")) for one in ("en", "zh")
+    )
     assert [name for name, _ in english] == [name for name, _ in chinese]
     assert len({name for name, _ in english}) == 9
-    assert samples.picture(english[3][0], 16).shape == (16, 16, 3)
+    assert samples.draw_picture(english[3][0], 16).shape == (16, 16, 3)
     names = ("microworld-pairs", "microworld-pairs?to=en", "microworld-pictures", "microworld-pictures?language=zh")
     assert len({samples.digest(name) for name in names}) == 4
     assert samples.digest("microworld-pairs?to=zh&size=10000") == samples.digest("microworld-pairs")

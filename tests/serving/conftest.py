@@ -14,14 +14,14 @@ pytest.importorskip("httptools")
 
 from starlette.testclient import TestClient
 
-from meristem.api import Loaded, load
-from meristem.interop.importing import whole_state, write_run
-from meristem.learning.assemble import learner_of
-from meristem.recipe import resolve
+from meristem.api import LoadedModel, load
+from meristem.config.recipe import resolve_recipe
+from meristem.interop.import_weights import checkpoint_state, write_run
+from meristem.learning.build import build_learner
 from meristem.serving.app import create_app
-from meristem.serving.hub import Hub
+from meristem.serving.model_registry import ModelRegistry
 from meristem.serving.settings import ServingSettings
-from meristem.tokenizers.train import train
+from meristem.tokenizers.train import train_tokenizer
 
 LINES = [f"Ada walked from the old harbour to garden {n}, and it rained on Diego." for n in range(40)]
 MODEL = {"layers": 1, "width": 32, "heads": 2, "length": 48}
@@ -58,17 +58,17 @@ def made(out: Path, family: str, *, objective: str = "", task: dict[str, Any] | 
         more = {"picture": 16} if task["name"] == "caption" else {}
         told["task"] = {"way": READS[family], "length": 48, **more, **task}
         told["data"] = {"train": "none.tsv"}
-    recipe = resolve(out.name, told)
-    words = train(recipe.tokenizer, LINES)
+    recipe = resolve_recipe(out.name, told)
+    words = train_tokenizer(recipe.tokenizer, LINES)
     if task is not None and family == "gpt2":
-        from meristem.settings import find
+        from meristem.config.settings import find_class
 
-        words = find("tasks", task["name"]).marks(recipe.task, words)
-    learner = learner_of(recipe, words)
+        words = find_class("tasks", task["name"]).extend_tokenizer(recipe.task, words)
+    learner = build_learner(recipe, words)
     generator = torch.Generator().manual_seed(3)
     for parameter in learner.model.parameters():
         parameter.data = torch.randn(parameter.shape, generator=generator) * 0.3
-    state = whole_state(learner.model, dict(learner.model.named_parameters()))
+    state = checkpoint_state(learner.model, dict(learner.model.named_parameters()))
     return write_run(out, recipe, words, {key: value.detach() for key, value in state.items()}, {}).path
 
 
@@ -80,19 +80,19 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="session")
-def loaded(runs: dict[str, Path]) -> dict[str, Loaded]:
+def loaded(runs: dict[str, Path]) -> dict[str, LoadedModel]:
     """The same runs from Python."""
     return {name: load(path) for name, path in runs.items()}
 
 
 @pytest.fixture(scope="session")
-def hub(runs: dict[str, Path]) -> Hub:
+def hub(runs: dict[str, Path]) -> ModelRegistry:
     """All of them, open."""
-    return Hub.open(runs.values())
+    return ModelRegistry.open(runs.values())
 
 
 @pytest.fixture(scope="session")
-def client(hub: Hub) -> Iterator[TestClient]:
+def client(hub: ModelRegistry) -> Iterator[TestClient]:
     """A client of a server over all runs."""
     app = create_app(hub, ServingSettings.model_validate({}))
     with TestClient(app, base_url="http://127.0.0.1") as found:

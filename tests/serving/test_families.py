@@ -17,7 +17,7 @@ pytest.importorskip("httptools")
 from starlette.testclient import TestClient
 
 from meristem.serving.app import create_app
-from meristem.serving.hub import Hub
+from meristem.serving.model_registry import ModelRegistry
 from meristem.serving.settings import ServingSettings
 
 PICTURE = (np.arange(16 * 16 * 3).reshape(16, 16, 3) % 251).astype(np.uint8)
@@ -34,7 +34,7 @@ ASKED: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
-    app = create_app(Hub.open([tiny_run(family) for family in FAMILIES]), ServingSettings.model_validate({}))
+    app = create_app(ModelRegistry.open([tiny_run(family) for family in FAMILIES]), ServingSettings.model_validate({}))
     with TestClient(app, base_url="http://127.0.0.1") as found:
         yield found
 
@@ -107,13 +107,13 @@ def test_detect(client: TestClient) -> None:
 
 
 WRONG: list[tuple[str, dict[str, Any], str]] = [
-    ("/score", {"model": "gpt2-mini"}, "text: there is none to score"),
-    ("/score", {"model": "gpt2-mini", "text": ["a", "b"], "text_b": "c"}, "several texts need as many second ones"),
-    ("/score", {"model": "gpt2-mini", "text_b": "a", "image": "AAAA"}, "reads no pictures"),
-    ("/score", {"model": "captioner-mini", "image": "AAAA"}, "image: is scored with text_b"),
+    ("/score", {"model": "gpt2-mini"}, "text: missing"),
+    ("/score", {"model": "gpt2-mini", "text": ["a", "b"], "text_b": "c"}, "must have as many texts as text"),
+    ("/score", {"model": "gpt2-mini", "text_b": "a", "image": "AAAA"}, "does not accept images"),
+    ("/score", {"model": "captioner-mini", "image": "AAAA"}, "image: needs text_b"),
     ("/score", {"model": "captioner-mini", "image": "AAAA", "text_b": "a"}, "picture"),
-    ("/score", {"model": "bert-mini", "text": "a", "text_b": "walked " * 600}, "512 tokens at the most"),
-    ("/generate", {"model": "gpt2-mini", "source": "a"}, "no encoder to read one"),
+    ("/score", {"model": "bert-mini", "text": "a", "text_b": "walked " * 600}, "at most 512 tokens"),
+    ("/generate", {"model": "gpt2-mini", "source": "a"}, "has no encoder"),
     ("/detect", {"model": "bert-mini", "text": "a"}, "cannot detect"),
     ("/detect", {"text": ""}, "at least 1 character"),
     ("/detect", {"text": ["a"] * 65}, "at most 64"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from meristem.serving.numbers import FiniteJSONResponse, in_steps, json_response
+from meristem.serving.json_response import FiniteJSONResponse, in_steps, json_response
 
 
 async def _turns_beside(work: object) -> int:

@@ -16,15 +16,15 @@ import pytest
 from httpx2 import ASGITransport, AsyncClient
 from starlette.testclient import TestClient
 
-from meristem.errors import MeristemError
-from meristem.serving.admission import Admission, Gone
+from meristem.config.errors import MeristemError
 from meristem.serving.app import create_app
-from meristem.serving.batching import Batcher
-from meristem.serving.errors import Refused
-from meristem.serving.hub import Hub
-from meristem.serving.jobs import Work
-from meristem.serving.keys import Keys, keys_for
-from meristem.serving.metrics import Metrics
+from meristem.serving.batch_worker import BatchWorker
+from meristem.serving.errors import RequestError
+from meristem.serving.job_queue import RequestWork
+from meristem.serving.middleware.admission import AdmissionController, ClientDisconnected
+from meristem.serving.middleware.auth import APIKeys, load_keys
+from meristem.serving.model_registry import ModelRegistry
+from meristem.serving.prometheus_metrics import ServerMetrics
 from meristem.serving.settings import ServingSettings
 
 KEY = "a-key-of-some-length"
@@ -48,14 +48,14 @@ def chunks(size: int) -> Iterator[bytes]:
 BODIES: list[tuple[str, bytes, int, str]] = [
     ("deep", b"[" * 100_000, 400, "nested deeper"),
     ("deep and closed", b"[" * 100 + b"]" * 100, 400, "32 levels"),
-    ("parts", b"[" + b"0," * 200_000 + b"0]", 400, "parts"),
-    ("not JSON", b"{", 400, "not JSON"),
-    ("nothing", b"", 400, "not JSON"),
+    ("parts", b"[" + b"0," * 200_000 + b"0]", 400, "items"),
+    ("not JSON", b"{", 400, "not valid JSON"),
+    ("nothing", b"", 400, "not valid JSON"),
     ("a surrogate", b'{"text": "\\ud800"}', 400, "surrogate"),
     ("bytes", b'{"text": "\xff"}', 400, "utf-8"),
     ("NaN", b'{"model": "gpt2", "temperature": NaN}', 400, "NaN"),
     ("digits", b'{"n": ' + b"9" * 1000 + b"}", 400, "digits"),
-    ("twice", b'{"text": "a", "text": "b"}', 400, "twice"),
+    ("twice", b'{"text": "a", "text": "b"}', 400, "duplicate key"),
     ("a list", b"[]", 422, ""),
     ("large", b'{"text": "' + b"a" * (1 << 20) + b'"}', 413, "1,048,576 bytes"),
 ]
@@ -118,7 +118,7 @@ def test_no_address_leads_out(client: TestClient, before: str) -> None:
 # ------------------------------------------------------------ keys
 
 
-def test_only_health_is_told_without_the_key(hub: Hub, tmp_path: Path) -> None:
+def test_only_health_is_told_without_the_key(hub: ModelRegistry, tmp_path: Path) -> None:
     (tmp_path / "keys.txt").write_text(f"another-key-for-others\n{KEY}\n")
     app = create_app(hub, settings(key_file=tmp_path / "keys.txt"))
     with TestClient(app, base_url="http://elsewhere.example") as client:
@@ -137,19 +137,19 @@ def test_only_health_is_told_without_the_key(hub: Hub, tmp_path: Path) -> None:
 def test_an_address_that_others_reach_needs_a_key(tmp_path: Path) -> None:
     for host in ("0.0.0.0", "192.168.1.7", "::", "example.org"):
         with pytest.raises(MeristemError, match="--key-file"):
-            keys_for(settings(host=host))
+            load_keys(settings(host=host))
     for host in ("127.0.0.1", "127.0.0.2", "::1", "localhost"):
-        assert keys_for(settings(host=host)) is None
+        assert load_keys(settings(host=host)) is None
     (tmp_path / "keys.txt").write_text(KEY)
-    assert keys_for(settings(host="0.0.0.0", key_file=tmp_path / "keys.txt")) is not None
+    assert load_keys(settings(host="0.0.0.0", key_file=tmp_path / "keys.txt")) is not None
 
 
-@pytest.mark.parametrize(("text", "told"), [("", "holds no key"), ("short", "keys.txt:1: a key has at least 16"),
+@pytest.mark.parametrize(("text", "told"), [("", "contains no key"), ("short", "keys.txt:1: a key needs at least 16"),
                                              (f"{KEY}\nschlüssel-der-lang-ist", "keys.txt:2")])  # fmt: skip
 def test_keys_that_are_none(tmp_path: Path, text: str, told: str) -> None:
     (tmp_path / "keys.txt").write_text(text, encoding="utf-8")
     with pytest.raises(MeristemError, match=told):
-        Keys.read(tmp_path / "keys.txt")
+        APIKeys.from_file(tmp_path / "keys.txt")
 
 
 def test_a_name_that_was_turned_to_this_machine_is_refused(client: TestClient) -> None:
@@ -164,17 +164,17 @@ def test_a_name_that_was_turned_to_this_machine_is_refused(client: TestClient) -
 
 def test_places_are_counted_and_given_back() -> None:
     async def scenario() -> None:
-        admission = Admission(2, 10)
-        tickets = [admission.enter(), admission.enter()]
-        with pytest.raises(Refused) as full:
-            admission.enter()
+        admission = AdmissionController(2, 10)
+        tickets = [admission.admit(), admission.admit()]
+        with pytest.raises(RequestError) as full:
+            admission.admit()
         assert full.value.status == 429 and int(full.value.headers["retry-after"]) >= 1
-        admission.leave(tickets.pop())
-        assert admission.enter().wanted
-        assert not tickets[0].gone.done()
+        admission.release(tickets.pop())
+        assert admission.admit().is_active
+        assert not tickets[0].disconnected.done()
         admission.stopping = True
-        with pytest.raises(Refused, match="stopping"):
-            admission.enter()
+        with pytest.raises(RequestError, match="stopping"):
+            admission.admit()
 
     asyncio.run(scenario())
 
@@ -184,15 +184,15 @@ def test_whoever_stops_waiting_leaves_no_error_unheard() -> None:
 
     async def scenario() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, told: unheard.append(told["message"]))
-        ticket = Admission(2, 10).enter()
+        ticket = AdmissionController(2, 10).admit()
         answers = [asyncio.get_running_loop().create_future() for _ in range(3)]
         tasks = [asyncio.ensure_future(ticket.wait(one)) for one in answers]
         await asyncio.sleep(0)
-        answers[0].set_exception(Refused(422, "wrong"))  # heard
-        answers[1].set_exception(Refused(422, "wrong too"))  # known, and nobody asks any more
+        answers[0].set_exception(RequestError(422, "wrong"))  # heard
+        answers[1].set_exception(RequestError(422, "wrong too"))  # known, and nobody asks any more
         for task in tasks[1:]:
             task.cancel()
-        with pytest.raises(Refused):
+        with pytest.raises(RequestError):
             await tasks[0]
         await asyncio.gather(*tasks, return_exceptions=True)
         assert answers[2].cancelled()
@@ -205,7 +205,7 @@ def test_whoever_stops_waiting_leaves_no_error_unheard() -> None:
 
 
 @pytest.fixture
-def stuck() -> Iterator[tuple[Work, threading.Event, list[int]]]:
+def stuck() -> Iterator[tuple[RequestWork, threading.Event, list[int]]]:
     """Work that waits until it is let go, and counts what it read together."""
     go, sizes = threading.Event(), list[int]()
 
@@ -221,19 +221,19 @@ def stuck() -> Iterator[tuple[Work, threading.Event, list[int]]]:
             raise MeristemError("wrong from the start")
         return asked, len(asked)
 
-    yield Work(("run", "shout"), ready, answer), go, sizes
+    yield RequestWork(("run", "shout"), ready, answer), go, sizes
     go.set()
 
 
-def together(work: Work, go: threading.Event, asked: list[str]) -> list[Any]:
+def together(work: RequestWork, go: threading.Event, asked: list[str]) -> list[Any]:
     """What a batcher answers to the first, and then to all others at once."""
 
     async def scenario() -> list[Any]:
-        batcher, admission = Batcher(Metrics(), 1), Admission(99, 10)
+        batcher, admission = BatchWorker(ServerMetrics(), 1), AdmissionController(99, 10)
         batcher.start()
         tasks = []
         for number, one in enumerate(asked):
-            tasks.append(asyncio.create_task(batcher.ask(work, one, admission.enter())))
+            tasks.append(asyncio.create_task(batcher.submit(work, one, admission.admit())))
             await asyncio.sleep(0.1 if number == 0 else 0)
         await asyncio.sleep(0.1)
         go.set()
@@ -254,17 +254,17 @@ def test_several_threads_share_what_waits(stuck: Any) -> None:
     work, go, sizes = stuck
 
     async def scenario() -> list[Any]:
-        batcher, admission = Batcher(Metrics(), 2), Admission(99, 10)
-        asked = [batcher.ask(work, f"text {number}", admission.enter()) for number in range(40)]
+        batcher, admission = BatchWorker(ServerMetrics(), 2), AdmissionController(99, 10)
+        asked = [batcher.submit(work, f"text {number}", admission.admit()) for number in range(40)]
         tasks = [asyncio.create_task(one) for one in asked]
         await asyncio.sleep(0.05)
         batcher.start()
         await asyncio.sleep(0.2)
-        assert batcher.alive and batcher.waiting <= 10
+        assert batcher.is_alive and batcher.num_waiting <= 10
         go.set()
         found = await asyncio.gather(*tasks)
         await asyncio.to_thread(batcher.stop)
-        assert not batcher.alive
+        assert not batcher.is_alive
         return list(found)
 
     assert asyncio.run(scenario()) == [f"TEXT {number}" for number in range(40)]
@@ -285,18 +285,18 @@ def test_whoever_leaves_or_waits_too_long_is_not_worked_for(stuck: Any) -> None:
     work, go, sizes = stuck
 
     async def scenario() -> None:
-        batcher, admission = Batcher(Metrics(), 1), Admission(99, 0.5)
+        batcher, admission = BatchWorker(ServerMetrics(), 1), AdmissionController(99, 0.5)
         batcher.start()
-        held = asyncio.create_task(batcher.ask(work, "held", Admission(1, 10).enter()))
+        held = asyncio.create_task(batcher.submit(work, "held", AdmissionController(1, 10).admit()))
         await asyncio.sleep(0.1)
-        ticket = admission.enter()
-        left = asyncio.create_task(batcher.ask(work, "left", ticket))
-        late = asyncio.create_task(batcher.ask(work, "late", admission.enter()))
+        ticket = admission.admit()
+        left = asyncio.create_task(batcher.submit(work, "left", ticket))
+        late = asyncio.create_task(batcher.submit(work, "late", admission.admit()))
         await asyncio.sleep(0.05)
-        ticket.leave()
-        with pytest.raises(Refused, match=r"not done within 0.5 s"):
+        ticket.close()
+        with pytest.raises(RequestError, match=r"timed out after 0.5 s"):
             await late
-        with pytest.raises(Gone):
+        with pytest.raises(ClientDisconnected):
             await left
         go.set()
         assert await held == "HELD"
@@ -307,7 +307,7 @@ def test_whoever_leaves_or_waits_too_long_is_not_worked_for(stuck: Any) -> None:
 
 
 @pytest.fixture
-def single(hub: Hub) -> Iterator[Any]:
+def single(hub: ModelRegistry) -> Iterator[Any]:
     """A server with one place."""
     app = create_app(hub, settings(queue=1))
     app.state.engine.start()
@@ -320,14 +320,14 @@ def test_more_than_fit_are_told_to_come_back(single: Any) -> None:
 
     async def scenario() -> None:
         async with AsyncClient(transport=ASGITransport(app), base_url="http://127.0.0.1") as client:
-            ticket = app.state.engine.admission.enter()
+            ticket = app.state.engine.admission.admit()
             begun = time.monotonic()
             answers = await asyncio.gather(*(client.post("/fill", json={"text": "[MASK]"}) for _ in range(20)))
             assert {one.status_code for one in answers} == {429}
             assert all(int(one.headers["retry-after"]) >= 1 for one in answers)
             assert time.monotonic() - begun < 2
             assert (await client.get("/health/ready")).status_code == 200
-            app.state.engine.admission.leave(ticket)
+            app.state.engine.admission.release(ticket)
             assert (await client.post("/fill", json={"text": "[MASK]"})).status_code == 200
             app.state.engine.admission.stopping = True
             assert (await client.post("/fill", json={"text": "[MASK]"})).status_code == 503
@@ -337,7 +337,7 @@ def test_more_than_fit_are_told_to_come_back(single: Any) -> None:
     asyncio.run(scenario())
 
 
-def test_a_slow_body_is_not_waited_for(hub: Hub) -> None:
+def test_a_slow_body_is_not_waited_for(hub: ModelRegistry) -> None:
     app = create_app(hub, settings(patience=0.2))
 
     async def scenario() -> None:
@@ -362,12 +362,12 @@ def test_a_slow_body_is_not_waited_for(hub: Hub) -> None:
         assert time.monotonic() - begun < 2
         assert sent[0]["status"] == 408
         assert (b"connection", b"close") in sent[0]["headers"]
-        assert "did not come" in json.loads(sent[1]["body"])["error"]["message"]
+        assert "did not arrive" in json.loads(sent[1]["body"])["error"]["message"]
 
     asyncio.run(scenario())
 
 
-def test_a_client_that_leaves_frees_its_place_and_its_texts(hub: Hub) -> None:
+def test_a_client_that_leaves_frees_its_place_and_its_texts(hub: ModelRegistry) -> None:
     app = create_app(hub)
     engine = app.state.engine
     engine.start()
@@ -390,17 +390,17 @@ def test_a_client_that_leaves_frees_its_place_and_its_texts(hub: Hub) -> None:
                  "headers": [(b"content-type", b"application/json"), (b"host", b"localhost")],
                  "http_version": "1.1", "scheme": "http", "root_path": ""}  # fmt: skip
         request = asyncio.create_task(app(scope, receive, send))
-        while engine.scribe.texts < 4:
+        while engine.generation_worker.num_active < 4:
             await asyncio.sleep(0.01)
-        assert engine.admission.inside == 1
+        assert engine.admission.num_active == 1
         gone.set()
         await request
-        assert engine.admission.inside == 0
+        assert engine.admission.num_active == 0
         until = time.monotonic() + 5
-        while engine.scribe.texts and time.monotonic() < until:
+        while engine.generation_worker.num_active and time.monotonic() < until:
             await asyncio.sleep(0.01)
-        assert engine.scribe.texts == 0
-        assert not engine.scribe._places
+        assert engine.generation_worker.num_active == 0
+        assert not engine.generation_worker._texts
 
     asyncio.run(scenario())
     engine.stop()

@@ -24,10 +24,10 @@ import uvicorn
 from lm_eval.tasks import TaskManager
 
 from meristem.api import export
-from meristem.interop.evaluator import Evaluator
+from meristem.interop.lm_eval_model import MeristemLM
 from meristem.serving.app import create_app
-from meristem.serving.hub import Hub
-from meristem.serving.protocol import Patient
+from meristem.serving.http_protocol import TimeoutHttpProtocol
+from meristem.serving.model_registry import ModelRegistry
 
 QUESTIONS = [
     {"context": f"Ada walked from {where}", "choices": [" to the garden", " and it rained", " harbour"], "label": n % 3}
@@ -47,12 +47,14 @@ TASK = {
 
 
 @pytest.fixture(scope="module")
-def address(hub: Hub) -> Iterator[str]:
+def address(hub: ModelRegistry) -> Iterator[str]:
     """Where a live server answers, in a thread of this process."""
     bound = socket.socket()
     bound.bind(("127.0.0.1", 0))
-    app = create_app(Hub({"gpt2": hub.runs["gpt2"].revived}))
-    server = uvicorn.Server(uvicorn.Config(app, http=Patient, ws="none", log_config=None, log_level="warning"))
+    app = create_app(ModelRegistry({"gpt2": hub.runs["gpt2"].loaded_run}))
+    server = uvicorn.Server(
+        uvicorn.Config(app, http=TimeoutHttpProtocol, ws="none", log_config=None, log_level="warning")
+    )
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
     thread.start()
     while not server.started:
@@ -89,7 +91,7 @@ def test_local_completions_is_the_run_itself(address: str, task: Path, runs: dic
     told = {"model": "gpt2", "base_url": address, "tokenizer": str(tmp_path / "exported"), "num_concurrent": 2,
             "tokenizer_backend": "huggingface", "max_length": 48}  # fmt: skip
     found = evaluated("local-completions", task, model_args=told)
-    expected = evaluated(Evaluator(runs["gpt2"]), task)
+    expected = evaluated(MeristemLM(runs["gpt2"]), task)
     assert len(found) == len(QUESTIONS)
     for ours, theirs in zip(found, expected, strict=True):
         assert [value for value, _ in ours] == pytest.approx([value for value, _ in theirs], abs=1e-3)

@@ -14,15 +14,15 @@ import torch
 from commanding import Meristem
 from starlette.testclient import TestClient
 
-from meristem.checkpoint.load import load
-from meristem.checkpoint.run import Run
-from meristem.checkpoint.save import save
-from meristem.errors import MeristemError
+from meristem.checkpoint.load import load_checkpoint
+from meristem.checkpoint.run_folder import RunFolder
+from meristem.checkpoint.save import save_checkpoint
+from meristem.config.errors import MeristemError
 from meristem.serving.app import create_app
-from meristem.serving.hub import Hub
+from meristem.serving.model_registry import ModelRegistry
 from meristem.serving.settings import ServingSettings
-from meristem.serving.studio.routes import studio
-from meristem.serving.studio.runs import Listing
+from meristem.serving.studio.run_list import RunListing
+from meristem.serving.studio.studio_routes import studio_router
 
 TEXT = "Ada walked to the old harbour."
 WRITING: list[tuple[str, dict[str, Any]]] = [
@@ -49,12 +49,14 @@ ASKED = [
 def with_nan_weights(source: Path, place: Path) -> Path:
     """A copy of a run that was saved with weights of NaN."""
     shutil.copytree(source, place)
-    run = Run(place)
-    loaded = load(run.checkpoints)
+    run = RunFolder(place)
+    loaded = load_checkpoint(run.checkpoints)
     assert loaded is not None
     weights = {name: torch.full_like(value, torch.nan) if value.is_floating_point() else value
                for name, value in loaded.snapshot.model.items()}  # fmt: skip
-    save(run.checkpoints, replace(loaded.snapshot, step=loaded.snapshot.step + 1, model=weights), keep=9)
+    save_checkpoint(
+        run.checkpoints, replace(loaded.snapshot, step=loaded.snapshot.step + 1, model=weights), keep_checkpoints=9
+    )
     return place
 
 
@@ -70,8 +72,8 @@ def folder(runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> P
 def client(folder: Path) -> Iterator[TestClient]:
     """A server whose person allows such runs."""
     settings = ServingSettings.model_validate({"allow_nonfinite": True})
-    hub = Hub.open(sorted(folder.iterdir()), allow_nonfinite=True)
-    app = create_app(hub, settings, more=[studio(Listing(folder))])
+    hub = ModelRegistry.open(sorted(folder.iterdir()), allow_nonfinite=True)
+    app = create_app(hub, settings, extra_routers=[studio_router(RunListing(folder))])
     with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as found:
         yield found
 
@@ -81,16 +83,18 @@ def plain(line: str) -> Any:
 
 
 def test_they_are_refused_unless_allowed(folder: Path, meristem: Meristem) -> None:
-    with pytest.raises(MeristemError, match=r"gpt2: its weights are not finite numbers.*--allow-nonfinite"):
-        Hub.open([folder / "gpt2"])
+    with pytest.raises(MeristemError, match=r"gpt2: its weights are not finite.*--allow-nonfinite"):
+        ModelRegistry.open([folder / "gpt2"])
     said = meristem("serve", folder / "gpt2", "--port", 0)
     assert said.code == 1 and "--allow-nonfinite" in said.err and len(said.err.strip().splitlines()) == 1
-    hub = Hub.open([folder / "gpt2"], allow_nonfinite=True)
-    assert any("not finite" in notice for notice in hub.runs["gpt2"].revived.notices)
+    hub = ModelRegistry.open([folder / "gpt2"], allow_nonfinite=True)
+    assert any("not finite" in notice for notice in hub.runs["gpt2"].loaded_run.notices)
 
 
 def test_the_studio_refuses_to_open_them(folder: Path) -> None:
-    app = create_app(Hub({}), ServingSettings.model_validate({}), more=[studio(Listing(folder))])
+    app = create_app(
+        ModelRegistry({}), ServingSettings.model_validate({}), extra_routers=[studio_router(RunListing(folder))]
+    )
     with TestClient(app, base_url="http://127.0.0.1") as page:
         answer = page.post("/studio/open", json={"model": "bert"})
         assert answer.status_code == 422 and "--allow-nonfinite" in answer.json()["error"]["message"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from meristem.api import Loaded
+from meristem.api import LoadedModel
 
 TEXT = "Ada walked to the old harbour"
 
@@ -32,7 +32,7 @@ def test_models(client: TestClient) -> None:
     assert missing.json()["error"]["param"] == "model" and "did you mean bert?" in missing.text
 
 
-def test_a_completion(client: TestClient, loaded: dict[str, Loaded]) -> None:
+def test_a_completion(client: TestClient, loaded: dict[str, LoadedModel]) -> None:
     found = completed(client, max_tokens=6)
     ((expected,),) = loaded["gpt2"].generate(TEXT, greedy=True, max_tokens=6)
     assert found["object"] == "text_completion" and found["id"].startswith("cmpl-") and found["created"] > 1e9
@@ -43,7 +43,7 @@ def test_a_completion(client: TestClient, loaded: dict[str, Loaded]) -> None:
     assert usage["total_tokens"] == usage["prompt_tokens"] + 6
 
 
-def test_several_prompts_and_texts_in_order(client: TestClient, loaded: dict[str, Loaded]) -> None:
+def test_several_prompts_and_texts_in_order(client: TestClient, loaded: dict[str, LoadedModel]) -> None:
     prompts = [TEXT, "It rained", "Diego"]
     found = completed(client, prompt=prompts, n=2, temperature=1, seed=5, max_tokens=4)["choices"]
     expected = loaded["gpt2"].generate(prompts, count=2, seed=5, max_tokens=4)
@@ -51,14 +51,14 @@ def test_several_prompts_and_texts_in_order(client: TestClient, loaded: dict[str
     assert [one["text"] for one in found] == [one.text for some in expected for one in some]
 
 
-def test_tokens_are_a_prompt_too(client: TestClient, loaded: dict[str, Loaded]) -> None:
+def test_tokens_are_a_prompt_too(client: TestClient, loaded: dict[str, LoadedModel]) -> None:
     ids = loaded["gpt2"].tokenizer.encode(TEXT).ids.tolist()
     expected = completed(client)["choices"][0]["text"]
     for prompt in (ids, [ids], [loaded["gpt2"].tokenizer.end, *ids]):
         assert completed(client, prompt=prompt)["choices"][0]["text"] == expected
 
 
-def test_an_echo_has_the_log_probabilities_of_the_prompt(client: TestClient, loaded: dict[str, Loaded]) -> None:
+def test_an_echo_has_the_log_probabilities_of_the_prompt(client: TestClient, loaded: dict[str, LoadedModel]) -> None:
     (scored,) = loaded["gpt2"].score(TEXT)
     for prompt in (TEXT, loaded["gpt2"].tokenizer.encode(TEXT).ids.tolist()):
         (choice,) = completed(client, prompt=prompt, echo=True, logprobs=2, max_tokens=1)["choices"]
@@ -73,7 +73,7 @@ def test_an_echo_has_the_log_probabilities_of_the_prompt(client: TestClient, loa
         assert said["text_offset"][0] == 0 and said["text_offset"] == sorted(said["text_offset"])
 
 
-def test_an_echo_alone_and_what_nothing_comes_before(client: TestClient, loaded: dict[str, Loaded]) -> None:
+def test_an_echo_alone_and_what_nothing_comes_before(client: TestClient, loaded: dict[str, LoadedModel]) -> None:
     tokenizer = loaded["gpt2"].tokenizer
     ids = [tokenizer.end, *tokenizer.encode(TEXT).ids.tolist()]
     (choice,) = completed(client, prompt=ids, echo=True, logprobs=0, max_tokens=0)["choices"]
@@ -118,22 +118,24 @@ def test_chat(client: TestClient, name: str) -> None:
     assert "".join(one["choices"][0]["delta"]["content"] for one in chunks).strip() == choice["message"]["content"]
 
 
-def test_a_reply_taught_by_a_task_goes_on_from_its_own_start(client: TestClient, loaded: dict[str, Loaded]) -> None:
+def test_a_reply_taught_by_a_task_goes_on_from_its_own_start(
+    client: TestClient, loaded: dict[str, LoadedModel]
+) -> None:
+    from meristem.generation.generate import generate_from_inputs
     from meristem.generation.sampling import SamplingSettings
-    from meristem.generation.write import write_from
 
     task: Any = loaded["talker"].task()
-    start = task.laid.start(task.pieces([task.asked({"turns": ["Hello"]})])[0])
+    start = task.layout.generation_inputs(task.encode_samples([task.parse_input({"turns": ["Hello"]})])[0])
     settings = SamplingSettings.model_validate({"greedy": True, "max_tokens": 7})
-    ((expected,),) = write_from(loaded["talker"].model, loaded["talker"].tokenizer, [start], settings,
-                                end=task.laid.end)  # fmt: skip
+    ((expected,),) = generate_from_inputs(loaded["talker"].model, loaded["talker"].tokenizer, [start], settings,
+                                end_id=task.layout.end_id)  # fmt: skip
     messages = [{"role": "user", "content": "Hello"}]
     body = {"model": "talker", "messages": messages, "max_tokens": 7, "temperature": 0}
     found = client.post("/v1/chat/completions", json=body).json()
     assert found["choices"][0]["message"]["content"] == expected.text.strip()
 
 
-def test_embeddings(client: TestClient, loaded: dict[str, Loaded]) -> None:
+def test_embeddings(client: TestClient, loaded: dict[str, LoadedModel]) -> None:
     texts = [TEXT, "garden"]
     expected = [loaded["bert"].embed([text])[0].tolist() for text in texts]
     plain = client.post("/v1/embeddings", json={"model": "bert", "input": texts}).json()
@@ -145,21 +147,21 @@ def test_embeddings(client: TestClient, loaded: dict[str, Loaded]) -> None:
 
 
 WRONG: list[tuple[str, dict[str, Any], int, str, str | None]] = [
-    ("completions", {"prompt": [10**6]}, 400, "token 1000000 is none of gpt2", "prompt"),
+    ("completions", {"prompt": [10**6]}, 400, "token 1000000 is outside the vocabulary of gpt2", "prompt"),
     ("completions", {"prompt": [-1]}, 400, "greater than or equal to 0", "prompt.0"),
     ("completions", {"suffix": "x"}, 400, "at most 0 characters", "suffix"),
-    ("completions", {"best_of": 2}, 400, "ask for n of them", None),
-    ("completions", {"max_tokens": 0}, 400, "0 tokens make no text", None),
+    ("completions", {"best_of": 2}, 400, "not supported; use n", None),
+    ("completions", {"max_tokens": 0}, 400, "0 needs echo", None),
     ("completions", {"n": 10**9}, 400, "less than or equal to 16", "n"),
     ("completions", {"presence_penalty": 1}, 400, "presence_penalty", "presence_penalty"),
     ("completions", {"logit_bias": {"3": 1}}, 400, "logit_bias", "logit_bias"),
     ("completions", {"model": "nobody"}, 404, "not served here", "model"),
-    ("completions", {"model": "bert"}, 400, "is masked", "model"),
-    ("completions", {"model": "translator", "echo": True}, 400, "only causal models judge", "echo"),
-    ("completions", {"model": "translator", "prompt": [1, 2]}, 400, "give this one a text", "prompt"),
+    ("completions", {"model": "bert"}, 400, "is a masked language model", "model"),
+    ("completions", {"model": "translator", "echo": True}, 400, "only supported by causal models", "echo"),
+    ("completions", {"model": "translator", "prompt": [1, 2]}, 400, "only causal models accept token ids", "prompt"),
     ("chat/completions", {"messages": []}, 400, "messages", "messages"),
     ("chat/completions", {"messages": [{"role": "robot", "content": "x"}]}, 400, "role", "messages.0.role"),
-    ("embeddings", {"model": "bert", "input": "x", "dimensions": 7}, 400, "have 32 numbers", "dimensions"),
+    ("embeddings", {"model": "bert", "input": "x", "dimensions": 7}, 400, "have 32 dimensions", "dimensions"),
 ]  # fmt: skip
 
 

@@ -109,7 +109,7 @@ def sent(made: socket.socket, pieces: Iterable[bytes]) -> bool:
 def test_one_byte_at_a_time_until_it_is_too_much(server: Process) -> None:
     made = server.open(HEAD + b"transfer-encoding: chunked\r\n\r\n")
     taken = sent(made, (b"1\r\na\r\n" * 1000 for _ in range(3000)))
-    assert not taken or b"a body may come in 4,096 pieces" in answer_of(made)
+    assert not taken or b"a body may have at most 4,096 chunks" in answer_of(made)
     made = server.open(HEAD + b"transfer-encoding: chunked\r\n\r\n")
     assert not sent(made, (b"400\r\n" + b"a" * 1024 + b"\r\n" for _ in range(8000))) or b" 413 " in answer_of(made)
     assert server.ask("POST", "/fill", {"text": "Ada [MASK]"})[0] == 200
@@ -156,7 +156,7 @@ def test_work_stops_when_clients_leave_and_too_many_are_told_so(server: Process,
     held = [asking(server, LONG, stream=stream, seed=n) for n in range(3)]
     assert until(lambda: server.gauge("meristem_writing") == 3)
     status, told = server.ask("POST", "/fill", {"text": "Ada [MASK]"})
-    assert status == 429 and "try again in" in told["error"]["message"]
+    assert status == 429 and "retry in" in told["error"]["message"]
     turned = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
     for _ in range(3):  # on one connection, whose bodies nobody reads
         turned.request("POST", "/fill", b"{" * 70_000, {"content-type": "application/json"})
@@ -183,7 +183,7 @@ def test_it_stops_when_asked_and_answers_what_it_has_begun(server: Process) -> N
     assert until(lambda: server.gauge("meristem_writing") == 1)
     assert server.end() == 143
     assert b"200 OK" in answer_of(begun)[:30]
-    assert "stopped; what was begun has been answered" in "".join(server.said)
+    assert "stopped; all running requests were completed" in "".join(server.said)
     with pytest.raises(ConnectionError):
         server.open()
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from meristem.api import Loaded
-from meristem.serving import works
+from meristem.api import LoadedModel
+from meristem.serving import request_work
 
 TEXT, OTHER = "Ada walked to the old harbour.", "It rained on Diego, and on the garden."
 
@@ -53,14 +53,14 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("name", TASKS)
 @pytest.mark.parametrize("top", [None, 2])
-def test_tasks(client: TestClient, loaded: dict[str, Loaded], name: str, top: int | None) -> None:
+def test_tasks(client: TestClient, loaded: dict[str, LoadedModel], name: str, top: int | None) -> None:
     route, body = TASKS[name]
     found = asked(client, route, model=name, **body, **({} if top is None else {"top": top}))
     assert found["model"] == name
     alike(found["answer"], loaded[name].predict(body, top=top))
 
 
-def test_several_texts_have_several_answers(client: TestClient, loaded: dict[str, Loaded]) -> None:
+def test_several_texts_have_several_answers(client: TestClient, loaded: dict[str, LoadedModel]) -> None:
     texts = [TEXT, OTHER, "garden"]
     alike(asked(client, "/classify", model="reviews", text=texts)["answers"], loaded["reviews"].predict(texts))
 
@@ -73,7 +73,7 @@ def picture() -> bytes:
     return out.getvalue()
 
 
-def test_captions(client: TestClient, loaded: dict[str, Loaded], tmp_path: Any) -> None:
+def test_captions(client: TestClient, loaded: dict[str, LoadedModel], tmp_path: Any) -> None:
     (tmp_path / "a.png").write_bytes(picture())
     expected = loaded["captioner"].predict({"picture": str(tmp_path / "a.png")})
     plain = base64.b64encode(picture()).decode()
@@ -88,7 +88,7 @@ def test_what_is_no_picture_is_refused_and_never_opened(client: TestClient, imag
     assert "base64" in answer.text or "not a picture" in answer.text
 
 
-def test_fill(client: TestClient, loaded: dict[str, Loaded]) -> None:
+def test_fill(client: TestClient, loaded: dict[str, LoadedModel]) -> None:
     texts = ["Ada [MASK] to the [MASK].", "[MASK]"]
     found = asked(client, "/fill", text=texts, top=3)["answers"]
     for one, text in zip(found, texts, strict=True):
@@ -99,7 +99,7 @@ def test_fill(client: TestClient, loaded: dict[str, Loaded]) -> None:
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bert"])
-def test_score(client: TestClient, loaded: dict[str, Loaded], name: str) -> None:
+def test_score(client: TestClient, loaded: dict[str, LoadedModel], name: str) -> None:
     found = asked(client, "/score", model=name, text=[TEXT, ""])["answers"]
     for one, expected in zip(found, loaded[name].score([TEXT, ""]), strict=True):
         alike(one, {"text": expected.text, "logprob": expected.logprob, "tokens": expected.tokens,
@@ -108,7 +108,7 @@ def test_score(client: TestClient, loaded: dict[str, Loaded], name: str) -> None
 
 @pytest.mark.parametrize("name", ["gpt2", "bert", "reviews", "rnn"])
 @pytest.mark.parametrize("pooling", ["mean", "first", "last"])
-def test_embed(client: TestClient, loaded: dict[str, Loaded], name: str, pooling: Any) -> None:
+def test_embed(client: TestClient, loaded: dict[str, LoadedModel], name: str, pooling: Any) -> None:
     texts = [TEXT, "garden", OTHER]
     found = asked(client, "/embed", model=name, text=texts, pooling=pooling)["answers"]
     one_by_one = [loaded[name].embed([text], pooling=pooling)[0].tolist() for text in texts]
@@ -117,7 +117,7 @@ def test_embed(client: TestClient, loaded: dict[str, Loaded], name: str, pooling
 
 @pytest.mark.parametrize("level", ["token", "word"])
 @pytest.mark.parametrize("layer", [None, 0, "mix"])
-def test_embed_tokens_and_words(client: TestClient, loaded: dict[str, Loaded], level: Any, layer: Any) -> None:
+def test_embed_tokens_and_words(client: TestClient, loaded: dict[str, LoadedModel], level: Any, layer: Any) -> None:
     found = asked(client, "/embed", model="bert", text=[TEXT, OTHER], level=level, layer=layer)["answers"]
     alike(found, [one.plain() for one in loaded["bert"].embed([TEXT, OTHER], level=level, layer=layer)])
     single = asked(client, "/embed", model="bert", text=TEXT, level="text", layer=layer)["answer"]
@@ -125,21 +125,21 @@ def test_embed_tokens_and_words(client: TestClient, loaded: dict[str, Loaded], l
 
 
 def test_vectors_of_many_tokens_are_refused(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(works, "NUMBERS", 2 * 8 * 32)
+    monkeypatch.setattr(request_work, "MAX_VECTOR_VALUES", 2 * 8 * 32)
     answer = client.post("/embed", json={"model": "bert", "text": [TEXT, OTHER], "level": "token"})
     assert answer.status_code == 422 and "fewer or shorter texts" in answer.text
     asked(client, "/embed", model="bert", text=[TEXT, OTHER])  # one vector per text is always sent
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bert", "translator", "reviews"])
-def test_attention(client: TestClient, loaded: dict[str, Loaded], name: str) -> None:
+def test_attention(client: TestClient, loaded: dict[str, LoadedModel], name: str) -> None:
     found = asked(client, "/attention", model=name, text=TEXT)
-    alike(found, loaded[name].look(TEXT).plain())
+    alike(found, loaded[name].look(TEXT).to_dict())
 
 
-def test_attention_of_parts_and_pictures(client: TestClient, loaded: dict[str, Loaded]) -> None:
+def test_attention_of_parts_and_pictures(client: TestClient, loaded: dict[str, LoadedModel]) -> None:
     parts = {"question": "Who walked?", "passage": TEXT}
-    alike(asked(client, "/attention", model="squad", parts=parts), loaded["squad"].look(parts).plain())
+    alike(asked(client, "/attention", model="squad", parts=parts), loaded["squad"].look(parts).to_dict())
     image = base64.b64encode(picture()).decode()
     assert "image" in asked(client, "/attention", model="captioner", image=image, kind="image")["kinds"]
 
@@ -156,7 +156,7 @@ GENERATING: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("name", "told"), GENERATING)
-def test_generate(client: TestClient, loaded: dict[str, Loaded], name: str, told: dict[str, Any]) -> None:
+def test_generate(client: TestClient, loaded: dict[str, LoadedModel], name: str, told: dict[str, Any]) -> None:
     found = asked(client, "/generate", model=name, prompt=TEXT, max_tokens=9, **told)["texts"]
     count = told.get("n", 1)
     same = {key: value for key, value in told.items() if key not in ("n", "temperature", "stop")}
@@ -192,7 +192,7 @@ def test_a_stream_adds_up_to_the_whole(client: TestClient) -> None:
         assert all(len(token["top"]) == 2 for token in expected["tokens"])
 
 
-def test_many_clients_at_once_get_what_each_gets_alone(client: TestClient, loaded: dict[str, Loaded]) -> None:
+def test_many_clients_at_once_get_what_each_gets_alone(client: TestClient, loaded: dict[str, LoadedModel]) -> None:
     """Requests of different kinds, lengths and seeds, all at the same time."""
     prompts = [" ".join(LINE[: 1 + n % 9]) for n in range(24)]
 
@@ -226,7 +226,7 @@ LINE = ["Ada", "walked", "from", "the", "old", "harbour", "to", "garden", "and",
 WRONG: list[tuple[str, dict[str, Any], int, str]] = [
     ("/fill", {"text": "no mask"}, 422, "there is no mask in the text"),
     ("/fill", {"text": "[MASK] " * 65}, 422, "65 masks"),
-    ("/classify", {"text": "a"}, 422, "several runs can classify: say which as model, one of reviews, pairs"),
+    ("/classify", {"text": "a"}, 422, "several runs can classify: set model to one of reviews, pairs"),
     ("/classify", {"text": "a", "model": "review"}, 404, "did you mean reviews?"),
     ("/classify", {"text": "a", "model": "gpt2"}, 422, "cannot classify: it can generate"),
     ("/classify", {"model": "pairs", "text": "a"}, 422, "needs text_b"),
@@ -240,11 +240,11 @@ WRONG: list[tuple[str, dict[str, Any], int, str]] = [
     ("/generate", {"model": "gpt2", "temperature": -1}, 422, "temperature"),
     ("/generate", {"model": "gpt2", "stop": ["x"] * 17}, 422, "stop"),
     ("/generate", {"model": "gpt2", "stop": [""]}, 422, "stop.0"),
-    ("/generate", {"model": "gpt2", "n": 3, "beams": 2}, 422, "need as many beams"),
-    ("/generate", {"model": "bert", "max_tokens": 500}, 422, "this masked model holds"),
+    ("/generate", {"model": "gpt2", "n": 3, "beams": 2}, 422, "need at least as many beams"),
+    ("/generate", {"model": "bert", "max_tokens": 500}, 422, "this masked model takes"),
     ("/generate", {"model": "bert", "stream": True}, 422, "stream"),
     ("/generate", {"model": "rnn", "prompt": ""}, 422, "source text"),
-    ("/score", {"model": "bert", "text": "walked " * 600}, 422, "512 tokens at the most"),
+    ("/score", {"model": "bert", "text": "walked " * 600}, 422, "at most 512 tokens"),
     ("/embed", {"model": "captioner", "text": "a"}, 422, "cannot embed"),
     ("/embed", {"model": "bert", "text": "a", "layer": 99}, 422, "layer 99"),
     ("/embed", {"model": "bert", "text": "a", "layer": "top"}, 422, "layer"),

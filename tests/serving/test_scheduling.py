@@ -11,16 +11,21 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from meristem.api import Loaded
-from meristem.serving.admission import RESERVE, Admission, Gone, Ticket
-from meristem.serving.batching import Batcher
-from meristem.serving.engine import Engine
-from meristem.serving.errors import Refused
-from meristem.serving.hub import Hub, Served
-from meristem.serving.jobs import LONG, SHORT, TOKENS, Work
-from meristem.serving.metrics import Metrics
+from meristem.api import LoadedModel
+from meristem.serving.batch_worker import BatchWorker
+from meristem.serving.engine import ServingEngine
+from meristem.serving.errors import RequestError
+from meristem.serving.job_queue import LONG_JOB_TOKENS, MAX_BATCH_TOKENS, SHORT_TEXT_CHARS, RequestWork
+from meristem.serving.middleware.admission import (
+    RESERVED_SHARE,
+    AdmissionController,
+    ClientDisconnected,
+    RequestContext,
+)
+from meristem.serving.model_registry import ModelRegistry, ServedRun
+from meristem.serving.prometheus_metrics import ServerMetrics
+from meristem.serving.request_work import score_work
 from meristem.serving.settings import ServingSettings
-from meristem.serving.works import score_work
 from meristem.tokenizers.tokenizer import Tokenizer
 
 SHORT_TEXT = "Ada walked to the old harbour."
@@ -44,12 +49,12 @@ class Passes:
 
 
 @pytest.fixture
-def served(hub: Hub) -> Served:
+def served(hub: ModelRegistry) -> ServedRun:
     return hub.runs["gpt2"]
 
 
 @pytest.fixture
-def passes(served: Served) -> Iterator[Passes]:
+def passes(served: ServedRun) -> Iterator[Passes]:
     """Those of the causal run that is served."""
     recorded = Passes()
     handle = served.model.backbone.register_forward_pre_hook(recorded, with_kwargs=True)
@@ -64,22 +69,22 @@ async def reached(event: threading.Event) -> None:
 
 @pytest.mark.parametrize("client", ["same", "another"])
 def test_a_short_job_finishes_before_a_long_one_that_began_first(
-    served: Served, passes: Passes, loaded: dict[str, Loaded], client: str
+    served: ServedRun, passes: Passes, loaded: dict[str, LoadedModel], client: str
 ) -> None:
     finished: list[str] = []
 
-    async def ask(batcher: Batcher, name: str, text: str, ticket: Any) -> Any:
-        (answer,) = await batcher.ask(score_work(served), (text, []), ticket)
+    async def ask(batcher: BatchWorker, name: str, text: str, ticket: Any) -> Any:
+        (answer,) = await batcher.submit(score_work(served), (text, []), ticket)
         finished.append(name)
         return answer
 
     async def scenario() -> list[Any]:
-        batcher, admission = Batcher(Metrics(), 1), Admission(9, PATIENCE)
+        batcher, admission = BatchWorker(ServerMetrics(), 1), AdmissionController(9, PATIENCE)
         batcher.start()
-        long = asyncio.create_task(ask(batcher, "long", LONG_TEXT, admission.enter("same")))
+        long = asyncio.create_task(ask(batcher, "long", LONG_TEXT, admission.admit("same")))
         await reached(passes.first)
-        short = asyncio.create_task(ask(batcher, "short", SHORT_TEXT, admission.enter(client)))
-        while not batcher.waiting:
+        short = asyncio.create_task(ask(batcher, "short", SHORT_TEXT, admission.admit(client)))
+        while not batcher.num_waiting:
             await asyncio.sleep(0)
         passes.release.set()
         answers = await asyncio.gather(long, short)
@@ -88,13 +93,13 @@ def test_a_short_job_finishes_before_a_long_one_that_began_first(
 
     long, short = asyncio.run(scenario())
     assert finished == ["short", "long"]
-    assert sum(passes.tokens) > LONG and max(passes.tokens) <= TOKENS
+    assert sum(passes.tokens) > LONG_JOB_TOKENS and max(passes.tokens) <= MAX_BATCH_TOKENS
     for answer, text in ((long, LONG_TEXT), (short, SHORT_TEXT)):
         (alone,) = loaded["gpt2"].score([text])
         assert answer.logprob == pytest.approx(alone.logprob, rel=1e-5)
 
 
-def test_a_suspended_job_ends_when_its_client_leaves(served: Served, passes: Passes) -> None:
+def test_a_suspended_job_ends_when_its_client_leaves(served: ServedRun, passes: Passes) -> None:
     started, finish = threading.Event(), threading.Event()
 
     def hold(read: Any) -> Any:
@@ -103,28 +108,28 @@ def test_a_suspended_job_ends_when_its_client_leaves(served: Served, passes: Pas
         return read
 
     async def scenario() -> None:
-        batcher, admission = Batcher(Metrics(), 1), Admission(9, PATIENCE)
+        batcher, admission = BatchWorker(ServerMetrics(), 1), AdmissionController(9, PATIENCE)
         batcher.start()
-        leaving = admission.enter("leaving")
-        long = asyncio.create_task(batcher.ask(score_work(served), (LONG_TEXT, []), leaving))
+        leaving = admission.admit("leaving")
+        long = asyncio.create_task(batcher.submit(score_work(served), (LONG_TEXT, []), leaving))
         await reached(passes.first)
-        held = Work(("run", "hold"), lambda asked: (asked, len(asked)), hold)
-        other = asyncio.create_task(batcher.ask(held, "text", admission.enter("staying")))
-        while not batcher.waiting:
+        held = RequestWork(("run", "hold"), lambda asked: (asked, len(asked)), hold)
+        other = asyncio.create_task(batcher.submit(held, "text", admission.admit("staying")))
+        while not batcher.num_waiting:
             await asyncio.sleep(0)
         passes.release.set()
         await reached(started)  # the only turn is the other's
         count, queue = len(passes.tokens), batcher._queue
-        assert queue.long == 1 and leaving.owner in queue._suspended
-        leaving.leave()
-        with pytest.raises(Gone):
+        assert queue.num_long == 1 and leaving.owner in queue._suspended
+        leaving.close()
+        with pytest.raises(ClientDisconnected):
             await long
-        while queue.long:  # until its thread has noticed, though the turn is not free
+        while queue.num_long:  # until its thread has noticed, though the turn is not free
             await asyncio.sleep(0.01)
         assert not other.done() and not queue._suspended
         finish.set()
         assert await other == "text"
-        (answer,) = await batcher.ask(score_work(served), (SHORT_TEXT, []), admission.enter("staying"))
+        (answer,) = await batcher.submit(score_work(served), (SHORT_TEXT, []), admission.admit("staying"))
         assert answer.tokens > 0 and len(passes.tokens) == count + 1  # nothing more was read for who left
         await asyncio.to_thread(batcher.stop)
 
@@ -149,23 +154,23 @@ LONG_PROMPT = "Ada walked to the old harbour. " * 2904
     ],
 )
 def test_a_long_text_is_tokenised_by_the_threads_that_read(
-    client: TestClient, served: Served, monkeypatch: pytest.MonkeyPatch, route: str, body: dict[str, Any]
+    client: TestClient, served: ServedRun, monkeypatch: pytest.MonkeyPatch, route: str, body: dict[str, Any]
 ) -> None:
     assert len(LONG_PROMPT) > 90_000
     threads: list[str] = []
-    for name in ("encode", "encode_many", "ids_each", "count"):
+    for name in ("encode", "encode_batch", "ids_each", "count"):
         tokenise = getattr(Tokenizer, name)
 
         def recorded(self: Tokenizer, text: Any, *rest: Any, tokenise: Any = tokenise, **more: Any) -> Any:
             text = text if isinstance(text, str) else list(text)
-            if sum(map(len, [text] if isinstance(text, str) else text)) > SHORT:
+            if sum(map(len, [text] if isinstance(text, str) else text)) > SHORT_TEXT_CHARS:
                 threads.append(threading.current_thread().name)
             return tokenise(self, text, *rest, **more)
 
         monkeypatch.setattr(Tokenizer, name, recorded)
     answer = client.post(route, json={"model": "gpt2", **body})
     assert answer.status_code == 200, answer.text
-    assert threads and set(threads) == {Batcher.name}
+    assert threads and set(threads) == {BatchWorker.name}
 
 
 # ------------------------------------------------------------ limits of a request, and places
@@ -190,67 +195,67 @@ def test_more_generated_tokens_than_one_request_may_have(
     assert error["param"] == "max_tokens" and tokens in error["message"] and "32,768" in error["message"]
 
 
-def test_a_request_for_as_many_tokens_as_it_may_have_is_accepted(hub: Hub) -> None:
-    engine = Engine(hub, ServingSettings.model_validate({}))
-    engine.check_generated(1, 16, 2048)
-    with pytest.raises(Refused) as refused:
-        engine.check_generated(64, 16, 2048)
+def test_a_request_for_as_many_tokens_as_it_may_have_is_accepted(hub: ModelRegistry) -> None:
+    engine = ServingEngine(hub, ServingSettings.model_validate({}))
+    engine.check_generation_limit(1, 16, 2048)
+    with pytest.raises(RequestError) as refused:
+        engine.check_generation_limit(64, 16, 2048)
     assert refused.value.status == 422
 
 
-def test_more_read_tokens_than_one_request_may_have(served: Served) -> None:
+def test_more_read_tokens_than_one_request_may_have(served: ServedRun) -> None:
     async def scenario() -> None:
-        batcher, admission = Batcher(Metrics(), 1, tokens=100), Admission(9, PATIENCE)
+        batcher, admission = BatchWorker(ServerMetrics(), 1, max_tokens=100), AdmissionController(9, PATIENCE)
         batcher.start()
         work = score_work(served)
-        with pytest.raises(Refused, match="more than 100 tokens") as refused:
-            await batcher.ask(work, (LONG_TEXT, []), admission.enter())
+        with pytest.raises(RequestError, match="more than 100 tokens") as refused:
+            await batcher.submit(work, (LONG_TEXT, []), admission.admit())
         assert refused.value.status == 422
-        ticket = admission.enter()
-        texts = [batcher.ask(work, (SHORT_TEXT, []), ticket) for _ in range(30)]  # together too many
+        ticket = admission.admit()
+        texts = [batcher.submit(work, (SHORT_TEXT, []), ticket) for _ in range(30)]  # together too many
         answers = await asyncio.gather(*texts, return_exceptions=True)
-        assert {type(one) for one in answers} == {list, Refused}
-        assert isinstance(await batcher.ask(work, (SHORT_TEXT, []), admission.enter()), list)
+        assert {type(one) for one in answers} == {list, RequestError}
+        assert isinstance(await batcher.submit(work, (SHORT_TEXT, []), admission.admit()), list)
         await asyncio.to_thread(batcher.stop)
 
     asyncio.run(scenario())
 
 
-def enter_all(admission: Admission, client: str) -> list[Ticket]:
+def enter_all(admission: AdmissionController, client: str) -> list[RequestContext]:
     """As many requests of one client as are admitted."""
-    tickets: list[Ticket] = []
-    while not admission.full(client):
-        tickets.append(admission.enter(client))
+    tickets: list[RequestContext] = []
+    while not admission.is_full(client):
+        tickets.append(admission.admit(client))
     return tickets
 
 
 def test_one_client_cannot_hold_every_place() -> None:
     async def scenario() -> None:
-        admission = Admission(64, PATIENCE)
+        admission = AdmissionController(64, PATIENCE)
         first = enter_all(admission, "first")
-        assert len(first) == 64 - 64 // RESERVE
-        with pytest.raises(Refused) as refused:
-            admission.enter("first")
+        assert len(first) == 64 - 64 // RESERVED_SHARE
+        with pytest.raises(RequestError) as refused:
+            admission.admit("first")
         assert refused.value.status == 429
-        newcomers = [admission.enter(f"newcomer {number}") for number in range(64 // RESERVE)]
-        assert admission.inside == 64 and all(one.wanted for one in newcomers)
-        with pytest.raises(Refused):
-            admission.enter("one too many")
+        newcomers = [admission.admit(f"newcomer {number}") for number in range(64 // RESERVED_SHARE)]
+        assert admission.num_active == 64 and all(one.is_active for one in newcomers)
+        with pytest.raises(RequestError):
+            admission.admit("one too many")
 
     asyncio.run(scenario())
 
 
 def test_places_that_become_free_go_to_the_client_that_has_fewer() -> None:
     async def scenario() -> None:
-        admission = Admission(64, PATIENCE)
-        first, second = enter_all(admission, "first"), [admission.enter("second")]
+        admission = AdmissionController(64, PATIENCE)
+        first, second = enter_all(admission, "first"), [admission.admit("second")]
         for _ in range(100):  # both ask again whenever a place becomes free
             if len(first) > 1:
-                admission.leave(first.pop())
+                admission.release(first.pop())
             for client, tickets in (("first", first), ("second", second)):
-                if not admission.full(client):
-                    tickets.append(admission.enter(client))
-        assert len(second) >= 64 // 2 - 64 // RESERVE
+                if not admission.is_full(client):
+                    tickets.append(admission.admit(client))
+        assert len(second) >= 64 // 2 - 64 // RESERVED_SHARE
         assert len(first) <= 64 // 2
 
     asyncio.run(scenario())

@@ -13,7 +13,7 @@ from hypothesis.errors import Unsatisfiable
 from starlette.testclient import TestClient
 
 from meristem.serving.app import create_app
-from meristem.serving.hub import Hub
+from meristem.serving.model_registry import ModelRegistry
 from meristem.serving.settings import ServingSettings
 
 schemathesis = pytest.importorskip("schemathesis")
@@ -26,10 +26,10 @@ MODES = {"what fits": schemathesis.GenerationMode.POSITIVE, "what does not": sch
 OPENAI = {"completions": "generate", "chat/completions": "chat", "embeddings": "embed"}
 
 
-def able(hub: Hub, path: str) -> str:
+def able(hub: ModelRegistry, path: str) -> str:
     """A run that can do what a route asks for, since made-up names are refused before any work."""
     verb = path.removeprefix("/v1/").strip("/")
-    return next((run.name for run in hub.runs.values() if OPENAI.get(verb, verb) in run.can), "nobody")
+    return next((run.name for run in hub.runs.values() if OPENAI.get(verb, verb) in run.routes), "nobody")
 
 
 def sent(client: TestClient, case: Any, run: str | None) -> Any:
@@ -44,7 +44,7 @@ def sent(client: TestClient, case: Any, run: str | None) -> Any:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_nothing_breaks(hub: Hub, mode: str) -> None:
+def test_nothing_breaks(hub: ModelRegistry, mode: str) -> None:
     app = create_app(hub, ServingSettings.model_validate({"deadline": 5}))
     described = schemathesis.openapi.from_dict(app.openapi())
     statuses: Counter[int] = Counter()

@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 import uvicorn
 
-from meristem.generation.pool import Chosen
+from meristem.generation.continuous_batching import SampledToken
 from meristem.generation.sampling import SamplingSettings
-from meristem.serving import protocol
-from meristem.serving.admission import Admission, Gate, Ticket
+from meristem.serving import http_protocol
 from meristem.serving.app import create_app
-from meristem.serving.continuous import UNREAD, News, Order
-from meristem.serving.hub import Hub
-from meristem.serving.protocol import Patient
+from meristem.serving.generation_worker import MAX_UNREAD_TOKENS, GenerationJob, GenerationUpdate
+from meristem.serving.http_protocol import TimeoutHttpProtocol
+from meristem.serving.middleware.admission import AdmissionController, AdmissionMiddleware, RequestContext
+from meristem.serving.model_registry import ModelRegistry
 from meristem.serving.settings import ServingSettings
 
 LONG = {"model": "gpt2", "prompt": "Ada", "max_tokens": 2000, "min_tokens": 2000, "n": 16, "top": 5, "stream": True}
@@ -32,11 +32,11 @@ POST = "POST {} HTTP/1.1\r\nhost: localhost\r\ncontent-type: {}\r\ncontent-lengt
 class ThreadServer:
     """A real server on a port of this machine, in a thread."""
 
-    def __init__(self, hub: Hub, **settings: Any) -> None:
+    def __init__(self, hub: ModelRegistry, **settings: Any) -> None:
         self.app = create_app(hub, ServingSettings.model_validate({"queue": 4, "port": 0, **settings}))
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.port = self.socket.getsockname()[1]
-        http_protocol: Any = partial(Patient, turnstile=self.app.state.turnstile)
+        http_protocol: Any = partial(TimeoutHttpProtocol, early_rejection=self.app.state.turnstile)
         config = uvicorn.Config(
             self.app, http=http_protocol, log_config=None, log_level="critical", limit_concurrency=24
         )
@@ -48,7 +48,7 @@ class ThreadServer:
 
     @property
     def inside(self) -> int:
-        return int(self.app.state.engine.admission.inside)
+        return int(self.app.state.engine.admission.num_active)
 
     def open(self, data: bytes = b"", *, buffer: int | None = None) -> socket.socket:
         made = socket.socket()
@@ -78,9 +78,9 @@ def until(true: Callable[[], bool], seconds: float = 20) -> bool:
 
 
 @pytest.fixture
-def server(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadServer]:
-    for name in ("STALL", "BODY_PATIENCE"):
-        monkeypatch.setattr(protocol, name, 0.5)
+def server(hub: ModelRegistry, monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadServer]:
+    for name in ("WRITE_STALL_TIMEOUT", "BODY_TIMEOUT"):
+        monkeypatch.setattr(http_protocol, name, 0.5)
     made = ThreadServer(hub)
     yield made
     made.server.should_exit = True
@@ -122,19 +122,19 @@ def test_idle_connections_make_room_for_a_request(server: ThreadServer) -> None:
         one.close()
 
 
-def chosen(count: int) -> tuple[Chosen, ...]:
-    return tuple(Chosen(token=1, logprob=0.0, top=()) for _ in range(count))
+def chosen(count: int) -> tuple[SampledToken, ...]:
+    return tuple(SampledToken(token=1, logprob=0.0, top=()) for _ in range(count))
 
 
 def test_a_client_that_is_far_behind_is_not_written_for() -> None:
     async def scene() -> None:
-        ticket = Ticket(60)
+        ticket = RequestContext(60)
         settings = SamplingSettings.model_validate({})
-        order = Order(run=None, starts=tuple, settings=settings, ticket=ticket, stream=True)  # type: ignore[arg-type]
-        order.hand_over([News(0, "a", chosen(UNREAD))])
-        assert ticket.wanted and order.news.qsize() == 1
-        order.hand_over([News(0, "b", chosen(1))])
-        assert not ticket.wanted and order.news.qsize() == 1
+        order = GenerationJob(run=None, encode_prompts=tuple, settings=settings, context=ticket, stream=True)  # type: ignore[arg-type]
+        order.put_updates([GenerationUpdate(0, "a", chosen(MAX_UNREAD_TOKENS))])
+        assert ticket.is_active and order.updates.qsize() == 1
+        order.put_updates([GenerationUpdate(0, "b", chosen(1))])
+        assert not ticket.is_active and order.updates.qsize() == 1
 
     asyncio.run(scene())
 
@@ -151,16 +151,18 @@ def test_a_deadline_covers_sending_and_what_is_cut_off_is_counted() -> None:
         return {"type": "http.request", "body": b"", "more_body": False}
 
     async def scene() -> None:
-        admission = Admission(2, deadline=0.05)
-        gate = Gate(app, admission)
+        admission = AdmissionController(2, timeout=0.05)
+        gate = AdmissionMiddleware(app, admission)
         await asyncio.wait_for(gate({"type": "http", "method": "POST"}, receive, never), 5)
-        assert admission.inside == 0 and admission.cut_off == 0
-        admission = Admission(2, deadline=60)
-        stuck = asyncio.create_task(Gate(app, admission)({"type": "http", "method": "POST"}, receive, never))
+        assert admission.num_active == 0 and admission.num_cut_off == 0
+        admission = AdmissionController(2, timeout=60)
+        stuck = asyncio.create_task(
+            AdmissionMiddleware(app, admission)({"type": "http", "method": "POST"}, receive, never)
+        )
         await asyncio.sleep(0.05)
         stuck.cancel()
         with pytest.raises(asyncio.CancelledError):
             await stuck
-        assert admission.inside == 0 and admission.cut_off == 1
+        assert admission.num_active == 0 and admission.num_cut_off == 1
 
     asyncio.run(scene())

@@ -12,14 +12,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meristem.serving.studio.curves import EVENTS, NAMES, Curves, thinned
+from meristem.serving.studio.run_curves import MAX_COLUMNS, MAX_EVENTS, RunCurves, downsample
 
 
 def line(step: int, kind: str = "train", **values: Any) -> str:
     return json.dumps({"step": step, "kind": kind, **values}) + "\n"
 
 
-def drawn(curves: Curves, name: str, kind: str = "train", **how: Any) -> tuple[list[float], list[float]]:
+def drawn(curves: RunCurves, name: str, kind: str = "train", **how: Any) -> tuple[list[float], list[float]]:
     found = [one for one in curves.series(how.pop("axis", "step"), **how) if (one["name"], one["kind"]) == (name, kind)]
     return (found[0]["x"], found[0]["y"]) if found else ([], [])
 
@@ -28,7 +28,7 @@ def test_a_line_that_is_half_written_waits_for_its_end(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     whole = line(2, loss=3.5)
     path.write_text(line(1, loss=4.0) + whole[:17])
-    curves = Curves(path)
+    curves = RunCurves(path)
     curves.refresh()
     assert drawn(curves, "loss") == ([1], [4.0])
     before = curves.revision
@@ -42,7 +42,7 @@ def test_a_line_that_is_half_written_waits_for_its_end(tmp_path: Path) -> None:
 def test_what_was_read_is_not_read_again(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text(line(1, loss=4.0) + line(2, loss=3.0))
-    curves = Curves(path)
+    curves = RunCurves(path)
     curves.refresh()
     with path.open("r+") as file:  # whoever reads from the start would lose both points
         file.write("#" * (path.stat().st_size - 1))
@@ -55,7 +55,7 @@ def test_what_was_read_is_not_read_again(tmp_path: Path) -> None:
 def test_a_file_that_was_replaced_or_cut_begins_anew(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text("".join(line(step, loss=float(step)) for step in range(1, 9)))
-    curves = Curves(path)
+    curves = RunCurves(path)
     curves.refresh()
     (tmp_path / "new").write_text(line(1, loss=9.0))
     (tmp_path / "new").rename(path)
@@ -83,7 +83,7 @@ def test_strange_lines_are_left_out(tmp_path: Path) -> None:
         + line(5, loss=2.0, late=7.0)
         + line(5, kind="stopped", why="enough")
     )  # fmt: skip
-    curves = Curves(path)
+    curves = RunCurves(path)
     curves.refresh()
     assert drawn(curves, "loss") == ([1, 5], [1.0, 2.0])
     assert drawn(curves, "late") == ([5], [7.0])
@@ -93,30 +93,30 @@ def test_strange_lines_are_left_out(tmp_path: Path) -> None:
 def test_names_and_events_are_bounded(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text(line(1, **{f"m{n}": 1.0 for n in range(1000)}) + line(2, kind="skipped") * 1000)
-    curves = Curves(path)
+    curves = RunCurves(path)
     curves.refresh()
-    assert len(curves.tables["train"].columns) == NAMES and len(curves.events) == EVENTS
+    assert len(curves.tables["train"].columns) == MAX_COLUMNS and len(curves.events) == MAX_EVENTS
 
 
 def test_the_axes(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     train = [line(step, loss=1.0, tokens=step * 100, seconds=step * 6.0) for step in (10, 20, 30)]
     path.write_text("".join([*train[:2], line(15, kind="evaluation", loss=2.0), train[2]]))
-    curves = Curves(path)
+    curves = RunCurves(path)
     curves.refresh()
     assert drawn(curves, "loss", axis="tokens")[0] == [1000, 2000, 3000]
     assert drawn(curves, "loss", axis="minutes")[0] == [1, 2, 3]
-    assert drawn(curves, "loss", axis="flops", flops=2.0)[0] == [2000, 4000, 6000]
+    assert drawn(curves, "loss", axis="flops", flops_per_token=2.0)[0] == [2000, 4000, 6000]
     assert drawn(curves, "loss", axis="flops") == ([], []), "nobody said what a token costs"
     assert drawn(curves, "loss", "evaluation", axis="minutes")[0] == [1.5]
-    assert drawn(curves, "loss", between=(19, 21))[0] == [10, 20, 30], "one beyond each end"
-    assert drawn(curves, "loss", between=(40, 50))[0] == []
+    assert drawn(curves, "loss", x_range=(19, 21))[0] == [10, 20, 30], "one beyond each end"
+    assert drawn(curves, "loss", x_range=(40, 50))[0] == []
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=3000), st.integers(10, 200))
 def test_thinned_curves_keep_their_ends_and_extremes(values: list[float], most: int) -> None:
     x, y = np.arange(len(values), dtype=float), np.array(values)
-    thin_x, thin_y = thinned(x, y, most)
+    thin_x, thin_y = downsample(x, y, most)
     assert len(thin_x) <= most or len(thin_x) == len(x)
     assert (thin_x[0], thin_x[-1]) == (x[0], x[-1])
     assert (thin_y.min(), thin_y.max()) == (y.min(), y.max())
@@ -133,7 +133,7 @@ def test_ten_long_runs_stay_quick(tmp_path: Path) -> None:
     for number in range(10):
         path = tmp_path / f"{number}.jsonl"
         path.write_text(text)
-        runs.append(Curves(path))
+        runs.append(RunCurves(path))
     begun = time.perf_counter()
     for curves in runs:
         curves.refresh()

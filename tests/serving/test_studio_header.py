@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 import yaml
 
-from meristem import bounded
-from meristem.checkpoint import layout
-from meristem.checkpoint.run import Run
+from meristem.checkpoint import folder_layout
+from meristem.checkpoint.run_folder import RunFolder
 from meristem.serving.studio import recipe_file
-from meristem.serving.studio.details import details
-from meristem.serving.studio.header import data_of, header, parameters, seconds_left
-from meristem.serving.studio.measures import measure_of
 from meristem.serving.studio.metrics_tail import MetricsTail, metrics_tail
-from meristem.serving.studio.runs import Found, Listing
-from meristem.serving.studio.standing import standing
+from meristem.serving.studio.run_details import run_details
+from meristem.serving.studio.run_header import count_parameters, run_header, seconds_left, training_data_name
+from meristem.serving.studio.run_list import ListedFolder, RunListing
+from meristem.serving.studio.run_measures import run_measure
+from meristem.serving.studio.run_status import run_status
+from meristem.utils import untrusted_files
 
 RECIPE: dict[str, Any] = {
     "corpus": {"source": "builtin:pydocs"},
@@ -31,9 +31,9 @@ RECIPE: dict[str, Any] = {
 }
 
 
-def made(path: Path, recipe: dict[str, Any] | None = None, steps: int = 20) -> Run:
+def made(path: Path, recipe: dict[str, Any] | None = None, steps: int = 20) -> RunFolder:
     """A run that takes half a second for a step, and is training now."""
-    run = Run.create(path, yaml.safe_dump(recipe or RECIPE), None)
+    run = RunFolder.create(path, yaml.safe_dump(recipe or RECIPE), None)
     rows = [{"step": n, "kind": "train", "loss": 5 - n / 10, "tokens": n * 64, "seconds": n / 2,
              "tokens_per_second": 128.0} for n in range(1, steps + 1)]  # fmt: skip
     run.metrics_path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -72,55 +72,59 @@ def made(path: Path, recipe: dict[str, Any] | None = None, steps: int = 20) -> R
 def test_each_run_is_judged_by_its_own_measure(
     kind: str, finished: dict[str, Any] | None, evaluation: dict[str, float], wanted: tuple[str, str, float, bool]
 ) -> None:
-    found = measure_of(kind, finished, MetricsTail(loss=3.0, evaluation=evaluation))
+    found = run_measure(kind, finished, MetricsTail(loss=3.0, evaluation=evaluation))
     assert found is not None and tuple(found.values()) == wanted
 
 
 def test_a_run_that_measured_nothing_has_no_measure() -> None:
-    assert measure_of("tasks", None, MetricsTail()) is None
+    assert run_measure("tasks", None, MetricsTail()) is None
 
 
 def test_time_left_by_steps_or_by_minutes(tmp_path: Path) -> None:
     run = made(tmp_path / "a")
-    now = standing(run, RECIPE, None)
+    now = run_status(run, RECIPE, None)
     assert now.state == "training" and seconds_left(run, RECIPE, now) == pytest.approx(40)
     by_time = {**RECIPE, "train": {"minutes": 1}}
     assert seconds_left(run, by_time, now) == pytest.approx(50)
     for path in run.path.iterdir():
         os.utime(path, (time.time() - 3600,) * 2)
-    assert seconds_left(run, RECIPE, standing(run, RECIPE, None)) is None, "nobody waits for a run that stands still"
+    assert seconds_left(run, RECIPE, run_status(run, RECIPE, None)) is None, "nobody waits for a run that stands still"
 
 
 def test_throughput_and_data_are_told(tmp_path: Path) -> None:
     run = made(tmp_path / "a")
     line = "Training x: bert, 0.2 M parameters, mlm, on 929,455 tokens; 240 steps (240 steps) in runs/x\n"
     run.log_path.write_text(f"2026-01-01 10:00:00 {line}")
-    found = header(run, RECIPE, standing(run, RECIPE, None))
+    found = run_header(run, RECIPE, run_status(run, RECIPE, None))
     assert (found["seconds"], found["tokens"], found["tokens_per_second"]) == (10, 1280, 128)
     assert (found["data"], found["data_size"]) == ("builtin:pydocs", "929,455 tokens")
-    assert data_of({"data": {"train": "a.tsv"}, **RECIPE}) == "a.tsv"
+    assert training_data_name({"data": {"train": "a.tsv"}, **RECIPE}) == "a.tsv"
     mixed = {"mix": [{"corpus": {"source": "a"}}, {"corpus": {"source": ["b", "c"]}}, {"corpus": {"source": "a"}}]}
-    assert data_of(mixed) == "a, b, c"
-    assert [data_of(strange) for strange in ({}, {"mix": 3, "corpus": []}, {"data": {"train": None}})] == ["", "", ""]
+    assert training_data_name(mixed) == "a, b, c"
+    assert [training_data_name(strange) for strange in ({}, {"mix": 3, "corpus": []}, {"data": {"train": None}})] == [
+        "",
+        "",
+        "",
+    ]
 
 
 def test_parameters_are_those_of_the_model(runs: dict[str, Path]) -> None:
-    from meristem.checkpoint.revive import revive
+    from meristem.checkpoint.load_run import load_run
 
     for name in ("bert", "gpt2", "translator"):
-        revived = revive(runs[name])
+        revived = load_run(runs[name])
         wanted = sum(one.numel() for one in revived.learner.model.parameters())
-        latest = layout.pointed(Run(runs[name]).checkpoints, "latest")
-        assert latest is not None and parameters(Run(runs[name]), latest) == wanted
+        latest = folder_layout.read_pointer(RunFolder(runs[name]).checkpoints, "latest")
+        assert latest is not None and count_parameters(RunFolder(runs[name]), latest) == wanted
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff" * 40, b"\x02" + b"\0" * 7 + b"[]", (1 << 40).to_bytes(8, "little")])
 def test_weights_that_are_none_have_no_parameters(tmp_path: Path, content: bytes) -> None:
     run = made(tmp_path / "a")
-    folder = run.checkpoints / layout.folder_name(3)
+    folder = run.checkpoints / folder_layout.folder_name(3)
     folder.mkdir()
     (folder / "model.safetensors").write_bytes(content)
-    assert parameters(run, 3) is None
+    assert count_parameters(run, 3) is None
 
 
 def test_strange_lines_are_no_numbers(tmp_path: Path) -> None:
@@ -131,7 +135,7 @@ def test_strange_lines_are_no_numbers(tmp_path: Path) -> None:
     found = metrics_tail(run.metrics_path)
     assert found.evaluation == {"f1": 0.5} and found.loss == 4.8 and found.step == 4
     assert (found.seconds, found.tokens) == (None, None)
-    json.dumps(details(Found("a", run.path)), allow_nan=False)
+    json.dumps(run_details(ListedFolder("a", run.path)), allow_nan=False)
 
 
 def test_a_card_with_a_huge_word_is_read_at_once(tmp_path: Path) -> None:
@@ -141,11 +145,11 @@ def test_a_card_with_a_huge_word_is_read_at_once(tmp_path: Path) -> None:
     line = "meristem fill runs/a 'The [MASK] sank.'"
     (run.path / "README.md").write_text(f"# A\n\n## Use\n\n```bash\n{huge}\nmeristem fill 'open\n{line}\n```\n")
     began = time.process_time()
-    found = details(Found("a", run.path))
+    found = run_details(ListedFolder("a", run.path))
     assert time.process_time() - began < 5
     assert len(found["card"]) < 300_000
     (run.path / "README.md").write_text(f"```bash\n{huge[:9000]}\nmeristem fill 'open\n{line}\n```\n")
-    assert details(Found("a", run.path))["examples"] == {"text": "The [MASK] sank."}
+    assert run_details(ListedFolder("a", run.path))["examples"] == {"text": "The [MASK] sank."}
 
 
 DEEP = ["- " * 5000, "a: " + "[" * 5000, "{" * 5000, "? " * 3000 + "a", "\n".join(" " * n + "a:" for n in range(200))]
@@ -158,11 +162,11 @@ def test_strange_recipes_are_read_by_the_careful_reader_or_not_at_all(
     tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
-    careful = bounded.yaml_in
-    monkeypatch.setattr(bounded, "yaml_in", lambda text: (read.append(text), careful(text))[1])
+    careful = untrusted_files.parse_yaml
+    monkeypatch.setattr(untrusted_files, "parse_yaml", lambda text: (read.append(text), careful(text))[1])
     run = made(tmp_path / "a")
     run.recipe_path.write_text(text)
-    found = recipe_file.recipe_of(run)
+    found = recipe_file.read_run_recipe(run)
     assert isinstance(found, dict)
     assert read or text in ("a: [", "a: 1\na: 2"), "libyaml follows any nesting down"
 
@@ -174,8 +178,8 @@ def test_500_runs_are_listed_quickly(tmp_path: Path) -> None:
     for number in range(1, 500):
         shutil.copytree(first.path, tmp_path / "runs" / f"run-{number:03d}", copy_function=os.link)
     first.path.rename(tmp_path / "runs" / "run-000")
-    first = Run(tmp_path / "runs" / "run-000")
-    listing = Listing(tmp_path / "runs")
+    first = RunFolder(tmp_path / "runs" / "run-000")
+    listing = RunListing(tmp_path / "runs")
     assert len(listing.summaries()) == 500
     took = []
     for _ in range(3):

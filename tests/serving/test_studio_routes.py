@@ -15,19 +15,19 @@ import pytest
 from commanding import Meristem
 from starlette.testclient import TestClient
 
-from meristem.checkpoint import layout
-from meristem.checkpoint.load import load
-from meristem.checkpoint.run import Run
-from meristem.checkpoint.save import save
+from meristem.checkpoint import folder_layout
+from meristem.checkpoint.load import load_checkpoint
+from meristem.checkpoint.run_folder import RunFolder
+from meristem.checkpoint.save import save_checkpoint
 from meristem.serving.app import create_app
-from meristem.serving.hub import Hub
+from meristem.serving.model_registry import ModelRegistry
 from meristem.serving.settings import ServingSettings
-from meristem.serving.studio import loading
-from meristem.serving.studio.routes import FILES, studio
-from meristem.serving.studio.runs import Listing
+from meristem.serving.studio import model_cache
+from meristem.serving.studio.run_list import RunListing
+from meristem.serving.studio.studio_routes import PAGE_DIR, studio_router
 
 TEXT = "Ada walked to the old harbour."
-PAGE = sorted(FILES.iterdir())
+PAGE = sorted(PAGE_DIR.iterdir())
 SCRIPTS = [path for path in PAGE if path.suffix == ".js"]
 ESCAPES = ["../", "..%2f", "%2e%2e/", "%2e%2e%2f", "..%5c", "%252e%252e%252f", "..%c0%af", "....//", "..;/", "%00/"]
 
@@ -51,7 +51,9 @@ def folder(runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> P
 
 @pytest.fixture
 def page(folder: Path) -> Iterator[TestClient]:
-    app = create_app(Hub({}), ServingSettings.model_validate({}), more=[studio(Listing(folder))])
+    app = create_app(
+        ModelRegistry({}), ServingSettings.model_validate({}), extra_routers=[studio_router(RunListing(folder))]
+    )
     with TestClient(app, base_url="http://127.0.0.1") as client:
         yield client
 
@@ -134,8 +136,8 @@ def test_a_run_is_a_run_in_chinese() -> None:
 
 
 def _standing() -> str:
-    text = (FILES.parent / "standing.py").read_text(encoding="utf-8")
-    return text[text.index("def _ended") : text.index("def _held")]
+    text = (PAGE_DIR.parent / "run_status.py").read_text(encoding="utf-8")
+    return text[text.index("def _finish_reason") : text.index("def _is_locked")]
 
 
 @pytest.mark.parametrize("before", ["/page/", "/studio/", "/studio/run?name=", "/studio/report?name=", "/page/../"])
@@ -179,7 +181,11 @@ def test_curves_are_sent_once(page: TestClient) -> None:
 
 
 def test_a_first_run_is_seen_when_it_appears(tmp_path: Path, runs: dict[str, Path]) -> None:
-    app = create_app(Hub({}), ServingSettings.model_validate({}), more=[studio(Listing(tmp_path / "runs"))])
+    app = create_app(
+        ModelRegistry({}),
+        ServingSettings.model_validate({}),
+        extra_routers=[studio_router(RunListing(tmp_path / "runs"))],
+    )
     with TestClient(app, base_url="http://127.0.0.1") as client:
         assert got(client, "/studio/runs")["runs"] == []
         assert got(client, "/studio/reports") == {"reports": []}
@@ -250,36 +256,36 @@ def test_the_run_that_was_longest_unused_leaves(page: TestClient) -> None:
     for name in order:
         opened(page, name)
     there = {run["name"] for run in got(page, "/runs")["runs"]}
-    assert there == {"bert", "reviews", "names", "translator"} and len(there) == loading.KEPT
+    assert there == {"bert", "reviews", "names", "translator"} and len(there) == model_cache.MAX_LOADED
     opened(page, "gpt2")
     writes = {"model": "gpt2", "prompt": "Ada", "max_tokens": 3}
     assert page.post("/generate", json=writes).status_code == 200, "one that came back writes again"
 
 
 def test_new_weights_are_taken_and_samples_remembered(page: TestClient, folder: Path) -> None:
-    run = Run(folder / "gpt2")
-    first = layout.pointed(run.checkpoints, "latest")
+    run = RunFolder(folder / "gpt2")
+    first = folder_layout.read_pointer(run.checkpoints, "latest")
     assert first is not None and opened(page, "gpt2")["step"] == first
-    loaded = load(run.checkpoints)
+    loaded = load_checkpoint(run.checkpoints)
     assert loaded is not None
-    save(run.checkpoints, replace(loaded.snapshot, step=first + 7), keep=9)
+    save_checkpoint(run.checkpoints, replace(loaded.snapshot, step=first + 7), keep_checkpoints=9)
     asked = {"model": "gpt2", "prompt": "Ada walked"}
     found = page.post("/studio/samples", json=asked).json()["samples"]
     assert [one["step"] for one in found] == [first, first + 7] and found[0]["text"] == found[1]["text"]
-    shutil.rmtree(run.checkpoints / layout.folder_name(first))
+    shutil.rmtree(run.checkpoints / folder_layout.folder_name(first))
     assert opened(page, "gpt2")["step"] == first + 7
     again = page.post("/studio/samples", json=asked).json()["samples"]
     assert again == found, "a checkpoint that has gone is remembered"
     masks = page.post("/studio/samples", json={"model": "bert", "prompt": "Ada [MASK]."}).json()["samples"]
     assert len(masks[0]["masks"][0]) == 3
     refused = page.post("/studio/samples", json={"model": "reviews", "prompt": "Ada"})
-    assert refused.status_code == 422 and "neither fills nor writes" in refused.text
+    assert refused.status_code == 422 and "cannot generate text or fill masks" in refused.text
 
 
-def test_served_runs_have_the_page_too(hub: Hub, runs: dict[str, Path]) -> None:
-    listing = Listing(None, {name: runs[name] for name in ("bert", "gpt2")})
-    few = Hub({name: hub.runs[name].revived for name in ("bert", "gpt2")})
-    app = create_app(few, ServingSettings.model_validate({}), more=[studio(listing)])
+def test_served_runs_have_the_page_too(hub: ModelRegistry, runs: dict[str, Path]) -> None:
+    listing = RunListing(None, {name: runs[name] for name in ("bert", "gpt2")})
+    few = ModelRegistry({name: hub.runs[name].loaded_run for name in ("bert", "gpt2")})
+    app = create_app(few, ServingSettings.model_validate({}), extra_routers=[studio_router(listing)])
     with TestClient(app, base_url="http://127.0.0.1") as client:
         found = got(client, "/studio/runs")
         assert found["folder"] is None and [run["name"] for run in found["runs"]] == ["bert", "gpt2"]
@@ -291,7 +297,7 @@ def test_a_browser_may_bring_the_key_as_a_password(folder: Path, tmp_path: Path)
     key = "a-key-with-enough-characters"
     (tmp_path / "keys.txt").write_text(key)
     settings = ServingSettings.model_validate({"key_file": tmp_path / "keys.txt"})
-    app = create_app(Hub({}), settings, more=[studio(Listing(folder))])
+    app = create_app(ModelRegistry({}), settings, extra_routers=[studio_router(RunListing(folder))])
     with TestClient(app, base_url="http://elsewhere.example") as client:
         for path in ("/", "/page/app.js", "/studio/runs", "/studio/report?name=reviews"):
             refused = client.get(path)

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 import yaml
 
-from meristem.checkpoint import layout
-from meristem.checkpoint.run import Run
-from meristem.drawing.single_task import ComparisonReport, TaskComparison
-from meristem.errors import MeristemError
-from meristem.serving.errors import Refused
-from meristem.serving.studio.curves import Curves
-from meristem.serving.studio.details import commands, details, examples
-from meristem.serving.studio.differences import differences, finals, flops_a_token
-from meristem.serving.studio.metrics_tail import SAMPLE, SPARK, spark
-from meristem.serving.studio.runs import DEPTH, Found, Listing, kind_of
-from meristem.serving.studio.standing import locks, standing
+from meristem.checkpoint import folder_layout
+from meristem.checkpoint.run_folder import RunFolder
+from meristem.config.errors import MeristemError
+from meristem.drawing.single_task_comparison import ComparisonReport, TaskComparison
+from meristem.serving.errors import RequestError
+from meristem.serving.studio.metrics_tail import SAMPLE_BYTES, SPARKLINE_POINTS, sample_losses
+from meristem.serving.studio.run_comparison import final_metrics, flops_per_token, setting_differences
+from meristem.serving.studio.run_curves import RunCurves
+from meristem.serving.studio.run_details import card_example, next_commands, run_details
+from meristem.serving.studio.run_list import MAX_DEPTH, ListedFolder, RunListing, run_kind
+from meristem.serving.studio.run_status import read_file_locks, run_status
 
 RECIPE: dict[str, Any] = {
     "corpus": {"source": "builtin:pydocs"},
@@ -33,33 +33,33 @@ RECIPE: dict[str, Any] = {
 
 
 def made(path: Path, steps: int = 0, *, saved: int | None = None, recipe: dict[str, Any] | None = None,
-         old: bool = True) -> Run:  # fmt: skip
+         old: bool = True) -> RunFolder:  # fmt: skip
     """A run as training leaves it on the disk, weights aside."""
-    run = Run.create(path, yaml.safe_dump(recipe or RECIPE), None)
+    run = RunFolder.create(path, yaml.safe_dump(recipe or RECIPE), None)
     rows = [{"step": step, "kind": "train", "loss": 5 - step / 10, "tokens": step * 10} for step in range(1, steps + 1)]
     run.metrics_path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     if saved is not None:
-        (run.checkpoints / layout.folder_name(saved)).mkdir()
-        layout.point(run.checkpoints, "latest", saved)
+        (run.checkpoints / folder_layout.folder_name(saved)).mkdir()
+        folder_layout.write_pointer(run.checkpoints, "latest", saved)
     if old:
         quiet(run)
     return run
 
 
-def quiet(run: Run) -> None:
+def quiet(run: RunFolder) -> None:
     """It said nothing for an hour."""
     for path in run.path.iterdir():
         os.utime(path, (time.time() - 3600,) * 2)
 
 
-def add(run: Run, **entry: Any) -> None:
+def add(run: RunFolder, **entry: Any) -> None:
     with run.metrics_path.open("a") as file:
         file.write(json.dumps(entry) + "\n")
     quiet(run)
 
 
-def judged(run: Run) -> tuple[str, str]:
-    found = standing(run, RECIPE, locks())
+def judged(run: RunFolder) -> tuple[str, str]:
+    found = run_status(run, RECIPE, read_file_locks())
     return found.state, found.why
 
 
@@ -72,51 +72,53 @@ def test_how_a_run_stands(tmp_path: Path) -> None:
     bad = made(tmp_path / "bad", 10, saved=10)
     add(bad, step=11, kind="skipped", source="main", samples=[1], texts=["what broke it"])
     assert judged(bad) == ("failed", "not_finite")
-    assert standing(bad, RECIPE, None).detail == "what broke it"
+    assert run_status(bad, RECIPE, None).detail == "what broke it"
     done = made(tmp_path / "done", 50, saved=50)
-    done.finish({"step": 50})
+    done.mark_finished({"step": 50})
     assert judged(done) == ("finished", "budget")
     asked = made(tmp_path / "asked", 30, saved=30)
     add(asked, step=30, kind="stopped", why="KL is above its bound")
-    asked.finish({"step": 30})
+    asked.mark_finished({"step": 30})
     assert judged(asked) == ("finished", "asked")
     patient = made(tmp_path / "patient", 30, saved=30)
-    patient.log_path.write_text("2026-01-01 10:00:00 stopped early at step 30: no better validation in 3 evaluations\n")
-    patient.finish({"step": 30})
+    patient.log_path.write_text(
+        "2026-01-01 10:00:00 stopped early at step 30: validation has not improved in 3 evaluations\n"
+    )
+    patient.mark_finished({"step": 30})
     assert judged(patient) == ("finished", "patience")
 
 
 def test_a_run_trains_while_its_lock_is_held_or_its_file_grows(tmp_path: Path) -> None:
     held = made(tmp_path / "held", 10, saved=10)
-    with held.locked():
+    with held.hold_lock():
         quiet(held)
         assert judged(held) == ("training", "")
-        assert standing(held, RECIPE, None).state == "training", "also where the system does not tell its locks"
+        assert run_status(held, RECIPE, None).state == "training", "also where the system does not tell its locks"
     assert judged(held) == ("stopped", "saved")
-    with held.locked():  # nobody was kept from it by the look
+    with held.hold_lock():  # nobody was kept from it by the look
         pass
     assert judged(made(tmp_path / "growing", 10, saved=2, old=False)) == ("training", "")
 
 
 def test_steps_loss_and_a_small_curve(tmp_path: Path) -> None:
     run = made(tmp_path / "run", 20, saved=20)
-    found = standing(run, RECIPE, None)
+    found = run_status(run, RECIPE, None)
     assert (found.step, found.total, found.loss, found.saved) == (20, 50, 3.0, 20)
     assert found.spark == pytest.approx([5 - step / 10 for step in range(1, 21)])
     recipe = {**RECIPE, "train": {"minutes": 3}}
     run.log_path.write_text("2026-01-01 10:00:00 step 20/77  validation  loss 3\n")
-    assert standing(run, recipe, None).total == 77
-    (run.checkpoints / layout.folder_name(20) / "state.json").write_text('{"total": 88}')
-    assert standing(run, recipe, None).total == 88
+    assert run_status(run, recipe, None).total == 77
+    (run.checkpoints / folder_layout.folder_name(20) / "state.json").write_text('{"total": 88}')
+    assert run_status(run, recipe, None).total == 88
 
 
 def test_the_small_curve_of_a_long_file_reads_little_of_it(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     rows = (json.dumps({"step": n, "kind": "train", "loss": 10 - n / 5000, "more": "x" * 200}) for n in range(20_000))
     path.write_text("\n".join(rows))
-    assert path.stat().st_size > 10 * SPARK * SAMPLE
-    found = spark(path)
-    assert len(found) == SPARK
+    assert path.stat().st_size > 10 * SPARKLINE_POINTS * SAMPLE_BYTES
+    found = sample_losses(path)
+    assert len(found) == SPARKLINE_POINTS
     assert found == sorted(found, reverse=True) and found[0] > 9.9 and found[-1] < 6.1
 
 
@@ -128,20 +130,20 @@ def test_runs_are_found_below_but_not_inside_runs_and_never_through_links(tmp_pa
     made(folder / ".hidden", 3)
     made(outside, 3)
     (folder / "link").symlink_to(outside)
-    deep = folder.joinpath(*"x" * DEPTH)
+    deep = folder.joinpath(*"x" * MAX_DEPTH)
     made(deep / "y", 1)
     (folder / "texts").mkdir()
     (folder / "texts" / "report.html").write_text("<p>corpus</p>")
-    listing = Listing(folder)
+    listing = RunListing(folder)
     assert [one["name"] for one in listing.summaries()] == ["a", "sweep/b"]
     assert [(one["name"], one["kind"]) for one in listing.reports()] == [("texts", "corpus")]
-    assert [one["name"] for one in Listing(folder / "a").summaries()] == ["a"], "a folder that is a run itself"
-    assert Listing(tmp_path / "nowhere").summaries() == []
+    assert [one["name"] for one in RunListing(folder / "a").summaries()] == ["a"], "a folder that is a run itself"
+    assert RunListing(tmp_path / "nowhere").summaries() == []
     for name in ("link", "../outside", str(outside), "a/judges/c", "", "sweep", "a/", "./a", "A"):
-        with pytest.raises(Refused, match="there is no run"):
-            listing.run(name)
-    with pytest.raises(Refused, match="corpus"):
-        listing.run("texts")
+        with pytest.raises(RequestError, match="there is no run"):
+            listing.open_run(name)
+    with pytest.raises(RequestError, match="corpus"):
+        listing.open_run("texts")
 
 
 def test_a_run_whose_files_are_links_is_not_shown(tmp_path: Path) -> None:
@@ -151,12 +153,12 @@ def test_a_run_whose_files_are_links_is_not_shown(tmp_path: Path) -> None:
     run.metrics_path.symlink_to(tmp_path / "secret.txt")
     run.recipe_path.unlink()
     run.recipe_path.symlink_to(tmp_path / "secret.txt")
-    listing = Listing(tmp_path / "runs")
+    listing = RunListing(tmp_path / "runs")
     assert "hidden" not in json.dumps(listing.summaries())
-    with pytest.raises(MeristemError, match="is a link"):
-        listing.run("a")
-    with pytest.raises(MeristemError, match="is a link"):
-        details(Found("a", run.path))
+    with pytest.raises(MeristemError, match="is a symbolic link"):
+        listing.open_run("a")
+    with pytest.raises(MeristemError, match="is a symbolic link"):
+        run_details(ListedFolder("a", run.path))
 
 
 NAMES = ["<img src=x onerror=alert(1)>", "a b&c=d?e#f", "训练", "'\";--", "a..b", "%2e%2e", "a\nb"]
@@ -167,13 +169,13 @@ def test_any_name_is_a_name(tmp_path: Path) -> None:
         made(tmp_path / name, 2)
     made(Path(os.fsdecode(os.fsencode(tmp_path) + b"/b\xff")), 2)
     made(Path(os.fsdecode(os.fsencode(tmp_path) + b"/b\xfe")), 2)
-    listing = Listing(tmp_path)
+    listing = RunListing(tmp_path)
     found = [one["name"] for one in listing.summaries()]
     assert set(NAMES) < set(found)
     assert {"b�", "b� (2)"} < set(found), "names that cannot be told apart get a number"
     for name in found:
-        assert listing.run(name).metrics_path.is_file()
-        json.dumps(details(listing.named(name))).encode()
+        assert listing.open_run(name).metrics_path.is_file()
+        json.dumps(run_details(listing.get(name))).encode()
 
 
 def test_the_report_of_a_mix_shows_the_loss_of_each_task(tmp_path: Path) -> None:
@@ -182,9 +184,9 @@ def test_the_report_of_a_mix_shows_the_loss_of_each_task(tmp_path: Path) -> None
     tasks = [TaskComparison(source=source, term=term, steps=9, samples=90, loss_mixed=loss, loss_alone=3.0)
              for (source, term), loss in losses.items()]  # fmt: skip
     report = ComparisonReport(run="mix", model="multitask, 1.0 M parameters", split="test", seed=1, tasks=tasks)
-    (run.path / "report.html").write_text(report.page())
-    (run.path / "report.json").write_text(report.plain())
-    (listed,) = Listing(tmp_path).reports()
+    (run.path / "report.html").write_text(report.to_html())
+    (run.path / "report.json").write_text(report.to_json())
+    (listed,) = RunListing(tmp_path).reports()
     assert listed["numbers"] == {"mlm+nsp.mlm": 2.5, "mlm+nsp.nsp": 0.5, "caption.caption": 1.5}
     assert (listed["kind"], listed["title"]) == ("tasks", "multitask, 1.0 M parameters")
 
@@ -194,28 +196,28 @@ def test_a_report_without_numbers_shows_none(tmp_path: Path, facts: str) -> None
     run = made(tmp_path / "odd")
     (run.path / "report.html").write_text("<p>report</p>")
     (run.path / "report.json").write_text(facts)
-    (listed,) = Listing(tmp_path).reports()
+    (listed,) = RunListing(tmp_path).reports()
     assert listed["numbers"] == {}
 
 
 def test_what_a_run_learns() -> None:
-    assert kind_of(RECIPE) == {"family": "bert", "kind": "objectives", "learns": "mlm + nsp"}
+    assert run_kind(RECIPE) == {"family": "bert", "kind": "objectives", "learns": "mlm + nsp"}
     task = {"model": {"family": "gpt2"}, "task": {"name": "pair"}}
-    assert kind_of(task) == {"family": "gpt2", "kind": "tasks", "learns": "pair"}
+    assert run_kind(task) == {"family": "gpt2", "kind": "tasks", "learns": "pair"}
     rewards = {**task, "policy": {"name": "policy"}, "rewards": [{"name": "length"}, {"name": "grammar"}]}
-    assert kind_of(rewards)["learns"] == "length + grammar"
+    assert run_kind(rewards)["learns"] == "length + grammar"
     mixed = {"mix": [{"name": "a", "objective": [{"name": "clm"}]}, {"name": "b", "objective": [{"name": "caption"}]}]}
-    assert kind_of(mixed)["learns"] == "clm / caption"
+    assert run_kind(mixed)["learns"] == "clm / caption"
     for strange in ({}, {"objective": 3}, {"model": [], "mix": "x"}, {"task": [1]}):
-        assert set(kind_of(strange)) == {"family", "kind", "learns"}
+        assert set(run_kind(strange)) == {"family", "kind", "learns"}
 
 
 def test_only_what_differs_is_told() -> None:
     other = {**RECIPE, "train": {"steps": 50, "rate": 0.003}, "objective": [{"name": "mlm", "mask_rate": 0.3}]}
-    told = {one["setting"]: one["values"] for one in differences({"a": RECIPE, "b": other})}
+    told = {one["setting"]: one["values"] for one in setting_differences({"a": RECIPE, "b": other})}
     assert told == {"objective.mlm.mask_rate": ["0.15", "0.3"], "objective.nsp.name": ["nsp", None],
                     "train.rate": ["0.001", "0.003"]}  # fmt: skip
-    assert differences({"a": RECIPE, "b": RECIPE}) == []
+    assert setting_differences({"a": RECIPE, "b": RECIPE}) == []
 
 
 def test_the_best_of_the_final_numbers(tmp_path: Path) -> None:
@@ -224,36 +226,36 @@ def test_the_best_of_the_final_numbers(tmp_path: Path) -> None:
     for name, loss in losses.items():
         if name != "c":
             numbers = {"loss": loss, "nsp.accuracy": loss, "odd": loss}
-            runs[name].finish({"validation": numbers, "used": {"tokens": 10, "flops": 50.0}})
+            runs[name].mark_finished({"validation": numbers, "used": {"tokens": 10, "flops": 50.0}})
     add(runs["c"], step=3, kind="evaluation", loss=1.5)
-    curves = {name: Curves(run.metrics_path) for name, run in runs.items()}
+    curves = {name: RunCurves(run.metrics_path) for name, run in runs.items()}
     for one in curves.values():
         one.refresh()
-    told = {row["name"]: row for row in finals(runs, dict.fromkeys(runs, RECIPE), curves)}
+    told = {row["name"]: row for row in final_metrics(runs, dict.fromkeys(runs, RECIPE), curves)}
     assert told["validation loss"] == {"name": "validation loss", "values": [2.0, 1.5, 1.5], "best": [1, 2]}
     assert told["validation nsp.accuracy"]["best"] == [0] and told["validation odd"]["best"] == []
     other = {"a": RECIPE, "b": RECIPE, "c": {**RECIPE, "corpus": {"source": "elsewhere"}}}
-    told = {row["name"]: row["best"] for row in finals(runs, other, curves)}
+    told = {row["name"]: row["best"] for row in final_metrics(runs, other, curves)}
     assert told["validation loss"] == [], "losses on different texts say different things"
-    assert flops_a_token(runs["a"]) == 5.0 and flops_a_token(runs["c"]) is None
+    assert flops_per_token(runs["a"]) == 5.0 and flops_per_token(runs["c"]) is None
 
 
 def test_commands_that_go_on(tmp_path: Path) -> None:
     run = made(tmp_path / "my run", 10, saved=10)
     quoted = f"'{run.path}'"
     again = f"meristem pretrain '{run.path}/recipe.yaml'"
-    assert commands(run.path, "objectives", RECIPE, standing(run, RECIPE, None)) == [f"{again} --out {quoted}"]
-    run.finish({"step": 50})
-    now = standing(run, RECIPE, None)
-    assert commands(run.path, "objectives", RECIPE, now)[0] == f"{again} train.steps=100 --out {quoted}"
+    assert next_commands(run.path, "objectives", RECIPE, run_status(run, RECIPE, None)) == [f"{again} --out {quoted}"]
+    run.mark_finished({"step": 50})
+    now = run_status(run, RECIPE, None)
+    assert next_commands(run.path, "objectives", RECIPE, now)[0] == f"{again} train.steps=100 --out {quoted}"
 
 
 def test_examples_come_from_the_card() -> None:
     card = "# x\n```bash\nmeristem evaluate .\nmeristem {} \n```\n"
-    assert examples(card.format('fill . "A [MASK]."')) == {"text": "A [MASK]."}
-    assert examples(card.format("generate . --prompt 'The old'")) == {"text": "The old"}
-    asked = examples(card.format("predict . --question 'Who?' --passage 'Ada.'"))
+    assert card_example(card.format('fill . "A [MASK]."')) == {"text": "A [MASK]."}
+    assert card_example(card.format("generate . --prompt 'The old'")) == {"text": "The old"}
+    asked = card_example(card.format("predict . --question 'Who?' --passage 'Ada.'"))
     assert asked == {"question": "Who?", "passage": "Ada."}
-    chosen = examples(card.format("predict . 'It rained' --choices a --choices 'b c' --question 'Why?'"))
+    chosen = card_example(card.format("predict . 'It rained' --choices a --choices 'b c' --question 'Why?'"))
     assert chosen == {"text": "It rained", "choices": "a\nb c", "question": "Why?"}
-    assert examples(card.format("fill . 'unclosed")) == {} == examples("")
+    assert card_example(card.format("fill . 'unclosed")) == {} == card_example("")

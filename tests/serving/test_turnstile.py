@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from meristem.serving.admission import Admission
-from meristem.serving.keys import Keys
-from meristem.serving.metrics import Metrics
-from meristem.serving.turnstile import Turnstile
+from meristem.serving.middleware.admission import AdmissionController
+from meristem.serving.middleware.auth import APIKeys
+from meristem.serving.middleware.early_rejection import EarlyRejection
+from meristem.serving.prometheus_metrics import ServerMetrics
 
 HEAD = b"POST /fill?a=1 HTTP/1.1\r\nHost: localhost\r\n"
 KEY = "k" * 20
 PLAIN = HEAD + b"Content-Length: 2\r\n\r\n{}"
 
 
-def turnstile(places: int = 0, keys: Keys | None = None) -> Turnstile:
-    return Turnstile(Admission(places, 60.0), keys, Metrics())
+def turnstile(places: int = 0, keys: APIKeys | None = None) -> EarlyRejection:
+    return EarlyRejection(AdmissionController(places, 60.0), keys, ServerMetrics())
 
 
 @pytest.mark.parametrize(
     "more", [b"", b"connection: Keep-Alive\r\n", b"x:y\r\n", b"authorization: Bearer nobody asked\r\n"]
 )
 def test_a_plain_request_is_answered_at_once(more: bytes) -> None:
-    answer = turnstile().at_once(HEAD + more + b"content-length: 2\r\n\r\n{}")
+    answer = turnstile().reject_bytes(HEAD + more + b"content-length: 2\r\n\r\n{}")
     assert answer is not None and answer.startswith(b"HTTP/1.1 429 ")
-    assert answer == turnstile().turned({"method": "POST", "path": "/fill", "headers": [(b"host", b"localhost")]})
+    assert answer == turnstile().reject({"method": "POST", "path": "/fill", "headers": [(b"host", b"localhost")]})
 
 
 @pytest.mark.parametrize(
@@ -48,14 +48,17 @@ def test_a_plain_request_is_answered_at_once(more: bytes) -> None:
     ],
 )
 def test_anything_else_is_left_to_the_parser(data: bytes) -> None:
-    assert turnstile().at_once(data) is None
+    assert turnstile().reject_bytes(data) is None
 
 
 def test_nobody_is_turned_away_while_there_is_a_place() -> None:
-    assert turnstile(places=1).at_once(PLAIN) is None
+    assert turnstile(places=1).reject_bytes(PLAIN) is None
 
 
 def test_who_may_not_ask_hears_nothing_of_how_busy_it_is() -> None:
-    closed = turnstile(keys=Keys((KEY,)))
-    assert closed.at_once(PLAIN) is None
-    assert closed.at_once(HEAD + b"authorization: Bearer %s\r\ncontent-length: 2\r\n\r\n{}" % KEY.encode()) is not None
+    closed = turnstile(keys=APIKeys((KEY,)))
+    assert closed.reject_bytes(PLAIN) is None
+    assert (
+        closed.reject_bytes(HEAD + b"authorization: Bearer %s\r\ncontent-length: 2\r\n\r\n{}" % KEY.encode())
+        is not None
+    )

@@ -1,4 +1,4 @@
-"""Tasks put together small: any family, a handful of samples, trained in a second without a run around it."""
+"""Helper: a tiny model of any family with a task, trained on a handful of samples in a second, without a run."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 import torch
 
-from meristem.batch import Batch, Row, collate
-from meristem.evaluation.answering import answer
-from meristem.labelled.reading import Splits
-from meristem.learning.assemble import fill_of, learner_of
+from meristem.config.recipe import Recipe, resolve_recipe
+from meristem.config.settings import find_class
+from meristem.evaluation.task_predictions import predict
+from meristem.finetune.finetuning import build_tokenizer, complete_recipe
+from meristem.interfaces.batch import Batch, Row, collate
+from meristem.interfaces.task import Sample, Task
+from meristem.labelled.load import DatasetSplits
+from meristem.learning.build import build_learner, pad_values
 from meristem.learning.learner import Learner
-from meristem.randomness import Draw
-from meristem.recipe import Recipe, resolve
-from meristem.settings import find
-from meristem.task import Sample, Task
 from meristem.tokenizers.tokenizer import Tokenizer
-from meristem.training.finetuning import completed, tokenizer_of
+from meristem.utils.randomness import SampleRng
 
 NARROW = {"layers": 2, "width": 32, "heads": 4}
 LETTERS = {"layers": 2, "width": 24, "cells": 48, "letter_width": 4, "filters": ((1, 8), (2, 8), (3, 16))}
@@ -43,11 +43,11 @@ BACKBONES: dict[str, dict[str, Any]] = {
     "transformer": NARROW,
     "rnn": {"layers": 1, "width": 32, "initial": 0.3},
 }
-"""Every kind of backbone that reads text, by a name that begins with its family."""
+"""Every kind of text backbone, by a name that starts with its family."""
 FEW = ("bert", "modern causal", "gpt2", "xlnet", "elmo recurrent", "transformer")
-"""One for each way of reading."""
+"""One for each backbone mode."""
 FEW_FIRST = [name if name in FEW else pytest.param(name, marks=pytest.mark.slow) for name in BACKBONES]
-"""All of them, those for `make test-all` marked."""
+"""All of them; those only for `make test-all` are marked slow."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,18 +66,18 @@ class Small:
 
     def batch(self, numbers: Sequence[int] | None = None) -> Batch:
         """Some of the samples, or all of them, as one batch."""
-        pieces, rows = self.task.pieces(self.samples), list[Row]()
+        pieces, rows = self.task.encode_samples(self.samples), list[Row]()
         for number in range(len(pieces)) if numbers is None else numbers:
-            made = self.task.prepare(Row(inputs={}, notes={"piece": pieces[number]}), Draw(0, 0, number))
+            made = self.task.prepare(Row(inputs={}, metadata={"piece": pieces[number]}), SampleRng(0, 0, number))
             for row in made if isinstance(made, list) else [made]:
-                row.sample = number
+                row.sample_id = number
                 rows.append(row)
-        return collate(rows, self.task, fill_of(self.tokenizer))
+        return collate(rows, self.task, pad_values(self.tokenizer))
 
     def learn(self, steps: int = 60, rate: float = 3e-3, *, until: float = 0.0, frozen: bool = False) -> float:
         """Train on all samples at once, at the most until the loss is that low; the last loss."""
         batch = self.batch()
-        totals = {term: max(1, count) for term, count in batch.counts.items()}
+        totals = {term: max(1, count) for term, count in batch.target_counts.items()}
         self.learner.model.backbone.requires_grad_(not frozen)
         learned = [parameter for parameter in self.learner.parameters() if parameter.requires_grad]
         optimizer = torch.optim.AdamW(learned, rate, weight_decay=0.0)
@@ -96,11 +96,11 @@ class Small:
 
     def answers(self, samples: Sequence[Sample] | None = None) -> list[Any]:
         """What it says of its samples, or of others."""
-        return answer(self.learner, self.samples if samples is None else samples).answers
+        return predict(self.learner, self.samples if samples is None else samples).predictions
 
     def score(self) -> dict[str, float]:
         """Its numbers on its own samples."""
-        found: dict[str, float] = self.task.score(self.answers(), self.samples)
+        found: dict[str, float] = self.task.compute_metrics(self.answers(), self.samples)
         return found
 
 
@@ -110,7 +110,7 @@ def small(
     """A task on a backbone, with a tokenizer trained on its samples; `told` are settings of the task."""
     own = dict(BACKBONES[backbone])
     kind, settings = own.pop("tokenizer", "wordpiece"), own.pop("task", {})
-    recipe = resolve(
+    recipe = resolve_recipe(
         "small",
         {
             "task": {"name": name, "dropout": 0.0, **settings, **told},
@@ -119,11 +119,11 @@ def small(
             "train": {"seed": seed},
         },
     )
-    task: type[Task] = find("tasks", name)
-    splits = Splits(samples={"train": list(samples)})
-    recipe = completed(recipe, task, splits)
-    tokenizer = tokenizer_of(recipe, task, splits)
-    return Small(recipe=recipe, learner=learner_of(recipe, tokenizer), tokenizer=tokenizer, samples=samples)
+    task: type[Task] = find_class("tasks", name)
+    splits = DatasetSplits(samples={"train": list(samples)})
+    recipe = complete_recipe(recipe, task, splits)
+    tokenizer = build_tokenizer(recipe, task, splits)
+    return Small(recipe=recipe, learner=build_learner(recipe, tokenizer), tokenizer=tokenizer, samples=samples)
 
 
 def close(one: Sequence[Any], other: Sequence[Any], bound: float = 1e-5) -> bool:

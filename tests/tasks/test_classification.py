@@ -1,4 +1,4 @@
-"""Classification on every backbone: it learns, padding changes nothing, and its settings do what they say."""
+"""Text classification on every backbone: training, padding, label handling, settings."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ sys.path.append(str(Path(__file__).parent))
 from small import BACKBONES, Small, close, small
 
 from meristem import api
-from meristem.batch import Row, collate
-from meristem.checkpoint.load import load
-from meristem.checkpoint.run import Run
-from meristem.errors import MeristemError, RecipeError
-from meristem.evaluation.answering import answer
-from meristem.learning.assemble import fill_of
-from meristem.objectives.clm import CLM, CLMSettings
-from meristem.randomness import Draw
-from meristem.task import Sample
+from meristem.checkpoint.load import load_checkpoint
+from meristem.checkpoint.run_folder import RunFolder
+from meristem.config.errors import MeristemError, RecipeError
+from meristem.evaluation.task_predictions import predict
+from meristem.interfaces.batch import Row, collate
+from meristem.interfaces.task import Sample
+from meristem.learning.build import pad_values
+from meristem.objectives.clm import CLMObjective, CLMObjectiveSettings
+from meristem.utils.randomness import SampleRng
 
 TEXTS = [
     ("the soup was warm and the room was bright", "good"),
@@ -43,7 +43,7 @@ CAUSAL = ("modern causal", "gpt", "gpt2", "transformer_xl")
 def samples(golds: Any = None) -> list[Sample]:
     golds = [label for _, label in TEXTS] if golds is None else golds
     return [
-        Sample(given={"text": text}, gold=gold, place=f"a.tsv:{number}")
+        Sample(inputs={"text": text}, gold=gold, location=f"a.tsv:{number}")
         for number, ((text, _), gold) in enumerate(zip(TEXTS, golds, strict=True), 2)
     ]
 
@@ -56,7 +56,7 @@ def made(backbone: str = "bert", golds: Any = None, **told: Any) -> Small:
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)
-def test_it_learns_a_few_texts_by_heart(backbone: str) -> None:
+def test_it_overfits_a_few_texts(backbone: str) -> None:
     it = made(backbone)
     first = it.learn(1)
     assert it.learn(150, until=first / 10) < first / 5
@@ -64,7 +64,7 @@ def test_it_learns_a_few_texts_by_heart(backbone: str) -> None:
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)
-def test_padding_changes_no_answer(backbone: str) -> None:
+def test_padding_changes_no_prediction(backbone: str) -> None:
     it = made(backbone)
     it.learn(3)
     alone = [it.answers([sample])[0] for sample in it.samples]
@@ -72,7 +72,7 @@ def test_padding_changes_no_answer(backbone: str) -> None:
     assert not close(alone[:1], alone[1:2], 1e-4)  # the answers do differ from text to text
 
 
-def test_a_frozen_elmo_learns_through_the_tasks_own_net() -> None:
+def test_a_frozen_elmo_learns_through_the_task_network() -> None:
     it = made("elmo recurrent")
     before = {name: value.clone() for name, value in it.learner.model.backbone.state_dict().items()}
     weights = it.learner.model.heads["mix_again"].state_dict()["shares"].clone()
@@ -90,9 +90,9 @@ def test_every_pooling_learns_and_ignores_padding(pooling: str) -> None:
     assert close(it.answers(), [it.answers([sample])[0] for sample in it.samples])
 
 
-def test_a_captioner_is_refused_with_the_families_that_can() -> None:
+def test_a_captioner_is_rejected_with_the_families_that_can() -> None:
     overrides = {"model": {"family": "captioner"}, "data.train": "nowhere.tsv"}
-    with pytest.raises(RecipeError, match=r"task classification needs .* captioner is .*carry it: bert, .*xlnet"):
+    with pytest.raises(RecipeError, match=r"task classification needs .* captioner is .*support it: bert, .*xlnet"):
         api.finetune("classification", overrides, console=Console(quiet=True))
 
 
@@ -100,24 +100,29 @@ def test_a_captioner_is_refused_with_the_families_that_can() -> None:
 
 
 @pytest.mark.parametrize("backbone", CAUSAL)
-def test_the_language_models_term_is_the_loss_of_clm_on_the_same_tokens(backbone: str) -> None:
+def test_the_language_model_loss_is_the_loss_of_clm_on_the_same_tokens(backbone: str) -> None:
     it = made(backbone, lm=0.5)
     batch = it.batch()
     outcome = it.learner("task", batch, {"classification": 1, "lm": 1})
-    framed = [it.task.reader.frame(piece.parts["text"]).inputs["tokens"] for piece in it.task.pieces(it.samples)]
-    clm = CLM(CLMSettings(), it.tokenizer)
-    rows = [clm.prepare(Row(inputs={"tokens": tokens}, sample=n), Draw(0, 0, n)) for n, tokens in enumerate(framed)]
-    theirs = collate(rows, clm, fill_of(it.tokenizer))
+    framed = [
+        it.task.text_encoder.build_input(piece.features["text"]).inputs["tokens"]
+        for piece in it.task.encode_samples(it.samples)
+    ]
+    clm = CLMObjective(CLMObjectiveSettings(), it.tokenizer)
+    rows = [
+        clm.prepare(Row(inputs={"tokens": tokens}, sample_id=n), SampleRng(0, 0, n)) for n, tokens in enumerate(framed)
+    ]
+    theirs = collate(rows, clm, pad_values(it.tokenizer))
     expected = clm.loss(it.learner.model, clm.encode(it.learner.model, theirs), theirs)
-    assert batch.counts["lm"] == theirs.counts["clm"] == sum(len(tokens) - 1 for tokens in framed)
-    assert outcome.sums["lm"].item() == pytest.approx(expected.sums["clm"].item(), rel=1e-5)
+    assert batch.target_counts["lm"] == theirs.target_counts["clm"] == sum(len(tokens) - 1 for tokens in framed)
+    assert outcome.loss_sums["lm"].item() == pytest.approx(expected.loss_sums["clm"].item(), rel=1e-5)
     assert outcome.loss is not None
     assert outcome.loss.item() == pytest.approx(
-        outcome.sums["classification"].item() + 0.5 * outcome.sums["lm"].item(), rel=1e-5
+        outcome.loss_sums["classification"].item() + 0.5 * outcome.loss_sums["lm"].item(), rel=1e-5
     )
 
 
-def test_the_language_models_term_changes_no_answer_and_is_refused_elsewhere() -> None:
+def test_the_language_model_loss_changes_no_answer_and_is_refused_elsewhere() -> None:
     with_words, without = made("gpt2", lm=0.5), made("gpt2")
     with_words.learner.model.load_state_dict(without.learner.model.state_dict(), strict=False)
     assert close(with_words.answers(), without.answers())
@@ -134,23 +139,23 @@ def test_several_labels_are_learned_and_shown() -> None:
     it.learn(250, 5e-3, until=0.02)
     assert it.score() == {"f1_micro": 1.0, "f1_macro": 1.0, "exact": 1.0}
     answer = it.answers()[2]
-    assert [one["label"] for one in it.task.shown(answer, it.samples[2])] == ["a", "b"]
-    assert it.task.shown(it.answers()[3], it.samples[3]) == []
+    assert [one["label"] for one in it.task.format_output(answer, it.samples[2])] == ["a", "b"]
+    assert it.task.format_output(it.answers()[3], it.samples[3]) == []
 
 
-def test_several_labels_may_stand_in_one_column() -> None:
+def test_several_labels_in_one_column() -> None:
     it = made(golds=["a", "b", "a, b", "", "c", "a,c", "", "b,c"], problem="multiple")
     assert it.recipe.task.labels == ("a", "b", "c")
-    assert it.task.right(it.samples[2]) == ("a", "b")
+    assert it.task.gold_label(it.samples[2]) == ("a", "b")
 
 
-def test_numbers_are_learned_in_their_own_range() -> None:
+def test_regression_in_the_range_of_the_data() -> None:
     golds = ["5.0", "1.5", "1", "4", "0", "5", "4.5", "1"]
     it = made(golds=golds)
     assert (it.recipe.task.problem, it.recipe.task.range) == ("regression", (0.0, 5.0))
     it.learn(150, 5e-3)
     assert it.score()["spearman"] > 0.95
-    shown = it.task.shown(it.answers()[0], it.samples[0])
+    shown = it.task.format_output(it.answers()[0], it.samples[0])
     assert shown["label"] == "score"
     assert shown["score"] == pytest.approx(5.0, abs=0.5)
 
@@ -159,14 +164,14 @@ def test_balanced_weights_make_all_labels_count_the_same() -> None:
     golds = ["a"] * 6 + ["b"] * 2
     it, plain = made(golds=golds, class_weights="balanced"), made(golds=golds)
     assert it.recipe.task.class_weights == {"a": 8 / 12, "b": 8 / 4}
-    found = it.learner("task", it.batch(), {"classification": 1}).sums["classification"]
+    found = it.learner("task", it.batch(), {"classification": 1}).loss_sums["classification"]
     scores = torch.log_softmax(
         it.task.scores(it.learner.model, it.task.encode(it.learner.model, it.batch()), it.batch()), 1
     )
     each = -scores[torch.arange(8), torch.tensor([0] * 6 + [1] * 2)]
     assert found.item() == pytest.approx((each[:6].sum() * 8 / 12 + each[6:].sum() * 8 / 4).item(), rel=1e-5)
-    measured = answer(it.learner, it.samples).losses["loss"]  # what is measured is measured plainly
-    assert measured == pytest.approx(answer(plain.learner, plain.samples).losses["loss"], rel=1e-6)
+    measured = predict(it.learner, it.samples).losses["loss"]  # what is measured is measured plainly
+    assert measured == pytest.approx(predict(plain.learner, plain.samples).losses["loss"], rel=1e-6)
 
 
 def test_balanced_weights_of_several_labels_weigh_having_one_against_not() -> None:
@@ -177,11 +182,11 @@ def test_balanced_weights_of_several_labels_weigh_having_one_against_not() -> No
     values = torch.tensor([[1.0, 0.0]] * 2 + [[0.0, 1.0]] * 6)
     each = F.binary_cross_entropy_with_logits(scores, values, reduction="none")
     weights = torch.where(values.bool(), torch.tensor([3.0, 1 / 3]), torch.tensor(1.0))
-    found = it.learner("task", batch, {"classification": 1}).sums["classification"]
+    found = it.learner("task", batch, {"classification": 1}).loss_sums["classification"]
     assert found.item() == pytest.approx((each * weights).sum().item() / 2, rel=1e-5)
 
 
-def test_weights_of_unknown_labels_are_named() -> None:
+def test_weights_of_unknown_labels_are_reported() -> None:
     with pytest.raises(MeristemError, match=r"task\.class_weights\.god: no such label, did you mean good\?"):
         made(class_weights={"god": 2.0})
 
@@ -189,32 +194,32 @@ def test_weights_of_unknown_labels_are_named() -> None:
 # ------------------------------------------------------------ what must not happen
 
 
-def test_labels_that_training_data_lack_are_named_and_counted_as_wrong() -> None:
+def test_labels_missing_from_training_data_are_reported_and_counted_as_wrong() -> None:
     it = made()
     others = [
-        Sample(given={"text": "so so"}, gold="mixed", place="test.tsv:7"),
-        Sample(given={"text": "so what"}, gold="mixed", place="test.tsv:9"),
+        Sample(inputs={"text": "so so"}, gold="mixed", location="test.tsv:7"),
+        Sample(inputs={"text": "so what"}, gold="mixed", location="test.tsv:9"),
         it.samples[0],
     ]
-    (said,) = it.task.strange(others)
-    assert said.startswith("test.tsv:7: the label 'mixed' does not occur in training data; 2 samples")
-    found = answer(it.learner, others)
-    assert it.task.score(found.answers, others)["accuracy"] <= 1 / 3
-    assert found.losses["loss"] == pytest.approx(answer(it.learner, others[2:]).losses["loss"], rel=1e-5)
-    assert "mixed" in it.task.confusion(found.answers, others).labels
+    (said,) = it.task.unseen_label_warnings(others)
+    assert said.startswith("test.tsv:7: the label 'mixed' does not occur in the training data; 2 samples")
+    found = predict(it.learner, others)
+    assert it.task.compute_metrics(found.predictions, others)["accuracy"] <= 1 / 3
+    assert found.losses["loss"] == pytest.approx(predict(it.learner, others[2:]).losses["loss"], rel=1e-5)
+    assert "mixed" in it.task.confusion_matrix(found.predictions, others).labels
 
 
 @pytest.mark.parametrize(("golds", "told", "message"), [
     (["x"] * 8, {}, "every training sample has the label 'x'"),
     (["1.5"] * 7 + ["many"], {"problem": "regression"}, r"a\.tsv:9: 'many' is not a number"),
-    (["1.5"] * 7 + ["1e308"], {}, r"a\.tsv:9: '1e308' is too large to learn: numbers reach from -1e\+30 to 1e\+30"),
-    (["-1e308", "1.5"] * 4, {"problem": "regression"}, r"a\.tsv:2: '-1e308' is too large to learn"),
+    (["1.5"] * 7 + ["1e308"], {}, r"a\.tsv:9: '1e308' is too large: numbers must be between -1e\+30 and 1e\+30"),
+    (["-1e308", "1.5"] * 4, {"problem": "regression"}, r"a\.tsv:2: '-1e308' is too large"),
     (["a", "b"] * 4, {"class_weights": {"a": 1e308}}, r"task\.class_weights\.a: 1e\+308 is above 1e\+30"),
     (["a", "b"] * 4, {"labels": ("a", "c")}, r"a\.tsv:3: the label 'b' is not among task\.labels"),
     (["a", ["b"]] * 4, {"problem": "single"}, r"a\.tsv:3: \['b'\] is a list of labels"),
     ([()] * 8, {}, "no training sample has any label"),
 ])  # fmt: skip
-def test_golds_that_cannot_be_learned_are_named(golds: Any, told: dict[str, Any], message: str) -> None:
+def test_invalid_golds_are_reported(golds: Any, told: dict[str, Any], message: str) -> None:
     with pytest.raises(MeristemError, match=message):
         made(golds=golds, **told)
 
@@ -222,35 +227,35 @@ def test_golds_that_cannot_be_learned_are_named(golds: Any, told: dict[str, Any]
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_an_empty_text_has_an_answer(backbone: str) -> None:
     it = made(backbone)
-    empty, blank = (it.task.asked(text) for text in ("", " \n"))
+    empty, blank = (it.task.parse_input(text) for text in ("", " \n"))
     first, second, third = it.answers([empty, it.samples[0], blank])
     assert np.isfinite([first, third]).all()
     assert close([second], it.answers([it.samples[0]]))
 
 
 @pytest.mark.parametrize("backbone", ["bert", "gpt2", "xlnet", "elmo", "transformer"])
-def test_what_does_not_fit_is_cut_and_counted(backbone: str) -> None:
+def test_truncated_tokens_are_counted(backbone: str) -> None:
     it = made(backbone, length=8)
-    pieces = it.task.pieces(it.samples)
-    whole = [len(found.ids) for found in it.task.reader.encode([text for text, _ in TEXTS])]
-    room = it.task.reader.room()
-    assert [piece.cut for piece in pieces] == [max(0, size - room) for size in whole]
-    assert any(piece.cut for piece in pieces)
+    pieces = it.task.encode_samples(it.samples)
+    whole = [len(found.ids) for found in it.task.text_encoder.tokenize([text for text, _ in TEXTS])]
+    room = it.task.text_encoder.max_text_tokens()
+    assert [piece.num_truncated for piece in pieces] == [max(0, size - room) for size in whole]
+    assert any(piece.num_truncated for piece in pieces)
     assert it.batch().inputs["tokens"].shape[1] == 8
-    long = Sample(given={"text": TEXTS[0][0] + " and more" * 50})
+    long = Sample(inputs={"text": TEXTS[0][0] + " and more" * 50})
     assert len(it.answers([long])) == 1
 
 
-def test_parts_it_does_not_read_are_refused() -> None:
-    with pytest.raises(MeristemError, match="task classification reads a text"):
-        made().task.asked({"question": "why?"})
+def test_other_inputs_are_rejected() -> None:
+    with pytest.raises(MeristemError, match="task classification takes a text"):
+        made().task.parse_input({"question": "why?"})
 
 
 # ------------------------------------------------------------ whole runs
 
 
 @pytest.mark.parametrize("backbone", ["bert", "elmo"])
-def test_a_run_that_was_interrupted_ends_bit_for_bit_like_one_that_was_not(backbone: str, tmp_path: Path) -> None:
+def test_an_interrupted_run_resumes_bit_for_bit(backbone: str, tmp_path: Path) -> None:
     file = tmp_path / "train.tsv"
     lines = ["sentence\tlabel", *(f"{text}\t{label}" for text, label in TEXTS * 3)]
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -265,7 +270,7 @@ def test_a_run_that_was_interrupted_ends_bit_for_bit_like_one_that_was_not(backb
             "train.evaluate_every": 3, "train.warmup": 0,
         }  # fmt: skip
         api.finetune("classification", overrides, out=tmp_path / out, console=Console(quiet=True))
-        found = load(Run.open(tmp_path / out).checkpoints)
+        found = load_checkpoint(RunFolder.open(tmp_path / out).checkpoints)
         assert found is not None
         return {"step": found.snapshot.step, **found.snapshot.model}
 
@@ -285,12 +290,12 @@ def test_a_run_that_was_interrupted_ends_bit_for_bit_like_one_that_was_not(backb
 BESIDE = {"network": "recurrent", "network_width": 24, "word_embedding_size": 12}
 
 
-def test_a_frozen_elmo_is_read_beside_embeddings_that_learn() -> None:
+def test_a_frozen_elmo_with_trainable_word_embeddings() -> None:
     it = made("elmo", **BESIDE)
     before = {name: value.clone() for name, value in it.learner.model.backbone.state_dict().items()}
     own = it.learner.model.heads["word_embedding"].weight.detach().clone()
-    assert own.shape == (it.tokenizer.size, 12)
-    assert it.learner.model.heads["network"].recurrent.input_size == 12 + it.learner.model.backbone.width
+    assert own.shape == (it.tokenizer.vocab_size, 12)
+    assert it.learner.model.heads["network"].recurrent.input_size == 12 + it.learner.model.backbone.hidden_size
     it.learn(150, 1e-2, until=0.05, frozen=True)
     assert it.score()["accuracy"] == 1.0
     assert all(torch.equal(before[name], value) for name, value in it.learner.model.backbone.state_dict().items())
@@ -298,7 +303,7 @@ def test_a_frozen_elmo_is_read_beside_embeddings_that_learn() -> None:
 
 
 @pytest.mark.parametrize("backbone", ["elmo", "bert", "gpt2", "transformer"])
-def test_the_net_reads_both_and_padding_changes_nothing(backbone: str) -> None:
+def test_the_task_network_uses_both_and_padding_changes_nothing(backbone: str) -> None:
     it = made(backbone, **BESIDE)
     it.learn(2, 1e-2)
     answers = it.answers()
@@ -308,6 +313,6 @@ def test_the_net_reads_both_and_padding_changes_nothing(backbone: str) -> None:
     assert not close(answers, it.answers())
 
 
-def test_embeddings_without_a_net_are_refused() -> None:
+def test_word_embeddings_without_a_task_network_are_rejected() -> None:
     with pytest.raises(MeristemError, match=r"task\.network=recurrent"):
         made("elmo", word_embedding_size=12)

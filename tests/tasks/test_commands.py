@@ -1,4 +1,4 @@
-"""Commands: an intent and slots from one encoding, each with its own share of the loss."""
+"""Intent classification and slot filling: two heads on one encoder, each with its own loss weight."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ sys.path.append(str(Path(__file__).parent))
 
 from small import Small, small
 
-from meristem.errors import MeristemError
-from meristem.evaluation.answering import answer, judge
-from meristem.labelled.joining import joined
-from meristem.task import Sample
-from meristem.tasks._tagged import Tagged
-from meristem.tasks.commands import Understood
+from meristem.config.errors import MeristemError
+from meristem.evaluation.task_predictions import evaluate_predictions, predict
+from meristem.interfaces.task import Sample
+from meristem.labelled.word_offsets import join_words
+from meristem.tasks._tag_predictions import TagPrediction
+from meristem.tasks.commands import CommandPrediction
 
 TOLD = [
     ("wake me at seven", "alarm", "O O O B-time"),
@@ -36,9 +36,9 @@ def samples(told: list[tuple[str, str, str]]) -> list[Sample]:
     out = []
     for number, (text, intent, tags) in enumerate(told, 2):
         words = tuple(text.split())
-        joint, offsets = joined(words)
+        joint, offsets = join_words(words)
         given = {"words": words, "text": joint, "offsets": offsets}
-        out.append(Sample(given=given, gold=(intent, tuple(tags.split())), place=f"a.jsonl:{number}"))
+        out.append(Sample(inputs=given, gold=(intent, tuple(tags.split())), location=f"a.jsonl:{number}"))
     return out
 
 
@@ -47,7 +47,7 @@ def made(backbone: str = "bert", told: list[tuple[str, str, str]] = TOLD, **more
 
 
 @pytest.mark.parametrize("backbone", CARRIERS)
-def test_it_learns_a_few_commands_by_heart(backbone: str) -> None:
+def test_it_overfits_a_few_commands(backbone: str) -> None:
     it = made(backbone)
     for _ in range(8):
         it.learn(20, 1e-2 if backbone == "elmo" else 5e-3)
@@ -57,7 +57,7 @@ def test_it_learns_a_few_commands_by_heart(backbone: str) -> None:
 
 
 @pytest.mark.parametrize(("backbone", "crf"), [*((one, False) for one in CARRIERS), ("bert", True)])
-def test_padding_and_batches_change_no_answer(backbone: str, crf: bool) -> None:
+def test_padding_and_batches_change_no_prediction(backbone: str, crf: bool) -> None:
     it = made(backbone, crf=crf)
     it.learn(3)
     for one, sample in zip(it.answers(), it.samples, strict=True):
@@ -66,41 +66,44 @@ def test_padding_and_batches_change_no_answer(backbone: str, crf: bool) -> None:
         assert np.allclose([one.score, *one.slots.scores], [alone.score, *alone.slots.scores], rtol=0, atol=1e-5)
 
 
-def test_the_terms_have_their_own_weights_and_counts() -> None:
+def test_the_loss_terms_have_their_own_weights_and_counts() -> None:
     it = made(intent_weight=2.0, slot_weight=0.5)
     batch = it.batch()
-    assert batch.counts == {"intent": 6, "slots": sum(len(one.gold[1]) for one in it.samples)}
-    outcome = it.learner("task", batch, batch.counts)
-    wanted = 2 * outcome.sums["intent"] / batch.counts["intent"] + 0.5 * outcome.sums["slots"] / batch.counts["slots"]
+    assert batch.target_counts == {"intent": 6, "slots": sum(len(one.gold[1]) for one in it.samples)}
+    outcome = it.learner("task", batch, batch.target_counts)
+    wanted = (
+        2 * outcome.loss_sums["intent"] / batch.target_counts["intent"]
+        + 0.5 * outcome.loss_sums["slots"] / batch.target_counts["slots"]
+    )
     assert outcome.loss is not None
     assert outcome.loss.item() == pytest.approx(wanted.item(), rel=1e-6)
-    losses = answer(it.learner, it.samples).losses
+    losses = predict(it.learner, it.samples).losses
     assert losses["loss"] == pytest.approx(2 * losses["intent"] + 0.5 * losses["slots"], rel=1e-6)
 
 
 def test_a_long_command_has_one_intent() -> None:
     long = (" ".join([TOLD[1][0]] * 8), "music", " ".join([TOLD[1][2]] * 8))
     it = made(told=[long, *TOLD], length=16)
-    pieces = it.task.pieces(it.samples)
-    assert sum(piece.sample == 0 for piece in pieces) > 3
+    pieces = it.task.encode_samples(it.samples)
+    assert sum(piece.sample_index == 0 for piece in pieces) > 3
     batch = it.batch()
-    assert batch.counts["intent"] == len(it.samples)
-    assert batch.counts["slots"] == sum(len(one.gold[1]) for one in it.samples)
+    assert batch.target_counts["intent"] == len(it.samples)
+    assert batch.target_counts["slots"] == sum(len(one.gold[1]) for one in it.samples)
     assert len(it.answers()[0].slots.tags) == 48
 
 
-def test_what_is_right_is_counted_apart_and_together() -> None:
+def test_metrics_of_intents_slots_and_both() -> None:
     it = made()
     some = it.samples[:4]
     said = [
-        Understood(intent="alarm", score=0.9, slots=Tagged(tags=some[0].gold[1], scores=(0.9,) * 4)),
-        Understood(intent="alarm", score=0.8, slots=Tagged(tags=some[1].gold[1], scores=(0.9,) * 6)),
-        Understood(intent="alarm", score=0.7, slots=Tagged(tags=("O",) * 6, scores=(0.6,) * 6)),
-        Understood(intent="lights", score=0.9, slots=Tagged(tags=some[3].gold[1], scores=(0.9,) * 6)),
+        CommandPrediction(intent="alarm", score=0.9, slots=TagPrediction(tags=some[0].gold[1], scores=(0.9,) * 4)),
+        CommandPrediction(intent="alarm", score=0.8, slots=TagPrediction(tags=some[1].gold[1], scores=(0.9,) * 6)),
+        CommandPrediction(intent="alarm", score=0.7, slots=TagPrediction(tags=("O",) * 6, scores=(0.6,) * 6)),
+        CommandPrediction(intent="lights", score=0.9, slots=TagPrediction(tags=some[3].gold[1], scores=(0.9,) * 6)),
     ]
-    judged = judge(it.task, said, some)
+    judged = evaluate_predictions(it.task, said, some)
     assert judged.metrics == {"intent_accuracy": 0.75, "slot_f1": pytest.approx(2 * 5 / (5 + 6)), "exact": 0.5}
-    assert it.task.resampled(said, some)(np.array([0, 0, 2, 2])) == {
+    assert it.task.bootstrap_metrics(said, some)(np.array([0, 0, 2, 2])) == {
         "intent_accuracy": 1.0, "slot_f1": pytest.approx(2 / 3), "exact": 0.5}  # fmt: skip
     assert judged.confusion is not None
     assert judged.confusion.labels == ("alarm", "lights", "music")
@@ -108,23 +111,23 @@ def test_what_is_right_is_counted_apart_and_together() -> None:
         ("music", "alarm", 0.8), ("B-time", "O", 0.6)]  # fmt: skip
 
 
-def test_it_is_shown_as_intent_and_slots() -> None:
+def test_output_format() -> None:
     it = made()
     it.learn(40, 5e-3)
     text = "play some jazz in the kitchen"
-    shown = it.task.shown(it.answers([it.task.asked(text)])[0], it.task.asked(text))
+    shown = it.task.format_output(it.answers([it.task.parse_input(text)])[0], it.task.parse_input(text))
     assert list(shown) == ["intent", "score", "slots"]
     assert shown["intent"] == "music"
     assert [(one["entity_group"], one["word"]) for one in shown["slots"]] == [("genre", "jazz"), ("room", "kitchen")]
     assert all(text[one["start"] : one["end"]] == one["word"] for one in shown["slots"])
 
 
-def test_unseen_intents_and_tags_are_named() -> None:
+def test_unseen_intents_and_tags_are_reported() -> None:
     it = made()
-    (intent, tag) = it.task.strange(samples([("stop it", "stop", "O B-what")]))
-    assert intent.startswith("a.jsonl:2: the intent 'stop' does not occur in training data; its 1 sample")
+    (intent, tag) = it.task.unseen_label_warnings(samples([("stop it", "stop", "O B-what")]))
+    assert intent.startswith("a.jsonl:2: the intent 'stop' does not occur in the training data; its 1 sample")
     assert tag.startswith("a.jsonl:2: the tag 'B-what' does not occur")
-    with pytest.raises(MeristemError, match=r"data\.intent: every training sample has the intent 'alarm'"):
+    with pytest.raises(MeristemError, match=r"data\.intent: every sample has the intent 'alarm'"):
         made(told=TOLD[:1])
 
 
@@ -133,10 +136,13 @@ def test_a_batch_without_one_of_the_labels_reports_the_same_terms(missing: str) 
     """Processes sum their terms by place: one with later windows alone has no intents, and must report them still."""
     it = made()
     whole = it.batch()
-    rest = dataclasses.replace(whole, goals={name: goal for name, goal in whole.goals.items() if name != missing})
-    counts = it.task.count(rest)
-    assert list(counts) == list(it.task.count(whole)) and counts[missing] == 0 < it.task.count(whole)[missing]
-    totals = {term: max(1, number) for term, number in it.task.count(whole).items()}
+    rest = dataclasses.replace(whole, targets={name: goal for name, goal in whole.targets.items() if name != missing})
+    counts = it.task.count_targets(rest)
+    assert (
+        list(counts) == list(it.task.count_targets(whole))
+        and counts[missing] == 0 < it.task.count_targets(whole)[missing]
+    )
+    totals = {term: max(1, number) for term, number in it.task.count_targets(whole).items()}
     one, other = (it.learner("task", batch, totals) for batch in (whole, rest))
-    assert list(one.sums) == list(other.sums) and list(one.metrics) == list(other.metrics)
-    assert other.sums[missing].item() == 0.0
+    assert list(one.loss_sums) == list(other.loss_sums) and list(one.metrics) == list(other.metrics)
+    assert other.loss_sums[missing].item() == 0.0

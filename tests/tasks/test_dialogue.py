@@ -1,4 +1,4 @@
-"""Dialogue: turns are read, replies alone are learned."""
+"""Dialogue: turns are context, and only replies are trained on."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ sys.path.append(str(Path(__file__).parent))
 from writers import batch_of, finetuned, fresh, overfitted, recipe_of, written
 
 from meristem import api
-from meristem.batch import Row
-from meristem.errors import MeristemError
-from meristem.evaluation.answering import answer, judge
-from meristem.randomness import Draw
-from meristem.task import Sample
+from meristem.config.errors import MeristemError
+from meristem.evaluation.task_predictions import evaluate_predictions, predict
+from meristem.interfaces.batch import Row
+from meristem.interfaces.task import Sample
+from meristem.utils.randomness import SampleRng
 
 TALKS = [
     (("hello", "hi , who is it ?", "the gardener"), "come in"),
@@ -32,7 +32,7 @@ TALKS = [
     (("tea ?",), "no thank you"),
 ]
 SAMPLES = [
-    Sample(given={"turns": turns}, gold=(reply,), place=f"talk:{n}") for n, (turns, reply) in enumerate(TALKS, 1)
+    Sample(inputs={"turns": turns}, gold=(reply,), location=f"talk:{n}") for n, (turns, reply) in enumerate(TALKS, 1)
 ]
 WAYS = ["gpt2", "transformer"]
 
@@ -47,35 +47,46 @@ def test_replies_depend_on_earlier_turns(model: str) -> None:
     assert written(learner, SAMPLES) == [reply for _, reply in TALKS]  # the first two differ in one turn
     task = task_of(learner)
     assert (
-        written(learner, [task.asked("tea ?"), task.asked(["tea ?"]), task.asked({"turns": ["tea ?"]})])
+        written(
+            learner, [task.parse_input("tea ?"), task.parse_input(["tea ?"]), task.parse_input({"turns": ["tea ?"]})]
+        )
         == ["no thank you"] * 3
     )
-    found = judge(task, answer(learner, SAMPLES).answers, SAMPLES)
+    found = evaluate_predictions(task, predict(learner, SAMPLES).predictions, SAMPLES)
     assert {"perplexity", "bleu", "chrf", "distinct1", "distinct2"} <= set(found.metrics)
     assert set(found.intervals) == set(found.metrics)
-    assert task.shown(answer(learner, SAMPLES[:1]).answers[0], SAMPLES[0]) == {"generated_text": "come in"}
+    assert task.format_output(predict(learner, SAMPLES[:1]).predictions[0], SAMPLES[0]) == {"generated_text": "come in"}
 
 
 def test_turns_are_joined_by_the_delimiter() -> None:
     task = task_of(fresh(recipe_of("dialogue", "gpt2", SAMPLES), SAMPLES))
-    start, delimiter, extract = (task.tokenizer.id(name) for name in ("<|start|>", "<|delimiter|>", "<|extract|>"))
+    start, delimiter, extract = (
+        task.tokenizer.token_to_id(name) for name in ("<|start|>", "<|delimiter|>", "<|extract|>")
+    )
     turns = [task.tokenizer.encode(turn).ids.tolist() for turn in TALKS[0][0]]
     reply = task.tokenizer.encode("come in").ids.tolist()
-    row = task.prepare(Row(inputs={}, notes={"piece": task.pieces(SAMPLES)[0]}), Draw(0, 0, 0))
+    row = task.prepare(Row(inputs={}, metadata={"piece": task.encode_samples(SAMPLES)[0]}), SampleRng(0, 0, 0))
     read = [start, *turns[0], delimiter, *turns[1], delimiter, *turns[2], delimiter]
     assert row.inputs["tokens"].tolist() == [*read, *reply]
-    assert row.goals["clm"]["at"].tolist() == list(range(len(read) - 1, len(read) + len(reply)))
-    assert row.goals["clm"]["values"].tolist() == [*reply, extract]
+    assert row.targets["clm"]["at"].tolist() == list(range(len(read) - 1, len(read) + len(reply)))
+    assert row.targets["clm"]["values"].tolist() == [*reply, extract]
 
 
-def test_an_encoder_reads_the_turns_as_its_source() -> None:
+def test_the_turns_are_the_source_of_an_encoder() -> None:
     task = task_of(fresh(recipe_of("dialogue", "transformer", SAMPLES), SAMPLES))
     turns = [task.tokenizer.encode(turn).ids.tolist() for turn in TALKS[0][0]]
     end = task.tokenizer.end
-    assert task.pieces(SAMPLES)[0].parts["given"].tolist() == [*turns[0], end, *turns[1], end, *turns[2], end]
+    assert task.encode_samples(SAMPLES)[0].features["given"].tolist() == [
+        *turns[0],
+        end,
+        *turns[1],
+        end,
+        *turns[2],
+        end,
+    ]
 
 
-def test_a_turn_is_read_and_never_a_target() -> None:
+def test_a_turn_is_context_and_never_a_target() -> None:
     """The logits' gradient is zero wherever a turn would be predicted; the turns' own embeddings do get one."""
     learner = fresh(recipe_of("dialogue", "gpt2", SAMPLES), SAMPLES)
     model: Any = learner.model
@@ -93,13 +104,13 @@ def test_a_turn_is_read_and_never_a_target() -> None:
     handle = model.backbone.embedding().register_forward_hook(entering)
     hidden = model.backbone(causal=True, **batch.inputs)  # every position, unlike what the task asks for
     handle.remove()
-    hidden.last.retain_grad()
-    states.append(hidden.last)
-    task_of(learner).loss(model, hidden, batch).sums["clm"].backward()
+    hidden.last_hidden_state.retain_grad()
+    states.append(hidden.last_hidden_state)
+    task_of(learner).loss(model, hidden, batch).loss_sums["clm"].backward()
     (gradient,) = (state.grad for state in states)
     assert gradient is not None
     moved = gradient.abs().sum(-1).flatten()
-    at = batch.goals["clm"]["at"]
+    at = batch.targets["clm"]["at"]
     others = torch.ones(len(moved), dtype=torch.bool)
     others[at] = False
     assert bool((moved[at] > 0).all()) and float(moved[others].sum()) == 0.0
@@ -114,47 +125,49 @@ def test_a_turn_is_read_and_never_a_target() -> None:
 def test_changing_what_a_turn_would_predict_changes_no_loss() -> None:
     learner = fresh(recipe_of("dialogue", "gpt2", SAMPLES), SAMPLES).eval()
     batch = batch_of(learner, SAMPLES)
-    values = set(batch.goals["clm"]["values"].tolist())
+    values = set(batch.targets["clm"]["values"].tolist())
     task = task_of(learner)
     replies = {token for _, reply in TALKS for token in task.tokenizer.encode(reply).ids.tolist()}
-    assert values == replies | {task.laid.end}
-    assert batch.counts == {"clm": sum(len(task.tokenizer.encode(reply).ids) + 1 for _, reply in TALKS)}
+    assert values == replies | {task.layout.end_id}
+    assert batch.target_counts == {"clm": sum(len(task.tokenizer.encode(reply).ids) + 1 for _, reply in TALKS)}
 
 
 @pytest.mark.parametrize("model", WAYS)
-def test_of_a_long_dialogue_the_last_turns_are_read_whole(model: str) -> None:
+def test_a_long_dialogue_keeps_its_last_complete_turns(model: str) -> None:
     turns = tuple(f"turn number {n} of this talk" for n in range(30))
-    samples = [Sample(given={"turns": turns}, gold=("yes",), place="x:1")]
+    samples = [Sample(inputs={"turns": turns}, gold=("yes",), location="x:1")]
     task = task_of(fresh(recipe_of("dialogue", model, samples), samples))
-    (piece,) = task.pieces(samples)
-    read = piece.parts["prompt"][1:-1] if model == "gpt2" else piece.parts["given"][:-1]
+    (piece,) = task.encode_samples(samples)
+    read = piece.features["prompt"][1:-1] if model == "gpt2" else piece.features["given"][:-1]
     ids = [task.tokenizer.encode(turn).ids.tolist() for turn in turns]
-    parts = [part.tolist() for part in np.split(read, np.flatnonzero(read == task.between[0]))]
+    parts = [part.tolist() for part in np.split(read, np.flatnonzero(read == task.turn_separator[0]))]
     kept = [part[1:] if number else part for number, part in enumerate(parts)]
     assert 1 < len(kept) < 30 and kept == ids[-len(kept) :]
-    assert piece.cut == sum(map(len, ids[: -len(kept)]))
-    one = [Sample(given={"turns": ("word " * 200,)}, gold=("yes",), place="x:2")]
-    (piece,) = task.pieces(one)
-    assert piece.cut == len(task.tokenizer.encode("word " * 200).ids) - task.laid.room
+    assert piece.num_truncated == sum(map(len, ids[: -len(kept)]))
+    one = [Sample(inputs={"turns": ("word " * 200,)}, gold=("yes",), location="x:2")]
+    (piece,) = task.encode_samples(one)
+    assert piece.num_truncated == len(task.tokenizer.encode("word " * 200).ids) - task.layout.max_source_tokens
 
 
-def test_perplexity_is_that_of_the_right_replies() -> None:
+def test_perplexity_is_that_of_the_reference_replies() -> None:
     learner = fresh(recipe_of("dialogue", "gpt2", SAMPLES), SAMPLES)
-    found = answer(learner, SAMPLES)
-    metrics = task_of(learner).score(found.answers, SAMPLES)
+    found = predict(learner, SAMPLES)
+    metrics = task_of(learner).compute_metrics(found.predictions, SAMPLES)
     assert metrics["perplexity"] == pytest.approx(math.exp(found.losses["loss"]), rel=1e-4)
 
 
-def test_what_is_asked_is_a_text_or_turns() -> None:
+def test_input_formats() -> None:
     task = task_of(fresh(recipe_of("dialogue", "gpt2", SAMPLES), SAMPLES))
-    assert task.asked(["a", "b"]).given == {"turns": ("a", "b")} == task.asked({"turns": ("a", "b")}).given
-    assert task.commands("run", SAMPLES[0]) == ["meristem predict run 'the gardener'"]
+    assert (
+        task.parse_input(["a", "b"]).inputs == {"turns": ("a", "b")} == task.parse_input({"turns": ("a", "b")}).inputs
+    )
+    assert task.example_commands("run", SAMPLES[0]) == ["meristem predict run 'the gardener'"]
     for wrong in ([], {"question": "?"}, [1, 2]):
-        with pytest.raises(MeristemError, match="dialogue replies to a text or to a list of turns"):
-            task.asked(wrong)
+        with pytest.raises(MeristemError, match="dialogue takes a text or a list of turns"):
+            task.parse_input(wrong)
 
 
-def test_a_causal_run_goes_on_to_dialogue(tmp_path: Path) -> None:
+def test_a_causal_run_is_finetuned_on_dialogue(tmp_path: Path) -> None:
     corpus, out, file = tmp_path / "corpus.txt", tmp_path / "pretrained", tmp_path / "talks.jsonl"
     corpus.write_text("\n\n".join(" ".join((*turns, reply)) for turns, reply in TALKS * 10), encoding="utf-8")
     small = {

@@ -1,4 +1,4 @@
-"""Pairs: read together, in both orders or apart; labels and numbers, on every backbone."""
+"""Sentence pairs: encoded together, in both orders or separately; labels and numbers, on every backbone."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ sys.path.append(str(Path(__file__).parent))
 from small import FEW_FIRST, Small, close, small
 
 from meristem import api
-from meristem.checkpoint.load import load
-from meristem.checkpoint.run import Run
-from meristem.errors import MeristemError, RecipeError
-from meristem.task import Sample
-from meristem.tasks._sharing import shares
+from meristem.checkpoint.load import load_checkpoint
+from meristem.checkpoint.run_folder import RunFolder
+from meristem.config.errors import MeristemError, RecipeError
+from meristem.interfaces.task import Sample
+from meristem.tasks._pair_truncation import truncate_pair
 
 PAIRS = [
     ("a man plays a flute", "a man makes music", "yes", "4.5"),
@@ -37,7 +37,7 @@ PAIRS = [
 
 def samples(numbers: bool = False) -> list[Sample]:
     return [
-        Sample(given={"text": a, "text_b": b}, gold=number if numbers else label, place=f"a.tsv:{n}")
+        Sample(inputs={"text": a, "text_b": b}, gold=number if numbers else label, location=f"a.tsv:{n}")
         for n, (a, b, label, number) in enumerate(PAIRS, 2)
     ]
 
@@ -53,14 +53,14 @@ def words(it: Small, row: int) -> list[str]:
     present = batch.inputs.get("source_present" if key == "source" else "present", torch.ones(row + 1, size))[
         row
     ].bool()
-    return [it.tokenizer.token(int(token)) for token in batch.inputs[key][row][present]]
+    return [it.tokenizer.id_to_token(int(token)) for token in batch.inputs[key][row][present]]
 
 
 # ------------------------------------------------------------ every backbone
 
 
 @pytest.mark.parametrize("backbone", FEW_FIRST)
-def test_it_learns_a_few_pairs_by_heart(backbone: str) -> None:
+def test_it_overfits_a_few_pairs(backbone: str) -> None:
     it = made(backbone)
     first = it.learn(1)
     assert it.learn(150, until=first / 10) < first / 4
@@ -78,7 +78,7 @@ def test_texts_read_apart_are_learned_too(backbone: str, numbers: bool) -> None:
 
 @pytest.mark.parametrize("backbone", FEW_FIRST)
 @pytest.mark.parametrize("told", [{}, {"orders": "both"}, {"siamese": True}], ids=["one", "both", "siamese"])
-def test_padding_changes_no_answer(backbone: str, told: dict[str, Any]) -> None:
+def test_padding_changes_no_prediction(backbone: str, told: dict[str, Any]) -> None:
     it = made(backbone, numbers=bool(told), **told)
     it.learn(3)
     alone = [it.answers([sample])[0] for sample in it.samples]
@@ -105,23 +105,23 @@ def test_a_causal_model_reads_start_delimiter_extract() -> None:
     it = made("gpt2")
     read = words(it, 0)
     assert (read[0], read[-1], read.count("<|delimiter|>")) == ("<|start|>", "<|extract|>", 1)
-    assert it.task.rows_per_sample == 1
+    assert it.task.max_rows_per_sample == 1
 
 
-def test_likeness_is_read_in_both_orders_by_causal_models() -> None:
+def test_similarity_is_encoded_in_both_orders_by_causal_models() -> None:
     it = made("gpt2", numbers=True)
-    assert it.task.rows_per_sample == 2
+    assert it.task.max_rows_per_sample == 2
     one, other = words(it, 0), words(it, 1)
     cut = one.index("<|delimiter|>")
     assert other == ["<|start|>", *one[cut + 1 : -1], "<|delimiter|>", *one[1:cut], "<|extract|>"]
-    turned = [Sample(given={"text": s.given["text_b"], "text_b": s.given["text"]}) for s in it.samples]
+    turned = [Sample(inputs={"text": s.inputs["text_b"], "text_b": s.inputs["text"]}) for s in it.samples]
     assert close(it.answers(), it.answers(turned))
     assert not close(
         made("gpt2", numbers=True, orders="one").answers(),
         made("gpt2", orders="one", numbers=True).answers(turned),
         1e-4,
     )
-    assert made("bert", numbers=True).task.rows_per_sample == 1
+    assert made("bert", numbers=True).task.max_rows_per_sample == 1
 
 
 def test_the_vectors_of_both_orders_are_added() -> None:
@@ -129,38 +129,38 @@ def test_the_vectors_of_both_orders_are_added() -> None:
     one.learner.load_state_dict(it.learner.state_dict())
     turned = small(
         "pair",
-        [Sample(given={"text": s.given["text_b"], "text_b": s.given["text"]}, gold=s.gold) for s in it.samples],
+        [Sample(inputs={"text": s.inputs["text_b"], "text_b": s.inputs["text"]}, gold=s.gold) for s in it.samples],
         "bert",
     )
     model, vectors = it.learner.model, []
     for task in (one, turned):
         batch = one.batch() if task is one else turned.batch()
-        vectors.append(one.task.encode(model, batch).at(batch.goals["read"]["at"]))
+        vectors.append(one.task.encode(model, batch).select(batch.targets["read"]["at"]))
     expected = model.heads["pair"](vectors[0] + vectors[1]).softmax(1)
     assert close(it.answers(), list(expected.detach().numpy()))
 
 
-def test_the_cosine_is_the_answer_within_the_range_of_the_scores() -> None:
+def test_the_cosine_is_the_prediction_within_the_range_of_the_scores() -> None:
     it = made(numbers=True, siamese=True)
     assert (it.task.heads, it.task.settings.pooling) == ({}, "mean")
     batch = it.batch()
-    assert len(batch.owner) == 2 * len(PAIRS)
+    assert len(batch.sample_index) == 2 * len(PAIRS)
     hidden = it.task.encode(it.learner.model, batch)
     present = batch.inputs["present"][..., None].float()
-    means = (hidden.last * present).sum(1) / present.sum(1)
+    means = (hidden.last_hidden_state * present).sum(1) / present.sum(1)
     cosines = F.cosine_similarity(means[::2], means[1::2])
     assert close(it.answers(), list(5 * cosines.detach().numpy()[:, None]))
     values = torch.tensor([float(number) / 5 for *_, number in PAIRS])
     outcome = it.learner("task", batch, {"pair": 1})
-    assert outcome.sums["pair"].item() == pytest.approx((cosines - values).square().sum().item(), rel=1e-5)
-    shown = it.task.shown(np.array([-0.7], np.float32), it.samples[0])
+    assert outcome.loss_sums["pair"].item() == pytest.approx((cosines - values).square().sum().item(), rel=1e-5)
+    shown = it.task.format_output(np.array([-0.7], np.float32), it.samples[0])
     assert shown == {"label": "similarity", "score": 0.0}
 
 
-def test_texts_read_apart_are_put_together_as_u_v_and_their_distance() -> None:
+def test_siamese_vectors_are_concatenated_as_u_v_and_their_distance() -> None:
     it = made(siamese=True, pooling="first")
     batch = it.batch()
-    first = it.task.encode(it.learner.model, batch).last[:, 0]
+    first = it.task.encode(it.learner.model, batch).last_hidden_state[:, 0]
     u, v = first[::2], first[1::2]
     expected = it.learner.model.heads["pair"](torch.cat([u, v, (u - v).abs()], 1)).softmax(1)
     assert close(it.answers(), list(expected.detach().numpy()))
@@ -168,9 +168,9 @@ def test_texts_read_apart_are_put_together_as_u_v_and_their_distance() -> None:
     assert np.isfinite(wide.answers()).all()
 
 
-def test_a_text_apart_is_read_the_same_whatever_its_partner() -> None:
+def test_a_siamese_text_is_encoded_independently_of_its_partner() -> None:
     it = made(numbers=True, siamese=True)
-    same = [Sample(given={"text": a, "text_b": a}) for a, *_ in PAIRS]
+    same = [Sample(inputs={"text": a, "text_b": a}) for a, *_ in PAIRS]
     assert close(it.answers(same), [np.array([5.0])] * len(same), 1e-4)
 
 
@@ -178,11 +178,11 @@ def test_a_text_apart_is_read_the_same_whatever_its_partner() -> None:
     ((3, 4), 10, (3, 4)), ((20, 4), 10, (6, 4)), ((4, 20), 10, (4, 6)), ((20, 30), 10, (5, 5)), ((20, 30), 11, (5, 6)),
     ((30, 20), 11, (6, 5)), ((9, 9), 11, (5, 6)), ((0, 30), 11, (0, 11)),
 ])  # fmt: skip
-def test_the_longer_text_gives_way(sizes: tuple[int, int], room: int, kept: tuple[int, int]) -> None:
-    assert shares(*sizes, room) == kept
+def test_the_longer_text_is_truncated_first(sizes: tuple[int, int], room: int, kept: tuple[int, int]) -> None:
+    assert truncate_pair(*sizes, room) == kept
 
 
-def test_pairs_are_cut_as_the_tokenizers_library_cuts_them() -> None:
+def test_pairs_are_truncated_as_by_the_tokenizers_library() -> None:
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     theirs = Tokenizer(models.WordLevel({"a": 0, "b": 1, "[UNK]": 2}, unk_token="[UNK]"))
@@ -192,15 +192,15 @@ def test_pairs_are_cut_as_the_tokenizers_library_cuts_them() -> None:
             for room in range(2, 12):
                 theirs.enable_truncation(room, strategy="longest_first")
                 found = theirs.encode(" ".join("a" * first), " ".join("b" * second)).ids
-                assert shares(first, second, room) == (found.count(0), found.count(1)), (first, second, room)
+                assert truncate_pair(first, second, room) == (found.count(0), found.count(1)), (first, second, room)
 
 
 @pytest.mark.parametrize("told", [{}, {"siamese": True}])
-def test_what_does_not_fit_is_cut_and_counted(told: dict[str, Any]) -> None:
+def test_truncated_tokens_are_counted(told: dict[str, Any]) -> None:
     it = made(length=10, **told)
     sizes = np.array([[len(it.tokenizer.encode(text).ids) for text in pair[:2]] for pair in PAIRS])
     cut = np.maximum(sizes - 8, 0).sum(1) if told else np.maximum(sizes.sum(1) - 7, 0)
-    assert [piece.cut for piece in it.task.pieces(it.samples)] == cut.tolist()
+    assert [piece.num_truncated for piece in it.task.encode_samples(it.samples)] == cut.tolist()
     assert cut.any()
     assert it.batch().inputs["tokens"].shape[1] == 10
 
@@ -208,36 +208,39 @@ def test_what_does_not_fit_is_cut_and_counted(told: dict[str, Any]) -> None:
 # ------------------------------------------------------------ the rest
 
 
-def test_the_language_models_term_reads_every_row() -> None:
+def test_the_language_model_loss_covers_every_row() -> None:
     it = made("gpt2", numbers=True, lm=0.5)
     batch = it.batch()
-    assert batch.counts == {"pair": len(PAIRS), "lm": int(batch.inputs["present"].sum()) - len(batch.owner)}
+    assert batch.target_counts == {
+        "pair": len(PAIRS),
+        "lm": int(batch.inputs["present"].sum()) - len(batch.sample_index),
+    }
 
 
-def test_what_it_is_asked_and_how_it_answers() -> None:
+def test_input_and_output_formats() -> None:
     it = made()
-    sample = it.task.asked({"text": "rain", "text_b": "it rains"})
-    shown = it.task.shown(it.answers([sample])[0], sample)
+    sample = it.task.parse_input({"text": "rain", "text_b": "it rains"})
+    shown = it.task.format_output(it.answers([sample])[0], sample)
     assert shown["label"] in ("yes", "no")
     assert 0.5 <= shown["score"] <= 1
     for wrong in ("rain", {"text": "rain"}, {"text": "rain", "text_b": None}):
-        with pytest.raises(MeristemError, match="task pair reads two texts"):
-            it.task.asked(wrong)
-    assert it.task.commands("runs/x", it.samples[6]) == ["meristem predict runs/x rain --text-b 'it rains'"]
+        with pytest.raises(MeristemError, match="task pair takes two texts"):
+            it.task.parse_input(wrong)
+    assert it.task.example_commands("runs/x", it.samples[6]) == ["meristem predict runs/x rain --text-b 'it rains'"]
 
 
 def test_siamese_texts_have_no_order() -> None:
-    with pytest.raises(MeristemError, match=r"task\.orders: siamese texts are read apart"):
+    with pytest.raises(MeristemError, match=r"task\.orders: siamese texts are encoded separately"):
         made(siamese=True, orders="both")
 
 
-def test_a_captioner_is_refused_with_the_families_that_can() -> None:
+def test_a_captioner_is_rejected_with_the_families_that_can() -> None:
     overrides = {"task": "pair", "model": {"family": "captioner"}, "data.train": "nowhere.tsv"}
-    with pytest.raises(RecipeError, match=r"task pair needs .* captioner is .*carry it: bert, .*xlnet"):
+    with pytest.raises(RecipeError, match=r"task pair needs .* captioner is .*support it: bert, .*xlnet"):
         api.finetune("classification", overrides, console=Console(quiet=True))
 
 
-def test_a_run_that_was_interrupted_ends_bit_for_bit_like_one_that_was_not(tmp_path: Path) -> None:
+def test_an_interrupted_run_resumes_bit_for_bit(tmp_path: Path) -> None:
     file = tmp_path / "pairs.tsv"
     rows = [f"{a}\t{b}\t{number}" for a, b, _, number in PAIRS]
     file.write_text("\n".join(["sentence1\tsentence2\tlabel", *rows]) + "\n", encoding="utf-8")
@@ -251,7 +254,7 @@ def test_a_run_that_was_interrupted_ends_bit_for_bit_like_one_that_was_not(tmp_p
             "train": {"steps": steps, "schedule": "constant", "batch_samples": 5, "threads": 1, "warmup": 0},
         }  # fmt: skip
         api.finetune("classification", overrides, out=tmp_path / out, console=Console(quiet=True))
-        found = load(Run.open(tmp_path / out).checkpoints)
+        found = load_checkpoint(RunFolder.open(tmp_path / out).checkpoints)
         assert found is not None
         return {"step": torch.tensor(found.snapshot.step), **found.snapshot.model}
 

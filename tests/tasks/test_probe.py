@@ -1,4 +1,4 @@
-"""Probing: one classifier per layer on a model that stays as it is."""
+"""Linear probing: one classifier per layer of a frozen model."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ sys.path.append(str(Path(__file__).parent))
 from small import BACKBONES, Small, small
 
 from meristem import api
-from meristem.checkpoint.load import load
-from meristem.checkpoint.run import Run
-from meristem.errors import MeristemError, RecipeError
-from meristem.evaluation.answering import judge
-from meristem.labelled.joining import joined
-from meristem.task import Sample
-from meristem.tasks._tagged import Tagged
-from meristem.tasks.probe import Probed
+from meristem.checkpoint.load import load_checkpoint
+from meristem.checkpoint.run_folder import RunFolder
+from meristem.config.errors import MeristemError, RecipeError
+from meristem.evaluation.task_predictions import evaluate_predictions
+from meristem.interfaces.task import Sample
+from meristem.labelled.word_offsets import join_words
+from meristem.tasks._tag_predictions import TagPrediction
+from meristem.tasks.probe import ProbePrediction
 
 POS = [
     ("the old gardener sleeps", "DET ADJ NOUN VERB"),
@@ -45,9 +45,9 @@ def samples(told: list[tuple[str, str]]) -> list[Sample]:
     out = []
     for number, (text, tags) in enumerate(told, 1):
         words = tuple(text.split())
-        joint, offsets = joined(words)
+        joint, offsets = join_words(words)
         given = {"words": words, "text": joint, "offsets": offsets}
-        out.append(Sample(given=given, gold=tuple(tags.split()), place=f"a.conll:{number}"))
+        out.append(Sample(inputs=given, gold=tuple(tags.split()), location=f"a.conll:{number}"))
     return out
 
 
@@ -70,7 +70,7 @@ def test_every_layer_learns_and_the_model_does_not(backbone: str) -> None:
     assert min(found[f"layer_{number}_accuracy"] for number in range(3)) == found["accuracy"] == 1.0
 
 
-def test_the_model_rests_while_its_layers_are_read() -> None:
+def test_the_model_is_in_evaluation_mode() -> None:
     it = made()
     it.learner.train()
     it.learner.model.backbone.embed.dropout = 0.5  # type: ignore[union-attr, assignment]  # BERT's own
@@ -80,11 +80,11 @@ def test_the_model_rests_while_its_layers_are_read() -> None:
     assert not torch.equal(awake[0], layers[0][0])
 
 
-def test_layers_are_told_apart() -> None:
+def test_layers_have_separate_classifiers() -> None:
     """Before a model has looked around, a word's sense cannot be seen; afterwards it can."""
     it = made(told=SENSES)
     assert it.recipe.task.labels == ("money", "river")
-    assert it.batch().counts["probe"] == 4
+    assert it.batch().target_counts["probe"] == 4
     it.learn(120, 3e-2)
     found = it.score()
     assert found["layer_0_accuracy"] < 1.0  # all that differs there is where the word stands
@@ -96,7 +96,7 @@ def test_elmos_first_layer_is_its_words() -> None:
     it = made("elmo", told=SENSES)
     layers = it.task.encode(it.learner.model, it.batch()).layers
     assert len(layers) == 3
-    bank = it.batch().goals["read"]["at"][[1, 6]]  # the same letters
+    bank = it.batch().targets["read"]["at"][[1, 6]]  # the same letters
     flat = layers[0].flatten(0, 1)[bank]
     assert torch.allclose(flat[0], flat[1], atol=1e-6)
     assert not torch.allclose(*layers[1].flatten(0, 1)[bank], atol=1e-3)
@@ -104,10 +104,12 @@ def test_elmos_first_layer_is_its_words() -> None:
 
 @pytest.mark.parametrize("on", ["words", "text"])
 @pytest.mark.parametrize("backbone", CARRIERS)
-def test_padding_and_batches_change_no_answer(backbone: str, on: str) -> None:
+def test_padding_and_batches_change_no_prediction(backbone: str, on: str) -> None:
     told = samples(POS)
     if on == "text":
-        told = [Sample(given={"text": one.given["text"]}, gold="ab"[n % 2], place="x") for n, one in enumerate(told)]
+        told = [
+            Sample(inputs={"text": one.inputs["text"]}, gold="ab"[n % 2], location="x") for n, one in enumerate(told)
+        ]
     it = small("probe", told, backbone, on=on)
     it.learn(3, 1e-2)
     for one, sample in zip(it.answers(), told, strict=True):
@@ -117,52 +119,52 @@ def test_padding_and_batches_change_no_answer(backbone: str, on: str) -> None:
             assert np.allclose(layer.scores, other.scores, rtol=0, atol=1e-5)
 
 
-def test_whole_texts_are_probed_by_their_mean() -> None:
+def test_texts_are_probed_by_their_mean_state() -> None:
     told = [
-        Sample(given={"text": text}, gold=label, place=f"a.tsv:{n}")
+        Sample(inputs={"text": text}, gold=label, location=f"a.tsv:{n}")
         for n, (text, label) in enumerate(
             [("good soup", "1"), ("bad bread", "0"), ("good bread", "1"), ("bad soup", "0")]
         )
     ]
     it = small("probe", told, on="text")
-    assert (it.task.shape, type(it.task).shaped(it.recipe.task)) == ("text", "text")
+    assert (it.task.sample_type, type(it.task).sample_type_for(it.recipe.task)) == ("text", "text")
     it.learn(50, 3e-2)
     assert it.score()["layer_0_accuracy"] == 1.0
-    shown = it.task.shown(it.answers()[0], told[0])
+    shown = it.task.format_output(it.answers()[0], told[0])
     assert [(one["layer"], one["label"]) for one in shown] == [(0, "1"), (1, "1"), (2, "1")]
-    assert it.answers([it.task.asked("good good")])[0].layers[0].tags == ("1",)
-    with pytest.raises(MeristemError, match=r"x:1: a probe tells one label from others"):
-        small("probe", [Sample(given={"text": "a"}, gold=("a", "b"), place="x:1")], on="text")
+    assert it.answers([it.task.parse_input("good good")])[0].layers[0].tags == ("1",)
+    with pytest.raises(MeristemError, match=r"x:1: a probe predicts a single label"):
+        small("probe", [Sample(inputs={"text": "a"}, gold=("a", "b"), location="x:1")], on="text")
 
 
-def test_the_whole_judgement() -> None:
+def test_evaluation() -> None:
     it = made(told=SENSES)
     right, wrong = ({"tags": ("_", sense), "scores": (0.0, 0.9)} for sense in ("river", "money"))
     some = samples([("the bank", "_ river"), ("a bank", "_ river"), ("my bank", "_ money")])
-    said = [Probed(layers=(Tagged(**wrong), Tagged(**right))) for _ in some]
-    judged = judge(it.task, said, some)
+    said = [ProbePrediction(layers=(TagPrediction(**wrong), TagPrediction(**right))) for _ in some]
+    judged = evaluate_predictions(it.task, said, some)
     assert judged.metrics == {
         "accuracy": pytest.approx(2 / 3), "best_layer": 1.0,
         "layer_0_accuracy": pytest.approx(1 / 3), "layer_1_accuracy": pytest.approx(2 / 3)}  # fmt: skip
-    assert it.task.resampled(said, some)(np.array([2, 2, 0]))["best_layer"] == 0.0
+    assert it.task.bootstrap_metrics(said, some)(np.array([2, 2, 0]))["best_layer"] == 0.0
     assert judged.confusion is not None
-    assert judged.confusion.counts.sum() == 3
+    assert judged.confusion.matrix.sum() == 3
     assert [(one.given, one.gold, one.said) for one in judged.mistakes] == [("my [bank]", "money", "river")]
-    (strange,) = it.task.strange(samples([("a bank", "_ seat")]))
-    assert "'seat' does not occur in training data" in strange
-    shown = it.task.shown(said[0], some[0])
+    (strange,) = it.task.unseen_label_warnings(samples([("a bank", "_ seat")]))
+    assert "'seat' does not occur in the training data" in strange
+    shown = it.task.format_output(said[0], some[0])
     assert (shown[1]["word"], shown[1]["start"], [one["label"] for one in shown[1]["layers"]]) == (
         "bank", 4, ["money", "river"])  # fmt: skip
 
 
-def test_what_a_probe_cannot_do_is_said() -> None:
-    with pytest.raises(RecipeError, match="a probe looks at layers as they are"):
+def test_settings_a_probe_does_not_have_are_rejected() -> None:
+    with pytest.raises(RecipeError, match="a probe uses the layers unchanged"):
         made(mix=True)
-    with pytest.raises(MeristemError, match="the rnn family keeps no layers to look into"):
+    with pytest.raises(MeristemError, match="the rnn family has no layer outputs to probe"):
         made("rnn")
 
 
-def test_a_run_that_was_interrupted_ends_bit_for_bit_like_one_that_was_not(tmp_path: Path) -> None:
+def test_an_interrupted_run_resumes_bit_for_bit(tmp_path: Path) -> None:
     file = tmp_path / "train.conll"
     blocks = ["\n".join(map("\t".join, zip(text.split(), tags.split(), strict=True))) for text, tags in POS * 5]
     file.write_text("\n\n".join(blocks) + "\n", encoding="utf-8")
@@ -180,7 +182,7 @@ def test_a_run_that_was_interrupted_ends_bit_for_bit_like_one_that_was_not(tmp_p
 
     def train(out: str, steps: int) -> dict[str, Any]:
         api.finetune(recipe, {"train.steps": steps}, out=tmp_path / out, console=Console(quiet=True))
-        found = load(Run.open(tmp_path / out).checkpoints)
+        found = load_checkpoint(RunFolder.open(tmp_path / out).checkpoints)
         assert found is not None
         return {"step": found.snapshot.step, **found.snapshot.model}
 

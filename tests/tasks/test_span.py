@@ -1,4 +1,4 @@
-"""Span answers: windows over long passages, no answer, and text that always stands in the passage as it was given."""
+"""Extractive question answering: windows over long passages, no answer, answers as exact spans of the passage."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ sys.path.append(str(Path(__file__).parent))
 from small import BACKBONES, Small, small
 
 from meristem import api
-from meristem.batch import Row
-from meristem.checkpoint.load import load
-from meristem.checkpoint.run import Run
-from meristem.errors import MeristemError
-from meristem.evaluation.answering import answer, judge
-from meristem.randomness import Draw
-from meristem.task import Sample
-from meristem.tasks._spans import characters_of, tokens_of
-from meristem.tasks.span import Answer, Candidate, Span
+from meristem.checkpoint.load import load_checkpoint
+from meristem.checkpoint.run_folder import RunFolder
+from meristem.config.errors import MeristemError
+from meristem.evaluation.task_predictions import evaluate_predictions, predict
+from meristem.interfaces.batch import Row
+from meristem.interfaces.task import Sample
+from meristem.tasks._char_spans import char_span_to_tokens, token_span_to_chars
+from meristem.tasks.span import SpanAnswer, SpanCandidate, SpanTask
 from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.tokenizer import Tokenizer
-from meristem.tokenizers.train import train
+from meristem.tokenizers.train import train_tokenizer
+from meristem.utils.randomness import SampleRng
 
 PASSAGE = "the sailor sold seven boats to the old painter in winter , and the painter sold the boats again ."
 TOLD = [
@@ -49,7 +49,7 @@ CARRIERS = ["bert", "gpt2", "elmo", "xlnet", "transformer"]
 def sample(question: str, passage: str, *answers: str, number: int = 0) -> Sample:
     gold = tuple((text, passage.index(text)) for text in answers)
     given = {"question": question, "passage": passage, "id": f"q{number}"}
-    return Sample(given=given, gold=gold, place=f"a.json#q{number}")
+    return Sample(inputs=given, gold=gold, location=f"a.json#q{number}")
 
 
 def samples(told: Any = TOLD) -> list[Sample]:
@@ -63,14 +63,14 @@ def made(backbone: str = "bert", told: Any = TOLD, *, length: int = 48, **more: 
 @cache
 def tokenizer(kind: str) -> Tokenizer:
     texts = ["Zoe\u0301 saw 👩\u200d👧 and 我爱北京 , naïve don't run 42 ❤\ufe0f", PASSAGE]
-    return train(TokenizerSettings(kind=kind, size=400), texts * 30)
+    return train_tokenizer(TokenizerSettings(kind=kind, size=400), texts * 30)
 
 
 # ------------------------------------------------------------ every backbone
 
 
 @pytest.mark.parametrize("backbone", CARRIERS)
-def test_it_learns_a_few_questions_by_heart(backbone: str) -> None:
+def test_it_overfits_a_few_questions(backbone: str) -> None:
     it = made(backbone)
     for _ in range(10):
         it.learn(20, 1e-2 if backbone == "elmo" else 5e-3)
@@ -80,20 +80,20 @@ def test_it_learns_a_few_questions_by_heart(backbone: str) -> None:
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)
-def test_padding_and_batches_change_no_answer(backbone: str) -> None:
+def test_padding_and_batches_change_no_prediction(backbone: str) -> None:
     it = made(backbone, length=24)
     it.learn(1)
     for one, given_ in zip(it.answers(), it.samples, strict=True):
         alone = it.answers([given_])[0]
         assert (one.text, one.start, one.end) == (alone.text, alone.start, alone.end)
         assert one.score == pytest.approx(alone.score, abs=1e-5)
-    pieces = it.task.pieces(it.samples)
+    pieces = it.task.encode_samples(it.samples)
     some = [it.samples[0], it.samples[4]]
-    per = [answer(it.learner, [one]).losses["loss"] for one in some]
-    counts = [sum(piece.sample == number for piece in pieces) for number in (0, 4)]
+    per = [predict(it.learner, [one]).losses["loss"] for one in some]
+    counts = [sum(piece.sample_index == number for piece in pieces) for number in (0, 4)]
     assert max(counts) > 1
     whole = sum(loss * count for loss, count in zip(per, counts, strict=True)) / sum(counts)
-    assert answer(it.learner, some).losses["loss"] == pytest.approx(whole, rel=1e-5)
+    assert predict(it.learner, some).losses["loss"] == pytest.approx(whole, rel=1e-5)
 
 
 def test_questions_without_answer_are_learned_too() -> None:
@@ -101,11 +101,11 @@ def test_questions_without_answer_are_learned_too() -> None:
     it = made(told=[*TOLD, *bare])
     assert it.recipe.task.no_answer is True
     it.learn(80, 5e-3)
-    judged = judge(it.task, it.answers(), it.samples)
+    judged = evaluate_predictions(it.task, it.answers(), it.samples)
     assert judged.metrics == {"exact": 1.0, "f1": 1.0, "has_answer_f1": 1.0, "no_answer_accuracy": 1.0}
     assert judged.confusion is not None
-    assert judged.confusion.counts.tolist() == [[6, 0], [0, 2]]
-    assert it.task.shown(it.answers()[6], it.samples[6])["answer"] == ""
+    assert judged.confusion.matrix.tolist() == [[6, 0], [0, 2]]
+    assert it.task.format_output(it.answers()[6], it.samples[6])["answer"] == ""
     never = type(it.task)(it.recipe.task.model_copy(update={"no_answer_bias": -1e6}), it.tokenizer)
     it.learner.objectives["task"] = never
     assert all(one.text for one in it.answers())
@@ -117,55 +117,57 @@ def test_questions_without_answer_are_learned_too() -> None:
 @pytest.mark.parametrize("backbone", CARRIERS)
 def test_windows_share_the_question_and_point_to_the_answer(backbone: str) -> None:
     it = made(backbone, length=20, stride=4, question_length=3)
-    pieces = it.task.pieces(it.samples)
-    mine = [piece for piece in pieces if piece.sample == 2]
+    pieces = it.task.encode_samples(it.samples)
+    mine = [piece for piece in pieces if piece.sample_index == 2]
     assert len(mine) > 1
-    assert all(piece.size <= 20 for piece in pieces)
-    assert pieces[0].cut == len(it.task.reader.encode([TOLD[0][0]])[0].ids) - 3
+    assert all(piece.num_tokens <= 20 for piece in pieces)
+    assert pieces[0].num_truncated == len(it.task.text_encoder.tokenize([TOLD[0][0]])[0].ids) - 3
     held = 0
     for number, piece in enumerate(mine):
-        row = it.task.prepare(Row(inputs={}, notes={"piece": piece}), Draw(0, 0, number))
-        assert len(row.inputs["tokens"]) == piece.size
-        goal, part = row.goals["span"], piece.parts["passage"]
-        base = row.notes["base"]
+        row = it.task.prepare(Row(inputs={}, metadata={"piece": piece}), SampleRng(0, 0, number))
+        assert len(row.inputs["tokens"]) == piece.num_tokens
+        goal, part = row.targets["span"], piece.features["passage"]
+        base = row.metadata["base"]
         tokens = row.inputs["source" if "source" in row.inputs else "tokens"]
         assert tokens[base : base + len(part.ids)].tolist() == part.ids.tolist()
-        if goal["first"][0] == row.goals["nowhere"]["at"][0]:
+        if goal["first"][0] == row.targets["nowhere"]["at"][0]:
             assert "winter" not in part.text[part.offsets[0, 0] : part.offsets[-1, 1]]
             continue
         held += 1
         first, last = goal["first"][0] - base, goal["last"][0] - base
         assert part.text[part.offsets[first, 0] : part.offsets[last, 1]] == "winter"
     assert held >= 1
-    assert it.batch().counts["span"] == len(pieces)
+    assert it.batch().target_counts["span"] == len(pieces)
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(8, 40), st.integers(1, 60), st.integers(1, 12), st.data())
-def test_every_answer_stands_whole_in_some_window(length: int, stride: int, reach: int, data: Any) -> None:
+def test_every_answer_is_complete_in_some_window(length: int, stride: int, reach: int, data: Any) -> None:
     task = task_of("characters", length=length, stride=stride, answer_length=reach, question_length=2)
     passage = "abcdefghij" * 10
-    room = task.reader.room(2) - 2
+    room = task.text_encoder.max_text_tokens(2) - 2
     start = data.draw(st.integers(0, len(passage) - 1))
     tokens = min(reach, room // 2, len(passage) - start)
-    gold = Sample(given={"question": "xy", "passage": passage}, gold=((passage[start : start + tokens], start),))
-    pieces = task.pieces([gold])
-    spans = [(piece.parts["start"], piece.parts["start"] + len(piece.parts["passage"].ids)) for piece in pieces]
-    first, last = pieces[0].parts["target"]
+    gold = Sample(inputs={"question": "xy", "passage": passage}, gold=((passage[start : start + tokens], start),))
+    pieces = task.encode_samples([gold])
+    spans = [
+        (piece.features["start"], piece.features["start"] + len(piece.features["passage"].ids)) for piece in pieces
+    ]
+    first, last = pieces[0].features["target"]
     assert (first, last) == (start, start + tokens - 1)
     assert any(a <= first and last < b for a, b in spans)
 
 
-def task_of(kind: str = "wordpiece", **more: Any) -> Span:
-    told = Span.Settings(way="bidirectional", length=more.pop("length", 32), no_answer=False, **more)
-    return Span(told, tokenizer(kind))
+def task_of(kind: str = "wordpiece", **more: Any) -> SpanTask:
+    told = SpanTask.Settings(way="bidirectional", length=more.pop("length", 32), no_answer=False, **more)
+    return SpanTask(told, tokenizer(kind))
 
 
-def offered(task: Span, given_: Sample, *found: dict[tuple[int, int], float], nothing: float = 0.0) -> Answer:
-    pieces = task.pieces([given_])[: len(found)]
+def offered(task: SpanTask, given_: Sample, *found: dict[tuple[int, int], float], nothing: float = 0.0) -> SpanAnswer:
+    pieces = task.encode_samples([given_])[: len(found)]
     assert len(pieces) == len(found)
-    made = [Candidate(nothing=nothing, scores=tuple(one.values()), spans=tuple(one)) for one in found]
-    return task.gather([given_], pieces, made)[0]
+    made = [SpanCandidate(no_answer_score=nothing, scores=tuple(one.values()), spans=tuple(one)) for one in found]
+    return task.merge_pieces([given_], pieces, made)[0]
 
 
 def test_windows_are_compared_by_scores() -> None:
@@ -176,12 +178,12 @@ def test_windows_are_compared_by_scores() -> None:
     assert [found.score, *(one.score for one in found.others)] == pytest.approx(wanted.tolist())
 
 
-def test_no_answer_is_compared_with_the_best_stretch() -> None:
+def test_no_answer_is_compared_with_the_best_span() -> None:
     one = sample("who", PASSAGE)
     told = {"no_answer": True}
     settings_ = task_of().settings.model_copy(update=told)
     for nothing, bias, text in ((1.0, 0.0, "sailor"), (2.5, 0.0, ""), (2.5, -1.0, "sailor"), (1.0, 2.0, "")):
-        task = Span(settings_.model_copy(update={"no_answer_bias": bias}), tokenizer("wordpiece"))
+        task = SpanTask(settings_.model_copy(update={"no_answer_bias": bias}), tokenizer("wordpiece"))
         found = offered(task, one, {(1, 1): 2.0}, nothing=nothing)
         assert found.text == text
         assert found.score + found.others[0].score == pytest.approx(1.0)
@@ -213,13 +215,13 @@ TEXTS = st.lists(
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram", "characters", "words"])
 @settings(max_examples=40, deadline=None)
 @given(passage=TEXTS, data=st.data())
-def test_an_answer_always_stands_in_the_passage(kind: str, passage: str, data: Any) -> None:
+def test_an_answer_is_always_a_span_of_the_passage(kind: str, passage: str, data: Any) -> None:
     found = tokenizer(kind).encode(passage)
     if not len(found.ids):
         return
     first = data.draw(st.integers(0, len(found.ids) - 1))
     last = data.draw(st.integers(first, len(found.ids) - 1))
-    start, end = characters_of(passage, found.offsets, first, last)
+    start, end = token_span_to_chars(passage, found.offsets, first, last)
     assert 0 <= start <= end <= len(passage)
     assert passage[start:end] == passage[start:end].strip()
     task, given_ = task_of(kind, length=256), sample("who", passage)
@@ -235,13 +237,13 @@ def test_a_gold_answer_comes_back_from_its_tokens(kind: str, passage: str, data:
     start = data.draw(st.integers(0, len(passage)))
     end = data.draw(st.integers(start, len(passage)))
     offsets = tokenizer(kind).encode(passage).offsets
-    place = tokens_of(offsets, start, end)
+    place = char_span_to_tokens(offsets, start, end)
     covered = {at for a, b in offsets.tolist() for at in range(a, b)}
     wanted = [at for at in range(start, end) if at in covered and not passage[at].isspace()]
     if place is None:
         assert not wanted
         return
-    found = characters_of(passage, offsets, *place)
+    found = token_span_to_chars(passage, offsets, *place)
     assert all(found[0] <= at < found[1] for at in wanted)
 
 
@@ -250,26 +252,26 @@ def test_a_gold_answer_comes_back_from_its_tokens(kind: str, passage: str, data:
 def test_marks_and_joined_emoji_are_never_cut(kind: str, gold: str) -> None:
     passage = "So  Zoe\u0301 saw 👩\u200d👧 👍🏽 我爱北京, ❤\ufe0f don't run"
     task, given_ = task_of(kind, length=128), sample("who", passage, gold)
-    (piece,) = task.pieces([given_])
-    found = offered(task, given_, {piece.parts["target"]: 1.0})
+    (piece,) = task.encode_samples([given_])
+    found = offered(task, given_, {piece.features["target"]: 1.0})
     assert gold in found.text
     if gold in ("Zoe\u0301", "👩\u200d👧", "👍🏽", "❤\ufe0f"):
         assert found.text == gold
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram", "characters"])
-def test_words_are_never_cut_where_spaces_tell_them_apart(kind: str) -> None:
+def test_words_separated_by_spaces_are_never_cut(kind: str) -> None:
     passage = "The photosynthesis of leaves"
     offsets = tokenizer(kind).encode(passage).offsets
     for first in range(len(offsets)):
-        start, end = characters_of(passage, offsets, first, first)
+        start, end = token_span_to_chars(passage, offsets, first, first)
         assert passage[start:end] in ("", *passage.split())
-    assert characters_of("photosynthesis", np.array([[3, 6]]), 0, 0) == (0, 14)
-    assert characters_of("我爱北京", np.array([[1, 2]]), 0, 0) == (1, 2)
-    assert characters_of("1990s", np.array([[0, 4]]), 0, 0) == (0, 4)
+    assert token_span_to_chars("photosynthesis", np.array([[3, 6]]), 0, 0) == (0, 14)
+    assert token_span_to_chars("我爱北京", np.array([[1, 2]]), 0, 0) == (1, 2)
+    assert token_span_to_chars("1990s", np.array([[0, 4]]), 0, 0) == (0, 4)
 
 
-def test_a_stretch_of_nothing_but_white_space_is_no_answer() -> None:
+def test_a_span_of_only_white_space_is_no_answer() -> None:
     task, given_ = task_of("characters", length=64), sample("who", "a  \n b")
     assert offered(task, given_, {(1, 3): 5.0, (0, 2): 1.0}).text == "a"
     found = offered(task, given_, {(1, 3): 5.0})
@@ -283,25 +285,26 @@ def test_strange_questions_and_passages() -> None:
     it = made()
     long = {"question": "who " * 500, "passage": PASSAGE * 20}
     asked = [
-        it.task.asked(one) for one in (long, {"question": "", "passage": "a b"}, {"question": "who", "passage": ""})
+        it.task.parse_input(one)
+        for one in (long, {"question": "", "passage": "a b"}, {"question": "who", "passage": ""})
     ]
     found = it.answers(asked)
     assert (found[2].text, found[2].start, found[2].end) == ("", 0, 0)
     for one, given_ in zip(found, asked, strict=True):
-        assert given_.given["passage"][one.start : one.end] == one.text
-    assert it.task.pieces(asked[:1])[0].cut == 500 - it.task.reader.room(2) // 2
+        assert given_.inputs["passage"][one.start : one.end] == one.text
+    assert it.task.encode_samples(asked[:1])[0].num_truncated == 500 - it.task.text_encoder.max_text_tokens(2) // 2
     for wrong in ("who?", {"question": "who?"}, {"text": "a"}):
         with pytest.raises(MeristemError, match="task span: give both"):
-            it.task.asked(wrong)
-    (said,) = it.task.strange([*it.samples, sample("why", PASSAGE, number=7)])
-    assert said.startswith("a.json#q7: no answer, and every question of the training data has one")
+            it.task.parse_input(wrong)
+    (said,) = it.task.unseen_label_warnings([*it.samples, sample("why", PASSAGE, number=7)])
+    assert said.startswith("a.json#q7: no answer, but every question of the training data has one")
 
 
-def test_the_whole_judgement() -> None:
+def test_evaluation() -> None:
     it = made()
-    said = [Answer(text=text, start=0, end=0, score=0.9 - 0.1 * number)
+    said = [SpanAnswer(text=text, start=0, end=0, score=0.9 - 0.1 * number)
             for number, text in enumerate(["The sailor!", "seven boats", "summer", "painter", "", "nine"])]  # fmt: skip
-    judged = judge(it.task, said, it.samples)
+    judged = evaluate_predictions(it.task, said, it.samples)
     assert judged.metrics["exact"] == pytest.approx(3 / 6)
     assert judged.metrics["f1"] == pytest.approx((1 + 2 / 3 + 0 + 1 + 0 + 1) / 6)
     assert judged.intervals["f1"][0] < judged.metrics["f1"] < judged.intervals["f1"][1]
@@ -310,8 +313,8 @@ def test_the_whole_judgement() -> None:
         ("winter", "summer", "a.json#q2"),
         ("the gardener", "no answer", "a.json#q4"),
     ]
-    assert list(it.task.shown(it.answers()[0], it.samples[0])) == ["answer", "score", "start", "end"]
-    assert it.task.commands("runs/x", it.samples[1])[0].startswith(
+    assert list(it.task.format_output(it.answers()[0], it.samples[0])) == ["answer", "score", "start", "end"]
+    assert it.task.example_commands("runs/x", it.samples[1])[0].startswith(
         "meristem predict runs/x --question 'how many boats'"
     )
 
@@ -319,7 +322,7 @@ def test_the_whole_judgement() -> None:
 # ------------------------------------------------------------ a whole run
 
 
-def test_a_run_that_was_interrupted_ends_bit_for_bit_like_one_that_was_not(tmp_path: Path) -> None:
+def test_an_interrupted_run_resumes_bit_for_bit(tmp_path: Path) -> None:
     file = tmp_path / "train.json"
     paragraphs = [
         {"context": passage, "qas": [{"id": f"q{n}", "question": question,
@@ -338,7 +341,7 @@ def test_a_run_that_was_interrupted_ends_bit_for_bit_like_one_that_was_not(tmp_p
 
     def run(out: str, steps: int) -> dict[str, Any]:
         api.finetune(recipe, {"train.steps": steps}, out=tmp_path / out, console=Console(quiet=True))
-        found = load(Run.open(tmp_path / out).checkpoints)
+        found = load_checkpoint(RunFolder.open(tmp_path / out).checkpoints)
         assert found is not None
         return {"step": found.snapshot.step, **found.snapshot.model}
 

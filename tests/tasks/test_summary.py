@@ -1,4 +1,4 @@
-"""Summaries: what is read of a long text, what is written, and what the first sentence would have scored."""
+"""Summarization: truncation of long texts, repeated n-grams, and the lead baseline."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ sys.path.append(str(Path(__file__).parent))
 from writers import finetuned, fresh, overfitted, pairs, recipe_of, written
 
 from meristem import api
-from meristem.evaluation.answering import answer, judge
-from meristem.tasks.summary import lead, usual
+from meristem.evaluation.task_predictions import evaluate_predictions, predict
+from meristem.tasks.summary import first_sentences, median_sentence_count
 
 TEXTS = [
     (
@@ -31,12 +31,12 @@ SAMPLES = pairs(TEXTS)
 
 
 @pytest.mark.parametrize("model", ["transformer", "gpt2"])
-def test_it_learns_a_few_by_heart_and_is_judged_beside_the_first_sentence(model: str) -> None:
+def test_it_overfits_a_few_and_is_compared_with_the_first_sentence(model: str) -> None:
     learner = overfitted("summary", model, SAMPLES, {"task.no_repeat": None, "model.length": 160, "task.length": 160})
     task: Any = learner.objectives["task"]
-    answers = answer(learner, SAMPLES).answers
-    assert [task.shown(one, SAMPLES[0]) for one in answers] == [{"summary_text": gold} for _, gold in TEXTS]
-    found = judge(task, answers, SAMPLES)
+    answers = predict(learner, SAMPLES).predictions
+    assert [task.format_output(one, SAMPLES[0]) for one in answers] == [{"summary_text": gold} for _, gold in TEXTS]
+    found = evaluate_predictions(task, answers, SAMPLES)
     assert {"rouge1", "rouge2", "rougeL"} <= set(found.metrics)
     assert found.metrics["rouge1"] == pytest.approx(1.0)
     assert found.intervals["rougeL"] == pytest.approx((0.4385, 1.0), abs=1e-4)  # Wilson's, of three texts
@@ -46,23 +46,23 @@ def test_it_learns_a_few_by_heart_and_is_judged_beside_the_first_sentence(model:
 
 
 @pytest.mark.parametrize("model", ["transformer", "gpt2"])
-def test_of_a_long_text_the_beginning_is_read_or_both_ends(model: str) -> None:
+def test_a_long_text_keeps_its_start_or_both_ends(model: str) -> None:
     words = [f"word{number}" for number in range(40)]
     samples = pairs([(" ".join(words), "short")])
     for keep in ("start", "ends"):
         recipe = recipe_of("summary", model, samples, {"task.keep": keep, "task.length": 24, "task.max_tokens": 4})
         task: Any = fresh(recipe, samples).objectives["task"]
-        ids = task.tokenizer.encode(samples[0].given["source"]).ids.tolist()
-        (piece,) = task.pieces(samples)
-        room = task.laid.room
+        ids = task.tokenizer.encode(samples[0].inputs["source"]).ids.tolist()
+        (piece,) = task.encode_samples(samples)
+        room = task.layout.max_source_tokens
         tail = room // 2 if keep == "ends" else 0
         wanted = ids[: room - tail] + ids[len(ids) - tail :]
-        read = piece.parts["given"] if model == "transformer" else piece.parts["prompt"][1:-1]
+        read = piece.features["given"] if model == "transformer" else piece.features["prompt"][1:-1]
         assert read.tolist()[:room] == wanted
-        assert piece.cut == len(ids) - room > 0
+        assert piece.num_truncated == len(ids) - room > 0
 
 
-def test_no_trigram_is_written_twice() -> None:
+def test_no_trigram_is_repeated() -> None:
     samples = pairs([("many boats", "boats and boats and boats and boats and boats"), ("a tree", "one tree")])
     plain = overfitted("summary", "transformer", samples, {"task.no_repeat": None})
     assert written(plain, samples) == [one.gold[0] for one in samples]
@@ -70,7 +70,7 @@ def test_no_trigram_is_written_twice() -> None:
     task: Any = type(plain.objectives["task"])(
         settings.model_copy(update={"no_repeat": 3}), plain.objectives["task"].tokenizer
     )  # type: ignore[attr-defined]
-    for one in task.write(plain.model, samples):
+    for one in task.generate(plain.model, samples):
         for text in one.texts:
             words = text.split()
             runs = [tuple(words[at : at + 3]) for at in range(len(words) - 2)]
@@ -79,16 +79,16 @@ def test_no_trigram_is_written_twice() -> None:
 
 def test_the_first_sentences() -> None:
     text = "Mr. Gray sold it. Nobody knew! 第一句。第二句。"
-    assert lead(text) == "Mr. Gray sold it."
-    assert lead(text, 2) == "Mr. Gray sold it. Nobody knew!"
-    assert lead("第一句。第二句。") == "第一句。"
-    assert lead("only one", 3) == "only one" and lead("") == ""
-    assert usual(["One. Two. Three.", "One. Two.", "One. Two."]) == 2
-    assert usual([]) == 1
+    assert first_sentences(text) == "Mr. Gray sold it."
+    assert first_sentences(text, 2) == "Mr. Gray sold it. Nobody knew!"
+    assert first_sentences("第一句。第二句。") == "第一句。"
+    assert first_sentences("only one", 3) == "only one" and first_sentences("") == ""
+    assert median_sentence_count(["One. Two. Three.", "One. Two.", "One. Two."]) == 2
+    assert median_sentence_count([]) == 1
 
 
 @pytest.mark.parametrize("recipe", ["bart-mini", "t5-mini"])
-def test_a_denoising_run_goes_on_to_summaries(recipe: str, tmp_path: Path) -> None:
+def test_a_denoising_run_is_finetuned_on_summaries(recipe: str, tmp_path: Path) -> None:
     corpus, out = tmp_path / "corpus.txt", tmp_path / "pretrained"
     corpus.write_text("\n\n".join(text for text, _ in TEXTS * 8), encoding="utf-8")
     small = {
@@ -107,9 +107,12 @@ def test_a_denoising_run_goes_on_to_summaries(recipe: str, tmp_path: Path) -> No
         "summary", "bart", file, tmp_path / "run", {"from": str(out), "train.steps": 2, "task.max_tokens": 8}
     )
     loaded = api.load(tmp_path / "run")
-    task: Any = loaded.revived.learner.objectives["task"]
-    assert task.begin_ids == (loaded.tokenizer.end,) == loaded.model.begin  # as it was pretrained
+    task: Any = loaded.loaded_run.learner.objectives["task"]
+    assert task.decoder_start_ids == (loaded.tokenizer.end,) == loaded.model.decoder_start_ids  # as it was pretrained
     assert loaded.recipe.model.layers == 1
     assert "seq2seq" not in told.partition("fresh")[2].partition("\n")[0]  # the words it could write are not new
     assert list(loaded.predict("Boats were sold.")) == ["summary_text"]
-    assert np.array_equal(task.laid.start(task.pieces([task.asked("Boats")])[0]).prompt, [loaded.tokenizer.end])
+    assert np.array_equal(
+        task.layout.generation_inputs(task.encode_samples([task.parse_input("Boats")])[0]).prompt_ids,
+        [loaded.tokenizer.end],
+    )

@@ -1,4 +1,4 @@
-"""Tagging on every kind of backbone: words find their tokens, long texts lose none, answers stand in the text."""
+"""Sequence labelling on every kind of backbone: word-token alignment, sliding windows, CRF, output spans."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ sys.path.append(str(Path(__file__).parent))
 from small import BACKBONES, Small, small
 
 from meristem import api
-from meristem.checkpoint.load import load
-from meristem.checkpoint.run import Run
-from meristem.errors import MeristemError
-from meristem.evaluation.answering import answer, judge
-from meristem.labelled.joining import joined
-from meristem.task import Sample
-from meristem.tasks import _tagged
-from meristem.tasks._tagged import Tagged
-from meristem.tasks._windows import inmost, windows
-from meristem.tasks._words import cut, places
+from meristem.checkpoint.load import load_checkpoint
+from meristem.checkpoint.run_folder import RunFolder
+from meristem.config.errors import MeristemError
+from meristem.evaluation.task_predictions import evaluate_predictions, predict
+from meristem.interfaces.task import Sample
+from meristem.labelled.word_offsets import join_words
+from meristem.tasks import _tag_predictions
+from meristem.tasks._sliding_windows import innermost_window, sliding_windows
+from meristem.tasks._tag_predictions import TagPrediction
+from meristem.tasks._word_alignment import split_words, word_token_positions
 
 NAMED = [
     ("Ada Lovelace met Charles Babbage in London .", "B-PER I-PER O B-PER I-PER O B-LOC O"),
@@ -48,9 +48,9 @@ def samples(told: list[tuple[str, str]]) -> list[Sample]:
     out = []
     for number, (text, tags) in enumerate(told, 1):
         words = tuple(text.split())
-        joint, offsets = joined(words)
+        joint, offsets = join_words(words)
         given = {"words": words, "text": joint, "offsets": offsets}
-        out.append(Sample(given=given, gold=tuple(tags.split()), place=f"a.conll:{number}"))
+        out.append(Sample(inputs=given, gold=tuple(tags.split()), location=f"a.conll:{number}"))
     return out
 
 
@@ -58,7 +58,7 @@ def made(backbone: str = "bert", told: list[tuple[str, str]] = NAMED, **more: An
     return small("tagging", samples(told), backbone, **more)
 
 
-def same(one: list[Tagged], other: list[Tagged]) -> bool:
+def same(one: list[TagPrediction], other: list[TagPrediction]) -> bool:
     return [a.tags for a in one] == [b.tags for b in other] and all(
         np.allclose(a.scores, b.scores, rtol=0, atol=1e-5) for a, b in zip(one, other, strict=True)
     )
@@ -68,7 +68,7 @@ def same(one: list[Tagged], other: list[Tagged]) -> bool:
 
 
 @pytest.mark.parametrize(("backbone", "crf"), [*((one, False) for one in CARRIERS), ("bert", True), ("elmo", True)])
-def test_it_learns_a_few_sentences_by_heart(backbone: str, crf: bool) -> None:
+def test_it_overfits_a_few_sentences(backbone: str, crf: bool) -> None:
     it = made(backbone, crf=crf)
     assert it.recipe.task.labels == ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
     first, enough = it.learn(1), 0.8 if backbone == "gpt2" else 1.0  # it reads "Ada" before it knows what follows
@@ -83,37 +83,37 @@ def test_it_learns_a_few_sentences_by_heart(backbone: str, crf: bool) -> None:
 @pytest.mark.parametrize(
     ("backbone", "crf"), [*((one, False) for one in BACKBONES), *((one, True) for one in CARRIERS)]
 )
-def test_padding_and_batches_change_no_answer(backbone: str, crf: bool) -> None:
+def test_padding_and_batches_change_no_prediction(backbone: str, crf: bool) -> None:
     it = made(backbone, crf=crf)
     it.learn(2)
     alone = [it.answers([sample])[0] for sample in it.samples]
     assert same(it.answers(), alone)
-    losses = [answer(it.learner, [sample]).losses["loss"] * len(sample.gold) for sample in it.samples[:3]]
+    losses = [predict(it.learner, [sample]).losses["loss"] * len(sample.gold) for sample in it.samples[:3]]
     words = sum(len(sample.gold) for sample in it.samples[:3])
-    assert answer(it.learner, it.samples[:3]).losses["loss"] == pytest.approx(sum(losses) / words, rel=1e-5)
+    assert predict(it.learner, it.samples[:3]).losses["loss"] == pytest.approx(sum(losses) / words, rel=1e-5)
 
 
-def test_plain_tags_are_told_from_entities() -> None:
+def test_plain_tags_are_distinguished_from_entities() -> None:
     it = made(told=POS)
-    assert (it.task.metric, it.task.entities) == ("accuracy", False)
+    assert (it.task.metric, it.task.are_entities) == ("accuracy", False)
     it.learn(50, 5e-3)
     assert it.score() == {"accuracy": 1.0}
-    shown = it.task.shown(it.answers()[1], it.samples[1])
+    shown = it.task.format_output(it.answers()[1], it.samples[1])
     assert [(one["entity"], one["word"], one["start"], one["end"]) for one in shown] == [
         ("DET", "a", 0, 1), ("NOUN", "sailor", 2, 8), ("VERB", "sings", 9, 14)]  # fmt: skip
     assert all(0.5 < one["score"] <= 1 for one in shown)
     assert made().task.metric == "f1"
-    assert it.task.commands("runs/x", it.samples[1]) == ["meristem predict runs/x 'a sailor sings'"]
+    assert it.task.example_commands("runs/x", it.samples[1]) == ["meristem predict runs/x 'a sailor sings'"]
 
 
 @pytest.mark.parametrize("crf", [False, True])
-def test_a_causal_model_may_learn_its_words_beside_the_tags(crf: bool) -> None:
+def test_a_causal_model_with_the_language_model_loss(crf: bool) -> None:
     it = made("gpt2", crf=crf, lm=0.5)
     batch = it.batch()
-    assert batch.counts["lm"] == sum(piece.size - 1 for piece in it.task.pieces(it.samples))
+    assert batch.target_counts["lm"] == sum(piece.num_tokens - 1 for piece in it.task.encode_samples(it.samples))
     outcome = it.learner("task", batch, {"tagging": 2, "lm": 3})
     assert outcome.loss is not None
-    wanted = outcome.sums["tagging"] / 2 + 0.5 * outcome.sums["lm"] / 3
+    wanted = outcome.loss_sums["tagging"] / 2 + 0.5 * outcome.loss_sums["lm"] / 3
     assert outcome.loss.item() == pytest.approx(wanted.item(), rel=1e-6)
 
 
@@ -124,56 +124,56 @@ HARD = "Zoë\u0301 saw 👩\u200d👧 and 我爱北京 , naïve don't"
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram", "characters", "words"])
-def test_every_word_finds_a_token_of_its_own(kind: str) -> None:
+def test_every_word_has_its_own_token(kind: str) -> None:
     words = ["Zoë\u0301", "saw", "👩\u200d👧", "我", "爱", "北", "京", ",", "do", "n't", "\x01", "unheard"]
     sample = samples([(" ".join(words[:-1]), " ".join(["X", "Y"] * 5 + ["X"]))])[0]
     it = small("tagging", [sample] * 20, "bert", length=64)
     tokenizer = _tokenizer(kind, [HARD] * 30 + ["我爱北京"] * 30)
     task = type(it.task)(it.recipe.task, tokenizer)
-    text, offsets = joined(words)
-    asked = Sample(given={"words": tuple(words), "text": text, "offsets": offsets})
-    (piece,) = task.pieces([asked])
-    found = dict(zip(piece.parts["words"].tolist(), piece.parts["at"].tolist(), strict=True))
+    text, offsets = join_words(words)
+    asked = Sample(inputs={"words": tuple(words), "text": text, "offsets": offsets})
+    (piece,) = task.encode_samples([asked])
+    found = dict(zip(piece.features["words"].tolist(), piece.features["at"].tolist(), strict=True))
     assert len(set(found.values())) == len(found)
     gone = {10} if kind in ("wordpiece", "words") else set()
     assert set(range(len(words))) - set(found) == gone
     for word, at in found.items():
-        first, stop = piece.parts["text"].offsets[at]
+        first, stop = piece.features["text"].offsets[at]
         assert first < offsets[word][1] and stop > offsets[word][0], words[word]
         assert first == offsets[word][0], words[word]
 
 
 def _tokenizer(kind: str, texts: list[str]) -> Any:
     from meristem.tokenizers.settings import TokenizerSettings
-    from meristem.tokenizers.train import train
+    from meristem.tokenizers.train import train_tokenizer
 
-    return train(TokenizerSettings(kind=kind, size=400), texts)
+    return train_tokenizer(TokenizerSettings(kind=kind, size=400), texts)
 
 
-def test_words_of_which_nothing_is_left_are_what_words_usually_are() -> None:
+def test_words_without_tokens_have_the_default_tag() -> None:
     it = made(told=[*POS, ("\x01 sailor", "NOUN NOUN")])
     it.learn(40, 5e-3)
     found = it.answers()[3]
-    assert it.task.usual == "NOUN"
+    assert it.task.default_tag == "NOUN"
     assert (found.tags[0], found.scores[0]) == ("NOUN", 0.0)
-    alone = it.answers([it.task.asked({"words": ["\x01", "\x02"]}), it.task.asked("")])
+    alone = it.answers([it.task.parse_input({"words": ["\x01", "\x02"]}), it.task.parse_input("")])
     assert [one.tags for one in alone] == [("NOUN", "NOUN"), ()]
-    assert it.task.shown(alone[1], it.task.asked("")) == []
-    assert made().task.usual == "O"
+    assert it.task.format_output(alone[1], it.task.parse_input("")) == []
+    assert made().task.default_tag == "O"
 
 
-def test_a_word_is_read_at_its_first_or_its_last_token() -> None:
+def test_a_word_is_represented_by_its_first_or_last_token() -> None:
     offsets = np.array([[0, 3], [3, 5], [6, 6], [6, 9], [9, 10]])
     words = [(0, 5), (6, 9), (9, 10), (10, 12)]
-    assert places(offsets, words).tolist() == [0, 3, 4, -1]
-    assert places(offsets, words, "last").tolist() == [1, 3, 4, -1]
-    assert places(offsets, [(1, 3), (2, 4)]).tolist() == [0, 1]  # begun before, but there is none other
-    assert places(np.zeros((0, 2), int), words).tolist() == [-1] * 4
+    assert word_token_positions(offsets, words).tolist() == [0, 3, 4, -1]
+    assert word_token_positions(offsets, words, "last").tolist() == [1, 3, 4, -1]
+    assert word_token_positions(offsets, [(1, 3), (2, 4)]).tolist() == [0, 1]  # begun before, but there is none other
+    assert word_token_positions(np.zeros((0, 2), int), words).tolist() == [-1] * 4
 
 
-def test_a_raw_text_is_cut_into_words() -> None:
+def test_a_raw_text_is_split_into_words() -> None:
     text = "Don't pay 3.50€ to Zoe\u0301 (我爱北京)! ❤\ufe0f 👩\u200d👧 👍🏽 x\u00ady\x01z"
-    assert [text[a:b] for a, b in cut(text)] == [
+    assert [text[a:b] for a, b in split_words(text)] == [
         "Don", "'", "t", "pay", "3", ".", "50", "€", "to", "Zoe\u0301", "(", "我", "爱", "北", "京", ")", "!",
         "❤\ufe0f", "👩\u200d👧", "👍🏽", "x\u00ady", "z",
     ]  # fmt: skip
@@ -181,8 +181,8 @@ def test_a_raw_text_is_cut_into_words() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=40))
-def test_what_is_cut_loses_nothing_that_can_be_seen(text: str) -> None:
-    found = cut(text)
+def test_splitting_loses_no_visible_character(text: str) -> None:
+    found = split_words(text)
     assert all(a < b for a, b in found)
     assert all(one[1] <= other[0] for one, other in pairwise(found))
     inside = {at for a, b in found for at in range(a, b)}
@@ -190,7 +190,7 @@ def test_what_is_cut_loses_nothing_that_can_be_seen(text: str) -> None:
 
 
 def test_words_are_joined_as_they_are_written() -> None:
-    assert joined(["New", "York", "北", "京", "!"]) == (
+    assert join_words(["New", "York", "北", "京", "!"]) == (
         "New York 北京 !",
         ((0, 3), (4, 8), (9, 10), (10, 11), (12, 13)),
     )
@@ -202,17 +202,17 @@ def test_words_are_joined_as_they_are_written() -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 200), st.integers(1, 30), st.integers(1, 40))
 def test_windows_cover_everything(tokens: int, room: int, stride: int) -> None:
-    spans = windows(tokens, room, stride)
+    spans = sliding_windows(tokens, room, stride)
     assert {at for a, b in spans for at in range(a, b)} == set(range(tokens))
     assert all(b - a <= room for a, b in spans)
-    owner = inmost(np.arange(tokens), spans)
+    owner = innermost_window(np.arange(tokens), spans)
     assert all(spans[w][0] <= at < spans[w][1] for at, w in enumerate(owner))
     assert (np.diff(owner) >= 0).all()
 
 
-def test_a_place_belongs_to_the_window_that_shows_most_around_it() -> None:
-    assert windows(20, 10, 6) == [(0, 10), (6, 16), (10, 20)]
-    assert inmost(np.arange(20), windows(20, 10, 6)).tolist() == [0] * 8 + [1] * 5 + [2] * 7
+def test_a_token_belongs_to_the_window_with_the_most_context() -> None:
+    assert sliding_windows(20, 10, 6) == [(0, 10), (6, 16), (10, 20)]
+    assert innermost_window(np.arange(20), sliding_windows(20, 10, 6)).tolist() == [0] * 8 + [1] * 5 + [2] * 7
 
 
 @pytest.mark.parametrize("backbone", ["bert", "gpt2", "elmo", "xlnet", "transformer"])
@@ -220,12 +220,14 @@ def test_a_place_belongs_to_the_window_that_shows_most_around_it() -> None:
 def test_no_word_of_a_long_text_is_lost(backbone: str, crf: bool) -> None:
     long = [(" ".join(text for text, _ in NAMED * 3), " ".join(tags for _, tags in NAMED * 3)), *NAMED[:2]]
     it = small("tagging", samples(long), backbone, length=16, crf=crf)
-    pieces = it.task.pieces(it.samples)
+    pieces = it.task.encode_samples(it.samples)
     assert len(pieces) > 5
-    mine = np.concatenate([piece.parts["words"][piece.parts["mine"]] for piece in pieces if piece.sample == 0])
+    mine = np.concatenate(
+        [piece.features["words"][piece.features["mine"]] for piece in pieces if piece.sample_index == 0]
+    )
     assert mine.tolist() == list(range(len(it.samples[0].gold)))
-    assert all(piece.cut == 0 and piece.size <= 16 for piece in pieces)
-    assert it.batch().counts["tagging"] == sum(len(sample.gold) for sample in it.samples)
+    assert all(piece.num_truncated == 0 and piece.num_tokens <= 16 for piece in pieces)
+    assert it.batch().target_counts["tagging"] == sum(len(sample.gold) for sample in it.samples)
     found = it.answers()
     assert len(found[0].tags) == len(it.samples[0].gold)
     assert min(found[0].scores) > 0
@@ -234,10 +236,10 @@ def test_no_word_of_a_long_text_is_lost(backbone: str, crf: bool) -> None:
 # ------------------------------------------------------------ the CRF
 
 
-def test_only_legal_sequences_are_answered() -> None:
+def test_only_valid_sequences_are_predicted() -> None:
     it = made(crf=True)
     with torch.no_grad():  # emissions that would begin with I-PER everywhere
-        it.learner.model.heads["tagging"].bias[it.task.number["I-PER"]] += 20.0
+        it.learner.model.heads["tagging"].bias[it.task.label_ids["I-PER"]] += 20.0
     for found in it.answers():
         before = "O"
         for tag in found.tags:
@@ -246,12 +248,12 @@ def test_only_legal_sequences_are_answered() -> None:
     assert any("I-PER" in found.tags for found in it.answers())
     plain = made()
     with torch.no_grad():
-        plain.learner.model.heads["tagging"].bias[plain.task.number["I-PER"]] += 20.0
+        plain.learner.model.heads["tagging"].bias[plain.task.label_ids["I-PER"]] += 20.0
     assert plain.answers()[0].tags[0] == "I-PER"  # which only the CRF forbids
 
 
-def test_a_type_that_never_begins_may_go_on() -> None:
-    table = _tagged.legal(("O", "B-A", "I-A", "I-C"))
+def test_a_type_without_b_tag_may_start_with_i() -> None:
+    table = _tag_predictions.allowed_transitions(("O", "B-A", "I-A", "I-C"))
     assert table[:, 2].tolist() == [False, True, True, False, False]
     assert table[:, 3].all()
 
@@ -261,7 +263,7 @@ def test_unknown_tags_are_summed_over() -> None:
     for crf in (False, True):
         it = made(told=[("a b c", "X _ Y"), ("b a", "Y X")], crf=crf)
         assert it.recipe.task.labels == ("X", "Y")
-        assert it.batch().counts["tagging"] == 4
+        assert it.batch().target_counts["tagging"] == 4
         it.learn(40, 5e-3)
         assert it.score() == {"accuracy": 1.0}
 
@@ -271,15 +273,15 @@ def test_unknown_tags_are_summed_over() -> None:
 
 def test_entities_are_grouped_as_pipelines_do() -> None:
     tags = ["I-PER", "I-PER", "B-PER", "I-LOC", "I-LOC", "O", "B-LOC", "B-LOC", "O", "I-PER"]
-    assert list(_tagged.groups(tags)) == [
+    assert list(_tag_predictions.entity_groups(tags)) == [
         ("PER", 0, 2), ("PER", 2, 3), ("LOC", 3, 5), ("LOC", 6, 7), ("LOC", 7, 8), ("PER", 9, 10)]  # fmt: skip
-    assert list(_tagged.groups([])) == []
+    assert list(_tag_predictions.entity_groups([])) == []
     text = "He met  Zoe\u0301  Ray 👩\u200d👧!"
     it = made()
-    sample = it.task.asked(text)
-    assert sample.given["words"] == ("He", "met", "Zoe\u0301", "Ray", "👩\u200d👧", "!")
-    found = Tagged(tags=("O", "O", "B-PER", "I-PER", "B-LOC", "O"), scores=(0.9, 0.9, 0.5, 0.7, 0.8, 0.9))
-    shown = it.task.shown(found, sample)
+    sample = it.task.parse_input(text)
+    assert sample.inputs["words"] == ("He", "met", "Zoe\u0301", "Ray", "👩\u200d👧", "!")
+    found = TagPrediction(tags=("O", "O", "B-PER", "I-PER", "B-LOC", "O"), scores=(0.9, 0.9, 0.5, 0.7, 0.8, 0.9))
+    shown = it.task.format_output(found, sample)
     assert [list(one) for one in shown] == [["entity_group", "score", "word", "start", "end"]] * 2
     assert shown[0] == {
         "entity_group": "PER",
@@ -293,39 +295,39 @@ def test_entities_are_grouped_as_pipelines_do() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.text(min_size=1, max_size=30), st.data())
-def test_what_is_shown_stands_in_the_text(text: str, data: Any) -> None:
-    from meristem.tasks._words import asked
+def test_output_spans_are_in_the_text(text: str, data: Any) -> None:
+    from meristem.tasks._word_alignment import parse_words_input
 
-    sample = asked(text, "tagging")
-    words = len(sample.given["words"])
+    sample = parse_words_input(text, "tagging")
+    words = len(sample.inputs["words"])
     tags = data.draw(st.lists(st.sampled_from(["O", "B-A", "I-A", "I-C"]), min_size=words, max_size=words))
-    found = Tagged(tags=tuple(tags), scores=(0.5,) * words)
+    found = TagPrediction(tags=tuple(tags), scores=(0.5,) * words)
     for entities in (True, False):
-        for one in _tagged.shown(found, sample, entities=entities):
+        for one in _tag_predictions.format_tags(found, sample, entities=entities):
             assert text[one["start"] : one["end"]] == one["word"] != ""
 
 
-def test_the_whole_judgement() -> None:
+def test_evaluation() -> None:
     it = made()
     it.learn(40, 5e-3)
     others = [*it.samples[:3], *samples([("Ada wrote", "B-ORG _")])]
-    (said,) = it.task.strange(others)
-    assert said.startswith("a.conll:1: the tag 'B-ORG' does not occur in training data; its 1 word")
-    judged = judge(it.task, it.answers(others), others)
+    (said,) = it.task.unseen_label_warnings(others)
+    assert said.startswith("a.conll:1: the tag 'B-ORG' does not occur in the training data; its 1 word")
+    judged = evaluate_predictions(it.task, it.answers(others), others)
     assert 0 <= judged.intervals["f1"][0] <= judged.metrics["f1"] <= judged.intervals["f1"][1] <= 1
     assert judged.confusion is not None
     assert judged.confusion.labels[0] == "O"
     assert "ORG" in judged.confusion.labels
-    assert judged.confusion.counts.sum() == sum(len(one.gold) for one in others) - 1
+    assert judged.confusion.matrix.sum() == sum(len(one.gold) for one in others) - 1
     wrong = next(one for one in judged.mistakes if one.gold == "B-ORG")
     assert wrong.given == "[Ada] wrote"
     assert wrong.place == "a.conll:1"
 
 
-def test_what_cannot_be_tagged_is_said() -> None:
+def test_invalid_data_is_reported() -> None:
     it = made()
     with pytest.raises(MeristemError, match="task tagging: give a text"):
-        it.task.asked({"question": "who?"})
+        it.task.parse_input({"question": "who?"})
     with pytest.raises(MeristemError, match=r"a\.conll:2: the tag 'ADJ' is not among task\.labels"):
         made(told=[("a b", "DET X"), *POS], labels=("DET", "X"))
     with pytest.raises(MeristemError, match="no training sample has a tag"):
@@ -335,7 +337,7 @@ def test_what_cannot_be_tagged_is_said() -> None:
 # ------------------------------------------------------------ a whole run
 
 
-def test_a_run_that_was_interrupted_ends_bit_for_bit_like_one_that_was_not(tmp_path: Path) -> None:
+def test_an_interrupted_run_resumes_bit_for_bit(tmp_path: Path) -> None:
     file = tmp_path / "train.conll"
     blocks = ["\n".join(map("\t".join, zip(text.split(), tags.split(), strict=True))) for text, tags in NAMED * 4]
     file.write_text("\n\n".join(blocks) + "\n", encoding="utf-8")
@@ -351,7 +353,7 @@ def test_a_run_that_was_interrupted_ends_bit_for_bit_like_one_that_was_not(tmp_p
 
     def train(out: str, steps: int) -> dict[str, Any]:
         api.finetune(recipe, {"train.steps": steps}, out=tmp_path / out, console=Console(quiet=True))
-        found = load(Run.open(tmp_path / out).checkpoints)
+        found = load_checkpoint(RunFolder.open(tmp_path / out).checkpoints)
         assert found is not None
         return {"step": found.snapshot.step, **found.snapshot.model}
 
@@ -369,8 +371,8 @@ def test_a_run_that_was_interrupted_ends_bit_for_bit_like_one_that_was_not(tmp_p
 def test_a_batch_without_tags_reports_the_same_terms(crf: bool) -> None:
     it = made(crf=crf)
     whole = it.batch()
-    rest = dataclasses.replace(whole, goals={name: goal for name, goal in whole.goals.items() if name != "tagging"})
-    rest = dataclasses.replace(rest, counts=it.task.count(rest))
-    one, other = (it.learner("task", batch, whole.counts) for batch in (whole, rest))
-    assert rest.counts == {"tagging": 0} and other.sums["tagging"].item() == 0.0
-    assert list(one.sums) == list(other.sums) and list(one.metrics) == list(other.metrics)
+    rest = dataclasses.replace(whole, targets={name: goal for name, goal in whole.targets.items() if name != "tagging"})
+    rest = dataclasses.replace(rest, target_counts=it.task.count_targets(rest))
+    one, other = (it.learner("task", batch, whole.target_counts) for batch in (whole, rest))
+    assert rest.target_counts == {"tagging": 0} and other.loss_sums["tagging"].item() == 0.0
+    assert list(one.loss_sums) == list(other.loss_sums) and list(one.metrics) == list(other.metrics)

@@ -1,4 +1,4 @@
-"""Translation: pretraining's rows over labelled samples, and texts that depend on their own source alone."""
+"""Translation: rows equal those of pretraining on the same pairs; beam search, truncation, metrics."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ sys.path.append(str(Path(__file__).parent))
 
 from writers import batch_of, finetuned, fresh, overfitted, pairs, recipe_of, written
 
-from meristem.checkpoint.load import load
-from meristem.checkpoint.run import Run
+from meristem.checkpoint.load import load_checkpoint
+from meristem.checkpoint.run_folder import RunFolder
+from meristem.config.errors import MeristemError, RecipeError
+from meristem.config.settings import find_class
 from meristem.corpus.document import Document
-from meristem.corpus.sides import PAIR
-from meristem.errors import MeristemError, RecipeError
-from meristem.evaluation.answering import answer, judge
+from meristem.corpus.paired_text import PAIR_SEPARATOR
+from meristem.dataset.build import build_dataset
+from meristem.dataset.settings import StoreSettings
+from meristem.dataset.views.examples import ExamplesView
+from meristem.evaluation.task_predictions import evaluate_predictions, predict
+from meristem.generation.generate import generate
 from meristem.generation.sampling import SamplingSettings
-from meristem.generation.write import write
-from meristem.learning.learner import Learner, carries
-from meristem.objectives.seq2seq import Seq2Seq
-from meristem.randomness import Draw
-from meristem.settings import find
-from meristem.store.build import build
-from meristem.store.settings import StoreSettings
-from meristem.store.views.examples import Examples
-from meristem.task import Sample
+from meristem.interfaces.task import Sample
+from meristem.learning.learner import Learner, check_task
+from meristem.objectives.seq2seq import Seq2SeqObjective
+from meristem.utils.randomness import SampleRng
 
 PAIRS = [
     ("the cat sleeps", "die Katze schläft"),
@@ -59,56 +59,58 @@ def task_of(learner: Learner) -> Any:
 def test_rows_are_those_of_pretraining_on_the_same_pairs(length: int, tmp_path: Path) -> None:
     learner = fresh(recipe_of("translation", "bart", SAMPLES, {"task.length": length}), SAMPLES)
     task = task_of(learner)
-    documents = [Document(f"{source}{PAIR}{target}", "test") for source, target in PAIRS]
-    store = build(documents, task.tokenizer, tmp_path / "store", StoreSettings(), processes=1)
-    view = Examples(store.split("train"), task.tokenizer, length)
-    objective = Seq2Seq(find("objectives", "seq2seq").Settings(), task.tokenizer)
+    documents = [Document(f"{source}{PAIR_SEPARATOR}{target}", "test") for source, target in PAIRS]
+    store = build_dataset(documents, task.tokenizer, tmp_path / "store", StoreSettings(), processes=1)
+    view = ExamplesView(store.split("train"), task.tokenizer, length)
+    objective = Seq2SeqObjective(find_class("objectives", "seq2seq").Settings(), task.tokenizer)
     batch = batch_of(learner, SAMPLES)
     for number in range(len(view)):
-        before = objective.prepare(view.row(number, Draw(0, 0, number)), Draw(0, 0, number))
-        row = task.prepare(_row(task, number), Draw(0, 0, number))
-        assert set(row.inputs) == set(before.inputs) and set(row.goals) == set(before.goals)
+        before = objective.prepare(view.row(number, SampleRng(0, 0, number)), SampleRng(0, 0, number))
+        row = task.prepare(_row(task, number), SampleRng(0, 0, number))
+        assert set(row.inputs) == set(before.inputs) and set(row.targets) == set(before.targets)
         for name, value in before.inputs.items():
             assert np.array_equal(row.inputs[name], value)
-        for name, value in before.goals["seq2seq"].items():
-            assert np.array_equal(row.goals["seq2seq"][name], value)
-    cut = [piece.cut for piece in task.pieces(SAMPLES)]
+        for name, value in before.targets["seq2seq"].items():
+            assert np.array_equal(row.targets["seq2seq"][name], value)
+    cut = [piece.num_truncated for piece in task.encode_samples(SAMPLES)]
     assert any(cut) == (length == 8)
-    assert batch.counts["seq2seq"] == len(batch.goals["seq2seq"]["at"])
+    assert batch.target_counts["seq2seq"] == len(batch.targets["seq2seq"]["at"])
 
 
 def _row(task: Any, number: int, samples: Any = SAMPLES) -> Any:
-    from meristem.batch import Row
+    from meristem.interfaces.batch import Row
 
-    return Row(inputs={}, notes={"piece": task.pieces(samples)[number]})
+    return Row(inputs={}, metadata={"piece": task.encode_samples(samples)[number]})
 
 
-def test_a_causal_model_reads_both_in_one_line_and_predicts_the_target_alone() -> None:
+def test_a_causal_model_has_both_in_one_sequence_and_predicts_only_the_target() -> None:
     task = task_of(fresh(recipe_of("translation", "gpt2", SAMPLES), SAMPLES))
-    start, delimiter, extract = (task.tokenizer.id(name) for name in ("<|start|>", "<|delimiter|>", "<|extract|>"))
+    start, delimiter, extract = (
+        task.tokenizer.token_to_id(name) for name in ("<|start|>", "<|delimiter|>", "<|extract|>")
+    )
     source, target = (task.tokenizer.encode(text).ids.tolist() for text in PAIRS[0])
-    row = task.prepare(_row(task, 0), Draw(0, 0, 0))
+    row = task.prepare(_row(task, 0), SampleRng(0, 0, 0))
     assert row.inputs["tokens"].tolist() == [start, *source, delimiter, *target]
-    assert row.goals["clm"]["values"].tolist() == [*target, extract]
-    assert row.goals["clm"]["at"].tolist() == list(range(len(source) + 1, len(source) + len(target) + 2))
-    assert set(row.goals) == {"clm"}
+    assert row.targets["clm"]["values"].tolist() == [*target, extract]
+    assert row.targets["clm"]["at"].tolist() == list(range(len(source) + 1, len(source) + len(target) + 2))
+    assert set(row.targets) == {"clm"}
 
 
-def test_the_language_model_beside_it_is_the_causal_loss_over_the_line() -> None:
+def test_the_language_model_loss_is_the_causal_loss_over_the_sequence() -> None:
     learner = fresh(recipe_of("translation", "gpt2", SAMPLES, {"task.lm": 0.5}), SAMPLES)
     batch = batch_of(learner, SAMPLES)
     task, tokens, present = task_of(learner), batch.inputs["tokens"], batch.inputs["present"]
-    assert task.weights == {"clm": 1.0, "lm": 0.5}
+    assert task.loss_weights == {"clm": 1.0, "lm": 0.5}
     learner.eval()
     with torch.no_grad():
-        outcome = learner("task", batch, batch.counts)
-        logits = learner.model.heads["clm"](learner.model.backbone(tokens=tokens, causal=True).last)
+        outcome = learner("task", batch, batch.target_counts)
+        logits = learner.model.heads["clm"](learner.model.backbone(tokens=tokens, causal=True).last_hidden_state)
     line = torch.nn.functional.cross_entropy(logits[:, :-1][present[:, 1:]], tokens[:, 1:][present[:, 1:]])
     ends = torch.stack(
-        [logits[n, int(size) - 1].log_softmax(-1)[task.laid.end] for n, size in enumerate(present.sum(1))]
+        [logits[n, int(size) - 1].log_softmax(-1)[task.layout.end_id] for n, size in enumerate(present.sum(1))]
     )
     whole = float(line) * int(present[:, 1:].sum()) - float(ends.sum())
-    assert float(outcome.sums["lm"]) == pytest.approx(whole, rel=1e-5)
+    assert float(outcome.loss_sums["lm"]) == pytest.approx(whole, rel=1e-5)
     with pytest.raises(MeristemError, match=r"task\.lm: only causal models"):
         fresh(recipe_of("translation", "transformer", SAMPLES, {"task.lm": 0.5}), SAMPLES)
 
@@ -117,48 +119,48 @@ def test_the_language_model_beside_it_is_the_causal_loss_over_the_line() -> None
 def test_padding_changes_no_loss(model: str) -> None:
     learner = fresh(recipe_of("translation", model, SAMPLES), SAMPLES).eval()
     with torch.no_grad():
-        together = answer(learner, SAMPLES, answers=False).losses["loss"]
-        counts = [sum(batch_of(learner, [one]).counts.values()) for one in SAMPLES]
-        each = [answer(learner, [one], answers=False).losses["loss"] for one in SAMPLES]
+        together = predict(learner, SAMPLES, with_predictions=False).losses["loss"]
+        counts = [sum(batch_of(learner, [one]).target_counts.values()) for one in SAMPLES]
+        each = [predict(learner, [one], with_predictions=False).losses["loss"] for one in SAMPLES]
     assert together == pytest.approx(float(np.dot(each, counts) / sum(counts)), rel=1e-5)
 
 
-def test_smoothing_teaches_and_is_not_measured() -> None:
+def test_label_smoothing_is_used_in_training_only() -> None:
     learner = fresh(recipe_of("translation", "transformer", SAMPLES, {"task.label_smoothing": 0.3}), SAMPLES)
     plain = fresh(recipe_of("translation", "transformer", SAMPLES), SAMPLES)
     batch = batch_of(learner, SAMPLES)
     with torch.no_grad():
         for parameter, other in zip(learner.parameters(), plain.parameters(), strict=True):
             other.copy_(parameter.add_(torch.randn_like(parameter) * 0.3))
-        measured = [float(one("task", batch, batch.counts).loss) for one in (learner, plain)]
-    taught = [one("task", batch, batch.counts).loss.item() for one in (learner, plain)]
+        measured = [float(one("task", batch, batch.target_counts).loss) for one in (learner, plain)]
+    taught = [one("task", batch, batch.target_counts).loss.item() for one in (learner, plain)]
     assert measured[0] == measured[1] == pytest.approx(taught[1], rel=1e-5)
     assert abs(taught[0] - taught[1]) > 1e-3
 
 
-def test_no_memory_goes_from_batch_to_batch() -> None:
+def test_no_segment_memory_is_carried_between_batches() -> None:
     learner = fresh(recipe_of("translation", "transformer_xl", SAMPLES), SAMPLES)
     batch = batch_of(learner, SAMPLES)
-    assert learner("task", batch, batch.counts).state == {}
+    assert learner("task", batch, batch.target_counts).state == {}
 
 
-def test_sources_and_targets_of_like_lengths_come_together() -> None:
+def test_batches_group_similar_lengths() -> None:
     task = task_of(fresh(recipe_of("translation", "transformer", SAMPLES), SAMPLES))
-    for piece in task.pieces(SAMPLES):
-        row = task.prepare(_row(task, piece.sample), Draw(0, 0, 0))
-        assert piece.size == max(len(row.inputs["source"]), len(row.inputs["tokens"]))
+    for piece in task.encode_samples(SAMPLES):
+        row = task.prepare(_row(task, piece.sample_index), SampleRng(0, 0, 0))
+        assert piece.num_tokens == max(len(row.inputs["source"]), len(row.inputs["tokens"]))
 
 
 # ---------------------------------------------------------------- texts
 
 
 @pytest.mark.parametrize("model", ["bart", "t5", "rnn", "transformer_xl", "modern"])
-def test_it_learns_a_few_pairs_by_heart_and_writes_them(model: str) -> None:
+def test_it_overfits_a_few_pairs_and_generates_them(model: str) -> None:
     learner = overfitted("translation", model, SAMPLES)
     assert written(learner, SAMPLES) == [target for _, target in PAIRS]
 
 
-def test_what_it_knows_it_writes_in_any_order_and_alone(learner: Learner) -> None:
+def test_generation_does_not_depend_on_the_batch(learner: Learner) -> None:
     texts = [target for _, target in PAIRS]
     assert written(learner, SAMPLES) == texts
     assert written(learner, SAMPLES[::-1]) == texts[::-1]
@@ -170,44 +172,44 @@ def test_what_it_knows_it_writes_in_any_order_and_alone(learner: Learner) -> Non
 
 def test_all_beams_are_ranked(learner: Learner) -> None:
     task = task_of(learner)
-    (said,) = answer(learner, SAMPLES[:1]).answers
-    assert task.shown(said, SAMPLES[0]) == {"translation_text": PAIRS[0][1]}
-    ranked = task.ranked(said, SAMPLES[0], 5)
+    (said,) = predict(learner, SAMPLES[:1]).predictions
+    assert task.format_output(said, SAMPLES[0]) == {"translation_text": PAIRS[0][1]}
+    ranked = task.format_top_outputs(said, SAMPLES[0], 5)
     assert len(ranked) == 3 and ranked[0]["translation_text"] == PAIRS[0][1]
     assert 0.5 < said.confidence <= 1.0
     each = [one / tokens for one, tokens in zip(said.logprobs, said.tokens, strict=True)]
     assert each == sorted(each, reverse=True)
 
 
-def test_one_beam_is_the_likeliest_token_each_time() -> None:
+def test_one_beam_is_greedy_decoding() -> None:
     learner = overfitted("translation", "transformer", SAMPLES, {"task.beams": 1})
-    texts = write(
+    texts = generate(
         learner.model, task_of(learner).tokenizer, [s for s, _ in PAIRS], SamplingSettings(greedy=True, max_tokens=30)
     )
     assert written(learner, SAMPLES) == [some[0].text.strip() for some in texts] == [target for _, target in PAIRS]
 
 
-def test_an_empty_source_is_answered(learner: Learner) -> None:
+def test_an_empty_source_has_a_prediction(learner: Learner) -> None:
     task = task_of(learner)
-    (said,) = answer(learner, [task.asked("")]).answers
+    (said,) = predict(learner, [task.parse_input("")]).predictions
     assert isinstance(said.text, str)
-    assert task.pieces([task.asked("")])[0].cut == 0
+    assert task.encode_samples([task.parse_input("")])[0].num_truncated == 0
 
 
-def test_a_source_longer_than_the_model_is_cut_and_counted(learner: Learner) -> None:
+def test_a_source_longer_than_the_model_is_truncated_and_counted(learner: Learner) -> None:
     task = task_of(learner)
     long = pairs([("the cat sleeps " * 40, "die Katze"), *PAIRS[:1], ("the cat", "die Katze schläft " * 40)])
-    first, second, third = (piece.cut for piece in task.pieces(long))
-    room = task.laid.most if task.laid.end is not None else task.settings.length
-    assert first == len(task.tokenizer.encode(long[0].given["source"]).ids) - task.laid.room > 0
+    first, second, third = (piece.num_truncated for piece in task.encode_samples(long))
+    room = task.layout.max_target_tokens if task.layout.end_id is not None else task.settings.length
+    assert first == len(task.tokenizer.encode(long[0].inputs["source"]).ids) - task.layout.max_source_tokens > 0
     assert second == 0
     assert third == len(task.tokenizer.encode(long[2].gold[0]).ids) - room > 0
     length = task.settings.length
-    for piece in task.pieces(long):
-        start = task.laid.start(piece)
-        row = task.prepare(_row(task, piece.sample, long), Draw(0, 0, 0))
+    for piece in task.encode_samples(long):
+        start = task.layout.generation_inputs(piece)
+        row = task.prepare(_row(task, piece.sample_index, long), SampleRng(0, 0, 0))
         assert all(len(value) <= length for value in row.inputs.values())
-        assert len(start.prompt) + task.sampling.max_tokens <= length + 1 and all(
+        assert len(start.prompt_ids) + task.sampling.max_tokens <= length + 1 and all(
             len(v) <= length for v in start.inputs.values()
         )
     assert all(isinstance(text, str) for text in written(learner, long))
@@ -220,7 +222,7 @@ def test_chinese(model: str) -> None:
     )
     learner = overfitted("translation", model, samples)
     assert written(learner, samples) == [one.gold[0] for one in samples]
-    found = judge(task_of(learner), answer(learner, samples).answers, samples)
+    found = evaluate_predictions(task_of(learner), predict(learner, samples).predictions, samples)
     assert found.metrics == {"bleu": pytest.approx(100.0), "chrf": pytest.approx(100.0)}
     assert "tok:zh" in found.signature
 
@@ -228,17 +230,19 @@ def test_chinese(model: str) -> None:
 # ---------------------------------------------------------------- numbers
 
 
-def test_a_text_is_judged_by_all_that_would_be_right(learner: Learner) -> None:
+def test_all_references_are_scored(learner: Learner) -> None:
     golds = [
         ("etwas anderes und mehr", target, "noch etwas") if n % 2 else (target,) for n, (_, target) in enumerate(PAIRS)
     ]
-    samples = [Sample(given=one.given, gold=gold, place=one.place) for one, gold in zip(SAMPLES, golds, strict=True)]
-    answers = answer(learner, SAMPLES).answers
-    found = judge(task_of(learner), answers, samples)
+    samples = [
+        Sample(inputs=one.inputs, gold=gold, location=one.location) for one, gold in zip(SAMPLES, golds, strict=True)
+    ]
+    answers = predict(learner, SAMPLES).predictions
+    found = evaluate_predictions(task_of(learner), answers, samples)
     assert found.metrics["bleu"] == pytest.approx(100.0) and not found.mistakes
     assert found.intervals["bleu"] == pytest.approx((100.0, 100.0))
     assert "BLEU" in found.signature and "tok:13a" in found.signature
-    wrong = judge(task_of(learner), answers[::-1], samples)
+    wrong = evaluate_predictions(task_of(learner), answers[::-1], samples)
     assert wrong.metrics["bleu"] < 50
     assert [one.confidence for one in wrong.mistakes] == sorted(
         (one.confidence for one in wrong.mistakes), reverse=True
@@ -246,24 +250,24 @@ def test_a_text_is_judged_by_all_that_would_be_right(learner: Learner) -> None:
     assert wrong.mistakes[0].place.startswith("pairs.tsv:") and wrong.mistakes[0].said
 
 
-def test_the_first_gold_is_the_one_that_is_learned() -> None:
-    samples = [Sample(given={"source": "tea"}, gold=("Tee", "Kaffee"), place="x:1")]
+def test_the_first_gold_is_trained_on() -> None:
+    samples = [Sample(inputs={"source": "tea"}, gold=("Tee", "Kaffee"), location="x:1")]
     task = task_of(fresh(recipe_of("translation", "transformer", samples), samples))
-    assert task.tokenizer.decode(task.pieces(samples)[0].parts["target"]) == "Tee"
+    assert task.tokenizer.decode(task.encode_samples(samples)[0].features["target"]) == "Tee"
 
 
 # ---------------------------------------------------------------- runs and refusals
 
 
 @pytest.mark.parametrize("model", WAYS)
-def test_a_run_that_was_interrupted_ends_bit_for_bit_like_one_that_was_not(model: str, tmp_path: Path) -> None:
+def test_an_interrupted_run_resumes_bit_for_bit(model: str, tmp_path: Path) -> None:
     file = tmp_path / "pairs.tsv"
     file.write_text("\n".join(["source\ttarget", *("\t".join(pair) for pair in PAIRS * 2)]) + "\n", encoding="utf-8")
 
     def weights(out: str, steps: int) -> dict[str, torch.Tensor]:
         settings = {"train.steps": steps, "train.batch_samples": 4, "model.dropout": 0.1, "data.held_out": 0.2}
         finetuned("translation", model, file, tmp_path / out, settings)
-        found = load(Run.open(tmp_path / out).checkpoints)
+        found = load_checkpoint(RunFolder.open(tmp_path / out).checkpoints)
         assert found is not None and found.snapshot.step == steps
         return dict(found.snapshot.model)
 
@@ -273,20 +277,24 @@ def test_a_run_that_was_interrupted_ends_bit_for_bit_like_one_that_was_not(model
     assert all(torch.equal(value, parted[name]) for name, value in whole.items())
 
 
-def test_a_family_that_cannot_write_is_refused_naming_those_that_can() -> None:
-    task = find("tasks", "translation")
+def test_a_family_that_cannot_generate_is_rejected_naming_those_that_can() -> None:
+    task = find_class("tasks", "translation")
     for family in ("bert", "elmo", "captioner", "xlnet"):
-        with pytest.raises(RecipeError, match=r"Families that can carry it: .*gpt2.*rnn.*transformer"):
-            carries(task, find("models", family), family)
+        with pytest.raises(RecipeError, match=r"Families that support it: .*gpt2.*rnn.*transformer"):
+            check_task(task, find_class("models", family), family)
 
 
-def test_what_is_asked_is_a_text() -> None:
+def test_input_formats() -> None:
     task = task_of(fresh(recipe_of("translation", "transformer", SAMPLES), SAMPLES))
-    assert task.asked("tea").given == task.asked({"source": "tea"}).given == task.asked({"text": "tea"}).given
-    with pytest.raises(MeristemError, match=r"translation writes from one text"):
-        task.asked({"question": "?"})
+    assert (
+        task.parse_input("tea").inputs
+        == task.parse_input({"source": "tea"}).inputs
+        == task.parse_input({"text": "tea"}).inputs
+    )
+    with pytest.raises(MeristemError, match=r"translation takes one text"):
+        task.parse_input({"question": "?"})
 
 
-def test_a_length_without_room_is_refused() -> None:
+def test_a_length_without_space_for_text_is_rejected() -> None:
     with pytest.raises(MeristemError, match=r"task\.length: 4 leaves no room"):
         fresh(recipe_of("translation", "gpt2", SAMPLES, {"task.length": 4}), SAMPLES)

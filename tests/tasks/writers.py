@@ -1,4 +1,4 @@
-"""Tiny runs of tasks that write, from samples made in the test itself."""
+"""Helper: tiny runs of text generation tasks, on samples made in the test."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import yaml
 from rich.console import Console
 
 from meristem import api
-from meristem.batch import Batch, Row, collate
-from meristem.evaluation.answering import answer
-from meristem.labelled.reading import Splits
-from meristem.learning.assemble import fill_of, learner_of
+from meristem.config.recipe import Recipe, resolve_recipe
+from meristem.config.settings import find_class
+from meristem.evaluation.task_predictions import predict
+from meristem.finetune.finetuning import build_tokenizer, complete_recipe
+from meristem.interfaces.batch import Batch, Row, collate
+from meristem.interfaces.task import Sample
+from meristem.labelled.load import DatasetSplits
+from meristem.learning.build import build_learner, pad_values
 from meristem.learning.learner import Learner
-from meristem.randomness import Draw
-from meristem.recipe import Recipe, resolve
-from meristem.settings import find
-from meristem.task import Sample
-from meristem.training.finetuning import completed, tokenizer_of
+from meristem.utils.randomness import SampleRng
 
 MODELS: dict[str, dict[str, Any]] = {
     "transformer": {"family": "transformer", "norm_place": "pre", "output_initial": "zero"},
@@ -35,7 +35,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "transformer_xl": {"family": "transformer_xl", "memory": 8},
     "modern": {"family": "modern"},
 }  # fmt: skip
-"""Shapes by name, all of them small."""
+"""Model settings by name, all of them small."""
 BYTES = {"kind": "bpe", "size": 400}
 TOKENIZERS = {"t5": {**BYTES, "sentinels": 4}, "bart": BYTES, "gpt2": BYTES}
 WORDS = {"kind": "words", "size": 200}
@@ -44,7 +44,7 @@ WORDS = {"kind": "words", "size": 200}
 def pairs(texts: Sequence[tuple[str, str]]) -> list[Sample]:
     """Sources with one gold each."""
     return [
-        Sample(given={"source": source}, gold=(target,), place=f"pairs.tsv:{number}")
+        Sample(inputs={"source": source}, gold=(target,), location=f"pairs.tsv:{number}")
         for number, (source, target) in enumerate(texts, 2)
     ]
 
@@ -63,8 +63,8 @@ def plain(task: str, model: str) -> dict[str, Any]:
 
 def recipe_of(task: str, model: str, samples: Sequence[Sample], settings: Mapping[str, Any] | None = None) -> Recipe:
     """The same, resolved, with what the samples tell."""
-    recipe = resolve("tiny", plain(task, model), settings or {})
-    return completed(recipe, find("tasks", task), Splits(samples={"train": list(samples)}))
+    recipe = resolve_recipe("tiny", plain(task, model), settings or {})
+    return complete_recipe(recipe, find_class("tasks", task), DatasetSplits(samples={"train": list(samples)}))
 
 
 def finetuned(task: str, model: str, file: Path, out: Path, settings: Mapping[str, Any]) -> str:
@@ -79,18 +79,18 @@ def finetuned(task: str, model: str, file: Path, out: Path, settings: Mapping[st
 
 def fresh(recipe: Recipe, samples: Sequence[Sample]) -> Learner:
     """A learner with weights that know nothing yet."""
-    found = Splits(samples={"train": list(samples)})
-    return learner_of(recipe, tokenizer_of(recipe, find("tasks", recipe.task.name), found))
+    found = DatasetSplits(samples={"train": list(samples)})
+    return build_learner(recipe, build_tokenizer(recipe, find_class("tasks", recipe.task.name), found))
 
 
 def batch_of(learner: Learner, samples: Sequence[Sample]) -> Batch:
     """All samples as one batch."""
     task: Any = learner.objectives["task"]
     rows = []
-    for number, piece in enumerate(task.pieces(samples)):
-        rows.append(task.prepare(Row(inputs={}, notes={"piece": piece}), Draw(0, 0, number)))
+    for number, piece in enumerate(task.encode_samples(samples)):
+        rows.append(task.prepare(Row(inputs={}, metadata={"piece": piece}), SampleRng(0, 0, number)))
         rows[-1].sample = number
-    return collate(rows, task, fill_of(task.tokenizer))
+    return collate(rows, task, pad_values(task.tokenizer))
 
 
 def learned(learner: Learner, samples: Sequence[Sample], steps: int = 80, rate: float = 5e-3) -> float:
@@ -99,7 +99,7 @@ def learned(learner: Learner, samples: Sequence[Sample], steps: int = 80, rate: 
     optimizer = torch.optim.AdamW(learner.parameters(), rate, weight_decay=0.0)
     for _ in range(steps):
         optimizer.zero_grad()
-        loss = learner("task", batch, {term: max(1, count) for term, count in batch.counts.items()}).loss
+        loss = learner("task", batch, {term: max(1, count) for term, count in batch.target_counts.items()}).loss
         assert loss is not None
         loss.backward()
         torch.nn.utils.clip_grad_norm_(learner.parameters(), 1.0)
@@ -120,4 +120,4 @@ def overfitted(
 
 def written(learner: Learner, samples: Sequence[Sample]) -> list[str]:
     """What is written for samples."""
-    return [one.text for one in answer(learner, samples).answers]
+    return [one.text for one in predict(learner, samples).predictions]

@@ -1,4 +1,4 @@
-"""A small corpus in two languages, and one trained tokenizer of each kind."""
+"""Fixtures: a small bilingual corpus, and a trained tokenizer of each kind."""
 
 import itertools
 
@@ -6,7 +6,7 @@ import pytest
 
 from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.tokenizer import Tokenizer
-from meristem.tokenizers.train import train
+from meristem.tokenizers.train import train_tokenizer
 
 KINDS = ["wordpiece", "bpe", "unigram", "characters", "words"]
 
@@ -19,13 +19,26 @@ _物 = ["苹果树", "十七条船", "一座小花园", "冬天的收成"]
 
 ENGLISH = [f"{who} {what} {thing}. " for who, what, thing in itertools.product(_who, _what, _object)]
 CHINESE = [f"{谁}{做}{物}。" for 谁, 做, 物 in itertools.product(_谁, _做, _物)]
-CORPUS = ["".join(ENGLISH[start:start + 10]) for start in range(0, len(ENGLISH), 10)] + [
-    "".join(CHINESE[start:start + 8]) for start in range(0, len(CHINESE), 8)]
+CORPUS = ["".join(ENGLISH[start : start + 10]) for start in range(0, len(ENGLISH), 10)] + [
+    "".join(CHINESE[start : start + 8]) for start in range(0, len(CHINESE), 8)
+]
 
 ODD = [
-    "", " ", "\n\n", "  two  spaces ", "line\r\nbreak\ttab", "a\x1cb \x1c  c\x1f!\x1c", "\x00nul\x00 \x07bell",
-    "ideographic\u3000space\x85next\xa0no-break\u2003 wide", "e\u0301 \u0301 combining é", "😀 👩‍👩‍👧 🇩🇪", "x" * 3000,
-    "老园丁planted苹果树, 17 boats！", "don't 'tis sister's 's", "①② ½ ¨a ﷺ", "İstanbul ΣΑΣ",
+    "",
+    " ",
+    "\n\n",
+    "  two  spaces ",
+    "line\r\nbreak\ttab",
+    "a\x1cb \x1c  c\x1f!\x1c",
+    "\x00nul\x00 \x07bell",
+    "ideographic\u3000space\x85next\xa0no-break\u2003 wide",
+    "e\u0301 \u0301 combining é",
+    "😀 👩‍👩‍👧 🇩🇪",
+    "x" * 3000,
+    "老园丁planted苹果树, 17 boats！",
+    "don't 'tis sister's 's",
+    "①② ½ ¨a ﷺ",
+    "İstanbul ΣΑΣ",
     "[SEP][MASK] <s></s> <|endoftext|>",
 ]
 
@@ -33,7 +46,9 @@ ODD = [
 @pytest.fixture(scope="session")
 def trained() -> dict[str, Tokenizer]:
     """One tokenizer of each kind."""
-    return {kind: train(TokenizerSettings.model_validate({"kind": kind, "size": 400}), CORPUS) for kind in KINDS}
+    return {
+        kind: train_tokenizer(TokenizerSettings.model_validate({"kind": kind, "size": 400}), CORPUS) for kind in KINDS
+    }
 
 
 @pytest.fixture(params=KINDS)

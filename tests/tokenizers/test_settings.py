@@ -1,23 +1,25 @@
+"""Tokenizer settings."""
+
 import pytest
 
-from meristem.errors import RecipeError
-from meristem.settings import build, find, names
+from meristem.config.errors import RecipeError
+from meristem.config.settings import build_settings, find_class, module_names
 from meristem.tokenizers.settings import TokenizerSettings
 
 
 def test_every_kind_is_a_file_with_its_class():
     kinds = TokenizerSettings.model_fields["kind"].annotation.__args__
-    assert set(kinds) == set(names("tokenizers.kinds"))
+    assert set(kinds) == set(module_names("tokenizers.kinds"))
     for kind in kinds:
-        assert find("tokenizers.kinds", kind)(TokenizerSettings(kind=kind, size=300)).learn
+        assert find_class("tokenizers.kinds", kind)(TokenizerSettings(kind=kind, size=300)).learn
 
 
-def test_bpe_must_hold_every_byte():
+def test_bpe_must_have_every_byte():
     with pytest.raises(RecipeError, match="at least 261"):
-        build(TokenizerSettings, {"kind": "bpe", "size": 260}, "tokenizer")
-    assert build(TokenizerSettings, {"kind": "characters", "size": 64}, "tokenizer").size == 64
+        build_settings(TokenizerSettings, {"kind": "bpe", "size": 260}, "tokenizer")
+    assert build_settings(TokenizerSettings, {"kind": "characters", "size": 64}, "tokenizer").size == 64
 
 
-def test_alphabet_is_half_the_size_unless_said():
-    assert TokenizerSettings(size=1000).characters == 500
-    assert TokenizerSettings(size=1000, alphabet=70).characters == 70
+def test_the_alphabet_is_half_the_size_unless_set():
+    assert TokenizerSettings(size=1000).alphabet_limit == 500
+    assert TokenizerSettings(size=1000, alphabet=70).alphabet_limit == 70

@@ -1,3 +1,5 @@
+"""The tokenizer: golden ids, offsets, decoding, streaming, word starts."""
+
 import multiprocessing
 import pickle
 
@@ -15,8 +17,10 @@ KINDS = ["wordpiece", "bpe", "unigram", "characters", "words"]
 # "A small boat, sold." and "水手记得船。": a change of any of these is a change of every store and model made before.
 GOLDEN_IDS = {
     "wordpiece": [[28, 172, 142, 1, 187, 27], [82, 74, 91, 71, 88, 54]],
-    "bpe": [[37, 364, 332, 312, 16, 385, 18],
-            [167, 113, 117, 302, 238, 169, 111, 113, 166, 127, 250, 169, 235, 122, 275]],
+    "bpe": [
+        [37, 364, 332, 312, 16, 385, 18],
+        [167, 113, 117, 302, 238, 169, 111, 113, 166, 127, 250, 169, 235, 122, 275],
+    ],
     "unigram": [[12, 30, 43, 73, 84, 72, 34, 1, 40, 5], [43, 132, 125, 6]],
     "characters": [[34, 5, 9, 26, 10, 12, 12, 5, 22, 14, 10, 8, 1, 5, 9, 14, 12, 13, 17], [63, 55, 71, 52, 68, 27]],
     "words": [[14, 33, 1, 1, 42, 5], [71, 63, 79, 60, 76, 6]],
@@ -26,7 +30,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 def test_golden_english(trained):
     text = "The old sailor couldn't find her boats."
-    tokens = {kind: [one.token(number) for number in one.encode(text).ids] for kind, one in trained.items()}
+    tokens = {kind: [one.id_to_token(number) for number in one.encode(text).ids] for kind, one in trained.items()}
     assert tokens["wordpiece"] == ["The", "old", "sailor", "couldn", "'", "t", "find", "her", "boats", "."]
     assert tokens["bpe"] == ["The", "Ġold", "Ġsailor", "Ġcouldn", "'t", "Ġfind", "Ġher", "Ġboats", "."]
     assert tokens["words"] == tokens["wordpiece"]
@@ -36,8 +40,8 @@ def test_golden_english(trained):
 
 def test_golden_chinese(trained):
     text = "老园丁种下了苹果树。"
-    assert [trained["wordpiece"].token(number) for number in trained["wordpiece"].encode(text).ids] == list(text)
-    assert [trained["words"].token(number) for number in trained["words"].encode(text).ids] == list(text)
+    assert [trained["wordpiece"].id_to_token(number) for number in trained["wordpiece"].encode(text).ids] == list(text)
+    assert [trained["words"].id_to_token(number) for number in trained["words"].encode(text).ids] == list(text)
 
 
 @every_kind
@@ -50,7 +54,7 @@ def test_roles(trained):
     for kind, one in trained.items():
         want = (1, 3, 0, 2, 4) if kind == "bpe" else (0, 1, 2, 3, 4)
         assert (one.pad, one.unknown, one.start, one.end, one.mask) == want
-        assert one.specials.nonzero()[0].tolist() == [0, 1, 2, 3, 4]
+        assert one.special_mask.nonzero()[0].tolist() == [0, 1, 2, 3, 4]
 
 
 @every_kind
@@ -58,21 +62,21 @@ def test_special_names_in_a_text_are_ordinary_text(kind, trained):
     one = trained[kind]
     text = "[CLS] the [SEP] old[MASK] [PAD] [UNK] <s> </s> <pad> <unk> <mask> <|endoftext|>"
     forbidden = {one.pad, one.start, one.end, one.mask}
-    for ids in (one.encode(text).ids, one.ids_many([text])[0], one.encode_many([text])[0].ids):
+    for ids in (one.encode(text).ids, one.encode_ids([text])[0], one.encode_batch([text])[0].ids):
         assert not forbidden & set(ids.tolist())
 
 
 @every_kind
-def test_mask_is_understood_when_asked_for(kind, trained):
+def test_the_mask_is_recognised_on_request(kind, trained):
     one = trained[kind]
     text = "The [MASK] sold the [MASK]. [SEP]"
     found = one.encode(text, special=True)
     masks = np.flatnonzero(found.ids == one.mask)
     assert [text[slice(*found.offsets[number])] for number in masks] == ["[MASK]", "[MASK]"]
     assert one.end not in found.ids
-    after = found.ids[masks[0] + 1:masks[1]]
+    after = found.ids[masks[0] + 1 : masks[1]]
     assert one.decode(after).strip() == "sold the"
-    assert [text[start:stop] for start, stop in found.offsets[masks[1] + 1:][:1]] == ["."]
+    assert [text[start:stop] for start, stop in found.offsets[masks[1] + 1 :][:1]] == ["."]
     own = one.encode(one.mark_masks(text), special=True)
     assert (own.ids == found.ids).all()
 
@@ -84,7 +88,7 @@ def test_the_space_before_a_mask_belongs_to_it(kind, trained):
     word = one.encode("The old gardener sold").ids.tolist()
     at = spaced.index(one.mask)
     assert spaced[:at] == word[:at]
-    assert spaced[at + 1:] == word[len(word) - len(spaced) + at + 1:]
+    assert spaced[at + 1 :] == word[len(word) - len(spaced) + at + 1 :]
 
 
 @every_kind
@@ -100,29 +104,29 @@ def test_offsets_point_into_the_original_text(kind, trained, corpus):
 
 
 @every_kind
-def test_limit_cuts_ids_and_offsets(kind, trained, corpus):
-    whole, cut = trained[kind].encode(corpus[0]), trained[kind].encode(corpus[0], limit=7)
+def test_max_tokens_truncates_ids_and_offsets(kind, trained, corpus):
+    whole, cut = trained[kind].encode(corpus[0]), trained[kind].encode(corpus[0], max_tokens=7)
     assert (cut.ids == whole.ids[:7]).all()
     assert (cut.offsets == whole.offsets[:7]).all()
     assert cut.ids.dtype == cut.offsets.dtype == np.int32
-    assert len(trained[kind].encode("The [MASK] sold the boats", limit=2, special=True).ids) == 2
+    assert len(trained[kind].encode("The [MASK] sold the boats", max_tokens=2, special=True).ids) == 2
 
 
 def agree(one: Tokenizer, texts: list[str]) -> None:
-    """The fast ways give what the library gives for whole texts."""
-    encodings = one.encode_many(texts)
-    for ids, encoding, text in zip(one.ids_many(texts), encodings, texts, strict=True):
+    """Fast encoding gives the same ids as the library does for whole texts."""
+    encodings = one.encode_batch(texts)
+    for ids, encoding, text in zip(one.encode_ids(texts), encodings, texts, strict=True):
         assert ids.dtype == np.int32
         assert np.array_equal(ids, encoding.ids), ascii(text)
     boundaries = [np.arange(len(text) + 1) for text in texts]
-    located = one.ids_with_boundaries(texts, boundaries)
+    located = one.encode_with_boundaries(texts, boundaries)
     for (ids, tokens), encoding, at, text in zip(located, encodings, boundaries, texts, strict=True):
         assert np.array_equal(ids, encoding.ids), ascii(text)
         assert np.array_equal(tokens, np.searchsorted(encoding.offsets[:, 0], at)), ascii(text)
 
 
 @every_kind
-def test_fast_ways_agree_on_odd_and_ordinary_texts(kind, trained, corpus, odd):
+def test_fast_encoding_agrees_on_odd_and_ordinary_texts(kind, trained, corpus, odd):
     assert trained[kind]._pattern is not None
     agree(trained[kind], [*odd, *corpus[:6], *corpus[-6:]])
 
@@ -130,22 +134,22 @@ def test_fast_ways_agree_on_odd_and_ordinary_texts(kind, trained, corpus, odd):
 @every_kind
 @given(texts=st.lists(MIXED | ANY, max_size=4))
 @settings(max_examples=60, deadline=None)
-def test_fast_ways_agree_on_any_text(kind, trained, texts):
+def test_fast_encoding_agrees_on_any_text(kind, trained, texts):
     agree(trained[kind], texts)
 
 
 @every_kind
-def test_fast_ways_agree_when_the_memo_overflows(kind, trained, corpus, monkeypatch):
-    monkeypatch.setattr("meristem.tokenizers.pieces.MOST_PIECES", 20)
-    monkeypatch.setattr("meristem.tokenizers.pieces.GROUP", 300)
-    agree(Tokenizer(trained[kind].text), corpus)
+def test_fast_encoding_agrees_when_the_cache_overflows(kind, trained, corpus, monkeypatch):
+    monkeypatch.setattr("meristem.tokenizers.cached_encoding.MAX_PIECES", 20)
+    monkeypatch.setattr("meristem.tokenizers.cached_encoding.BATCH_CHARACTERS", 300)
+    agree(Tokenizer(trained[kind].json_text), corpus)
 
 
 @every_kind
 def test_no_texts_and_no_boundaries(kind, trained):
     one = trained[kind]
-    assert one.ids_many([]) == one.encode_many([]) == one.ids_with_boundaries([], []) == []
-    (ids, tokens), (empty, none) = one.ids_with_boundaries(["The old", ""], [np.zeros(0, int), np.array([0])])
+    assert one.encode_ids([]) == one.encode_batch([]) == one.encode_with_boundaries([], []) == []
+    (ids, tokens), (empty, none) = one.encode_with_boundaries(["The old", ""], [np.zeros(0, int), np.array([0])])
     assert len(ids)
     assert len(tokens) == len(empty) == 0
     assert none.tolist() == [0]
@@ -154,7 +158,7 @@ def test_no_texts_and_no_boundaries(kind, trained):
 def test_a_sentence_begins_at_its_first_visible_token(trained):
     text = "The old boats.  \n A small tree. 园丁"
     for one in trained.values():
-        (ids, (second, third)), = one.ids_with_boundaries([text], [np.array([18, 32])])
+        ((ids, (second, third)),) = one.encode_with_boundaries([text], [np.array([18, 32])])
         shown = one.decode(ids[second:third]).strip()
         assert shown.startswith("A")
         assert shown.endswith(".")
@@ -169,19 +173,21 @@ def test_bytes_decode_exactly(trained, text):
 @given(text=st.text(alphabet="The old gardner\n .,园丁船"))
 @settings(max_examples=60, deadline=None)
 def test_known_characters_decode_exactly(trained, text):
-    known = "".join(character for character in text if trained["characters"].id(character) is not None)
+    known = "".join(character for character in text if trained["characters"].token_to_id(character) is not None)
     assert trained["characters"].decode(trained["characters"].encode(known).ids) == known
 
 
-@pytest.mark.parametrize("text", [
-    "The old gardener remembered the small boats.", "Nobody else couldn't find the boats.", "老园丁种下了苹果树。"])
+@pytest.mark.parametrize(
+    "text",
+    ["The old gardener remembered the small boats.", "Nobody else couldn't find the boats.", "老园丁种下了苹果树。"],
+)
 def test_wordpiece_decodes_with_the_spaces_of_its_language(trained, text):
     for kind in ("wordpiece", "words"):
         assert trained[kind].decode(trained[kind].encode(text).ids) == text
     assert trained["wordpiece"].decode(trained["wordpiece"].encode("老 园 丁").ids) == "老园丁"
 
 
-def test_specials_are_shown_when_asked_for(trained):
+def test_special_tokens_are_decoded_on_request(trained):
     one = trained["wordpiece"]
     ids = [one.start, *one.encode("The old").ids, one.end]
     assert one.decode(ids) == "The old"
@@ -191,19 +197,19 @@ def test_specials_are_shown_when_asked_for(trained):
 @every_kind
 @given(numbers=st.lists(st.integers(0, 10**6), max_size=30), skip=st.booleans())
 @settings(max_examples=60, deadline=None)
-def test_stream_gives_what_decode_gives(kind, trained, numbers, skip):
+def test_streaming_equals_decode(kind, trained, numbers, skip):
     one = trained[kind]
-    ids = [number % one.size for number in numbers]
-    stream = one.stream(skip_special=skip)
+    ids = [number % one.vocab_size for number in numbers]
+    stream = one.stream_decoder(skip_special=skip)
     assert "".join(map(stream.push, ids)) + stream.finish() == one.decode(ids, skip_special=skip)
 
 
-def test_stream_holds_back_half_characters(trained):
+def test_streaming_waits_for_complete_characters(trained):
     ids = trained["bpe"].encode("a😀b").ids
-    stream = trained["bpe"].stream()
+    stream = trained["bpe"].stream_decoder()
     given_out = [stream.push(int(number)) for number in ids]
     assert given_out == ["a", "", "", "", "😀", "b"]
-    cut = trained["bpe"].stream()
+    cut = trained["bpe"].stream_decoder()
     assert [cut.push(int(number)) for number in ids[:3]] == ["a", "", ""]
     assert cut.finish() == "\ufffd"
 
@@ -212,18 +218,18 @@ def test_bytes_decode_as_the_library_does(trained):
     one = trained["bpe"]
     rng = np.random.default_rng(3)
     for _ in range(200):
-        ids = rng.integers(5, one.size, 12).tolist()
+        ids = rng.integers(5, one.vocab_size, 12).tolist()
         assert one.decode(ids) == one._library.decode(ids)
 
 
 def test_starts_word(trained):
     def starts(kind: str, token: str) -> bool:
-        return bool(trained[kind].starts_word[trained[kind].id(token)])
+        return bool(trained[kind].word_start_mask[trained[kind].token_to_id(token)])
 
     assert starts("wordpiece", "The")
     assert starts("wordpiece", "园")
     assert not starts("wordpiece", "##e")
-    assert trained["words"].starts_word.all()
+    assert trained["words"].word_start_mask.all()
     for token in ("Ġthe", "Ġ", ".", "'", "å"):  # å: the first byte of 园
         assert starts("bpe", token), token
     for token in ("e", "n", "Ń"):  # Ń: a byte inside a character
@@ -235,29 +241,29 @@ def test_starts_word(trained):
     assert starts("characters", "园")
     assert not starts("characters", "e")
     for one in trained.values():
-        assert one.starts_word[one.specials].all()
+        assert one.word_start_mask[one.special_mask].all()
 
 
 @every_kind
-def test_words_of_running_text_are_found(kind, trained):
+def test_word_starts_of_running_text(kind, trained):
     one = trained[kind]
     ids = one.encode(" The old gardener planted the apple tree.").ids
-    begins = np.flatnonzero(one.starts_word[ids])
+    begins = np.flatnonzero(one.word_start_mask[ids])
     words = [one.decode(part).strip() for part in np.split(ids, begins[1:])]
     joined = [word for word in words if word]
     assert joined == ["The", "old", "gardener", "planted", "the", "apple", "tree", "."]
 
 
 def _encode(one: Tokenizer) -> list[int]:
-    return one.ids_many(["The old gardener"])[0].tolist()
+    return one.encode_ids(["The old gardener"])[0].tolist()
 
 
 @every_kind
-def test_it_travels_to_workers(kind, trained):
+def test_it_can_be_pickled_for_workers(kind, trained):
     one = trained[kind]
     again = pickle.loads(pickle.dumps(one))
     assert again.digest == one.digest
-    one.ids_many(["The old"])  # the memo stays behind
+    one.encode_ids(["The old"])  # the memo stays behind
     with multiprocessing.get_context("fork").Pool(1) as pool:
         assert pool.apply(_encode, (one,)) == _encode(one)
 
@@ -266,12 +272,12 @@ def test_it_travels_to_workers(kind, trained):
 def test_lone_surrogates_are_replaced_and_offsets_hold(kind, trained):
     text = "old \ud800 tree\udfff"
     found = trained[kind].encode(text)
-    assert np.array_equal(trained[kind].ids_many([text])[0], found.ids)
+    assert np.array_equal(trained[kind].encode_ids([text])[0], found.ids)
     assert "tree" in "".join(text[start:stop] for start, stop in found.offsets)
     assert (found.ids == trained[kind].encode(text.replace("\ud800", "\ufffd").replace("\udfff", "\ufffd")).ids).all()
 
 
-def test_names_and_numbers(trained):
+def test_tokens_and_ids(trained):
     for one in trained.values():
-        assert all(one.id(one.token(number)) == number for number in range(one.size))
-        assert one.id("no such token") is None
+        assert all(one.token_to_id(one.id_to_token(number)) == number for number in range(one.vocab_size))
+        assert one.token_to_id("no such token") is None

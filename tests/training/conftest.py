@@ -1,4 +1,4 @@
-"""The same small cases the contract is tested on, and a place where whole runs are trained."""
+"""Fixtures: small cases shared with the tests of `learning`, and a folder in which tiny runs are trained."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["one_thread", "place"]
 
 @pytest.fixture
 def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A forked child has no other threads, and the speed of the machine is nobody's question here."""
+    """One thread, since a forked child has no others; the machine's peak is measured on a small product."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     monkeypatch.setattr(budget, "PEAK_SIZE", 64)

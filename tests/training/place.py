@@ -1,4 +1,4 @@
-"""A place where tiny runs are trained in this very process, each in about a second."""
+"""Fixture that trains tiny pretraining runs in this process, each in about a second."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 import torch
 from rich.console import Console
 
-from meristem.recipe import Recipe, resolve
+from meristem.config.recipe import Recipe, resolve_recipe
 from meristem.training import budget
-from meristem.training.ending import Ended
 from meristem.training.pretraining import pretrain
+from meristem.training.run_result import RunResult
 
 PARTS: dict[str, dict[str, Any]] = {
     "bert": {"tokenizer": {"kind": "wordpiece", "size": 300}, "objective": ["mlm", "nsp"]},
@@ -26,22 +26,26 @@ PARTS: dict[str, dict[str, Any]] = {
 
 @dataclass
 class Place:
-    """Where runs are trained, and what they said."""
+    """A folder in which runs are trained, and their console output."""
 
     root: Path
     said: io.StringIO = field(default_factory=io.StringIO)
 
     def recipe(self, family: str, *overrides: str) -> Recipe:
         """A tiny recipe of a family; settings given replace its own."""
-        return resolve("tiny", {
-            **PARTS[family],
-            "corpus": {"source": "builtin:microworld-en?size=40", "processes": 1, "validation": 0.1, "test": 0.1},
-            "model": {"family": family, "layers": 1, "width": 32, "heads": 2, "length": 32},
-            "train": {"steps": 6, "batch_tokens": 128, "log_every": 1, "threads": 1, "evaluate_tokens": 512},
-        }, overrides)
+        return resolve_recipe(
+            "tiny",
+            {
+                **PARTS[family],
+                "corpus": {"source": "builtin:microworld-en?size=40", "processes": 1, "validation": 0.1, "test": 0.1},
+                "model": {"family": family, "layers": 1, "width": 32, "heads": 2, "length": 32},
+                "train": {"steps": 6, "batch_tokens": 128, "log_every": 1, "threads": 1, "evaluate_tokens": 512},
+            },
+            overrides,
+        )
 
-    def train(self, *overrides: str, run: str = "run", family: str = "gpt2", fresh: bool = False) -> Ended:
-        """Train, or go on training."""
+    def train(self, *overrides: str, run: str = "run", family: str = "gpt2", fresh: bool = False) -> RunResult:
+        """Train or resume a run."""
         console = Console(file=self.said, width=400)
         return pretrain(self.recipe(family, *overrides), self.root / run, fresh=fresh, console=console)
 
@@ -55,11 +59,11 @@ class Place:
         return [line["loss"] for line in self.lines("train", run)]
 
     def facts(self, run: str = "run") -> dict[str, Any]:
-        """What a finished run says of itself."""
+        """Content of a run's finished.json."""
         return json.loads((self.root / run / "finished.json").read_bytes())  # type: ignore[no-any-return]
 
     def steps(self, run: str = "run") -> list[int]:
-        """The steps of the checkpoints there are."""
+        """Steps of the saved checkpoints."""
         return sorted(int(path.name.removeprefix("step-")) for path in (self.root / run / "checkpoints").glob("step-*"))
 
 

@@ -1,4 +1,4 @@
-"""A grid: every combination a run of its own, none twice, the best one opened."""
+"""Hyperparameter grids: every combination is trained once, resumed after a stop, and the best run is opened."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import pytest
 from tuning import Tuning, tuning
 
 from meristem import api
-from meristem.checkpoint.run import Run
-from meristem.errors import MeristemError, RecipeError
-from meristem.recipe import resolve
-from meristem.training import grid, loop
-from meristem.training.ending import Ended
-from meristem.training.signals import Stopped
+from meristem.checkpoint.run_folder import RunFolder
+from meristem.config.errors import MeristemError, RecipeError
+from meristem.config.recipe import resolve_recipe
+from meristem.finetune import grid
+from meristem.training import loop
+from meristem.training.run_result import RunResult
+from meristem.training.stop_signals import TrainingStopped
 
 __all__ = ["tuning"]
 
@@ -24,7 +25,7 @@ NAMES = ["rate1e-09-1", "rate1e-09-2", "rate0.01-1", "rate0.01-2"]
 
 
 def members(out: Path) -> list[str]:
-    return [name for name in NAMES if Run(out / name).exists()]
+    return [name for name in NAMES if RunFolder(out / name).exists()]
 
 
 def stamps(out: Path) -> dict[str, int]:
@@ -38,7 +39,7 @@ def test_every_combination_once_and_the_best_is_what_the_folder_opens(tuning: Tu
     assert sorted(path.name for path in out.iterdir()) == sorted([*NAMES, "best", "grid.json", "grid.md"])
     facts = json.loads((out / "grid.json").read_bytes())
     assert facts["best"]["cell"] == "rate0.01", "a rate of nothing cannot be the best"
-    assert (out / "best").read_text().strip() == facts["best"]["run"] == Run.open(out).path.name
+    assert (out / "best").read_text().strip() == facts["best"]["run"] == RunFolder.open(out).path.name
     seeds = {name: api.load(out / name).recipe.train.seed for name in NAMES}
     assert seeds == {"rate1e-09-1": 0, "rate1e-09-2": 1, "rate0.01-1": 0, "rate0.01-2": 1}
     cell = facts["cells"][1]
@@ -46,7 +47,7 @@ def test_every_combination_once_and_the_best_is_what_the_folder_opens(tuning: Tu
     assert cell["validation"]["accuracy"]["mean"] == pytest.approx(sum(values) / 2)
     assert cell["validation"]["accuracy"]["spread"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
     assert ended.run == out and facts["judged_by"] == "accuracy"
-    assert str(out) in ended.tries[0] and facts["best"]["run"] not in ended.tries[0]
+    assert str(out) in ended.example_commands[0] and facts["best"]["run"] not in ended.example_commands[0]
     assert api.load(out).predict("the boat was warm")["label"] in ("good", "bad")
     _assert_shown(tuning, out)
     before, written = stamps(out), (out / "grid.json").read_bytes()
@@ -55,42 +56,42 @@ def test_every_combination_once_and_the_best_is_what_the_folder_opens(tuning: Tu
     assert (out / "grid.json").read_bytes() == written  # whether its runs were trained now or found finished
     more = tuning.learn({**GRID, "grid.seeds": 3})
     assert {name: stamp for name, stamp in stamps(out).items() if name in before} == before
-    assert Run(out / "rate0.01-3").exists() and more.judged_by == "accuracy"
+    assert RunFolder(out / "rate0.01-3").exists() and more.judged_by == "accuracy"
 
 
 def _assert_shown(tuning: Tuning, out: Path) -> None:
     page, said = (out / "grid.md").read_text(encoding="utf-8"), tuning.said.getvalue()
     assert "| rate | seeds | loss | accuracy |" in page and "| 0.01 | 2 |" in page
     assert page.count("| best |") == 1 and "± " in page
-    assert "Its test, mean over 2 seeds: loss" in page
+    assert "Test, mean over 2 seeds: loss" in page
     assert "Best on validation by accuracy: rate0.01" in said and "Run 4 of 4" in said
-    assert "rate1e-09 (" in said.replace("\n", " ") and ("beyond chance" in said or "beyond the spread" in said)
+    assert "rate1e-09 (" in said.replace("\n", " ") and "significant difference" in said
 
 
-def test_a_grid_that_was_stopped_goes_on(tuning: Tuning, monkeypatch: pytest.MonkeyPatch) -> None:
-    save, saved = loop.Loop.save, list[Path]()
+def test_a_grid_that_was_stopped_resumes(tuning: Tuning, monkeypatch: pytest.MonkeyPatch) -> None:
+    save, saved = loop.TrainingLoop.save, list[Path]()
 
-    def stopping(self: loop.Loop) -> Path:
+    def stopping(self: loop.TrainingLoop) -> Path:
         saved.append(save(self))
         if len(saved) == 3:  # in the middle of the third run
-            raise Stopped(2, "stopped")
+            raise TrainingStopped(2, "stopped")
         return saved[-1]
 
-    monkeypatch.setattr(loop.Loop, "save", stopping)
-    with pytest.raises(Stopped):
+    monkeypatch.setattr(loop.TrainingLoop, "save", stopping)
+    with pytest.raises(TrainingStopped):
         tuning.learn({**GRID, "train.save_every": 30})
     out = tuning.root / "run"
     assert members(out) == NAMES[:3] and not (out / "best").exists()
     before = {name: (out / name / "finished.json").stat().st_mtime_ns for name in NAMES[:2]}
     tuning.learn({**GRID, "train.save_every": 30})
     assert {name: stamps(out)[name] for name in NAMES[:2]} == before
-    assert Run.open(out).path.parent == out
+    assert RunFolder.open(out).path.parent == out
 
 
 def test_epochs_replace_the_budget_of_the_recipe() -> None:
     told = {"task": "classification", "model": {"family": "bert"}, "train": {"steps": 9, "rate": 0.5}}
-    recipe = resolve("tiny", told, ["grid.epochs=[1, 2.5]", "grid.rate=1e-4", "grid.seeds=3"])
-    made = list(grid._cells(recipe))
+    recipe = resolve_recipe("tiny", told, ["grid.epochs=[1, 2.5]", "grid.rate=1e-4", "grid.seeds=3"])
+    made = list(grid._iter_cells(recipe))
     assert [cell.name for cell, _ in made] == ["rate0.0001-epochs1", "rate0.0001-epochs2.5"]
     assert [one.train.budget for _, one in made] == [("epochs", 1.0), ("epochs", 2.5)]
     assert {one.train.rate for _, one in made} == {1e-4} and all(one.grid is None for _, one in made)
@@ -102,45 +103,48 @@ def test_epochs_replace_the_budget_of_the_recipe() -> None:
 ])  # fmt: skip
 def test_a_grid_that_cannot_be_is_refused(override: str, said: str) -> None:
     with pytest.raises(RecipeError, match=said):
-        api.task_recipe("classification", [override])
+        api.resolve_task_recipe("classification", [override])
 
 
 def test_a_grid_is_for_tasks() -> None:
-    with pytest.raises(RecipeError, match="grid: belongs to a task"):
-        api.recipe_for("bert-mini", ["grid.seeds=2"])
+    with pytest.raises(RecipeError, match="grid: only allowed with a task"):
+        api.resolve_pretrain_recipe("bert-mini", ["grid.seeds=2"])
 
 
 def test_without_validation_there_is_nothing_to_choose_by(tuning: Tuning) -> None:
-    with pytest.raises(RecipeError, match=r"grid: the best is chosen on validation samples"):
+    with pytest.raises(RecipeError, match=r"grid: the best run is chosen on validation samples"):
         tuning.learn({**GRID, "data.validation": None, "data.held_out": 0.0})
 
 
 def test_other_things_in_the_folder_are_left_alone(tuning: Tuning) -> None:
     (tuning.root / "run").mkdir()
     (tuning.root / "run" / "thesis.txt").write_text("mine")
-    with pytest.raises(MeristemError, match="is a folder of something else"):
+    with pytest.raises(MeristemError, match="is a folder that holds other files"):
         tuning.learn(GRID)
 
 
 @pytest.mark.parametrize("name", ["../elsewhere", "missing", "", "."])
-def test_a_word_that_names_no_run_beside_it_is_not_followed(name: str, tmp_path: Path) -> None:
+def test_a_best_file_that_names_no_run_beside_it_is_not_followed(name: str, tmp_path: Path) -> None:
     for place in ("elsewhere", "runs"):
         (tmp_path / place / "checkpoints").mkdir(parents=True)
     (tmp_path / "elsewhere" / "recipe.yaml").write_text("{}")
     (tmp_path / "runs" / "best").write_text(name)
-    with pytest.raises(MeristemError, match="is no run"):
-        Run.open(tmp_path / "runs")
+    with pytest.raises(MeristemError, match="is not a run"):
+        RunFolder.open(tmp_path / "runs")
 
 
-def test_the_best_is_called_better_only_where_seeds_tell_it_from_chance() -> None:
-    def cell(name: str, *values: float) -> grid.Cell:
-        runs = [Ended(run=Path(name), step=1, metrics={"accuracy": value, "loss": 1.0}, test={}, used={}, tries=[],
-                      judged_by="accuracy") for value in values]  # fmt: skip
-        return grid.Cell(settings={"rate": 1.0}, name=name, runs=runs)
+def test_the_best_is_called_better_only_if_the_difference_is_significant() -> None:
+    def cell(name: str, *values: float) -> grid.GridCell:
+        metrics = [{"accuracy": value, "loss": 1.0} for value in values]
+        runs = [RunResult(run=Path(name), step=1, metrics=each, test={}, used={}, example_commands=[],
+                          judged_by="accuracy") for each in metrics]  # fmt: skip
+        return grid.GridCell(settings={"rate": 1.0}, name=name, runs=runs)
 
-    def told(best: grid.Cell, other: grid.Cell) -> str:
-        return grid._last_words([other, best], best, best.runs[0], Path("out"))[1]
+    def told(best: grid.GridCell, other: grid.GridCell) -> str:
+        return grid._summary_lines([other, best], best, best.runs[0], Path("out"))[1]
 
-    assert told(cell("a", 0.8, 0.9, 0.7), cell("b", 0.79, 0.88, 0.7)).startswith("No difference beyond chance from")
-    assert "beyond the spread of 3 seeds" in told(cell("a", 0.9, 0.91, 0.9), cell("b", 0.5, 0.51, 0.52))
-    assert told(cell("a", 0.9), cell("b", 0.1)).endswith("nothing tells that difference from chance: grid.seeds=3 does")
+    assert told(cell("a", 0.8, 0.9, 0.7), cell("b", 0.79, 0.88, 0.7)).startswith("No significant difference from")
+    assert "a significant difference with 3 seeds" in told(cell("a", 0.9, 0.91, 0.9), cell("b", 0.5, 0.51, 0.52))
+    assert told(cell("a", 0.9), cell("b", 0.1)).endswith(
+        "cannot show whether the difference is chance: set grid.seeds=3"
+    )

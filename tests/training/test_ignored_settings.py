@@ -1,12 +1,12 @@
-"""Settings that a run would ignore are refused where they are given, and only there."""
+"""Settings that would have no effect in a run are refused, and only those."""
 
 from __future__ import annotations
 
 import pytest
 
-from meristem.errors import RecipeError
-from meristem.recipe import shipped, shipped_tasks
-from meristem.resolving import recipe_for, task_recipe
+from meristem.config.errors import RecipeError
+from meristem.config.recipe import builtin_recipes, builtin_task_recipes
+from meristem.recipe_resolution import resolve_pretrain_recipe, resolve_task_recipe
 
 
 @pytest.mark.parametrize(("given", "said"), [
@@ -15,7 +15,7 @@ from meristem.resolving import recipe_for, task_recipe
 ])  # fmt: skip
 def test_pretraining(given: str, said: str) -> None:
     with pytest.raises(RecipeError, match=rf"{given.partition('=')[0]}: .*{said}"):
-        recipe_for("gpt-mini", ["train.optimizer=adamw", given])
+        resolve_pretrain_recipe("gpt-mini", ["train.optimizer=adamw", given])
 
 
 @pytest.mark.parametrize(("given", "said"), [
@@ -24,14 +24,17 @@ def test_pretraining(given: str, said: str) -> None:
 ])  # fmt: skip
 def test_tasks(given: str, said: str) -> None:
     with pytest.raises(RecipeError, match=rf"{given.partition('=')[0]}: .*{said}"):
-        task_recipe("classification", [given])
+        resolve_task_recipe("classification", [given])
 
 
 def test_what_counts_is_taken_and_recipes_are_silent() -> None:
-    assert recipe_for("gpt-mini", ["train.batch_tokens=512"]).train.batch_tokens == 512
-    assert recipe_for("bert-mini", ["train.optimizer=muon", "train.momentum=0.9"]).train.momentum == 0.9
-    assert task_recipe("classification", {"train.batch_samples": 4, "tokenizer.size": 300}).train.batch_samples == 4
-    for name in shipped():
-        recipe_for(name)
-    for name in shipped_tasks():
-        task_recipe(name)
+    assert resolve_pretrain_recipe("gpt-mini", ["train.batch_tokens=512"]).train.batch_tokens == 512
+    assert resolve_pretrain_recipe("bert-mini", ["train.optimizer=muon", "train.momentum=0.9"]).train.momentum == 0.9
+    assert (
+        resolve_task_recipe("classification", {"train.batch_samples": 4, "tokenizer.size": 300}).train.batch_samples
+        == 4
+    )
+    for name in builtin_recipes():
+        resolve_pretrain_recipe(name)
+    for name in builtin_task_recipes():
+        resolve_task_recipe(name)

@@ -1,3 +1,5 @@
+"""Training loop: budgets, resuming, non-finite steps, freezing, early stopping and evaluation intervals."""
+
 from __future__ import annotations
 
 import json
@@ -11,12 +13,12 @@ import torch
 from cases import Case, bits, loop_of, real, resume, stepper_of, steps
 
 from meristem.checkpoint import load
-from meristem.errors import MeristemError
-from meristem.store.store import Store
+from meristem.config.errors import MeristemError
+from meristem.dataset.token_dataset import TokenDataset
 from meristem.tokenizers.tokenizer import Tokenizer
-from meristem.training.loop import Loop, told
-from meristem.training.signals import Stopped
-from meristem.training.standing import Standing
+from meristem.training.loop import TrainingLoop, format_metrics_line
+from meristem.training.stop_signals import TrainingStopped
+from meristem.training.train_state import TrainState
 
 CASE = Case("mlm", "bert")
 
@@ -24,19 +26,21 @@ CASE = Case("mlm", "bert")
 def begun(
     folder: Path,
     tokenizer: Tokenizer,
-    store: Store,
+    store: TokenDataset,
     *,
     total: int = 6,
-    standing: Standing | None = None,
+    standing: TrainState | None = None,
     resumed: bool = False,
     train: dict[str, Any] | None = None,
     **more: Any,
-) -> Loop:
+) -> TrainingLoop:
     learner, feed, settings = real(
         CASE, tokenizer, store, dropout=0.1, **{"log_every": 1, "steps": total, **(train or {})}
     )
     stepper = stepper_of(learner, settings)
-    standing = resume(folder, stepper, feed) if resumed else standing or Standing(total=total, budget=f"{total} steps")
+    standing = (
+        resume(folder, stepper, feed) if resumed else standing or TrainState(total=total, budget=f"{total} steps")
+    )
     return loop_of(folder, stepper, feed, settings, standing, **more)
 
 
@@ -45,27 +49,28 @@ def lines(folder: Path, kind: str) -> list[dict[str, Any]]:
     return [line for line in found if line["kind"] == kind]
 
 
-def spoil(loop: Loop, bad: set[int]) -> None:
+def spoil(loop: TrainingLoop, bad: set[int]) -> None:
     """Make these steps of a loop not finite."""
+
     def hook(module: Any, arguments: Any, hidden: Any) -> None:
-        if loop.standing.step in bad:
-            hidden.last = hidden.last * torch.nan
+        if loop.state.step in bad:
+            hidden.last_hidden_state = hidden.last_hidden_state * torch.nan
 
     loop.stepper.learner.model.backbone.register_forward_hook(hook)
 
 
 def test_a_run_goes_to_the_end_of_its_budget_and_writes_it_down(
-    tmp_path: Path, tokenizer: Tokenizer, store: Store
+    tmp_path: Path, tokenizer: Tokenizer, store: TokenDataset
 ) -> None:
     loop = begun(tmp_path, tokenizer, store)
     loop.fit()
-    assert loop.standing.step == 6
-    assert loop.standing.samples == 48
-    assert loop.standing.tokens == 48 * 24
+    assert loop.state.step == 6
+    assert loop.state.samples == 48
+    assert loop.state.tokens == 48 * 24
     assert [line["step"] for line in lines(tmp_path, "train")] == [1, 2, 3, 4, 5, 6]
     first = lines(tmp_path, "train")[0]
     assert {"loss", "gradient_norm", "rate", "tokens_per_second", "mfu", "memory", "skipped"} <= first.keys()
-    found = load.load(tmp_path / "checkpoints")
+    found = load.load_checkpoint(tmp_path / "checkpoints")
     assert found is not None
     assert found.snapshot.step == 6
     plain = real(CASE, tokenizer, store, dropout=0.1, steps=6)
@@ -75,18 +80,21 @@ def test_a_run_goes_to_the_end_of_its_budget_and_writes_it_down(
     ]
 
 
-def test_a_stopped_loop_goes_on_as_if_it_had_not(tmp_path: Path, tokenizer: Tokenizer, store: Store) -> None:
+def test_a_stopped_loop_resumes_bit_for_bit(tmp_path: Path, tokenizer: Tokenizer, store: TokenDataset) -> None:
     whole = begun(tmp_path / "whole", tokenizer, store)
     whole.fit()
     first = begun(tmp_path / "run", tokenizer, store)
     first.stepper.learner.model.backbone.register_forward_hook(
-        lambda *_: os.kill(os.getpid(), signal.SIGTERM) if first.standing.step == 3 else None)
-    with pytest.raises(Stopped, match=r"stopped at step 4 of 6, saved in .*run; run the same command again") as found:
+        lambda *_: os.kill(os.getpid(), signal.SIGTERM) if first.state.step == 3 else None
+    )
+    with pytest.raises(
+        TrainingStopped, match=r"stopped at step 4 of 6, saved in .*run; run the same command again"
+    ) as found:
         first.fit()
-    assert found.value.number == signal.SIGTERM
+    assert found.value.signal_number == signal.SIGTERM
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     second = begun(tmp_path / "run", tokenizer, store, resumed=True)
-    assert second.standing.step == 4
+    assert second.state.step == 4
     second.fit()
     one, other = bits(whole.stepper), bits(second.stepper)
     assert all(torch.equal(one[name], other[name]) for name in one)
@@ -96,12 +104,12 @@ def test_a_stopped_loop_goes_on_as_if_it_had_not(tmp_path: Path, tokenizer: Toke
 
 
 def test_a_bad_step_is_skipped_counted_and_its_samples_named(
-    tmp_path: Path, tokenizer: Tokenizer, store: Store
+    tmp_path: Path, tokenizer: Tokenizer, store: TokenDataset
 ) -> None:
     loop = begun(tmp_path, tokenizer, store)
     spoil(loop, {2, 4})
     loop.fit()
-    assert (loop.standing.step, loop.standing.skipped, loop.standing.bad_in_row) == (6, 2, 0)
+    assert (loop.state.step, loop.state.skipped, loop.state.bad_in_row) == (6, 2, 0)
     (one, other) = lines(tmp_path, "skipped")
     assert one["samples"] == list(range(16, 24))
     assert other["step"] == 5
@@ -109,31 +117,33 @@ def test_a_bad_step_is_skipped_counted_and_its_samples_named(
     assert "the step is skipped (samples 16, 17, 18" in (tmp_path / "log.txt").read_text()
 
 
-def test_five_bad_steps_in_a_row_stop_the_run(tmp_path: Path, tokenizer: Tokenizer, store: Store) -> None:
+def test_five_bad_steps_in_a_row_stop_the_run(tmp_path: Path, tokenizer: Tokenizer, store: TokenDataset) -> None:
     loop = begun(tmp_path, tokenizer, store, total=12)
     before = {name: value.clone() for name, value in loop.stepper.learner.state_dict().items()}
     spoil(loop, set(range(12)))
     with pytest.raises(MeristemError, match=r"5 steps in a row were not finite.*lower train\.rate"):
         loop.fit()
-    assert loop.standing.step == 5
+    assert loop.state.step == 5
     assert all(torch.equal(before[name], value) for name, value in loop.stepper.learner.state_dict().items())
 
 
-def test_four_bad_steps_and_a_good_one_do_not(tmp_path: Path, tokenizer: Tokenizer, store: Store) -> None:
+def test_four_bad_steps_and_a_good_one_do_not(tmp_path: Path, tokenizer: Tokenizer, store: TokenDataset) -> None:
     loop = begun(tmp_path, tokenizer, store, total=11)
     spoil(loop, {0, 1, 2, 3, 5, 6, 7, 8})
     loop.fit()
-    assert loop.standing.skipped == 8
+    assert loop.state.skipped == 8
 
 
-def test_only_the_embeddings_learn_while_the_rest_is_frozen(tmp_path: Path, tokenizer: Tokenizer, store: Store) -> None:
+def test_only_the_embeddings_learn_while_the_rest_is_frozen(
+    tmp_path: Path, tokenizer: Tokenizer, store: TokenDataset
+) -> None:
     loop = begun(tmp_path, tokenizer, store, frozen=3, train={"save_every": 1, "keep": 9, "optimizer": "muon"})
     names = [name for name, _ in loop.stepper.learner.model.named_parameters()]
     fresh = {name: value.clone() for name, value in loop.stepper.learner.model.state_dict().items()}
     loop.fit()
 
     def moved(step: int) -> set[str]:
-        found = load.load(tmp_path / "checkpoints", step=step)
+        found = load.load_checkpoint(tmp_path / "checkpoints", step=step)
         assert found is not None
         return {name for name in names if not torch.equal(found.snapshot.model[name], fresh[name])}
 
@@ -141,7 +151,7 @@ def test_only_the_embeddings_learn_while_the_rest_is_frozen(tmp_path: Path, toke
     assert moved(4) == set(names)
 
 
-def test_a_frozen_start_can_be_interrupted(tmp_path: Path, tokenizer: Tokenizer, store: Store) -> None:
+def test_a_frozen_start_can_be_interrupted(tmp_path: Path, tokenizer: Tokenizer, store: TokenDataset) -> None:
     whole = begun(tmp_path / "whole", tokenizer, store, frozen=3)
     whole.fit()
     for stop in (2, 3, 4):
@@ -149,10 +159,10 @@ def test_a_frozen_start_can_be_interrupted(tmp_path: Path, tokenizer: Tokenizer,
         first = begun(folder, tokenizer, store, frozen=3)
         first.stepper.learner.model.backbone.register_forward_hook(
             lambda *_, first=first, stop=stop: (
-                os.kill(os.getpid(), signal.SIGINT) if first.standing.step == stop - 1 else None
+                os.kill(os.getpid(), signal.SIGINT) if first.state.step == stop - 1 else None
             )
         )
-        with pytest.raises(Stopped):
+        with pytest.raises(TrainingStopped):
             first.fit()
         second = begun(folder, tokenizer, store, frozen=3, resumed=True)
         second.fit()
@@ -161,27 +171,35 @@ def test_a_frozen_start_can_be_interrupted(tmp_path: Path, tokenizer: Tokenizer,
         assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_the_best_is_kept_and_patience_ends_a_run(tmp_path: Path, tokenizer: Tokenizer, store: Store) -> None:
+def test_the_best_is_kept_and_patience_ends_a_run(tmp_path: Path, tokenizer: Tokenizer, store: TokenDataset) -> None:
     losses = iter([3.0, 2.0, 2.5, 2.4, 2.3, 2.2])
-    loop = begun(tmp_path, tokenizer, store, total=20, evaluate=lambda: {"loss": next(losses)},
-                 train={"evaluate_every": 2, "patience": 3, "save_every": 1, "keep": 1})
+    loop = begun(
+        tmp_path,
+        tokenizer,
+        store,
+        total=20,
+        evaluate=lambda: {"loss": next(losses)},
+        train={"evaluate_every": 2, "patience": 3, "save_every": 1, "keep": 1},
+    )
     found = loop.fit()
-    assert loop.standing.step == 10
+    assert loop.state.step == 10
     assert found == {"loss": 2.3}
-    assert (loop.standing.best, loop.standing.best_step, loop.standing.stale) == (2.0, 4, 3)
-    best = load.load(tmp_path / "checkpoints", which="best")
+    assert (loop.state.best, loop.state.best_step, loop.state.stale) == (2.0, 4, 3)
+    best = load.load_checkpoint(tmp_path / "checkpoints", which="best")
     assert best is not None
     assert best.snapshot.step == 4
     assert "stopped early at step 10" in (tmp_path / "log.txt").read_text()
 
 
-def test_evaluations_fall_on_a_tenth_of_the_run_unless_told(tmp_path: Path, tokenizer: Tokenizer, store: Store) -> None:
+def test_evaluations_are_at_every_tenth_of_the_run_unless_set(
+    tmp_path: Path, tokenizer: Tokenizer, store: TokenDataset
+) -> None:
     loop = begun(tmp_path, tokenizer, store, total=25, evaluate=lambda: {"loss": 1.0}, train={"save_every": "1h"})
     loop.fit()
     assert [line["step"] for line in lines(tmp_path, "evaluation")] == [*range(2, 25, 2), 25]
 
 
-def test_workers_change_nothing(tmp_path: Path, tokenizer: Tokenizer, store: Store) -> None:
+def test_workers_change_nothing(tmp_path: Path, tokenizer: Tokenizer, store: TokenDataset) -> None:
     losses = []
     for workers in (0, 2):
         begun(tmp_path / str(workers), tokenizer, store, train={"workers": workers}).fit()
@@ -190,4 +208,4 @@ def test_workers_change_nothing(tmp_path: Path, tokenizer: Tokenizer, store: Sto
 
 
 def test_numbers_in_one_line() -> None:
-    assert told({"loss": 3.14159, "flops": 1.5e12}) == "loss 3.142  flops 1.500e+12"
+    assert format_metrics_line({"loss": 3.14159, "flops": 1.5e12}) == "loss 3.142  flops 1.500e+12"

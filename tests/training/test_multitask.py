@@ -1,4 +1,4 @@
-"""Text and pictures in one model: every objective in one run, its baselines, its starting points and its tasks."""
+"""Multi-task model of text and images: all objectives in one run, baselines, initial weights and tasks."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from place import Place
 from rich.console import Console
 
 import meristem
-from meristem.api import Loaded
-from meristem.checkpoint.load import load
-from meristem.checkpoint.revive import Revived, revive
-from meristem.errors import MeristemError, RecipeError
-from meristem.evaluation.looking import look
-from meristem.generation.given import opening, start_of
-from meristem.learning.assemble import learner_of
-from meristem.recipe import Recipe, read, resolve
-from meristem.resolving import task_recipe
-from meristem.samples.microworld import draw, scene
-from meristem.serving.hub import Served
-from meristem.training import budget, single_task
-from meristem.training.card import with_section
-from meristem.training.ending import Ended
-from meristem.training.finetuning import finetune
+from meristem.api import LoadedModel
+from meristem.checkpoint.load import load_checkpoint
+from meristem.checkpoint.load_run import LoadedRun, load_run
+from meristem.config.errors import MeristemError, RecipeError
+from meristem.config.recipe import Recipe, read_recipe, resolve_recipe
+from meristem.evaluation.attention_maps import attention_maps
+from meristem.finetune.finetuning import finetune
+from meristem.generation.generation_inputs import decoder_start_ids, document_start_ids
+from meristem.learning.build import build_learner
+from meristem.recipe_resolution import resolve_task_recipe
+from meristem.samples.microworld import draw, generate_scene
+from meristem.serving.model_registry import ServedRun
+from meristem.training import budget, single_task_baselines
 from meristem.training.pretraining import pretrain
+from meristem.training.report.model_card import insert_section
+from meristem.training.run_result import RunResult
 
 ENCODER = {"layers": 1, "width": 16, "heads": 2, "length": 32}
 MODEL = {"family": "multitask", **ENCODER, "patch": 8}
@@ -49,14 +49,14 @@ def recipe_of(steps: int = 12, **parts: Any) -> Recipe:
     """A tiny recipe; settings of train are given with their section's name in front."""
     train = {"steps": steps, "batch_tokens": 128, "log_every": 1, "threads": 1, "evaluate_tokens": 256,
              "evaluate_every": 100, "schedule": "constant", "warmup": 0, "rate": 3e-3}  # fmt: skip
-    return resolve("tiny", {
+    return resolve_recipe("tiny", {
         "corpus": {"processes": 1, "validation": 0.1, "test": 0.1}, "model": MODEL, "mix": MIX,
         "tokenizer": {"kind": "bpe", "size": 300, "sentinels": 10}, **parts,
         "train": {**train, **parts.get("train", {})},
     })  # fmt: skip
 
 
-def train(recipe: Recipe, out: Path, console: Console | None = None) -> Ended:
+def train(recipe: Recipe, out: Path, console: Console | None = None) -> RunResult:
     return pretrain(recipe, out, fresh=False, console=console or Console(quiet=True))
 
 
@@ -65,7 +65,7 @@ class Trained:
     """A mixed run with its baselines."""
 
     recipe: Recipe
-    ended: Ended
+    ended: RunResult
     said: str
 
     @property
@@ -103,22 +103,24 @@ def test_every_loss_is_reported_by_itself(mixed: Trained) -> None:
     assert {"mlm+nsp.mlm", "mlm+nsp.nsp", "mlm+nsp.nsp.accuracy", "caption.caption.top1"} <= mixed.ended.metrics.keys()
 
 
-def test_a_causal_text_and_a_target_begin_each_as_in_training(loaded: Loaded) -> None:
+def test_a_causal_text_and_a_target_begin_each_as_in_training(loaded: LoadedModel) -> None:
     """A story follows the separator of documents; what is written from a source or a picture, the start token."""
     model, tokenizer = loaded.model, loaded.tokenizer
-    assert model.begin == (tokenizer.start,) and model.opening is None
-    assert opening(model, tokenizer) == [tokenizer.end] and start_of(model, tokenizer) == [tokenizer.start]
+    assert model.decoder_start_ids == (tokenizer.start,) and model.causal_start_ids is None
+    assert document_start_ids(model, tokenizer) == [tokenizer.end] and decoder_start_ids(model, tokenizer) == [
+        tokenizer.start
+    ]
 
 
 def test_one_tokenizer_is_trained_on_all_texts(mixed: Trained, tmp_path: Path) -> None:
     """Its words come from the stories, from both sides of the pairs and from the captions of the pictures."""
-    tokenizer = revive(mixed.folder).tokenizer
+    tokenizer = load_run(mixed.folder).tokenizer
     for text in ("triangle", "Kenji", "的"):
         ids = tokenizer.encode(text).ids.tolist()
         assert tokenizer.unknown not in ids
     captions_alone = recipe_of(2, mix=MIX[:1])
     train(captions_alone, tmp_path / "alone")
-    other = revive(tmp_path / "alone").tokenizer
+    other = load_run(tmp_path / "alone").tokenizer
     said = "A yellow cross is to the left of a blue circle."
     assert len(tokenizer.encode(said).ids) < len(other.encode(said).ids)
 
@@ -126,7 +128,7 @@ def test_one_tokenizer_is_trained_on_all_texts(mixed: Trained, tmp_path: Path) -
 def test_a_mix_of_everything_resumes_bit_for_bit(mixed: Trained, place: Place) -> None:
     train(recipe_of(7), place.root / "parted")
     train(recipe_of(12), place.root / "parted")
-    first, second = (load(folder / "checkpoints") for folder in (mixed.folder, place.root / "parted"))
+    first, second = (load_checkpoint(folder / "checkpoints") for folder in (mixed.folder, place.root / "parted"))
     assert first is not None and second is not None
     assert first.snapshot.step == second.snapshot.step == 12
     for kind in ("model", "optimizer"):
@@ -147,7 +149,7 @@ def test_tasks_get_better_together(place: Place) -> None:
 
 def test_each_task_is_trained_alone_for_the_steps_it_had(mixed: Trained) -> None:
     steps = {"mlm+nsp": 4, "clm": 2, "denoising": 2, "seq2seq": 2, "caption": 2}
-    assert single_task.steps_by_source(mixed.recipe, 12) == steps
+    assert single_task_baselines.steps_by_source(mixed.recipe, 12) == steps
     first = mixed.losses()[0]  # only the first step of a mix has learned from no other task
     for name in TERMS:
         alone = mixed.losses(f"single-task/{name}")
@@ -160,17 +162,22 @@ def test_each_task_is_trained_alone_for_the_steps_it_had(mixed: Trained) -> None
 
 def test_a_task_alone_starts_with_the_weights_of_the_mix(mixed: Trained) -> None:
     """Learning nothing, a run alone has exactly the fresh weights of the mixed one, heads too."""
-    tokenizer = revive(mixed.folder).tokenizer
-    fresh = learner_of(mixed.recipe, tokenizer).model.state_dict()
+    tokenizer = load_run(mixed.folder).tokenizer
+    fresh = build_learner(mixed.recipe, tokenizer).model.state_dict()
     source = mixed.recipe.mix[-1]
-    alone = single_task.single_task_recipe(mixed.recipe, source, 2)
+    alone = single_task_baselines.single_task_recipe(mixed.recipe, source, 2)
     still = alone.train.model_copy(update={"rate": 1e-30, "weight_decay": 0.0})
     out = mixed.folder.parent / "still"
-    single_task.run_recipe(
-        Recipe(**{**alone.__dict__, "train": still}), out, fresh=False, console=Console(quiet=True),
-        initial=mixed.recipe, gather=lambda *given: single_task._gather(*given, mixed=single_task.Run(mixed.folder)),
-    )  # fmt: skip
-    taught = revive(out).learner.model.state_dict()
+    mixed_run = single_task_baselines.RunFolder(mixed.folder)
+    single_task_baselines.run_recipe(
+        Recipe(**{**alone.__dict__, "train": still}),
+        out,
+        fresh=False,
+        console=Console(quiet=True),
+        initial=mixed.recipe,
+        load_data=lambda *arguments: single_task_baselines._load_mixed_data(*arguments, mixed_run=mixed_run),
+    )
+    taught = load_run(out).learner.model.state_dict()
     assert taught.keys() < fresh.keys()  # it has the head of its own task alone
     assert [name for name in taught if not torch.allclose(taught[name], fresh[name], atol=1e-12)] == []
 
@@ -204,9 +211,9 @@ def test_the_same_command_again_trains_nothing_and_keeps_one_section(mixed: Trai
 
 
 def test_a_section_of_a_card_is_put_in_and_replaced() -> None:
-    once = with_section("# Name\n\n## Text\n\n- a\n\n## Numbers\n\n1\n", "New", ["one", ""], before="Numbers")
+    once = insert_section("# Name\n\n## Text\n\n- a\n\n## Numbers\n\n1\n", "New", ["one", ""], before="Numbers")
     assert once == "# Name\n\n## Text\n\n- a\n\n## New\n\none\n\n## Numbers\n\n1\n"
-    assert with_section(once, "New", ["two", ""], before="Numbers") == once.replace("one", "two")
+    assert insert_section(once, "New", ["two", ""], before="Numbers") == once.replace("one", "two")
 
 
 def test_baselines_without_a_mix_are_refused() -> None:
@@ -219,17 +226,17 @@ def test_baselines_without_a_mix_are_refused() -> None:
 
 
 @pytest.fixture(scope="module", params=["bert", "roberta"])
-def encoder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Revived:
+def encoder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> LoadedRun:
     """A pretrained encoder."""
     name, objective = request.param, ["mlm", "nsp"] if request.param == "bert" else ["mlm"]
-    plain = recipe_of(3).plain()
+    plain = recipe_of(3).to_dict()
     plain = {key: plain[key] for key in ("corpus", "tokenizer", "store", "train")}
     plain["corpus"]["source"] = TEXT
-    recipe = resolve(name, {**plain, "model": {"family": name, **ENCODER}, "objective": objective})
-    return revive(train(recipe, tmp_path_factory.mktemp("encoder") / name).run)
+    recipe = resolve_recipe(name, {**plain, "model": {"family": name, **ENCODER}, "objective": objective})
+    return load_run(train(recipe, tmp_path_factory.mktemp("encoder") / name).run)
 
 
-def _from(encoder: Revived, **more: Any) -> dict[str, Any]:
+def _from(encoder: LoadedRun, **more: Any) -> dict[str, Any]:
     shape = {"segments": encoder.recipe.model.segments, "norm_epsilon": encoder.recipe.model.norm_epsilon}
     return {"from": {"path": str(encoder.run.path), **more}, "model": {**MODEL, **shape}}
 
@@ -237,7 +244,7 @@ def _from(encoder: Revived, **more: Any) -> dict[str, Any]:
 STILL = {"rate": 1e-30, "weight_decay": 0.0}
 
 
-def test_a_pretrained_encoder_is_taken_over(encoder: Revived, place: Place) -> None:
+def test_a_pretrained_encoder_is_loaded(encoder: LoadedRun, place: Place) -> None:
     """Before it has learned anything else, the new model's masked-word loss is the encoder's own, exactly."""
     console = Console(file=place.said, width=300)
     objective = [part.name for part in encoder.recipe.objective]
@@ -248,22 +255,22 @@ def test_a_pretrained_encoder_is_taken_over(encoder: Revived, place: Place) -> N
         assert ended.test[f"{'+'.join(objective)}.{name}"] == pytest.approx(before[name], abs=1e-5)
     said = place.said.getvalue()
     assert f"the layers of this {encoder.recipe.model.family} are the encoder" in said
-    assert "the decoder is fresh" in said
-    mine, theirs = revive(place.root / "run"), encoder.learner.model.backbone
+    assert "the decoder is untrained" in said
+    mine, theirs = load_run(place.root / "run"), encoder.learner.model.backbone
     assert mine.tokenizer.digest == encoder.tokenizer.digest
     assert torch.equal(mine.learner.model.backbone.embedding().weight, theirs.embedding().weight)
     assert torch.equal(mine.learner.model.heads["clm"].weight, theirs.embedding().weight)
 
 
-def test_only_the_encoder_is_taken_where_that_is_asked_for(encoder: Revived, place: Place) -> None:
+def test_only_the_encoder_is_loaded_with_take_encoder(encoder: LoadedRun, place: Place) -> None:
     train(recipe_of(2, train=STILL, **_from(encoder, take="encoder")), place.root / "run")
-    mine, theirs = revive(place.root / "run").learner.model.state_dict(), encoder.learner.model.state_dict()
+    mine, theirs = load_run(place.root / "run").learner.model.state_dict(), encoder.learner.model.state_dict()
     layer, head = "layers.0.attention.project.weight", "heads.mlm.transform.dense.weight"
     assert torch.allclose(mine[f"backbone.encoder.{layer}"], theirs[f"backbone.stack.{layer}"], atol=1e-12)
     assert not torch.allclose(mine[head], theirs[head])
 
 
-def test_another_shape_is_refused_with_what_to_set(encoder: Revived, place: Place) -> None:
+def test_another_shape_is_refused_with_what_to_set(encoder: LoadedRun, place: Place) -> None:
     parts = _from(encoder)
     parts["model"] |= {"width": 32, "layers": 2, "norm_place": "pre", "embedding_norm": False}
     wanted = "set model.width=16 model.layers=1 model.norm_place=post model.inner=64 model.embedding_norm=true"
@@ -272,81 +279,86 @@ def test_another_shape_is_refused_with_what_to_set(encoder: Revived, place: Plac
 
 
 def test_what_has_no_encoder_is_refused(place: Place) -> None:
-    other = resolve("gpt2", {**recipe_of(2).plain(), "model": {"family": "gpt2", **ENCODER}, "mix": MIX[1:2]})
+    other = resolve_recipe("gpt2", {**recipe_of(2).to_dict(), "model": {"family": "gpt2", **ENCODER}, "mix": MIX[1:2]})
     train(other, place.root / "gpt2")
     parts = {"from": {"path": str(place.root / "gpt2"), "take": "encoder"}}
-    with pytest.raises(MeristemError, match="gpt2 has no encoder that multitask could take over"):
+    with pytest.raises(MeristemError, match="gpt2 has no encoder that fits multitask"):
         train(recipe_of(2, **parts), place.root / "run")
-    with pytest.raises(MeristemError, match="families that start from an encoder: multitask"):
-        train(resolve("gpt2", {**other.plain(), **parts}), place.root / "again")
+    with pytest.raises(MeristemError, match="families that can start from an encoder: multitask"):
+        train(resolve_recipe("gpt2", {**other.to_dict(), **parts}), place.root / "again")
 
 
 # ------------------------------------------------------------ what it is used for
 
 
 @pytest.fixture(scope="module")
-def loaded(mixed: Trained) -> Loaded:
+def loaded(mixed: Trained) -> LoadedModel:
     return meristem.load(mixed.folder)
 
 
-def _encoded(loaded: Loaded, text: str) -> tuple[list[int], torch.Tensor]:
+def _encoded(loaded: LoadedModel, text: str) -> tuple[list[int], torch.Tensor]:
     """A text's tokens between start and end, and the encoder's states of them."""
     tokenizer = loaded.tokenizer
     tokens = [tokenizer.start, *tokenizer.encode(text, special=True).ids.tolist(), tokenizer.end]
     with torch.no_grad():
-        return tokens, loaded.model.backbone(tokens=torch.tensor([tokens])).last[0]
+        return tokens, loaded.model.backbone(tokens=torch.tensor([tokens])).last_hidden_state[0]
 
 
-def test_each_verb_uses_the_part_that_learned_it(loaded: Loaded) -> None:
+def test_each_verb_uses_the_part_that_learned_it(loaded: LoadedModel) -> None:
     """Masks are filled by the encoder, texts written and scored by the decoder alone, pictures told by both."""
     model, tokenizer, text = loaded.model, loaded.tokenizer, "Kenji was here."
     ids = tokenizer.encode(text).ids.tolist()
     tokens, states = _encoded(loaded, "Kenji was [MASK].")
     chances = model.heads["mlm"](states[tokens.index(tokenizer.mask)]).softmax(-1).detach()
-    number = {tokenizer.piece(token): token for token in range(tokenizer.size)}
+    number = {tokenizer.token_text(token): token for token in range(tokenizer.vocab_size)}
     for candidate in loaded.fill("Kenji was [MASK].")[0].candidates:
         assert candidate.probability == pytest.approx(float(chances[number[candidate.token]]), rel=1e-4)
     separator = torch.tensor([[tokenizer.end, *ids]])
     with torch.no_grad():
-        causal = model.heads["clm"](model.backbone(tokens=separator[:, :-1], causal=True).last[0]).log_softmax(-1)
+        causal = model.heads["clm"](
+            model.backbone(tokens=separator[:, :-1], causal=True).last_hidden_state[0]
+        ).log_softmax(-1)
     expected = float(causal[torch.arange(len(ids)), ids].sum())
     assert loaded.score([text])[0].logprob == pytest.approx(expected, abs=1e-4)
     ((written,),) = loaded.generate([text], greedy=True, max_tokens=1)
     with torch.no_grad():
-        last = model.heads["clm"](model.backbone(tokens=separator, causal=True).last[0, -1])
-    banned = [*tokenizer.specials.nonzero()[0].tolist()]
+        last = model.heads["clm"](model.backbone(tokens=separator, causal=True).last_hidden_state[0, -1])
+    banned = [*tokenizer.special_mask.nonzero()[0].tolist()]
     last[[token for token in banned if token != tokenizer.end]] = -torch.inf
     assert written.tokens == (int(last.argmax()),)
-    picture = draw(scene(0, 3), 32)
+    picture = draw(generate_scene(0, 3), 32)
     ((told,),) = loaded.generate([picture], greedy=True, max_tokens=3)
-    begin = torch.tensor([list(model.begin or ())])
+    begin = torch.tensor([list(model.decoder_start_ids or ())])
     with torch.no_grad():
-        seen = model.backbone(tokens=begin, image=torch.from_numpy(picture)[None]).last[0, -1]
+        seen = model.backbone(tokens=begin, image=torch.from_numpy(picture)[None]).last_hidden_state[0, -1]
         first = model.heads["seq2seq"](seen)
     first[[token for token in banned if token not in (tokenizer.end, *tokenizer.sentinels)]] = -torch.inf
     assert told.tokens[0] == int(first.argmax())
 
 
-def test_vectors_and_attention_maps_are_the_encoders(loaded: Loaded) -> None:
+def test_vectors_and_attention_maps_are_the_encoders(loaded: LoadedModel) -> None:
     text = "Kenji was here."
     _, states = _encoded(loaded, text)
     torch.testing.assert_close(torch.as_tensor(loaded.embed([text])[0]).float(), states.mean(0), atol=1e-5, rtol=1e-4)
-    seen = look(loaded.model, loaded.tokenizer, text)
+    seen = attention_maps(loaded.model, loaded.tokenizer, text)
     assert seen.kinds.keys() == {"self"}
     assert (seen.kinds["self"].weights > 0).all()  # both sides are seen, by every token
-    told = look(loaded.model, loaded.tokenizer, picture=draw(scene(0, 3), 32), target="A circle.")
+    told = attention_maps(loaded.model, loaded.tokenizer, image=draw(generate_scene(0, 3), 32), target="A circle.")
     assert told.kinds.keys() == {"image", "self", "decoder"}
-    turned = look(loaded.model, loaded.tokenizer, text, target="A circle.")
+    turned = attention_maps(loaded.model, loaded.tokenizer, text, target="A circle.")
     assert turned.kinds.keys() == {"cross", "self", "decoder"}
 
 
 def test_it_is_served_with_all_it_can_do(mixed: Trained) -> None:
-    can = Served("mixed", revive(mixed.folder)).can
+    can = ServedRun("mixed", load_run(mixed.folder)).routes
     assert {"caption", "generate", "fill", "score", "embed", "attention"} <= set(can)
 
 
 def test_it_says_what_to_try(mixed: Trained) -> None:
-    verbs = [line.split()[1:2] + [word for word in line.split() if word.startswith("--")] for line in mixed.ended.tries]
+    verbs = [
+        line.split()[1:2] + [word for word in line.split() if word.startswith("--")]
+        for line in mixed.ended.example_commands
+    ]
     assert verbs == [["fill"], ["generate", "--prompt"], ["generate", "--image"], ["evaluate"]]
 
 
@@ -362,9 +374,9 @@ def test_tasks_read_with_the_encoder_and_write_with_both(
     small = {"train.epochs": None, "train.steps": 2, "train.batch_samples": 4, "from": str(mixed.folder),
              "train.threads": 1, "data.train": f"{data}?size=12", "data.validation": f"{data}?size=6&seed=1",
              "data.test": f"{data}?size=6&seed=2"}  # fmt: skip
-    recipe = task_recipe(task, {key: value for key, value in small.items() if value is not None})
+    recipe = resolve_task_recipe(task, {key: value for key, value in small.items() if value is not None})
     ended = finetune(recipe, place.root / task, fresh=False, console=Console(quiet=True))
-    run = revive(ended.run)
+    run = load_run(ended.run)
     assert getattr(run.recipe.task, "way", None) in (way, None)
     kept = "backbone.encoder.layers.0.attention.project.weight"
     assert run.learner.model.state_dict()[kept].shape == (48, 16)
@@ -375,7 +387,7 @@ def test_tasks_read_with_the_encoder_and_write_with_both(
 
 
 def test_multitask_mini_is_what_it_says() -> None:
-    recipe = resolve(*read("multitask-mini"))
+    recipe = resolve_recipe(*read_recipe("multitask-mini"))
     assert recipe.model.family == "multitask" and recipe.train.single_task_baselines
     objectives = {part.name for source in recipe.mix for part in source.objective}
     assert {"mlm", "nsp", "clm", "caption"} <= objectives

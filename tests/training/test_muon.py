@@ -1,10 +1,12 @@
+"""Muon: orthogonalization, size of the update, weight decay and Nesterov momentum."""
+
 from __future__ import annotations
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from meristem.training.muon import Muon, orthogonal
+from meristem.training.optim.muon import Muon, orthogonalize
 
 
 def spectrum(matrix: Tensor) -> Tensor:
@@ -14,7 +16,7 @@ def spectrum(matrix: Tensor) -> Tensor:
 @pytest.mark.parametrize("shape", [(16, 16), (8, 40), (40, 8), (64, 16)])
 def test_every_singular_value_is_brought_near_one(shape: tuple[int, int]) -> None:
     torch.manual_seed(0)
-    values = spectrum(orthogonal(torch.randn(3, *shape)))
+    values = spectrum(orthogonalize(torch.randn(3, *shape)))
     assert values.min() > 0.4
     assert values.max() < 1.3
 
@@ -23,17 +25,17 @@ def test_singular_vectors_stay_and_the_scale_goes() -> None:
     torch.manual_seed(0)
     m = torch.randn(1, 12, 12, dtype=torch.float64)
     u, _, v = torch.linalg.svd(m[0])
-    turned = u.mT @ orthogonal(m)[0] @ v.mT
+    turned = u.mT @ orthogonalize(m)[0] @ v.mT
     assert (turned - torch.diag(turned.diagonal())).abs().max() < 1e-9
-    torch.testing.assert_close(orthogonal(m * 1000), orthogonal(m), atol=1e-6, rtol=0)
+    torch.testing.assert_close(orthogonalize(m * 1000), orthogonalize(m), atol=1e-6, rtol=0)
 
 
 def test_a_gradient_of_nothing_moves_nothing() -> None:
-    assert torch.equal(orthogonal(torch.zeros(1, 4, 6)), torch.zeros(1, 4, 6))
+    assert torch.equal(orthogonalize(torch.zeros(1, 4, 6)), torch.zeros(1, 4, 6))
 
 
 def test_single_precision_stays_single() -> None:
-    assert orthogonal(torch.randn(2, 4, 4)).dtype == torch.float32
+    assert orthogonalize(torch.randn(2, 4, 4)).dtype == torch.float32
     weight = nn.Parameter(torch.randn(6, 6))
     optimizer = Muon([weight], 0.1, momentum=0.9, weight_decay=0.0)
     weight.grad = torch.randn(6, 6)
@@ -57,13 +59,13 @@ def test_a_step_is_as_large_as_adamws_would_be(shape: tuple[int, int]) -> None:
     before, after, grad = step(shape)
     change = (after - before) / 0.1
     assert float(change.pow(2).mean().sqrt()) == pytest.approx(0.2, rel=0.15)
-    expected = -orthogonal(grad[None])[0] * 0.2 * max(shape) ** 0.5
+    expected = -orthogonalize(grad[None])[0] * 0.2 * max(shape) ** 0.5
     torch.testing.assert_close(change, expected, atol=1e-4, rtol=1e-4)
 
 
 def test_queries_keys_and_values_are_three_matrices() -> None:
     before, after, grad = step((24, 8))
-    parts = [orthogonal(part[None])[0] for part in grad.split(8)]
+    parts = [orthogonalize(part[None])[0] for part in grad.split(8)]
     torch.testing.assert_close((after - before) / 0.1, -torch.cat(parts) * 0.2 * 8**0.5, atol=1e-4, rtol=1e-4)
 
 
@@ -84,7 +86,7 @@ def test_momentum_is_nesterovs() -> None:
     torch.testing.assert_close(optimizer.state[weight]["momentum"], momentum)
     update = 0.2 * second + 0.8 * momentum
     torch.testing.assert_close(
-        weight.detach() - before, -orthogonal(update[None])[0] * 0.2 * 5**0.5, atol=1e-5, rtol=1e-5
+        weight.detach() - before, -orthogonalize(update[None])[0] * 0.2 * 5**0.5, atol=1e-5, rtol=1e-5
     )
 
 

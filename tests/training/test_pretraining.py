@@ -1,4 +1,4 @@
-"""Whole runs, from a recipe to a finished folder: budgets, evaluation, going on, and what is refused."""
+"""Complete pretraining runs: budgets, evaluation, early stopping, resuming, and errors."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from place import Place
 
-from meristem.checkpoint.load import load, verify
-from meristem.checkpoint.revive import revive
-from meristem.checkpoint.run import Run
-from meristem.errors import MeristemError, RecipeError
-from meristem.training.step import Stepper, Taken
+from meristem.checkpoint.load import find_problems, load_checkpoint
+from meristem.checkpoint.load_run import load_run
+from meristem.checkpoint.run_folder import RunFolder
+from meristem.config.errors import MeristemError, RecipeError
+from meristem.training.step import Stepper, StepResult
 
 # ------------------------------------------------------------ budgets
 
@@ -42,7 +42,7 @@ def test_a_budget_of_epochs_reads_the_text_that_often(place: Place) -> None:
     assert place.facts("whole")["used"]["tokens"] == pytest.approx(2 * half, abs=128)
 
 
-def test_a_budget_of_operations(place: Place) -> None:
+def test_a_budget_of_flops(place: Place) -> None:
     place.train("train.steps=5")
     per_step = place.facts()["used"]["flops"] / 5
     place.train(f"train.flops={per_step * 9}", run="counted")
@@ -88,8 +88,8 @@ def test_the_best_is_kept_though_no_save_was_due(place: Place) -> None:
     best = min(measured, key=lambda step: measured[step])
     assert best < 40
     assert place.steps() == [best, 40]
-    assert revive(place.root / "run", which="best").step == best
-    assert revive(place.root / "run").step == 40
+    assert load_run(place.root / "run", which="best").step == best
+    assert load_run(place.root / "run").step == 40
 
 
 def test_stops_early_and_ends_with_the_best(place: Place) -> None:
@@ -98,7 +98,7 @@ def test_stops_early_and_ends_with_the_best(place: Place) -> None:
     measured = {line["step"]: line["loss"] for line in place.lines("evaluation")}
     best = min(measured, key=lambda step: measured[step])
     assert ended.step == best + 6 < 60
-    assert revive(place.root / "run").step == best
+    assert load_run(place.root / "run").step == best
     assert place.facts()["validation"]["loss"] == ended.metrics["loss"] == measured[best]
     assert f"stopped early at step {ended.step}" in place.said.getvalue()
     again = place.train(*settings)
@@ -120,14 +120,14 @@ def test_one_held_out_document_is_paired_with_itself(place: Place) -> None:
 # ------------------------------------------------------------ going on
 
 
-def test_a_larger_budget_goes_on(place: Place) -> None:
+def test_a_larger_budget_resumes(place: Place) -> None:
     place.train("train.steps=6", "train.schedule=constant", "train.warmup=0")
     ended = place.train("train.steps=10", "train.schedule=constant", "train.warmup=0")
     place.train("train.steps=10", "train.schedule=constant", "train.warmup=0", run="at-once")
     assert ended.step == 10
-    assert "Going on at step 6 of tiny" in place.said.getvalue()
+    assert "Resuming from step 6 of tiny" in place.said.getvalue()
     assert place.losses() == place.losses("at-once")
-    one, other = (load(place.root / run / "checkpoints") for run in ("run", "at-once"))
+    one, other = (load_checkpoint(place.root / run / "checkpoints") for run in ("run", "at-once"))
     assert one is not None and other is not None
     assert all(one.snapshot.model[name].equal(tensor) for name, tensor in other.snapshot.model.items())
 
@@ -138,10 +138,16 @@ def test_a_smaller_budget_is_refused(place: Place) -> None:
         place.train("train.steps=4")
 
 
-def test_places_and_intervals_may_change(place: Place) -> None:
+def test_devices_and_intervals_may_change(place: Place) -> None:
     place.train("train.steps=4")
-    ended = place.train("train.steps=6", "train.save_every=2", "train.log_every=3", "train.keep=5", "train.workers=1",
-                        "corpus.processes=2")
+    ended = place.train(
+        "train.steps=6",
+        "train.save_every=2",
+        "train.log_every=3",
+        "train.keep=5",
+        "train.workers=1",
+        "corpus.processes=2",
+    )
     assert ended.step == 6
 
 
@@ -165,7 +171,7 @@ def test_fresh_moves_the_old_run_aside(place: Place) -> None:
     assert "The old run is kept as" in place.said.getvalue()
 
 
-def test_a_finished_run_says_so_and_how_it_would_go_on(place: Place) -> None:
+def test_a_finished_run_says_so_and_how_to_resume(place: Place) -> None:
     ended = place.train()
     before = (place.root / "run/metrics.jsonl").read_bytes()
     assert place.train() == ended
@@ -194,18 +200,18 @@ def test_a_start_that_was_killed_is_not_in_the_way(place: Place) -> None:
     assert place.train().step == 6
 
 
-@pytest.mark.parametrize("what", ["a folder of something else", "a file"])
+@pytest.mark.parametrize("what", ["a folder that holds other files", "a file"])
 def test_what_is_not_a_run_is_left_alone(place: Place, what: str) -> None:
     theirs = place.root / "run" / "tokenizer.json" if what != "a file" else place.root / "run"
     theirs.parent.mkdir(exist_ok=True)
     theirs.write_text("precious", encoding="utf-8")
-    with pytest.raises(MeristemError, match=f"is {what}: choose another place with --out"):
+    with pytest.raises(MeristemError, match=f"is {what}: choose another folder with --out"):
         place.train()
     assert theirs.read_text(encoding="utf-8") == "precious"
 
 
 def _hold(path: str, ready: Connection) -> None:
-    with Run(Path(path)).locked():
+    with RunFolder(Path(path)).hold_lock():
         ready.send("locked")
         ready.recv()
 
@@ -241,7 +247,7 @@ def test_text_that_changed_is_another_run(place: Place, monkeypatch: pytest.Monk
     text.write_text("something else entirely\n" * 3, encoding="utf-8")
     place.train("train.steps=6", *settings)  # the shards it began with are still there
     shutil.rmtree(cache)
-    with pytest.raises(MeristemError, match="the text has changed since this run began"):
+    with pytest.raises(MeristemError, match="the text has changed since this run started"):
         place.train("train.steps=8", *settings)
 
 
@@ -262,8 +268,8 @@ def test_steps_that_are_not_finite_are_skipped_counted_and_named_and_five_stop_t
     assert str(place.root / "run/checkpoints") in str(caught.value)
     assert "the step is skipped" in place.said.getvalue()
     for step in place.steps():
-        assert verify(place.root / f"run/checkpoints/step-{step:08d}") == []
-    model = revive(place.root / "run").learner.model
+        assert find_problems(place.root / f"run/checkpoints/step-{step:08d}") == []
+    model = load_run(place.root / "run").learner.model
     assert all(bool(parameter.isfinite().all()) for parameter in model.parameters())
 
 
@@ -274,16 +280,16 @@ def test_no_checkpoint_is_promised_where_none_was_saved(place: Place) -> None:
 
 def test_a_few_bad_steps_do_not_stop_a_run(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two batches in a row overflow; the steps around them are taken."""
-    take = Stepper.take
+    take = Stepper.train_step
 
-    def poisoned(self: Stepper, step: int, *rest: Any) -> Taken:
+    def poisoned(self: Stepper, step: int, *rest: Any) -> StepResult:
         factor = float("inf") if step in (2, 3) else 1.0
         hook = self.learner.model.backbone.embedding().weight.register_hook(lambda gradient: gradient * factor)
         taken = take(self, step, *rest)
         hook.remove()
         return taken
 
-    monkeypatch.setattr(Stepper, "take", poisoned)
+    monkeypatch.setattr(Stepper, "train_step", poisoned)
     ended = place.train("train.steps=8")
     assert ended.step == 8
     assert [line["step"] for line in place.lines("skipped")] == [3, 4]
@@ -294,7 +300,7 @@ def test_a_few_bad_steps_do_not_stop_a_run(place: Place, monkeypatch: pytest.Mon
 # ------------------------------------------------------------ a damaged checkpoint
 
 
-def test_goes_on_from_an_older_checkpoint_where_the_newest_is_damaged(place: Place) -> None:
+def test_resumes_from_an_older_checkpoint_if_the_newest_is_damaged(place: Place) -> None:
     settings = ("train.save_every=2", "train.schedule=constant", "train.warmup=0", "train.evaluate_every=100")
     place.train("train.steps=6", *settings)
     weights = place.root / "run/checkpoints/step-00000006/model.safetensors"
@@ -304,5 +310,5 @@ def test_goes_on_from_an_older_checkpoint_where_the_newest_is_damaged(place: Pla
     place.train("train.steps=8", *settings)
     place.train("train.steps=8", *settings, run="sound")
     assert "step-00000006 is damaged: model.safetensors has changed" in place.said.getvalue()
-    assert "Going on at step 4" in place.said.getvalue()
+    assert "Resuming from step 4" in place.said.getvalue()
     assert place.losses() == place.losses("sound")

@@ -1,4 +1,4 @@
-"""Rewards with a history in whole runs: saved with the train state, the same after a stop and in several processes."""
+"""Rewards with a history: saved with the train state, and the same after a resume and with several processes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 import torch
+from forked_processes import run_processes
 from place import Place
 from rich.console import Console
-from team import together
 
 from meristem import api
-from meristem.checkpoint.load import load
-from meristem.training import running
+from meristem.checkpoint.load import load_checkpoint
+from meristem.training import trainer
 from meristem.training.budget import StepFlops, step_flops
 
 RECIPE = """
@@ -52,7 +52,7 @@ def reinforced(place: Place, *overrides: str, out: str) -> Any:
 
 
 def kept(place: Place, out: str) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    found = load(place.root / out / "checkpoints")
+    found = load_checkpoint(place.root / out / "checkpoints")
     assert found is not None
     return found.snapshot.model, found.snapshot.state["histories"]
 
@@ -60,22 +60,20 @@ def kept(place: Place, out: str) -> tuple[dict[str, torch.Tensor], dict[str, Any
 def dearer(*some: Any) -> StepFlops:
     """A step counted on other texts, as a model that has learned writes them."""
     counted = step_flops(*some)
-    return replace(counted, learned=2 * counted.learned)
+    return replace(counted, train_flops=2 * counted.train_flops)
 
 
 def flops(place: Place, out: str) -> float:
-    found = load(place.root / out / "checkpoints")
+    found = load_checkpoint(place.root / out / "checkpoints")
     assert found is not None
     return float(found.snapshot.state["flops"])
 
 
-def test_a_run_that_was_stopped_goes_on_with_what_it_had_generated(
-    writer: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_run_has_the_history_of_what_it_generated(writer: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     reinforced(writer, out="whole")
     reinforced(writer, "train.steps=2", out="broken")
     _, half = kept(writer, "broken")
-    monkeypatch.setattr(running, "step_flops", dearer)
+    monkeypatch.setattr(trainer, "step_flops", dearer)
     reinforced(writer, out="broken")
     assert flops(writer, "broken") == flops(writer, "whole") > 0.0
     (whole, history), (broken, same) = kept(writer, "whole"), kept(writer, "broken")
@@ -96,7 +94,7 @@ def test_two_processes_remember_what_one_does(writer: Place) -> None:
         os.chdir(writer.root)
         api.reinforce("r.yaml", ["train.steps=2"], out=writer.root / "two", console=Console(quiet=True))
 
-    together(2, work, writer.root / "said")
+    run_processes(2, work, writer.root / "said")
     history, same = (kept(writer, out)[1] for out in ("one", "two"))
     texts = [{q: [e[0] for e in some] for q, some in h["policy"]["clicks"].items()} for h in (history, same)]
     assert texts[0] == texts[1] and list(texts[0]) == list(texts[1])

@@ -1,19 +1,30 @@
+"""Train settings: intervals and budgets."""
+
 from __future__ import annotations
 
 import pytest
 from pydantic import ValidationError
 
-from meristem.training.settings import TrainSettings, seconds, steps
+from meristem.training.settings import TrainSettings, interval_seconds, interval_steps
 
 
-@pytest.mark.parametrize(("interval", "time", "count"), [
-    (500, None, 500), ("500", None, 500), ("30s", 30.0, None), ("10m", 600.0, None), ("1.5h", 5400.0, None),
-    ("1epoch", None, 40), ("2epochs", None, 80), ("0.5epoch", None, 20),
-])
+@pytest.mark.parametrize(
+    ("interval", "time", "count"),
+    [
+        (500, None, 500),
+        ("500", None, 500),
+        ("30s", 30.0, None),
+        ("10m", 600.0, None),
+        ("1.5h", 5400.0, None),
+        ("1epoch", None, 40),
+        ("2epochs", None, 80),
+        ("0.5epoch", None, 20),
+    ],
+)
 def test_intervals_are_steps_times_or_epochs(interval: int | str, time: float | None, count: int | None) -> None:
     read = TrainSettings(save_every=interval).save_every
-    assert seconds(read) == time
-    assert steps(read, 40.0) == count
+    assert interval_seconds(read) == time
+    assert interval_steps(read, 40.0) == count
 
 
 @pytest.mark.parametrize("interval", ["soon", "10", "-5m", "m", "1 epoch", "", "5d"])

@@ -1,3 +1,5 @@
+"""Optimizer step: non-finite steps, gradient clipping, seeding, devices and precision."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -6,11 +8,11 @@ import pytest
 import torch
 from cases import ROWS, SOURCE, Case, batches, bits, gradients, policy, real, stepper_of, steps
 
-from meristem.batch import Batch
-from meristem.store.store import Store
+from meristem.dataset.token_dataset import TokenDataset
+from meristem.interfaces.batch import Batch
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.settings import TrainSettings
-from meristem.training.step import Stepper, device_of, precision_of
+from meristem.training.step import Stepper, autocast_context, resolve_device
 
 BERT = Case(["mlm", "nsp"], "bert")
 
@@ -19,13 +21,11 @@ def snapshot(stepper: Stepper) -> dict[str, torch.Tensor]:
     return {name: value.clone() for name, value in bits(stepper).items()}
 
 
-
-
 @pytest.mark.parametrize("case", [BERT, Case("plm", "xlnet")], ids=str)
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 @pytest.mark.parametrize("where", ["loss", "gradient"])
 def test_a_step_that_is_not_finite_touches_nothing(
-    case: Any, optimizer: str, where: str, tokenizer: Tokenizer, store: Store
+    case: Any, optimizer: str, where: str, tokenizer: Tokenizer, store: TokenDataset
 ) -> None:
     learner, feed, settings = real(case, tokenizer, store, optimizer=optimizer, micro=4)
     stepper = stepper_of(learner, settings)
@@ -36,45 +36,45 @@ def test_a_step_that_is_not_finite_touches_nothing(
         handle = weight.register_hook(lambda grad: grad * torch.nan)
     else:
         handle = learner.model.backbone.register_forward_hook(
-            lambda m, i, hidden: setattr(hidden, "last", hidden.last * torch.inf)
+            lambda m, i, hidden: setattr(hidden, "last_hidden_state", hidden.last_hidden_state * torch.inf)
         )
-    taken = stepper.take(2, 6, SOURCE, batches(feed, 2))
+    taken = stepper.train_step(2, 6, SOURCE, batches(feed, 2))
     handle.remove()
-    assert not taken.finite
+    assert not taken.is_finite
     after = snapshot(stepper)
     assert after.keys() == before.keys()
     assert [name for name in before if not torch.equal(before[name], after[name])] == []
     assert all(p.grad is None for p in learner.parameters())
-    assert stepper.take(3, 6, SOURCE, batches(feed, 3)).finite
+    assert stepper.train_step(3, 6, SOURCE, batches(feed, 3)).is_finite
 
 
-def test_one_bad_pass_of_several_is_enough(tokenizer: Tokenizer, store: Store) -> None:
+def test_one_bad_pass_of_several_is_enough(tokenizer: Tokenizer, store: TokenDataset) -> None:
     learner, feed, settings = real(BERT, tokenizer, store, micro=2)
     stepper, calls = stepper_of(learner, settings), []
 
     def spoil(module: Any, arguments: Any, hidden: Any) -> None:
         calls.append(1)
-        hidden.last = hidden.last * (torch.nan if len(calls) == 3 else 1.0)
+        hidden.last_hidden_state = hidden.last_hidden_state * (torch.nan if len(calls) == 3 else 1.0)
 
     learner.model.backbone.register_forward_hook(spoil)
-    assert not stepper.take(0, 6, SOURCE, batches(feed, 0)).finite
+    assert not stepper.train_step(0, 6, SOURCE, batches(feed, 0)).is_finite
     assert len(calls) == 4
 
 
-def test_a_step_reports_what_it_did(tokenizer: Tokenizer, store: Store) -> None:
+def test_a_step_reports_what_it_did(tokenizer: Tokenizer, store: TokenDataset) -> None:
     learner, feed, settings = real(BERT, tokenizer, store, micro=4, warmup=0, rate=0.002)
     learner.eval()
-    whole = [feed.at(0, ROWS)]
+    whole = [feed.batch_at(0, ROWS)]
     stepper = stepper_of(learner, settings)
-    taken = stepper.take(0, 6, SOURCE, batches(feed, 0))
+    taken = stepper.train_step(0, 6, SOURCE, batches(feed, 0))
     assert taken.terms.keys() == {"mlm", "nsp"}
     torch.testing.assert_close(taken.terms["mlm"] + taken.terms["nsp"], taken.loss)
     assert taken.metrics["nsp.accuracy"][1] == ROWS
-    assert taken.rate == pytest.approx(0.002)
-    assert (taken.samples, taken.tokens) == (ROWS, whole[0].tokens)
+    assert taken.learning_rate == pytest.approx(0.002)
+    assert (taken.samples, taken.tokens) == (ROWS, whole[0].num_tokens)
 
 
-def test_gradients_are_cut_to_the_clip(tokenizer: Tokenizer, store: Store) -> None:
+def test_gradients_are_clipped(tokenizer: Tokenizer, store: TokenDataset) -> None:
     moved = []
     for clip in (None, 1e-3):
         learner, feed, settings = real(BERT, tokenizer, store, clip=clip, rate=1.0, warmup=0, schedule="constant")
@@ -83,13 +83,13 @@ def test_gradients_are_cut_to_the_clip(tokenizer: Tokenizer, store: Store) -> No
         norm = torch.cat([g.flatten() for g in whole.values()]).norm()
         learner.zero_grad()
         taken = steps(stepper_of(learner, settings, plain=True), feed, range(1))[0]
-        torch.testing.assert_close(taken.norm, norm)
+        torch.testing.assert_close(taken.grad_norm, norm)
         moved.append(torch.cat([(p - before[n]).flatten() for n, p in learner.named_parameters()]).norm().item())
     assert moved[1] == pytest.approx(1e-3, rel=1e-2)
     assert moved[0] > 100 * moved[1]
 
 
-def test_dropout_follows_from_the_step_alone(tokenizer: Tokenizer, store: Store) -> None:
+def test_dropout_is_seeded_by_the_step_alone(tokenizer: Tokenizer, store: TokenDataset) -> None:
     found = []
     for noise in (1, 2):
         learner, feed, settings = real(BERT, tokenizer, store, dropout=0.3, micro=4)
@@ -98,10 +98,10 @@ def test_dropout_follows_from_the_step_alone(tokenizer: Tokenizer, store: Store)
     assert found[0] == found[1]
     learner, feed, settings = real(BERT, tokenizer, store, dropout=0.3, rate=1e-12)
     stepper, same = stepper_of(learner, settings), batches(feed, 0)
-    assert stepper.take(0, 6, SOURCE, same).loss != stepper.take(1, 6, SOURCE, same).loss
+    assert stepper.train_step(0, 6, SOURCE, same).loss != stepper.train_step(1, 6, SOURCE, same).loss
 
 
-def test_what_exploring_draws_follows_from_the_step_alone(tokenizer: Tokenizer, store: Store) -> None:
+def test_rollouts_are_seeded_by_the_step_alone(tokenizer: Tokenizer, store: TokenDataset) -> None:
     learner, feed, settings = policy("policy", tokenizer, store, micro=4)
     stepper, drawn = stepper_of(learner, settings), []
     objective = learner.objectives[SOURCE]
@@ -114,23 +114,23 @@ def test_what_exploring_draws_follows_from_the_step_alone(tokenizer: Tokenizer, 
     objective.explore = noisy  # type: ignore[method-assign]  # rollouts that draw from torch
     for noise in (1, 2):
         torch.manual_seed(noise)
-        stepper.take(4, 6, SOURCE, batches(feed, 4))
+        stepper.train_step(4, 6, SOURCE, batches(feed, 4))
     assert drawn[:2] == drawn[2:]
     assert drawn[0] != drawn[1]
 
 
-def test_devices_and_precisions_are_as_told() -> None:
-    assert device_of(TrainSettings(device="cpu")) == torch.device("cpu")
-    assert device_of(TrainSettings(device="meta")) == torch.device("meta")
+def test_devices_and_precisions_are_as_set() -> None:
+    assert resolve_device(TrainSettings(device="cpu")) == torch.device("cpu")
+    assert resolve_device(TrainSettings(device="meta")) == torch.device("meta")
     cpu, linear = torch.device("cpu"), torch.nn.Linear(2, 2)
     for precision, dtype in (("auto", torch.float32), ("float32", torch.float32), ("bfloat16", torch.bfloat16)):
-        with precision_of(TrainSettings(precision=precision), cpu):  # type: ignore[arg-type]
+        with autocast_context(TrainSettings(precision=precision), cpu):  # type: ignore[arg-type]
             assert linear(torch.ones(1, 2)).dtype == dtype
 
 
-def test_half_precision_trains_with_weights_kept_whole(tokenizer: Tokenizer, store: Store) -> None:
+def test_bfloat16_training_keeps_float32_weights(tokenizer: Tokenizer, store: TokenDataset) -> None:
     learner, feed, settings = real(BERT, tokenizer, store, precision="bfloat16", rate=5e-3, schedule="constant")
     stepper, same = stepper_of(learner, settings), batches(feed, 0)
-    losses = [float(stepper.take(step, 30, SOURCE, same).loss) for step in range(30)]
+    losses = [float(stepper.train_step(step, 30, SOURCE, same).loss) for step in range(30)]
     assert losses[-1] < 0.5 * losses[0]
     assert {p.dtype for p in learner.parameters()} == {torch.float32}

@@ -1,4 +1,4 @@
-"""A place where tiny models are taught a task in this very process, each in a second or two."""
+"""Fixture that fine-tunes tiny models in this process, each in a second or two."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import torch
 from rich.console import Console
 
 from meristem import api
-from meristem.checkpoint.load import load
+from meristem.checkpoint.load import load_checkpoint
 from meristem.training import budget
-from meristem.training.ending import Ended
+from meristem.training.run_result import RunResult
 
 SMALL = {
     "model.layers": 2,
@@ -50,7 +50,7 @@ def sentences(number: int, first: int = 0) -> list[tuple[str, str]]:
 
 @dataclass
 class Tuning:
-    """Where tasks are learned, and what was said meanwhile."""
+    """A folder in which tasks are fine-tuned, and their console output."""
 
     root: Path
     said: io.StringIO = field(default_factory=io.StringIO)
@@ -61,8 +61,8 @@ class Tuning:
         path.write_text("".join(f"{a}\t{b}\n" for a, b in [("sentence", "label"), *rows]), encoding="utf-8")
         return path
 
-    def learn(self, told: dict[str, Any] | None = None, *, run: str = "run", fresh: bool = False) -> Ended:
-        """Teach sentiment, or go on teaching it; a model of its own unless it begins from another."""
+    def learn(self, told: dict[str, Any] | None = None, *, run: str = "run", fresh: bool = False) -> RunResult:
+        """Train or resume a sentiment task, with a small model unless it starts from a run."""
         told = told or {}
         for name, number, first in (("train", 32, 0), ("validation", 8, 32), ("test", 8, 40)):
             if not (self.root / f"{name}.tsv").exists():
@@ -75,13 +75,13 @@ class Tuning:
 
     def weights(self, run: str = "run", step: int | None = None) -> dict[str, torch.Tensor]:
         """The tensors of a checkpoint."""
-        loaded = load(self.root / run / "checkpoints", step=step)
+        loaded = load_checkpoint(self.root / run / "checkpoints", step=step)
         assert loaded is not None
         return loaded.snapshot.model
 
     def remembered(self, run: str = "run") -> set[str]:
-        """Names of the parameters that the optimizer of a run remembers something of."""
-        loaded = load(self.root / run / "checkpoints")
+        """Names of the parameters with optimizer state."""
+        loaded = load_checkpoint(self.root / run / "checkpoints")
         assert loaded is not None
         return {name.rpartition("/")[0] for name in loaded.snapshot.optimizer}
 

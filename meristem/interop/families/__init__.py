@@ -1,1 +1,1 @@
-"""One published model type per file, named as its `model_type` in config.json."""
+"""One transformers model type per file, named as its `model_type` in config.json."""

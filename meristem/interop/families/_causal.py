@@ -1,4 +1,4 @@
-"""What published causal models share: they write, and a text of theirs begins after one token or none."""
+"""Base class of causal model types: generation, and the token before the beginning of a text, if any."""
 
 from __future__ import annotations
 
@@ -7,40 +7,43 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from meristem.checkpoint.revive import Revived
-from meristem.generation.given import opening
-from meristem.interop.lines import Line
-from meristem.interop.published import Carried, Published
+from meristem.checkpoint.load_run import LoadedRun
+from meristem.generation.generation_inputs import document_start_ids
+from meristem.interop.model_type import HeadMapping, ModelType
+from meristem.interop.weight_map import WeightRule
 
-SUMMARY = "multiple_choice_head.summary"
-CHOICE = Carried("scores", (Line("heads.choice", SUMMARY),), classes=1)
-"""A score of each choice, read at its last token, as in the two-headed classes of GPT and GPT-2."""
+SUMMARY_WEIGHT = "multiple_choice_head.summary"
+CHOICE_HEAD = HeadMapping("scores", (WeightRule("heads.choice", SUMMARY_WEIGHT),), classes=1)
+"""A score per choice, read at its last token, as in the double-heads classes of GPT and GPT-2."""
 
 
-class Causal(Published):
+class CausalModelType(ModelType):
     """Each token is predicted from those before it."""
 
-    objectives = {"clm": ("clm",)}
-    writes = True
-    frame, pair = "A", "A B"
-    marks = {"bos_token": "start", "eos_token": "end"}
-    zeros = (r"multiple_choice_head\.summary\.bias",)
-    edges: ClassVar[tuple[int | None, int | None]]
-    """What their library takes for the tokens that begin and end a text where config.json is silent."""
+    objective_heads = {"clm": ("clm",)}
+    generates_text = True
+    single_template, pair_template = "A", "A B"
+    special_token_roles = {"bos_token": "start", "eos_token": "end"}
+    zero_patterns = (r"multiple_choice_head\.summary\.bias",)
+    default_special_ids: ClassVar[tuple[int | None, int | None]]
+    """Default start and end tokens of transformers if config.json has none."""
 
     @classmethod
-    def objective(cls, name: str, config: Mapping[str, Any]) -> dict[str, Any]:
-        """A text begins after their start token, after none, or after the end of the one before it."""
-        start, end = (config.get(f"{key}_token_id", own) for key, own in zip(("bos", "eos"), cls.edges, strict=True))
+    def objective_recipe(cls, name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+        """A text begins after the start token, after none, or after the end of the previous one."""
+        start, end = (
+            config.get(f"{key}_token_id", default)
+            for key, default in zip(("bos", "eos"), cls.default_special_ids, strict=True)
+        )
         if start in (end if isinstance(end, list) else [end]) and start is not None:
             return {"name": name}
         return {"name": name, "begin": [] if start is None else ["start"]}
 
     @classmethod
-    def finish(cls, config: dict[str, Any], found: dict[str, Tensor], revived: Revived) -> list[str]:
-        """Their start token is whatever a text of this run begins after; their score of a choice has a bias."""
-        if (score := found.get(f"{SUMMARY}.weight")) is not None:
-            found[f"{SUMMARY}.bias"] = score.new_zeros(len(score))
-        first = opening(revived.learner.model, revived.tokenizer)
-        config["bos_token_id"] = first[0] if first else None
+    def finalize_export(cls, config: dict[str, Any], tensors: dict[str, Tensor], loaded: LoadedRun) -> list[str]:
+        """Sets the start token to whatever a text of this run begins after; adds the bias of choice scores."""
+        if (score := tensors.get(f"{SUMMARY_WEIGHT}.weight")) is not None:
+            tensors[f"{SUMMARY_WEIGHT}.bias"] = score.new_zeros(len(score))
+        start_ids = document_start_ids(loaded.learner.model, loaded.tokenizer)
+        config["bos_token_id"] = start_ids[0] if start_ids else None
         return []

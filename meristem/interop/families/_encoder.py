@@ -1,4 +1,4 @@
-"""What BERT and its relatives share: the names of a layer, the shapes of task heads, a pooler a body may lack."""
+"""Weight rules shared by BERT and its relatives: layers, task heads, and the optional pooler."""
 
 from __future__ import annotations
 
@@ -6,90 +6,97 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from meristem.checkpoint.revive import Revived
-from meristem.interop.lines import JOINED, Line
-from meristem.interop.published import Carried, Entry, Published
+from meristem.checkpoint.load_run import LoadedRun
+from meristem.interop.model_type import ConfigEntry, HeadMapping, ModelType
+from meristem.interop.weight_map import CONCAT, WeightRule
 
-SIZES = (
-    Entry("layers", "num_hidden_layers", 12),
-    Entry("width", "hidden_size", 768),
-    Entry("heads", "num_attention_heads", 12),
-    Entry("inner", "intermediate_size", 3072),
-    Entry("dropout", ("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.1),
-    Entry("norm_epsilon", "layer_norm_eps", 1e-12),
+COMMON_ENTRIES = (
+    ConfigEntry("layers", "num_hidden_layers", 12),
+    ConfigEntry("width", "hidden_size", 768),
+    ConfigEntry("heads", "num_attention_heads", 12),
+    ConfigEntry("inner", "intermediate_size", 3072),
+    ConfigEntry("dropout", ("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.1),
+    ConfigEntry("norm_epsilon", "layer_norm_eps", 1e-12),
 )
-"""What each of them tells under the same name."""
-READS = {"is_decoder": False, "add_cross_attention": False}
-"""They read both ways, and read nothing but the text."""
+"""Config entries with the same name in all of them."""
+ENCODER_CONFIG = {"is_decoder": False, "add_cross_attention": False}
+"""Bidirectional encoders without cross-attention."""
 
 
-def stack(ours: str, theirs: str) -> tuple[Line, ...]:
-    """The layers of a BERT, wherever either side keeps them."""
-    here, there = f"{ours}.stack.layers.{{}}", f"{theirs}.encoder.layer.{{}}"
-    three = tuple(f"{there}.attention.self.{part}" for part in ("query", "key", "value"))
+def layer_rules(ours: str, theirs: str) -> tuple[WeightRule, ...]:
+    """The layers of a BERT, under any prefix of ours and theirs."""
+    our_layer, their_layer = f"{ours}.stack.layers.{{}}", f"{theirs}.encoder.layer.{{}}"
+    query_key_value = tuple(f"{their_layer}.attention.self.{part}" for part in ("query", "key", "value"))
     return (
-        Line(f"{here}.attention.project", three, JOINED),
-        Line(f"{here}.attention.output", f"{there}.attention.output.dense"),
-        Line(f"{here}.attention_norm", f"{there}.attention.output.LayerNorm"),
-        Line(f"{here}.feed_forward.widen", f"{there}.intermediate.dense"),
-        Line(f"{here}.feed_forward.narrow", f"{there}.output.dense"),
-        Line(f"{here}.feed_forward_norm", f"{there}.output.LayerNorm"),
+        WeightRule(f"{our_layer}.attention.project", query_key_value, CONCAT),
+        WeightRule(f"{our_layer}.attention.output", f"{their_layer}.attention.output.dense"),
+        WeightRule(f"{our_layer}.attention_norm", f"{their_layer}.attention.output.LayerNorm"),
+        WeightRule(f"{our_layer}.feed_forward.widen", f"{their_layer}.intermediate.dense"),
+        WeightRule(f"{our_layer}.feed_forward.narrow", f"{their_layer}.output.dense"),
+        WeightRule(f"{our_layer}.feed_forward_norm", f"{their_layer}.output.LayerNorm"),
     )
 
 
-def embeddings(theirs: str) -> tuple[Line, ...]:
-    """Words, positions, segments and their norm."""
+def embedding_rules(theirs: str) -> tuple[WeightRule, ...]:
+    """Token, position and segment embeddings and their norm."""
     return (
-        Line("backbone.embed.tokens", f"{theirs}.embeddings.word_embeddings"),
-        Line("backbone.embed.positions", f"{theirs}.embeddings.position_embeddings"),
-        Line("backbone.embed.segments", f"{theirs}.embeddings.token_type_embeddings"),
-        Line("backbone.embed.norm", f"{theirs}.embeddings.LayerNorm"),
+        WeightRule("backbone.embed.tokens", f"{theirs}.embeddings.word_embeddings"),
+        WeightRule("backbone.embed.positions", f"{theirs}.embeddings.position_embeddings"),
+        WeightRule("backbone.embed.segments", f"{theirs}.embeddings.token_type_embeddings"),
+        WeightRule("backbone.embed.norm", f"{theirs}.embeddings.LayerNorm"),
     )
 
 
-def vocabulary(head: str, dense: str, norm: str, bias: str) -> Carried:
-    """Words behind a transform; what multiplies it is the embedding."""
-    return Carried("vocabulary", (
-        Line(f"heads.{head}.transform.dense", dense),
-        Line(f"heads.{head}.transform.norm", norm),
-        Line(f"heads.{head}.bias", bias),
+def vocabulary_head(head: str, dense: str, norm: str, bias: str) -> HeadMapping:
+    """A vocabulary head with a transform; its output matrix is the embedding."""
+    return HeadMapping("vocabulary", (
+        WeightRule(f"heads.{head}.transform.dense", dense),
+        WeightRule(f"heads.{head}.transform.norm", norm),
+        WeightRule(f"heads.{head}.bias", bias),
     ))  # fmt: skip
 
 
-def pooled(head: str, dense: str, score: str, classes: int = 0) -> Carried:
-    """Scores of a whole text: as many as there are labels, unless the head has a number of its own."""
-    return Carried("pooled", (Line(f"heads.{head}.dense", dense), Line(f"heads.{head}.score", score)), classes)
+def pooled_head(head: str, dense: str, score: str, classes: int = 0) -> HeadMapping:
+    """A head on the pooled text: as many scores as labels, unless `classes` fixes the number."""
+    return HeadMapping(
+        "pooled", (WeightRule(f"heads.{head}.dense", dense), WeightRule(f"heads.{head}.score", score)), classes
+    )
 
 
-TAGGING = Carried("tags", (Line("heads.tagging", "classifier"),), classes=0)
-SPAN = Carried("tags", (Line("heads.span", "qa_outputs"),), classes=2)
+TAGGING_HEAD = HeadMapping("tags", (WeightRule("heads.tagging", "classifier"),), classes=0)
+SPAN_HEAD = HeadMapping("tags", (WeightRule("heads.span", "qa_outputs"),), classes=2)
 
 
-def pooler(theirs: str) -> Carried:
-    """What a body saved without heads ends in."""
-    return Carried("pooler", (Line("heads.pooler.dense", theirs),))
+def pooler_head(theirs: str) -> HeadMapping:
+    """The pooler of a base model saved without heads."""
+    return HeadMapping("pooler", (WeightRule("heads.pooler.dense", theirs),))
 
 
-class Encoder(Published):
-    """A table whose body class ends in a pooler: one that no head brings along is written as zeros, and it is said."""
+class EncoderModelType(ModelType):
+    """Base class of types with a pooler: if no head of a run has one, it is exported as zeros, with a note."""
 
-    pooling: ClassVar[str | None] = None
-    """Their name of the pooler's dense layer, where their body has one."""
-    optional = frozenset({"pooler"})
-    reader = {"pooler": "pooled"}
+    pooler_name: ClassVar[str | None] = None
+    """Their name of the pooler's dense layer, if the base model has one."""
+    optional_heads = frozenset({"pooler"})
+    head_only_settings = {"pooler": "pooled"}
 
     @classmethod
-    def finish(cls, config: dict[str, Any], found: dict[str, Tensor], revived: Revived) -> list[str]:
-        """The pooler that the body class has: any head's that reads through one, or zeros."""
-        body = config["architectures"][0] == next(iter(cls.architectures))
-        if cls.pooling is None or not body or f"{cls.pooling}.weight" in found:
+    def finalize_export(cls, config: dict[str, Any], tensors: dict[str, Tensor], loaded: LoadedRun) -> list[str]:
+        """Adds the pooler of the base model: that of any head with one, or zeros."""
+        is_body_class = config["architectures"][0] == next(iter(cls.architectures))
+        if cls.pooler_name is None or not is_body_class or f"{cls.pooler_name}.weight" in tensors:
             return []
-        state, width = revived.learner.model.state_dict(), revived.recipe.model.width
-        for name in revived.learner.model.heads:
-            for line in cls.heads[name].lines if name in cls.heads else ():
-                if line.theirs == cls.pooling:
-                    found |= {f"{cls.pooling}.{part}": state[f"{line.ours}.{part}"] for part in ("weight", "bias")}
-                    return [f"pooler: that of the head {name}"]
-        like = next(iter(found.values()))
-        found |= {f"{cls.pooling}.weight": like.new_zeros(width, width), f"{cls.pooling}.bias": like.new_zeros(width)}
+        state, width = loaded.learner.model.state_dict(), loaded.recipe.model.width
+        for name in loaded.learner.model.heads:
+            for rule in cls.heads[name].rules if name in cls.heads else ():
+                if rule.theirs == cls.pooler_name:
+                    tensors |= {
+                        f"{cls.pooler_name}.{part}": state[f"{rule.ours}.{part}"] for part in ("weight", "bias")
+                    }
+                    return [f"pooler: taken from the head {name}"]
+        any_tensor = next(iter(tensors.values()))
+        tensors |= {
+            f"{cls.pooler_name}.weight": any_tensor.new_zeros(width, width),
+            f"{cls.pooler_name}.bias": any_tensor.new_zeros(width),
+        }
         return ["pooler: zeros, since the run has none"]

@@ -1,4 +1,4 @@
-"""What published encoder-decoders share: which tokens a target begins after."""
+"""Base class of encoder-decoder model types: decoder start tokens and tied embeddings."""
 
 from __future__ import annotations
 
@@ -7,76 +7,79 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from meristem import bounded
-from meristem.checkpoint.revive import Revived
-from meristem.errors import MeristemError
-from meristem.generation.given import start_of
-from meristem.interop.folder import Weights
-from meristem.interop.lines import Line
-from meristem.interop.published import Carried, Published
+from meristem.checkpoint.load_run import LoadedRun
+from meristem.config.errors import MeristemError
+from meristem.generation.generation_inputs import decoder_start_ids
+from meristem.interop.model_type import HeadMapping, ModelType
+from meristem.interop.weight_map import WeightRule
+from meristem.interop.weights_folder import FolderWeights
+from meristem.utils import untrusted_files
 
-CLASSIFICATION = Carried("pooled", (
-    Line("heads.classification.dense", "classification_head.dense"),
-    Line("heads.classification.score", "classification_head.out_proj"),
+CLASSIFICATION_HEAD = HeadMapping("pooled", (
+    WeightRule("heads.classification.dense", "classification_head.dense"),
+    WeightRule("heads.classification.score", "classification_head.out_proj"),
 ), classes=0)  # fmt: skip
-SPAN = Carried("tags", (Line("heads.span", "qa_outputs"),), classes=2)
-SPOKEN = ("decoder_start_token_id", "forced_bos_token_id")
-ROLES = {"pad": "pad_token_id", "end": "eos_token_id", "start": "bos_token_id"}
+SPAN_HEAD = HeadMapping("tags", (WeightRule("heads.span", "qa_outputs"),), classes=2)
+START_KEYS = ("decoder_start_token_id", "forced_bos_token_id")
+ROLE_KEYS = {"pad": "pad_token_id", "end": "eos_token_id", "start": "bos_token_id"}
 
 
-def one_table(base: str) -> dict[str, str]:
-    """Ties of source, target and output to the one table of words."""
+def tied_embeddings(base: str) -> dict[str, str]:
+    """Source, target and output embeddings tied to one table."""
     names = ("lm_head", f"{base}encoder.embed_tokens", f"{base}decoder.embed_tokens")
     return {f"{name}.weight": f"{base}shared.weight" for name in names}
 
 
-class EncoderDecoder(Published):
-    """A source is read, a target is written."""
+class EncoderDecoderModelType(ModelType):
+    """The encoder reads a source, the decoder generates a target."""
 
     family = "transformer"
-    writes = True
-    objectives = {"denoising": ("seq2seq",)}
-    numbers: ClassVar[Mapping[str, int | None]]
-    """Ids of special tokens that their library takes where config.json is silent."""
+    generates_text = True
+    objective_heads = {"denoising": ("seq2seq",)}
+    default_token_ids: ClassVar[Mapping[str, int | None]]
+    """Default special token ids of transformers if config.json has none."""
 
     @classmethod
-    def known(cls, config: Mapping[str, Any], weights: Weights) -> Mapping[str, Any]:
-        """What generation_config.json says of a target's beginning goes before config.json, as it does there."""
+    def complete_config(cls, config: Mapping[str, Any], weights: FolderWeights) -> Mapping[str, Any]:
+        """The decoder start token of generation_config.json takes precedence over config.json, as in transformers."""
         path = weights.folder / "generation_config.json"
         if not path.is_file():
             return config
-        first, forced = (bounded.read_mapping(path).get(key) for key in SPOKEN)
-        return {**config, SPOKEN[0]: config.get(SPOKEN[0]) if first is None else first, SPOKEN[1]: forced}
+        first, forced = (untrusted_files.read_json_object(path).get(key) for key in START_KEYS)
+        return {**config, START_KEYS[0]: config.get(START_KEYS[0]) if first is None else first, START_KEYS[1]: forced}
 
     @classmethod
-    def objective(cls, name: str, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Targets begin after the tokens that their `generate` begins with."""
-        told = [cls._number(key, config) for key in SPOKEN]
-        return {"name": name, "begin": [cls._role(number, config) for number in told if number is not None]}
+    def objective_recipe(cls, name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Targets begin after the tokens that `generate` starts with."""
+        start_ids = [cls._token_id(key, config) for key in START_KEYS]
+        return {
+            "name": name,
+            "begin": [cls._token_role(token_id, config) for token_id in start_ids if token_id is not None],
+        }
 
     @classmethod
-    def _number(cls, key: str, config: Mapping[str, Any]) -> Any:
-        found = config.get(key)
-        return cls.numbers.get(key) if found is None else found
+    def _token_id(cls, key: str, config: Mapping[str, Any]) -> Any:
+        token_id = config.get(key)
+        return cls.default_token_ids.get(key) if token_id is None else token_id
 
     @classmethod
-    def _role(cls, number: int, config: Mapping[str, Any]) -> str:
-        for role, key in ROLES.items():
-            found = cls._number(key, config)
-            if number in (found if isinstance(found, list) else [found]):
+    def _token_role(cls, token_id: int, config: Mapping[str, Any]) -> str:
+        for role, key in ROLE_KEYS.items():
+            role_ids = cls._token_id(key, config)
+            if token_id in (role_ids if isinstance(role_ids, list) else [role_ids]):
                 return role
         raise MeristemError(
-            f"config.json: targets begin with token {number}, which is neither its pad, start nor end token; "
+            f"config.json: targets begin with token {token_id}, which is neither the pad, start nor end token; "
             "only these have a counterpart (objective.begin)"
         )
 
     @classmethod
-    def finish(cls, config: dict[str, Any], found: dict[str, Tensor], revived: Revived) -> list[str]:
-        """config.json says what a target begins after."""
-        begin = start_of(revived.learner.model, revived.tokenizer)
-        if len(begin) > len(SPOKEN):
+    def finalize_export(cls, config: dict[str, Any], tensors: dict[str, Tensor], loaded: LoadedRun) -> list[str]:
+        """Sets the decoder start token in config.json."""
+        start_ids = decoder_start_ids(loaded.learner.model, loaded.tokenizer)
+        if len(start_ids) > len(START_KEYS):
             raise MeristemError(
-                f"{cls.type} has no objective.begin of {len(begin)} tokens: a target begins after one or two there"
+                f"{cls.name} has no objective.begin of {len(start_ids)} tokens: its targets begin after one or two"
             )
-        config |= {"is_encoder_decoder": True, **dict(zip(SPOKEN, begin, strict=False))}
-        return super().finish(config, found, revived)
+        config |= {"is_encoder_decoder": True, **dict(zip(START_KEYS, start_ids, strict=False))}
+        return super().finalize_export(config, tensors, loaded)

@@ -1,4 +1,4 @@
-"""BART as transformers keeps it."""
+"""BART's config entries and weight map for transformers."""
 
 from __future__ import annotations
 
@@ -7,70 +7,75 @@ from typing import Any
 
 from torch import Tensor
 
-from meristem.checkpoint.revive import Revived
-from meristem.errors import MeristemError
-from meristem.interop.families._encoder_decoder import CLASSIFICATION, SPAN, EncoderDecoder, one_table
-from meristem.interop.lines import JOINED, After, Line
-from meristem.interop.published import ACTIVATIONS, Carried, Entry
+from meristem.checkpoint.load_run import LoadedRun
+from meristem.config.errors import MeristemError
+from meristem.interop.families._encoder_decoder import (
+    CLASSIFICATION_HEAD,
+    SPAN_HEAD,
+    EncoderDecoderModelType,
+    tied_embeddings,
+)
+from meristem.interop.model_type import ACTIVATIONS, ConfigEntry, HeadMapping
+from meristem.interop.weight_map import CONCAT, OffsetRows, WeightRule
 
 
-def _side(side: str, entrance: str) -> tuple[Line, ...]:
-    """What encoder and decoder both have."""
+def _side_rules(side: str, embedding: str) -> tuple[WeightRule, ...]:
+    """Weight rules of both the encoder and the decoder."""
     ours, theirs = f"backbone.{side}.layers.{{}}", f"model.{side}.layers.{{}}"
-    own = tuple(f"{theirs}.self_attn.{part}_proj" for part in "qkv")
+    query_key_value = tuple(f"{theirs}.self_attn.{part}_proj" for part in "qkv")
     return (
-        Line(f"{ours}.attention.project", own, JOINED),
-        Line(f"{ours}.attention.output", f"{theirs}.self_attn.out_proj"),
-        Line(f"{ours}.attention_norm", f"{theirs}.self_attn_layer_norm"),
-        Line(f"{ours}.feed_forward.widen", f"{theirs}.fc1"),
-        Line(f"{ours}.feed_forward.narrow", f"{theirs}.fc2"),
-        Line(f"{ours}.feed_forward_norm", f"{theirs}.final_layer_norm"),
-        Line(f"backbone.{entrance}.positions", f"model.{side}.embed_positions", After(2)),
-        Line(f"backbone.{entrance}.norm", f"model.{side}.layernorm_embedding"),
+        WeightRule(f"{ours}.attention.project", query_key_value, CONCAT),
+        WeightRule(f"{ours}.attention.output", f"{theirs}.self_attn.out_proj"),
+        WeightRule(f"{ours}.attention_norm", f"{theirs}.self_attn_layer_norm"),
+        WeightRule(f"{ours}.feed_forward.widen", f"{theirs}.fc1"),
+        WeightRule(f"{ours}.feed_forward.narrow", f"{theirs}.fc2"),
+        WeightRule(f"{ours}.feed_forward_norm", f"{theirs}.final_layer_norm"),
+        WeightRule(f"backbone.{embedding}.positions", f"model.{side}.embed_positions", OffsetRows(2)),
+        WeightRule(f"backbone.{embedding}.norm", f"model.{side}.layernorm_embedding"),
     )
 
 
-CROSS = (
-    Line("backbone.decoder.layers.{}.cross.query", "model.decoder.layers.{}.encoder_attn.q_proj"),
-    Line(
+CROSS_ATTENTION_RULES = (
+    WeightRule("backbone.decoder.layers.{}.cross.query", "model.decoder.layers.{}.encoder_attn.q_proj"),
+    WeightRule(
         "backbone.decoder.layers.{}.cross.source",
         tuple(f"model.decoder.layers.{{}}.encoder_attn.{part}_proj" for part in "kv"),
-        JOINED,
+        CONCAT,
     ),
-    Line("backbone.decoder.layers.{}.cross.output", "model.decoder.layers.{}.encoder_attn.out_proj"),
-    Line("backbone.decoder.layers.{}.cross_norm", "model.decoder.layers.{}.encoder_attn_layer_norm"),
+    WeightRule("backbone.decoder.layers.{}.cross.output", "model.decoder.layers.{}.encoder_attn.out_proj"),
+    WeightRule("backbone.decoder.layers.{}.cross_norm", "model.decoder.layers.{}.encoder_attn_layer_norm"),
 )
-ALIKE = (("encoder_attention_heads", "decoder_attention_heads"), ("encoder_ffn_dim", "decoder_ffn_dim"))
+PAIRED_KEYS = (("encoder_attention_heads", "decoder_attention_heads"), ("encoder_ffn_dim", "decoder_ffn_dim"))
 
 
-class Bart(EncoderDecoder):
-    """Post-norm on both sides, learned positions, a norm over the embeddings, one table of words for all."""
+class BartModelType(EncoderDecoderModelType):
+    """Post-norm encoder and decoder, learned positions, a norm over the embeddings, one shared embedding table."""
 
-    type = "bart"
-    entries = (
-        Entry("layers", "encoder_layers", 12),
-        Entry("decoder_layers", "decoder_layers", 12),
-        Entry("width", "d_model", 1024),
-        Entry("heads", ALIKE[0], 16),
-        Entry("inner", ALIKE[1], 4096),
-        Entry("length", "max_position_embeddings", 1024),
-        Entry("activation", "activation_function", "gelu", ACTIVATIONS),
-        Entry("dropout", ("dropout", "attention_dropout"), 0.1),
-        Entry("scale_embeddings", "scale_embedding", False),
+    name = "bart"
+    config_entries = (
+        ConfigEntry("layers", "encoder_layers", 12),
+        ConfigEntry("decoder_layers", "decoder_layers", 12),
+        ConfigEntry("width", "d_model", 1024),
+        ConfigEntry("heads", PAIRED_KEYS[0], 16),
+        ConfigEntry("inner", PAIRED_KEYS[1], 4096),
+        ConfigEntry("length", "max_position_embeddings", 1024),
+        ConfigEntry("activation", "activation_function", "gelu", ACTIVATIONS),
+        ConfigEntry("dropout", ("dropout", "attention_dropout"), 0.1),
+        ConfigEntry("scale_embeddings", "scale_embedding", False),
     )
-    fixed = {"norm_place": "post", "positions": "learned", "embedding_norm": True}
-    demands = {"tie_word_embeddings": True, "is_decoder": False}
-    base = "model."
-    body = (
-        *_side("encoder", "enter_source"),
-        *_side("decoder", "enter_target"),
-        *CROSS,
-        Line("backbone.tokens", "model.shared"),
+    fixed_settings = {"norm_place": "post", "positions": "learned", "embedding_norm": True}
+    required_config = {"tie_word_embeddings": True, "is_decoder": False}
+    base_prefix = "model."
+    body_rules = (
+        *_side_rules("encoder", "enter_source"),
+        *_side_rules("decoder", "enter_target"),
+        *CROSS_ATTENTION_RULES,
+        WeightRule("backbone.tokens", "model.shared"),
     )
     heads = {
-        "seq2seq": Carried("vocabulary", ()),
-        "classification": CLASSIFICATION,
-        "span": SPAN,
+        "seq2seq": HeadMapping("vocabulary", ()),
+        "classification": CLASSIFICATION_HEAD,
+        "span": SPAN_HEAD,
     }
     architectures = {
         "BartModel": (),
@@ -78,26 +83,30 @@ class Bart(EncoderDecoder):
         "BartForSequenceClassification": ("classification",),
         "BartForQuestionAnswering": ("span",),
     }
-    ties = one_table("model.")
-    zeros = ("final_logits_bias",)
-    pair = "start A end end B end"
-    marks = {"bos_token": "start", "eos_token": "end", "cls_token": "start", "sep_token": "end"}
-    numbers = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 2}
+    tied_weights = tied_embeddings("model.")
+    zero_patterns = ("final_logits_bias",)
+    pair_template = "start A end end B end"
+    special_token_roles = {"bos_token": "start", "eos_token": "end", "cls_token": "start", "sep_token": "end"}
+    default_token_ids = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 2}
 
     @classmethod
-    def adjust(cls, told: dict[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
-        """Both sides must be as wide."""
-        for entry in cls.entries:
-            if entry.keys not in ALIKE:
+    def adjust_settings(cls, settings: dict[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+        """Encoder and decoder must have the same sizes."""
+        for entry in cls.config_entries:
+            if entry.keys not in PAIRED_KEYS:
                 continue
-            here, there = (entry.default if config.get(key) is None else config[key] for key in entry.keys)
-            if here != there:
-                both = f"{entry.keys[0]}={here} and {entry.keys[1]}={there}"
-                raise MeristemError(f"config.json: {both}: encoder and decoder have as many in the {cls.family} family")
-        return told
+            encoder_value, decoder_value = (
+                entry.default if config.get(key) is None else config[key] for key in entry.keys
+            )
+            if encoder_value != decoder_value:
+                difference = f"{entry.keys[0]}={encoder_value} and {entry.keys[1]}={decoder_value}"
+                raise MeristemError(
+                    f"config.json: {difference}: encoder and decoder must be equal in the {cls.family} family"
+                )
+        return settings
 
     @classmethod
-    def finish(cls, config: dict[str, Any], found: dict[str, Tensor], revived: Revived) -> list[str]:
-        """A text that reaches its longest is not made to end: their library would force it to."""
+    def finalize_export(cls, config: dict[str, Any], tensors: dict[str, Tensor], loaded: LoadedRun) -> list[str]:
+        """Does not force an end token at the maximum length, which transformers would do by default."""
         config["forced_eos_token_id"] = None
-        return super().finish(config, found, revived)
+        return super().finalize_export(config, tensors, loaded)

@@ -1,4 +1,4 @@
-"""BERT as transformers keeps it."""
+"""BERT's config entries and weight map for transformers."""
 
 from __future__ import annotations
 
@@ -6,48 +6,48 @@ from typing import Any
 
 from torch import Tensor
 
-from meristem.checkpoint.revive import Revived
+from meristem.checkpoint.load_run import LoadedRun
 from meristem.interop.families._encoder import (
-    READS,
-    SIZES,
-    SPAN,
-    TAGGING,
-    Encoder,
-    embeddings,
-    pooled,
-    pooler,
-    stack,
-    vocabulary,
+    COMMON_ENTRIES,
+    ENCODER_CONFIG,
+    SPAN_HEAD,
+    TAGGING_HEAD,
+    EncoderModelType,
+    embedding_rules,
+    layer_rules,
+    pooled_head,
+    pooler_head,
+    vocabulary_head,
 )
-from meristem.interop.published import ACTIVATIONS, Entry
+from meristem.interop.model_type import ACTIVATIONS, ConfigEntry
 
 
-class Bert(Encoder):
+class BertModelType(EncoderModelType):
     """Post-norm, learned positions, two segments."""
 
-    type = "bert"
+    name = "bert"
     family = "bert"
-    entries = (
-        *SIZES,
-        Entry("length", "max_position_embeddings", 512),
-        Entry("segments", "type_vocab_size", 2),
-        Entry("activation", "hidden_act", "gelu", ACTIVATIONS),
+    config_entries = (
+        *COMMON_ENTRIES,
+        ConfigEntry("length", "max_position_embeddings", 512),
+        ConfigEntry("segments", "type_vocab_size", 2),
+        ConfigEntry("activation", "hidden_act", "gelu", ACTIVATIONS),
     )
-    fixed = {"norm_place": "post", "positions": "learned"}
-    demands = {"position_embedding_type": "absolute", **READS}
-    base = "bert."
-    pooling = "bert.pooler.dense"
-    body = (*stack("backbone", "bert"), *embeddings("bert"))
+    fixed_settings = {"norm_place": "post", "positions": "learned"}
+    required_config = {"position_embedding_type": "absolute", **ENCODER_CONFIG}
+    base_prefix = "bert."
+    pooler_name = "bert.pooler.dense"
+    body_rules = (*layer_rules("backbone", "bert"), *embedding_rules("bert"))
     heads = {
-        "pooler": pooler("bert.pooler.dense"),
-        "mlm": vocabulary(
+        "pooler": pooler_head("bert.pooler.dense"),
+        "mlm": vocabulary_head(
             "mlm", "cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions.bias"
         ),
-        "nsp": pooled("nsp", "bert.pooler.dense", "cls.seq_relationship", classes=2),
-        "classification": pooled("classification", "bert.pooler.dense", "classifier"),
-        "tagging": TAGGING,
-        "span": SPAN,
-        "choice": pooled("choice", "bert.pooler.dense", "classifier", classes=1),
+        "nsp": pooled_head("nsp", "bert.pooler.dense", "cls.seq_relationship", classes=2),
+        "classification": pooled_head("classification", "bert.pooler.dense", "classifier"),
+        "tagging": TAGGING_HEAD,
+        "span": SPAN_HEAD,
+        "choice": pooled_head("choice", "bert.pooler.dense", "classifier", classes=1),
     }
     architectures = {
         "BertModel": ("pooler",),
@@ -59,23 +59,23 @@ class Bert(Encoder):
         "BertForQuestionAnswering": ("span",),
         "BertForMultipleChoice": ("choice",),
     }
-    objectives = {"mlm": ("mlm",), "nsp": ("nsp",)}
-    ties = {
+    objective_heads = {"mlm": ("mlm",), "nsp": ("nsp",)}
+    tied_weights = {
         "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
         "cls.predictions.decoder.bias": "cls.predictions.bias",
     }
-    without = (r"bert\.embeddings\.position_ids", r"bert\.pooler\..*")
-    inputs = ("input_ids", "token_type_ids", "attention_mask")
+    ignored_patterns = (r"bert\.embeddings\.position_ids", r"bert\.pooler\..*")
+    model_input_names = ("input_ids", "token_type_ids", "attention_mask")
 
     @classmethod
-    def finish(cls, config: dict[str, Any], found: dict[str, Tensor], revived: Revived) -> list[str]:
-        """Two heads make a class that their pipelines open with a report of what they do not use."""
-        notes = super().finish(config, found, revived)
+    def finalize_export(cls, config: dict[str, Any], tensors: dict[str, Tensor], loaded: LoadedRun) -> list[str]:
+        """A note for two heads: pipelines warn about the head of the class that they do not use."""
+        notes = super().finalize_export(config, tensors, loaded)
         if config["architectures"] == ["BertForPreTraining"]:
             notes.append("for pipeline('fill-mask') alone: --architecture BertForMaskedLM, without the head nsp")
         return notes
 
     @classmethod
-    def differences(cls, settings: Any, kinds: Any = ()) -> list[str]:
-        """Theirs has one segment at least; a model without any is DistilBERT's."""
-        return super().differences(settings, kinds) + ["model.segments=0"] * (settings.segments == 0)
+    def unsupported_settings(cls, settings: Any, head_kinds: Any = ()) -> list[str]:
+        """BERT has at least one segment; a model without any is DistilBERT."""
+        return super().unsupported_settings(settings, head_kinds) + ["model.segments=0"] * (settings.segments == 0)

@@ -1,13 +1,15 @@
-"""CamemBERT as transformers keeps it."""
+"""CamemBERT's config entries and weight map for transformers."""
 
 from __future__ import annotations
 
-from meristem.interop.families.roberta import Roberta
+from meristem.interop.families.roberta import RobertaModelType
 
 
-class Camembert(Roberta):
-    """RoBERTa in French, under names of its own; a run leaves as RoBERTa."""
+class CamembertModelType(RobertaModelType):
+    """French RoBERTa under another model type; runs are exported as RoBERTa."""
 
-    type = "camembert"
-    leaves = False
-    architectures = {name.replace("Roberta", "Camembert", 1): heads for name, heads in Roberta.architectures.items()}
+    name = "camembert"
+    exportable = False
+    architectures = {
+        name.replace("Roberta", "Camembert", 1): heads for name, heads in RobertaModelType.architectures.items()
+    }

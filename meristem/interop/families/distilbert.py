@@ -1,51 +1,59 @@
-"""DistilBERT as transformers keeps it: a BERT without segments, under names of its own."""
+"""DistilBERT's config entries and weight map for transformers: BERT without segments, with its own tensor names."""
 
 from __future__ import annotations
 
-from meristem.interop.families._encoder import SPAN, TAGGING, Encoder, pooled, vocabulary
-from meristem.interop.lines import JOINED, Line
-from meristem.interop.published import ACTIVATIONS, Entry
+from meristem.interop.families._encoder import SPAN_HEAD, TAGGING_HEAD, EncoderModelType, pooled_head, vocabulary_head
+from meristem.interop.model_type import ACTIVATIONS, ConfigEntry
+from meristem.interop.weight_map import CONCAT, WeightRule
 
-HERE, THERE = "backbone.stack.layers.{}", "distilbert.transformer.layer.{}"
-LAYER = (
-    Line(f"{HERE}.attention.project", tuple(f"{THERE}.attention.{part}_lin" for part in "qkv"), JOINED),
-    Line(f"{HERE}.attention.output", f"{THERE}.attention.out_lin"),
-    Line(f"{HERE}.attention_norm", f"{THERE}.sa_layer_norm"),
-    Line(f"{HERE}.feed_forward.widen", f"{THERE}.ffn.lin1"),
-    Line(f"{HERE}.feed_forward.narrow", f"{THERE}.ffn.lin2"),
-    Line(f"{HERE}.feed_forward_norm", f"{THERE}.output_layer_norm"),
+OUR_LAYER, THEIR_LAYER = "backbone.stack.layers.{}", "distilbert.transformer.layer.{}"
+LAYER_RULES = (
+    WeightRule(
+        f"{OUR_LAYER}.attention.project", tuple(f"{THEIR_LAYER}.attention.{part}_lin" for part in "qkv"), CONCAT
+    ),
+    WeightRule(f"{OUR_LAYER}.attention.output", f"{THEIR_LAYER}.attention.out_lin"),
+    WeightRule(f"{OUR_LAYER}.attention_norm", f"{THEIR_LAYER}.sa_layer_norm"),
+    WeightRule(f"{OUR_LAYER}.feed_forward.widen", f"{THEIR_LAYER}.ffn.lin1"),
+    WeightRule(f"{OUR_LAYER}.feed_forward.narrow", f"{THEIR_LAYER}.ffn.lin2"),
+    WeightRule(f"{OUR_LAYER}.feed_forward_norm", f"{THEIR_LAYER}.output_layer_norm"),
 )
 
 
-class DistilBert(Encoder):
-    """Post-norm, learned positions, relu under the scores of a whole text."""
+class DistilBertModelType(EncoderModelType):
+    """Post-norm, learned positions, ReLU in the classification head."""
 
-    type = "distilbert"
+    name = "distilbert"
     family = "bert"
-    entries = (
-        Entry("layers", "n_layers", 6),
-        Entry("width", "dim", 768),
-        Entry("heads", "n_heads", 12),
-        Entry("inner", "hidden_dim", 3072),
-        Entry("length", "max_position_embeddings", 512),
-        Entry("activation", "activation", "gelu", ACTIVATIONS),
-        Entry("dropout", ("dropout", "attention_dropout"), 0.1),
+    config_entries = (
+        ConfigEntry("layers", "n_layers", 6),
+        ConfigEntry("width", "dim", 768),
+        ConfigEntry("heads", "n_heads", 12),
+        ConfigEntry("inner", "hidden_dim", 3072),
+        ConfigEntry("length", "max_position_embeddings", 512),
+        ConfigEntry("activation", "activation", "gelu", ACTIVATIONS),
+        ConfigEntry("dropout", ("dropout", "attention_dropout"), 0.1),
     )
-    fixed = {"norm_place": "post", "positions": "learned", "segments": 0, "norm_epsilon": 1e-12, "pooler": "relu"}
-    demands = {"sinusoidal_pos_embds": False}
-    base = "distilbert."
-    body = (
-        *LAYER,
-        Line("backbone.embed.tokens", "distilbert.embeddings.word_embeddings"),
-        Line("backbone.embed.positions", "distilbert.embeddings.position_embeddings"),
-        Line("backbone.embed.norm", "distilbert.embeddings.LayerNorm"),
+    fixed_settings = {
+        "norm_place": "post",
+        "positions": "learned",
+        "segments": 0,
+        "norm_epsilon": 1e-12,
+        "pooler": "relu",
+    }
+    required_config = {"sinusoidal_pos_embds": False}
+    base_prefix = "distilbert."
+    body_rules = (
+        *LAYER_RULES,
+        WeightRule("backbone.embed.tokens", "distilbert.embeddings.word_embeddings"),
+        WeightRule("backbone.embed.positions", "distilbert.embeddings.position_embeddings"),
+        WeightRule("backbone.embed.norm", "distilbert.embeddings.LayerNorm"),
     )
     heads = {
-        "mlm": vocabulary("mlm", "vocab_transform", "vocab_layer_norm", "vocab_projector.bias"),
-        "classification": pooled("classification", "pre_classifier", "classifier"),
-        "tagging": TAGGING,
-        "span": SPAN,
-        "choice": pooled("choice", "pre_classifier", "classifier", classes=1),
+        "mlm": vocabulary_head("mlm", "vocab_transform", "vocab_layer_norm", "vocab_projector.bias"),
+        "classification": pooled_head("classification", "pre_classifier", "classifier"),
+        "tagging": TAGGING_HEAD,
+        "span": SPAN_HEAD,
+        "choice": pooled_head("choice", "pre_classifier", "classifier", classes=1),
     }
     architectures = {
         "DistilBertModel": (),
@@ -55,6 +63,6 @@ class DistilBert(Encoder):
         "DistilBertForQuestionAnswering": ("span",),
         "DistilBertForMultipleChoice": ("choice",),
     }
-    objectives = {"mlm": ("mlm",)}
-    ties = {"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"}
-    without = (r"distilbert\.embeddings\.position_ids",)
+    objective_heads = {"mlm": ("mlm",)}
+    tied_weights = {"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"}
+    ignored_patterns = (r"distilbert\.embeddings\.position_ids",)

@@ -1,104 +1,106 @@
-"""ELECTRA as transformers keeps it: the discriminator, and its generator as a model of its own in a subfolder."""
+"""ELECTRA's weight map for transformers: the discriminator, and its generator as a separate model in a subfolder."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from meristem.batch import Model
-from meristem.blocks.generator import narrowed
-from meristem.errors import MeristemError
+from meristem.blocks.transformer.electra_generator import generator_settings
+from meristem.config.errors import MeristemError
+from meristem.interfaces.batch import Model
 from meristem.interop.families._encoder import (
-    READS,
-    SIZES,
-    SPAN,
-    TAGGING,
-    Encoder,
-    embeddings,
-    pooled,
-    stack,
-    vocabulary,
+    COMMON_ENTRIES,
+    ENCODER_CONFIG,
+    SPAN_HEAD,
+    TAGGING_HEAD,
+    EncoderModelType,
+    embedding_rules,
+    layer_rules,
+    pooled_head,
+    vocabulary_head,
 )
-from meristem.interop.folder import Weights
-from meristem.interop.folder import config_of as folder_config
-from meristem.interop.lines import Line
-from meristem.interop.published import Carried, Entry
+from meristem.interop.model_type import ConfigEntry, HeadMapping
+from meristem.interop.weight_map import WeightRule
+from meristem.interop.weights_folder import FolderWeights
+from meristem.interop.weights_folder import read_config as folder_config
 
-WORDS = ("generator_predictions.dense", "generator_predictions.LayerNorm", "generator_lm_head.bias")
+VOCABULARY_NAMES = ("generator_predictions.dense", "generator_predictions.LayerNorm", "generator_lm_head.bias")
 
 
-class Part(Encoder):
-    """Either net: post-norm, learned positions, embeddings that may be narrower than the model."""
+class ElectraBaseModelType(EncoderModelType):
+    """Discriminator or generator: post-norm, learned positions, embeddings that may be narrower than the model."""
 
-    type = "electra"
+    name = "electra"
     family = "electra"
-    entries = (
-        *(entry for entry in SIZES if entry.ours not in ("width", "heads", "inner")),
-        Entry("width", "hidden_size", 256),
-        Entry("heads", "num_attention_heads", 4),
-        Entry("inner", "intermediate_size", 1024),
-        Entry("embedding", "embedding_size", 128),
-        Entry("length", "max_position_embeddings", 512),
-        Entry("segments", "type_vocab_size", 2),
-        Entry("activation", "hidden_act", "gelu", {"gelu": "gelu"}),  # their words are behind gelu whatever it is
+    config_entries = (
+        *(entry for entry in COMMON_ENTRIES if entry.ours not in ("width", "heads", "inner")),
+        ConfigEntry("width", "hidden_size", 256),
+        ConfigEntry("heads", "num_attention_heads", 4),
+        ConfigEntry("inner", "intermediate_size", 1024),
+        ConfigEntry("embedding", "embedding_size", 128),
+        ConfigEntry("length", "max_position_embeddings", 512),
+        ConfigEntry("segments", "type_vocab_size", 2),
+        ConfigEntry("activation", "hidden_act", "gelu", {"gelu": "gelu"}),  # its vocabulary head always uses gelu
     )
-    fixed = {"norm_place": "post", "positions": "learned", "pooler": "gelu"}
-    demands = {
+    fixed_settings = {"norm_place": "post", "positions": "learned", "pooler": "gelu"}
+    required_config = {
         "position_embedding_type": "absolute",
         "summary_type": "first",
         "summary_use_proj": True,
         "summary_activation": "gelu",
-        **READS,
+        **ENCODER_CONFIG,
     }
-    base = "electra."
-    inputs = ("input_ids", "token_type_ids", "attention_mask")
-    objectives = {"rtd": ("rtd",), "mlm": ("mlm",)}
-    ties = {"generator_lm_head.weight": "electra.embeddings.word_embeddings.weight"}
-    without = (r"electra\.embeddings\.position_ids",)
+    base_prefix = "electra."
+    model_input_names = ("input_ids", "token_type_ids", "attention_mask")
+    objective_heads = {"rtd": ("rtd",), "mlm": ("mlm",)}
+    tied_weights = {"generator_lm_head.weight": "electra.embeddings.word_embeddings.weight"}
+    ignored_patterns = (r"electra\.embeddings\.position_ids",)
 
     @classmethod
-    def differences(cls, settings: Any, kinds: Any = ()) -> list[str]:
-        """Theirs has one segment at least."""
-        return super().differences(settings, kinds) + ["model.segments=0"] * (settings.segments == 0)
+    def unsupported_settings(cls, settings: Any, head_kinds: Any = ()) -> list[str]:
+        """ELECTRA has at least one segment."""
+        return super().unsupported_settings(settings, head_kinds) + ["model.segments=0"] * (settings.segments == 0)
 
 
-class Alone(Part):
-    """The generator inside a run that finds replaced tokens: a model of its own width over the shared embeddings."""
+class ElectraGeneratorModelType(ElectraBaseModelType):
+    """The generator of an ELECTRA run: a separate model of its own width with shared embeddings."""
 
-    body = (
-        *stack("heads.generator.body", "electra"),
-        Line("heads.generator.body.project", "electra.embeddings_project"),
-        *embeddings("electra"),
+    body_rules = (
+        *layer_rules("heads.generator.body", "electra"),
+        WeightRule("heads.generator.body.project", "electra.embeddings_project"),
+        *embedding_rules("electra"),
     )
-    apart = ("backbone.stack.", "backbone.project.")
-    heads = {"generator": Carried("generator", vocabulary("generator.words", *WORDS).lines)}
+    excluded_prefixes = ("backbone.stack.", "backbone.project.")
+    heads = {"generator": HeadMapping("generator", vocabulary_head("generator.words", *VOCABULARY_NAMES).rules)}
     architectures = {"ElectraForMaskedLM": ("generator",)}
 
     @classmethod
-    def shape(cls, settings: Any, model: Model) -> Any:
-        """Narrower, but for its embeddings."""
-        divide = dict(model.declared["generator"].sizes)["divide"]
-        return narrowed(settings, divide).model_copy(update={"embedding": settings.embedding or settings.width})
+    def exported_settings(cls, settings: Any, model: Model) -> Any:
+        """Narrower than the discriminator, except for its embeddings."""
+        divisor = dict(model.head_specs["generator"].sizes)["divide"]
+        return generator_settings(settings, divisor).model_copy(
+            update={"embedding": settings.embedding or settings.width}
+        )
 
 
-class Electra(Part):
-    """A net that stands by itself: the discriminator, or a generator that goes on as a masked model."""
+class ElectraModelType(ElectraBaseModelType):
+    """A separate model: the discriminator, or a generator that is trained further as a masked model."""
 
-    body = (
-        *stack("backbone", "electra"),
-        Line("backbone.project", "electra.embeddings_project"),
-        *embeddings("electra"),
+    body_rules = (
+        *layer_rules("backbone", "electra"),
+        WeightRule("backbone.project", "electra.embeddings_project"),
+        *embedding_rules("electra"),
     )
     heads = {
-        "rtd": Carried("token_score", (
-            Line("heads.rtd.dense", "discriminator_predictions.dense"),
-            Line("heads.rtd.score", "discriminator_predictions.dense_prediction"),
+        "rtd": HeadMapping("token_score", (
+            WeightRule("heads.rtd.dense", "discriminator_predictions.dense"),
+            WeightRule("heads.rtd.score", "discriminator_predictions.dense_prediction"),
         )),
-        "mlm": vocabulary("mlm", *WORDS),
-        "classification": pooled("classification", "classifier.dense", "classifier.out_proj"),
-        "tagging": TAGGING,
-        "span": SPAN,
-        "choice": pooled("choice", "sequence_summary.summary", "classifier", classes=1),
+        "mlm": vocabulary_head("mlm", *VOCABULARY_NAMES),
+        "classification": pooled_head("classification", "classifier.dense", "classifier.out_proj"),
+        "tagging": TAGGING_HEAD,
+        "span": SPAN_HEAD,
+        "choice": pooled_head("choice", "sequence_summary.summary", "classifier", classes=1),
     }  # fmt: skip
     architectures = {
         "ElectraModel": (),
@@ -109,25 +111,31 @@ class Electra(Part):
         "ElectraForQuestionAnswering": ("span",),
         "ElectraForMultipleChoice": ("choice",),
     }
-    alone = {"ElectraForMaskedLM": Alone}
-    companions = {"generator": "ElectraForMaskedLM"}
+    standalone_types = {"ElectraForMaskedLM": ElectraGeneratorModelType}
+    subfolder_heads = {"generator": "ElectraForMaskedLM"}
 
     @classmethod
-    def known(cls, config: Mapping[str, Any], weights: Weights) -> Mapping[str, Any]:
-        """config.json with the width of the generator that lies beside the discriminator."""
+    def complete_config(cls, config: Mapping[str, Any], weights: FolderWeights) -> Mapping[str, Any]:
+        """config.json with the width of the generator in the subfolder beside the discriminator."""
         if not (weights.folder / "generator" / "config.json").is_file():
             return config
         return {**config, "generator_size": folder_config(weights.folder / "generator").get("hidden_size", 256)}
 
     @classmethod
-    def objective(cls, name: str, config: Mapping[str, Any]) -> dict[str, Any]:
-        """The generator's share of the width; a new one has a quarter, or the smallest part that is whole."""
+    def objective_recipe(cls, name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+        """The generator's share of the width; a new one has a quarter, or the smallest valid fraction."""
         if name != "rtd":
-            return super().objective(name, config)
-        width, own = int(config.get("hidden_size") or 256), config.get("generator_size")
-        if own is not None and (type(own) is not int or not own or width % own):
+            return super().objective_recipe(name, config)
+        width, generator_size = int(config.get("hidden_size") or 256), config.get("generator_size")
+        if generator_size is not None and (
+            type(generator_size) is not int or not generator_size or width % generator_size
+        ):
             raise MeristemError(
-                f"generator/config.json: hidden_size={own!r} does not divide the discriminator's {width}"
+                f"generator/config.json: hidden_size={generator_size!r} does not divide the discriminator's {width}"
             )
-        part = width // own if own else next(part for part in (4, 3, 2, 1) if width % part == 0)
-        return {"name": name, "generator": f"1/{part}"}
+        divisor = (
+            width // generator_size
+            if generator_size
+            else next(divisor for divisor in (4, 3, 2, 1) if width % divisor == 0)
+        )
+        return {"name": name, "generator": f"1/{divisor}"}

@@ -1,4 +1,4 @@
-"""ESM as transformers keeps it: pre-norm encoders with rotary positions and without segments."""
+"""ESM's config entries and weight map for transformers: pre-norm encoders with rotary positions, without segments."""
 
 from __future__ import annotations
 
@@ -7,59 +7,67 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from meristem.checkpoint.revive import Revived
-from meristem.errors import MeristemError
-from meristem.interop.families._encoder import READS, SIZES, TAGGING, Encoder, pooled, pooler, vocabulary
-from meristem.interop.lines import JOINED, Line
-from meristem.interop.published import Entry
-
-HERE, THERE = "backbone.stack.layers.{}", "esm.encoder.layer.{}"
-LAYER = (
-    Line(
-        f"{HERE}.attention.project",
-        tuple(f"{THERE}.attention.self.{part}" for part in ("query", "key", "value")),
-        JOINED,
-    ),
-    Line(f"{HERE}.attention.output", f"{THERE}.attention.output.dense"),
-    Line(f"{HERE}.attention_norm", f"{THERE}.attention.LayerNorm"),
-    Line(f"{HERE}.feed_forward.widen", f"{THERE}.intermediate.dense"),
-    Line(f"{HERE}.feed_forward.narrow", f"{THERE}.output.dense"),
-    Line(f"{HERE}.feed_forward_norm", f"{THERE}.LayerNorm"),
+from meristem.checkpoint.load_run import LoadedRun
+from meristem.config.errors import MeristemError
+from meristem.interop.families._encoder import (
+    COMMON_ENTRIES,
+    ENCODER_CONFIG,
+    TAGGING_HEAD,
+    EncoderModelType,
+    pooled_head,
+    pooler_head,
+    vocabulary_head,
 )
-WORDS = "esm.embeddings.word_embeddings"
+from meristem.interop.model_type import ConfigEntry
+from meristem.interop.weight_map import CONCAT, WeightRule
+
+OUR_LAYER, THEIR_LAYER = "backbone.stack.layers.{}", "esm.encoder.layer.{}"
+LAYER_RULES = (
+    WeightRule(
+        f"{OUR_LAYER}.attention.project",
+        tuple(f"{THEIR_LAYER}.attention.self.{part}" for part in ("query", "key", "value")),
+        CONCAT,
+    ),
+    WeightRule(f"{OUR_LAYER}.attention.output", f"{THEIR_LAYER}.attention.output.dense"),
+    WeightRule(f"{OUR_LAYER}.attention_norm", f"{THEIR_LAYER}.attention.LayerNorm"),
+    WeightRule(f"{OUR_LAYER}.feed_forward.widen", f"{THEIR_LAYER}.intermediate.dense"),
+    WeightRule(f"{OUR_LAYER}.feed_forward.narrow", f"{THEIR_LAYER}.output.dense"),
+    WeightRule(f"{OUR_LAYER}.feed_forward_norm", f"{THEIR_LAYER}.LayerNorm"),
+)
+WORD_EMBEDDINGS = "esm.embeddings.word_embeddings"
 
 
-class Esm(Encoder):
-    """Norms first, rotary positions, no segments."""
+class EsmModelType(EncoderModelType):
+    """Pre-norm, rotary positions, no segments."""
 
-    type = "esm"
+    name = "esm"
     family = "bert"
-    also = ("roberta",)
-    entries = (
-        *SIZES,
-        Entry("length", "max_position_embeddings", 1026),
-        Entry("rotary_base", "rope_theta", 10_000.0),
+    extra_families = ("roberta",)
+    config_entries = (
+        *COMMON_ENTRIES,
+        ConfigEntry("length", "max_position_embeddings", 1026),
+        ConfigEntry("rotary_base", "rope_theta", 10_000.0),
     )
-    fixed = {"norm_place": "pre", "positions": "rotary", "segments": 0}
-    demands = {
+    fixed_settings = {"norm_place": "pre", "positions": "rotary", "segments": 0}
+    required_config = {
         "position_embedding_type": "rotary",
         "emb_layer_norm_before": False,
         "token_dropout": False,
         "is_folding_model": False,
-        **READS,
+        **ENCODER_CONFIG,
     }
-    base = "esm."
-    pooling = "esm.pooler.dense"
-    body = (
-        *LAYER,
-        Line("backbone.stack.final_norm", "esm.encoder.emb_layer_norm_after"),
-        Line("backbone.embed.tokens", WORDS),
+    base_prefix = "esm."
+    pooler_name = "esm.pooler.dense"
+    body_rules = (
+        *LAYER_RULES,
+        WeightRule("backbone.stack.final_norm", "esm.encoder.emb_layer_norm_after"),
+        WeightRule("backbone.embed.tokens", WORD_EMBEDDINGS),
     )
     heads = {
-        "pooler": pooler("esm.pooler.dense"),
-        "mlm": vocabulary("mlm", "lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
-        "classification": pooled("classification", "classifier.dense", "classifier.out_proj"),
-        "tagging": TAGGING,
+        "pooler": pooler_head("esm.pooler.dense"),
+        "mlm": vocabulary_head("mlm", "lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
+        "classification": pooled_head("classification", "classifier.dense", "classifier.out_proj"),
+        "tagging": TAGGING_HEAD,
     }
     architectures = {
         "EsmModel": ("pooler",),
@@ -67,9 +75,9 @@ class Esm(Encoder):
         "EsmForSequenceClassification": ("classification",),
         "EsmForTokenClassification": ("tagging",),
     }
-    objectives = {"mlm": ("mlm",)}
-    ties = {"lm_head.decoder.weight": f"{WORDS}.weight"}
-    without = (
+    objective_heads = {"mlm": ("mlm",)}
+    tied_weights = {"lm_head.decoder.weight": f"{WORD_EMBEDDINGS}.weight"}
+    ignored_patterns = (
         r"esm\.embeddings\.position_ids",
         r"esm\.contact_head\..*",
         r"esm\.(encoder\.layer\.(\d+|\*)\.attention\.self\.)?rotary_embeddings\.inv_freq",
@@ -77,19 +85,19 @@ class Esm(Encoder):
     )
 
     @classmethod
-    def finish(cls, config: dict[str, Any], found: dict[str, Tensor], revived: Revived) -> list[str]:
-        """What their class wants beside: which token is the mask, rotary frequencies, a head for contacts."""
+    def finalize_export(cls, config: dict[str, Any], tensors: dict[str, Tensor], loaded: LoadedRun) -> list[str]:
+        """Adds what the class needs: the mask token, rotary frequencies, a contact head."""
         if config["pad_token_id"] is None:
-            raise MeristemError("ESM wants to know the padding token, and this run's tokenizer has none")
-        config["mask_token_id"] = revived.tokenizer.mask
-        settings = revived.recipe.model
-        channels = settings.width // settings.heads
-        exponents = torch.arange(0, channels, 2, dtype=torch.float32) / channels
-        found["esm.rotary_embeddings.inv_freq"] = 1.0 / settings.rotary_base**exponents
-        found["esm.contact_head.regression.weight"] = torch.zeros(1, settings.layers * settings.heads)
-        found["esm.contact_head.regression.bias"] = torch.zeros(1)
+            raise MeristemError("ESM needs a padding token, and this run's tokenizer has none")
+        config["mask_token_id"] = loaded.tokenizer.mask
+        settings = loaded.recipe.model
+        head_dim = settings.width // settings.heads
+        exponents = torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim
+        tensors["esm.rotary_embeddings.inv_freq"] = 1.0 / settings.rotary_base**exponents
+        tensors["esm.contact_head.regression.weight"] = torch.zeros(1, settings.layers * settings.heads)
+        tensors["esm.contact_head.regression.bias"] = torch.zeros(1)
         return [
-            "ESM is transformers' class for encoders with norms first and rotary positions; the numbers are the same",
-            "contact_head: zeros; only their models of proteins use one",
-            *super().finish(config, found, revived),
+            "ESM is transformers' class for pre-norm encoders with rotary positions; the outputs are the same",
+            "contact_head: zeros; only protein models use it",
+            *super().finalize_export(config, tensors, loaded),
         ]

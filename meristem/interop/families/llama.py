@@ -1,4 +1,4 @@
-"""Llama as transformers keeps it: the modern family where it looks one way."""
+"""Llama's config entries and weight map for transformers: the Transformer family with causal attention."""
 
 from __future__ import annotations
 
@@ -6,66 +6,66 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from meristem.errors import MeristemError
-from meristem.interop.families._causal import Causal
-from meristem.interop.lines import GROUPED, JOINED, Line
-from meristem.interop.published import Carried, Entry
+from meristem.config.errors import MeristemError
+from meristem.interop.families._causal import CausalModelType
+from meristem.interop.model_type import ConfigEntry, HeadMapping
+from meristem.interop.weight_map import CONCAT, CONCAT_GQA, WeightRule
 
-LAYER = (
-    Line(
+LAYER_RULES = (
+    WeightRule(
         "backbone.stack.layers.{}.attention.project",
         tuple(f"model.layers.{{}}.self_attn.{part}_proj" for part in "qkv"),
-        GROUPED,
+        CONCAT_GQA,
     ),
-    Line("backbone.stack.layers.{}.attention.output", "model.layers.{}.self_attn.o_proj"),
-    Line("backbone.stack.layers.{}.attention_norm", "model.layers.{}.input_layernorm"),
-    Line(
+    WeightRule("backbone.stack.layers.{}.attention.output", "model.layers.{}.self_attn.o_proj"),
+    WeightRule("backbone.stack.layers.{}.attention_norm", "model.layers.{}.input_layernorm"),
+    WeightRule(
         "backbone.stack.layers.{}.feed_forward.widen",
         tuple(f"model.layers.{{}}.mlp.{part}_proj" for part in ("gate", "up")),
-        JOINED,
+        CONCAT,
     ),
-    Line("backbone.stack.layers.{}.feed_forward.narrow", "model.layers.{}.mlp.down_proj"),
-    Line("backbone.stack.layers.{}.feed_forward_norm", "model.layers.{}.post_attention_layernorm"),
+    WeightRule("backbone.stack.layers.{}.feed_forward.narrow", "model.layers.{}.mlp.down_proj"),
+    WeightRule("backbone.stack.layers.{}.feed_forward_norm", "model.layers.{}.post_attention_layernorm"),
 )
 
-SHAPE = (
-    Entry("layers", "num_hidden_layers", 32),
-    Entry("width", "hidden_size", 4096),
-    Entry("heads", "num_attention_heads", 32),
-    Entry("groups", "num_key_value_heads", None),
-    Entry("inner", "intermediate_size", 11008),
-    Entry("length", "max_position_embeddings", 2048),
-    Entry("dropout", "attention_dropout", 0.0),
-    Entry("norm_epsilon", "rms_norm_eps", 1e-6),
-    Entry("rotary_base", ("rope_parameters.rope_theta", "rope_theta"), 10_000.0),
+SHAPE_ENTRIES = (
+    ConfigEntry("layers", "num_hidden_layers", 32),
+    ConfigEntry("width", "hidden_size", 4096),
+    ConfigEntry("heads", "num_attention_heads", 32),
+    ConfigEntry("groups", "num_key_value_heads", None),
+    ConfigEntry("inner", "intermediate_size", 11008),
+    ConfigEntry("length", "max_position_embeddings", 2048),
+    ConfigEntry("dropout", "attention_dropout", 0.0),
+    ConfigEntry("norm_epsilon", "rms_norm_eps", 1e-6),
+    ConfigEntry("rotary_base", ("rope_parameters.rope_theta", "rope_theta"), 10_000.0),
 )
 
 
-class Llama(Causal):
-    """RMS norms before each part, rotary positions, a gated feed-forward part."""
+class LlamaModelType(CausalModelType):
+    """RMSNorm before each sublayer, rotary positions, gated feed-forward."""
 
-    type = "llama"
+    name = "llama"
     family = "modern"
-    entries: ClassVar[tuple[Entry, ...]] = (
-        *SHAPE,
-        Entry("bias", ("attention_bias", "mlp_bias"), False),
-        Entry("activation", "hidden_act", "silu", {"swiglu": "silu", "geglu": "gelu_new"}),
-        Entry("tied", "tie_word_embeddings", False),
+    config_entries: ClassVar[tuple[ConfigEntry, ...]] = (
+        *SHAPE_ENTRIES,
+        ConfigEntry("bias", ("attention_bias", "mlp_bias"), False),
+        ConfigEntry("activation", "hidden_act", "silu", {"swiglu": "silu", "geglu": "gelu_new"}),
+        ConfigEntry("tied", "tie_word_embeddings", False),
     )
-    fixed = {"norm": "rms", "norm_place": "pre", "positions": "rotary"}
-    demands = {"rope_parameters.rope_type": "default", "rope_parameters.partial_rotary_factor": 1.0}
-    way = "causal"
-    base = "model."
-    body = (
-        *LAYER,
-        Line("backbone.stack.final_norm", "model.norm"),
-        Line("backbone.embed.tokens", "model.embed_tokens"),
+    fixed_settings = {"norm": "rms", "norm_place": "pre", "positions": "rotary"}
+    required_config = {"rope_parameters.rope_type": "default", "rope_parameters.partial_rotary_factor": 1.0}
+    attention_mode = "causal"
+    base_prefix = "model."
+    body_rules = (
+        *LAYER_RULES,
+        WeightRule("backbone.stack.final_norm", "model.norm"),
+        WeightRule("backbone.embed.tokens", "model.embed_tokens"),
     )
     heads = {
-        "clm": Carried("vocabulary", (Line("heads.clm", "lm_head"),)),  # a tensor of its own where it is not tied
-        "classification": Carried("scores", (Line("heads.classification", "score"),), classes=0),
-        "tagging": Carried("tags", (Line("heads.tagging", "score"),), classes=0),
-        "span": Carried("tags", (Line("heads.span", "qa_outputs"),), classes=2),
+        "clm": HeadMapping("vocabulary", (WeightRule("heads.clm", "lm_head"),)),  # a separate tensor if not tied
+        "classification": HeadMapping("scores", (WeightRule("heads.classification", "score"),), classes=0),
+        "tagging": HeadMapping("tags", (WeightRule("heads.tagging", "score"),), classes=0),
+        "span": HeadMapping("tags", (WeightRule("heads.span", "qa_outputs"),), classes=2),
     }
     architectures = {
         "LlamaModel": (),
@@ -74,33 +74,38 @@ class Llama(Causal):
         "LlamaForTokenClassification": ("tagging",),
         "LlamaForQuestionAnswering": ("span",),
     }
-    answering: ClassVar[str] = "transformer."
-    """What stands before the names of the body in their class for questions."""
-    ties = {"lm_head.weight": "model.embed_tokens.weight"}
-    without = (r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq",)
-    edges = (1, 2)
+    question_answering_prefix: ClassVar[str] = "transformer."
+    """Prefix of the base model's tensor names in the question-answering class."""
+    tied_weights = {"lm_head.weight": "model.embed_tokens.weight"}
+    ignored_patterns = (r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq",)
+    default_special_ids = (1, 2)
 
     @classmethod
-    def lines(cls, heads: Iterable[str]) -> tuple[Line, ...]:
-        """Only the class for questions has another prefix before the body's names."""
+    def weight_rules(cls, heads: Iterable[str]) -> tuple[WeightRule, ...]:
+        """Only the question-answering class has another prefix."""
         heads = tuple(heads)
-        lines = super().lines(heads)
-        return tuple(_under(cls.answering, line) for line in lines) if "span" in heads else lines
+        rules = super().weight_rules(heads)
+        return tuple(_with_prefix(cls.question_answering_prefix, rule) for rule in rules) if "span" in heads else rules
 
     @classmethod
-    def adjust(cls, told: dict[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
-        """Every bias or none, heads that divide the width, and turns that nothing stretches."""
-        if bool(config.get("mlp_bias")) != bool(told.get("bias")):
-            raise MeristemError("config.json: attention_bias and mlp_bias differ; only both or none have a counterpart")
-        channels = told["width"] // told["heads"]
-        if (size := config.get("head_dim")) not in (None, channels):
-            raise MeristemError(f"config.json: head_dim={size}: only hidden_size / heads = {channels} is known here")
-        if stretched := config.get("rope_scaling"):  # as written before transformers 5
-            raise MeristemError(f"config.json: rope_scaling={stretched}: stretched positions have no counterpart")
-        return told
+    def adjust_settings(cls, settings: dict[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+        """All biases or none, head_dim = hidden_size / heads, and no RoPE scaling."""
+        if bool(config.get("mlp_bias")) != bool(settings.get("bias")):
+            raise MeristemError("config.json: attention_bias and mlp_bias differ; only both or none are supported")
+        head_dim = settings["width"] // settings["heads"]
+        if (size := config.get("head_dim")) not in (None, head_dim):
+            raise MeristemError(f"config.json: head_dim={size}: only hidden_size / heads = {head_dim} is supported")
+        if rope_scaling := config.get("rope_scaling"):  # the key before transformers 5
+            raise MeristemError(f"config.json: rope_scaling={rope_scaling}: RoPE scaling is not supported")
+        return settings
 
 
-def _under(prefix: str, line: Line) -> Line:
-    """A line of the body with another prefix in their names."""
-    names = (f"{prefix}{one.removeprefix(Llama.base)}" if one.startswith(Llama.base) else one for one in line.several)
-    return replace(line, theirs=tuple(names))
+def _with_prefix(prefix: str, rule: WeightRule) -> WeightRule:
+    """A base model rule with another prefix in their names."""
+    names = (
+        f"{prefix}{their_name.removeprefix(LlamaModelType.base_prefix)}"
+        if their_name.startswith(LlamaModelType.base_prefix)
+        else their_name
+        for their_name in rule.their_names
+    )
+    return replace(rule, theirs=tuple(names))

@@ -1,4 +1,4 @@
-"""Mistral as transformers keeps it: Llama that looks back no further than a window."""
+"""Mistral's config entries and weight map for transformers: Llama with sliding-window attention."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from meristem.interop.families.llama import SHAPE, Llama
-from meristem.interop.published import Entry
+from meristem.interop.families.llama import SHAPE_ENTRIES, LlamaModelType
+from meristem.interop.model_type import ConfigEntry
 
 DEFAULTS = {"groups": 8, "inner": 14336, "length": 4096 * 32}
 
 
-class Mistral(Llama):
-    """Llama's shape without biases, every layer banded."""
+class MistralModelType(LlamaModelType):
+    """Llama without biases, with a sliding window in every layer."""
 
-    type = "mistral"
-    entries = (
-        *(replace(entry, default=DEFAULTS.get(entry.ours, entry.default)) for entry in SHAPE),
-        Entry("activation", "hidden_act", "silu", {"swiglu": "silu", "geglu": "gelu_new"}),
-        Entry("window", "sliding_window", 4096),
-        Entry("tied", "tie_word_embeddings", False),
+    name = "mistral"
+    config_entries = (
+        *(replace(entry, default=DEFAULTS.get(entry.ours, entry.default)) for entry in SHAPE_ENTRIES),
+        ConfigEntry("activation", "hidden_act", "silu", {"swiglu": "silu", "geglu": "gelu_new"}),
+        ConfigEntry("window", "sliding_window", 4096),
+        ConfigEntry("tied", "tie_word_embeddings", False),
     )
-    fixed = {**Llama.fixed, "bias": False}
-    architectures = {name.replace("Llama", "Mistral"): heads for name, heads in Llama.architectures.items()}
-    answering = Llama.base
+    fixed_settings = {**LlamaModelType.fixed_settings, "bias": False}
+    architectures = {name.replace("Llama", "Mistral"): heads for name, heads in LlamaModelType.architectures.items()}
+    question_answering_prefix = LlamaModelType.base_prefix
 
     @classmethod
-    def adjust(cls, told: dict[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
-        """A window that is null is none; only one that is not named is the usual one."""
+    def adjust_settings(cls, settings: dict[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+        """A window of null means none; only a missing key means the default."""
         if "sliding_window" in config and config["sliding_window"] is None:
-            told["window"] = None
-        return super().adjust(told, config)
+            settings["window"] = None
+        return super().adjust_settings(settings, config)

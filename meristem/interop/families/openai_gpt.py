@@ -1,39 +1,41 @@
-"""GPT as transformers keeps it: GPT-2's names for its layers, other ones for its embeddings."""
+"""GPT's config entries and weight map for transformers: GPT-2's layer names, other embedding names."""
 
 from __future__ import annotations
 
-from meristem.interop.families._causal import CHOICE, Causal
-from meristem.interop.families.gpt2 import LAYER
-from meristem.interop.lines import Line
-from meristem.interop.published import Carried, Entry
+from meristem.interop.families._causal import CHOICE_HEAD, CausalModelType
+from meristem.interop.families.gpt2 import LAYER_RULES
+from meristem.interop.model_type import ConfigEntry, HeadMapping
+from meristem.interop.weight_map import WeightRule
 
 
-class OpenAIGPT(Causal):
-    """Post-norm, no norm at the end, always four times as wide inside."""
+class OpenAIGPTModelType(CausalModelType):
+    """Post-norm, no final norm, feed-forward size always four times the hidden size."""
 
-    type = "openai-gpt"
+    name = "openai-gpt"
     family = "gpt"
-    entries = (
-        Entry("layers", "n_layer", 12),
-        Entry("width", "n_embd", 768),
-        Entry("heads", "n_head", 12),
-        Entry("length", "n_positions", 512),
-        Entry("activation", "afn", "gelu", {"gelu_tanh": "gelu", "relu": "relu"}),  # their gelu is the approximation
-        Entry("dropout", ("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.1),
-        Entry("norm_epsilon", "layer_norm_epsilon", 1e-5),
+    config_entries = (
+        ConfigEntry("layers", "n_layer", 12),
+        ConfigEntry("width", "n_embd", 768),
+        ConfigEntry("heads", "n_head", 12),
+        ConfigEntry("length", "n_positions", 512),
+        ConfigEntry(
+            "activation", "afn", "gelu", {"gelu_tanh": "gelu", "relu": "relu"}
+        ),  # its gelu is the tanh approximation
+        ConfigEntry("dropout", ("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.1),
+        ConfigEntry("norm_epsilon", "layer_norm_epsilon", 1e-5),
     )
-    fixed = {"norm_place": "post", "positions": "learned"}
-    demands = {"tie_word_embeddings": True}
-    base = "transformer."
-    body = (
-        *LAYER,
-        Line("backbone.embed.tokens", "transformer.tokens_embed"),
-        Line("backbone.embed.positions", "transformer.positions_embed"),
+    fixed_settings = {"norm_place": "post", "positions": "learned"}
+    required_config = {"tie_word_embeddings": True}
+    base_prefix = "transformer."
+    body_rules = (
+        *LAYER_RULES,
+        WeightRule("backbone.embed.tokens", "transformer.tokens_embed"),
+        WeightRule("backbone.embed.positions", "transformer.positions_embed"),
     )
     heads = {
-        "clm": Carried("vocabulary", ()),
-        "choice": CHOICE,
-        "classification": Carried("scores", (Line("heads.classification", "score"),), classes=0),
+        "clm": HeadMapping("vocabulary", ()),
+        "choice": CHOICE_HEAD,
+        "classification": HeadMapping("scores", (WeightRule("heads.classification", "score"),), classes=0),
     }
     architectures = {
         "OpenAIGPTModel": (),
@@ -41,6 +43,6 @@ class OpenAIGPT(Causal):
         "OpenAIGPTDoubleHeadsModel": ("clm", "choice"),
         "OpenAIGPTForSequenceClassification": ("classification",),
     }
-    ties = {"lm_head.weight": "transformer.tokens_embed.weight"}
-    without = (r"transformer\.h\.\d+\.attn\.bias", r"transformer\.position_ids")
-    edges = (None, None)
+    tied_weights = {"lm_head.weight": "transformer.tokens_embed.weight"}
+    ignored_patterns = (r"transformer\.h\.\d+\.attn\.bias", r"transformer\.position_ids")
+    default_special_ids = (None, None)

@@ -1,4 +1,4 @@
-"""RoBERTa as transformers keeps it: positions are counted from behind the number of the padding token."""
+"""RoBERTa's config entries and weight map for transformers: positions are counted from the padding token's id."""
 
 from __future__ import annotations
 
@@ -7,64 +7,64 @@ from typing import Any
 
 from torch import Tensor
 
-from meristem.checkpoint.revive import Revived
-from meristem.errors import MeristemError
+from meristem.checkpoint.load_run import LoadedRun
+from meristem.config.errors import MeristemError
 from meristem.interop.families._encoder import (
-    READS,
-    SIZES,
-    SPAN,
-    TAGGING,
-    Encoder,
-    embeddings,
-    pooled,
-    pooler,
-    stack,
-    vocabulary,
+    COMMON_ENTRIES,
+    ENCODER_CONFIG,
+    SPAN_HEAD,
+    TAGGING_HEAD,
+    EncoderModelType,
+    embedding_rules,
+    layer_rules,
+    pooled_head,
+    pooler_head,
+    vocabulary_head,
 )
-from meristem.interop.folder import Weights
-from meristem.interop.lines import Line, Way
-from meristem.interop.published import Entry
+from meristem.interop.model_type import ConfigEntry
+from meristem.interop.weight_map import WeightRule, WeightTransform
+from meristem.interop.weights_folder import FolderWeights
 
-PADDING = 1  # RoBERTa's own <pad>
+DEFAULT_PAD_ID = 1  # RoBERTa's own <pad>
 POSITIONS = "roberta.embeddings.position_embeddings"
-TYPES = "roberta.embeddings.token_type_embeddings"
+TOKEN_TYPES = "roberta.embeddings.token_type_embeddings"
 
 
-class Counted(Way):
-    """Ours are the last rows: the padding's and those before it are no positions."""
+class LastRows(WeightTransform):
+    """Ours are the last rows: those up to the padding token's id are not positions."""
 
-    def take(self, theirs: Sequence[Tensor], settings: Any) -> Tensor:
-        (one,) = theirs
-        return one[len(one) - settings.length :]
+    def to_ours(self, theirs: Sequence[Tensor], settings: Any) -> Tensor:
+        (tensor,) = theirs
+        return tensor[len(tensor) - settings.length :]
 
 
-class Roberta(Encoder):
-    """Post-norm, learned positions, one segment that says nothing."""
+class RobertaModelType(EncoderModelType):
+    """Post-norm, learned positions, one segment without effect."""
 
-    type = "roberta"
+    name = "roberta"
     family = "roberta"
-    entries = (
-        *SIZES,
-        Entry("length", "max_position_embeddings", 512),
-        Entry("segments", "type_vocab_size", 2),
-        Entry("activation", "hidden_act", "gelu", {"gelu": "gelu"}),  # their words are behind gelu whatever it is
+    config_entries = (
+        *COMMON_ENTRIES,
+        ConfigEntry("length", "max_position_embeddings", 512),
+        ConfigEntry("segments", "type_vocab_size", 2),
+        ConfigEntry("activation", "hidden_act", "gelu", {"gelu": "gelu"}),  # its vocabulary head always uses gelu
     )
-    fixed = {"norm_place": "post", "positions": "learned"}
-    demands = {"position_embedding_type": "absolute", **READS}
-    base = "roberta."
-    pooling = "roberta.pooler.dense"
-    body = (
-        *stack("backbone", "roberta"),
-        Line("backbone.embed.positions", POSITIONS, Counted()),
-        *embeddings("roberta"),
+    fixed_settings = {"norm_place": "post", "positions": "learned"}
+    required_config = {"position_embedding_type": "absolute", **ENCODER_CONFIG}
+    base_prefix = "roberta."
+    pooler_name = "roberta.pooler.dense"
+    body_rules = (
+        *layer_rules("backbone", "roberta"),
+        WeightRule("backbone.embed.positions", POSITIONS, LastRows()),
+        *embedding_rules("roberta"),
     )
     heads = {
-        "pooler": pooler("roberta.pooler.dense"),
-        "mlm": vocabulary("mlm", "lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
-        "classification": pooled("classification", "classifier.dense", "classifier.out_proj"),
-        "tagging": TAGGING,
-        "span": SPAN,
-        "choice": pooled("choice", "roberta.pooler.dense", "classifier", classes=1),
+        "pooler": pooler_head("roberta.pooler.dense"),
+        "mlm": vocabulary_head("mlm", "lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
+        "classification": pooled_head("classification", "classifier.dense", "classifier.out_proj"),
+        "tagging": TAGGING_HEAD,
+        "span": SPAN_HEAD,
+        "choice": pooled_head("choice", "roberta.pooler.dense", "classifier", classes=1),
     }
     architectures = {
         "RobertaModel": ("pooler",),
@@ -74,55 +74,57 @@ class Roberta(Encoder):
         "RobertaForQuestionAnswering": ("span",),
         "RobertaForMultipleChoice": ("choice",),
     }
-    objectives = {"mlm": ("mlm",)}
-    ties = {
+    objective_heads = {"mlm": ("mlm",)}
+    tied_weights = {
         "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
         "lm_head.decoder.bias": "lm_head.bias",
     }
-    without = (r"roberta\.embeddings\.position_ids", r"roberta\.pooler\..*")
-    zeros = (r"(roberta\.)?embeddings\.token_type_embeddings\.weight",)
-    pair = "start A end end B end"
-    marks = {"bos_token": "start", "eos_token": "end", "cls_token": "start", "sep_token": "end"}
+    ignored_patterns = (r"roberta\.embeddings\.position_ids", r"roberta\.pooler\..*")
+    zero_patterns = (r"(roberta\.)?embeddings\.token_type_embeddings\.weight",)
+    pair_template = "start A end end B end"
+    special_token_roles = {"bos_token": "start", "eos_token": "end", "cls_token": "start", "sep_token": "end"}
 
     @classmethod
-    def known(cls, config: Mapping[str, Any], weights: Weights) -> Mapping[str, Any]:
-        """A single segment of zeros, which fairseq's conversion and our export write, is none."""
-        full = f"{TYPES}.weight"
-        name = full if full in weights else full.removeprefix(cls.base)
-        none = config.get("type_vocab_size") == 1 and name in weights and not weights[name].any()
-        return {**config, "type_vocab_size": 0} if none else config
+    def complete_config(cls, config: Mapping[str, Any], weights: FolderWeights) -> Mapping[str, Any]:
+        """A single segment of zeros, as written by fairseq's conversion and our export, counts as none."""
+        full_name = f"{TOKEN_TYPES}.weight"
+        name = full_name if full_name in weights else full_name.removeprefix(cls.base_prefix)
+        no_segments = config.get("type_vocab_size") == 1 and name in weights and not weights[name].any()
+        return {**config, "type_vocab_size": 0} if no_segments else config
 
     @classmethod
-    def adjust(cls, told: dict[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
-        """Rows up to the padding's are no positions."""
-        pad = config.get("pad_token_id")
-        return told | {"length": told["length"] - (PADDING if pad is None else int(pad)) - 1}
+    def adjust_settings(cls, settings: dict[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+        """Rows up to the padding token's id are not positions."""
+        pad_id = config.get("pad_token_id")
+        return settings | {"length": settings["length"] - (DEFAULT_PAD_ID if pad_id is None else int(pad_id)) - 1}
 
     @classmethod
-    def config(cls, settings: Any) -> dict[str, Any]:
-        """A row for each position and for the padding and what is before it; no segment is one of zeros."""
-        out = super().config(settings)
-        return out | {
-            "max_position_embeddings": settings.length + PADDING + 1,
+    def config_from_settings(cls, settings: Any) -> dict[str, Any]:
+        """Rows for the positions, the padding token and those before it; no segments become one of zeros."""
+        config = super().config_from_settings(settings)
+        return config | {
+            "max_position_embeddings": settings.length + DEFAULT_PAD_ID + 1,
             "type_vocab_size": settings.segments or 1,
         }
 
     @classmethod
-    def differences(cls, settings: Any, kinds: Collection[str] = ()) -> list[str]:
-        """One segment of zeros is none."""
-        return super().differences(settings.model_copy(update={"segments": settings.segments or 1}), kinds)
+    def unsupported_settings(cls, settings: Any, head_kinds: Collection[str] = ()) -> list[str]:
+        """One segment of zeros counts as none."""
+        return super().unsupported_settings(
+            settings.model_copy(update={"segments": settings.segments or 1}), head_kinds
+        )
 
     @classmethod
-    def finish(cls, config: dict[str, Any], found: dict[str, Tensor], revived: Revived) -> list[str]:
-        """The rows before the first position, and the segment that a run of ours leaves out."""
-        pad = config["pad_token_id"]
-        if pad is None:
+    def finalize_export(cls, config: dict[str, Any], tensors: dict[str, Tensor], loaded: LoadedRun) -> list[str]:
+        """Adds the rows before the first position, and the segment that our runs lack."""
+        pad_id = config["pad_token_id"]
+        if pad_id is None:
             raise MeristemError("RoBERTa counts positions from the padding token, and this run's tokenizer has none")
-        positions = found[f"{POSITIONS}.weight"]
+        positions = tensors[f"{POSITIONS}.weight"]
         length, width = positions.shape
-        config["max_position_embeddings"] = length + pad + 1
-        whole = positions.new_zeros(length + pad + 1, width)
-        whole[pad + 1 :] = positions
-        found[f"{POSITIONS}.weight"] = whole
-        found.setdefault(f"{TYPES}.weight", positions.new_zeros(1, width))
-        return super().finish(config, found, revived)
+        config["max_position_embeddings"] = length + pad_id + 1
+        padded = positions.new_zeros(length + pad_id + 1, width)
+        padded[pad_id + 1 :] = positions
+        tensors[f"{POSITIONS}.weight"] = padded
+        tensors.setdefault(f"{TOKEN_TYPES}.weight", positions.new_zeros(1, width))
+        return super().finalize_export(config, tensors, loaded)

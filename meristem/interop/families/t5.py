@@ -1,4 +1,4 @@
-"""T5 as transformers keeps it: 1.0, and 1.1 with its gates."""
+"""T5's config entries and weight map for transformers: 1.0, and 1.1 with gated feed-forward layers."""
 
 from __future__ import annotations
 
@@ -9,15 +9,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from meristem.blocks.feed_forward import GATED
-from meristem.checkpoint.revive import Revived
-from meristem.errors import MeristemError
-from meristem.interop.families._encoder_decoder import CLASSIFICATION, SPAN, EncoderDecoder, one_table
-from meristem.interop.folder import Weights
-from meristem.interop.lines import JOINED, Line
-from meristem.interop.published import Carried, Entry
+from meristem.blocks.transformer.feed_forward import GATED_ACTIVATIONS
+from meristem.checkpoint.load_run import LoadedRun
+from meristem.config.errors import MeristemError
+from meristem.interop.families._encoder_decoder import (
+    CLASSIFICATION_HEAD,
+    SPAN_HEAD,
+    EncoderDecoderModelType,
+    tied_embeddings,
+)
+from meristem.interop.model_type import ConfigEntry, HeadMapping
+from meristem.interop.weight_map import CONCAT, WeightRule
+from meristem.interop.weights_folder import FolderWeights
 
-ACTIVATION = {
+ACTIVATION_NAMES = {
     (False, "relu"): "relu",
     (False, "relu6"): "relu6",
     (False, "gelu"): "gelu",
@@ -25,60 +30,65 @@ ACTIVATION = {
     (True, "gelu_new"): "geglu",
     (True, "silu"): "swiglu",
 }
-SHORT = {"gated-gelu_new": "gated-gelu"}
-"""Their name of one activation says less than it means."""
+SHORT_NAMES = {"gated-gelu_new": "gated-gelu"}
+"""transformers' short name of one activation."""
 
 
-def _side(side: str, last: int) -> tuple[Line, ...]:
-    """What encoder and decoder both have; the feed-forward part is the last of a block's layers."""
+def _side_rules(side: str, feed_forward_index: int) -> tuple[WeightRule, ...]:
+    """Weight rules of both the encoder and the decoder; the feed-forward layer is the last of a block."""
     ours, theirs = f"backbone.{side}.layers.{{}}", f"transformer.{side}.block.{{}}.layer"
-    own = tuple(f"{theirs}.0.SelfAttention.{part}" for part in "qkv")
-    feed = f"{theirs}.{last}.DenseReluDense"
-    first = f"transformer.{side}.block.0.layer.0.SelfAttention.relative_attention_bias"
+    query_key_value = tuple(f"{theirs}.0.SelfAttention.{part}" for part in "qkv")
+    feed_forward = f"{theirs}.{feed_forward_index}.DenseReluDense"
+    relative_bias = f"transformer.{side}.block.0.layer.0.SelfAttention.relative_attention_bias"
     return (
-        Line(f"{ours}.attention.project", own, JOINED),
-        Line(f"{ours}.attention.output", f"{theirs}.0.SelfAttention.o"),
-        Line(f"{ours}.attention_norm", f"{theirs}.0.layer_norm"),
-        Line(f"{ours}.feed_forward.widen", (f"{feed}.wi_0", f"{feed}.wi_1"), JOINED, ("activation", tuple(GATED))),
-        Line(f"{ours}.feed_forward.widen", f"{feed}.wi"),
-        Line(f"{ours}.feed_forward.narrow", f"{feed}.wo"),
-        Line(f"{ours}.feed_forward_norm", f"{theirs}.{last}.layer_norm"),
-        Line(f"backbone.{side}.relative.table", first),
-        Line(f"backbone.{side}.final_norm", f"transformer.{side}.final_layer_norm"),
+        WeightRule(f"{ours}.attention.project", query_key_value, CONCAT),
+        WeightRule(f"{ours}.attention.output", f"{theirs}.0.SelfAttention.o"),
+        WeightRule(f"{ours}.attention_norm", f"{theirs}.0.layer_norm"),
+        WeightRule(
+            f"{ours}.feed_forward.widen",
+            (f"{feed_forward}.wi_0", f"{feed_forward}.wi_1"),
+            CONCAT,
+            ("activation", tuple(GATED_ACTIVATIONS)),
+        ),
+        WeightRule(f"{ours}.feed_forward.widen", f"{feed_forward}.wi"),
+        WeightRule(f"{ours}.feed_forward.narrow", f"{feed_forward}.wo"),
+        WeightRule(f"{ours}.feed_forward_norm", f"{theirs}.{feed_forward_index}.layer_norm"),
+        WeightRule(f"backbone.{side}.relative.table", relative_bias),
+        WeightRule(f"backbone.{side}.final_norm", f"transformer.{side}.final_layer_norm"),
     )
 
 
-CROSS = (
-    Line("backbone.decoder.layers.{}.cross.query", "transformer.decoder.block.{}.layer.1.EncDecAttention.q"),
-    Line(
+CROSS_ATTENTION_RULES = (
+    WeightRule("backbone.decoder.layers.{}.cross.query", "transformer.decoder.block.{}.layer.1.EncDecAttention.q"),
+    WeightRule(
         "backbone.decoder.layers.{}.cross.source",
         tuple(f"transformer.decoder.block.{{}}.layer.1.EncDecAttention.{part}" for part in "kv"),
-        JOINED,
+        CONCAT,
     ),
-    Line("backbone.decoder.layers.{}.cross.output", "transformer.decoder.block.{}.layer.1.EncDecAttention.o"),
-    Line("backbone.decoder.layers.{}.cross_norm", "transformer.decoder.block.{}.layer.1.layer_norm"),
+    WeightRule("backbone.decoder.layers.{}.cross.output", "transformer.decoder.block.{}.layer.1.EncDecAttention.o"),
+    WeightRule("backbone.decoder.layers.{}.cross_norm", "transformer.decoder.block.{}.layer.1.layer_norm"),
 )
-WORDS = tuple(f"{part}.weight" for part in ("shared", "encoder.embed_tokens", "decoder.embed_tokens"))
+EMBEDDING_NAMES = tuple(f"{part}.weight" for part in ("shared", "encoder.embed_tokens", "decoder.embed_tokens"))
 
 
-class T5(EncoderDecoder):
-    """Pre-norm without means and biases, distances as biases on attention, scores that are not scaled."""
+class T5ModelType(EncoderDecoderModelType):
+    """Pre-norm with RMSNorm, no biases, relative position biases, unscaled attention scores."""
 
-    type = "t5"
-    entries = (
-        Entry("layers", "num_layers", 6),
-        Entry("width", "d_model", 512),
-        Entry("heads", "num_heads", 8),
-        Entry("inner", "d_ff", 2048),
-        Entry("length", "n_positions", 512),
-        Entry("dropout", "dropout_rate", 0.1),
-        Entry("norm_epsilon", "layer_norm_epsilon", 1e-6),
-        Entry("relative_buckets", "relative_attention_num_buckets", 32),
-        Entry("relative_farthest", "relative_attention_max_distance", 128),
-        Entry("tied", "tie_word_embeddings", True),
-        Entry("scale_output", "scale_decoder_outputs", True),
+    name = "t5"
+    config_entries = (
+        ConfigEntry("layers", "num_layers", 6),
+        ConfigEntry("width", "d_model", 512),
+        ConfigEntry("heads", "num_heads", 8),
+        ConfigEntry("inner", "d_ff", 2048),
+        ConfigEntry("length", "n_positions", 512),
+        ConfigEntry("dropout", "dropout_rate", 0.1),
+        ConfigEntry("norm_epsilon", "layer_norm_epsilon", 1e-6),
+        ConfigEntry("relative_buckets", "relative_attention_num_buckets", 32),
+        ConfigEntry("relative_farthest", "relative_attention_max_distance", 128),
+        ConfigEntry("tied", "tie_word_embeddings", True),
+        ConfigEntry("scale_output", "scale_decoder_outputs", True),
     )
-    fixed = {
+    fixed_settings = {
         "norm": "rms",
         "norm_place": "pre",
         "positions": "none",
@@ -86,13 +96,18 @@ class T5(EncoderDecoder):
         "scale_embeddings": False,
         "scale_scores": False,
     }
-    demands = {"is_decoder": False}
-    base = "transformer."
-    body = (*_side("encoder", 1), *_side("decoder", 2), *CROSS, Line("backbone.tokens", "transformer.shared"))
+    required_config = {"is_decoder": False}
+    base_prefix = "transformer."
+    body_rules = (
+        *_side_rules("encoder", 1),
+        *_side_rules("decoder", 2),
+        *CROSS_ATTENTION_RULES,
+        WeightRule("backbone.tokens", "transformer.shared"),
+    )
     heads = {
-        "seq2seq": Carried("vocabulary", (Line("heads.seq2seq.weight", "lm_head.weight"),)),
-        "classification": CLASSIFICATION,
-        "span": SPAN,
+        "seq2seq": HeadMapping("vocabulary", (WeightRule("heads.seq2seq.weight", "lm_head.weight"),)),
+        "classification": CLASSIFICATION_HEAD,
+        "span": SPAN_HEAD,
     }
     architectures = {
         "T5Model": (),
@@ -100,82 +115,95 @@ class T5(EncoderDecoder):
         "T5ForSequenceClassification": ("classification",),
         "T5ForQuestionAnswering": ("span",),
     }
-    ties = one_table("transformer.")
-    without = (r"(transformer\.)?decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",)
-    frame, pair = "A end", "A end B end"
-    marks = {"eos_token": "end"}
-    numbers = {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0}
+    tied_weights = tied_embeddings("transformer.")
+    ignored_patterns = (
+        r"(transformer\.)?decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",
+    )
+    single_template, pair_template = "A end", "A end B end"
+    special_token_roles = {"eos_token": "end"}
+    default_token_ids = {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0}
 
     @classmethod
-    def known(cls, config: Mapping[str, Any], weights: Weights) -> Mapping[str, Any]:
-        """Whether the output has a table of its own is what the weights say: transformers 5 never writes that it has.
+    def complete_config(cls, config: Mapping[str, Any], weights: FolderWeights) -> Mapping[str, Any]:
+        """Whether the output embedding is tied is inferred from the weights: transformers 5 never writes it.
 
-        In older files an output of its own is what says that states are not scaled before it.
+        In older files an untied output means that states are not scaled before it.
         """
-        told = dict(super().known(config, weights))
-        told.setdefault("scale_decoder_outputs", told.get("tie_word_embeddings") is not False)
-        words = next((one for name in WORDS for one in (name, cls.base + name) if one in weights), None)
-        told["tie_word_embeddings"] = True
-        if words is not None and "lm_head.weight" in weights:
-            here, there = weights[words], weights["lm_head.weight"]
-            told["tie_word_embeddings"] = (here.shape, here.dtype) == (there.shape, there.dtype) and torch.equal(
-                here, there
-            )
-        return told
+        completed = dict(super().complete_config(config, weights))
+        completed.setdefault("scale_decoder_outputs", completed.get("tie_word_embeddings") is not False)
+        embedding_name = next(
+            (
+                candidate
+                for name in EMBEDDING_NAMES
+                for candidate in (name, cls.base_prefix + name)
+                if candidate in weights
+            ),
+            None,
+        )
+        completed["tie_word_embeddings"] = True
+        if embedding_name is not None and "lm_head.weight" in weights:
+            embedding, lm_head = weights[embedding_name], weights["lm_head.weight"]
+            completed["tie_word_embeddings"] = (embedding.shape, embedding.dtype) == (
+                lm_head.shape,
+                lm_head.dtype,
+            ) and torch.equal(embedding, lm_head)
+        return completed
 
     @classmethod
-    def adjust(cls, told: dict[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
-        """The decoder is as deep as the encoder unless it says so; two keys may correct what one says of gates."""
-        channels, name = config.get("d_kv") or 64, str(config.get("feed_forward_proj") or "relu")
-        heads, width = told["heads"], told["width"]
-        if not isinstance(channels, int) or not isinstance(heads, int) or channels * heads != width:
+    def adjust_settings(cls, settings: dict[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+        """The decoder has as many layers as the encoder by default; two keys may refine the gated activation."""
+        head_dim, name = config.get("d_kv") or 64, str(config.get("feed_forward_proj") or "relu")
+        heads, width = settings["heads"], settings["width"]
+        if not isinstance(head_dim, int) or not isinstance(heads, int) or head_dim * heads != width:
             raise MeristemError(
-                f"config.json: d_kv={channels} × num_heads={heads} is not d_model={width}: "
-                f"heads divide the width in the {cls.family} family"
+                f"config.json: d_kv={head_dim} × num_heads={heads} is not d_model={width}: "
+                f"they must be equal in the {cls.family} family"
             )
-        full = next((long for long, short in SHORT.items() if short == name), name)
-        gated = bool(config.get("is_gated_act", full.startswith("gated-")))
-        inner = str(config.get("dense_act_fn") or full.removeprefix("gated-"))
-        if (gated, inner) not in ACTIVATION:
-            raise MeristemError(f"config.json: feed_forward_proj={name!r} ({inner}) has no counterpart")
-        layers = config.get("num_decoder_layers") or told["layers"]
-        return {**told, "activation": ACTIVATION[gated, inner], "decoder_layers": layers}
+        full_name = next((long_name for long_name, short_name in SHORT_NAMES.items() if short_name == name), name)
+        gated = bool(config.get("is_gated_act", full_name.startswith("gated-")))
+        inner = str(config.get("dense_act_fn") or full_name.removeprefix("gated-"))
+        if (gated, inner) not in ACTIVATION_NAMES:
+            raise MeristemError(f"config.json: feed_forward_proj={name!r} ({inner}) is not supported")
+        layers = config.get("num_decoder_layers") or settings["layers"]
+        return {**settings, "activation": ACTIVATION_NAMES[gated, inner], "decoder_layers": layers}
 
     @classmethod
-    def config(cls, settings: Any) -> dict[str, Any]:
-        """The shape, heads and gates in their words."""
-        gated, inner = next(key for key, ours in ACTIVATION.items() if ours == settings.activation)
+    def config_from_settings(cls, settings: Any) -> dict[str, Any]:
+        """Architecture, heads and gated activation in their terms."""
+        gated, inner = next(key for key, ours in ACTIVATION_NAMES.items() if ours == settings.activation)
         name = f"gated-{inner}" if gated else inner
         return {
-            **super().config(settings),
+            **super().config_from_settings(settings),
             "d_kv": settings.width // settings.heads,
             "num_decoder_layers": settings.decoder_layers or settings.layers,
-            "feed_forward_proj": SHORT.get(name, name),
+            "feed_forward_proj": SHORT_NAMES.get(name, name),
             "is_gated_act": gated,
             "dense_act_fn": inner,
         }
 
     @classmethod
-    def objective(cls, name: str, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Spans hidden behind sentinels."""
-        return {**super().objective(name, config), "kind": "spans"}
+    def objective_recipe(cls, name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Span corruption with sentinels."""
+        return {**super().objective_recipe(name, config), "kind": "spans"}
 
     @classmethod
-    def lines(cls, heads: Iterable[str]) -> tuple[Line, ...]:
-        """Only the class for sequences has a prefix before the body's names."""
-        lines = super().lines(heads)
-        return lines if "classification" in heads else tuple(map(_bare, lines))
+    def weight_rules(cls, heads: Iterable[str]) -> tuple[WeightRule, ...]:
+        """Only the sequence classification class has a prefix before the base model's names."""
+        rules = super().weight_rules(heads)
+        return rules if "classification" in heads else tuple(map(_without_prefix, rules))
 
     @classmethod
-    def finish(cls, config: dict[str, Any], found: dict[str, Tensor], revived: Revived) -> list[str]:
-        """An output of its own is said to be one, though transformers 5 warns of it whatever a folder says."""
-        notes = super().finish(config, found, revived)
-        config["tie_word_embeddings"] = revived.recipe.model.tied
-        if not revived.recipe.model.tied:
-            notes.append("lm_head is not tied: transformers 5 warns of that, as of every T5 1.1, and uses it as it is")
+    def finalize_export(cls, config: dict[str, Any], tensors: dict[str, Tensor], loaded: LoadedRun) -> list[str]:
+        """Marks an untied output as such, although transformers 5 warns about it in any case."""
+        notes = super().finalize_export(config, tensors, loaded)
+        config["tie_word_embeddings"] = loaded.recipe.model.tied
+        if not loaded.recipe.model.tied:
+            notes.append(
+                "lm_head is not tied: transformers 5 warns about that, as for every T5 1.1, and uses it correctly"
+            )
         return notes
 
 
-def _bare(line: Line) -> Line:
-    several = (line.theirs,) if isinstance(line.theirs, str) else line.theirs
-    return replace(line, theirs=tuple(name.removeprefix(T5.base) for name in several))
+def _without_prefix(rule: WeightRule) -> WeightRule:
+    their_names = (rule.theirs,) if isinstance(rule.theirs, str) else rule.theirs
+    return replace(rule, theirs=tuple(name.removeprefix(T5ModelType.base_prefix) for name in their_names))

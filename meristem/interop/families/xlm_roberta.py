@@ -1,13 +1,15 @@
-"""XLM-RoBERTa as transformers keeps it."""
+"""XLM-RoBERTa's config entries and weight map for transformers."""
 
 from __future__ import annotations
 
-from meristem.interop.families.roberta import Roberta
+from meristem.interop.families.roberta import RobertaModelType
 
 
-class XLMRoberta(Roberta):
-    """RoBERTa in many languages, under names of its own; a run leaves as RoBERTa."""
+class XLMRobertaModelType(RobertaModelType):
+    """Multilingual RoBERTa under another model type; runs are exported as RoBERTa."""
 
-    type = "xlm-roberta"
-    leaves = False
-    architectures = {name.replace("Roberta", "XLMRoberta", 1): heads for name, heads in Roberta.architectures.items()}
+    name = "xlm-roberta"
+    exportable = False
+    architectures = {
+        name.replace("Roberta", "XLMRoberta", 1): heads for name, heads in RobertaModelType.architectures.items()
+    }

@@ -1,4 +1,4 @@
-"""XLNet as transformers keeps it: maps by head, and a head's channels beside each other."""
+"""XLNet's config entries and weight map for transformers: projections as [hidden, heads, head_dim]."""
 
 from __future__ import annotations
 
@@ -7,66 +7,66 @@ from typing import Any
 
 from torch import Tensor
 
-from meristem.checkpoint.revive import Revived
-from meristem.errors import MeristemError
-from meristem.interop.folder import Weights
-from meristem.interop.lines import HEADED, Line, Shaped
-from meristem.interop.published import ACTIVATIONS, Carried, Entry, Published
-from meristem.settings import Settings
+from meristem.checkpoint.load_run import LoadedRun
+from meristem.config.errors import MeristemError
+from meristem.config.settings import Settings
+from meristem.interop.model_type import ACTIVATIONS, ConfigEntry, HeadMapping, ModelType
+from meristem.interop.weight_map import SPLIT_HEADS, Reshape, WeightRule
+from meristem.interop.weights_folder import FolderWeights
 from meristem.tokenizers.tokenizer import Tokenizer
 
-LAYER = (
-    Line("backbone.stack.layers.{}.attention.query.weight", "transformer.layer.{}.rel_attn.q", HEADED),
-    Line(
+LAYER_RULES = (
+    WeightRule("backbone.stack.layers.{}.attention.query.weight", "transformer.layer.{}.rel_attn.q", SPLIT_HEADS),
+    WeightRule(
         "backbone.stack.layers.{}.attention.key_value.weight",
         ("transformer.layer.{}.rel_attn.k", "transformer.layer.{}.rel_attn.v"),
-        HEADED,
+        SPLIT_HEADS,
     ),
-    Line("backbone.stack.layers.{}.attention.relative.weight", "transformer.layer.{}.rel_attn.r", HEADED),
-    Line(
+    WeightRule("backbone.stack.layers.{}.attention.relative.weight", "transformer.layer.{}.rel_attn.r", SPLIT_HEADS),
+    WeightRule(
         "backbone.stack.layers.{}.attention.output.weight",
         "transformer.layer.{}.rel_attn.o",
-        Shaped(theirs=("width", "heads", -1), ours=("width", -1)),
+        Reshape(theirs=("width", "heads", -1), ours=("width", -1)),
     ),
-    Line("backbone.stack.layers.{}.attention.segments", "transformer.layer.{}.rel_attn.seg_embed"),
-    Line("backbone.stack.layers.{}.attention.biases.content", "transformer.layer.{}.rel_attn.r_w_bias"),
-    Line("backbone.stack.layers.{}.attention.biases.distance", "transformer.layer.{}.rel_attn.r_r_bias"),
-    Line("backbone.stack.layers.{}.attention.biases.segment", "transformer.layer.{}.rel_attn.r_s_bias"),
-    Line("backbone.stack.layers.{}.attention_norm", "transformer.layer.{}.rel_attn.layer_norm"),
-    Line("backbone.stack.layers.{}.feed_forward.widen", "transformer.layer.{}.ff.layer_1"),
-    Line("backbone.stack.layers.{}.feed_forward.narrow", "transformer.layer.{}.ff.layer_2"),
-    Line("backbone.stack.layers.{}.feed_forward_norm", "transformer.layer.{}.ff.layer_norm"),
+    WeightRule("backbone.stack.layers.{}.attention.segments", "transformer.layer.{}.rel_attn.seg_embed"),
+    WeightRule("backbone.stack.layers.{}.attention.biases.content", "transformer.layer.{}.rel_attn.r_w_bias"),
+    WeightRule("backbone.stack.layers.{}.attention.biases.distance", "transformer.layer.{}.rel_attn.r_r_bias"),
+    WeightRule("backbone.stack.layers.{}.attention.biases.segment", "transformer.layer.{}.rel_attn.r_s_bias"),
+    WeightRule("backbone.stack.layers.{}.attention_norm", "transformer.layer.{}.rel_attn.layer_norm"),
+    WeightRule("backbone.stack.layers.{}.feed_forward.widen", "transformer.layer.{}.ff.layer_1"),
+    WeightRule("backbone.stack.layers.{}.feed_forward.narrow", "transformer.layer.{}.ff.layer_2"),
+    WeightRule("backbone.stack.layers.{}.feed_forward_norm", "transformer.layer.{}.ff.layer_norm"),
 )
 
 
 TASK_HEADS = frozenset({"classification", "tagging", "span", "choice"})
 
 
-def summary(name: str) -> tuple[Line, ...]:
-    """Where a head that reads the last token has its two maps."""
+def summary_rules(name: str) -> tuple[WeightRule, ...]:
+    """The two linear layers of a head that reads the summary token."""
     return (
-        Line(f"heads.{name}.dense", "sequence_summary.summary"),
-        Line(f"heads.{name}.score", "logits_proj"),
+        WeightRule(f"heads.{name}.dense", "sequence_summary.summary"),
+        WeightRule(f"heads.{name}.score", "logits_proj"),
     )
 
 
-class XLNet(Published):
-    """Post-norm, relative positions, segments told apart in every layer."""
+class XLNetModelType(ModelType):
+    """Post-norm, relative positions, relative segment encodings in every layer."""
 
-    type = "xlnet"
+    name = "xlnet"
     family = "xlnet"
-    entries = (
-        Entry("layers", "n_layer", 24),
-        Entry("width", "d_model", 1024),
-        Entry("heads", "n_head", 16),
-        Entry("inner", "d_inner", 4096),
-        Entry("length", "n_positions", 512),  # theirs has no limit and keeps what it does not know
-        Entry("activation", "ff_activation", "gelu", ACTIVATIONS),
-        Entry("dropout", "dropout", 0.1),
-        Entry("norm_epsilon", "layer_norm_eps", 1e-12),
+    config_entries = (
+        ConfigEntry("layers", "n_layer", 24),
+        ConfigEntry("width", "d_model", 1024),
+        ConfigEntry("heads", "n_head", 16),
+        ConfigEntry("inner", "d_inner", 4096),
+        ConfigEntry("length", "n_positions", 512),  # XLNet has no maximum length and keeps unknown keys
+        ConfigEntry("activation", "ff_activation", "gelu", ACTIVATIONS),
+        ConfigEntry("dropout", "dropout", 0.1),
+        ConfigEntry("norm_epsilon", "layer_norm_eps", 1e-12),
     )
-    fixed = {"norm_place": "post", "segments": True}
-    demands = {
+    fixed_settings = {"norm_place": "post", "segments": True}
+    required_config = {
         "untie_r": True,
         "attn_type": "bi",
         "same_length": False,
@@ -75,19 +75,19 @@ class XLNet(Published):
         "summary_activation": "tanh",
         "tie_word_embeddings": True,
     }
-    free = frozenset({"both_ways", "memory_evaluating"})
-    base = "transformer."
-    body = (
-        *LAYER,
-        Line("backbone.tokens", "transformer.word_embedding"),
-        Line("backbone.query", "transformer.mask_emb", Shaped(theirs=(1, 1, -1), ours=(-1,))),
+    training_settings = frozenset({"both_ways", "memory_evaluating"})
+    base_prefix = "transformer."
+    body_rules = (
+        *LAYER_RULES,
+        WeightRule("backbone.tokens", "transformer.word_embedding"),
+        WeightRule("backbone.query", "transformer.mask_emb", Reshape(theirs=(1, 1, -1), ours=(-1,))),
     )
     heads = {
-        "plm": Carried("vocabulary", (Line("heads.plm.bias", "lm_loss.bias"),)),
-        "classification": Carried("pooled", summary("classification"), classes=0),
-        "tagging": Carried("tags", (Line("heads.tagging", "classifier"),), classes=0),
-        "span": Carried("tags", (Line("heads.span", "qa_outputs"),), classes=2),
-        "choice": Carried("pooled", summary("choice"), classes=1),
+        "plm": HeadMapping("vocabulary", (WeightRule("heads.plm.bias", "lm_loss.bias"),)),
+        "classification": HeadMapping("pooled", summary_rules("classification"), classes=0),
+        "tagging": HeadMapping("tags", (WeightRule("heads.tagging", "classifier"),), classes=0),
+        "span": HeadMapping("tags", (WeightRule("heads.span", "qa_outputs"),), classes=2),
+        "choice": HeadMapping("pooled", summary_rules("choice"), classes=1),
     }
     architectures = {
         "XLNetModel": (),
@@ -97,65 +97,72 @@ class XLNet(Published):
         "XLNetForQuestionAnsweringSimple": ("span",),
         "XLNetForMultipleChoice": ("choice",),
     }
-    objectives = {"plm": ("plm",)}
-    ties = {"lm_loss.weight": "transformer.word_embedding.weight"}
-    frame, pair = "A end start:2", "A end B end start:2"
-    inputs = ("input_ids", "token_type_ids", "attention_mask")
-    side = "left"
+    objective_heads = {"plm": ("plm",)}
+    tied_weights = {"lm_loss.weight": "transformer.word_embedding.weight"}
+    single_template, pair_template = "A end start:2", "A end B end start:2"
+    model_input_names = ("input_ids", "token_type_ids", "attention_mask")
+    padding_side = "left"
 
     @classmethod
-    def settings(cls, config: Mapping[str, Any], place: str = "config.json") -> Settings:
-        """Whether a text is summed up at its first or its last token is what the tokenizer's frame says here."""
-        known = {**config, "summary_type": "last"} if config.get("summary_type") == "first" else config
-        return super().settings(known, place)
+    def settings_from_config(cls, config: Mapping[str, Any], source: str = "config.json") -> Settings:
+        """Whether the summary token is the first or the last follows from the tokenizer's template."""
+        adjusted_config = {**config, "summary_type": "last"} if config.get("summary_type") == "first" else config
+        return super().settings_from_config(adjusted_config, source)
 
     @classmethod
-    def known(cls, config: Mapping[str, Any], weights: Weights) -> Mapping[str, Any]:
-        """A summary at the first token is read there only where the start token stands there."""
-        if config.get("summary_type") == "first" and not _in_front(Tokenizer.load(weights.folder)):
-            place = weights.folder / "config.json"
-            raise MeristemError(f"{place}: summary_type='first', and the tokenizer puts no start token in front")
+    def complete_config(cls, config: Mapping[str, Any], weights: FolderWeights) -> Mapping[str, Any]:
+        """A summary at the first token is only possible if the start token comes first."""
+        if config.get("summary_type") == "first" and not _starts_with_start_token(Tokenizer.load(weights.folder)):
+            config_path = weights.folder / "config.json"
+            raise MeristemError(f"{config_path}: summary_type='first', and the tokenizer puts no start token in front")
         return config
 
     @classmethod
-    def finish(cls, config: dict[str, Any], found: dict[str, Tensor], revived: Revived) -> list[str]:
-        """Texts of a task that began here have their start token in front, and are summed up there.
+    def finalize_export(cls, config: dict[str, Any], tensors: dict[str, Tensor], loaded: LoadedRun) -> list[str]:
+        """Task runs trained here have the start token, and so the summary, first.
 
-        A task reads each text by itself; memory among the outputs would stop their pipelines from batching.
+        A task encodes each text separately; memory among the outputs would keep pipelines from batching.
         """
-        if _has_task(revived):
-            config["summary_type"] = "first" if _sums_up_first(revived) else "last"
+        if _has_task(loaded):
+            config["summary_type"] = "first" if _summary_is_first(loaded) else "last"
             config["use_mems_eval"] = False
-        return super().finish(config, found, revived)
+        return super().finalize_export(config, tensors, loaded)
 
     @classmethod
-    def padding(cls, revived: Revived) -> str:
-        """Away from where a task reads its summary."""
-        return "right" if _has_task(revived) and _sums_up_first(revived) else cls.side
+    def run_padding_side(cls, loaded: LoadedRun) -> str:
+        """The side opposite to the summary token."""
+        return "right" if _has_task(loaded) and _summary_is_first(loaded) else cls.padding_side
 
     @classmethod
-    def adjust(cls, told: dict[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
-        """No memory is null there and 0 here, distances without a bound −1 there and none here."""
+    def adjust_settings(cls, settings: dict[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+        """No memory is null there and 0 here; unlimited distances are −1 there and None here."""
         memory, clamp = config.get("mem_len", 512) or 0, config.get("clamp_len", -1)
-        told |= {"memory": memory, "clamp": clamp if clamp and clamp > 0 else None}
-        return told | {"both_ways": bool(memory and config.get("bi_data"))}
+        settings |= {"memory": memory, "clamp": clamp if clamp and clamp > 0 else None}
+        return settings | {"both_ways": bool(memory and config.get("bi_data"))}
 
     @classmethod
-    def config(cls, settings: Any) -> dict[str, Any]:
-        """The same the other way; `bi_data` would turn half of every batch round, so it is left to training here."""
-        return super().config(settings) | {"mem_len": settings.memory or None, "clamp_len": settings.clamp or -1}
+    def config_from_settings(cls, settings: Any) -> dict[str, Any]:
+        """The inverse; `bi_data` would reverse half of every batch, so it is only used in training here."""
+        return super().config_from_settings(settings) | {
+            "mem_len": settings.memory or None,
+            "clamp_len": settings.clamp or -1,
+        }
 
 
-def _has_task(revived: Revived) -> bool:
-    """Whether a head of the run answers for a task, learned here or brought by an import."""
-    return revived.recipe.task is not None or bool(TASK_HEADS & set(revived.recipe.heads))
+def _has_task(loaded: LoadedRun) -> bool:
+    """Whether the run has a task head, trained here or imported."""
+    return loaded.recipe.task is not None or bool(TASK_HEADS & set(loaded.recipe.heads))
 
 
-def _sums_up_first(revived: Revived) -> bool:
-    """Whether texts of the run's task begin with the start token; an import's do where its tokenizer says so."""
-    return _in_front(revived.tokenizer) and (revived.recipe.task is not None or revived.tokenizer.frame is not None)
+def _summary_is_first(loaded: LoadedRun) -> bool:
+    """Whether texts of the run's task begin with the start token; for an import its tokenizer decides."""
+    return _starts_with_start_token(loaded.tokenizer) and (
+        loaded.recipe.task is not None or loaded.tokenizer.single_template is not None
+    )
 
 
-def _in_front(tokenizer: Tokenizer) -> bool:
-    """Whether the start token stands before a text; it does where a tokenizer leaves that to this library."""
-    return tokenizer.start is not None and (tokenizer.frame is None or tokenizer.start in tokenizer.frame[0])
+def _starts_with_start_token(tokenizer: Tokenizer) -> bool:
+    """Whether the start token comes before a text; also if the tokenizer has no template of its own."""
+    return tokenizer.start is not None and (
+        tokenizer.single_template is None or tokenizer.start in tokenizer.single_template[0]
+    )

@@ -1,4 +1,4 @@
-"""One file per format; each gives the rows of a source with their places. Which one it is, is found out here."""
+"""Format detection for labelled files; one module per format reads rows with their locations."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 
-from meristem.corpus.file_search import glob_files
-from meristem.corpus.sources import HUB_NAME, missing
-from meristem.errors import MeristemError
-from meristem.labelled.columns import TAGS, TEXT, USUAL, WORDS
-from meristem.labelled.found import Notes, Rows
-from meristem.labelled.opening import file_of, head
+from meristem.config.errors import MeristemError
+from meristem.corpus.read.file_search import glob_files
+from meristem.corpus.read.sources import HUB_NAME_PATTERN, describe_missing_path
+from meristem.labelled.columns import KNOWN_COLUMN_NAMES, TAG_COLUMNS, TEXT_COLUMNS, WORD_COLUMNS
+from meristem.labelled.open_file import file_from_path, read_head
+from meristem.labelled.rows import ReadNotes, RowStream
 from meristem.labelled.settings import DataSettings
 
-ENDINGS = {
+FORMAT_BY_SUFFIX = {
     ".parquet": "parquet",
     ".json": "json",
     ".jsonl": "jsonl",
@@ -29,27 +29,27 @@ ENDINGS = {
     ".iob": "conll",
     ".bio": "conll",
 }
-TAGGED = {"words", "command"}
-WRITTEN = {"written", "turns"}
-PROMPTS = {"prompt", "picture_prompt"}
-"""Shapes that need nothing right beside them, so that a plain text file is one prompt a line."""
-PLAIN = {"", ".txt", ".text"}
-"""Endings of files without columns."""
+TAGGED_SAMPLE_TYPES = {"words", "command"}
+TEXT_TARGET_SAMPLE_TYPES = {"source_target", "turns"}
+PROMPT_SAMPLE_TYPES = {"prompt", "picture_prompt"}
+"""Sample types without required golds: a plain text file is one prompt per line."""
+PLAIN_TEXT_SUFFIXES = {"", ".txt", ".text"}
+"""File endings of plain text without columns."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A source, and what is known of what it is for."""
+class SourceSpec:
+    """A source to read, and the split and sample type it is read for."""
 
     source: str
-    data: DataSettings
-    shape: str
-    gold: bool = True
-    """Whether it must hold what is right; not for files to predict on."""
+    settings: DataSettings
+    sample_type: str
+    require_gold: bool = True
+    """Whether golds are required; False for files to predict on."""
     target: str | None = None
-    """Parallel text: the other side's file."""
+    """Parallel text: the target file."""
     split: str = "train"
-    """The split of a hub data set, where the source names none."""
+    """The split of a hub data set, if the source names none."""
 
     @property
     def path(self) -> Path:
@@ -57,99 +57,116 @@ class Asked:
         return Path(self.source).expanduser()
 
 
-def rows(asked: Asked, notes: Notes) -> Iterator[Rows]:
-    """The rows of each file that a source stands for."""
-    kind, colon, _ = asked.source.partition(":")
+def iter_row_streams(spec: SourceSpec, notes: ReadNotes) -> Iterator[RowStream]:
+    """One stream of rows for each file of a source."""
+    kind, colon, _ = spec.source.partition(":")
     if colon and kind in ("builtin", "hub"):
-        yield _read(kind, asked, notes)
-    elif asked.path.is_dir():
-        yield _read("pictures", asked, notes)
-    elif asked.path.exists():
-        yield _read(_format(asked), asked, notes)
-    elif any(mark in asked.source for mark in "*?["):
-        for path in _matches(asked, notes):
-            one = replace(asked, source=str(path), target=None)  # one other side cannot belong to several files
-            yield _read(_format(one), one, notes)
-    elif HUB_NAME.fullmatch(asked.source) and not asked.path.parent.is_dir() and not asked.path.suffix:
-        yield _read("hub", asked, notes)
+        yield _read_format(kind, spec, notes)
+    elif spec.path.is_dir():
+        yield _read_format("pictures", spec, notes)
+    elif spec.path.exists():
+        yield _read_format(_detect_format(spec), spec, notes)
+    elif any(wildcard in spec.source for wildcard in "*?["):
+        for path in _matching_files(spec, notes):
+            file_spec = replace(spec, source=str(path), target=None)  # one target file cannot belong to several sources
+            yield _read_format(_detect_format(file_spec), file_spec, notes)
+    elif HUB_NAME_PATTERN.fullmatch(spec.source) and not spec.path.parent.is_dir() and not spec.path.suffix:
+        yield _read_format("hub", spec, notes)
     else:
-        raise MeristemError(f"data.{asked.split}: {missing(asked.path)}")
+        raise MeristemError(f"data.{spec.split}: {describe_missing_path(spec.path)}")
 
 
-def check_source(asked: Asked) -> None:
-    """Refuse a source that is not there, without reading it."""
-    kind, colon, _ = asked.source.partition(":")
+def check_source(spec: SourceSpec) -> None:
+    """Raise if a source does not exist, without reading it."""
+    kind, colon, _ = spec.source.partition(":")
     if colon and kind == "builtin":
-        _read(kind, asked, Notes())  # its rows are made when they are asked for
-    elif (colon and kind == "hub") or asked.path.exists():
+        _read_format(kind, spec, ReadNotes())  # its rows are generated lazily
+    elif (colon and kind == "hub") or spec.path.exists():
         return
-    elif any(mark in asked.source for mark in "*?["):
-        _matches(asked, Notes())
-    elif not HUB_NAME.fullmatch(asked.source) or asked.path.parent.is_dir() or asked.path.suffix:
-        raise MeristemError(f"data.{asked.split}: {missing(asked.path)}")
+    elif any(wildcard in spec.source for wildcard in "*?["):
+        _matching_files(spec, ReadNotes())
+    elif not HUB_NAME_PATTERN.fullmatch(spec.source) or spec.path.parent.is_dir() or spec.path.suffix:
+        raise MeristemError(f"data.{spec.split}: {describe_missing_path(spec.path)}")
 
 
-def _read(name: str, asked: Asked, notes: Notes) -> Rows:
-    found: Rows = import_module(f"meristem.labelled.formats.{name}").read(asked, notes)
-    return found
+def _read_format(name: str, spec: SourceSpec, notes: ReadNotes) -> RowStream:
+    row_stream: RowStream = import_module(f"meristem.labelled.formats.{name}").read(spec, notes)
+    return row_stream
 
 
-def _matches(asked: Asked, notes: Notes) -> list[Path]:
-    root = Path(asked.path.anchor)
+def _matching_files(spec: SourceSpec, notes: ReadNotes) -> list[Path]:
+    root = Path(spec.path.anchor)
     skipped: Counter[str] = Counter()
-    found = glob_files(root, str(asked.path.relative_to(root)), skipped)
+    files = glob_files(root, str(spec.path.relative_to(root)), skipped)
     for reason, count in skipped.items():
-        notes.say(f"{asked.source}: {count:,} skipped {reason}")
-    if not found:
-        raise MeristemError(f"data.{asked.split}: {asked.source} matches no file")
-    return found
+        notes.add_message(f"{spec.source}: {count:,} skipped {reason}")
+    if not files:
+        raise MeristemError(f"data.{spec.split}: {spec.source} matches no file")
+    return files
 
 
-def _format(asked: Asked) -> str:
-    """The format that the settings name, that the ending tells, or that the first lines look like."""
-    ending = file_of(asked.path).ending
-    by_ending = ENDINGS.get(ending, "")
-    if asked.data.format != "auto":
-        written = {"table": by_ending if by_ending in ("parquet", "json", "jsonl") else "table", "squad": "json"}
-        return written.get(asked.data.format, asked.data.format)
+def _detect_format(spec: SourceSpec) -> str:
+    """The format given by the settings, the file ending, or the first lines."""
+    ending = file_from_path(spec.path).extension
+    by_ending = FORMAT_BY_SUFFIX.get(ending, "")
+    if spec.settings.format != "auto":
+        format_names = {"table": by_ending if by_ending in ("parquet", "json", "jsonl") else "table", "squad": "json"}
+        return format_names.get(spec.settings.format, spec.settings.format)
     if by_ending in ("parquet", "json", "jsonl", "conll"):
         return by_ending
-    if asked.shape in WRITTEN and not by_ending and asked.target and Path(asked.target).expanduser().is_file():
+    if (
+        spec.sample_type in TEXT_TARGET_SAMPLE_TYPES
+        and not by_ending
+        and spec.target
+        and Path(spec.target).expanduser().is_file()
+    ):
         return "parallel"
-    begun = head(file_of(asked.path)).split("\n")
-    if asked.shape in PROMPTS and ending in PLAIN and not _names_tabbed_columns(begun[0], asked):
+    first_lines = read_head(file_from_path(spec.path)).split("\n")
+    if (
+        spec.sample_type in PROMPT_SAMPLE_TYPES
+        and ending in PLAIN_TEXT_SUFFIXES
+        and not _is_tabbed_header_line(first_lines[0], spec)
+    ):
         return "lines"
-    named = _names_columns(begun[0], asked)
-    if asked.shape in TAGGED and not named:
+    has_header = _is_header_line(first_lines[0], spec)
+    if spec.sample_type in TAGGED_SAMPLE_TYPES and not has_header:
         return "conll"
-    if by_ending or "\t" in begun[0] or named:
+    if by_ending or "\t" in first_lines[0] or has_header:
         return "table"
-    if asked.shape in WRITTEN and asked.target is not None:
-        return "parallel"  # which says what is wrong with the target
-    return _without_columns(asked)
+    if spec.sample_type in TEXT_TARGET_SAMPLE_TYPES and spec.target is not None:
+        return "parallel"  # its reader reports what is wrong with the target
+    return _plain_lines_format(spec)
 
 
-def _names_columns(line: str, asked: Asked) -> bool:
-    """Whether a first line holds names that columns usually have; of words with tags it must name both."""
+def _is_header_line(line: str, spec: SourceSpec) -> bool:
+    """Whether a first line holds common column names; tagged data must name both words and tags."""
     cells = {cell.strip(' "').lower() for cell in line.replace(",", "\t").split("\t")}
-    data = asked.data
-    told = {name.lower() for name in (data.text, data.words, data.label, data.intent) if name and not name.isdigit()}
-    if asked.shape in TAGGED:
-        return bool(cells & {*WORDS, *TEXT, *told}) and (not asked.gold or bool(cells & {*TAGS, *told}))
-    return len(cells) > 1 and bool(cells & (USUAL | told))
+    settings = spec.settings
+    configured_names = {
+        name.lower()
+        for name in (settings.text, settings.words, settings.label, settings.intent)
+        if name and not name.isdigit()
+    }
+    if spec.sample_type in TAGGED_SAMPLE_TYPES:
+        return bool(cells & {*WORD_COLUMNS, *TEXT_COLUMNS, *configured_names}) and (
+            not spec.require_gold or bool(cells & {*TAG_COLUMNS, *configured_names})
+        )
+    return len(cells) > 1 and bool(cells & (KNOWN_COLUMN_NAMES | configured_names))
 
 
-def _names_tabbed_columns(line: str, asked: Asked) -> bool:
-    """Whether a plain text file's first line is a header with tabs; its commas are part of a prompt."""
-    return "\t" in line and _names_columns(line.replace(",", " "), asked)
+def _is_tabbed_header_line(line: str, spec: SourceSpec) -> bool:
+    """Whether the first line of a plain text file is a tab-separated header; commas are part of a prompt."""
+    return "\t" in line and _is_header_line(line.replace(",", " "), spec)
 
 
-def _without_columns(asked: Asked) -> str:
-    """Plain lines: fine to predict on; to learn from they need something right beside them."""
-    if not asked.gold:
+def _plain_lines_format(spec: SourceSpec) -> str:
+    """`lines` for files to predict on; raises for training data, which need golds."""
+    if not spec.require_gold:
         return "lines"
-    wanted = "data.target=FILE with a line for each of its lines, or " if asked.shape in WRITTEN else ""
+    target_hint = (
+        "data.target=FILE with one target per line, or " if spec.sample_type in TEXT_TARGET_SAMPLE_TYPES else ""
+    )
     raise MeristemError(
-        f"{asked.source}: no columns in this file; give {wanted}a file with columns (tsv, csv, jsonl, parquet), "
-        "or say what it is with data.format=table|conll|squad|parallel|pictures"
+        f"{spec.source}: no columns in this file; use {target_hint}a file with columns (tsv, csv, jsonl, parquet), "
+        "or set data.format=table|conll|squad|parallel|pictures"
     )

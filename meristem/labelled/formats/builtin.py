@@ -1,4 +1,4 @@
-"""Labelled samples that exist on every machine."""
+"""Built-in labelled data sets (builtin:NAME), generated on the fly."""
 
 from __future__ import annotations
 
@@ -6,21 +6,29 @@ from collections.abc import Iterator
 from typing import Any
 
 from meristem import samples
-from meristem.corpus.pictures import drawn
-from meristem.labelled.formats import Asked
-from meristem.labelled.found import Found, Notes, Rows
+from meristem.corpus.read.images import builtin_image_reference
+from meristem.labelled.formats import SourceSpec
+from meristem.labelled.rows import RawRow, ReadNotes, RowStream
 
 
-def read(asked: Asked, notes: Notes) -> Rows:
-    """The rows of a sample, by number."""
-    name = asked.source.removeprefix("builtin:")
-    return Rows((Found(row, f"{asked.source}#{number}") for number, row in enumerate(_rows(name), 1)), asked.source, ())
+def read(spec: SourceSpec, notes: ReadNotes) -> RowStream:
+    """The rows of a built-in data set, numbered from 1."""
+    name = spec.source.removeprefix("builtin:")
+    return RowStream(
+        (RawRow(row, f"{spec.source}#{number}") for number, row in enumerate(_iter_values(name), 1)), spec.source, ()
+    )
 
 
-def _rows(name: str) -> Iterator[dict[str, Any]]:
-    match samples.kind(name):
+def _iter_values(name: str) -> Iterator[dict[str, Any]]:
+    match samples.corpus_kind(name):
         case "pairs":
-            return ({"source": given, "target": told} for given, told in samples.pairs(name))
+            return (
+                {"source": source_text, "target": target_text}
+                for source_text, target_text in samples.paired_documents(name)
+            )
         case "pictures":
-            return ({"picture": drawn(given), "caption": told} for given, told in samples.pairs(name))
-    return samples.labelled(name)
+            return (
+                {"picture": builtin_image_reference(source_text), "caption": target_text}
+                for source_text, target_text in samples.paired_documents(name)
+            )
+    return samples.labelled_rows(name)

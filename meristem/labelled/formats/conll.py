@@ -1,4 +1,4 @@
-"""CoNLL: a word a line with its columns, blank lines between sentences; one character a line in Chinese files."""
+"""CoNLL and CoNLL-U files: one word per line with its columns, blank lines between sentences."""
 
 from __future__ import annotations
 
@@ -8,154 +8,157 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from meristem.corpus.source_kinds import File
-from meristem.errors import MeristemError
-from meristem.labelled.formats import Asked
-from meristem.labelled.found import Flaw, Found, Notes, Rows
-from meristem.labelled.opening import file_of, lines
+from meristem.config.errors import MeristemError
+from meristem.corpus.read.source_kinds import FileSource
+from meristem.labelled.formats import SourceSpec
+from meristem.labelled.open_file import file_from_path, iter_lines
+from meristem.labelled.rows import RawRow, ReadNotes, RowError, RowStream
 from meristem.labelled.settings import DataSettings
 
 COLUMNS = ("words", "tags")
-COMMENT = re.compile(r"#\s*([\w.-]+)\s*[=:]\s*(.*)")
-NUMBERED = re.compile(r"(.+?)(\d+)", re.DOTALL)
-DOCUMENT = "-DOCSTART-"
-UNIVERSAL = 10
+COMMENT_PATTERN = re.compile(r"#\s*([\w.-]+)\s*[=:]\s*(.*)")
+NUMBERED_WORD_PATTERN = re.compile(r"(.+?)(\d+)", re.DOTALL)
+DOCUMENT_MARK = "-DOCSTART-"
+CONLLU_WIDTH = 10
 """Columns of CoNLL-U: number, form, lemma, universal tag, …"""
 
 
 @dataclass
-class Sentence:
-    """Lines that belong together, cut into cells, and what comments say of them."""
+class ConllSentence:
+    """The numbered lines of one sentence, split into cells, and its comments."""
 
     lines: list[tuple[int, list[str]]] = field(default_factory=list)
-    said: dict[str, str] = field(default_factory=dict)
+    comments: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Layout:
-    """How a file is written."""
+class ConllLayout:
+    """The layout of a file: separator, number of columns, tags."""
 
     tabs: bool
     width: int
-    """Cells in most lines."""
+    """The most frequent number of cells in a line."""
     tags: frozenset[str]
-    """What stands in the last column of lines that are certainly no comments."""
+    """Values of the last column in lines that are certainly not comments."""
 
     def cells(self, line: str) -> list[str]:
-        """A line cut at tabs, or at white space."""
+        """A line split at tabs, or at white space."""
         return line.split("\t") if self.tabs else line.split()
 
     def is_comment(self, line: str) -> bool:
-        """A line that begins with # and is not that character with its tag."""
+        """Whether a line is a comment: it starts with # and is not the word # with its tag."""
         if not line.startswith("#"):
             return False
         cells = self.cells(line)
         return not (len(cells) == self.width > 1 and (self.tabs or cells[-1] in self.tags))
 
 
-def read(asked: Asked, notes: Notes) -> Rows:
-    """Words and tags of each sentence; the original text and the intent where comments give them."""
-    file = file_of(asked.path)
-    numbered = [(number, line) for number, line in lines(file, notes)]
-    layout = _layout([line for _, line in numbered])
-    sentences = list(_sentences(numbered, layout))
+def read(spec: SourceSpec, notes: ReadNotes) -> RowStream:
+    """Words and tags of each sentence, and its comments as columns (`# text = …`, `# intent = …`)."""
+    file = file_from_path(spec.path)
+    numbered_lines = [(number, line) for number, line in iter_lines(file, notes)]
+    layout = _detect_layout([line for _, line in numbered_lines])
+    sentences = list(_iter_sentences(numbered_lines, layout))
     if not any(sentence.lines for sentence in sentences):
         raise MeristemError(f"{file.name}: no words in this file")
-    said = sorted({key for sentence in sentences for key in sentence.said})
-    pick = _Pick(asked, file, layout, sentences)
-    if pick.counted:
-        notes.say(f"{file.name}: words carry a number, their place in a longer word; it is taken off")
-    columns = (*COLUMNS[: 1 + (pick.tag is not None)], *said)
-    return Rows(pick.found(sentences), file.name, columns, used=("words", "label"))
+    comment_keys = sorted({key for sentence in sentences for key in sentence.comments})
+    columns_reader = _ConllColumns(spec, file, layout, sentences)
+    if columns_reader.words_numbered:
+        notes.add_message(f"{file.name}: words end in a number, their position in a longer word; it is removed")
+    columns = (*COLUMNS[: 1 + (columns_reader.tag_index is not None)], *comment_keys)
+    return RowStream(columns_reader.iter_rows(sentences), file.name, columns, consumed_settings=("words", "label"))
 
 
-def _layout(every: list[str]) -> Layout:
-    plain = [line for line in every if line.strip() and not line.startswith(("#", DOCUMENT))]
-    tabs = sum("\t" in line for line in plain) * 2 > len(plain)
-    rows = [line.split("\t") if tabs else line.split() for line in plain]
+def _detect_layout(all_lines: list[str]) -> ConllLayout:
+    data_lines = [line for line in all_lines if line.strip() and not line.startswith(("#", DOCUMENT_MARK))]
+    tabs = sum("\t" in line for line in data_lines) * 2 > len(data_lines)
+    rows = [line.split("\t") if tabs else line.split() for line in data_lines]
     (width, _), *_ = Counter(map(len, rows)).most_common(1) or [(1, 0)]
-    return Layout(tabs, width, frozenset(row[-1] for row in rows if len(row) == width > 1))
+    return ConllLayout(tabs, width, frozenset(row[-1] for row in rows if len(row) == width > 1))
 
 
-def _sentences(numbered: list[tuple[int, str]], layout: Layout) -> Iterator[Sentence]:
-    sentence = Sentence()
-    for number, line in numbered:
+def _iter_sentences(numbered_lines: list[tuple[int, str]], layout: ConllLayout) -> Iterator[ConllSentence]:
+    sentence = ConllSentence()
+    for number, line in numbered_lines:
         if not line.strip():
             if sentence.lines:
                 yield sentence
-                sentence = Sentence()
-        elif line.startswith(DOCUMENT):
+                sentence = ConllSentence()
+        elif line.startswith(DOCUMENT_MARK):
             continue
         elif layout.is_comment(line):
-            if found := COMMENT.fullmatch(line.strip()):
-                sentence.said[found[1].lower()] = found[2]
+            if match := COMMENT_PATTERN.fullmatch(line.strip()):
+                sentence.comments[match[1].lower()] = match[2]
         else:
             sentence.lines.append((number, layout.cells(line)))
     if sentence.lines:
         yield sentence
 
 
-class _Pick:
-    """Which cells are words and tags, and the rows they make."""
+class _ConllColumns:
+    """The indices of the word and tag columns, and the rows read from them."""
 
-    def __init__(self, asked: Asked, file: File, layout: Layout, sentences: list[Sentence]) -> None:
+    def __init__(self, spec: SourceSpec, file: FileSource, layout: ConllLayout, sentences: list[ConllSentence]) -> None:
         self.name, self.width = file.name, layout.width
-        first = [cells for sentence in sentences[:100] for _, cells in sentence.lines]
-        self.universal = layout.width == UNIVERSAL and all(cells[0][:1].isdigit() for cells in first)
-        self.word = self._number("words", asked.data, 1 if self.universal else 0)
-        last = 3 if self.universal else layout.width - 1
-        tag = self._number("label", asked.data, last)
-        self.tag = None if tag == self.word else tag
-        if self.tag is None and asked.gold:
-            raise MeristemError(f"{file.name}: one column, words without tags; a word and its tag stand in one line")
-        self.counted = _counted(sentences, self.word)
+        first_cells = [cells for sentence in sentences[:100] for _, cells in sentence.lines]
+        self.is_conllu = layout.width == CONLLU_WIDTH and all(cells[0][:1].isdigit() for cells in first_cells)
+        self.word_index = self._column_index("words", spec.settings, 1 if self.is_conllu else 0)
+        last = 3 if self.is_conllu else layout.width - 1
+        tag = self._column_index("label", spec.settings, last)
+        self.tag_index = None if tag == self.word_index else tag
+        if self.tag_index is None and spec.require_gold:
+            raise MeristemError(f"{file.name}: only one column; expected a word and its tag on each line")
+        self.words_numbered = _words_are_numbered(sentences, self.word_index)
 
-    def _number(self, setting: str, data: DataSettings, usual: int) -> int:
-        """A column by its number from 1, or the usual one."""
-        wanted = getattr(data, setting)
-        if wanted is None or wanted in COLUMNS:
-            return usual
-        if not wanted.isdigit() or not 1 <= int(wanted) <= self.width:
+    def _column_index(self, setting: str, settings: DataSettings, default: int) -> int:
+        """The index of a column given by its number from 1, or the default."""
+        configured_column = getattr(settings, setting)
+        if configured_column is None or configured_column in COLUMNS:
+            return default
+        if not configured_column.isdigit() or not 1 <= int(configured_column) <= self.width:
             raise MeristemError(
-                f"{self.name}: data.{setting}: no column {wanted!r}; columns of a CoNLL file are numbers, "
+                f"{self.name}: data.{setting}: no column {configured_column!r}; columns of a CoNLL file are numbers, "
                 f"here 1 to {self.width}"
             )
-        return int(wanted) - 1
+        return int(configured_column) - 1
 
-    def found(self, sentences: list[Sentence]) -> Iterator[Found | Flaw]:
-        """A row for each sentence, or the first line of it that does not fit."""
+    def iter_rows(self, sentences: list[ConllSentence]) -> Iterator[RawRow | RowError]:
+        """A row for each sentence, or a RowError for its first line with another number of cells."""
         for sentence in sentences:
-            ragged = next((one for one in sentence.lines if len(one[1]) != self.width), None)
-            if ragged is not None:
-                number, cells = ragged
-                yield Flaw(
+            ragged_line = next((line for line in sentence.lines if len(line[1]) != self.width), None)
+            if ragged_line is not None:
+                number, cells = ragged_line
+                yield RowError(
                     f"{self.name}:{number}: {len(cells)} cell{'s' * (len(cells) != 1)} "
                     f"({' '.join(cells)[:40]!r}), but other lines have {self.width}"
                 )
                 continue
-            kept = [cells for _, cells in sentence.lines if not self.universal or cells[0].isdigit()]
-            words = [cells[self.word] for cells in kept]
-            values: dict[str, Any] = {**sentence.said, "words": [_bare(w) for w in words] if self.counted else words}
-            if self.tag is not None:
-                values["tags"] = [cells[self.tag] for cells in kept]
-            yield Found(values, f"{self.name}:{sentence.lines[0][0]}")
+            token_cells = [cells for _, cells in sentence.lines if not self.is_conllu or cells[0].isdigit()]
+            words = [cells[self.word_index] for cells in token_cells]
+            values: dict[str, Any] = {
+                **sentence.comments,
+                "words": [_strip_number(word) for word in words] if self.words_numbered else words,
+            }
+            if self.tag_index is not None:
+                values["tags"] = [cells[self.tag_index] for cells in token_cells]
+            yield RawRow(values, f"{self.name}:{sentence.lines[0][0]}")
 
 
-def _counted(sentences: list[Sentence], column: int) -> bool:
-    """Whether each word ends in its place in a longer word: 科0 技1 全0 方1 位2."""
-    words = follow = 0
+def _words_are_numbered(sentences: list[ConllSentence], column: int) -> bool:
+    """Whether each word ends in its position in a longer word: 科0 技1 全0 方1 位2."""
+    num_words = num_consecutive = 0
     for sentence in sentences:
-        before = -1
+        previous = -1
         for _, cells in sentence.lines:
-            match = NUMBERED.fullmatch(cells[column]) if column < len(cells) else None
+            match = NUMBERED_WORD_PATTERN.fullmatch(cells[column]) if column < len(cells) else None
             if match is None:
                 return False
             number = int(match[2])
-            words, follow = words + 1, follow + (number in (0, before + 1))
-            before = number
-    return words > 1 and follow > 0.99 * words
+            num_words, num_consecutive = num_words + 1, num_consecutive + (number in (0, previous + 1))
+            previous = number
+    return num_words > 1 and num_consecutive > 0.99 * num_words
 
 
-def _bare(word: str) -> str:
-    match = NUMBERED.fullmatch(word)
+def _strip_number(word: str) -> str:
+    match = NUMBERED_WORD_PATTERN.fullmatch(word)
     return match[1] if match else word

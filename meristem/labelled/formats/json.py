@@ -1,55 +1,61 @@
-"""One JSON value a file: SQuAD's articles, a list of objects, or lines of JSON after all."""
+"""JSON files: SQuAD articles, a list of objects, or JSON lines with a .json ending."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from meristem import bounded
-from meristem.errors import MeristemError
-from meristem.labelled.formats import Asked, jsonl, squad
-from meristem.labelled.found import Flaw, Found, Notes, Rows
-from meristem.labelled.opening import file_of, text
+from meristem.config.errors import MeristemError
+from meristem.labelled.formats import SourceSpec, jsonl, squad
+from meristem.labelled.open_file import file_from_path, read_text
+from meristem.labelled.rows import RawRow, ReadNotes, RowError, RowStream
+from meristem.utils import untrusted_files
 
 
-def read(asked: Asked, notes: Notes) -> Rows:
-    """The objects in a list, or the questions of SQuAD's articles."""
-    file = file_of(asked.path)
-    whole = text(file, notes)
+def read(spec: SourceSpec, notes: ReadNotes) -> RowStream:
+    """The objects of a list, or the questions of SQuAD articles."""
+    file = file_from_path(spec.path)
+    content = read_text(file, notes)
     try:
-        found = bounded.row(whole)
+        records = untrusted_files.parse_json_line(content)
     except ValueError as error:
-        lines = whole.lstrip().split("\n", 1)
+        lines = content.lstrip().split("\n", 1)
         if len(lines) > 1 and _is_object(lines[0]):
-            return jsonl.read(asked, notes)
+            return jsonl.read(spec, notes)
         line = getattr(error, "lineno", 1)
         raise MeristemError(f"{file.name}:{line}: broken JSON ({error})") from None
-    if isinstance(found, dict) and isinstance(found.get("data"), list):
-        found = found["data"]
-    elif isinstance(found, dict) and len(lists := [value for value in found.values() if isinstance(value, list)]) == 1:
-        found = lists[0]
-    if not isinstance(found, list):
-        raise MeristemError(f"{file.name}: a list of objects is wanted, or SQuAD's articles; not one object")
-    if any(isinstance(one, dict) and "paragraphs" in one for one in found):
-        return Rows(squad.questions(found, file.name), file.name, squad.COLUMNS, used=squad.USED)
-    if asked.data.format == "squad":
-        raise MeristemError(
-            f"{file.name}: no articles with paragraphs in it, as SQuAD's files have; try data.format=table"
+    if isinstance(records, dict) and isinstance(records.get("data"), list):
+        records = records["data"]
+    elif (
+        isinstance(records, dict)
+        and len(lists := [value for value in records.values() if isinstance(value, list)]) == 1
+    ):
+        records = lists[0]
+    if not isinstance(records, list):
+        raise MeristemError(f"{file.name}: expected a list of objects or SQuAD articles, not a single object")
+    if any(isinstance(record, dict) and "paragraphs" in record for record in records):
+        return RowStream(
+            squad.iter_questions(records, file.name),
+            file.name,
+            squad.COLUMNS,
+            consumed_settings=squad.CONSUMED_SETTINGS,
         )
-    return Rows(_objects(found, file.name), file.name)
+    if spec.settings.format == "squad":
+        raise MeristemError(f"{file.name}: no articles with paragraphs, as SQuAD files have; try data.format=table")
+    return RowStream(_iter_rows(records, file.name), file.name)
 
 
-def _objects(found: list[Any], name: str) -> Iterator[Found | Flaw]:
-    for number, record in enumerate(found, 1):
-        place = f"{name}#{number}"
+def _iter_rows(records: list[Any], name: str) -> Iterator[RawRow | RowError]:
+    for number, record in enumerate(records, 1):
+        location = f"{name}#{number}"
         if isinstance(record, dict):
-            yield Found(jsonl.flat(record), place)
+            yield RawRow(jsonl.flatten_translation(record), location)
         else:
-            yield Flaw(f"{place}: an object with columns is wanted, not a {type(record).__name__}")
+            yield RowError(f"{location}: expected an object with columns, not a {type(record).__name__}")
 
 
 def _is_object(line: str) -> bool:
     try:
-        return isinstance(bounded.row(line), dict)
+        return isinstance(untrusted_files.parse_json_line(line), dict)
     except ValueError:
         return False

@@ -1,40 +1,40 @@
-"""JSON lines: an object a line."""
+"""JSON lines files: one object per line."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from meristem import bounded
-from meristem.corpus.source_kinds import File
-from meristem.labelled.formats import Asked
-from meristem.labelled.found import Flaw, Found, Notes, Rows
-from meristem.labelled.opening import file_of, lines
+from meristem.corpus.read.source_kinds import FileSource
+from meristem.labelled.formats import SourceSpec
+from meristem.labelled.open_file import file_from_path, iter_lines
+from meristem.labelled.rows import RawRow, ReadNotes, RowError, RowStream
+from meristem.utils import untrusted_files
 
 
-def read(asked: Asked, notes: Notes) -> Rows:
+def read(spec: SourceSpec, notes: ReadNotes) -> RowStream:
     """The objects of a file."""
-    file = file_of(asked.path)
-    return Rows(_found(file, notes), file.name)
+    file = file_from_path(spec.path)
+    return RowStream(_iter_rows(file, notes), file.name)
 
 
-def _found(file: File, notes: Notes) -> Iterator[Found | Flaw]:
-    for number, line in lines(file, notes):
+def _iter_rows(file: FileSource, notes: ReadNotes) -> Iterator[RawRow | RowError]:
+    for number, line in iter_lines(file, notes):
         if not line or line.isspace():
             continue
-        place = f"{file.name}:{number}"
+        location = f"{file.name}:{number}"
         try:
-            record = bounded.row(line)
+            record = untrusted_files.parse_json_line(line)
         except ValueError as error:
-            yield Flaw(f"{place}: broken JSON ({error})")
+            yield RowError(f"{location}: broken JSON ({error})")
             continue
         if isinstance(record, dict):
-            yield Found(flat(record), place)
+            yield RawRow(flatten_translation(record), location)
         else:
-            yield Flaw(f"{place}: an object with columns is wanted, not a {type(record).__name__}")
+            yield RowError(f"{location}: expected an object with columns, not a {type(record).__name__}")
 
 
-def flat(record: dict[str, Any]) -> dict[str, Any]:
-    """A record whose two languages stand under `translation`, as data sets have them, with each as a column."""
-    both = record.get("translation")
-    return {**both, **record} if isinstance(both, dict) else record
+def flatten_translation(record: dict[str, Any]) -> dict[str, Any]:
+    """A record with each language under `translation` (the `datasets` layout) as a column of its own."""
+    translations = record.get("translation")
+    return {**translations, **record} if isinstance(translations, dict) else record

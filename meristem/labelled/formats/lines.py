@@ -1,25 +1,25 @@
-"""Plain text, a sample a line: something to predict on."""
+"""Plain text files with one input per line, to predict on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from meristem.corpus.source_kinds import File
-from meristem.labelled.formats import Asked
-from meristem.labelled.found import Found, Notes, Rows
-from meristem.labelled.opening import file_of, lines
+from meristem.corpus.read.source_kinds import FileSource
+from meristem.labelled.formats import SourceSpec
+from meristem.labelled.open_file import file_from_path, iter_lines
+from meristem.labelled.rows import RawRow, ReadNotes, RowStream
 
-COLUMNS = {"written": "source", "turns": "turns", "picture": "picture", "picture_prompt": "picture"}
-USED = ("text", "words", "turns", "picture", "label", "target", "intent")
-
-
-def read(asked: Asked, notes: Notes) -> Rows:
-    """Every line under the column's name that its shape looks for."""
-    file = file_of(asked.path)
-    column = COLUMNS.get(asked.shape, "text")
-    return Rows(_found(file, column, notes), file.name, (column,), used=USED)
+COLUMN_BY_SAMPLE_TYPE = {"source_target": "source", "turns": "turns", "picture": "picture", "picture_prompt": "picture"}
+CONSUMED_SETTINGS = ("text", "words", "turns", "picture", "label", "target", "intent")
 
 
-def _found(file: File, column: str, notes: Notes) -> Iterator[Found]:
-    for number, line in lines(file, notes):
-        yield Found({column: line}, f"{file.name}:{number}")
+def read(spec: SourceSpec, notes: ReadNotes) -> RowStream:
+    """Every line as a row, under the column name that the sample type looks for."""
+    file = file_from_path(spec.path)
+    column = COLUMN_BY_SAMPLE_TYPE.get(spec.sample_type, "text")
+    return RowStream(_iter_rows(file, column, notes), file.name, (column,), consumed_settings=CONSUMED_SETTINGS)
+
+
+def _iter_rows(file: FileSource, column: str, notes: ReadNotes) -> Iterator[RawRow]:
+    for number, line in iter_lines(file, notes):
+        yield RawRow({column: line}, f"{file.name}:{number}")

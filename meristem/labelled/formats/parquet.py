@@ -1,36 +1,36 @@
-"""Parquet; label names that `datasets` left in the file are used."""
+"""Parquet files; class ids are replaced by the names that the `datasets` library stores in the metadata."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from meristem import bounded
-from meristem.corpus.readers import parquet
-from meristem.corpus.source_kinds import File
-from meristem.labelled.classes import naming
-from meristem.labelled.formats import Asked, jsonl
-from meristem.labelled.found import Found, Notes, Rows
-from meristem.labelled.opening import file_of, readable
+from meristem.corpus.read.formats import parquet
+from meristem.corpus.read.source_kinds import FileSource
+from meristem.labelled.class_names import class_name_decoder
+from meristem.labelled.formats import SourceSpec, jsonl
+from meristem.labelled.open_file import file_from_path, report_read_errors
+from meristem.labelled.rows import RawRow, ReadNotes, RowStream
+from meristem.utils import untrusted_files
 
 
-def read(asked: Asked, notes: Notes) -> Rows:
-    """The rows of a file, by number."""
-    file = file_of(asked.path)
-    with readable(file, notes) as account, parquet.opened(file, account) as table:
-        return Rows(_found(file, notes), file.name, tuple(table.schema.names))
+def read(spec: SourceSpec, notes: ReadNotes) -> RowStream:
+    """The rows of a file, numbered from 1."""
+    file = file_from_path(spec.path)
+    with report_read_errors(file, notes) as account, parquet.open_parquet(file, account) as table:
+        return RowStream(_iter_rows(file, notes), file.name, tuple(table.schema.names))
 
 
-def _found(file: File, notes: Notes) -> Iterator[Found]:
-    with readable(file, notes) as account, parquet.opened(file, account) as table:
-        name = naming(_features(table.schema.metadata or {}))
-        for number, row in enumerate(parquet.rows(table), 1):
-            yield Found(jsonl.flat(name(row)), f"{file.name}#{number}")
+def _iter_rows(file: FileSource, notes: ReadNotes) -> Iterator[RawRow]:
+    with report_read_errors(file, notes) as account, parquet.open_parquet(file, account) as table:
+        decode_labels = class_name_decoder(_features(table.schema.metadata or {}))
+        for number, row in enumerate(parquet.iter_rows(table), 1):
+            yield RawRow(jsonl.flatten_translation(decode_labels(row)), f"{file.name}#{number}")
 
 
 def _features(metadata: dict[bytes, bytes]) -> dict[str, Any]:
     try:
-        features = bounded.strict(metadata[b"huggingface"])["info"]["features"]
+        features = untrusted_files.parse_strict_json(metadata[b"huggingface"])["info"]["features"]
     except (KeyError, TypeError, ValueError):
         return {}
     return features if isinstance(features, dict) else {}

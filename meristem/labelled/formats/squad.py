@@ -1,53 +1,58 @@
-"""SQuAD's articles, version 1 and 2: paragraphs, questions, and answers by where they begin."""
+"""SQuAD articles, version 1.1 and 2.0: paragraphs, questions, and answers with their start characters."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from meristem.labelled.found import Flaw, Found
+from meristem.labelled.rows import RawRow, RowError
 
 COLUMNS = ("question", "passage", "answers", "id")
-USED = ("question", "passage", "answers", "text")
+CONSUMED_SETTINGS = ("question", "passage", "answers", "text")
 
 
-def questions(articles: list[Any], name: str) -> Iterator[Found | Flaw]:
-    """Every question with its passage; None as answers where a version 1 file has none."""
+def iter_questions(articles: list[Any], name: str) -> Iterator[RawRow | RowError]:
+    """Every question with its passage; answers are None if a version 1.1 file has none."""
     paragraphs = [
         paragraph
         for article in articles
         if isinstance(article, dict)
-        for paragraph in _list(article.get("paragraphs"))
+        for paragraph in _as_list(article.get("paragraphs"))
         if isinstance(paragraph, dict)
     ]
-    asked = (one for part in paragraphs for one in _list(part.get("qas")))
-    second = any("is_impossible" in one for one in asked if isinstance(one, dict))
+    all_questions = (question for item in paragraphs for question in _as_list(item.get("qas")))
+    is_version_2 = any("is_impossible" in question for question in all_questions if isinstance(question, dict))
     for number, paragraph in enumerate(paragraphs, 1):
         passage = paragraph.get("context")
         if not isinstance(passage, str):
-            yield Flaw(f"{name}#{number}: paragraph {number} has no context")
+            yield RowError(f"{name}#{number}: paragraph {number} has no context")
             continue
-        for one in _list(paragraph.get("qas")):
-            yield _question(one, passage, second, name)
+        for question in _as_list(paragraph.get("qas")):
+            yield _parse_question(question, passage, is_version_2, name)
 
 
-def _question(one: Any, passage: str, second: bool, name: str) -> Found | Flaw:
-    if not isinstance(one, dict):
-        return Flaw(f"{name}: a question is an object, not a {type(one).__name__}")
-    place = f"{name}#{one.get('id', '?')!s:.80}"
-    answers = _list(one.get("answers"))
-    if one.get("is_impossible"):
+def _parse_question(question: Any, passage: str, is_version_2: bool, name: str) -> RawRow | RowError:
+    if not isinstance(question, dict):
+        return RowError(f"{name}: a question is an object, not a {type(question).__name__}")
+    location = f"{name}#{question.get('id', '?')!s:.80}"
+    answers = _as_list(question.get("answers"))
+    if question.get("is_impossible"):
         if answers:
-            return Flaw(f"{place}: marked as impossible to answer, but has answers; mend one or the other")
-        told: list[Any] | None = []
-    elif second and not answers:
-        return Flaw(f"{place}: no answers, and not marked as impossible to answer (is_impossible)")
+            return RowError(f"{location}: marked as impossible to answer, but has answers; fix one or the other")
+        gold_answers: list[Any] | None = []
+    elif is_version_2 and not answers:
+        return RowError(f"{location}: no answers, and not marked as impossible to answer (is_impossible)")
     else:
-        told = list(answers) or None
-    values = {"question": one.get("question"), "passage": passage, "answers": told, "id": str(one.get("id", ""))}
-    return Found(values, place)
+        gold_answers = list(answers) or None
+    values = {
+        "question": question.get("question"),
+        "passage": passage,
+        "answers": gold_answers,
+        "id": str(question.get("id", "")),
+    }
+    return RawRow(values, location)
 
 
-def _list(value: Any) -> list[Any]:
-    """A list as it is; nothing in place of anything else."""
+def _as_list(value: Any) -> list[Any]:
+    """The value if it is a list, else an empty list."""
     return value if isinstance(value, list) else []

@@ -1,15 +1,15 @@
-"""Tables of lines: comma-separated with quotes, tab-separated without, whichever a file turns out to be."""
+"""CSV and TSV files: dialect and header are detected."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
 
-from meristem.corpus.source_kinds import File
-from meristem.corpus.tables import (
+from meristem.config.errors import MeristemError
+from meristem.corpus.read.csv_dialect import (
     SAMPLED_ROWS,
-    Dialect,
     RowLines,
+    TableDialect,
     column_names,
     column_numbers,
     detect_dialect,
@@ -17,51 +17,57 @@ from meristem.corpus.tables import (
     is_separator_line,
     split_rows,
 )
-from meristem.errors import MeristemError
-from meristem.labelled.columns import USUAL
-from meristem.labelled.formats import Asked
-from meristem.labelled.found import Flaw, Found, Notes, Rows
-from meristem.labelled.opening import file_of, head, lines
+from meristem.corpus.read.source_kinds import FileSource
+from meristem.labelled.columns import KNOWN_COLUMN_NAMES
+from meristem.labelled.formats import SourceSpec
+from meristem.labelled.open_file import file_from_path, iter_lines, read_head
+from meristem.labelled.rows import RawRow, ReadNotes, RowError, RowStream
 from meristem.labelled.settings import DataSettings
 
 
-def read(asked: Asked, notes: Notes) -> Rows:
-    """Rows by the names in the first line, or by number where it holds data."""
-    file = file_of(asked.path)
-    begun = [line for line in head(file).split("\n") if line.strip()]
-    if not begun:
+def read(spec: SourceSpec, notes: ReadNotes) -> RowStream:
+    """Rows by the column names of the header, or by column number if there is no header."""
+    file = file_from_path(spec.path)
+    head_lines = [line for line in read_head(file).split("\n") if line.strip()]
+    if not head_lines:
         raise MeristemError(f"{file.name}: no lines in this file")
-    dialect = detect_dialect(begun, file.ending)
-    first = [row for row in islice(split_rows(iter(begun), dialect), SAMPLED_ROWS) if isinstance(row, list)]
-    first = first[1:] if first and is_separator_line(first[0], dialect) else first
-    named = is_header(first, _known_names(asked.data)) if asked.data.header is None else asked.data.header
-    columns = column_names(first[0]) if named and first else column_numbers(first)
-    return Rows(_found(file, dialect, columns, named, notes), file.name, columns)
+    dialect = detect_dialect(head_lines, file.extension)
+    first_rows = [row for row in islice(split_rows(iter(head_lines), dialect), SAMPLED_ROWS) if isinstance(row, list)]
+    first_rows = first_rows[1:] if first_rows and is_separator_line(first_rows[0], dialect) else first_rows
+    has_header = (
+        is_header(first_rows, _known_names(spec.settings)) if spec.settings.header is None else spec.settings.header
+    )
+    columns = column_names(first_rows[0]) if has_header and first_rows else column_numbers(first_rows)
+    return RowStream(_iter_rows(file, dialect, columns, has_header, notes), file.name, columns)
 
 
-def _known_names(data: DataSettings) -> set[str]:
-    """Names that tell a header from data: usual ones, and those that are set."""
-    told = {str(value).lower() for value in data.model_dump().values() if isinstance(value, str)}
-    return {*USUAL, *(name for name in told if not name.isdigit())}
+def _known_names(settings: DataSettings) -> set[str]:
+    """Names by which a header is recognised: common ones, and those in the settings."""
+    configured_names = {str(value).lower() for value in settings.model_dump().values() if isinstance(value, str)}
+    return {*KNOWN_COLUMN_NAMES, *(name for name in configured_names if not name.isdigit())}
 
 
-def _found(file: File, dialect: Dialect, columns: tuple[str, ...], named: bool, notes: Notes) -> Iterator[Found | Flaw]:
-    passed = RowLines(lines(file, notes))
-    waiting, first = named, True
-    for row in split_rows(passed, dialect):
-        place = f"{file.name}:{passed.begun}"
-        passed.begun = 0
+def _iter_rows(
+    file: FileSource, dialect: TableDialect, columns: tuple[str, ...], has_header: bool, notes: ReadNotes
+) -> Iterator[RawRow | RowError]:
+    row_lines = RowLines(iter_lines(file, notes))
+    header_pending, at_start = has_header, True
+    for row in split_rows(row_lines, dialect):
+        location = f"{file.name}:{row_lines.first_line}"
+        row_lines.first_line = 0
         if isinstance(row, str):
-            yield Flaw(f"{place}: a quote that is not closed or not doubled ({row}); mend it, or save the table again")
+            yield RowError(
+                f"{location}: a quote that is not closed or not doubled ({row}); fix it, or export the table again"
+            )
             continue
-        if row in ([], [""]) or (first and is_separator_line(row, dialect)):
+        if row in ([], [""]) or (at_start and is_separator_line(row, dialect)):
             continue
-        first = False
-        if waiting:
-            waiting = False
-        elif named and len(columns) == 1:  # a text may hold what separates cells elsewhere
-            yield Found({columns[0]: dialect.delimiter.join(row)}, place)
-        elif named and len(row) > len(columns) and any(row[len(columns) :]):
-            yield Flaw(f"{place}: {len(row)} cells, but the first line names {len(columns)} columns")
+        at_start = False
+        if header_pending:
+            header_pending = False
+        elif has_header and len(columns) == 1:  # a single text column may contain the delimiter
+            yield RawRow({columns[0]: dialect.delimiter.join(row)}, location)
+        elif has_header and len(row) > len(columns) and any(row[len(columns) :]):
+            yield RowError(f"{location}: {len(row)} cells, but the header has {len(columns)} columns")
         else:
-            yield Found(dict(zip(columns, row, strict=False)), place)
+            yield RawRow(dict(zip(columns, row, strict=False)), location)

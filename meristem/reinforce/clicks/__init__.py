@@ -1,1 +1,1 @@
-"""What people click on: tables of it, and a model that expects how often they would."""
+"""Click model: click tables, and a regression that predicts the click-through rate of a text for a query."""

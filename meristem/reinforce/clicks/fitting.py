@@ -1,7 +1,7 @@
-"""The likelihood of a click table: what a text says, how clicked its query is, and who looks at its place on the page.
+"""Likelihood and fitting of the click model: text and query features with a position-based examination model.
 
-Of those who look at place k, a share σ(text · w + query · u + own level of the query) clicks; a share e_k of those who
-look at the first place looks there. Only products of the two are seen, so e is 1 at the first place.
+Of those who examine position k, a share σ(text · w + query · u + own level of the query) clicks; e_k is the rate at
+which position k is examined, relative to the first. Only the products are observed, so e is 1 at the first position.
 """
 
 from __future__ import annotations
@@ -14,161 +14,216 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from meristem.reinforce.clicks.matrix import Floats, Ints, Sparse, added
-from meristem.reinforce.clicks.table import Clicks
+from meristem.reinforce.clicks.click_table import ClickTable
+from meristem.reinforce.clicks.sparse_matrix import Floats, Ints, SparseMatrix, sum_by_index
 
-OWN, LOOKS, LEVEL = 0.5, 0.1, 0.01
-"""Precision, in log-odds, of a query's own level around what its words say, of the shares that look, of the level."""
-STEPS, HISTORY = 40, 12
-LEAST = 1e-12
+QUERY_PRECISION, EXAMINATION_PRECISION, LEVEL_PRECISION = 0.5, 0.1, 0.01
+"""Prior precisions, in log-odds: of a query's level around what its words predict, of the examination rates, of the
+overall level."""
+MAX_ITERATIONS, LBFGS_HISTORY = 40, 12
+EPSILON = 1e-12
 
 
-class Matrix(Protocol):
-    """Rows that weights are multiplied with."""
+class LinearOperator(Protocol):
+    """A matrix that can be multiplied with weights."""
 
     @property
     def shape(self) -> tuple[int, int]: ...
-    def times(self, weights: Floats) -> Floats: ...
-    def back(self, rows: Floats) -> Floats: ...
-    def squares(self, rows: Floats) -> Floats: ...
+    def matvec(self, weights: Floats) -> Floats: ...
+    def rmatvec(self, rows: Floats) -> Floats: ...
+    def squared_rmatvec(self, rows: Floats) -> Floats: ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Evidence:
-    """A table as numbers."""
+class ClickData:
+    """A click table as arrays."""
 
-    texts: Matrix
-    queries: Sparse
-    of: Ints
-    """[pairs] its query."""
-    pair: Ints
-    """[rows] its pair."""
-    group: Ints
-    """[rows] its place's number among the places there are; 0 is the first."""
-    shown: Floats
-    clicked: Floats
+    texts: LinearOperator
+    queries: SparseMatrix
+    pair_query: Ints
+    """[pairs] index of its query."""
+    row_pair: Ints
+    """[rows] index of its pair."""
+    row_position: Ints
+    """[rows] index of its position among the distinct positions; 0 is the first."""
+    impressions: Floats
+    clicks: Floats
 
     @classmethod
-    def of_table(cls, table: Clicks, texts: Matrix | None, queries: Sparse | None) -> Evidence:
-        """A table; without matrices where weights are known."""
-        group = {place: number for number, place in enumerate(table.places)}
+    def from_table(cls, table: ClickTable, texts: LinearOperator | None, queries: SparseMatrix | None) -> ClickData:
+        """The arrays of a table; without feature matrices where the weights are known."""
+        position_index = {position: index for index, position in enumerate(table.positions)}
         return cls(
-            texts=texts or Sparse.empty(len(table.texts)), queries=queries or Sparse.empty(len(table.queries)),
-            of=table.of, pair=table.pair, group=np.array([group[place] for place in table.position.tolist()]),
-            shown=table.shown.astype(np.float64), clicked=table.clicked.astype(np.float64),
-        )  # fmt: skip
+            texts=texts or SparseMatrix.empty(len(table.texts)),
+            queries=queries or SparseMatrix.empty(len(table.queries)),
+            pair_query=table.pair_query,
+            row_pair=table.row_pair,
+            row_position=np.array([position_index[position] for position in table.position.tolist()]),
+            impressions=table.impressions.astype(np.float64),
+            clicks=table.clicks.astype(np.float64),
+        )
 
     @property
-    def groups(self) -> int:
-        """How many places on the page there are."""
-        return int(self.group.max()) + 1
+    def num_positions(self) -> int:
+        """Number of distinct positions on the page."""
+        return int(self.row_position.max()) + 1
 
     @property
-    def query(self) -> Ints:
-        """[rows] its query."""
-        return self.of[self.pair]
+    def row_query(self) -> Ints:
+        """[rows] index of its query."""
+        return self.pair_query[self.row_pair]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Weights:
-    """What is learned."""
+class ClickWeights:
+    """Fitted parameters."""
 
     text: Floats
     query: Floats
     own: Floats
-    """[queries] the level of each besides what its words say."""
+    """[queries] the level of each beyond what its words predict."""
     looks: Floats
-    """[places] log of the share that looks."""
+    """[positions] log of the examination rate."""
     level: float
 
 
-def fit(data: Evidence, use: Floats, strength: float, begin: Weights | None = None) -> Weights:
-    """The most likely weights under a normal prior of precision `strength`; each row counts `use` times."""
-    width, words, queries = data.texts.shape[1], data.queries.shape[1], data.queries.shape[0]
-    ends = np.cumsum([width, words, queries, data.groups - 1])
-    precision = np.concatenate([np.full(width + words, strength), np.full(queries, OWN),
-                                np.full(data.groups - 1, LOOKS), [LEVEL]])  # fmt: skip
-    clicked, shown = float(use @ data.clicked), float(use @ data.shown)
-    usual = log((clicked + 0.5) / (shown - clicked + 0.5))
-    flat = np.zeros(len(precision))
-    if begin is not None:
-        flat = np.concatenate([begin.text, begin.query, begin.own, begin.looks[1:], [begin.level - usual]])
-    query, total = data.query, max(clicked, 1.0)
-    bend = use * information(data, np.full(len(use), usual), np.zeros(data.groups))
-    pairs, per_query = added(data.pair, bend, len(data.of)), added(query, bend, queries)
-    # Where every direction bends alike, a search needs few steps.
-    bends = np.concatenate([data.texts.squares(pairs), data.queries.squares(per_query), per_query,
-                            added(data.group, bend, data.groups)[1:], [bend.sum()]])  # fmt: skip
-    scale = 1 / np.sqrt(bends + precision + LEAST)
+def fit_weights(
+    data: ClickData, row_weights: Floats, prior_precision: float, initial: ClickWeights | None = None
+) -> ClickWeights:
+    """Maximum a posteriori weights under a normal prior of precision `prior_precision`; `row_weights` [rows]."""
+    num_features, num_query_features, num_queries = data.texts.shape[1], data.queries.shape[1], data.queries.shape[0]
+    ends = np.cumsum([num_features, num_query_features, num_queries, data.num_positions - 1])
+    precision = np.concatenate(
+        [
+            np.full(num_features + num_query_features, prior_precision),
+            np.full(num_queries, QUERY_PRECISION),
+            np.full(data.num_positions - 1, EXAMINATION_PRECISION),
+            [LEVEL_PRECISION],
+        ]
+    )
+    total_clicks, total_impressions = float(row_weights @ data.clicks), float(row_weights @ data.impressions)
+    mean_log_odds = log((total_clicks + 0.5) / (total_impressions - total_clicks + 0.5))
+    parameters = np.zeros(len(precision))
+    if initial is not None:
+        parameters = np.concatenate(
+            [initial.text, initial.query, initial.own, initial.looks[1:], [initial.level - mean_log_odds]]
+        )
+    query, total = data.row_query, max(total_clicks, 1.0)
+    curvature = row_weights * fisher_information(
+        data, np.full(len(row_weights), mean_log_odds), np.zeros(data.num_positions)
+    )
+    pair_sums, query_sums = (
+        sum_by_index(data.row_pair, curvature, len(data.pair_query)),
+        sum_by_index(query, curvature, num_queries),
+    )
+    # Scaled to equal curvature in every direction, L-BFGS needs few steps.
+    diagonal = np.concatenate(
+        [
+            data.texts.squared_rmatvec(pair_sums),
+            data.queries.squared_rmatvec(query_sums),
+            query_sums,
+            sum_by_index(data.row_position, curvature, data.num_positions)[1:],
+            [curvature.sum()],
+        ]
+    )
+    scale = 1 / np.sqrt(diagonal + precision + EPSILON)
 
     def cost(scaled: Floats) -> tuple[float, Floats]:
-        flat = scaled * scale
-        text, word, own, looks, level = np.split(flat, ends)
-        odds = data.texts.times(text) + (data.queries.times(word) + own + level + usual)[data.of]
-        reached, row, place = _slopes(data, odds[data.pair], np.concatenate([[0.0], looks]))
-        pairs = added(data.pair, use * row, len(data.of))
-        per_query = added(query, use * row, queries)
-        slope = np.concatenate([data.texts.back(pairs), data.queries.back(per_query), per_query,
-                                added(data.group, use * place, data.groups)[1:], [per_query.sum()]])  # fmt: skip
-        value = 0.5 * float(flat @ (precision * flat)) - float(use @ reached)
-        return value / total, (precision * flat - slope) * scale / total
+        parameters = scaled * scale
+        text, query_weights, query_offsets, log_examination, level = np.split(parameters, ends)
+        log_odds = (
+            data.texts.matvec(text)
+            + (data.queries.matvec(query_weights) + query_offsets + level + mean_log_odds)[data.pair_query]
+        )
+        log_likelihoods, row_grad, position_grad = _likelihood_grads(
+            data, log_odds[data.row_pair], np.concatenate([[0.0], log_examination])
+        )
+        pair_sums = sum_by_index(data.row_pair, row_weights * row_grad, len(data.pair_query))
+        query_sums = sum_by_index(query, row_weights * row_grad, num_queries)
+        gradient = np.concatenate(
+            [
+                data.texts.rmatvec(pair_sums),
+                data.queries.rmatvec(query_sums),
+                query_sums,
+                sum_by_index(data.row_position, row_weights * position_grad, data.num_positions)[1:],
+                [query_sums.sum()],
+            ]
+        )
+        value = 0.5 * float(parameters @ (precision * parameters)) - float(row_weights @ log_likelihoods)
+        return value / total, (precision * parameters - gradient) * scale / total
 
-    text, word, own, looks, level = np.split(_minimum(cost, flat / scale) * scale, ends)
-    return Weights(text=text, query=word, own=own, looks=np.concatenate([[0.0], looks]), level=float(level[0]) + usual)
+    text, query_weights, query_offsets, log_examination, level = np.split(
+        _minimize(cost, parameters / scale) * scale, ends
+    )
+    return ClickWeights(
+        text=text,
+        query=query_weights,
+        own=query_offsets,
+        looks=np.concatenate([[0.0], log_examination]),
+        level=float(level[0]) + mean_log_odds,
+    )
 
 
-def settled(data: Evidence, use: Floats, odds: Floats, looks: Floats, where: Ints, precision: Floats) -> Floats:
-    """The shift of each group of rows that makes it most likely, given how sure it is that there is none.
+def fit_offsets(
+    data: ClickData, row_weights: Floats, log_odds: Floats, log_examination: Floats, group_ids: Ints, precision: Floats
+) -> Floats:
+    """The most likely offset of each group of rows, under a normal prior around zero.
 
-    `odds` [rows] without the shift; `where` [rows] the group; `precision` [groups].
+    `log_odds` [rows] without the offset; `group_ids` [rows]; `precision` [groups].
     """
-    shift = np.zeros(len(precision))
+    offsets = np.zeros(len(precision))
     for _ in range(40):
-        _, slope, _ = _slopes(data, odds + shift[where], looks)
-        bend = information(data, odds + shift[where], looks)
-        step = added(where, use * slope, len(precision)) - precision * shift
-        step /= added(where, use * bend, len(precision)) + precision
-        shift = shift + np.clip(step, -1.0, 1.0)
+        _, gradient, _ = _likelihood_grads(data, log_odds + offsets[group_ids], log_examination)
+        curvature = fisher_information(data, log_odds + offsets[group_ids], log_examination)
+        step = sum_by_index(group_ids, row_weights * gradient, len(precision)) - precision * offsets
+        step /= sum_by_index(group_ids, row_weights * curvature, len(precision)) + precision
+        offsets = offsets + np.clip(step, -1.0, 1.0)
         if np.abs(step).max(initial=0.0) < 1e-10:
             break
-    return shift
+    return offsets
 
 
-def likelihood(data: Evidence, odds: Floats, looks: Floats) -> Floats:
-    """[rows] the log-likelihood."""
-    return _slopes(data, odds, looks)[0]
+def log_likelihood(data: ClickData, log_odds: Floats, log_examination: Floats) -> Floats:
+    """[rows] log-likelihood."""
+    return _likelihood_grads(data, log_odds, log_examination)[0]
 
 
-def expected(odds: Floats, looks: Floats) -> Floats:
-    """The share that clicks of those for whom it was on the page."""
-    return np.asarray(np.clip(np.exp(looks) / (1 + np.exp(-odds)), LEAST, 1 - 1e-9))
+def click_rate(log_odds: Floats, log_examination: Floats) -> Floats:
+    """Clicks per impression: examination rate times σ(log-odds)."""
+    return np.asarray(np.clip(np.exp(log_examination) / (1 + np.exp(-log_odds)), EPSILON, 1 - 1e-9))
 
 
-def _slopes(data: Evidence, odds: Floats, looks: Floats) -> tuple[Floats, Floats, Floats]:
-    """Per row the log-likelihood, and how it grows with its log-odds and with the log-share that looks."""
-    rate = expected(odds, looks[data.group])
-    missed = data.shown - data.clicked
-    value = data.clicked * np.log(rate) + missed * np.log1p(-rate)
-    place = (data.clicked - data.shown * rate) / (1 - rate)
-    return value, place / (1 + np.exp(odds)), place
+def _likelihood_grads(data: ClickData, log_odds: Floats, log_examination: Floats) -> tuple[Floats, Floats, Floats]:
+    """[rows] log-likelihood, and its derivatives by the log-odds and by the log examination rate."""
+    rate = click_rate(log_odds, log_examination[data.row_position])
+    non_clicks = data.impressions - data.clicks
+    value = data.clicks * np.log(rate) + non_clicks * np.log1p(-rate)
+    position_grad = (data.clicks - data.impressions * rate) / (1 - rate)
+    return value, position_grad / (1 + np.exp(log_odds)), position_grad
 
 
-def information(data: Evidence, odds: Floats, looks: Floats) -> Floats:
-    """Per row the precision with which it tells its log-odds."""
-    rate = expected(odds, looks[data.group])
-    return np.asarray(data.shown * rate / (1 - rate) / (1 + np.exp(odds)) ** 2)
+def fisher_information(data: ClickData, log_odds: Floats, log_examination: Floats) -> Floats:
+    """[rows] Fisher information about the log-odds."""
+    rate = click_rate(log_odds, log_examination[data.row_position])
+    return np.asarray(data.impressions * rate / (1 - rate) / (1 + np.exp(log_odds)) ** 2)
 
 
-def _minimum(cost: Callable[[Floats], tuple[float, Floats]], start: Floats) -> Floats:
-    """Where a smooth cost with its slope is least (L-BFGS)."""
-    flat = torch.from_numpy(start.copy())
-    search = torch.optim.LBFGS([flat], max_iter=STEPS, history_size=HISTORY, line_search_fn="strong_wolfe",
-                               tolerance_grad=1e-7, tolerance_change=1e-10)  # fmt: skip
+def _minimize(cost: Callable[[Floats], tuple[float, Floats]], start: Floats) -> Floats:
+    """The minimum of a smooth cost that returns value and gradient (L-BFGS)."""
+    parameters = torch.from_numpy(start.copy())
+    optimizer = torch.optim.LBFGS(
+        [parameters],
+        max_iter=MAX_ITERATIONS,
+        history_size=LBFGS_HISTORY,
+        line_search_fn="strong_wolfe",
+        tolerance_grad=1e-7,
+        tolerance_change=1e-10,
+    )
 
     def closure() -> float:
-        value, slope = cost(flat.numpy())
-        flat.grad = torch.from_numpy(slope)
+        value, gradient = cost(parameters.numpy())
+        parameters.grad = torch.from_numpy(gradient)
         return float(value)
 
-    search.step(closure)  # type: ignore[no-untyped-call]  # torch leaves it untyped
-    return flat.numpy().copy()
+    optimizer.step(closure)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    return parameters.numpy().copy()

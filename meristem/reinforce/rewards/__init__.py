@@ -1,1 +1,1 @@
-"""What tells a model how well it wrote: one reward per file."""
+"""Rewards, one per file: each scores completions of prompts."""

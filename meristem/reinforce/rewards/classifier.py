@@ -1,4 +1,4 @@
-"""Classifier: how sure a fine-tuned run is that a text has a label."""
+"""Classifier reward: the probability that a fine-tuned classifier gives to a label, or its regression output."""
 
 from __future__ import annotations
 
@@ -10,108 +10,121 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from meristem.batch import Row, collate
-from meristem.checkpoint.revive import recipe_of
-from meristem.checkpoint.run import Run
-from meristem.errors import MeristemError, did_you_mean
-from meristem.learning.assemble import WORDS
-from meristem.learning.ragged import groups
-from meristem.randomness import Draw
-from meristem.recipe import Recipe
-from meristem.reinforce.judging import opened
-from meristem.reinforce.reward import Attempt, Desk, Judgement, Reward, RewardSettings
-from meristem.task import Piece, Sample, Task
+from meristem.checkpoint.load_run import load_recipe
+from meristem.checkpoint.run_folder import RunFolder
+from meristem.config.errors import MeristemError, did_you_mean
+from meristem.config.recipe import Recipe
+from meristem.dataset.length_buckets import group_by_length
+from meristem.interfaces.batch import Row, collate
+from meristem.interfaces.task import Sample, SamplePiece, Task
+from meristem.learning.build import TOKEN_INPUTS
+from meristem.reinforce.judge_model import load_for_inference
+from meristem.reinforce.reward_base import PromptCompletion, Reward, RewardContext, RewardScore, RewardSettings
+from meristem.utils.randomness import SampleRng
 
-TOKENS = 4096
-"""Read at once, padding counted."""
-SHOWN = 3
-"""Labels that are told beside the one that counts."""
+MAX_BATCH_TOKENS = 4096
+"""Tokens per forward pass, padding included."""
+MAX_OTHER_LABELS = 3
+"""Other labels whose probabilities are reported."""
 
 
-class ClassifierSettings(RewardSettings):
-    """Who classifies, and which label is wanted."""
+class ClassifierRewardSettings(RewardSettings):
+    """The classifier, and the label to reward."""
 
     name: Literal["classifier"] = "classifier"
     """The reward's name."""
     run: str
-    """A run that `meristem finetune classification` made."""
+    """A run trained with `meristem finetune classification`."""
     label: str | None = None
-    """The label whose probability is the reward; none where the run gives a number, which then is the reward."""
+    """The label whose probability is the reward; leave it out for a regression run, whose output is the reward."""
     prompted: bool = False
-    """Whether the prompt is read before the text."""
+    """Whether the prompt is part of the classified text."""
 
 
-def _classifies_nothing(run: str, trained: Sequence[str]) -> MeristemError:
+def _not_a_classifier(run: str, objectives: Sequence[str]) -> MeristemError:
     return MeristemError(
-        f"reward classifier: {run} classifies nothing (it was trained for {', '.join(trained)}): "
-        f"meristem finetune classification {shlex.quote(f'from={run}')} data.train=FILE teaches it to"
+        f"reward classifier: {run} is not a classifier (it was trained for {', '.join(objectives)}): train one with "
+        f"meristem finetune classification {shlex.quote(f'from={run}')} data.train=FILE"
     )
 
 
-def labels_of(settings: ClassifierSettings, task: Any) -> tuple[str, ...]:
-    """The labels of a run's task; the wanted one is among them."""
-    s, labels = settings, tuple(map(str, task.labels))
+def classifier_labels(settings: ClassifierRewardSettings, task: Any) -> tuple[str, ...]:
+    """The labels of a run's task; raises unless the rewarded one is among them."""
+    reward, labels = settings, tuple(map(str, task.labels))
     if task.problem == "regression":
-        if s.label is not None:
-            raise MeristemError(f"reward classifier: {s.run} gives a number, no labels; leave label={s.label} out")
+        if reward.label is not None:
+            raise MeristemError(
+                f"reward classifier: {reward.run} is a regression run without labels; leave label={reward.label} out"
+            )
         return ("number",)
-    if s.label is None:
-        raise MeristemError(f"reward classifier: which label of {s.run} is wanted? label={' or '.join(labels)}")
-    if s.label not in labels:
-        raise MeristemError(f"reward classifier: {s.run} has no label {s.label!r}{did_you_mean(s.label, labels)}")
+    if reward.label is None:
+        raise MeristemError(f"reward classifier: choose a label of {reward.run}: label={' or '.join(labels)}")
+    if reward.label not in labels:
+        raise MeristemError(
+            f"reward classifier: {reward.run} has no label {reward.label!r}{did_you_mean(reward.label, labels)}"
+        )
     return labels
 
 
-class Classifier(Reward):
-    """p(label | text), or the number that the run gives."""
+class ClassifierReward(Reward):
+    """p(label | text), or the output of a regression run."""
 
-    Settings = ClassifierSettings
+    Settings = ClassifierRewardSettings
     name = "classifier"
 
     @classmethod
-    def check_settings(cls, settings: ClassifierSettings, runs: Mapping[str, Recipe]) -> None:
-        """The run classifies, and has the label."""
-        recipe = recipe_of(Run.open(Path(settings.run).expanduser()))
+    def check_settings(cls, settings: ClassifierRewardSettings, runs: Mapping[str, Recipe]) -> None:
+        """Refuse a run that is not a classifier or does not have the label."""
+        recipe = load_recipe(RunFolder.open(Path(settings.run).expanduser()))
         if recipe.task is None or recipe.task.name != "classification":
-            trained = [part.name for source in recipe.sources() for part in source.objective]
-            raise _classifies_nothing(settings.run, trained)
-        labels_of(settings, recipe.task)
+            objectives = [part.name for source in recipe.sources() for part in source.objective]
+            raise _not_a_classifier(settings.run, objectives)
+        classifier_labels(settings, recipe.task)
 
-    def __init__(self, settings: ClassifierSettings, desk: Desk) -> None:
+    def __init__(self, settings: ClassifierRewardSettings, context: RewardContext) -> None:
         self.settings = settings
-        learner = opened(settings.run, desk.say).learner
-        tasks = [one for one in learner.objectives.values() if isinstance(one, Task) and one.name == "classification"]
+        learner = load_for_inference(settings.run, context.say).learner
+        tasks = [
+            objective
+            for objective in learner.objectives.values()
+            if isinstance(objective, Task) and objective.name == "classification"
+        ]
         if not tasks:
-            raise _classifies_nothing(settings.run, [one.name for one in learner.objectives.values()])
+            raise _not_a_classifier(settings.run, [objective.name for objective in learner.objectives.values()])
         self._task, self._model = tasks[0], learner.model
-        self._labels = labels_of(settings, self._task.settings)
+        self._labels = classifier_labels(settings, self._task.settings)
 
-    def judge(self, attempts: Sequence[Attempt]) -> list[Judgement]:
-        """All texts, those of like lengths together."""
-        texts = [one.prompt + one.text if self.settings.prompted else one.text for one in attempts]
-        return [self._judged(answer) for answer in self._answers(texts)]
+    def score(self, completions: Sequence[PromptCompletion]) -> list[RewardScore]:
+        """Score all texts, batched by length."""
+        texts = [
+            completion.prompt + completion.text if self.settings.prompted else completion.text
+            for completion in completions
+        ]
+        return [self._score_one(prediction) for prediction in self._predict(texts)]
 
-    def _judged(self, answer: np.ndarray[Any, Any]) -> Judgement:
-        wanted = self.settings.label or "number"
-        scores = dict(zip(self._labels, answer.astype(np.float64).tolist(), strict=True))
-        others = sorted((name for name in scores if name != wanted), key=lambda name: -scores[name])
-        return Judgement(value=scores[wanted], why={name: scores[name] for name in (wanted, *others[:SHOWN])})
+    def _score_one(self, prediction: np.ndarray[Any, Any]) -> RewardScore:
+        target_label = self.settings.label or "number"
+        scores = dict(zip(self._labels, prediction.astype(np.float64).tolist(), strict=True))
+        others = sorted((name for name in scores if name != target_label), key=lambda name: -scores[name])
+        return RewardScore(
+            value=scores[target_label], why={name: scores[name] for name in (target_label, *others[:MAX_OTHER_LABELS])}
+        )
 
     @torch.inference_mode()
-    def _answers(self, texts: Sequence[str]) -> list[np.ndarray[Any, Any]]:
-        """A probability for each label, or one number."""
-        pieces = self._task.pieces([Sample(given={"text": text}) for text in texts])
-        out: list[Any] = [None] * len(texts)
-        for some in groups(pieces, TOKENS):
-            rows = [self._row(pieces[number], number) for number in some]
-            batch = collate(rows, self._task, dict.fromkeys(WORDS, 0)).to(self._model.device)
+    def _predict(self, texts: Sequence[str]) -> list[np.ndarray[Any, Any]]:
+        """[labels] probabilities of each text, or [1] the regression output."""
+        pieces = self._task.encode_samples([Sample(inputs={"text": text}) for text in texts])
+        predictions: list[Any] = [None] * len(texts)
+        for indices in group_by_length(pieces, MAX_BATCH_TOKENS):
+            rows = [self._prepare_row(pieces[index], index) for index in indices]
+            batch = collate(rows, self._task, dict.fromkeys(TOKEN_INPUTS, 0)).to(self._model.device)
             hidden = self._task.encode(self._model, batch)
-            for number, answer in zip(batch.ids, self._task.decode(self._model, hidden, batch), strict=True):
-                out[number] = answer
-        return out
+            for index, prediction in zip(batch.sample_ids, self._task.decode(self._model, hidden, batch), strict=True):
+                predictions[index] = prediction
+        return predictions
 
-    def _row(self, piece: Piece, number: int) -> Row:
-        row = self._task.prepare(Row(inputs={}, notes={"piece": piece}), Draw(0, 0, number))
+    def _prepare_row(self, piece: SamplePiece, index: int) -> Row:
+        row = self._task.prepare(Row(inputs={}, metadata={"piece": piece}), SampleRng(0, 0, index))
         assert isinstance(row, Row)  # a text is one row
-        row.sample = number
+        row.sample_id = index
         return row

@@ -1,4 +1,4 @@
-"""Clicks: how often people would click on a text, against the best texts shown for its query (SPEC D3)."""
+"""Click reward: the predicted click-through rate of a text, compared with the best texts shown for its query."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from meristem.dependences import Dependences, when
-from meristem.errors import MeristemError
-from meristem.recipe import Recipe
-from meristem.reinforce.clicks.history import History, checked, updated
-from meristem.reinforce.clicks.kept import fitted
-from meristem.reinforce.clicks.model import Expected, ModelSettings, expectation
-from meristem.reinforce.clicks.queries import nearness
-from meristem.reinforce.clicks.table import ClickColumns, read
-from meristem.reinforce.reward import Attempt, Desk, Judgement, Reward, RewardSettings
+from meristem.config.conditions import SettingConditions, when
+from meristem.config.errors import MeristemError
+from meristem.config.recipe import Recipe
+from meristem.reinforce.clicks.click_model import ClickEstimate, ClickModelSettings, estimate_from_log_odds
+from meristem.reinforce.clicks.click_model_cache import load_or_fit
+from meristem.reinforce.clicks.click_table import ClickColumns, read_click_table
+from meristem.reinforce.clicks.generated_history import GeneratedHistory, update_history, validate_history
+from meristem.reinforce.clicks.query_features import query_similarity
+from meristem.reinforce.reward_base import PromptCompletion, Reward, RewardContext, RewardScore, RewardSettings
 
-TOLD = 80
-"""Characters of a text that are shown."""
+MAX_SHOWN_CHARS = 80
+"""Characters of a text shown in the explanation."""
 
 
-class ClicksSettings(RewardSettings):
-    """Which table, and how a text is held against it."""
+class ClicksRewardSettings(RewardSettings):
+    """The click table, and how a text is compared with it."""
 
-    needs: ClassVar[Dependences] = {
+    needs: ClassVar[SettingConditions] = {
         "top": (when("by", "margin", "rank"),),
         "against": (when("by", "margin", "rank"),),
         "near": (when("unseen", "nearest"),),
@@ -38,165 +38,183 @@ class ClicksSettings(RewardSettings):
     table: str
     """A table of query, text, shown and clicked: csv, tsv, jsonl, parquet, or builtin:microworld-clicks."""
     columns: ClickColumns = ClickColumns.model_validate({})
-    """What its columns are called."""
+    """The names of its columns."""
     top: int = Field(5, ge=1)
-    """A text is held against so many texts of its query, those with the highest rates."""
+    """The number of texts of the query, those with the highest rates, that a text is compared with."""
     against: Literal["table", "generated", "both"] = "table"
-    """Whose best texts these are: the table's, those the run itself has generated so far for the query, or both."""
+    """Which best texts: the table's, those the run itself has generated so far for the query, or both."""
     by: Literal["margin", "rank", "rate"] = "margin"
-    """Log-odds above the mean of these, the share of these that it beats, or its rate alone."""
+    """Log-odds minus the mean of these texts, the share of them that it beats, or its rate alone."""
     cautious: float = Field(0.0, ge=0.0)
-    """Standard deviations taken off what is expected, so that what no text in the table was like earns nothing."""
+    """Standard deviations subtracted from the prediction, so that texts unlike any in the table earn nothing."""
     unseen: Literal["nearest", "overall", "refuse"] = "nearest"
-    """What stands for a query that is not in the table: the queries most like it, all of them, or nothing."""
+    """For a query that is not in the table, compare with the best texts of similar queries, or overall, or refuse."""
     near: int = Field(5, ge=1)
-    """How many queries most like it."""
-    fit: ModelSettings = ModelSettings.model_validate({})
+    """Number of most similar queries."""
+    fit: ClickModelSettings = ClickModelSettings.model_validate({})
     """How the click model is fitted."""
 
     @model_validator(mode="after")
-    def _compares(self) -> Self:
+    def _check_comparison(self) -> Self:
         if self.by == "rate" and self.against != "table":
             raise ValueError(f"against={self.against}: by=rate is a text's rate alone; use by=margin or by=rank")
         return self
 
 
 @dataclass(frozen=True)
-class Rivals:
-    """What a text is held against."""
+class ComparisonTexts:
+    """The texts that a text is compared with, best first."""
 
-    best: tuple[tuple[str, Expected], ...]
-    told: str
-    """Whose they are."""
+    texts: tuple[tuple[str, ClickEstimate], ...]
+    description: str
+    """Where they come from."""
 
 
-class Clicks(Reward):
-    """margin: logit(rate) − mean logit(top K); rank: mean P(rival ≤ text); rate: the rate."""
+class ClicksReward(Reward):
+    """margin: logit(rate) − mean logit(top K); rank: mean P(other ≤ text); rate: the rate."""
 
-    Settings = ClicksSettings
+    Settings = ClicksRewardSettings
     name = "clicks"
 
     @classmethod
-    def check_settings(cls, settings: ClicksSettings, runs: Mapping[str, Recipe]) -> None:
-        """The table is one."""
-        read(settings.table, settings.columns)
+    def check_settings(cls, settings: ClicksRewardSettings, runs: Mapping[str, Recipe]) -> None:
+        """Refuse a table that cannot be read."""
+        read_click_table(settings.table, settings.columns)
 
-    def __init__(self, settings: ClicksSettings, desk: Desk) -> None:
+    def __init__(self, settings: ClicksRewardSettings, context: RewardContext) -> None:
         self.settings = settings
-        self.table = read(settings.table, settings.columns)
-        self.model = fitted(self.table, settings.fit, desk.folder, desk.say)
-        self._known = frozenset(self.table.queries)
-        self._near = nearness(self.table.queries)
-        self._rivals: dict[str, Rivals] = {}
-        self._history: History = {}
+        self.table = read_click_table(settings.table, settings.columns)
+        self.model = load_or_fit(self.table, settings.fit, context.folder, context.say)
+        self._known_queries = frozenset(self.table.queries)
+        self._similarity = query_similarity(self.table.queries)
+        self._comparison_cache: dict[str, ComparisonTexts] = {}
+        self._history: GeneratedHistory = {}
 
     @classmethod
-    def keeps_history(cls, settings: ClicksSettings) -> bool:
-        """Where texts are held against those generated before."""
+    def keeps_history(cls, settings: ClicksRewardSettings) -> bool:
+        """True where texts are compared with those generated before."""
         return settings.against != "table"
 
-    def with_history(self, history: History | None) -> Clicks:
-        """A reward that holds texts against the best of this history too; what was fitted is shared."""
+    def with_history(self, history: GeneratedHistory | None) -> ClicksReward:
+        """A reward that also compares with the best texts of this history; the fitted model is shared."""
         bound = copy(self)
-        bound._history = checked(history)
+        bound._history = validate_history(history)
         return bound
 
-    def remember(self, history: History | None, observations: Sequence[Any]) -> History:
+    def remember(self, history: GeneratedHistory | None, observations: Sequence[Any]) -> GeneratedHistory:
         """The best texts of each query so far."""
-        return updated(history, [(query, text, odds, spread) for query, text, odds, spread in observations],
+        return update_history(history, [(query, text, log_odds, std) for query, text, log_odds, std in observations],
                        self.settings.top)  # fmt: skip
 
-    def check(self, attempts: Sequence[Attempt]) -> None:
-        """Refuse prompts without a query, and unknown queries where they are to be refused."""
-        for one in attempts:
-            self._against(one)
+    def check(self, completions: Sequence[PromptCompletion]) -> None:
+        """Refuse prompts without a query, and unknown queries with unseen=refuse."""
+        for completion in completions:
+            self._comparison(completion)
 
-    def judge(self, attempts: Sequence[Attempt]) -> list[Judgement]:
-        """Each text against the best of its query; a text that was shown keeps what was seen of it."""
-        expected = self.model.expect([(self._query(one), one.text.strip()) for one in attempts])
-        return [self._judged(one, what) for one, what in zip(attempts, expected, strict=True)]
+    def score(self, completions: Sequence[PromptCompletion]) -> list[RewardScore]:
+        """Each text compared with the best of its query; for a text in the table its own clicks count."""
+        estimates = self.model.predict(
+            [(self._query(completion), completion.text.strip()) for completion in completions]
+        )
+        return [
+            self._score_one(completion, estimate) for completion, estimate in zip(completions, estimates, strict=True)
+        ]
 
-    def _judged(self, attempt: Attempt, expected: Expected) -> Judgement:
-        query, text = self._query(attempt), attempt.text.strip()
-        rivals = self._with_generated(self._against(attempt), query)
-        shown = dict(self.model.known(query)).get(text)
-        what = shown or (expected if text else self.model.least)
-        odds = what.odds - self.settings.cautious * what.spread
-        best, best_expected = rivals.best[0]
+    def _score_one(self, completion: PromptCompletion, estimate: ClickEstimate) -> RewardScore:
+        query, text = self._query(completion), completion.text.strip()
+        comparison = self._add_generated(self._comparison(completion), query)
+        table_estimate = dict(self.model.table_texts(query)).get(text)
+        used_estimate = table_estimate or (estimate if text else self.model.worst)
+        log_odds = used_estimate.log_odds - self.settings.cautious * used_estimate.std
+        best_text, best_estimate = comparison.texts[0]
         why: dict[str, float | str] = {
-            "expected rate": what.rate,
-            "nine of ten between": f"{what.low:.4f} and {what.high:.4f}",
-            "text": "in the table" if shown else "new" if text else "empty: as bad as the worst in the table",
-            "held against": rivals.told,
-            "best of these": best if len(best) <= TOLD else f"{best[: TOLD - 1]}…",
-            "its rate": best_expected.rate,
+            "expected rate": used_estimate.rate,
+            "nine of ten between": f"{used_estimate.low:.4f} and {used_estimate.high:.4f}",
+            "text": "in the table" if table_estimate else "new" if text else "empty: as bad as the worst in the table",
+            "held against": comparison.description,
+            "best of these": best_text if len(best_text) <= MAX_SHOWN_CHARS else f"{best_text[: MAX_SHOWN_CHARS - 1]}…",
+            "its rate": best_estimate.rate,
         }
-        seen = [query, text, odds, what.spread] if text and self.settings.against != "table" else None
-        return Judgement(value=self._value(odds, [one for _, one in rivals.best]), why=why, observation=seen)
+        observation = [query, text, log_odds, used_estimate.std] if text and self.settings.against != "table" else None
+        return RewardScore(
+            value=self._value(log_odds, [other for _, other in comparison.texts]), why=why, observation=observation
+        )
 
-    def _with_generated(self, table: Rivals, query: str) -> Rivals:
-        """The texts generated for a query before this step, alone or beside the table's; the table's until there are.
+    def _add_generated(self, table_texts: ComparisonTexts, query: str) -> ComparisonTexts:
+        """Texts generated for a query before this step, alone or with the table's; the table's until there are any.
 
-        Their log-odds are those they were rewarded by, `cautious` taken off.
+        Their log-odds are those they were rewarded with, `cautious` subtracted.
         """
         entries = self._history.get(query, ()) if self.settings.against != "table" else ()
         if not entries:
-            return table
-        own = {str(text): expectation(float(odds), float(spread), False) for text, odds, spread in entries}
-        told = f"the {len(own)} best generated so far"
+            return table_texts
+        texts = {
+            str(text): estimate_from_log_odds(float(log_odds), float(std), False) for text, log_odds, std in entries
+        }
+        description = f"the {len(texts)} best generated so far"
         if self.settings.against == "both":
-            own = {**own, **dict(table.best)}
-            told = f"{told}, and {table.told}"
-        return Rivals(tuple(sorted(own.items(), key=lambda one: (-one[1].odds, one[0]))), told)
+            texts = {**texts, **dict(table_texts.texts)}
+            description = f"{description}, and {table_texts.description}"
+        return ComparisonTexts(tuple(sorted(texts.items(), key=lambda item: (-item[1].log_odds, item[0]))), description)
 
-    def _value(self, odds: float, rivals: Sequence[Expected]) -> float:
+    def _value(self, log_odds: float, others: Sequence[ClickEstimate]) -> float:
         if self.settings.by == "rate":
-            return 0.5 + 0.5 * tanh(odds / 2)
+            return 0.5 + 0.5 * tanh(log_odds / 2)
         if self.settings.by == "margin":
-            return odds - sum(one.odds for one in rivals) / len(rivals)
-        # Only the rivals' spread: a text of which nothing is known would else beat some of them by that alone.
-        beaten = (0.5 + 0.5 * erf((odds - one.odds) / (sqrt(2) * one.spread)) for one in rivals)
-        return sum(beaten) / len(rivals)
+            return log_odds - sum(other.log_odds for other in others) / len(others)
+        # Only the other texts' uncertainty: otherwise a text about which nothing is known would beat some by it.
+        win_probabilities = (0.5 + 0.5 * erf((log_odds - other.log_odds) / (sqrt(2) * other.std)) for other in others)
+        return sum(win_probabilities) / len(others)
 
-    def _query(self, attempt: Attempt) -> str:
+    def _query(self, completion: PromptCompletion) -> str:
         """The query in the prompt's row where it has such a column, else the prompt's text."""
-        given = attempt.columns.get(self.settings.columns.query, attempt.prompt)
-        return str(given).strip()
+        query = completion.columns.get(self.settings.columns.query, completion.prompt)
+        return str(query).strip()
 
-    def _against(self, attempt: Attempt) -> Rivals:
-        query = self._query(attempt)
-        where = f"{attempt.place}: " if attempt.place else ""
-        if not query and attempt.picture:
-            raise MeristemError(f"{where}clicks: a picture is no query; give the query of each picture in a column "
-                                f"{self.settings.columns.query!r}, or name it: columns={{query: COLUMN}}")  # fmt: skip
+    def _comparison(self, completion: PromptCompletion) -> ComparisonTexts:
+        query = self._query(completion)
+        location = f"{completion.location}: " if completion.location else ""
+        if not query and completion.picture:
+            raise MeristemError(
+                f"{location}clicks: an image is not a query; give the query of each image in a column "
+                f"{self.settings.columns.query!r}, or name the column: columns={{query: COLUMN}}"
+            )
         if not query:
-            raise MeristemError(f"{where}clicks: the query is empty; a prompt must be what people search for")
-        if query not in self._known and self.settings.unseen == "refuse":
-            raise MeristemError(f"{where}clicks: {self.settings.table} does not have the query {query!r:.80}; drop the "
-                                "prompt, or let queries like it stand for it: unseen=nearest")  # fmt: skip
-        if query not in self._rivals:
-            self._rivals[query] = self._found(query)
-        return self._rivals[query]
+            raise MeristemError(f"{location}clicks: the query is empty; each prompt must be a search query")
+        if query not in self._known_queries and self.settings.unseen == "refuse":
+            raise MeristemError(
+                f"{location}clicks: the query {query!r:.80} is not in {self.settings.table}; drop the prompt, or "
+                "compare with similar queries: unseen=nearest"
+            )
+        if query not in self._comparison_cache:
+            self._comparison_cache[query] = self._find_comparison(query)
+        return self._comparison_cache[query]
 
-    def _found(self, query: str) -> Rivals:
+    def _find_comparison(self, query: str) -> ComparisonTexts:
         """The best texts of the query, of the queries most like it, or of all."""
-        if query in self._known:
-            return Rivals(tuple(self.model.known(query)[: self.settings.top]), "its query's best")
-        near = self._near(query)
-        like = sorted((-value, number) for number, value in enumerate(near.tolist()) if value > 0)
-        if self.settings.unseen == "overall" or not like:
-            return self._all
-        names = [self.table.queries[number] for _, number in like[: self.settings.near]]
-        several = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        return Rivals(self._best(names), f"an unknown query; the best of {names[0]!r}{several}")
+        if query in self._known_queries:
+            return ComparisonTexts(tuple(self.model.table_texts(query)[: self.settings.top]), "its query's best")
+        similarities = self._similarity(query)
+        ranked = sorted((-value, index) for index, value in enumerate(similarities.tolist()) if value > 0)
+        if self.settings.unseen == "overall" or not ranked:
+            return self._best_overall
+        similar_queries = [self.table.queries[index] for _, index in ranked[: self.settings.near]]
+        suffix = f" and {len(similar_queries) - 1} more" if len(similar_queries) > 1 else ""
+        return ComparisonTexts(
+            self._top_texts(similar_queries), f"an unknown query; the best of {similar_queries[0]!r}{suffix}"
+        )
 
-    def _best(self, queries: Sequence[str]) -> tuple[tuple[str, Expected], ...]:
-        """The top K of each, the best first."""
-        found = [one for query in queries for one in self.model.known(query)[: self.settings.top]]
-        return tuple(sorted(found, key=lambda one: -one[1].odds))
+    def _top_texts(self, queries: Sequence[str]) -> tuple[tuple[str, ClickEstimate], ...]:
+        """The top K texts of each query, best first."""
+        candidates = [
+            candidate for query in queries for candidate in self.model.table_texts(query)[: self.settings.top]
+        ]
+        return tuple(sorted(candidates, key=lambda candidate: -candidate[1].log_odds))
 
     @property
-    def _all(self) -> Rivals:
-        if "" not in self._rivals:
-            self._rivals[""] = Rivals(self._best(self.table.queries), "an unknown query; the best of all queries")
-        return self._rivals[""]
+    def _best_overall(self) -> ComparisonTexts:
+        if "" not in self._comparison_cache:
+            self._comparison_cache[""] = ComparisonTexts(
+                self._top_texts(self.table.queries), "an unknown query; the best of all queries"
+            )
+        return self._comparison_cache[""]

@@ -1,4 +1,4 @@
-"""Function: your own reward, `f(prompts, completions, **columns) -> list[float]` (SPEC D4)."""
+"""Function reward: a user's own Python function, `f(prompts, completions, **columns) -> list[float]`."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from typing import Any, Literal, SupportsFloat
 
 from pydantic import field_validator
 
-from meristem.errors import MeristemError, did_you_mean
-from meristem.recipe import Recipe
-from meristem.reinforce.reward import Attempt, Desk, Judgement, Reward, RewardSettings
+from meristem.config.errors import MeristemError, did_you_mean
+from meristem.config.recipe import Recipe
+from meristem.reinforce.reward_base import PromptCompletion, Reward, RewardContext, RewardScore, RewardSettings
 
-SHOWN = 80
-"""Characters of a text in a message."""
+MAX_SHOWN_CHARS = 80
+"""Characters of a text shown in an error message."""
 
 
-class FunctionSettings(RewardSettings):
-    """Which function."""
+class FunctionRewardSettings(RewardSettings):
+    """The function to call."""
 
     name: Literal["function"] = "function"
     """The reward's name."""
@@ -33,77 +33,82 @@ class FunctionSettings(RewardSettings):
 
     @field_validator("call")
     @classmethod
-    def _named(cls, call: str) -> str:
+    def _check_format(cls, call: str) -> str:
         if not re.fullmatch(r"[\w.]+:\w+", call):
             raise ValueError("expected module:function, as in call=mine:score")
         return call
 
 
-class Function(Reward):
-    """Whatever the function says."""
+class FunctionReward(Reward):
+    """The values that the function returns."""
 
-    Settings = FunctionSettings
+    Settings = FunctionRewardSettings
     name = "function"
 
     @classmethod
-    def check_settings(cls, settings: FunctionSettings, runs: Mapping[str, Recipe]) -> None:
-        """There is such a function, and it can be called with prompts and completions."""
-        _takes(_found(settings.call), settings.call)
+    def check_settings(cls, settings: FunctionRewardSettings, runs: Mapping[str, Recipe]) -> None:
+        """Refuse a function that does not exist or does not accept prompts and completions."""
+        _column_filter(_import_function(settings.call), settings.call)
 
-    def __init__(self, settings: FunctionSettings, desk: Desk) -> None:
+    def __init__(self, settings: FunctionRewardSettings, context: RewardContext) -> None:
         self.call = settings.call
-        self._function = _found(settings.call)
-        self._takes = _takes(self._function, settings.call)
+        self._function = _import_function(settings.call)
+        self._accepts_column = _column_filter(self._function, settings.call)
 
-    def judge(self, attempts: Sequence[Attempt]) -> list[Judgement]:
-        """All attempts in one call; where that fails, one by one until the text that did it is found."""
-        if not attempts:
+    def score(self, completions: Sequence[PromptCompletion]) -> list[RewardScore]:
+        """Score all completions in one call; if that fails, find the failing one by calling one at a time."""
+        if not completions:
             return []
-        found = self._asked(attempts)
-        if isinstance(found, str):
-            raise MeristemError(f"reward {self.call}: {self._pinned(attempts, found)}")
-        return [Judgement(value=value) for value in found]
+        result = self._call(completions)
+        if isinstance(result, str):
+            raise MeristemError(f"reward {self.call}: {self._locate_error(completions, result)}")
+        return [RewardScore(value=value) for value in result]
 
-    def _asked(self, attempts: Sequence[Attempt]) -> list[float] | str:
-        """A number for each attempt, or what is wrong with the answer."""
+    def _call(self, completions: Sequence[PromptCompletion]) -> list[float] | str:
+        """A number for each completion, or an error message."""
         try:
-            answer = self._function(**self._arguments(attempts))
-        except Exception as error:  # whatever a stranger's code raises is told with the text that it was given
-            return f"{type(error).__name__}: {error}{_line(error)}"
+            output = self._function(**self._arguments(completions))
+        except Exception as error:  # user code may raise anything; it is reported with the text that caused it
+            return f"{type(error).__name__}: {error}{_error_location(error)}"
         try:
-            values = list(answer)
+            values = list(output)
         except TypeError:
-            return f"expected a list of {len(attempts)} numbers, got {type(answer).__name__}"
-        if len(values) != len(attempts):
-            return f"expected {len(attempts)} numbers, one for each text, got {len(values)}"
-        numbers = [_number(value) for value in values]
-        wrong = [value for value, number in zip(values, numbers, strict=True) if number is None]
-        return f"{wrong[0]!r:.60} is no finite number" if wrong else [n for n in numbers if n is not None]
+            return f"expected a list of {len(completions)} numbers, got {type(output).__name__}"
+        if len(values) != len(completions):
+            return f"expected {len(completions)} numbers, one for each text, got {len(values)}"
+        numbers = [_finite_float(value) for value in values]
+        invalid = [value for value, number in zip(values, numbers, strict=True) if number is None]
+        return f"{invalid[0]!r:.60} is not a finite number" if invalid else [n for n in numbers if n is not None]
 
-    def _arguments(self, attempts: Sequence[Attempt]) -> dict[str, Any]:
-        """Prompts and completions, and every column as a list."""
-        names = dict.fromkeys(name for one in attempts for name in one.columns)
-        told: dict[str, Any] = {name: [one.columns.get(name) for one in attempts] for name in names}
-        told["references"] = [list(one.references) for one in attempts]
-        told = {name: value for name, value in told.items() if self._takes(name)}
-        return {"prompts": [one.shown for one in attempts], "completions": [one.text for one in attempts], **told}
+    def _arguments(self, completions: Sequence[PromptCompletion]) -> dict[str, Any]:
+        """Keyword arguments: prompts, completions, and every accepted column as a list."""
+        names = dict.fromkeys(name for completion in completions for name in completion.columns)
+        columns: dict[str, Any] = {name: [completion.columns.get(name) for completion in completions] for name in names}
+        columns["references"] = [list(completion.references) for completion in completions]
+        columns = {name: value for name, value in columns.items() if self._accepts_column(name)}
+        return {
+            "prompts": [completion.prompt_label for completion in completions],
+            "completions": [completion.text for completion in completions],
+            **columns,
+        }
 
-    def _pinned(self, attempts: Sequence[Attempt], whole: str) -> str:
-        """What is wrong, with the very text that caused it."""
-        for one in attempts:
-            alone = self._asked([one])
-            if isinstance(alone, str):
-                where = f"{one.place}: " if one.place else ""
-                return f"{where}{alone}\n  text {_short(one.text)}\n  prompt {_short(one.shown)}"
-        return f"{whole}, for {len(attempts)} texts together and for none of them alone"
+    def _locate_error(self, completions: Sequence[PromptCompletion], batch_error: str) -> str:
+        """The error message, with the completion that caused it."""
+        for completion in completions:
+            result = self._call([completion])
+            if isinstance(result, str):
+                location = f"{completion.location}: " if completion.location else ""
+                text, prompt = _shorten(completion.text), _shorten(completion.prompt_label)
+                return f"{location}{result}\n  text {text}\n  prompt {prompt}"
+        return f"{batch_error}, for {len(completions)} texts together and for none of them alone"
 
 
-def _found(call: str) -> Callable[..., Any]:
-    """The function that a name stands for; files in the current folder can be imported."""
+def _import_function(call: str) -> Callable[..., Any]:
+    """The function of a `module:function` name; files in the current folder can be imported."""
     module, _, name = call.partition(":")
-    here = os.getcwd()  # noqa: PTH109  # as sys.path has it
-    if here not in sys.path and "" not in sys.path:
-        sys.path.insert(0, here)
+    working_dir = os.getcwd()  # noqa: PTH109  # as sys.path has it
+    if working_dir not in sys.path and "" not in sys.path:
+        sys.path.insert(0, working_dir)
     importlib.invalidate_caches()
     try:
         loaded = importlib.import_module(module)
@@ -111,34 +116,38 @@ def _found(call: str) -> Callable[..., Any]:
         if error.name is not None and module.split(".")[0] != error.name.split(".")[0]:
             raise MeristemError(f"reward {call}: {module} needs {error.name}, which is not installed") from error
         raise MeristemError(
-            f"reward {call}: no module {module}; {module.split('.')[0]}.py would be read from {here}"
+            f"reward {call}: no module {module}; {module.split('.')[0]}.py would be read from {working_dir}"
         ) from None
     except Exception as error:  # a module of the user's own may fail in any way
-        raise MeristemError(f"reward {call}: {module} cannot be imported: {error}{_line(error)}") from error
+        raise MeristemError(f"reward {call}: {module} cannot be imported: {error}{_error_location(error)}") from error
     function = vars(loaded).get(name)
     if not callable(function):
-        known = [key for key, value in vars(loaded).items() if callable(value) and not key.startswith("_")]
-        raise MeristemError(f"reward {call}: {module} has no function {name!r}{did_you_mean(name, known)}")
+        functions = [key for key, value in vars(loaded).items() if callable(value) and not key.startswith("_")]
+        raise MeristemError(f"reward {call}: {module} has no function {name!r}{did_you_mean(name, functions)}")
     return function  # type: ignore[no-any-return]  # found by name
 
 
-def _takes(function: Callable[..., Any], call: str) -> Callable[[str], bool]:
-    """Which columns a function wants: all, or those it names."""
+def _column_filter(function: Callable[..., Any], call: str) -> Callable[[str], bool]:
+    """A predicate for the columns that a function accepts: all, or those in its signature."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
         return lambda name: True
-    names = {name for name, one in parameters.items() if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
-    rest = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
-    if missing := [name for name in ("prompts", "completions") if name not in names and not rest]:
+    names = {
+        name
+        for name, parameter in parameters.items()
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    }
+    accepts_kwargs = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    if missing := [name for name in ("prompts", "completions") if name not in names and not accepts_kwargs]:
         raise MeristemError(
             f"reward {call}: its signature has no {missing[0]}; it is called as f(prompts, completions, **columns)"
         )
-    return lambda name: name not in ("prompts", "completions") and (rest or name in names)
+    return lambda name: name not in ("prompts", "completions") and (accepts_kwargs or name in names)
 
 
-def _number(value: Any) -> float | None:
-    """A finite number, or nothing."""
+def _finite_float(value: Any) -> float | None:
+    """The value as a finite float, or None."""
     if isinstance(value, SupportsFloat) and not isinstance(value, str):
         with suppress(TypeError, ValueError, OverflowError, RuntimeError):
             number = float(value)
@@ -146,12 +155,12 @@ def _number(value: Any) -> float | None:
     return None
 
 
-def _line(error: BaseException) -> str:
-    """Where an error was raised, as the end of a sentence."""
+def _error_location(error: BaseException) -> str:
+    """File and line where an error was raised, as the end of a sentence."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if frame.filename != __file__ and not frame.filename.startswith("<")]
-    return f" ({os.path.basename(own[-1].filename)}:{own[-1].lineno})" if own else ""  # noqa: PTH119  # a name alone
+    user_frames = [frame for frame in frames if frame.filename != __file__ and not frame.filename.startswith("<")]
+    return f" ({os.path.basename(user_frames[-1].filename)}:{user_frames[-1].lineno})" if user_frames else ""  # noqa: PTH119  # a name alone
 
 
-def _short(text: str) -> str:
-    return repr(text if len(text) <= SHOWN else text[: SHOWN - 1] + "…")
+def _shorten(text: str) -> str:
+    return repr(text if len(text) <= MAX_SHOWN_CHARS else text[: MAX_SHOWN_CHARS - 1] + "…")

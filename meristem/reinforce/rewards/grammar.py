@@ -1,4 +1,4 @@
-"""Grammar: how little a text surprises a model of correct text, beside correct sentences (SPEC D1)."""
+"""Grammar reward: perplexity of a text under a judge language model, compared with held-out correct sentences."""
 
 from __future__ import annotations
 
@@ -9,30 +9,37 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from meristem.checkpoint.revive import recipe_of
-from meristem.checkpoint.run import Run
+from meristem.checkpoint.load_run import load_recipe
+from meristem.checkpoint.run_folder import RunFolder
+from meristem.config.conditions import SettingConditions, when
+from meristem.config.errors import MeristemError
+from meristem.config.recipe import Recipe
+from meristem.config.settings import find_class
 from meristem.corpus.settings import CorpusSettings
-from meristem.dependences import Dependences, when
-from meristem.errors import MeristemError
-from meristem.randomness import generator
-from meristem.recipe import Recipe
-from meristem.reinforce.correct import FEWEST, Sentence, sentences
-from meristem.reinforce.judging import Floats, Judge
-from meristem.reinforce.rarity import Rarity
-from meristem.reinforce.reward import Attempt, Desk, Judgement, Order, Reward, RewardSettings
-from meristem.reinforce.words import Known, variety, words
-from meristem.settings import find
+from meristem.reinforce.judge_model import Floats, JudgeModel
+from meristem.reinforce.reference_sentences import MIN_SENTENCES, ReferenceSentence, sample_sentences
+from meristem.reinforce.reward_base import (
+    PromptCompletion,
+    RequiredRun,
+    Reward,
+    RewardContext,
+    RewardScore,
+    RewardSettings,
+)
+from meristem.reinforce.word_ngrams import CopyDetector, min_distinct_share, normalized_words
+from meristem.reinforce.word_rarity import UnigramRarity
+from meristem.utils.randomness import generator
 
-SCORING = {"clm", "mlm", "generator"}
-"""Heads of which one scores texts."""
-COUNTED = 4096
-"""Correct sentences that say how rare words are."""
+SCORING_HEADS = {"clm", "mlm", "generator"}
+"""Heads with which a model can score texts."""
+RARITY_SENTENCES = 4096
+"""Correct sentences that unigram frequencies are estimated on."""
 
 
-class GrammarSettings(RewardSettings):
-    """Who judges, what is correct, and what is refused whatever the judge thinks of it."""
+class GrammarRewardSettings(RewardSettings):
+    """The judge model, the correct sentences, and the guards against degenerate texts."""
 
-    needs: ClassVar[Dependences] = {
+    needs: ClassVar[SettingConditions] = {
         "corpus": (when("run", None),),
         "half": (when("run", None),),
         "document": (when("run", None) | when("correct"),),
@@ -43,182 +50,205 @@ class GrammarSettings(RewardSettings):
     name: Literal["grammar"] = "grammar"
     """The reward's name."""
     run: str | None = None
-    """The judge: a causal or masked run of ours, trained on correct text."""
+    """The judge: a causal or masked run trained on correct text."""
     corpus: str | tuple[str, ...] | None = None
     """Without a run: text that a judge is trained on first; a file, a folder, builtin:NAME."""
     half: Literal[0, 1] | None = None
-    """Only this half of the corpus, so that another judge can learn from the other."""
+    """Use only this half of the corpus, so that another judge can be trained on the other half."""
     document: Literal["auto", "file", "block", "line"] = "auto"
-    """What one document of a text file is: halves, and what is held out, are made of whole ones."""
+    """What one document of a text file is: halves and held-out parts consist of whole documents."""
     recipe: str = "gpt2-mini"
-    """What that judge is."""
+    """The recipe of that judge."""
     judge: dict[str, Any] = {}
     """Its other settings, as in {train.steps: 500, model.width: 128}."""
     seed: int = Field(0, ge=0)
-    """Of its training, and of the choice of sentences."""
+    """Seed of the judge's training and of sampling sentences."""
     correct: str | tuple[str, ...] | None = None
-    """Text to take correct sentences from; what the judge's corpus held out unless given."""
-    sentences: int = Field(256, ge=FEWEST)
-    """Correct sentences that are read once; their spread is the unit of the reward."""
+    """Text to sample correct sentences from; the held-out part of the judge's corpus unless set."""
+    sentences: int = Field(256, ge=MIN_SENTENCES)
+    """Correct sentences that are scored once; their standard deviation is the unit of the reward."""
     drawn: int = Field(64, ge=1)
-    """How many of them, drawn anew for each prompt, a text is compared with."""
+    """How many of them, sampled for each prompt, a text is compared with."""
     rarity: float = Field(1.0, ge=0, le=1)
-    """How much of what rare words cost anywhere is forgiven: 1 is SLOR (Pauls & Klein 2012); at 0 common words pay."""
+    """Share of unigram surprisal that is subtracted: 1 is SLOR (Pauls & Klein 2012); at 0 common words are favored."""
     prompted: bool = True
-    """Whether a text goes on where its prompt ends, and is read behind it; false where it is made from a source."""
+    """Whether a text continues its prompt and is scored after it; false where it is generated from a source."""
     limit: float = Field(5.0, gt=0)
-    """No text is worse than −limit; values are nearly straight in the middle."""
+    """The lowest value is −limit; values are nearly linear in the middle."""
     most: float = Field(1.0, gt=0)
-    """None is better than this: text that surprises far less than correct sentences do is bland, not more correct."""
+    """The highest value: text with much lower surprisal than correct sentences is bland, not more correct."""
     shortest: int = Field(3, ge=1)
-    """A text of fewer words gets −limit."""
+    """Minimum number of words; a shorter text gets −limit."""
     variety: float = Field(0.5, ge=0, le=1)
-    """So does one with fewer different pairs of words among 40 words, as a share."""
+    """Minimum share of distinct word pairs in any 40 words; a less diverse text gets −limit."""
     copy_words: int = Field(8, ge=2)
-    """So many words in a row that stand in a reference, a correct sentence or the prompt are copied."""
+    """A sequence of so many words that occurs in a reference, a correct sentence or the prompt counts as copied."""
     copy_share: float = Field(0.5, gt=0, le=1)
-    """A text of which more is copied gets −limit."""
+    """Maximum share of copied words; a text with more gets −limit."""
     longest: int = Field(4000, ge=1)
-    """Characters of a text that are read."""
+    """Characters of a text that are scored."""
 
     @model_validator(mode="after")
-    def _judged(self) -> Self:
+    def _check_judge(self) -> Self:
         if self.run is None and self.corpus is None:
             raise ValueError("grammar needs a judge: run=RUN, or corpus=SOURCE to train one")
         return self
 
 
-def correct_sentences(settings: GrammarSettings, corpus: CorpusSettings | None, number: int) -> list[Sentence]:
-    """Up to so many sentences that a judge does not learn from: of `correct`, or held out of its corpus."""
-    s = settings
-    if s.correct is not None:
-        corpus = CorpusSettings.model_validate({"source": s.correct, "document": s.document})
+def reference_sentences(
+    settings: GrammarRewardSettings, corpus: CorpusSettings | None, count: int
+) -> list[ReferenceSentence]:
+    """Up to `count` sentences that the judge was not trained on: from `correct`, or held out of its corpus."""
+    reward = settings
+    if reward.correct is not None:
+        corpus = CorpusSettings.model_validate({"source": reward.correct, "document": reward.document})
     assert corpus is not None
-    found = sentences(corpus, held_out=s.correct is None, number=number, shortest=s.shortest, seed=s.seed)
-    if len(found) < FEWEST:
-        where = f"{corpus.source} " + ("holds out" if s.correct is None else "has")
+    candidates = sample_sentences(
+        corpus, held_out=reward.correct is None, count=count, min_words=reward.shortest, seed=reward.seed
+    )
+    if len(candidates) < MIN_SENTENCES:
+        description = f"{corpus.source} " + ("holds out" if reward.correct is None else "has")
         raise MeristemError(
-            f"grammar: {where} {len(found)} sentences, and {FEWEST} are the fewest that say what is correct; "
-            "give correct=FILE with text that the judge was not trained on, or cut it finer: document=block or line"
+            f"grammar: {description} {len(candidates)} sentences, and at least {MIN_SENTENCES} are needed; give "
+            "correct=FILE with text that the judge was not trained on, or use smaller documents: document=block or line"
         )
-    return found
+    return candidates
 
 
-def _refuse_what_scores_nothing(judge: Recipe) -> None:
-    """A model that gives no probability to a text alone is no judge of it."""
+def _reject_non_scoring_judge(judge: Recipe) -> None:
+    """Refuse a model that cannot score a text alone."""
     parts = [part.name for source in judge.sources() for part in source.objective]
-    if not {head for name in parts for head in find("objectives", name).heads} & SCORING:
+    if not {head for name in parts for head in find_class("objectives", name).heads} & SCORING_HEADS:
         raise MeristemError(
-            f"grammar: {judge.name} is trained by {', '.join(parts)}, which gives a text alone no probability: "
-            "judge with a causal or a masked model (gpt2-mini, bert-mini)"
+            f"grammar: {judge.name} is trained with {', '.join(parts)} and cannot score a text alone: "
+            "use a causal or a masked model as judge (gpt2-mini, bert-mini)"
         )
 
 
-class Grammar(Reward):
-    """z = (mean surprise of correct sentences − surprise of the text) / their spread, between −limit and most."""
+class GrammarReward(Reward):
+    """z = (mean surprisal of correct sentences − surprisal of the text) / their std, between −limit and most."""
 
-    Settings = GrammarSettings
+    Settings = GrammarRewardSettings
     name = "grammar"
 
     @classmethod
-    def orders(cls, settings: GrammarSettings) -> dict[str, Order]:
-        """A judge, where none is named."""
+    def required_runs(cls, settings: GrammarRewardSettings) -> dict[str, RequiredRun]:
+        """A judge, where none is set."""
         if settings.run is not None:
             return {}
-        text = {"source": settings.corpus, "half": settings.half, "document": settings.document}
-        told = {f"corpus.{key}": value for key, value in text.items()}
-        return {"run": Order(recipe=settings.recipe, overrides={**told, "train.seed": settings.seed, **settings.judge})}
+        corpus_settings = {"source": settings.corpus, "half": settings.half, "document": settings.document}
+        overrides = {f"corpus.{key}": value for key, value in corpus_settings.items()}
+        return {
+            "run": RequiredRun(
+                recipe=settings.recipe, overrides={**overrides, "train.seed": settings.seed, **settings.judge}
+            )
+        }
 
     @classmethod
-    def check_settings(cls, settings: GrammarSettings, runs: Mapping[str, Recipe]) -> None:
-        """Enough correct sentences are there before a judge is trained on the rest."""
-        named = settings.run is not None and Path(settings.run).expanduser()
-        if named and not Run(named).exists():
-            raise MeristemError(f"grammar: run={settings.run} is no run of ours; corpus=SOURCE trains a judge")
-        judge = recipe_of(Run.open(named)) if named else runs["run"]
+    def check_settings(cls, settings: GrammarRewardSettings, runs: Mapping[str, Recipe]) -> None:
+        """Refuse an unsuitable judge, or too few correct sentences, before a judge is trained."""
+        run_path = settings.run is not None and Path(settings.run).expanduser()
+        if run_path and not RunFolder(run_path).exists():
+            raise MeristemError(f"grammar: run={settings.run} is not a run folder; corpus=SOURCE trains a judge")
+        judge = load_recipe(RunFolder.open(run_path)) if run_path else runs["run"]
         if judge.task is None and judge.policy is None:
-            _refuse_what_scores_nothing(judge)
-        if not named or settings.correct is not None:
-            correct_sentences(settings, judge.sources()[0].corpus, settings.sentences)
+            _reject_non_scoring_judge(judge)
+        if not run_path or settings.correct is not None:
+            reference_sentences(settings, judge.sources()[0].corpus, settings.sentences)
 
-    def __init__(self, settings: GrammarSettings, desk: Desk) -> None:
-        assert settings.run is not None  # ordered where it was not named
+    def __init__(self, settings: GrammarRewardSettings, context: RewardContext) -> None:
+        assert settings.run is not None  # trained where it was not set
         self.settings = settings
-        self._reader = Judge.of(settings.run, desk.say)
-        found, more = self._correct(settings.run)
-        self._rarity = Rarity(self._reader.tokenizer, more)
-        self._known = Known((one.text for one in found), settings.copy_words)
-        self._alone = self._surprise(("", one.text) for one in found)
-        self._behind = self._surprise((one.before, one.text) for one in found)
-        beyond = " beyond what the rarity of its word explains" if settings.rarity else ""
-        alone, behind = (f"{one.mean():.2f} ± {one.std():.2f}" for one in (self._alone, self._behind))
-        desk.say(
-            f"grammar: {len(found)} correct sentences have {alone} nats a token{beyond}, "
-            f"and {behind} behind the sentences before them, by {settings.run}"
+        self._judge = JudgeModel.from_run(settings.run, context.say)
+        references, rarity_texts = self._load_references(settings.run)
+        self._rarity = UnigramRarity(self._judge.tokenizer, rarity_texts)
+        self._copy_detector = CopyDetector((item.text for item in references), settings.copy_words)
+        self._reference_alone = self._finite_surprise(("", item.text) for item in references)
+        self._reference_in_context = self._finite_surprise((item.context, item.text) for item in references)
+        suffix = ", corrected for word frequency," if settings.rarity else ""
+        alone, in_context = (
+            f"{item.mean():.2f} ± {item.std():.2f}" for item in (self._reference_alone, self._reference_in_context)
+        )
+        context.say(
+            f"grammar: {len(references)} correct sentences have {alone} nats per token{suffix} "
+            f"and {in_context} after the sentences before them, according to {settings.run}"
         )
 
-    def _surprise(self, pairs: Iterable[tuple[str, str]]) -> Floats:
-        """Of those sentences that have any token."""
-        found = self._measured(list(pairs))
-        return found[np.isfinite(found)]
+    def _finite_surprise(self, pairs: Iterable[tuple[str, str]]) -> Floats:
+        """Surprisal of the sentences that have any token."""
+        values = self._surprise(list(pairs))
+        return values[np.isfinite(values)]
 
-    def _measured(self, pairs: Sequence[tuple[str, str]]) -> Floats:
-        """Nats per token, less what their words' rarity explains."""
-        found = self._reader.surprise(pairs)
-        return found - self.settings.rarity * self._rarity.of([text for _, text in pairs])
+    def _surprise(self, pairs: Sequence[tuple[str, str]]) -> Floats:
+        """[pairs] nats per token, minus `rarity` times the unigram surprisal."""
+        values = self._judge.nats_per_token(pairs)
+        return values - self.settings.rarity * self._rarity.mean_nats([text for _, text in pairs])
 
-    def _correct(self, run: str) -> tuple[list[Sentence], list[str]]:
-        """Sentences that the judge has not learned from: those that are read, and more whose words are counted."""
-        s, sources = self.settings, self._reader.recipe.sources()
-        if s.correct is None and sources[0].corpus is None:
+    def _load_references(self, run: str) -> tuple[list[ReferenceSentence], list[str]]:
+        """Sentences that the judge was not trained on: those to compare with, and more for unigram frequencies."""
+        reward, sources = self.settings, self._judge.recipe.sources()
+        if reward.correct is None and sources[0].corpus is None:
             raise MeristemError(f"{run} was trained on labelled data: give correct=FILE with correct sentences")
-        found, more = (correct_sentences(s, sources[0].corpus, number) for number in (s.sentences, COUNTED))
-        return found, [one.text for one in more]
+        references, rarity_sentences = (
+            reference_sentences(reward, sources[0].corpus, number) for number in (reward.sentences, RARITY_SENTENCES)
+        )
+        return references, [sentence.text for sentence in rarity_sentences]
 
-    def judge(self, attempts: Sequence[Attempt]) -> list[Judgement]:
-        """Guards first; only what passes them is read."""
-        guards = [self._guard(one) for one in attempts]
-        passed = [number for number, guard in enumerate(guards) if not guard]
-        read = [self._read(attempts[number]) for number in passed]
-        surprise = dict(zip(passed, self._measured(read).tolist(), strict=True))
+    def score(self, completions: Sequence[PromptCompletion]) -> list[RewardScore]:
+        """Guards first; only texts that pass them are scored by the judge."""
+        guards = [self._guard(completion) for completion in completions]
+        accepted = [index for index, guard in enumerate(guards) if not guard]
+        pairs = [self._context_and_text(completions[index]) for index in accepted]
+        surprise = dict(zip(accepted, self._surprise(pairs).tolist(), strict=True))
         return [
-            self._judged(one, surprise[number]) if number in surprise else self._refused(guards[number])
-            for number, one in enumerate(attempts)
+            self._score_one(completion, surprise[index]) if index in surprise else self._lowest_score(guards[index])
+            for index, completion in enumerate(completions)
         ]
 
-    def _read(self, attempt: Attempt) -> tuple[str, str]:
-        """What stands before a text, and as much of the text as is read."""
-        text = attempt.text[: self.settings.longest]
-        prompt = attempt.prompt[-self.settings.longest :] if self.settings.prompted else ""
+    def _context_and_text(self, completion: PromptCompletion) -> tuple[str, str]:
+        """The context of a text, and as much of the text as is scored."""
+        text = completion.text[: self.settings.longest]
+        prompt = completion.prompt[-self.settings.longest :] if self.settings.prompted else ""
         return (prompt, text) if prompt.strip() else ("", text.lstrip())
 
-    def _guard(self, attempt: Attempt) -> str:
-        """Why a text gets the lowest value whatever the judge thinks: dull repetition surprises nobody."""
-        s, text = self.settings, words(attempt.text)
-        if len(text) < s.shortest:
-            return f"too short: {len(text)} of at least {s.shortest} words"
-        if (varied := variety(text)) < s.variety:
-            return f"repetitive: {varied:.0%} of its pairs of words are different, at least {s.variety:.0%} should be"
-        others = (*attempt.references, attempt.prompt) if s.prompted else attempt.references
-        if (copied := max(self._known.share(text), Known(others, s.copy_words).share(text))) > s.copy_share:
-            return f"copied: {copied:.0%} of its words stand like that in a reference, a correct sentence or the prompt"
+    def _guard(self, completion: PromptCompletion) -> str:
+        """Why a text gets the lowest value regardless of the judge: repetition, for one, has a low perplexity."""
+        reward, tokens = self.settings, normalized_words(completion.text)
+        if len(tokens) < reward.shortest:
+            return f"too short: {len(tokens)} of at least {reward.shortest} words"
+        distinct_share = min_distinct_share(tokens)
+        if distinct_share < reward.variety:
+            return (
+                f"repetitive: {distinct_share:.0%} of its word pairs are distinct, "
+                f"at least {reward.variety:.0%} are required"
+            )
+        sources = (*completion.references, completion.prompt) if reward.prompted else completion.references
+        copied_share = max(
+            self._copy_detector.copied_share(tokens), CopyDetector(sources, reward.copy_words).copied_share(tokens)
+        )
+        if copied_share > reward.copy_share:
+            return (
+                f"copied: {copied_share:.0%} of its words are copied from a reference, a correct sentence or the prompt"
+            )
         return ""
 
-    def _judged(self, attempt: Attempt, surprise: float) -> Judgement:
-        s = self.settings
+    def _score_one(self, completion: PromptCompletion, surprise: float) -> RewardScore:
+        reward = self.settings
         if not np.isfinite(surprise):
-            return self._refused("unreadable: the judge's tokenizer finds no token in it")
-        correct = self._behind if self._read(attempt)[0] else self._alone
-        mean = float(self._drawn(correct, attempt.seed).mean())
-        z = (mean - surprise) / max(float(correct.std()), 1e-3)
-        end = s.limit if z < 0 else s.most
-        value = end * float(np.tanh(z / end))
-        return Judgement(value=value, why={"surprise": surprise, "of correct sentences": mean, "spreads better": z})
+            return self._lowest_score("unreadable: the judge's tokenizer finds no token in it")
+        reference_values = (
+            self._reference_in_context if self._context_and_text(completion)[0] else self._reference_alone
+        )
+        mean = float(self._sample_references(reference_values, completion.seed).mean())
+        z = (mean - surprise) / max(float(reference_values.std()), 1e-3)
+        bound = reward.limit if z < 0 else reward.most
+        value = bound * float(np.tanh(z / bound))
+        return RewardScore(value=value, why={"surprise": surprise, "of correct sentences": mean, "spreads better": z})
 
-    def _drawn(self, correct: Floats, seed: int) -> Floats:
-        """Some of the correct sentences' surprises, as an attempt's seed has it."""
-        number = min(self.settings.drawn, len(correct))
-        return correct[generator(seed, "grammar", 0, 0).permutation(len(correct))[:number]]
+    def _sample_references(self, values: Floats, seed: int) -> Floats:
+        """A sample of the correct sentences' surprisals, by the completion's seed."""
+        count = min(self.settings.drawn, len(values))
+        return values[generator(seed, "grammar", 0, 0).permutation(len(values))[:count]]
 
-    def _refused(self, guard: str) -> Judgement:
-        return Judgement(value=-self.settings.limit, why={"guard": guard})
+    def _lowest_score(self, guard: str) -> RewardScore:
+        return RewardScore(value=-self.settings.limit, why={"guard": guard})

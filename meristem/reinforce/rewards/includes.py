@@ -1,4 +1,4 @@
-"""Includes: whether a text has the words that it must have, and none that it must not."""
+"""Keyword reward: whether a text contains required words or phrases and none of the forbidden ones."""
 
 from __future__ import annotations
 
@@ -7,86 +7,91 @@ from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
-from meristem.errors import MeristemError, did_you_mean
-from meristem.reinforce.reward import Attempt, Desk, Judgement, Reward, RewardSettings
-from meristem.reinforce.words import words
+from meristem.config.errors import MeristemError, did_you_mean
+from meristem.reinforce.reward_base import PromptCompletion, Reward, RewardContext, RewardScore, RewardSettings
+from meristem.reinforce.word_ngrams import normalized_words
 
 Phrases = tuple[str, ...]
 
 
-class IncludesSettings(RewardSettings):
-    """Which words."""
+class IncludesRewardSettings(RewardSettings):
+    """Required and forbidden words."""
 
     name: Literal["includes"] = "includes"
     """The reward's name."""
     words: Phrases = ()
-    """Words or phrases that every text must have: words=[sea,old boat]."""
+    """Words or phrases that every text must contain: words=[sea,old boat]."""
     column: str | None = None
-    """The column of the prompts with those that the text of each must have: a list, or with commas between."""
+    """Column of the prompts with the required words of each: a list, or comma-separated."""
     without: Phrases = ()
-    """Words or phrases that no text may have."""
+    """Words or phrases that no text may contain."""
 
     @model_validator(mode="after")
-    def _some(self) -> Self:
+    def _check_phrases(self) -> Self:
         if not (self.words or self.without or self.column):
             raise ValueError("includes: give words=[…], column=NAME or without=[…]")
-        if wordless := [phrase for phrase in (*self.words, *self.without) if not words(phrase)]:
+        if wordless := [phrase for phrase in (*self.words, *self.without) if not normalized_words(phrase)]:
             raise ValueError(f"includes: {wordless[0]!r} has no word in it")
         return self
 
 
-class Includes(Reward):
-    """The share of wanted words that are there, less the share of unwanted ones that are."""
+class IncludesReward(Reward):
+    """The share of required phrases that are present, minus the share of forbidden ones that are."""
 
-    Settings = IncludesSettings
+    Settings = IncludesRewardSettings
     name = "includes"
 
-    def __init__(self, settings: IncludesSettings, desk: Desk) -> None:
+    def __init__(self, settings: IncludesRewardSettings, context: RewardContext) -> None:
         self.settings = settings
 
-    def check(self, attempts: Sequence[Attempt]) -> None:
-        """Refuse a prompt whose words are missing."""
-        for one in attempts:
-            self._wanted(one)
+    def check(self, completions: Sequence[PromptCompletion]) -> None:
+        """Refuse a prompt without required words."""
+        for completion in completions:
+            self._required_phrases(completion)
 
-    def judge(self, attempts: Sequence[Attempt]) -> list[Judgement]:
-        """Each text by itself; capitals and punctuation do not count."""
-        return [self._judged(one) for one in attempts]
+    def score(self, completions: Sequence[PromptCompletion]) -> list[RewardScore]:
+        """Each text by itself; case and punctuation are ignored."""
+        return [self._score_one(completion) for completion in completions]
 
-    def _judged(self, attempt: Attempt) -> Judgement:
-        text = _spaced(attempt.text)
-        wanted, unwanted = self._wanted(attempt), self.settings.without
-        missing = [phrase for phrase in wanted if _spaced(phrase) not in text]
-        wrong = [phrase for phrase in unwanted if _spaced(phrase) in text]
-        value = (1 - len(missing) / len(wanted) if wanted else 0.0) - (len(wrong) / len(unwanted) if wrong else 0.0)
+    def _score_one(self, completion: PromptCompletion) -> RewardScore:
+        text = _pad_words(completion.text)
+        required, forbidden = self._required_phrases(completion), self.settings.without
+        missing = [phrase for phrase in required if _pad_words(phrase) not in text]
+        present = [phrase for phrase in forbidden if _pad_words(phrase) in text]
+        value = (1 - len(missing) / len(required) if required else 0.0) - (
+            len(present) / len(forbidden) if present else 0.0
+        )
         why: dict[str, float | str] = {}
-        if wanted:
-            why |= {"found": f"{len(wanted) - len(missing)} of {len(wanted)}", "missing": ", ".join(missing) or "none"}
-        if unwanted:
-            why["unwanted"] = ", ".join(wrong) or "none"
-        return Judgement(value=value, why=why)
+        if required:
+            why |= {
+                "found": f"{len(required) - len(missing)} of {len(required)}",
+                "missing": ", ".join(missing) or "none",
+            }
+        if forbidden:
+            why["unwanted"] = ", ".join(present) or "none"
+        return RewardScore(value=value, why=why)
 
-    def _wanted(self, attempt: Attempt) -> Phrases:
-        """The phrases of the settings and of the prompt's row."""
+    def _required_phrases(self, completion: PromptCompletion) -> Phrases:
+        """The required phrases of the settings and of the prompt's row."""
         name = self.settings.column
         if name is None:
             return self.settings.words
-        found = attempt.columns.get(name)
-        phrases = tuple(phrase for phrase in _phrases(found) if words(phrase))
+        cell = completion.columns.get(name)
+        phrases = tuple(phrase for phrase in _split_cell(cell) if normalized_words(phrase))
         if not phrases:
-            where = f"{attempt.place}: " if attempt.place else ""
-            known = did_you_mean(name, list(attempt.columns)) if found is None and attempt.columns else ""
-            raise MeristemError(f"{where}includes: the column {name!r} has no words for this prompt{known}")
+            location = f"{completion.location}: " if completion.location else ""
+            suggestion = did_you_mean(name, list(completion.columns)) if cell is None and completion.columns else ""
+            raise MeristemError(f"{location}includes: the column {name!r} has no words for this prompt{suggestion}")
         return tuple(dict.fromkeys((*self.settings.words, *phrases)))
 
 
-def _phrases(cell: Any) -> list[str]:
-    """A cell with a list, or with commas between."""
+def _split_cell(cell: Any) -> list[str]:
+    """The phrases of a cell: a list, or comma-separated."""
     if isinstance(cell, str):
         return [part.strip() for part in cell.replace("，", ",").split(",")]
     return [str(part) for part in cell] if isinstance(cell, list | tuple) else []
 
 
-def _spaced(text: str) -> str:
-    """Words with a space round each, so that whole ones are found."""
-    return f" {' '.join(words(text))} "
+def _pad_words(text: str) -> str:
+    """Normalized words with a space around each, so that only whole words match."""
+    return f" {' '.join(normalized_words(text))} "

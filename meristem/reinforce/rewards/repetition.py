@@ -1,4 +1,4 @@
-"""Repetition: how much of a text says again what it has said."""
+"""Repetition penalty: the share of n-grams that a text repeats."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from meristem.reinforce.reward import Attempt, Desk, Judgement, Reward, RewardSettings
-from meristem.reinforce.words import repeated, words
+from meristem.reinforce.reward_base import PromptCompletion, Reward, RewardContext, RewardScore, RewardSettings
+from meristem.reinforce.word_ngrams import normalized_words, repeated_ngram_share
 
 
-class RepetitionSettings(RewardSettings):
-    """What counts as repeated."""
+class RepetitionRewardSettings(RewardSettings):
+    """Which n-grams are counted."""
 
     name: Literal["repetition"] = "repetition"
     """The reward's name."""
     sizes: tuple[Annotated[int, Field(ge=1, le=100)], ...] = Field((2, 3, 4), min_length=1)
-    """Runs of so many words."""
+    """Sizes of the n-grams, in words."""
 
 
-class Repetition(Reward):
-    """−mean over sizes of the share of runs that were there before: 0 where none was, near −1 where all were."""
+class RepetitionReward(Reward):
+    """−mean over sizes of the share of repeated n-grams: 0 without repetition, near −1 where everything repeats."""
 
-    Settings = RepetitionSettings
+    Settings = RepetitionRewardSettings
     name = "repetition"
 
-    def __init__(self, settings: RepetitionSettings, desk: Desk) -> None:
+    def __init__(self, settings: RepetitionRewardSettings, context: RewardContext) -> None:
         self.settings = settings
 
-    def judge(self, attempts: Sequence[Attempt]) -> list[Judgement]:
+    def score(self, completions: Sequence[PromptCompletion]) -> list[RewardScore]:
         """Each text by itself."""
-        return [self._judged(words(one.text)) for one in attempts]
+        return [self._score_one(normalized_words(completion.text)) for completion in completions]
 
-    def _judged(self, text: list[str]) -> Judgement:
-        shares = {f"runs of {size}": repeated(text, size) for size in self.settings.sizes}
-        return Judgement(value=0.0 - sum(shares.values()) / len(shares), why={"words": float(len(text)), **shares})
+    def _score_one(self, tokens: list[str]) -> RewardScore:
+        shares = {f"runs of {size}": repeated_ngram_share(tokens, size) for size in self.settings.sizes}
+        return RewardScore(value=0.0 - sum(shares.values()) / len(shares), why={"words": float(len(tokens)), **shares})

@@ -1,59 +1,79 @@
-"""A small simulated world told in English and Chinese: `story` says what happens, `tell` says it in a language.
+"""Microworld: a small simulated world whose stories are generated as facts and realized in English and Chinese.
 
-`translation` tells a passage twice, and `scene`, `caption` and `draw` make pictures with what there is to say of them.
+`generate_story` returns facts and `realize_story` their text; `translated_passage` gives a passage in two languages;
+`generate_scene`, `describe_scene` and `draw` make images with captions.
 """
 
 from __future__ import annotations
 
-from meristem.randomness import generator
-from meristem.samples.microworld.chinese import Chinese
-from meristem.samples.microworld.dice import Dice
-from meristem.samples.microworld.english import English
+from meristem.samples.microworld.block_random import BlockRandom
+from meristem.samples.microworld.chinese import ChineseRealizer
+from meristem.samples.microworld.english import EnglishRealizer
 from meristem.samples.microworld.facts import (
     Entity,
     Fact,
+    Location,
     Mention,
     Person,
-    Place,
+    RealizedSentence,
     Story,
     Term,
     Thing,
-    Told,
     Town,
 )
-from meristem.samples.microworld.picture import draw
-from meristem.samples.microworld.scenes import Scene, caption, named, scene
-from meristem.samples.microworld.story import story
-from meristem.samples.microworld.telling import Teller
-from meristem.samples.microworld.translation import passage
+from meristem.samples.microworld.scene_image import draw
+from meristem.samples.microworld.shape_scenes import ShapeScene, describe_scene, generate_scene, score_caption
+from meristem.samples.microworld.story import generate_story
+from meristem.samples.microworld.surface_realization import SurfaceRealizer
+from meristem.samples.microworld.translation_passages import select_passage
+from meristem.utils.randomness import generator
 
 __all__ = [
-    "LANGUAGES", "VERSION", "Entity", "Fact", "Mention", "Person", "Place", "Scene", "Story", "Term", "Thing", "Told",
-    "Town", "caption", "document", "draw", "named", "scene", "story", "tell", "translation",
-]  # fmt: skip
+    "LANGUAGES",
+    "VERSION",
+    "Entity",
+    "Fact",
+    "Location",
+    "Mention",
+    "Person",
+    "RealizedSentence",
+    "ShapeScene",
+    "Story",
+    "Term",
+    "Thing",
+    "Town",
+    "describe_scene",
+    "draw",
+    "generate_scene",
+    "generate_story",
+    "realize_story",
+    "score_caption",
+    "story_text",
+    "translated_passage",
+]
 
-VERSION = 1  # raised whenever a seed would give other text
-TELLERS: dict[str, type[Teller]] = {"en": English, "zh": Chinese}
-LANGUAGES = tuple(TELLERS)
+VERSION = 1  # increment whenever a seed would give other text
+REALIZERS: dict[str, type[SurfaceRealizer]] = {"en": EnglishRealizer, "zh": ChineseRealizer}
+LANGUAGES = tuple(REALIZERS)
 
 
-def tell(told: Story, language: str, variant: int = 0) -> tuple[Told, ...]:
-    """A story sentence by sentence; another variant tells the same facts in other words."""
-    dice = Dice(generator(told.seed, f"microworld {language}", variant, told.number))
-    teller = TELLERS[language](dice, told.weekday)
-    return tuple(map(teller.sentence, told.beats, told.pace))
+def realize_story(story: Story, language: str, variant: int = 0) -> tuple[RealizedSentence, ...]:
+    """A story sentence by sentence; another variant expresses the same facts in other words."""
+    rng = BlockRandom(generator(story.seed, f"microworld {language}", variant, story.number))
+    realizer = REALIZERS[language](rng, story.weekday)
+    return tuple(map(realizer.realize, story.beats, story.time_draws))
 
 
-def document(seed: int, number: int, language: str) -> str:
+def story_text(seed: int, number: int, language: str) -> str:
     """The text of one story."""
-    return _text(story(seed, number), language)
+    return _join_sentences(generate_story(seed, number), language)
 
 
-def translation(seed: int, number: int, source: str, target: str) -> tuple[str, str]:
+def translated_passage(seed: int, number: int, source: str, target: str) -> tuple[str, str]:
     """A passage of one story in two languages."""
-    told = passage(story(seed, number))
-    return _text(told, source), _text(told, target)
+    passage = select_passage(generate_story(seed, number))
+    return _join_sentences(passage, source), _join_sentences(passage, target)
 
 
-def _text(told: Story, language: str) -> str:
-    return (" " if language == "en" else "").join(sentence.text for sentence in tell(told, language))
+def _join_sentences(story: Story, language: str) -> str:
+    return (" " if language == "en" else "").join(sentence.text for sentence in realize_story(story, language))

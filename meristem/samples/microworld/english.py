@@ -1,219 +1,248 @@
-"""English: articles, adjectives in their order, pronouns by case, numbers as words."""
+"""English surface realization: articles, adjective order, pronouns by case, numbers as words."""
 
 from __future__ import annotations
 
-from meristem.samples.microworld.facts import Beat, Fact, Noun, Person, Place, Term, Thing, Town
-from meristem.samples.microworld.telling import Slot, Teller
+from meristem.samples.microworld.facts import Beat, Fact, Location, Noun, Person, Term, Thing, Town
+from meristem.samples.microworld.surface_realization import SlotWriter, SurfaceRealizer
 
-OBJECT = {"she": "her", "he": "him"}
-POSSESSIVE = {"she": "her", "he": "his"}
-REFLEXIVE = {"she": "herself", "he": "himself"}
+OBJECT_PRONOUNS = {"she": "her", "he": "him"}
+POSSESSIVE_PRONOUNS = {"she": "her", "he": "his"}
+REFLEXIVE_PRONOUNS = {"she": "herself", "he": "himself"}
 ONES = (
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
     "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
 )  # fmt: skip
 TENS = ("zero", "ten", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-SOUNDS_CONSONANT = ("uni", "use", "eu", "one")  # spelled with a vowel, spoken without
+SOUNDS_CONSONANT = ("uni", "use", "eu", "one")  # spelled with a vowel, pronounced without
 SOUNDS_VOWEL = ("hour", "honest", "heir")
 
 
-def number(value: int) -> str:
+def english_number(value: int) -> str:
     """A number below a thousand in words."""
     if value < 20:
         return ONES[value]
     if value < 100:
         return TENS[value // 10] + (f"-{ONES[value % 10]}" if value % 10 else "")
     hundreds = f"{ONES[value // 100]} hundred"
-    return f"{hundreds} and {number(value % 100)}" if value % 100 else hundreds
+    return f"{hundreds} and {english_number(value % 100)}" if value % 100 else hundreds
 
 
 def with_article(phrase: str) -> str:
-    """The phrase after `a` or `an`, by its sound."""
+    """The phrase with `a` or `an`, by its sound."""
     sound = phrase.lower()
     vowel = sound[0] in "aeiou" and not sound.startswith(SOUNDS_CONSONANT)
     return f"an {phrase}" if vowel or sound.startswith(SOUNDS_VOWEL) else f"a {phrase}"
 
 
-class English(Teller):
-    """Tells beats in English."""
+class EnglishRealizer(SurfaceRealizer):
+    """Realizes beats in English."""
 
     language = "en"
 
     def compose(self, beat: Beat) -> None:
-        """An opening, one clause or two, and a reason."""
-        first, *more = beat
-        opener = self.opener(first)
+        """A time phrase, one or two clauses, and a reason."""
+        first, *others = beat
+        opener = self.time_phrase(first)
         if opener is not None:
-            weekday, days = self.weekday_of(first).english, number(self.days)
+            weekday, days = self.weekday_of(first).english, english_number(self.days_passed)
             self.write(opener.english.replace("{weekday}", weekday).replace("{days}", days) + " ")
-        self._clause(first, led=bool(opener or more or first.why))
-        for fact in more:
-            self._join(first, fact)
+        self._write_clause(first, subject_first=bool(opener or others or first.why))
+        for fact in others:
+            self._write_joined(first, fact)
         last = beat[-1]
         if last.why is not None and not last.kind.startswith("judge"):
             self.write(" ")
-            self.phrase(last.why.english, last)
+            self.write_phrase(last.why.english, last)
         self.write(".")
 
-    def _clause(self, fact: Fact, led: bool) -> None:
-        known = self.clauses[fact.kind]
-        self.fill(self.dice.pick(known.led if led and known.led else known.every), fact)
+    def _write_clause(self, fact: Fact, subject_first: bool) -> None:
+        templates = self.clauses[fact.kind]
+        self.fill_template(
+            self.rng.choice(
+                templates.subject_first if subject_first and templates.subject_first else templates.all_templates
+            ),
+            fact,
+        )
 
-    def _join(self, first: Fact, fact: Fact) -> None:
-        rest = self.clauses[fact.kind].rest
-        if first.who is not None and fact.who is first.who and rest and self.clauses[first.kind].led:
-            feeling = fact.kind in {"happy", "sad", "dislikes", "plan"}
-            self.write(" and " if feeling else self.dice.pick((" and ", " and then ", ", then ")))
-            self.fill(self.dice.pick(rest), fact)
+    def _write_joined(self, previous: Fact, fact: Fact) -> None:
+        continuations = self.clauses[fact.kind].without_subject
+        if (
+            previous.who is not None
+            and fact.who is previous.who
+            and continuations
+            and self.clauses[previous.kind].subject_first
+        ):
+            is_plain_join = fact.kind in {"happy", "sad", "dislikes", "plan"}
+            self.write(" and " if is_plain_join else self.rng.choice((" and ", " and then ", ", then ")))
+            self.fill_template(self.rng.choice(continuations), fact)
         else:
             self.write(", and ")
-            self._clause(fact, led=True)
+            self._write_clause(fact, subject_first=True)
 
-    def _person(self, person: Person, pronoun: str | None) -> None:
-        self.name(pronoun or person.name.english, person)
+    def _write_person(self, person: Person, pronoun: str | None) -> None:
+        self.write_mention(pronoun or person.name.english, person)
 
-    def who(self, fact: Fact) -> None:
+    def write_subject(self, fact: Fact) -> None:
         """The subject."""
         assert fact.who is not None
-        self._person(fact.who, fact.who.pronoun if self.may_be_pronoun(fact.who) else None)
+        self._write_person(fact.who, fact.who.pronoun if self.use_pronoun(fact.who) else None)
 
-    def who_object(self, fact: Fact) -> None:
-        """The person a fact is about, where a clause makes them an object."""
+    def write_subject_as_object(self, fact: Fact) -> None:
+        """The subject of a fact, where a clause makes it an object."""
         assert fact.who is not None
-        by_pronoun = self.clear(fact.who) and (fact.who.id in self.said or self.dice.chance(0.5))
-        self._person(fact.who, OBJECT[fact.who.pronoun] if by_pronoun else None)
+        by_pronoun = self.is_unambiguous(fact.who) and (fact.who.id in self.sentence_entities or self.rng.chance(0.5))
+        self._write_person(fact.who, OBJECT_PRONOUNS[fact.who.pronoun] if by_pronoun else None)
 
-    def whom(self, fact: Fact) -> None:
+    def write_other_person(self, fact: Fact) -> None:
         """The other person, as an object or, where a template begins with it, by name."""
         assert fact.whom is not None
-        object_ = fact.who is not None and fact.who.id in self.said
-        by_pronoun = object_ and self.clear(fact.whom) and self.dice.chance(0.5)
-        self._person(fact.whom, OBJECT[fact.whom.pronoun] if by_pronoun else None)
+        is_object = fact.who is not None and fact.who.id in self.sentence_entities
+        by_pronoun = is_object and self.is_unambiguous(fact.whom) and self.rng.chance(0.5)
+        self._write_person(fact.whom, OBJECT_PRONOUNS[fact.whom.pronoun] if by_pronoun else None)
 
-    def full_whom(self, fact: Fact) -> None:
+    def write_other_by_name(self, fact: Fact) -> None:
         """The other person by name."""
         assert fact.whom is not None
-        self._person(fact.whom, None)
+        self._write_person(fact.whom, None)
 
-    def whose(self, fact: Fact) -> None:
+    def write_possessor(self, fact: Fact) -> None:
         """The subject as a possessor."""
         assert fact.who is not None
-        pronoun = POSSESSIVE[fact.who.pronoun] if self.may_be_pronoun(fact.who) else None
-        self._person(fact.who, pronoun or f"{fact.who.name.english}'s")
+        pronoun = POSSESSIVE_PRONOUNS[fact.who.pronoun] if self.use_pronoun(fact.who) else None
+        self._write_person(fact.who, pronoun or f"{fact.who.name.english}'s")
 
-    def what(self, fact: Fact) -> None:
-        """The thing, by a pronoun where it is clear."""
+    def write_thing(self, fact: Fact) -> None:
+        """The thing, by a pronoun where it is unambiguous."""
         assert fact.what is not None
-        if fact.what.id in self.known and self.clear(fact.what) and self.dice.chance(0.45):
-            self.name("it", fact.what)
+        if fact.what.id in self.known_ids and self.is_unambiguous(fact.what) and self.rng.chance(0.45):
+            self.write_mention("it", fact.what)
         else:
-            self.full_what(fact)
+            self.write_full_thing(fact)
 
-    def full_what(self, fact: Fact) -> None:
-        """The thing: described when new, by article or owner when known."""
+    def write_full_thing(self, fact: Fact) -> None:
+        """The thing: described when new, with an article or its owner when known."""
         thing, start = fact.what, len(self.text)
         assert thing is not None
-        if thing.id not in self.known:
+        if thing.id not in self.known_ids:
             self.write(with_article(" ".join([*adjectives(thing), thing.noun.english])))
         else:
-            self._determiner(fact)
-            some = adjectives(thing)
-            detail = f"{self.dice.pick(some)} " if some and self.dice.chance(0.35) else ""
+            self._write_determiner(fact)
+            words = adjectives(thing)
+            detail = f"{self.rng.choice(words)} " if words and self.rng.chance(0.35) else ""
             self.write(f"{detail}{thing.noun.english}")
-        self.note(start, thing)
+        self.record_mention(start, thing)
 
-    def _determiner(self, fact: Fact) -> None:
+    def _write_determiner(self, fact: Fact) -> None:
         owner = fact.whose
-        said = owner is not None and owner.id in self.said
-        if owner is None or not self.dice.chance(0.4):
+        owner_named = owner is not None and owner.id in self.sentence_entities
+        if owner is None or not self.rng.chance(0.4):
             self.write("the")
-        elif not said:
-            self._person(owner, f"{owner.name.english}'s")
-        elif owner is fact.who or self.clear(owner):
-            self._person(owner, POSSESSIVE[owner.pronoun])
+        elif not owner_named:
+            self._write_person(owner, f"{owner.name.english}'s")
+        elif owner is fact.who or self.is_unambiguous(owner):
+            self._write_person(owner, POSSESSIVE_PRONOUNS[owner.pronoun])
         else:
-            self.write("the")  # the name again would be clumsy, and a pronoun unclear
+            self.write("the")  # repeating the name would be clumsy, and a pronoun ambiguous
         self.write(" ")
 
-    def place(self, fact: Fact) -> None:
-        """The place, with its town now and then when it is new."""
+    def write_place(self, fact: Fact) -> None:
+        """The place, sometimes with its town when it is new."""
         assert fact.where is not None
-        self._place(fact.where)
+        self._write_place(fact.where)
 
-    def _place(self, place: Place) -> None:
-        new = place.id not in self.known
-        self.name(f"the {place.noun.english}", place)
-        if new and self.dice.chance(0.3):
+    def _write_place(self, place: Location) -> None:
+        is_new = place.id not in self.known_ids
+        self.write_mention(f"the {place.noun.english}", place)
+        if is_new and self.rng.chance(0.3):
             self.write(" in ")
-            self.name(place.town.name.english, place.town)
+            self.write_mention(place.town.name.english, place.town)
 
-    def where(self, fact: Fact) -> None:
-        """At the place."""
+    def write_location(self, fact: Fact) -> None:
+        """The place with its preposition, or "there"."""
         assert fact.where is not None
-        if self.is_here(fact.where):
-            self.name("there", fact.where)
+        if self.use_there(fact.where):
+            self.write_mention("there", fact.where)
             return
         self.write(f"{fact.where.noun.preposition} ")
-        self._place(fact.where)
+        self._write_place(fact.where)
 
-    def term(self, fact: Fact) -> None:
-        """The word or phrase the fact is about."""
+    def write_term(self, fact: Fact) -> None:
+        """The term of the fact."""
         assert fact.term is not None
-        self.phrase(fact.term.english, fact)
+        self.write_phrase(fact.term.english, fact)
 
-    def cause(self, fact: Fact) -> None:
-        """What an opinion rests on."""
+    def write_cause(self, fact: Fact) -> None:
+        """The cause of an opinion."""
         assert fact.why is not None
-        self.phrase(fact.why.english, fact)
+        self.write_phrase(fact.why.english, fact)
 
-    def count_produce(self, fact: Fact) -> None:
-        """So many of something."""
+    def write_counted_produce(self, fact: Fact) -> None:
+        """A number of items of produce."""
         assert isinstance(fact.term, Noun)
-        self.write(f"{number(fact.count)} {fact.term.plural}")
+        self.write(f"{english_number(fact.count)} {fact.term.plural}")
 
 
 def adjectives(thing: Thing) -> list[str]:
-    """Quality, colour and material in the order English wants."""
+    """Quality, color and material in English order."""
     return [word.english for word in (thing.quality, thing.colour, thing.material) if word is not None]
 
 
-def _form(forms: dict[str, str] | None, role: str) -> Slot:
-    def slot(teller: English, fact: Fact) -> None:
+def _pronoun_slot(forms: dict[str, str] | None, role: str) -> SlotWriter:
+    def slot(realizer: EnglishRealizer, fact: Fact) -> None:
         person: Person = getattr(fact, role)
-        teller.name(forms[person.pronoun] if forms else person.pronoun, person)
+        realizer.write_mention(forms[person.pronoun] if forms else person.pronoun, person)
 
     return slot
 
 
-def _town(role: str) -> Slot:
-    def slot(teller: English, fact: Fact) -> None:
+def _town_slot(role: str) -> SlotWriter:
+    def slot(realizer: EnglishRealizer, fact: Fact) -> None:
         town: Town = getattr(fact, role)
-        teller.name(town.name.english, town)
+        realizer.write_mention(town.name.english, town)
 
     return slot
 
 
-def _job(role: str) -> Slot:
-    return lambda teller, fact: teller.write(with_article(getattr(fact, role).job.english))
+def _job_slot(role: str) -> SlotWriter:
+    return lambda realizer, fact: realizer.write(with_article(getattr(fact, role).job.english))
 
 
-def _age(role: str) -> Slot:
-    return lambda teller, fact: teller.write(number(getattr(fact, role).age))
+def _age_slot(role: str) -> SlotWriter:
+    return lambda realizer, fact: realizer.write(english_number(getattr(fact, role).age))
 
 
-def _a_term(teller: English, fact: Fact) -> None:
+def _write_term_with_article(realizer: EnglishRealizer, fact: Fact) -> None:
     assert isinstance(fact.term, Term)
-    teller.write(with_article(fact.term.english))
+    realizer.write(with_article(fact.term.english))
 
 
-English.slots = {
-    "who": English.who, "who.object": English.who_object, "whom": English.whom,
-    "whom!": English.full_whom, "who's": English.whose, "what": English.what,
-    "what!": English.full_what, "place": English.place, "where": English.where, "term": English.term,
-    "act": English.term, "cause": English.cause, "count_produce": English.count_produce,
-    "count": lambda teller, fact: teller.write(number(fact.count)), "a_term": _a_term,
-    "he": _form(None, "who"), "him": _form(OBJECT, "who"), "his": _form(POSSESSIVE, "who"),
-    "himself": _form(REFLEXIVE, "who"), "he_whom": _form(None, "whom"), "him_whom": _form(OBJECT, "whom"),
-    "his_whom": _form(POSSESSIVE, "whom"), "town": _town("town"), "town_to": _town("town_to"),
-    "a_job": _job("who"), "a_job_whom": _job("whom"), "age": _age("who"), "age_whom": _age("whom"),
-}  # fmt: skip
+EnglishRealizer.slots = {
+    "who": EnglishRealizer.write_subject,
+    "who.object": EnglishRealizer.write_subject_as_object,
+    "whom": EnglishRealizer.write_other_person,
+    "whom!": EnglishRealizer.write_other_by_name,
+    "who's": EnglishRealizer.write_possessor,
+    "what": EnglishRealizer.write_thing,
+    "what!": EnglishRealizer.write_full_thing,
+    "place": EnglishRealizer.write_place,
+    "where": EnglishRealizer.write_location,
+    "term": EnglishRealizer.write_term,
+    "act": EnglishRealizer.write_term,
+    "cause": EnglishRealizer.write_cause,
+    "count_produce": EnglishRealizer.write_counted_produce,
+    "count": lambda realizer, fact: realizer.write(english_number(fact.count)),
+    "a_term": _write_term_with_article,
+    "he": _pronoun_slot(None, "who"),
+    "him": _pronoun_slot(OBJECT_PRONOUNS, "who"),
+    "his": _pronoun_slot(POSSESSIVE_PRONOUNS, "who"),
+    "himself": _pronoun_slot(REFLEXIVE_PRONOUNS, "who"),
+    "he_whom": _pronoun_slot(None, "whom"),
+    "him_whom": _pronoun_slot(OBJECT_PRONOUNS, "whom"),
+    "his_whom": _pronoun_slot(POSSESSIVE_PRONOUNS, "whom"),
+    "town": _town_slot("town"),
+    "town_to": _town_slot("town_to"),
+    "a_job": _job_slot("who"),
+    "a_job_whom": _job_slot("whom"),
+    "age": _age_slot("who"),
+    "age_whom": _age_slot("whom"),
+}

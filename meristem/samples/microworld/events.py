@@ -1,80 +1,116 @@
-"""What can happen next: the deck of all rules, and those of one person alone."""
+"""Event rules of the microworld: the weighted list of all rules, and those about a single person."""
 
 from __future__ import annotations
 
-from meristem.samples.microworld import handling, meeting
+from meristem.samples.microworld import object_events, social_events
 from meristem.samples.microworld.facts import Fact, Person, Town
-from meristem.samples.microworld.handling import Rule
-from meristem.samples.microworld.world import REASON, World
+from meristem.samples.microworld.object_events import EventRule
+from meristem.samples.microworld.world import REASON_PROBABILITY, World
 
 
 def move(world: World, who: Person) -> Fact | None:
-    """Somebody goes to another place in the same town, rather where somebody is."""
-    if world.arrived is who:
+    """Someone goes to another place in the same town, preferably where someone is."""
+    if world.just_arrived is who:
         return None
-    here, town = world.at[who.id], world.town_of(who)
-    near = [place for place in world.places if place.town is town and place is not here]
-    busy = [place for place in near if any(world.at[p.id] is place for p in world.people) or world.left_at(place)]
-    goal = world.dice.pick(busy if busy and world.dice.chance(0.7) else near)
-    world.at[who.id] = goal
-    return world.fact("move", who, reason=REASON, where=goal)
+    here, town = world.locations[who.id], world.town_of(who)
+    nearby = [place for place in world.places if place.town is town and place is not here]
+    busy_places = [
+        place
+        for place in nearby
+        if any(world.locations[person.id] is place for person in world.people) or world.things_at(place)
+    ]
+    goal = world.rng.choice(busy_places if busy_places and world.rng.chance(0.7) else nearby)
+    world.locations[who.id] = goal
+    return world.make_fact("move", who, reason_probability=REASON_PROBABILITY, where=goal)
 
 
 def travel(world: World, who: Person) -> Fact | None:
-    """Somebody goes to the other town."""
+    """Someone travels to the other town."""
     here = world.town_of(who)
-    there: Town = world.abroad if here is world.home else world.home
-    world.at[who.id] = there
-    return world.fact("travel", who, reason=REASON, town=here, town_to=there)
+    there: Town = world.other_town if here is world.home else world.home
+    world.locations[who.id] = there
+    return world.make_fact("travel", who, reason_probability=REASON_PROBABILITY, town=here, town_to=there)
 
 
 def stock(world: World, who: Person) -> Fact | None:
-    """Somebody buys several of something small."""
-    shop = world.here(who, "food")
+    """Someone buys several items of produce."""
+    shop = world.current_place(who, "food")
     if shop is None:
         return None
-    goods = world.dice.pick(world.words.produce)
-    return world.fact("stock", who, reason=REASON, where=shop, term=goods, count=world.dice.between(2, 12))
+    goods = world.rng.choice(world.lexicon.produce)
+    return world.make_fact(
+        "stock", who, reason_probability=REASON_PROBABILITY, where=shop, term=goods, count=world.rng.randint(2, 12)
+    )
 
 
 def cook(world: World, who: Person) -> Fact | None:
-    """Somebody cooks where there is a kitchen."""
-    kitchen = world.here(who, "kitchen")
+    """Someone cooks in a place with a kitchen."""
+    kitchen = world.current_place(who, "kitchen")
     if kitchen is None:
         return None
-    return world.fact("cook", who, reason=REASON, where=kitchen, term=world.dice.pick(world.words.dishes))
+    return world.make_fact(
+        "cook", who, reason_probability=REASON_PROBABILITY, where=kitchen, term=world.rng.choice(world.lexicon.dishes)
+    )
 
 
 def work(world: World, who: Person) -> Fact | None:
-    """Somebody does a piece of the day's work."""
-    return world.fact("work", who, reason=REASON, term=who.job.act) if world.once(who, "work") else None
+    """Someone does part of the day's work."""
+    return (
+        world.make_fact("work", who, reason_probability=REASON_PROBABILITY, term=who.job.act)
+        if world.is_first_time(who, "work")
+        else None
+    )
 
 
 def practise(world: World, who: Person) -> Fact | None:
-    """Somebody spends time on a hobby."""
-    return world.fact("practise", who, term=who.hobby) if world.once(who, "practise") else None
+    """Someone spends time on a hobby."""
+    return world.make_fact("practise", who, term=who.hobby) if world.is_first_time(who, "practise") else None
 
 
-def scene(world: World, who: Person) -> Fact | None:
-    """Somebody sees or does something told with a word of two senses."""
-    return world.fact("scene", who, reason=0.6, term=world.dice.pick(world.words.scenes))
+def see_scene(world: World, who: Person) -> Fact | None:
+    """Someone sees or does something described with an ambiguous word."""
+    return world.make_fact("scene", who, reason_probability=0.6, term=world.rng.choice(world.lexicon.scenes))
 
 
-RULES: tuple[tuple[Rule, int], ...] = (
-    (move, 10), (travel, 2), (stock, 4), (cook, 7), (work, 4), (practise, 2), (scene, 5),
-    (handling.buy, 8), (handling.sell, 4), (handling.give, 6), (handling.lend, 4), (handling.give_back, 8),
-    (handling.drop("lose"), 4), (handling.drop("put"), 4), (handling.drop("hide"), 2), (handling.find, 8),
-    (handling.fetch, 6), (handling.search, 8), (handling.break_, 3), (handling.repair, 8), (handling.paint, 3),
-    (handling.tend, 3), (meeting.meet, 4), (meeting.talk, 5), (meeting.reach, 3), (meeting.help_, 4),
-    (meeting.wait, 2), (meeting.show, 3), (meeting.tell, 5), (meeting.eat, 6),
-)  # fmt: skip
-DECK: tuple[Rule, ...] = tuple(rule for rule, weight in RULES for _ in range(weight))
+WEIGHTED_RULES: tuple[tuple[EventRule, int], ...] = (
+    (move, 10),
+    (travel, 2),
+    (stock, 4),
+    (cook, 7),
+    (work, 4),
+    (practise, 2),
+    (see_scene, 5),
+    (object_events.buy, 8),
+    (object_events.sell, 4),
+    (object_events.give, 6),
+    (object_events.lend, 4),
+    (object_events.give_back, 8),
+    (object_events.make_drop_rule("lose"), 4),
+    (object_events.make_drop_rule("put"), 4),
+    (object_events.make_drop_rule("hide"), 2),
+    (object_events.find, 8),
+    (object_events.fetch, 6),
+    (object_events.search, 8),
+    (object_events.break_, 3),
+    (object_events.repair, 8),
+    (object_events.paint, 3),
+    (object_events.tend, 3),
+    (social_events.meet, 4),
+    (social_events.talk, 5),
+    (social_events.contact, 3),
+    (social_events.help_, 4),
+    (social_events.wait, 2),
+    (social_events.show, 3),
+    (social_events.tell_location, 5),
+    (social_events.eat, 6),
+)
+RULE_POOL: tuple[EventRule, ...] = tuple(rule for rule, weight in WEIGHTED_RULES for _ in range(weight))
 
 
-def happen(world: World, who: Person) -> Fact:
-    """The next event around a person: the first rule drawn that applies."""
-    fact = move(world, who) if isinstance(world.at[who.id], Town) else None
+def next_event(world: World, who: Person) -> Fact:
+    """The next event of a person: rules are drawn until one applies."""
+    fact = move(world, who) if isinstance(world.locations[who.id], Town) else None
     while fact is None:
-        fact = world.dice.pick(DECK)(world, who)
-    world.arrived = who if fact.kind == "move" else None
+        fact = world.rng.choice(RULE_POOL)(world, who)
+    world.just_arrived = who if fact.kind == "move" else None
     return fact

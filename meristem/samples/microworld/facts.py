@@ -1,4 +1,4 @@
-"""What is true in the world: entities, and facts as a kind with its roles, in no language."""
+"""Data model of the microworld: entities, and facts as a kind with roles, independent of language."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Language: TypeAlias = str  # "en" or "zh"
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A word or phrase with its translation; `sense` tells apart words spelled alike, as in `bank/river`."""
+    """A word or phrase with its translation; `sense` distinguishes homographs, as in `bank/river`."""
 
     english: str
     chinese: str
@@ -19,7 +19,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Noun(Term):
-    """A countable noun: its Chinese measure word, its English plural, what sort of thing it names."""
+    """A countable noun with its Chinese measure word, English plural and semantic kinds."""
 
     measure: str = "个"
     plural: str = ""
@@ -28,8 +28,8 @@ class Noun(Term):
 
 
 @dataclass(frozen=True, slots=True)
-class Spot(Term):
-    """A sort of place: English preposition, Chinese locative, what it is good for."""
+class PlaceNoun(Term):
+    """A type of place: English preposition, Chinese locative, and its uses."""
 
     preposition: str = "in"
     locative: str = "里"
@@ -37,21 +37,21 @@ class Spot(Term):
 
 
 @dataclass(frozen=True, slots=True)
-class Job(Term):
-    """A profession and a typical piece of its work."""
+class JobNoun(Term):
+    """A profession and a typical activity."""
 
     act: Term = Term("", "")
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Someone with a name, an age and a profession."""
+    """A person with a name, an age and a profession."""
 
     id: int
     name: Term
     pronoun: str
     age: int
-    job: Job
+    job: JobNoun
     hobby: Term
 
 
@@ -64,17 +64,17 @@ class Town:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """One place in a town."""
+class Location:
+    """A place in a town."""
 
     id: int
-    noun: Spot
+    noun: PlaceNoun
     town: Town
 
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """Something that can be owned, moved and described."""
+    """An object that can be owned, moved and described."""
 
     id: int
     noun: Noun
@@ -83,11 +83,11 @@ class Thing:
     material: Term | None = None
 
 
-Entity: TypeAlias = Person | Town | Place | Thing
+Entity: TypeAlias = Person | Town | Location | Thing
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class StoryTime:
     """A day of the story and a part of that day: morning, noon, afternoon, evening."""
 
     day: int = 0
@@ -96,15 +96,15 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """Something that is or happens: a kind and the roles that kind has."""
+    """A state or event: a kind and the roles of that kind."""
 
     kind: str
-    moment: Moment
+    moment: StoryTime
     who: Person | None = None
     whom: Person | None = None
     what: Thing | None = None
     whose: Person | None = None
-    where: Place | None = None
+    where: Location | None = None
     town: Town | None = None
     town_to: Town | None = None
     term: Term | None = None
@@ -118,14 +118,14 @@ Beat: TypeAlias = tuple[Fact, ...]
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """Facts in the order of telling; a beat is what one sentence says, whatever the language."""
+    """Facts in narrative order; a beat is the content of one sentence, in any language."""
 
     seed: int
     number: int
     weekday: int
     beats: tuple[Beat, ...]
-    pace: tuple[float, ...]
-    """One number per beat that chooses its time words, alike in every language."""
+    time_draws: tuple[float, ...]
+    """One random number per beat that chooses its time phrase, the same in every language."""
 
     @property
     def facts(self) -> Beat:
@@ -135,7 +135,7 @@ class Story:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """Characters start to end of a sentence that stand for an entity."""
+    """Characters start to end of a sentence that refer to an entity."""
 
     start: int
     end: int
@@ -143,8 +143,8 @@ class Mention:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """One sentence, the facts it tells, and where it names their entities."""
+class RealizedSentence:
+    """One sentence, the facts it expresses, and the mentions of their entities."""
 
     text: str
     facts: Beat

@@ -1,4 +1,4 @@
-"""The words of the world, read once from the plain tables in `words/`."""
+"""The lexicon of the microworld, read once from the tables in `words/`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from meristem.samples.microworld.facts import Job, Noun, Spot, Term
+from meristem.samples.microworld.facts import JobNoun, Noun, PlaceNoun, Term
 
-WORDS = Path(__file__).parent / "words"
+WORDS_FOLDER = Path(__file__).parent / "words"
 ANY = "any"
 
 
 @dataclass(frozen=True)
-class Name:
-    """A person's name and the pronoun that goes with it."""
+class PersonName:
+    """A person's name and pronoun."""
 
     term: Term
     pronoun: str
@@ -24,21 +24,21 @@ class Name:
 
 @dataclass(frozen=True)
 class Relation:
-    """How two people are related, and who of them can be the related one."""
+    """A relation between two people, and who can be the related one."""
 
     term: Term
     pronoun: str
     age: str
 
-    def fits(self, pronoun: str, years: int) -> bool:
-        """Whether someone with this pronoun, so many years older, can be called so."""
-        wanted = {"older": years > 2, "younger": years < -2}.get(self.age, True)
-        return wanted and self.pronoun in {pronoun, ANY}
+    def fits(self, pronoun: str, age_difference: int) -> bool:
+        """Whether someone with this pronoun and age difference in years can have this relation."""
+        age_fits = {"older": age_difference > 2, "younger": age_difference < -2}.get(self.age, True)
+        return age_fits and self.pronoun in {pronoun, ANY}
 
 
 @dataclass(frozen=True)
 class Cause:
-    """What an opinion rests on, and the opinions it can lead to."""
+    """The cause of an opinion, and the opinions it can lead to."""
 
     term: Term
     opinions: tuple[Term, ...]
@@ -46,12 +46,12 @@ class Cause:
 
 @dataclass(frozen=True)
 class Lexicon:
-    """Every table, ready to draw from."""
+    """All tables of words."""
 
-    names: tuple[Name, ...]
+    names: tuple[PersonName, ...]
     towns: tuple[Term, ...]
-    jobs: tuple[Job, ...]
-    spots: dict[str, tuple[Spot, ...]]
+    jobs: tuple[JobNoun, ...]
+    place_nouns: dict[str, tuple[PlaceNoun, ...]]
     things: tuple[Noun, ...]
     qualities: dict[str, tuple[Term, ...]]
     dishes: tuple[Noun, ...]
@@ -65,88 +65,92 @@ class Lexicon:
 
 
 @cache
-def lexicon() -> Lexicon:
+def load_lexicon() -> Lexicon:
     """The lexicon of the package."""
-    materials = {row[3]: Term(row[1], row[2]) for row in _rows("qualities") if row[0] == "material"}
-    food = {kind: tuple(_food(row) for row in _rows("food") if row[0] == kind) for kind in ("dish", "produce")}
+    materials = {row[3]: Term(row[1], row[2]) for row in _read_rows("qualities") if row[0] == "material"}
+    food = {
+        kind: tuple(_parse_food(row) for row in _read_rows("food") if row[0] == kind) for kind in ("dish", "produce")
+    }
     times: dict[tuple[str, str], tuple[Term, ...]] = defaultdict(tuple)
-    for when, part, english, chinese in _rows("times"):
+    for when, part, english, chinese in _read_rows("times"):
         times[when, part] += (Term(english, chinese),)
     return Lexicon(
-        names=tuple(Name(Term(english, chinese), pronoun) for english, chinese, pronoun in _rows("names")),
-        towns=tuple(Term(english, chinese) for english, chinese in _rows("towns")),
-        jobs=tuple(Job(row[0], row[1], act=Term(row[2], row[3])) for row in _rows("jobs")),
-        spots=_spots(),
-        things=tuple(_thing(row, materials) for row in _rows("things")),
-        qualities=_grouped("qualities"),
+        names=tuple(PersonName(Term(english, chinese), pronoun) for english, chinese, pronoun in _read_rows("names")),
+        towns=tuple(Term(english, chinese) for english, chinese in _read_rows("towns")),
+        jobs=tuple(JobNoun(row[0], row[1], act=Term(row[2], row[3])) for row in _read_rows("jobs")),
+        place_nouns=_read_place_nouns(),
+        things=tuple(_parse_thing(row, materials) for row in _read_rows("things")),
+        qualities=_read_groups("qualities"),
         dishes=food["dish"],
         produce=food["produce"],
-        relations=tuple(Relation(Term(row[0], row[1]), row[2], row[3]) for row in _rows("relations")),
-        phrases=_grouped("phrases"),
-        reasons=_grouped("reasons"),
-        causes=_causes(),
-        scenes=tuple(Term(row[2], row[3], f"{row[0]}/{row[1]}") for row in _rows("scenes")),
+        relations=tuple(Relation(Term(row[0], row[1]), row[2], row[3]) for row in _read_rows("relations")),
+        phrases=_read_groups("phrases"),
+        reasons=_read_groups("reasons"),
+        causes=_read_causes(),
+        scenes=tuple(Term(row[2], row[3], f"{row[0]}/{row[1]}") for row in _read_rows("scenes")),
         times=dict(times),
     )
 
 
 @cache
-def templates(language: str) -> dict[str, tuple[str, ...]]:
-    """The clauses a language has for each kind of fact."""
-    found: dict[str, tuple[str, ...]] = {}
+def clause_templates(language: str) -> dict[str, tuple[str, ...]]:
+    """The clause templates of a language by kind of fact."""
+    templates_by_kind: dict[str, tuple[str, ...]] = {}
     kind = ""
-    for line in _lines(f"clauses-{language}"):
+    for line in _read_lines(f"clauses-{language}"):
         if line.startswith("["):
             kind = line.strip("[]")
-            found[kind] = ()
+            templates_by_kind[kind] = ()
         else:
-            found[kind] += (line,)
-    return found
+            templates_by_kind[kind] += (line,)
+    return templates_by_kind
 
 
-def _thing(row: list[str], materials: dict[str, Term]) -> Noun:
-    english, chinese, measure, kinds, made = row[:5]
+def _parse_thing(row: list[str], materials: dict[str, Term]) -> Noun:
+    english, chinese, measure, kinds, material_names = row[:5]
     sense = f"{english}/{row[5]}" if len(row) > 5 else ""
-    stuff = tuple(materials[name] for name in made.split() if name != "-")
-    return Noun(english, chinese, sense, measure, "", frozenset(kinds.split()), stuff)
+    noun_materials = tuple(materials[name] for name in material_names.split() if name != "-")
+    return Noun(english, chinese, sense, measure, "", frozenset(kinds.split()), noun_materials)
 
 
-def _spots() -> dict[str, tuple[Spot, ...]]:
-    """Sorts of place by what they are good for; all of them under no use at all."""
-    found: dict[str, tuple[Spot, ...]] = defaultdict(tuple)
-    for english, chinese, preposition, locative, uses in _rows("places"):
-        spot = Spot(english, chinese, "", preposition, locative.strip("-"), frozenset(uses.split()))
+def _read_place_nouns() -> dict[str, tuple[PlaceNoun, ...]]:
+    """Place nouns by use; all of them under the empty use."""
+    nouns_by_use: dict[str, tuple[PlaceNoun, ...]] = defaultdict(tuple)
+    for english, chinese, preposition, locative, uses in _read_rows("places"):
+        place_noun = PlaceNoun(english, chinese, "", preposition, locative.strip("-"), frozenset(uses.split()))
         for use in ("", *uses.split()):
-            found[use] += (spot,)
-    return dict(found)
+            nouns_by_use[use] += (place_noun,)
+    return dict(nouns_by_use)
 
 
-def _causes() -> dict[str, tuple[Cause, ...]]:
+def _read_causes() -> dict[str, tuple[Cause, ...]]:
     """Causes by target and polarity, each with the opinions it supports."""
-    opinions = {key: {term.english: term for term in terms} for key, terms in _grouped("opinions").items()}
-    found: dict[str, tuple[Cause, ...]] = defaultdict(tuple)
-    for key, english, chinese, fitting in _rows("causes"):
-        found[key] += (Cause(Term(english, chinese), tuple(opinions[key][word] for word in fitting.split(", "))),)
-    return dict(found)
+    opinions = {key: {term.english: term for term in terms} for key, terms in _read_groups("opinions").items()}
+    causes_by_key: dict[str, tuple[Cause, ...]] = defaultdict(tuple)
+    for key, english, chinese, opinion_words in _read_rows("causes"):
+        causes_by_key[key] += (
+            Cause(Term(english, chinese), tuple(opinions[key][word] for word in opinion_words.split(", "))),
+        )
+    return dict(causes_by_key)
 
 
-def _food(row: list[str]) -> Noun:
+def _parse_food(row: list[str]) -> Noun:
     return Noun(row[1], row[2], "", row[3], row[4] if len(row) > 4 else "", frozenset({row[0]}))
 
 
-def _grouped(table: str) -> dict[str, tuple[Term, ...]]:
-    found: dict[str, tuple[Term, ...]] = defaultdict(tuple)
-    for row in _rows(table):
-        found[row[0]] += (Term(row[1], row[2]),)
-    return dict(found)
+def _read_groups(table: str) -> dict[str, tuple[Term, ...]]:
+    groups: dict[str, tuple[Term, ...]] = defaultdict(tuple)
+    for row in _read_rows(table):
+        groups[row[0]] += (Term(row[1], row[2]),)
+    return dict(groups)
 
 
-def _rows(table: str) -> Iterator[list[str]]:
-    for line in _lines(table):
+def _read_rows(table: str) -> Iterator[list[str]]:
+    for line in _read_lines(table):
         yield [cell.strip() for cell in line.split("|")]
 
 
-def _lines(table: str) -> Iterator[str]:
-    for line in (WORDS / f"{table}.txt").read_text(encoding="utf-8").splitlines():
+def _read_lines(table: str) -> Iterator[str]:
+    for line in (WORDS_FOLDER / f"{table}.txt").read_text(encoding="utf-8").splitlines():
         if line.strip() and not line.startswith("#"):
             yield line.strip()

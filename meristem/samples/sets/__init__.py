@@ -1,4 +1,4 @@
-"""Labelled sets from the small world, one file each: `row(ask)` makes one sample, true of its text by construction."""
+"""Labelled sets from the microworld, one file each: `row(request)` makes one sample, correct by construction."""
 
 from __future__ import annotations
 
@@ -7,46 +7,47 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from meristem.samples.microworld import LANGUAGES
-from meristem.samples.sets.asking import Ask, Row, rows
+from meristem.samples.sets.sample_request import Row, SampleRequest, generate_rows
 
 VERSION = 1
-"""Raised whenever a seed would give another set."""
+"""Increment whenever a seed would give another set."""
 
 
 @dataclass(frozen=True)
-class Set:
-    """What a set is, and what it is asked for by."""
+class LabelledSet:
+    """Description and options of a labelled set."""
 
-    told: str
-    """One line for help."""
-    key: str | None = None
-    """The column whose text no other seed has, where samples are short enough to be alike by chance."""
+    summary: str
+    """One line of help."""
+    unique_column: str | None = None
+    """The column whose text is disjoint between seeds, for samples so short that they could coincide."""
     languages: tuple[str, ...] = LANGUAGES
     flags: tuple[str, ...] = ()
     """Options that are 0 or 1."""
 
 
 SETS = {
-    "sentiment": Set("texts with somebody's opinion: positive, negative or neutral", "text"),
-    "topics": Set("passages with all of their topics, ten in all"),
-    "entities": Set("words with BIO tags: person, town, place, thing, dish", "text"),
-    "pos": Set("words with their parts of speech (English)", "text", ("en",)),
-    "senses": Set("sentences with one word of several senses", "text"),
-    "entailment": Set("two texts: does the second follow, contradict, or neither", "text"),
-    "similarity": Set("two texts and how much of what they tell is the same, 0 to 5"),
-    "questions": Set("passages, questions and answers in them (?unanswerable=1: some have none)", None, LANGUAGES,
-                     ("unanswerable",)),
-    "choices": Set("which of two sentences is the cause or the effect of a third", "text"),
-    "summaries": Set("passages, and what became of the thing they are about"),
-    "dialogues": Set("somebody tells and asks, and the reply"),
-    "commands": Set("commands with twelve intents and their slots", "text"),
-    "queries": Set("what people search for, with lines that answer it well or badly", "query"),
-    "clicks": Set("lines shown for a query: where, how often, how often clicked, by known preferences", "query"),
-}  # fmt: skip
+    "sentiment": LabelledSet("texts with an opinion: positive, negative or neutral", "text"),
+    "topics": LabelledSet("passages with all of their topics, out of ten"),
+    "entities": LabelledSet("words with BIO tags: person, town, place, thing, dish", "text"),
+    "pos": LabelledSet("words with their parts of speech (English)", "text", ("en",)),
+    "senses": LabelledSet("sentences with one ambiguous word and its sense", "text"),
+    "entailment": LabelledSet("two texts: entailment, contradiction or neutral", "text"),
+    "similarity": LabelledSet("two texts and how similar their content is, 0 to 5"),
+    "questions": LabelledSet(
+        "passages, questions and answers in them (?unanswerable=1: some have none)", None, LANGUAGES, ("unanswerable",)
+    ),
+    "choices": LabelledSet("which of two sentences is the cause or the effect of a third", "text"),
+    "summaries": LabelledSet("passages, and a summary of what happened to their main object"),
+    "dialogues": LabelledSet("dialogues that end with a question, and the reply"),
+    "commands": LabelledSet("commands with twelve intents and their slots", "text"),
+    "queries": LabelledSet("search queries, with good and bad result lines", "query"),
+    "clicks": LabelledSet("result lines of a query: position, impressions and clicks, by known preferences", "query"),
+}
 
 
-def labelled(name: str, *, seed: int, size: int, language: str, options: dict[str, str]) -> Iterator[Row]:
+def generate_set(name: str, *, seed: int, size: int, language: str, options: dict[str, str]) -> Iterator[Row]:
     """The samples of a set in order."""
-    of = SETS[name]
-    make = import_module(f"meristem.samples.sets.{name}").row
-    return rows(make, of.key, Ask(name, seed, 0, language, options), size)
+    labelled_set = SETS[name]
+    make_row = import_module(f"meristem.samples.sets.{name}").row
+    return generate_rows(make_row, labelled_set.unique_column, SampleRequest(name, seed, 0, language, options), size)

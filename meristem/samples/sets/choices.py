@@ -1,71 +1,77 @@
-"""Choices: why somebody thought so, or how somebody felt then; one of two sentences fits the first one."""
+"""Causal choice (as COPA): which of two sentences is the cause of an opinion or the effect of an event."""
 
 from __future__ import annotations
 
 from meristem.samples.microworld import Fact
 from meristem.samples.microworld.facts import Beat
-from meristem.samples.microworld.lexicon import lexicon
+from meristem.samples.microworld.lexicon import load_lexicon
 from meristem.samples.microworld.story import GLADDENING, SADDENING
-from meristem.samples.sets.asking import Ask, Row
-from meristem.samples.sets.clause import Narrator
-from meristem.samples.sets.excerpt import beats, plain, sentence
-from meristem.samples.sets.opinions import causes, judgement
-from meristem.samples.sets.tables import groups
+from meristem.samples.sets.excerpt import beats_of_kinds, format_sentence, without_reasons
+from meristem.samples.sets.narrator import Narrator
+from meristem.samples.sets.opinion_facts import draw_opinion, opinion_causes
+from meristem.samples.sets.sample_request import Row, SampleRequest
+from meristem.samples.sets.template_tables import read_groups
 
-MOVING = (GLADDENING | SADDENING) - {"paint", "fetch"}
-"""Events that make glad or sorry whoever they happen to."""
+EMOTIONAL_EVENTS = (GLADDENING | SADDENING) - {"paint", "fetch"}
+"""Events that make the person involved happy or sad."""
 
 
-def row(ask: Ask) -> Row | None:
-    """A sentence or two, whether its cause or its effect is asked for, and two sentences."""
-    why = ask.wish.chance(0.65)
-    label = ask.wish.between(0, 1)
-    good = ask.wish.pick((1, -1))
-    told = _why(ask, good) if why else _feeling(ask, good)
-    if told is None:
+def row(request: SampleRequest) -> Row | None:
+    """A text, whether its cause or its effect is asked for, and two choices."""
+    asks_cause = request.label_rng.chance(0.65)
+    label = request.label_rng.randint(0, 1)
+    polarity = request.label_rng.choice((1, -1))
+    result = _opinion_choices(request, polarity) if asks_cause else _feeling_choices(request, polarity)
+    if result is None:
         return None
-    text, right, wrong = told
-    pair = [right, wrong] if label == 0 else [wrong, right]
-    return {"text": text, "question": "cause" if why else "effect", "choices": pair, "label": label}
+    text, right, wrong = result
+    choices = [right, wrong] if label == 0 else [wrong, right]
+    return {"text": text, "question": "cause" if asks_cause else "effect", "choices": choices, "label": label}
 
 
-def _why(ask: Ask, good: int) -> tuple[str, str, str]:
-    """An opinion, a cause that leads to it, and one that leads to the opposite."""
-    fact = judgement(ask.story, good, ask.dice)
-    wrong = ask.dice.pick(causes(fact, turned=True)).term
-    text, right = _said(ask, fact, ask.dice.pick(groups("opinions", ask.language)["opinion"]))
-    return text, right, _filled(ask, fact, wrong.english if ask.language == "en" else wrong.chinese)
+def _opinion_choices(request: SampleRequest, polarity: int) -> tuple[str, str, str]:
+    """An opinion, a cause of it, and a cause of the opposite."""
+    fact = draw_opinion(request.story, polarity, request.rng)
+    wrong = request.rng.choice(opinion_causes(fact, inverted=True)).term
+    text, right = _opinion_and_cause(
+        request, fact, request.rng.choice(read_groups("opinions", request.language)["opinion"])
+    )
+    return text, right, _realize_template(request, fact, wrong.english if request.language == "en" else wrong.chinese)
 
 
-def _said(ask: Ask, fact: Fact, template: str) -> tuple[str, str]:
-    narrator = Narrator(ask.story, ask.language, ask.dice)
-    narrator.say(template, fact)
+def _opinion_and_cause(request: SampleRequest, fact: Fact, template: str) -> tuple[str, str]:
+    narrator = Narrator(request.story, request.language, request.rng)
+    narrator.add_template(template, fact)
     assert fact.why is not None
-    return narrator.text, _filled(ask, fact, fact.why.english if ask.language == "en" else fact.why.chinese)
+    return narrator.text, _realize_template(
+        request, fact, fact.why.english if request.language == "en" else fact.why.chinese
+    )
 
 
-def _filled(ask: Ask, fact: Fact, template: str) -> str:
-    narrator = Narrator(ask.story, ask.language, ask.dice)
-    narrator.say(template, fact)
+def _realize_template(request: SampleRequest, fact: Fact, template: str) -> str:
+    narrator = Narrator(request.story, request.language, request.rng)
+    narrator.add_template(template, fact)
     return narrator.text
 
 
-def _feeling(ask: Ask, good: int) -> tuple[str, str, str] | None:
-    """An event, and two feelings, of which one goes with it."""
-    kinds = MOVING & (GLADDENING if good > 0 else SADDENING)
-    found = [number for number in beats(ask.story, kinds) if len(ask.story.beats[number]) == 1]
-    if not found:
+def _feeling_choices(request: SampleRequest, polarity: int) -> tuple[str, str, str] | None:
+    """An event, and two feelings, one of which fits."""
+    kinds = EMOTIONAL_EVENTS & (GLADDENING if polarity > 0 else SADDENING)
+    beat_indices = [
+        beat_index for beat_index in beats_of_kinds(request.story, kinds) if len(request.story.beats[beat_index]) == 1
+    ]
+    if not beat_indices:
         return None
-    number = ask.dice.pick(found)
-    beat: Beat = plain(ask.story.beats[number])
-    narrator = Narrator(ask.story, ask.language, ask.dice)
-    narrator.tell(beat, ask.story.pace[number])
-    phrases = lexicon().phrases
-    feels = [ask.dice.pick(phrases[mood]) for mood in (("happy", "sad") if good > 0 else ("sad", "happy"))]
+    beat_index = request.rng.choice(beat_indices)
+    beat: Beat = without_reasons(request.story.beats[beat_index])
+    narrator = Narrator(request.story, request.language, request.rng)
+    narrator.add_beat(beat, request.story.time_draws[beat_index])
+    phrases = load_lexicon().phrases
+    feelings = [request.rng.choice(phrases[mood]) for mood in (("happy", "sad") if polarity > 0 else ("sad", "happy"))]
     who = beat[0].who
     assert who is not None
-    if ask.language == "en":
-        right, wrong = (sentence(f"{who.pronoun} felt {feel.english}", "en") for feel in feels)
+    if request.language == "en":
+        right, wrong = (format_sentence(f"{who.pronoun} felt {feeling.english}", "en") for feeling in feelings)
     else:
-        right, wrong = (sentence(f"{who.name.chinese}感到{feel.chinese}", "zh") for feel in feels)
+        right, wrong = (format_sentence(f"{who.name.chinese}感到{feeling.chinese}", "zh") for feeling in feelings)
     return narrator.text, right, wrong

@@ -1,4 +1,4 @@
-"""Clicks: lines that were shown for a query, where on the page, how often, and how often people clicked on them."""
+"""Click table: lines that were shown for a query, with their position, impressions and clicks."""
 
 from __future__ import annotations
 
@@ -6,50 +6,58 @@ from collections.abc import Sequence
 from functools import lru_cache
 from math import exp, log
 
-from meristem.randomness import generator
-from meristem.samples.microworld.dice import Dice
-from meristem.samples.sets.asking import APART, Ask, Row
-from meristem.samples.sets.preferring import best_rate, shortfall, true_rate
-from meristem.samples.sets.searching import Search, best_line, drawn, line, search
+from meristem.samples.microworld.block_random import BlockRandom
+from meristem.samples.sets.click_preferences import best_rate, log_odds_cost, true_rate
+from meristem.samples.sets.sample_request import SEED_OFFSET, Row, SampleRequest
+from meristem.samples.sets.search_queries import SearchIntent, best_line, draw_intent, draw_line, parse_query
+from meristem.utils.randomness import generator
 
-__all__ = ["EXAMINED", "best_line", "best_rate", "optimal_fraction", "row", "search", "true_rate"]
+__all__ = ["EXAMINATION_RATES", "best_line", "best_rate", "optimal_fraction", "parse_query", "row", "true_rate"]
 
-EXAMINED = (1.0, 0.75, 0.58, 0.46, 0.38, 0.32)
-"""How many of the people who see the first line of a page look at each of its lines."""
-SHOWN = (80, 800)
-"""How often a page is shown."""
-DISORDER = 8.0
-"""Better lines tend to stand higher; so far, in log-odds, chance moves them."""
+EXAMINATION_RATES = (1.0, 0.75, 0.58, 0.46, 0.38, 0.32)
+"""Examination rates: the share of people who look at each position of a page, relative to the first."""
+IMPRESSIONS = (80, 800)
+"""Range of the impressions of a page."""
+RANKING_NOISE = 8.0
+"""Random part of the ranking, in log-odds; better lines tend to rank higher."""
 
 
-def row(ask: Ask) -> Row:
-    """One line of a page; a page has six, and its query is its own."""
-    number, place = divmod(ask.number, len(EXAMINED))
-    of, lines, shown = _page(ask.seed, number, ask.language)
-    rate = EXAMINED[place] * true_rate(of.query, lines[place], ask.language)
+def row(request: SampleRequest) -> Row:
+    """One line of a page; a page has six lines and its own query."""
+    number, position = divmod(request.number, len(EXAMINATION_RATES))
+    intent, lines, impressions = _page(request.seed, number, request.language)
+    rate = EXAMINATION_RATES[position] * true_rate(intent.query, lines[position], request.language)
     # Uniform draws are the same in every version of numpy, binomial ones need not be.
-    clicked = int((generator(ask.seed + APART, "labelled clicked", 0, ask.number).random(shown) < rate).sum())
-    return {"query": of.query, "text": lines[place], "position": place + 1, "shown": shown, "clicked": clicked}
+    clicked = int(
+        (generator(request.seed + SEED_OFFSET, "labelled clicked", 0, request.number).random(impressions) < rate).sum()
+    )
+    return {
+        "query": intent.query,
+        "text": lines[position],
+        "position": position + 1,
+        "shown": impressions,
+        "clicked": clicked,
+    }
 
 
 @lru_cache(maxsize=4)
-def _page(seed: int, number: int, language: str) -> tuple[Search, list[str], int]:
-    """The query, its lines from the top, and how often people saw them."""
-    dice = Dice(generator(seed + APART, "labelled pages", 0, number))
-    of = drawn(seed, number, language)
+def _page(seed: int, number: int, language: str) -> tuple[SearchIntent, list[str], int]:
+    """The query, its lines in order, and their impressions."""
+    rng = BlockRandom(generator(seed + SEED_OFFSET, "labelled pages", 0, number))
+    intent = draw_intent(seed, number, language)
     lines: dict[str, float] = {}
-    while len(lines) < len(EXAMINED):
-        text = line(of, dice)
-        lines[text] = shortfall(of, text) + DISORDER * dice.roll()
-    low, high = SHOWN
-    shown = round(low * exp(dice.roll() * log(high / low)))
-    return of, sorted(lines, key=lines.__getitem__), shown
+    while len(lines) < len(EXAMINATION_RATES):
+        text = draw_line(intent, rng)
+        lines[text] = log_odds_cost(intent, text) + RANKING_NOISE * rng.random()
+    low, high = IMPRESSIONS
+    impressions = round(low * exp(rng.random() * log(high / low)))
+    return intent, sorted(lines, key=lines.__getitem__), impressions
 
 
 def optimal_fraction(prompts: Sequence[str], completions: Sequence[str], **columns: object) -> list[float]:
-    """The true rate of each text as a share of the best there can be, in whichever language the query is."""
-    found = []
+    """The true rate of each text as a share of the best possible one, in the language of the query."""
+    fractions = []
     for query, text in zip(prompts, completions, strict=True):
         language = "en" if query.isascii() else "zh"
-        found.append(true_rate(query, text.strip(), language) / best_rate(query, language))
-    return found
+        fractions.append(true_rate(query, text.strip(), language) / best_rate(query, language))
+    return fractions

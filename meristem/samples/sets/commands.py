@@ -1,87 +1,91 @@
-"""Commands: what somebody wants done, as an intent and the slots that fill it."""
+"""Commands: user utterances with an intent and slots."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 
-from meristem.samples.microworld.chinese import counted
-from meristem.samples.microworld.dice import Dice
-from meristem.samples.microworld.english import number
-from meristem.samples.microworld.facts import Noun, Place, Spot, Town
-from meristem.samples.microworld.lexicon import lexicon
-from meristem.samples.microworld.telling import pieces
-from meristem.samples.sets.asking import Ask, Row
-from meristem.samples.sets.excerpt import at, said
-from meristem.samples.sets.splitting import outside_in, split
-from meristem.samples.sets.tables import groups
+from meristem.samples.microworld.block_random import BlockRandom
+from meristem.samples.microworld.chinese import with_measure_word
+from meristem.samples.microworld.english import english_number
+from meristem.samples.microworld.facts import Location, Noun, PlaceNoun, Town
+from meristem.samples.microworld.lexicon import load_lexicon
+from meristem.samples.microworld.surface_realization import split_template
+from meristem.samples.sets.excerpt import place_phrase, term_text
+from meristem.samples.sets.sample_request import Row, SampleRequest
+from meristem.samples.sets.template_tables import read_groups
+from meristem.samples.sets.word_spans import bio_tags, split_words
 
-AROUND = ("before", "after")
-"""Words around a command that say nothing about it."""
-PARTS = {"en": ("this morning", "at noon", "in the afternoon", "this evening", "after dark", "around midday"),
+FILLER_GROUPS = ("before", "after")
+"""Groups of filler words around a command."""
+DAY_PARTS = {"en": ("this morning", "at noon", "in the afternoon", "this evening", "after dark", "around midday"),
          "zh": ("早上", "中午", "下午", "晚上", "天黑以后", "傍晚")}  # fmt: skip
 
 
-def row(ask: Ask) -> Row | None:
-    """One command with its words tagged."""
-    table = groups("commands", ask.language)
-    intent = ask.wish.pick([name for name in table if name not in AROUND])
-    dice, space = ask.dice, " " if ask.language == "en" else ""
+def row(request: SampleRequest) -> Row | None:
+    """One command with tagged words."""
+    table = read_groups("commands", request.language)
+    intent = request.label_rng.choice([name for name in table if name not in FILLER_GROUPS])
+    rng, space = request.rng, " " if request.language == "en" else ""
     text, spans = "", []
-    if dice.chance(0.3):
-        text += dice.pick(table["before"]) + space
-    produce = dice.pick(lexicon().produce)
-    for literal, slot in pieces(dice.pick(table[intent])):
+    if rng.chance(0.3):
+        text += rng.choice(table["before"]) + space
+    produce = rng.choice(load_lexicon().produce)
+    for literal, slot in split_template(rng.choice(table[intent])):
         text += literal
         if slot == "measure":
             text += produce.measure
         elif slot:
             start = len(text)
-            text += _goods(produce, ask.language) if slot == "goods" else FILL[slot](dice, ask.language)
+            text += (
+                _produce_text(produce, request.language)
+                if slot == "goods"
+                else SLOT_FILLERS[slot](rng, request.language)
+            )
             spans.append((start, len(text), slot))
-    if dice.chance(0.3):
-        text += space + dice.pick(table["after"]) if space else "，" + dice.pick(table["after"])
-    words = split(text)
-    return {"words": [word for word, *_ in words], "tags": outside_in(words, spans), "intent": intent, "text": text}
+    if rng.chance(0.3):
+        text += space + rng.choice(table["after"]) if space else "，" + rng.choice(table["after"])
+    words = split_words(text)
+    return {"words": [word for word, *_ in words], "tags": bio_tags(words, spans), "intent": intent, "text": text}
 
 
-def _place(dice: Dice, language: str) -> str:
-    spot: Spot = dice.pick(lexicon().spots[dice.pick(("kitchen", "shop", ""))])
-    return at(Place(0, spot, Town(0, spot)), language)
+def _draw_place(rng: BlockRandom, language: str) -> str:
+    place_noun: PlaceNoun = rng.choice(load_lexicon().place_nouns[rng.choice(("kitchen", "shop", ""))])
+    return place_phrase(Location(0, place_noun, Town(0, place_noun)), language)
 
 
-def _goods(produce: Noun, language: str) -> str:
+def _produce_text(produce: Noun, language: str) -> str:
     return produce.plural if language == "en" else produce.chinese
 
 
-def _dish(dice: Dice, language: str) -> str:
-    dish = dice.pick(lexicon().dishes)
+def _draw_dish(rng: BlockRandom, language: str) -> str:
+    dish = rng.choice(load_lexicon().dishes)
     return dish.english if language == "en" else dish.chinese
 
 
-def _count(dice: Dice, language: str) -> str:
-    count = dice.between(2, 12)
-    return number(count) if language == "en" else counted(count, "")
+def _draw_count(rng: BlockRandom, language: str) -> str:
+    count = rng.randint(2, 12)
+    return english_number(count) if language == "en" else with_measure_word(count, "")
 
 
-def _day(dice: Dice, language: str) -> str:
-    day = dice.pick(lexicon().times["weekday", str(dice.between(0, 6))])
+def _draw_day(rng: BlockRandom, language: str) -> str:
+    day = rng.choice(load_lexicon().times["weekday", str(rng.randint(0, 6))])
     return f"on {day.english}" if language == "en" else day.chinese
 
 
-def _phrase(kind: str) -> Callable[[Dice, str], str]:
-    def fill(dice: Dice, language: str) -> str:
-        return re.sub(r"\{\w+\}", "", said(dice.pick(lexicon().phrases[kind]), language))
+def _phrase_filler(kind: str) -> Callable[[BlockRandom, str], str]:
+    def fill(rng: BlockRandom, language: str) -> str:
+        return re.sub(r"\{\w+\}", "", term_text(rng.choice(load_lexicon().phrases[kind]), language))
 
     return fill
 
 
-FILL: dict[str, Callable[[Dice, str], str]] = {
-    "person": lambda dice, language: said(dice.pick(lexicon().names).term, language),
-    "town": lambda dice, language: said(dice.pick(lexicon().towns), language),
-    "thing": lambda dice, language: said(dice.pick(lexicon().things), language),
-    "colour": lambda dice, language: said(dice.pick(lexicon().qualities["colour"]), language),
-    "part": lambda dice, language: dice.pick(PARTS[language]),
-    "task": _phrase("task"), "topic": _phrase("topic"), "place": _place, "dish": _dish,
-    "count": _count, "day": _day,
+SLOT_FILLERS: dict[str, Callable[[BlockRandom, str], str]] = {
+    "person": lambda rng, language: term_text(rng.choice(load_lexicon().names).term, language),
+    "town": lambda rng, language: term_text(rng.choice(load_lexicon().towns), language),
+    "thing": lambda rng, language: term_text(rng.choice(load_lexicon().things), language),
+    "colour": lambda rng, language: term_text(rng.choice(load_lexicon().qualities["colour"]), language),
+    "part": lambda rng, language: rng.choice(DAY_PARTS[language]),
+    "task": _phrase_filler("task"), "topic": _phrase_filler("topic"), "place": _draw_place, "dish": _draw_dish,
+    "count": _draw_count, "day": _draw_day,
 }  # fmt: skip

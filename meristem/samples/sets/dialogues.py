@@ -1,46 +1,48 @@
-"""Dialogues: somebody tells what happened and asks about it; the reply says it in other words."""
+"""Dialogues: someone tells what happened and asks about it; the target is the reply."""
 
 from __future__ import annotations
 
 from meristem.samples.microworld import Fact
-from meristem.samples.sets.asked import Question, clear, questions
-from meristem.samples.sets.asking import Ask, Row
-from meristem.samples.sets.clause import Narrator
-from meristem.samples.sets.excerpt import Excerpt, excerpt
-from meristem.samples.sets.tables import groups
+from meristem.samples.sets.excerpt import Excerpt, realize_excerpt
+from meristem.samples.sets.fact_questions import Question, is_unambiguous, iter_questions
+from meristem.samples.sets.narrator import Narrator
+from meristem.samples.sets.sample_request import Row, SampleRequest
+from meristem.samples.sets.template_tables import read_groups
 
 
-def row(ask: Ask) -> Row | None:
-    """A telling, an answer to it, perhaps a question with its reply, and the question whose reply is wanted."""
-    length = ask.wish.between(2, 4)
-    start = ask.dice.between(0, max(0, len(ask.story.beats) - length))
-    told = excerpt(ask.story, ask.story.beats[start : start + length], ask.language)
-    asked = _questions(ask, told)
-    if not asked:
+def row(request: SampleRequest) -> Row | None:
+    """A story, a reaction, perhaps a question with its reply, and the question whose reply is the target."""
+    length = request.label_rng.randint(2, 4)
+    start = request.rng.randint(0, max(0, len(request.story.beats) - length))
+    passage = realize_excerpt(request.story, request.story.beats[start : start + length], request.language)
+    questions = _draw_questions(request, passage)
+    if not questions:
         return None
-    chat, pick, zh = groups("chat", ask.language), ask.dice.pick, ask.language == "zh"
-    turns = [("" if zh else " ").join([pick(chat["begin"]), told.text]), pick(chat["heard"])]
-    for question in asked[1:]:
-        turns += [question.text(ask.language), _reply(ask, question.fact)]
-    last = asked[0].text(ask.language)
-    if ask.dice.chance(0.4):
+    chat, pick, is_chinese = read_groups("chat", request.language), request.rng.choice, request.language == "zh"
+    turns = [("" if is_chinese else " ").join([pick(chat["begin"]), passage.text]), pick(chat["heard"])]
+    for question in questions[1:]:
+        turns += [question.text(request.language), _reply(request, question.fact)]
+    last = questions[0].text(request.language)
+    if request.rng.chance(0.4):
         lead = pick(chat["lead"])
-        last = f"{lead}{last}" if zh else f"{lead} {last[:1].lower()}{last[1:]}"
-    return {"turns": [*turns, last], "target": _reply(ask, asked[0].fact)}
+        last = f"{lead}{last}" if is_chinese else f"{lead} {last[:1].lower()}{last[1:]}"
+    return {"turns": [*turns, last], "target": _reply(request, questions[0].fact)}
 
 
-def _questions(ask: Ask, told: Excerpt) -> list[Question]:
-    """One or two clear questions about different facts."""
-    found = []
-    for fact in ask.dice.some(list(told.facts), len(told.facts)):
-        ways = [way for way in questions(fact, ask.language) if clear(way, told)]
-        if ways:
-            found.append(ask.dice.pick(ways))
-    return found[: 2 if ask.wish.chance(0.3) else 1]
+def _draw_questions(request: SampleRequest, passage: Excerpt) -> list[Question]:
+    """One or two unambiguous questions about different facts."""
+    chosen = []
+    for fact in request.rng.sample(list(passage.facts), len(passage.facts)):
+        candidates = [
+            candidate for candidate in iter_questions(fact, request.language) if is_unambiguous(candidate, passage)
+        ]
+        if candidates:
+            chosen.append(request.rng.choice(candidates))
+    return chosen[: 2 if request.label_rng.chance(0.3) else 1]
 
 
-def _reply(ask: Ask, fact: Fact) -> str:
-    """The fact asked about, told by itself."""
-    narrator = Narrator(ask.story, ask.language, ask.dice)
-    narrator.retell(fact)
+def _reply(request: SampleRequest, fact: Fact) -> str:
+    """A sentence with the fact that is asked about."""
+    narrator = Narrator(request.story, request.language, request.rng)
+    narrator.add_fact(fact)
     return narrator.text

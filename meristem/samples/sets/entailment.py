@@ -1,4 +1,4 @@
-"""Entailment: whether a sentence follows from a passage, contradicts it, or is left open by it."""
+"""Natural language inference: whether a passage entails a sentence, contradicts it, or neither."""
 
 from __future__ import annotations
 
@@ -6,66 +6,74 @@ from dataclasses import replace
 
 from meristem.samples.microworld import Fact
 from meristem.samples.microworld.facts import Beat
-from meristem.samples.sets.altered import elsewhere
-from meristem.samples.sets.asking import Ask, Row
-from meristem.samples.sets.clause import Narrator
-from meristem.samples.sets.excerpt import excerpt, plain
-from meristem.samples.sets.filled import filled
-from meristem.samples.sets.tables import groups
+from meristem.samples.sets.excerpt import realize_excerpt, without_reasons
+from meristem.samples.sets.fact_perturbation import change_place
+from meristem.samples.sets.narrator import Narrator
+from meristem.samples.sets.sample_request import Row, SampleRequest
+from meristem.samples.sets.template_filling import fill_template
+from meristem.samples.sets.template_tables import read_groups
 
 LABELS = ("entailment", "neutral", "contradiction")
-PLACED = frozenset({"buy", "lose", "find", "put", "hide", "meet", "stock", "cook"})
-"""What happens in one place happens in no other."""
-JUDGED = frozenset({"judge_what", "judge_where", "judge_whom"})
-RETOLD = 0.35
-"""How often a sentence tells the fact itself rather than what follows from it."""
+SINGLE_PLACE_KINDS = frozenset({"buy", "lose", "find", "put", "hide", "meet", "stock", "cook"})
+"""Events that happen in one place only."""
+OPINION_KINDS = frozenset({"judge_what", "judge_where", "judge_whom"})
+RETELL_PROBABILITY = 0.35
+"""How often a hypothesis restates the fact itself rather than an inference from it."""
 
 
-def row(ask: Ask) -> Row | None:
-    """A fact in a passage and a sentence about it; where that is left open, the passage is about something else."""
-    label = ask.wish.pick(LABELS)
-    true = label == "entailment" or (label == "neutral" and ask.wish.chance(0.5))
-    known = JUDGED | set(groups("inferred", ask.language))
-    places = [n for n, beat in enumerate(ask.story.beats) if len(beat) == 1 and beat[0].kind in known]
-    if not places:
+def row(request: SampleRequest) -> Row | None:
+    """A passage with a fact and a hypothesis about it; for neutral, the passage is about something else."""
+    label = request.label_rng.choice(LABELS)
+    is_true = label == "entailment" or (label == "neutral" and request.label_rng.chance(0.5))
+    usable_kinds = OPINION_KINDS | set(read_groups("inferred", request.language))
+    candidates = [
+        index for index, beat in enumerate(request.story.beats) if len(beat) == 1 and beat[0].kind in usable_kinds
+    ]
+    if not candidates:
         return None
-    place = ask.dice.pick(places)
-    fact = ask.story.beats[place][0]
-    others = [n for n, beat in enumerate(ask.story.beats) if n != place and _apart(beat, fact)]
-    chosen = ask.dice.some(others, 2 if label == "neutral" else ask.dice.between(0, 1))
-    if label == "neutral" and not any(_shared(ask.story.beats[n], fact) for n in chosen):
+    fact_beat = request.rng.choice(candidates)
+    fact = request.story.beats[fact_beat][0]
+    others = [
+        index for index, beat in enumerate(request.story.beats) if index != fact_beat and _is_unrelated(beat, fact)
+    ]
+    chosen = request.rng.sample(others, 2 if label == "neutral" else request.rng.randint(0, 1))
+    if label == "neutral" and not any(_shares_person(request.story.beats[index], fact) for index in chosen):
         return None
-    told = sorted(chosen if label == "neutral" else [*chosen, place])
-    text = excerpt(ask.story, [plain(ask.story.beats[n]) for n in told], ask.language).text
-    return {"text": text, "text_b": _sentence(ask, fact, true), "label": label}
+    premise_beats = sorted(chosen if label == "neutral" else [*chosen, fact_beat])
+    text = realize_excerpt(
+        request.story, [without_reasons(request.story.beats[index]) for index in premise_beats], request.language
+    ).text
+    return {"text": text, "text_b": _hypothesis(request, fact, is_true), "label": label}
 
 
-def _sentence(ask: Ask, fact: Fact, true: bool) -> str:
-    """What follows from a fact, or what cannot be where it holds."""
-    narrator = Narrator(ask.story, ask.language, ask.dice)
-    fact = replace(fact, whose=None)  # whose it is may not have been told
-    if fact.kind in JUDGED:
-        liked = (fact.polarity > 0) == true
-        narrator.say(ask.dice.pick(groups("opinions", ask.language)["liked" if liked else "disliked"]), fact)
+def _hypothesis(request: SampleRequest, fact: Fact, is_true: bool) -> str:
+    """An inference from a fact, or a sentence that contradicts it."""
+    narrator = Narrator(request.story, request.language, request.rng)
+    fact = replace(fact, whose=None)  # the passage may not mention the owner
+    if fact.kind in OPINION_KINDS:
+        liked = (fact.polarity > 0) == is_true
+        narrator.add_template(
+            request.rng.choice(read_groups("opinions", request.language)["liked" if liked else "disliked"]), fact
+        )
         return narrator.text
-    if fact.kind in PLACED and ask.dice.chance(RETOLD):
-        narrator.retell(plain((fact if true else elsewhere(fact, ask.dice),))[0])
+    if fact.kind in SINGLE_PLACE_KINDS and request.rng.chance(RETELL_PROBABILITY):
+        narrator.add_fact(without_reasons((fact if is_true else change_place(fact, request.rng),))[0])
         return narrator.text
-    sign = "+ " if true else "- "
-    fitting = [line for line in groups("inferred", ask.language)[fact.kind] if line.startswith(sign)]
-    return filled(ask.dice.pick(fitting).removeprefix(sign), fact, ask.language)
+    sign = "+ " if is_true else "- "
+    templates = [line for line in read_groups("inferred", request.language)[fact.kind] if line.startswith(sign)]
+    return fill_template(request.rng.choice(templates).removeprefix(sign), fact, request.language)
 
 
-def _apart(beat: Beat, fact: Fact) -> bool:
-    """Whether a beat says nothing that bears upon a fact: other kinds, and another thing."""
-    moving = {"move", "travel", "is_at", "located", "owned", "held"}
+def _is_unrelated(beat: Beat, fact: Fact) -> bool:
+    """Whether a beat has no bearing on a fact: other kinds, and another thing."""
+    location_kinds = {"move", "travel", "is_at", "located", "owned", "held"}
     for other in beat:
-        same = other.what is not None and fact.what is not None and other.what.id == fact.what.id
-        if same or other.kind == fact.kind or other.kind in moving or other.kind.startswith("judge"):
+        same_thing = other.what is not None and fact.what is not None and other.what.id == fact.what.id
+        if same_thing or other.kind == fact.kind or other.kind in location_kinds or other.kind.startswith("judge"):
             return False
     return True
 
 
-def _shared(beat: Beat, fact: Fact) -> bool:
+def _shares_person(beat: Beat, fact: Fact) -> bool:
     """Whether a beat is about the same person."""
     return any(other.who is not None and fact.who is not None and other.who.id == fact.who.id for other in beat)

@@ -1,71 +1,77 @@
-"""Entities: people, towns, places, things and dishes marked word by word, Chinese sign by sign."""
+"""Named entity recognition: people, towns, places, things and dishes as BIO tags, per character in Chinese."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from meristem.samples.microworld import Person, Place, Thing, Town
-from meristem.samples.microworld.chinese import number as number_in_chinese
-from meristem.samples.microworld.english import number as number_in_english
+from meristem.samples.microworld import Location, Person, Thing, Town
+from meristem.samples.microworld.chinese import chinese_number as number_in_chinese
+from meristem.samples.microworld.english import english_number as number_in_english
 from meristem.samples.microworld.facts import Fact, Noun
-from meristem.samples.sets.asking import Ask, Row
-from meristem.samples.sets.excerpt import Excerpt, excerpt, noun, plain
-from meristem.samples.sets.renamed import renamed
-from meristem.samples.sets.splitting import outside_in, split
+from meristem.samples.sets.excerpt import Excerpt, entity_noun, realize_excerpt, without_reasons
+from meristem.samples.sets.name_replacement import replace_names
+from meristem.samples.sets.sample_request import Row, SampleRequest
+from meristem.samples.sets.word_spans import bio_tags, split_words
 
-KINDS: dict[type, str] = {Person: "person", Town: "town", Place: "place", Thing: "thing"}
-TOLD = frozenset(
+ENTITY_LABELS: dict[type, str] = {Person: "person", Town: "town", Location: "place", Thing: "thing"}
+TAGGABLE_KINDS = frozenset(
     {"introduce", "introduce_age", "introduce_years", "relate", "relate_age", "own", "carry", "distance", "move",
      "travel", "buy", "stock", "sell", "give", "lend", "return", "lose", "find", "put", "fetch", "hide", "search",
      "break", "repair", "paint", "clean", "care", "meet", "wait", "show", "tell", "cook", "eat", "happy", "sad",
      "located", "owned", "held", "is_at"}
 )  # fmt: skip
-"""Facts whose sentences name nothing else that is a thing or a dish."""
-LONGEST = 2
-UNHEARD = 0.6
-"""The share of names that are new in every story: a list of names is no reader."""
-DISHES = 0.15
-"""How often a sentence is looked for that names a dish: few do."""
+"""Facts whose sentences mention no other things or dishes."""
+MAX_SENTENCES = 2
+NEW_NAME_SHARE = 0.6
+"""The share of invented names, so that memorizing a list of names is not enough."""
+DISH_PROBABILITY = 0.15
+"""How often a sentence with a dish is chosen: few have one."""
 
 
-def row(ask: Ask) -> Row | None:
-    """One or two neighbouring sentences with all they name."""
-    story = renamed(ask.story, UNHEARD, ask.dice)
-    beats = [beat for beat in story.beats if all(fact.kind in TOLD for fact in beat)]
-    length, dish = ask.wish.between(1, LONGEST), ask.wish.chance(DISHES)
-    starts = [n for n, beat in enumerate(beats) if not dish or any(fact.kind in {"cook", "eat"} for fact in beat)]
+def row(request: SampleRequest) -> Row | None:
+    """One or two consecutive sentences with all their entities."""
+    story = replace_names(request.story, NEW_NAME_SHARE, request.rng)
+    beats = [beat for beat in story.beats if all(fact.kind in TAGGABLE_KINDS for fact in beat)]
+    length, wants_dish = request.label_rng.randint(1, MAX_SENTENCES), request.label_rng.chance(DISH_PROBABILITY)
+    starts = [
+        index
+        for index, beat in enumerate(beats)
+        if not wants_dish or any(fact.kind in {"cook", "eat"} for fact in beat)
+    ]
     if not starts:
         return None
-    start = min(ask.dice.pick(starts), max(0, len(beats) - length))
-    told = excerpt(story, [plain(beat) for beat in beats[start : start + length]], ask.language)
-    words = split(told.text)
-    tags = outside_in(words, spans(told))
-    return {"words": [word for word, *_ in words], "tags": tags, "text": told.text}
+    start = min(request.rng.choice(starts), max(0, len(beats) - length))
+    passage = realize_excerpt(
+        story, [without_reasons(beat) for beat in beats[start : start + length]], request.language
+    )
+    words = split_words(passage.text)
+    tags = bio_tags(words, entity_spans(passage))
+    return {"words": [word for word, *_ in words], "tags": tags, "text": passage.text}
 
 
-def spans(told: Excerpt) -> Iterator[tuple[int, int, str]]:
-    """What is named: names, and nouns without articles, owners and adjectives."""
-    for mention in told.named():
-        start = mention.end - len(noun(mention.entity, told.language))
-        yield start, mention.end, KINDS[type(mention.entity)]
-    for start, sentence in zip(told.starts, told.told, strict=True):
+def entity_spans(passage: Excerpt) -> Iterator[tuple[int, int, str]]:
+    """Spans of names, and of nouns without articles, owners and adjectives."""
+    for mention in passage.named_mentions():
+        start = mention.end - len(entity_noun(mention.entity, passage.language))
+        yield start, mention.end, ENTITY_LABELS[type(mention.entity)]
+    for start, sentence in zip(passage.starts, passage.sentences, strict=True):
         for fact in sentence.facts:
             if fact.kind in {"cook", "eat", "stock"}:
-                yield from _food(fact, sentence.text, start, told.language)
+                yield from _food_spans(fact, sentence.text, start, passage.language)
 
 
-def _food(fact: Fact, text: str, start: int, language: str) -> Iterator[tuple[int, int, str]]:
-    """A dish without its article, and what is bought by number."""
+def _food_spans(fact: Fact, text: str, start: int, language: str) -> Iterator[tuple[int, int, str]]:
+    """Spans of dishes without their article, and of counted produce."""
     assert isinstance(fact.term, Noun)
     if fact.kind == "stock":
         count = number_in_english(fact.count) + " " if language == "en" else number_in_chinese(fact.count)
         word, kind = (fact.term.plural if language == "en" else fact.term.chinese), "thing"
-        counted = count + word if language == "en" else fact.term.measure + word
+        phrase = count + word if language == "en" else fact.term.measure + word
     else:
         word = re.sub("^an? ", "", fact.term.english) if language == "en" else fact.term.chinese
-        counted, kind = word, "dish"
-    at = text.lower().rfind(counted.lower())
-    assert at >= 0, (text, counted)
-    stop = start + at + len(counted)
+        phrase, kind = word, "dish"
+    position = text.lower().rfind(phrase.lower())
+    assert position >= 0, (text, phrase)
+    stop = start + position + len(phrase)
     yield stop - len(word), stop, kind

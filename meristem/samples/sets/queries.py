@@ -1,12 +1,12 @@
-"""Queries: what people search for, with a line that somebody wrote for it, good or bad."""
+"""Search queries, each with a good or bad result line."""
 
 from __future__ import annotations
 
-from meristem.samples.sets.asking import Ask, Row
-from meristem.samples.sets.searching import drawn, line
+from meristem.samples.sets.sample_request import Row, SampleRequest
+from meristem.samples.sets.search_queries import draw_intent, draw_line
 
 
-def row(ask: Ask) -> Row:
+def row(request: SampleRequest) -> Row:
     """A query and a line."""
-    of = drawn(ask.seed, ask.number, ask.language)
-    return {"query": of.query, "text": line(of, ask.dice)}
+    intent = draw_intent(request.seed, request.number, request.language)
+    return {"query": intent.query, "text": draw_line(intent, request.rng)}

@@ -1,60 +1,68 @@
-"""Questions with their passage: the answer is a span of it; with `?unanswerable=1` some passages do not tell it."""
+"""Extractive question answering (as SQuAD): the answer is a span; `?unanswerable=1` adds questions without one."""
 
 from __future__ import annotations
 
-from meristem.samples.sets.asked import Question, answer, clear, questions
-from meristem.samples.sets.asking import Ask, Row
-from meristem.samples.sets.excerpt import Excerpt, excerpt
+from meristem.samples.sets.excerpt import Excerpt, realize_excerpt
+from meristem.samples.sets.fact_questions import Question, find_answer, is_unambiguous, iter_questions
+from meristem.samples.sets.sample_request import Row, SampleRequest
 
-SHORTEST, LONGEST = 5, 9
-WITHOUT = 1 / 3
-"""Share of questions without an answer, where that is asked for."""
+MIN_SENTENCES, MAX_SENTENCES = 5, 9
+UNANSWERABLE_SHARE = 1 / 3
+"""Share of unanswerable questions, where they are enabled."""
 
 
-def row(ask: Ask) -> Row | None:
-    """A question about one fact of a passage, or about one that the passage leaves out."""
-    beats = ask.story.beats
-    length = min(ask.wish.between(SHORTEST, LONGEST), len(beats))
-    without = ask.options.get("unanswerable") == "1" and ask.wish.chance(WITHOUT)
-    start = ask.dice.between(0, len(beats) - length)
-    told = excerpt(ask.story, beats[start : start + length], ask.language)
-    asked = _missing(ask, told) if without else _answered(ask, told)
-    if asked is None:
+def row(request: SampleRequest) -> Row | None:
+    """A question about one fact of a passage, or about one that the passage omits."""
+    beats = request.story.beats
+    length = min(request.label_rng.randint(MIN_SENTENCES, MAX_SENTENCES), len(beats))
+    is_unanswerable = request.options.get("unanswerable") == "1" and request.label_rng.chance(UNANSWERABLE_SHARE)
+    start = request.rng.randint(0, len(beats) - length)
+    passage = realize_excerpt(request.story, beats[start : start + length], request.language)
+    drawn_question = (
+        _unanswerable_question(request, passage) if is_unanswerable else _answerable_question(request, passage)
+    )
+    if drawn_question is None:
         return None
-    question, answers = asked
+    question, answers = drawn_question
     return {
-        "id": f"{ask.name}-{ask.language}-{ask.seed}-{ask.number}",
-        "question": question.text(ask.language),
-        "passage": told.text,
+        "id": f"{request.name}-{request.language}-{request.seed}-{request.number}",
+        "question": question.text(request.language),
+        "passage": passage.text,
         "answers": answers,
     }
 
 
-def _answered(ask: Ask, told: Excerpt) -> tuple[Question, list[Row]] | None:
-    """A clear question about one of the facts, each as likely whatever its kind."""
-    facts = list(told.facts)
-    for fact in ask.dice.some(facts, len(facts)):
-        ways = [one for one in questions(fact, ask.language) if clear(one, told)]
-        if ways:
-            question = ask.dice.pick(ways)
-            place = answer(question, told)
-            if place is not None:
-                start, end = place
-                return question, [{"text": told.text[start:end], "start": start}]
+def _answerable_question(request: SampleRequest, passage: Excerpt) -> tuple[Question, list[Row]] | None:
+    """An unambiguous question about one of the facts, all equally likely."""
+    facts = list(passage.facts)
+    for fact in request.rng.sample(facts, len(facts)):
+        candidates = [
+            candidate for candidate in iter_questions(fact, request.language) if is_unambiguous(candidate, passage)
+        ]
+        if candidates:
+            question = request.rng.choice(candidates)
+            answer_span = find_answer(question, passage)
+            if answer_span is not None:
+                start, end = answer_span
+                return question, [{"text": passage.text[start:end], "start": start}]
     return None
 
 
-def _missing(ask: Ask, told: Excerpt) -> tuple[Question, list[Row]] | None:
-    """A question about a fact that the passage leaves out, although it names everybody and everything in it."""
-    here = {one.entity.id for one in told.named()}
-    known = {(way.template, way.key(fact)) for fact in told.facts for way in questions(fact, ask.language)}
-    left = [fact for fact in ask.story.facts if fact not in told.facts]
-    for fact in ask.dice.some(left, len(left)):
-        ways = [
-            way
-            for way in questions(fact, ask.language)
-            if way.entities <= here and (way.template, way.key(fact)) not in known
+def _unanswerable_question(request: SampleRequest, passage: Excerpt) -> tuple[Question, list[Row]] | None:
+    """A question about a fact that the passage omits, although it mentions all of its entities."""
+    named_ids = {mention.entity.id for mention in passage.named_mentions()}
+    answerable = {
+        (candidate.template, candidate.key(fact))
+        for fact in passage.facts
+        for candidate in iter_questions(fact, request.language)
+    }
+    omitted_facts = [fact for fact in request.story.facts if fact not in passage.facts]
+    for fact in request.rng.sample(omitted_facts, len(omitted_facts)):
+        candidates = [
+            candidate
+            for candidate in iter_questions(fact, request.language)
+            if candidate.entities <= named_ids and (candidate.template, candidate.key(fact)) not in answerable
         ]
-        if ways:
-            return ask.dice.pick(ways), []
+        if candidates:
+            return request.rng.choice(candidates), []
     return None

@@ -1,75 +1,79 @@
-"""Sentiment: whether a text tells of something good or bad: an opinion, why somebody has it, a feeling, or an event."""
+"""Sentiment classification: texts with a positive or negative opinion, cause, feeling or event, or neutral ones."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from meristem.samples.microworld.facts import Beat
-from meristem.samples.microworld.lexicon import lexicon
-from meristem.samples.sets.asking import Ask, Row
-from meristem.samples.sets.clause import Narrator
-from meristem.samples.sets.excerpt import beats, excerpt, plain, said
-from meristem.samples.sets.opinions import judgement, opposite
-from meristem.samples.sets.tables import groups
+from meristem.samples.microworld.lexicon import load_lexicon
+from meristem.samples.sets.excerpt import beats_of_kinds, realize_excerpt, term_text, without_reasons
+from meristem.samples.sets.narrator import Narrator
+from meristem.samples.sets.opinion_facts import draw_opinion, draw_opposite
+from meristem.samples.sets.sample_request import Row, SampleRequest
+from meristem.samples.sets.template_tables import read_groups
 
 LABELS = {"positive": 1, "negative": -1, "neutral": 0}
-FORMS = ("event", "event", "event", "event", "told", "told", "opinion", "cause", "mood", "negated")
-NEUTRAL = ("quiet", "undecided")
-QUIET = frozenset(
+SENTIMENT_FORMS = ("event", "event", "event", "event", "told", "told", "opinion", "cause", "mood", "negated")
+NEUTRAL_FORMS = ("quiet", "undecided")
+NEUTRAL_KINDS = frozenset(
     {"introduce", "introduce_age", "introduce_years", "relate", "relate_age", "carry", "distance", "move", "travel",
      "stock", "put", "call", "write", "meet", "buy", "paint", "clean"}
 )  # fmt: skip
-"""Nobody is glad or sorry in these."""
-EVENTS = {"positive": frozenset({"find", "repair", "give", "help", "return"}),
+"""Kinds of facts without sentiment."""
+EVENT_KINDS = {"positive": frozenset({"find", "repair", "give", "help", "return"}),
           "negative": frozenset({"lose", "break", "argue", "search"})}  # fmt: skip
-"""Good and bad things that happen, as the stories have them make people glad or sorry."""
-SHORTEST, LONGEST = 2, 3
-"""Sentences around it."""
+"""Positive and negative events, as in the stories."""
+MIN_SENTENCES, MAX_SENTENCES = 2, 3
+"""Neutral sentences around it."""
 
 
-def row(ask: Ask) -> Row | None:
-    """Something good or bad, or neither, between sentences that are neither."""
-    label = ask.wish.pick(tuple(LABELS))
-    form = ask.wish.pick(FORMS if LABELS[label] else NEUTRAL)
-    quiet = ask.dice.some(beats(ask.story, QUIET), ask.dice.between(SHORTEST, LONGEST))
-    if len(quiet) < SHORTEST:
+def row(request: SampleRequest) -> Row | None:
+    """A positive, negative or neutral sentence among neutral ones."""
+    label = request.label_rng.choice(tuple(LABELS))
+    form = request.label_rng.choice(SENTIMENT_FORMS if LABELS[label] else NEUTRAL_FORMS)
+    neutral_beats = request.rng.sample(
+        beats_of_kinds(request.story, NEUTRAL_KINDS), request.rng.randint(MIN_SENTENCES, MAX_SENTENCES)
+    )
+    if len(neutral_beats) < MIN_SENTENCES:
         return None
     if form in {"event", "quiet"}:
-        text = _events(ask, quiet, label)
+        text = _event_text(request, neutral_beats, label)
     else:
-        text = _opinion(ask, sorted(quiet), LABELS[label], form)
+        text = _opinion_text(request, sorted(neutral_beats), LABELS[label], form)
     return None if text is None else {"text": text, "label": label}
 
 
-def _events(ask: Ask, quiet: list[int], label: str) -> str | None:
-    """What happened, one of it good or bad, in the order in which it did."""
-    moving: list[int] = []
-    if label in EVENTS:
-        moving = [n for n, beat in enumerate(ask.story.beats) if _is(beat, EVENTS[label])]
-        if not moving:
+def _event_text(request: SampleRequest, neutral_beats: list[int], label: str) -> str | None:
+    """Events in their order, one of them positive or negative."""
+    event_beats: list[int] = []
+    if label in EVENT_KINDS:
+        event_beats = [index for index, beat in enumerate(request.story.beats) if _has_only(beat, EVENT_KINDS[label])]
+        if not event_beats:
             return None
-        moving = [ask.dice.pick(moving)]
-    chosen: list[Beat] = [plain(ask.story.beats[n]) for n in sorted([*quiet, *moving])]
-    return excerpt(ask.story, chosen, ask.language).text
+        event_beats = [request.rng.choice(event_beats)]
+    chosen: list[Beat] = [
+        without_reasons(request.story.beats[index]) for index in sorted([*neutral_beats, *event_beats])
+    ]
+    return realize_excerpt(request.story, chosen, request.language).text
 
 
-def _is(beat: Beat, kinds: frozenset[str]) -> bool:
-    """Whether a beat tells of one of these, and of nothing else that is good or bad."""
-    return any(fact.kind in kinds for fact in beat) and all(fact.kind in kinds | QUIET for fact in beat)
+def _has_only(beat: Beat, kinds: frozenset[str]) -> bool:
+    """Whether a beat has one of these kinds and no other positive or negative one."""
+    return any(fact.kind in kinds for fact in beat) and all(fact.kind in kinds | NEUTRAL_KINDS for fact in beat)
 
 
-def _opinion(ask: Ask, quiet: list[int], polarity: int, form: str) -> str:
-    """What somebody makes of somebody or something, somewhere in between."""
-    dice, language = ask.dice, ask.language
-    fact = judgement(ask.story, polarity or dice.pick((1, -1)), dice)
+def _opinion_text(request: SampleRequest, neutral_beats: list[int], polarity: int, form: str) -> str:
+    """Neutral sentences with an opinion at a random position."""
+    rng, language = request.rng, request.language
+    fact = draw_opinion(request.story, polarity or rng.choice((1, -1)), rng)
     if form == "mood":
-        fact = replace(fact, term=dice.pick(lexicon().phrases["happy" if fact.polarity > 0 else "sad"]))
-    narrator = Narrator(ask.story, language, dice)
-    place = dice.between(0, len(quiet))
-    for number, beat in enumerate([*quiet, None]):
-        if number == place:
-            against = said(opposite(fact, dice), language)
-            narrator.say(dice.pick(groups("opinions", language)[form]), fact, against=against)
+        fact = replace(fact, term=rng.choice(load_lexicon().phrases["happy" if fact.polarity > 0 else "sad"]))
+    narrator = Narrator(request.story, language, rng)
+    opinion_index = rng.randint(0, len(neutral_beats))
+    for number, beat in enumerate([*neutral_beats, None]):
+        if number == opinion_index:
+            opposite_text = term_text(draw_opposite(fact, rng), language)
+            narrator.add_template(rng.choice(read_groups("opinions", language)[form]), fact, against=opposite_text)
         if beat is not None:
-            narrator.tell(plain(ask.story.beats[beat]), ask.story.pace[beat])
+            narrator.add_beat(without_reasons(request.story.beats[beat]), request.story.time_draws[beat])
     return narrator.text

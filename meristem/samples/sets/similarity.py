@@ -1,70 +1,79 @@
-"""Similarity: two passages in different words, and on a scale from 0 to 5 how much of what they tell is the same."""
+"""Semantic textual similarity (as STS): two passages in different words, and how similar they are, from 0 to 5."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from meristem.samples.microworld import Fact, story
+from meristem.samples.microworld import Fact, generate_story
 from meristem.samples.microworld.facts import Beat
-from meristem.samples.sets.altered import altered
-from meristem.samples.sets.asking import APART, FURTHER, Ask, Row
-from meristem.samples.sets.excerpt import excerpt, plain
+from meristem.samples.sets.excerpt import realize_excerpt, without_reasons
+from meristem.samples.sets.fact_perturbation import perturb_fact
+from meristem.samples.sets.sample_request import SEED_OFFSET, STORY_STRIDE, Row, SampleRequest
 
 ROLES = ("who", "whom", "what", "where", "town", "town_to", "term", "count")
-LENGTH = 2
-"""Sentences of a passage."""
-HIGHEST = 5.0
-OPPOSITE = 0.3
-"""What is left of the likeness of two opinions when one praises and the other blames."""
+PASSAGE_LENGTH = 2
+"""Sentences per passage."""
+MAX_SCORE = 5.0
+OPPOSITE_FACTOR = 0.3
+"""Factor for the similarity of two opposite opinions."""
 
 
-def row(ask: Ask) -> Row | None:
-    """Two sentences, and two of which both, one or none are the same, or almost; some come from another story."""
-    beats = [plain(beat) for beat in ask.story.beats]
-    kept = ask.wish.pick((0, 1, 1, 2, 2, 2))
-    strange = kept == 0 and ask.wish.chance(0.4)
-    if len(beats) < 2 * LENGTH:
+def row(request: SampleRequest) -> Row | None:
+    """Two passages with two, one or no sentences in common, possibly perturbed; some are from another story."""
+    beats = [without_reasons(beat) for beat in request.story.beats]
+    num_shared = request.label_rng.choice((0, 1, 1, 2, 2, 2))
+    from_other_story = num_shared == 0 and request.label_rng.chance(0.4)
+    if len(beats) < 2 * PASSAGE_LENGTH:
         return None
-    numbers = ask.dice.some(range(len(beats)), 2 * LENGTH)
-    first = sorted(numbers[:LENGTH])
-    other = story(ask.seed + APART, ask.number + (ask.tale + 1) * FURTHER) if strange else ask.story
-    if strange:
-        second = [plain(other.beats[n]) for n in sorted(ask.dice.some(range(len(other.beats)), LENGTH))]
+    numbers = request.rng.sample(range(len(beats)), 2 * PASSAGE_LENGTH)
+    first = sorted(numbers[:PASSAGE_LENGTH])
+    other = (
+        generate_story(request.seed + SEED_OFFSET, request.number + (request.stories_skipped + 1) * STORY_STRIDE)
+        if from_other_story
+        else request.story
+    )
+    if from_other_story:
+        second = [
+            without_reasons(other.beats[index])
+            for index in sorted(request.rng.sample(range(len(other.beats)), PASSAGE_LENGTH))
+        ]
     else:
-        same = ask.dice.some(first, kept)
-        chosen = sorted([*same, *numbers[LENGTH : 2 * LENGTH - kept]])
-        second = [_changed(beats[n], ask) if n in same else beats[n] for n in chosen]
-    one = excerpt(ask.story, [beats[n] for n in first], ask.language)
-    two = excerpt(other, second, ask.language, variant=1)
-    score = alike(one.facts, two.facts, same_world=not strange)
-    return {"text": one.text, "text_b": two.text, "label": round(score, 2)}
+        shared_beats = request.rng.sample(first, num_shared)
+        chosen = sorted([*shared_beats, *numbers[PASSAGE_LENGTH : 2 * PASSAGE_LENGTH - num_shared]])
+        second = [_maybe_perturb(beats[index], request) if index in shared_beats else beats[index] for index in chosen]
+    first_passage = realize_excerpt(request.story, [beats[index] for index in first], request.language)
+    second_passage = realize_excerpt(other, second, request.language, variant=1)
+    score = similarity_score(first_passage.facts, second_passage.facts, same_world=not from_other_story)
+    return {"text": first_passage.text, "text_b": second_passage.text, "label": round(score, 2)}
 
 
-def _changed(beat: Beat, ask: Ask) -> Beat:
-    """A beat that is to be told again: more than half of them with something about it changed."""
-    return tuple(altered(fact, ask.dice) for fact in beat) if ask.dice.chance(0.6) else beat
+def _maybe_perturb(beat: Beat, request: SampleRequest) -> Beat:
+    """A beat to be repeated: in 60 % of the cases with a detail changed."""
+    return tuple(perturb_fact(fact, request.rng) for fact in beat) if request.rng.chance(0.6) else beat
 
 
-def alike(first: Beat, second: Beat, *, same_world: bool) -> float:
-    """0 to 5: for each fact of either side the best match on the other, on the average."""
-    each = [_best(fact, second, same_world) for fact in first] + [_best(fact, first, same_world) for fact in second]
-    return HIGHEST * sum(each) / len(each)
+def similarity_score(first: Beat, second: Beat, *, same_world: bool) -> float:
+    """0 to 5: the mean of the best match of every fact on either side."""
+    match_scores = [_best_match(fact, second, same_world) for fact in first] + [
+        _best_match(fact, first, same_world) for fact in second
+    ]
+    return MAX_SCORE * sum(match_scores) / len(match_scores)
 
 
-def _best(fact: Fact, others: Sequence[Fact], same_world: bool) -> float:
-    return max(_match(fact, other, same_world) for other in others)
+def _best_match(fact: Fact, others: Sequence[Fact], same_world: bool) -> float:
+    return max(_fact_similarity(fact, other, same_world) for other in others)
 
 
-def _match(fact: Fact, other: Fact, same_world: bool) -> float:
-    """The share of what either says that both say: the kind, and who, what and where as far as told."""
+def _fact_similarity(fact: Fact, other: Fact, same_world: bool) -> float:
+    """The share of equal roles among those that either fact has; a third of it for different kinds."""
     roles = [role for role in ROLES if getattr(fact, role) or getattr(other, role)]
-    same = sum(_equal(getattr(fact, role), getattr(other, role), same_world) for role in roles)
-    share = same / len(roles)
+    num_equal = sum(_equal(getattr(fact, role), getattr(other, role), same_world) for role in roles)
+    share = num_equal / len(roles)
     if fact.kind != other.kind:
         return share / 3
-    return share * OPPOSITE if fact.polarity * other.polarity < 0 else share
+    return share * OPPOSITE_FACTOR if fact.polarity * other.polarity < 0 else share
 
 
-def _equal(one: object, other: object, same_world: bool) -> bool:
-    """In another world there are other people and things, even where they are called the same."""
-    return one == other and (same_world or isinstance(one, int))
+def _equal(value: object, other: object, same_world: bool) -> bool:
+    """Equality of roles; entities of different worlds differ even if they have the same name."""
+    return value == other and (same_world or isinstance(value, int))

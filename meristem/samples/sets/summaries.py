@@ -1,40 +1,46 @@
-"""Summaries: a passage, and what became of the thing that most of it is about, in other words."""
+"""Summarization: a passage, and what happened to its main object, in other words."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 from meristem.samples.microworld import Fact
-from meristem.samples.sets.asking import Ask, Row
-from meristem.samples.sets.clause import Narrator
-from meristem.samples.sets.excerpt import excerpt, plain
+from meristem.samples.sets.excerpt import realize_excerpt, without_reasons
+from meristem.samples.sets.narrator import Narrator
+from meristem.samples.sets.sample_request import Row, SampleRequest
 
-SHORTEST, LONGEST = 6, 10
-MOST = 3
-"""Sentences of a summary."""
+MIN_SENTENCES, MAX_SENTENCES = 6, 10
+MAX_SUMMARY_SENTENCES = 3
+"""Maximum length of a summary."""
 
 
-def row(ask: Ask) -> Row | None:
-    """Six to ten sentences, and the two or three facts that tell a thing's fate."""
-    beats = ask.story.beats
-    length = min(ask.wish.between(SHORTEST, LONGEST), len(beats))
-    start = ask.dice.between(0, len(beats) - length)
-    whole = beats[start : start + length]
-    main = _fate([fact for beat in whole for fact in beat])
-    if main is None:
+def row(request: SampleRequest) -> Row | None:
+    """Six to ten sentences, and the two or three main facts about one thing."""
+    beats = request.story.beats
+    length = min(request.label_rng.randint(MIN_SENTENCES, MAX_SENTENCES), len(beats))
+    start = request.rng.randint(0, len(beats) - length)
+    passage_beats = beats[start : start + length]
+    main_facts = _main_facts([fact for beat in passage_beats for fact in beat])
+    if main_facts is None:
         return None
-    short = Narrator(ask.story, ask.language, ask.dice)
-    for fact in main:
-        short.teller.known |= {fact.where.id} if fact.where is not None else set()  # its town may not have been told
-        short.tell(plain((fact,)), ask.dice.roll())
-    return {"source": excerpt(ask.story, whole, ask.language).text, "target": short.text}
+    narrator = Narrator(request.story, request.language, request.rng)
+    for fact in main_facts:
+        narrator.realizer.known_ids |= (
+            {fact.where.id} if fact.where is not None else set()
+        )  # the passage may not mention its town
+        narrator.add_beat(without_reasons((fact,)), request.rng.random())
+    return {"source": realize_excerpt(request.story, passage_beats, request.language).text, "target": narrator.text}
 
 
-def _fate(facts: list[Fact]) -> list[Fact] | None:
-    """The facts about the one thing of which there are most: the first, the last and the one before it."""
+def _main_facts(facts: list[Fact]) -> list[Fact] | None:
+    """The facts about the most frequent thing: the first, the last and the one before it."""
     events = [fact for fact in facts if fact.what is not None and not fact.kind.startswith("judge")]
     counts = Counter(fact.what.id for fact in events if fact.what is not None).most_common(2)
     if not counts or counts[0][1] < 2 or (len(counts) > 1 and counts[0][1] == counts[1][1]):
         return None
-    found = [fact for fact in events if fact.what is not None and fact.what.id == counts[0][0]]
-    return found if len(found) <= MOST else [found[0], *found[1 - MOST :]]
+    thing_facts = [fact for fact in events if fact.what is not None and fact.what.id == counts[0][0]]
+    return (
+        thing_facts
+        if len(thing_facts) <= MAX_SUMMARY_SENTENCES
+        else [thing_facts[0], *thing_facts[1 - MAX_SUMMARY_SENTENCES :]]
+    )

@@ -1,1 +1,1 @@
-"""The routes, a few per file."""
+"""HTTP routes: status, generation, language model operations, tasks."""

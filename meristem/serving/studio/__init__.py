@@ -1,1 +1,1 @@
-"""The studio: a page with the runs of a folder, live while they train, and a place to try them."""
+"""The studio: a web page with the runs of a folder, live training curves, comparison, and a playground."""

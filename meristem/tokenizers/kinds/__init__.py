@@ -1,1 +1,1 @@
-"""One kind of tokenizer per file: what is empty before training, and how it learns from texts."""
+"""Tokenizer kinds, one per file: how each is built and trained."""

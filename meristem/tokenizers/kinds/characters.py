@@ -1,4 +1,4 @@
-"""One token per character: white space and line breaks too, so that decoding is exact."""
+"""Character tokenizer: one token per character, white space included, so that decoding is exact."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from collections.abc import Sequence
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 
-from meristem.tokenizers.counting import commonest
-from meristem.tokenizers.roles import BRACKETED
 from meristem.tokenizers.settings import TokenizerSettings
+from meristem.tokenizers.special_tokens import BERT_SPECIALS
+from meristem.tokenizers.word_counts import most_common
 
 
-class Characters:
+class CharactersTokenizer:
     """The most frequent characters; the others are [UNK]."""
 
     def __init__(self, settings: TokenizerSettings) -> None:
         self.settings = settings
 
-    def empty(self, vocabulary: dict[str, int]) -> tokenizers.Tokenizer:
-        """A tokenizer that looks every character up."""
-        out = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    def build(self, vocabulary: dict[str, int]) -> tokenizers.Tokenizer:
+        """A tokenizer that looks up every character in the vocabulary."""
+        library = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
         if self.settings.lowercase:
-            out.normalizer = normalizers.Lowercase()
-        out.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-        out.decoder = decoders.Fuse()
-        return out
+            library.normalizer = normalizers.Lowercase()
+        library.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+        library.decoder = decoders.Fuse()
+        return library
 
     def learn(self, texts: Sequence[str]) -> tokenizers.Tokenizer:
-        """Count characters and keep the commonest."""
+        """Count characters and keep the most frequent."""
         counts: Counter[str] = Counter()
         for text in texts:
             counts.update(normalizers.Lowercase().normalize_str(text) if self.settings.lowercase else text)
-        kept = commonest(counts, self.settings.size - len(BRACKETED))
-        out = self.empty({token: number for number, token in enumerate([*BRACKETED, *kept])})
-        out.add_special_tokens(list(BRACKETED))
-        return out
+        characters = most_common(counts, self.settings.size - len(BERT_SPECIALS))
+        library = self.build({token: number for number, token in enumerate([*BERT_SPECIALS, *characters])})
+        library.add_special_tokens(list(BERT_SPECIALS))
+        return library

@@ -1,4 +1,4 @@
-"""Whole words with a limit, as ELMo, Transformer-XL and word vectors use them."""
+"""Word-level tokenizer with a limited vocabulary, as used by ELMo, Transformer-XL and word vectors."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from collections.abc import Sequence
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from meristem.tokenizers.counting import commonest, words
-from meristem.tokenizers.roles import BRACKETED
 from meristem.tokenizers.settings import TokenizerSettings
+from meristem.tokenizers.special_tokens import BERT_SPECIALS
+from meristem.tokenizers.word_counts import count_words, most_common
 
 
-class Words:
+class WordsTokenizer:
     """The most frequent words, punctuation marks and ideographs; the others are [UNK]."""
 
     def __init__(self, settings: TokenizerSettings) -> None:
         self.settings = settings
 
-    def empty(self, vocabulary: dict[str, int]) -> tokenizers.Tokenizer:
-        """A tokenizer that cuts as BERT does and looks every word up."""
-        out = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-        out.normalizer = normalizers.BertNormalizer(lowercase=self.settings.lowercase)
-        out.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        out.decoder = decoders.WordPiece()
-        return out
+    def build(self, vocabulary: dict[str, int]) -> tokenizers.Tokenizer:
+        """A tokenizer with BERT's pre-tokenizer that looks up every word in the vocabulary."""
+        library = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+        library.normalizer = normalizers.BertNormalizer(lowercase=self.settings.lowercase)
+        library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        library.decoder = decoders.WordPiece()
+        return library
 
     def learn(self, texts: Sequence[str]) -> tokenizers.Tokenizer:
-        """Count words and keep the commonest."""
-        counts = words(self.empty({"[UNK]": 0}), texts)
-        kept = commonest(counts, self.settings.size - len(BRACKETED))
-        out = self.empty({token: number for number, token in enumerate([*BRACKETED, *kept])})
-        out.add_special_tokens(list(BRACKETED))
-        return out
+        """Count words and keep the most frequent."""
+        counts = count_words(self.build({"[UNK]": 0}), texts)
+        frequent_words = most_common(counts, self.settings.size - len(BERT_SPECIALS))
+        library = self.build({token: number for number, token in enumerate([*BERT_SPECIALS, *frequent_words])})
+        library.add_special_tokens(list(BERT_SPECIALS))
+        return library

@@ -1,4 +1,4 @@
-"""Files with a word a line."""
+"""CoNLL and CoNLL-U files: one word per line."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from meristem.errors import MeristemError
-from meristem.labelled.reading import read
+from meristem.config.errors import MeristemError
+from meristem.interfaces.task import Sample
+from meristem.labelled.load import load_samples
 from meristem.labelled.settings import DataSettings
-from meristem.task import Sample
 
 
-def tagged(folder: Path, text: str, name: str = "a.conll", shape: str = "words", **options: object) -> list[Sample]:
+def tagged(
+    folder: Path, text: str, name: str = "a.conll", sample_type: str = "words", **options: object
+) -> list[Sample]:
     path = folder / name
     path.write_text(text, encoding="utf-8")
-    return read(str(path), DataSettings(**options), shape)
+    return load_samples(str(path), DataSettings(**options), sample_type)
 
 
 def test_four_columns_documents_and_comments(tmp_path):
@@ -24,47 +26,47 @@ def test_four_columns_documents_and_comments(tmp_path):
         "Peter NNP I-NP I-PER\nBlackburn NNP I-NP I-PER\nBritain NNP I-NP I-LOC\n"
     )
     found = tagged(tmp_path, text)
-    assert [(one.given["words"], one.gold, one.place) for one in found] == [
+    assert [(one.inputs["words"], one.gold, one.location) for one in found] == [
         (("EU", "rejects"), ("B-ORG", "O"), f"{tmp_path}/a.conll:4"),
         (("Peter", "Blackburn", "Britain"), ("B-PER", "I-PER", "B-LOC"), f"{tmp_path}/a.conll:8"),
     ]
-    assert found[0].given["text"] == "EU rejects" and found[0].given["offsets"] == ((0, 2), (3, 10))
+    assert found[0].inputs["text"] == "EU rejects" and found[0].inputs["offsets"] == ((0, 2), (3, 10))
     assert tagged(tmp_path, text, label="2")[0].gold == ("NNP", "VBZ")
     with pytest.raises(MeristemError, match=r"data\.label: no column '5'.* here 1 to 4"):
         tagged(tmp_path, text, label="5")
 
 
-def test_what_was_understood_is_noticed(tmp_path):
+def test_a_converted_tag_scheme_is_reported(tmp_path):
     path = tmp_path / "a.bio"
     path.write_text("a\tS-X\nb\tO\n", encoding="utf-8")
     notices: list[str] = []
-    assert read(str(path), DataSettings(), "words", notices=notices)[0].gold == ("B-X", "O")
-    assert notices == ["tags are written as BIOES and were turned into BIO (samples changed: 1)"]
+    assert load_samples(str(path), DataSettings(), "words", notices=notices)[0].gold == ("B-X", "O")
+    assert notices == ["tags use the BIOES scheme and were converted to BIO (samples changed: 1)"]
 
 
 def test_a_tsv_of_words_and_tags(tmp_path):
     found = tagged(tmp_path, "From\tADP\nthe\tDET\n\n#\tSYM\n1\tNUM\n", name="train.tsv")
-    assert [one.given["words"] for one in found] == [("From", "the"), ("#", "1")]
+    assert [one.inputs["words"] for one in found] == [("From", "the"), ("#", "1")]
     assert [one.gold for one in found] == [("ADP", "DET"), ("SYM", "NUM")]
 
 
 def test_a_first_word_that_could_be_a_name(tmp_path):
-    assert tagged(tmp_path, "Text\tNOUN\nis\tAUX\n", name="train.tsv")[0].given["words"] == ("Text", "is")
+    assert tagged(tmp_path, "Text\tNOUN\nis\tAUX\n", name="train.tsv")[0].inputs["words"] == ("Text", "is")
 
 
 def test_a_table_with_lists_is_no_conll(tmp_path):
     found = tagged(tmp_path, 'tokens\ttags\na b c\tO B-X I-X\n["d e", "f"]\t["O", "O"]\n', name="train.tsv")
-    assert [one.given["words"] for one in found] == [("a", "b", "c"), ("d e", "f")]
+    assert [one.inputs["words"] for one in found] == [("a", "b", "c"), ("d e", "f")]
     with pytest.raises(MeristemError, match=r"train\.tsv:2: 3 words, but 2 tags"):
         tagged(tmp_path, "tokens\ttags\na b c\tO B-X\n", name="train.tsv")
 
 
 def test_one_chinese_character_a_line(tmp_path):
     found = tagged(tmp_path, "我\tO\n在\tO\n北\tB-GPE\n京\tI-GPE\n。\tO\n", name="zh.train")
-    assert found[0].given["text"] == "我在北京。" and found[0].given["offsets"][2] == (2, 3)
+    assert found[0].inputs["text"] == "我在北京。" and found[0].inputs["offsets"][2] == (2, 3)
     numbered = tagged(tmp_path, "北0\tB-GPE\n京1\tI-GPE\n10\tO\n\n好0\tO\n", name="zh.train")
-    assert [one.given["words"] for one in numbered] == [("北", "京", "1"), ("好",)]
-    assert tagged(tmp_path, "B2\tO\nis\tO\n", name="en.train")[0].given["words"] == ("B2", "is")
+    assert [one.inputs["words"] for one in numbered] == [("北", "京", "1"), ("好",)]
+    assert tagged(tmp_path, "B2\tO\nis\tO\n", name="en.train")[0].inputs["words"] == ("B2", "is")
 
 
 def test_conllu_with_its_original_text(tmp_path):
@@ -74,17 +76,17 @@ def test_conllu_with_its_original_text(tmp_path):
         "3\tgo\tgo\tVERB\tVB\t_\t0\troot\t_\t_\n3.1\tx\tx\tX\tX\t_\t_\t_\t_\t_\n4\t!\t!\tPUNCT\t.\t_\t3\tpunct\t_\t_\n"
     )
     (one,) = tagged(tmp_path, text, name="a.conllu")
-    assert one.given["words"] == ("Do", "n't", "go", "!") and one.gold == ("AUX", "PART", "VERB", "PUNCT")
-    assert one.given["text"] == "Don't go!" and one.given["offsets"] == ((0, 2), (2, 5), (6, 8), (8, 9))
+    assert one.inputs["words"] == ("Do", "n't", "go", "!") and one.gold == ("AUX", "PART", "VERB", "PUNCT")
+    assert one.inputs["text"] == "Don't go!" and one.inputs["offsets"] == ((0, 2), (2, 5), (6, 8), (8, 9))
     assert tagged(tmp_path, text, name="a.conllu", label="5")[0].gold == ("VB", "RB", "VB", ".")
 
 
-def test_ragged_lines_are_named(tmp_path):
+def test_ragged_lines_are_reported(tmp_path):
     with pytest.raises(MeristemError, match=r"a\.conll:3: 1 cell \('alone'\), but other lines have 2"):
         tagged(tmp_path, "a O\nb O\nalone\nc O\n")
     with pytest.raises(MeristemError, match=r"a\.conll:2: 3 cells"):
         tagged(tmp_path, "a\tO\nb\tO\tO\nc\tO\n")
-    with pytest.raises(MeristemError, match="words without tags"):
+    with pytest.raises(MeristemError, match="only one column"):
         tagged(tmp_path, "a\nb\n")
     with pytest.raises(MeristemError, match="no words in this file"):
         tagged(tmp_path, "# only\n\n# comments\n")
@@ -93,16 +95,16 @@ def test_ragged_lines_are_named(tmp_path):
 def test_words_alone_are_enough_to_predict(tmp_path):
     path = tmp_path / "a.conll"
     path.write_text("a\nb\n\nc\n")
-    found = read(str(path), DataSettings(), "words", gold=False)
-    assert [(one.given["words"], one.gold) for one in found] == [(("a", "b"), None), (("c",), None)]
+    found = load_samples(str(path), DataSettings(), "words", require_gold=False)
+    assert [(one.inputs["words"], one.gold) for one in found] == [(("a", "b"), None), (("c",), None)]
 
 
 def test_commands_have_their_intent_in_a_comment_or_a_column(tmp_path):
-    found = tagged(tmp_path, "# intent: play\nplay\tO\njazz\tS-genre\n", shape="command")
+    found = tagged(tmp_path, "# intent: play\nplay\tO\njazz\tS-genre\n", sample_type="command")
     assert found[0].gold == ("play", ("O", "B-genre"))
     line = '{"text": "play jazz", "tags": "O B-genre", "intent": "play"}\n'
-    assert tagged(tmp_path, line, name="a.jsonl", shape="command")[0].gold == ("play", ("O", "B-genre"))
+    assert tagged(tmp_path, line, name="a.jsonl", sample_type="command")[0].gold == ("play", ("O", "B-genre"))
     with pytest.raises(MeristemError, match=r"which column holds the intent\?"):
-        tagged(tmp_path, "play\tO\n", shape="command")
+        tagged(tmp_path, "play\tO\n", sample_type="command")
     with pytest.raises(MeristemError, match=r"a\.jsonl:1: no intent"):
-        tagged(tmp_path, line.replace('"play"}', '""}'), name="a.jsonl", shape="command")
+        tagged(tmp_path, line.replace('"play"}', '""}'), name="a.jsonl", sample_type="command")

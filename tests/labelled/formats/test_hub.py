@@ -1,4 +1,4 @@
-"""Data sets by name, found beside the working folder as they would be on the hub."""
+"""Hub data sets by name, replaced by local folders in the working directory."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 import datasets
 import pytest
 
-from meristem.errors import MeristemError
-from meristem.labelled.reading import read, splits
+from meristem.config.errors import MeristemError
+from meristem.labelled.load import load_samples, load_splits
 from meristem.labelled.settings import DataSettings
 
 
@@ -29,28 +29,28 @@ def test_label_numbers_become_names_and_splits_follow_their_use():
     store("owner/films", "train", {"sentence": ["a", "b", "c"], "label": [0, 1, 1]}, **kinds)
     store("owner/films", "validation", {"sentence": ["d"], "label": [1]}, **kinds)
     store("owner/films", "test", {"sentence": ["e"], "label": [-1]}, **kinds)
-    found = splits(DataSettings(train="hub:owner/films", validation="hub:owner/films"), "text").samples
-    assert [(one.given["text"], one.gold, one.place) for one in found["train"]][:2] == [
+    found = load_splits(DataSettings(train="hub:owner/films", validation="hub:owner/films"), "text").samples
+    assert [(one.inputs["text"], one.gold, one.location) for one in found["train"]][:2] == [
         ("a", "neg", "hub:owner/films#1"),
         ("b", "pos", "hub:owner/films#2"),
     ]
     assert [one.gold for one in found["validation"]] == ["pos"]
     with pytest.raises(MeristemError, match="hub:owner/films#1: no label"):
-        read("hub:owner/films?split=test", DataSettings(), "text")
-    assert read("hub:owner/films?split=test", DataSettings(), "text", gold=False)[0].gold is None
+        load_samples("hub:owner/films?split=test", DataSettings(), "text")
+    assert load_samples("hub:owner/films?split=test", DataSettings(), "text", require_gold=False)[0].gold is None
 
 
 def test_tags_and_translations():
     tags = datasets.Sequence(datasets.ClassLabel(names=["O", "B-X", "I-X"]))
     words = datasets.Sequence(datasets.Value("string"))
     store("owner/tags", "train", {"tokens": [["a", "b"]], "ner_tags": [[1, 2]]}, tokens=words, ner_tags=tags)
-    assert read("hub:owner/tags?split=train", DataSettings(), "words")[0].gold == ("B-X", "I-X")
+    assert load_samples("hub:owner/tags?split=train", DataSettings(), "words")[0].gold == ("B-X", "I-X")
     both = {"translation": [{"en": "a dog", "de": "ein Hund"}]}
     store("owner/pairs", "train", both, translation=datasets.Translation(["en", "de"]))
-    (one,) = read("hub:owner/pairs?split=train", DataSettings(text="en", target="de"), "written")
-    assert (one.given["source"], one.gold) == ("a dog", ("ein Hund",))
+    (one,) = load_samples("hub:owner/pairs?split=train", DataSettings(text="en", target="de"), "source_target")
+    assert (one.inputs["source"], one.gold) == ("a dog", ("ein Hund",))
 
 
-def test_what_is_not_there_is_told():
+def test_a_missing_data_set_is_reported():
     with pytest.raises(MeristemError, match="hub:owner/none: cannot be read"):
-        read("hub:owner/none", DataSettings(), "text")
+        load_samples("hub:owner/none", DataSettings(), "text")

@@ -1,4 +1,4 @@
-"""Two files, line by line."""
+"""Parallel text: two line-aligned files."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from meristem.errors import MeristemError
-from meristem.labelled.reading import read, splits
+from meristem.config.errors import MeristemError
+from meristem.labelled.load import load_samples, load_splits
 from meristem.labelled.settings import DataSettings
 
 
@@ -17,54 +17,57 @@ def put(folder: Path, **files: str) -> None:
         (folder / f"{stem}.{ending}").write_text(text, encoding="utf-8")
 
 
-def test_lines_belong_together_and_the_other_side_is_found(tmp_path):
+def test_lines_are_paired_and_the_target_of_other_splits_is_found(tmp_path):
     put(tmp_path, train_en="a dog\na cat\n", train_de="ein Hund\neine Katze\n", val_en="a man\n", val_de="ein Mann\n")
     data = DataSettings(train=f"{tmp_path}/train.en", target=f"{tmp_path}/train.de", validation=f"{tmp_path}/val.en")
-    found = splits(data, "written").samples
-    assert [(one.given, one.gold, one.place) for one in found["train"]] == [
+    found = load_splits(data, "source_target").samples
+    assert [(one.inputs, one.gold, one.location) for one in found["train"]] == [
         ({"source": "a dog"}, ("ein Hund",), f"{tmp_path}/train.en:1"),
         ({"source": "a cat"}, ("eine Katze",), f"{tmp_path}/train.en:2"),
     ]
     assert found["validation"][0].gold == ("ein Mann",)
     put(tmp_path, other_de="der Mann\n")
     set_for = data.model_copy(update={"validation_target": f"{tmp_path}/other.de"})
-    assert splits(set_for, "written").samples["validation"][0].gold == ("der Mann",)
+    assert load_splits(set_for, "source_target").samples["validation"][0].gold == ("der Mann",)
 
 
 def test_unequal_files_are_refused_with_both_counts(tmp_path):
     put(tmp_path, a_en="1\n2\n3\n", a_de="1\n2\n3\n4\n5\n")
     with pytest.raises(
-        MeristemError, match=r"a\.en has 3 lines and .*a\.de has 5: .*a\.de:4 is the first without a partner"
+        MeristemError, match=r"a\.en has 3 lines and .*a\.de has 5: .*a\.de:4 is the first line without a partner"
     ):
-        splits(DataSettings(train=f"{tmp_path}/a.en", target=f"{tmp_path}/a.de"), "written")
+        load_splits(DataSettings(train=f"{tmp_path}/a.en", target=f"{tmp_path}/a.de"), "source_target")
 
 
-def test_an_empty_line_on_one_side_is_dropped_and_named(tmp_path):
+def test_an_empty_line_on_one_side_is_dropped_and_reported(tmp_path):
     put(tmp_path, a_en="one\n\nthree\nfour\n", a_de="eins\nzwei\n \nvier\n")
-    found = splits(DataSettings(train=f"{tmp_path}/a.en", target=f"{tmp_path}/a.de", held_out=0), "written")
-    assert [one.given["source"] for one in found.samples["train"]] == ["one", "four"]
+    found = load_splits(DataSettings(train=f"{tmp_path}/a.en", target=f"{tmp_path}/a.de", held_out=0), "source_target")
+    assert [one.inputs["source"] for one in found.samples["train"]] == ["one", "four"]
     assert found.notices == [
         f"dropped from train, empty source: 1 ({tmp_path}/a.en:2)",
         f"dropped from train, empty target: 1 ({tmp_path}/a.en:3)",
     ]
 
 
-def test_a_missing_target_is_told(tmp_path):
+def test_a_missing_target_is_reported(tmp_path):
     put(tmp_path, a_en="one\n")
     with pytest.raises(MeristemError, match=r"data\.target: no such file"):
-        splits(DataSettings(train=f"{tmp_path}/a.en", target=f"{tmp_path}/a.de"), "written")
-    with pytest.raises(MeristemError, match=r"a\.en: no columns in this file; give data\.target=FILE"):
-        splits(DataSettings(train=f"{tmp_path}/a.en"), "written")
+        load_splits(DataSettings(train=f"{tmp_path}/a.en", target=f"{tmp_path}/a.de"), "source_target")
+    with pytest.raises(MeristemError, match=r"a\.en: no columns in this file; use data\.target=FILE"):
+        load_splits(DataSettings(train=f"{tmp_path}/a.en"), "source_target")
 
 
-def test_several_sources_each_have_their_own_other_side(tmp_path):
+def test_each_of_several_sources_has_its_own_target(tmp_path):
     put(tmp_path, a_en="one\n", a_de="eins\n", b_en="two\nthree\n", b_de="zwei\ndrei\n")
     both = (f"{tmp_path}/a.en", f"{tmp_path}/b.en")
-    found = splits(DataSettings(train=both, target=f"{tmp_path}/a.de", held_out=0), "written").samples["train"]
-    assert [one.gold for one in found] == [("eins",), ("zwei",), ("drei",)]
+    data = DataSettings(train=both, target=f"{tmp_path}/a.de", held_out=0)
+    samples = load_splits(data, "source_target").samples["train"]
+    assert [sample.gold for sample in samples] == [("eins",), ("zwei",), ("drei",)]
 
 
 def test_sources_alone_are_enough_to_predict(tmp_path):
     put(tmp_path, a_en="one\ntwo\n")
-    found = read(f"{tmp_path}/a.en", DataSettings(target="elsewhere/train.de"), "written", gold=False)
-    assert [(one.given["source"], one.gold) for one in found] == [("one", None), ("two", None)]
+    found = load_samples(
+        f"{tmp_path}/a.en", DataSettings(target="elsewhere/train.de"), "source_target", require_gold=False
+    )
+    assert [(one.inputs["source"], one.gold) for one in found] == [("one", None), ("two", None)]

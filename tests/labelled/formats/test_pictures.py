@@ -1,4 +1,4 @@
-"""A folder of pictures and its captions."""
+"""Image folders with a caption file."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from meristem.corpus.pictures import load, picture
-from meristem.errors import MeristemError
-from meristem.labelled.reading import read, splits
+from meristem.config.errors import MeristemError
+from meristem.corpus.read.images import load_image, load_image_file
+from meristem.labelled.load import load_samples, load_splits
 from meristem.labelled.settings import DataSettings
 
 
@@ -33,27 +33,27 @@ def folder(tmp_path: Path) -> Path:
 )
 def test_caption_files(folder, name, text):
     (folder / name).write_text(text)
-    found = read(str(folder), DataSettings(), "picture")
-    assert [(Path(one.given["picture"]).name, one.gold) for one in found] == [
+    found = load_samples(str(folder), DataSettings(), "picture")
+    assert [(Path(one.inputs["picture"]).name, one.gold) for one in found] == [
         ("a.png", ("red",)),
         ("b.png", ("green",)),
     ]
-    assert found[0].place.startswith(f"{folder / name}:")
-    assert picture(Path(found[1].given["picture"]), 4)[0, 0, 0] == 40
+    assert found[0].location.startswith(f"{folder / name}:")
+    assert load_image_file(Path(found[1].inputs["picture"]), 4)[0, 0, 0] == 40
 
 
-def test_several_captions_are_one_sample_to_measure_and_several_to_learn(folder):
+def test_several_captions_are_one_sample_to_evaluate_and_several_to_train_on(folder):
     (folder / "captions.tsv").write_text("a.png\tred\na.png\tdark red\nb.png\tgreen\nc.png\tblue\n")
-    found = read(str(folder), DataSettings(), "picture")
+    found = load_samples(str(folder), DataSettings(), "picture")
     assert [one.gold for one in found] == [("red", "dark red"), ("green",), ("blue",)]
-    learned = splits(DataSettings(train=str(folder), held_out=0), "picture").samples["train"]
+    learned = load_splits(DataSettings(train=str(folder), held_out=0), "picture").samples["train"]
     assert [one.gold[0] for one in learned] == ["red", "dark red", "green", "blue"]
 
 
-def test_broken_and_missing_pictures_are_named(folder):
+def test_broken_and_missing_images_are_reported(folder):
     (folder / "bad.png").write_bytes(b"\x89PNG no picture")
     (folder / "captions.tsv").write_text("a.png\tred\nbad.png\tbad\nnone.png\tnone\n")
-    found = splits(DataSettings(train=str(folder), held_out=0), "picture")
+    found = load_splits(DataSettings(train=str(folder), held_out=0), "picture")
     assert len(found.samples["train"]) == 1
     place = folder / "captions.tsv"
     assert found.notices == [
@@ -62,24 +62,24 @@ def test_broken_and_missing_pictures_are_named(folder):
     ]
     place.write_text("none.png\tnone\n")
     with pytest.raises(MeristemError, match=r"no samples in .*picture missing: 1 \(.*captions\.tsv:1"):
-        splits(DataSettings(train=str(folder)), "picture")
+        load_splits(DataSettings(train=str(folder)), "picture")
 
 
 def test_a_folder_without_captions(folder):
-    with pytest.raises(MeristemError, match=r"no file with captions.*captions\.tsv.*it holds a\.png"):
-        read(str(folder), DataSettings(), "picture")
+    with pytest.raises(MeristemError, match=r"no caption file.*captions\.tsv.*it holds a\.png"):
+        load_samples(str(folder), DataSettings(), "picture")
 
 
-def test_the_same_picture_under_another_name_is_a_leak(folder):
+def test_the_same_image_under_another_name_is_a_leak(folder):
     (folder / "copy.png").write_bytes((folder / "a.png").read_bytes())
     (folder / "train.tsv").write_text("file\tcaption\na.png\tred\nb.png\tgreen\n")
     (folder / "test.tsv").write_text("file\tcaption\ncopy.png\tred\nc.png\tblue\n")
     data = DataSettings(train=f"{folder}/train.tsv", test=f"{folder}/test.tsv", held_out=0)
-    assert splits(data, "picture").notices == [
-        f"leak: 1 of 2 test samples also stand in training: {folder}/test.tsv:2 is {folder}/train.tsv:2"
+    assert load_splits(data, "picture").notices == [
+        f"leak: 1 of 2 test samples are also in training: {folder}/test.tsv:2 is {folder}/train.tsv:2"
     ]
 
 
-def test_built_in_pictures():
-    found = read("builtin:microworld-pictures?size=3", DataSettings(), "picture")
-    assert len(found) == 3 and load(found[0].given["picture"], 16).shape == (16, 16, 3)
+def test_built_in_images():
+    found = load_samples("builtin:microworld-pictures?size=3", DataSettings(), "picture")
+    assert len(found) == 3 and load_image(found[0].inputs["picture"], 16).shape == (16, 16, 3)

@@ -1,4 +1,4 @@
-"""SQuAD's articles, and questions with answers in other files."""
+"""SQuAD articles, and questions with answers in other formats."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from meristem.errors import MeristemError
-from meristem.labelled.reading import read
+from meristem.config.errors import MeristemError
+from meristem.interfaces.task import Sample
+from meristem.labelled.load import load_samples
 from meristem.labelled.settings import DataSettings
-from meristem.task import Sample
 
 PASSAGE = "Zoë 👍🏽 met Ann in Oslo. Later Ann met Bo."
 
@@ -23,7 +23,7 @@ def articles(folder: Path, *qas: dict[str, Any], passage: str = PASSAGE) -> str:
 
 
 def asked(path: str, **options: object) -> list[Sample]:
-    return read(path, DataSettings(**options), "span")
+    return load_samples(path, DataSettings(**options), "span")
 
 
 def qa(number: int, *answers: tuple[str, int], **more: Any) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def qa(number: int, *answers: tuple[str, int], **more: Any) -> dict[str, Any]:
 def test_version_one(tmp_path):
     path = articles(tmp_path, qa(1, ("Ann", PASSAGE.index("Ann")), ("Oslo", PASSAGE.index("Oslo"))))
     (one,) = asked(path)
-    assert one.given == {"question": "Who 1?", "passage": PASSAGE, "id": "q1"} and one.place == f"{path}#q1"
+    assert one.inputs == {"question": "Who 1?", "passage": PASSAGE, "id": "q1"} and one.location == f"{path}#q1"
     assert [PASSAGE[start : start + len(text)] for text, start in one.gold] == ["Ann", "Oslo"]
 
 
@@ -47,11 +47,11 @@ def test_version_two_has_questions_without_answer(tmp_path):
         asked(articles(tmp_path, qa(1)))
 
 
-def test_offsets_that_do_not_match_are_mended_or_dropped_and_named(tmp_path):
+def test_offsets_that_do_not_match_are_corrected_or_dropped_and_reported(tmp_path):
     right = PASSAGE.index("Oslo")
     path = articles(tmp_path, qa(1, ("Oslo", right - 3)), qa(2, ("Oslo", right), ("Bo", 0)))
     notices: list[str] = []
-    found = read(path, DataSettings(), "span", notices=notices)
+    found = load_samples(path, DataSettings(), "span", notices=notices)
     assert [one.gold for one in found] == [(("Oslo", right),)] * 2
     assert notices == [
         f"answers moved by a few characters to where the passage has them: 1 ({path}#q1)",
@@ -61,13 +61,13 @@ def test_offsets_that_do_not_match_are_mended_or_dropped_and_named(tmp_path):
 
 def test_two_occurrences_near_are_not_guessed_between(tmp_path):
     path = articles(tmp_path, qa(1, ("x", 3)), passage="a x bc x d")
-    message = r"squad\.json#q1: the passage does not hold the answer 'x' at character 3; it stands at 2\n"
+    message = r"squad\.json#q1: the answer 'x' is not in the passage at character 3; it is at character 2\n"
     with pytest.raises(MeristemError, match=message):
         asked(path)
 
 
 def test_a_question_whose_answers_are_all_wrong_is_an_error(tmp_path):
-    with pytest.raises(MeristemError, match=r"squad\.json#q1: the passage does not hold the answer 'Rome'"):
+    with pytest.raises(MeristemError, match=r"squad\.json#q1: the answer 'Rome' is not in the passage"):
         asked(articles(tmp_path, qa(1, ("Rome", 5))))
 
 
@@ -91,5 +91,5 @@ def test_answers_as_data_sets_and_tables_have_them(tmp_path):
 def test_questions_alone_are_enough_to_predict(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps({"question": "Where?", "context": PASSAGE}))
-    (one,) = read(str(path), DataSettings(answers="gold"), "span", gold=False)
-    assert one.gold is None and one.given["id"] == f"{path}:1"
+    (one,) = load_samples(str(path), DataSettings(answers="gold"), "span", require_gold=False)
+    assert one.gold is None and one.inputs["id"] == f"{path}:1"

@@ -1,4 +1,4 @@
-"""Tables as people have them: tsv without quotes, csv with, headers or none, compressed or not."""
+"""CSV, TSV, JSON and Parquet files: dialects, headers, compression, encodings."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from meristem.errors import MeristemError
-from meristem.labelled.reading import read
+from meristem.config.errors import MeristemError
+from meristem.interfaces.task import Sample
+from meristem.labelled.load import load_samples
 from meristem.labelled.settings import DataSettings
-from meristem.task import Sample
 
 
 def put(folder: Path, name: str, text: str) -> str:
@@ -26,9 +26,9 @@ def put(folder: Path, name: str, text: str) -> str:
     return str(path)
 
 
-def texts(path: str, shape: str = "text", **options: object) -> list[tuple[object, ...]]:
-    found = read(path, DataSettings(**options), shape)
-    return [(*one.given.values(), one.gold) for one in found]
+def texts(path: str, sample_type: str = "text", **options: object) -> list[tuple[object, ...]]:
+    found = load_samples(path, DataSettings(**options), sample_type)
+    return [(*one.inputs.values(), one.gold) for one in found]
 
 
 def test_a_tsv_has_no_quoting(tmp_path):
@@ -50,9 +50,9 @@ def test_a_tsv_that_a_program_quoted_is_read_as_meant(tmp_path):
 
 def test_a_csv_has_quotes_newlines_and_its_places(tmp_path):
     path = put(tmp_path, "a.csv", 'text,label\r\n"a, b",x\r\n"two\r\nlines, ""q""",y\r\n\r\nlast,x\r\n')
-    found = read(path, DataSettings(), "text")
-    assert [(one.given["text"], one.gold) for one in found] == [("a, b", "x"), ('two\nlines, "q"', "y"), ("last", "x")]
-    assert [one.place for one in found] == [f"{path}:2", f"{path}:3", f"{path}:6"]
+    found = load_samples(path, DataSettings(), "text")
+    assert [(one.inputs["text"], one.gold) for one in found] == [("a, b", "x"), ('two\nlines, "q"', "y"), ("last", "x")]
+    assert [one.location for one in found] == [f"{path}:2", f"{path}:3", f"{path}:6"]
 
 
 def test_csv_by_name_may_be_tabs_or_semicolons(tmp_path):
@@ -77,15 +77,15 @@ def test_csv_by_name_may_be_tabs_or_semicolons(tmp_path):
         ("what is it\tquestion\nit is a boat\tanswer\nwho are you\tquestion\n", False),
     ],
 )
-def test_a_header_is_told_from_data(tmp_path, lines, header):
+def test_a_header_is_distinguished_from_data(tmp_path, lines, header):
     path = put(tmp_path, "a.tsv", lines)
     first = lines.split("\n")[0].split("\t")
     columns = first if header else [str(number + 1) for number in range(len(first))]
-    found = read(path, DataSettings(text=columns[0], label=columns[1]), "text")
+    found = load_samples(path, DataSettings(text=columns[0], label=columns[1]), "text")
     assert len(found) == lines.count("\n") - header
 
 
-def test_a_header_can_be_said(tmp_path):
+def test_a_header_can_be_set(tmp_path):
     path = put(tmp_path, "a.tsv", "text\tlabel\none\tx\n")
     assert texts(path, header=False, text="1", label="2") == [("text", "label"), ("one", "x")]
 
@@ -106,12 +106,12 @@ def test_columns_are_asked_for_and_did_you_mean(tmp_path):
         texts(bare)
 
 
-def test_a_row_with_more_cells_than_names_is_named(tmp_path):
+def test_a_row_with_more_cells_than_columns_is_reported(tmp_path):
     path = put(tmp_path, "a.tsv", "text\tlabel\none\t1\ntwo\twith a tab\t0\n")
-    with pytest.raises(MeristemError, match=r"a\.tsv:3: 3 cells, but the first line names 2 columns"):
+    with pytest.raises(MeristemError, match=r"a\.tsv:3: 3 cells, but the header has 2 columns"):
         texts(path)
     path = put(tmp_path, "b.tsv", "text\tlabel\none\t1\ntwo\n")
-    with pytest.raises(MeristemError, match=r"b\.tsv:3: no label in the column 'label'"):
+    with pytest.raises(MeristemError, match=r"b\.tsv:3: no label in column 'label'"):
         texts(path)
 
 
@@ -157,19 +157,19 @@ def test_compression_encoding_and_several_files(tmp_path):
         == texts(str(tmp_path / "a.tsv"))
         == wanted
     )
-    both = read((str(tmp_path / "a.tsv.gz"), str(tmp_path / "a.tsv")), DataSettings(), "text")
+    both = load_samples((str(tmp_path / "a.tsv.gz"), str(tmp_path / "a.tsv")), DataSettings(), "text")
     assert len(both) == 4
-    assert len(read(str(tmp_path / "a.tsv*"), DataSettings(), "text")) == 6
+    assert len(load_samples(str(tmp_path / "a.tsv*"), DataSettings(), "text")) == 6
     (tmp_path / "cut.tsv.gz").write_bytes(gzip.compress(lines * 1000)[:-20])
-    with pytest.raises(MeristemError, match=r"cut\.tsv\.gz: truncated file; nothing of it was used"):
+    with pytest.raises(MeristemError, match=r"cut\.tsv\.gz: truncated file; none of it was used"):
         texts(str(tmp_path / "cut.tsv.gz"))
 
 
-def test_missing_files_are_told_with_what_is_there(tmp_path):
+def test_missing_files_are_reported_with_similar_names(tmp_path):
     put(tmp_path, "train.tsv", "text\tlabel\na\tb\n")
     with pytest.raises(MeristemError, match=r"no such file.*did you mean train\.tsv\?"):
         texts(str(tmp_path / "trian.tsv"))
-    with pytest.raises(MeristemError, match=r"is a folder; name the file in it; it holds train\.tsv"):
+    with pytest.raises(MeristemError, match=r"is a folder; give the file in it; it holds train\.tsv"):
         texts(str(tmp_path))
     with pytest.raises(MeristemError, match="no columns in this file"):
         texts(put(tmp_path, "plain.txt", "only lines\nof text\n"))
@@ -181,8 +181,8 @@ def test_parquet_with_label_names(tmp_path):
     features = datasets.Features(text=datasets.Value("string"), label=datasets.ClassLabel(names=["neg", "pos"]))
     rows = {"text": ["a", "b"], "label": [1, 0]}
     datasets.Dataset.from_dict(rows, features=features).to_parquet(str(tmp_path / "a.parquet"))
-    found = read(str(tmp_path / "a.parquet"), DataSettings(), "text")
-    assert [(one.given["text"], one.gold, one.place) for one in found] == [
+    found = load_samples(str(tmp_path / "a.parquet"), DataSettings(), "text")
+    assert [(one.inputs["text"], one.gold, one.location) for one in found] == [
         ("a", "pos", f"{tmp_path}/a.parquet#1"),
         ("b", "neg", f"{tmp_path}/a.parquet#2"),
     ]
@@ -212,5 +212,5 @@ def test_random_tables_read_back_the_same(tmp_path, rows):
         paths.append(tmp_path / "t.tsv")
         paths[4].write_text(bare, encoding="utf-8", newline="")
     for path in paths:
-        found: list[Sample] = read(str(path), DataSettings(), "pair")
-        assert [(one.given, one.gold) for one in found] == wanted, path.name
+        found: list[Sample] = load_samples(str(path), DataSettings(), "pair")
+        assert [(one.inputs, one.gold) for one in found] == wanted, path.name

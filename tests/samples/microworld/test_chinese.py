@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from meristem.samples.microworld.chinese import counted, description, number
+from meristem.samples.microworld.chinese import chinese_number, describe_thing, with_measure_word
 from meristem.samples.microworld.facts import Noun, Term, Thing
 
 RED, SMALL, FINE, WOODEN = Term("red", "红色"), Term("small", "小"), Term("elegant", "精致"), Term("wooden", "木")
@@ -18,12 +18,12 @@ CAT = Noun("cat", "猫", measure="只", kinds=frozenset({"animal"}))
      (110, "一百一十"), (119, "一百一十九"), (190, "一百九十")],
 )  # fmt: skip
 def test_numbers(value: int, characters: str) -> None:
-    assert number(value) == characters
+    assert chinese_number(value) == characters
 
 
 def test_two_of_something_is_another_word() -> None:
-    assert counted(2, "个") == "两个"
-    assert counted(12, "个") == "十二个"
+    assert with_measure_word(2, "个") == "两个"
+    assert with_measure_word(12, "个") == "十二个"
 
 
 @pytest.mark.parametrize(
@@ -40,4 +40,4 @@ def test_two_of_something_is_another_word() -> None:
     ],
 )
 def test_attributes_join_as_chinese_joins_them(thing: Thing, text: str) -> None:
-    assert description(thing) == text
+    assert describe_thing(thing) == text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from meristem.samples.microworld.english import adjectives, number, with_article
+from meristem.samples.microworld.english import adjectives, english_number, with_article
 from meristem.samples.microworld.facts import Noun, Term, Thing
 
 
@@ -14,7 +14,7 @@ from meristem.samples.microworld.facts import Noun, Term, Thing
      (100, "one hundred"), (105, "one hundred and five"), (190, "one hundred and ninety")],
 )  # fmt: skip
 def test_numbers(value: int, words: str) -> None:
-    assert number(value) == words
+    assert english_number(value) == words
 
 
 @pytest.mark.parametrize(

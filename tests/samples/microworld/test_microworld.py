@@ -1,4 +1,4 @@
-"""Stories as a corpus: deterministic, pure, diverse, fast."""
+"""Stories as a corpus: deterministic, diverse, fast."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from meristem.samples import microworld
 
 SENTENCES = {
     language: [
-        told.text for number in range(1500) for told in microworld.tell(microworld.story(1, number), language)
+        told.text
+        for number in range(1500)
+        for told in microworld.realize_story(microworld.generate_story(1, number), language)
     ]
     for language in microworld.LANGUAGES
 }
@@ -24,38 +26,38 @@ SENTENCES = {
 
 def test_a_document_depends_on_seed_and_number_alone() -> None:
     numbers = list(range(40))
-    forwards = {number: microworld.document(5, number, "en") for number in numbers}
+    forwards = {number: microworld.story_text(5, number, "en") for number in numbers}
     random.Random(0).shuffle(numbers)
-    assert {number: microworld.document(5, number, "en") for number in numbers} == forwards
+    assert {number: microworld.story_text(5, number, "en") for number in numbers} == forwards
     assert len(set(forwards.values())) == 40
-    assert microworld.story(5, 7) == microworld.story(5, 7)
-    assert microworld.story(5, 7) != microworld.story(6, 7)
+    assert microworld.generate_story(5, 7) == microworld.generate_story(5, 7)
+    assert microworld.generate_story(5, 7) != microworld.generate_story(6, 7)
 
 
-def test_another_process_tells_the_same() -> None:
-    code = "from meristem.samples.microworld import document as d; print(d(2, 9, 'zh'), d(2, 9, 'en'), sep='|')"
+def test_another_process_generates_the_same() -> None:
+    code = "from meristem.samples.microworld import story_text as d; print(d(2, 9, 'zh'), d(2, 9, 'en'), sep='|')"
     root = Path(microworld.__file__).parents[3]
     run = subprocess.run([sys.executable, "-X", "utf8", "-c", code], cwd=root, capture_output=True, check=True)
-    expected = f"{microworld.document(2, 9, 'zh')}|{microworld.document(2, 9, 'en')}"
+    expected = f"{microworld.story_text(2, 9, 'zh')}|{microworld.story_text(2, 9, 'en')}"
     assert run.stdout.decode().strip() == expected
 
 
 def test_a_variant_tells_the_same_facts_in_other_words() -> None:
-    story = microworld.story(0, 4)
-    first, second = (microworld.tell(story, "en", variant) for variant in (0, 1))
+    story = microworld.generate_story(0, 4)
+    first, second = (microworld.realize_story(story, "en", variant) for variant in (0, 1))
     assert [told.facts for told in first] == [told.facts for told in second]
     assert [told.text for told in first] != [told.text for told in second]
 
 
 def test_both_languages_tell_the_same_facts_sentence_by_sentence() -> None:
     for number in range(200):
-        story = microworld.story(3, number)
-        english, chinese = (microworld.tell(story, language) for language in microworld.LANGUAGES)
+        story = microworld.generate_story(3, number)
+        english, chinese = (microworld.realize_story(story, language) for language in microworld.LANGUAGES)
         assert [told.facts for told in english] == [told.facts for told in chinese] == list(story.beats)
 
 
 def test_stories_are_neither_short_nor_endless() -> None:
-    lengths = [len(microworld.story(0, number).beats) for number in range(500)]
+    lengths = [len(microworld.generate_story(0, number).beats) for number in range(500)]
     assert min(lengths) >= 5
     assert max(lengths) <= 25
 
@@ -76,8 +78,8 @@ def test_sentences_rarely_repeat(language: str) -> None:
 
 
 @pytest.mark.parametrize("language", microworld.LANGUAGES)
-def test_telling_is_fast(language: str) -> None:
+def test_realization_is_fast(language: str) -> None:
     began = time.process_time()
     for number in range(500):
-        microworld.document(8, number, language)
+        microworld.story_text(8, number, language)
     assert time.process_time() - began < 2.5  # a fifth of a quiet core's speed

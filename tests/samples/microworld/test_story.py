@@ -1,4 +1,4 @@
-"""What is told is true: the facts of a story replayed by other means."""
+"""Stories are consistent: their facts are replayed independently."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from meristem.samples.microworld import Fact, Person, Place, Story, Town, story
+from meristem.samples.microworld import Fact, Location, Person, Story, Town, generate_story
 
 TAKES = {"own", "carry", "buy"}
 DROPS = {"lose", "put", "hide"}
@@ -17,7 +17,7 @@ ELSEWHERE = {"tell", "located", "call", "write"}  # facts whose people need not 
 class Replay:
     """The state a careful reader would have after each fact."""
 
-    at: dict[int, Place | Town] = field(default_factory=dict)
+    at: dict[int, Location | Town] = field(default_factory=dict)
     held: dict[int, int] = field(default_factory=dict)
     owner: dict[int, int] = field(default_factory=dict)
     colour: dict[int, object] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Replay:
             assert self.at.get(fact.whom.id) == here, fact
         if fact.kind in {"wait", "call", "write"}:
             assert self.at.get(fact.whom.id) is None or self.at[fact.whom.id] != here, fact
-        if fact.kind == "move" and isinstance(here, Place | Town):
+        if fact.kind == "move" and isinstance(here, Location | Town):
             assert fact.where.town == (here if isinstance(here, Town) else here.town)
 
     def _check_known(self, fact: Fact, thing: int) -> None:
@@ -83,7 +83,7 @@ class Replay:
 
 @pytest.fixture(scope="module")
 def stories() -> list[Story]:
-    return [story(11, number) for number in range(600)]
+    return [generate_story(11, number) for number in range(600)]
 
 
 def test_every_fact_agrees_with_those_before(stories: list[Story]) -> None:

@@ -1,13 +1,15 @@
+"""Training of the Unigram tokenizer."""
+
 from collections import Counter
 
-from meristem.tokenizers.kinds.unigram import LONGEST_WORD, _substrings, _within
+from meristem.tokenizers.kinds.unigram import MAX_WORD_LENGTH, _restrict_alphabet, _substrings
 from meristem.tokenizers.settings import TokenizerSettings
-from meristem.tokenizers.train import train
+from meristem.tokenizers.train import train_tokenizer
 
 
-def test_words_are_cut_at_foreign_characters_and_when_long():
-    got = _within(Counter({"a-b^c]x": 2, "c" * (LONGEST_WORD + 1): 3}), set("abc-^]"))
-    assert got == {"a-b^c]": 2, "c" * LONGEST_WORD: 3, "c": 3}
+def test_words_are_split_at_foreign_characters_and_at_the_maximum_length():
+    got = _restrict_alphabet(Counter({"a-b^c]x": 2, "c" * (MAX_WORD_LENGTH + 1): 3}), set("abc-^]"))
+    assert got == {"a-b^c]": 2, "c" * MAX_WORD_LENGTH: 3, "c": 3}
 
 
 def test_substrings_are_all_that_repeat_weighted_by_length():
@@ -21,13 +23,13 @@ def test_substrings_are_all_that_repeat_weighted_by_length():
 
 
 def test_frequent_words_become_one_piece(corpus):
-    tokenizer = train(TokenizerSettings(kind="unigram", size=200), corpus)
-    assert 180 <= tokenizer.size <= 200
-    pieces = [tokenizer.token(number) for number in tokenizer.encode("The old gardener planted boats.").ids]
+    tokenizer = train_tokenizer(TokenizerSettings(kind="unigram", size=200), corpus)
+    assert 180 <= tokenizer.vocab_size <= 200
+    pieces = [tokenizer.id_to_token(number) for number in tokenizer.encode("The old gardener planted boats.").ids]
     assert pieces == ["▁The", "▁old", "▁gardener", "▁planted", "▁boats", "."]
 
 
 def test_likelihood_prefers_pieces_over_their_parts(corpus):
-    small, large = (train(TokenizerSettings(kind="unigram", size=size), corpus) for size in (110, 200))
-    lengths = [sum(map(len, one.ids_many(corpus))) for one in (small, large)]
+    small, large = (train_tokenizer(TokenizerSettings(kind="unigram", size=size), corpus) for size in (110, 200))
+    lengths = [sum(map(len, one.encode_ids(corpus))) for one in (small, large)]
     assert lengths[1] < 0.8 * lengths[0]

@@ -1,0 +1,1 @@
+"""Attention: multi-head, cross and relative, with masks and position encodings."""

@@ -1,0 +1,1 @@
+"""Token, character and image embeddings."""

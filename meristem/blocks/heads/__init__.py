@@ -1,0 +1,1 @@
+"""Output heads: vocabulary loss, adaptive and sampled softmax, CRF, task heads."""

@@ -1,0 +1,235 @@
+"""Vocabulary head (tied output layer) and chunked cross-entropy that computes gradients in the forward pass."""
+
+# N predictions, D hidden size, V vocabulary
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.amp.autocast_mode import is_autocast_available
+
+from meristem.blocks.heads.accuracy import target_rank
+from meristem.blocks.multinomial import sample_multinomial
+
+MIN_CHUNK_ROWS = 256  # minimum rows of logits in memory at once: 256 × 30,522 floats are 31 MB
+MAX_CHUNK_LOGITS = 2**22  # small vocabularies take more rows: 512 rows of 8,192 tokens run 15 % faster than 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocabularyLoss:
+    """Result of a vocabulary loss."""
+
+    total: Tensor
+    """The sum of losses, with gradient."""
+    losses_N: Tensor
+    """Cross-entropy of each prediction, detached."""
+    ranks_N: Tensor | None
+    """Number of tokens with a higher score than the target; only without gradient."""
+    sampled_ids_N: Tensor | None = None
+    """Tokens sampled from each prediction's distribution, where uniforms were given."""
+
+
+class VocabularyHead(nn.Module):
+    """Hidden states → logits over the vocabulary, with an optional transform; weights tied to the embedding."""
+
+    is_linear: ClassVar[bool] = True
+    """Whether logits are one product with `weight`."""
+
+    def __init__(self, embedding: nn.Embedding, *, transform: nn.Module | None = None, bias: bool = False) -> None:
+        super().__init__()
+        self.transform = transform
+        self.weight = embedding.weight
+        self.bias = nn.Parameter(torch.zeros(embedding.num_embeddings)) if bias else None
+
+    def forward(self, states: Tensor) -> Tensor:
+        """[..., D] → [..., V]."""
+        return nn.functional.linear(self.apply_transform(states), self.weight, self.bias)
+
+    def compute_loss(
+        self,
+        states_ND: Tensor,
+        targets_N: Tensor,
+        *,
+        smoothing: float = 0.0,
+        l1: float = 0.0,
+        uniform_N: Tensor | None = None,
+    ) -> VocabularyLoss:
+        """The summed loss; logits are computed and freed chunk by chunk.
+
+        With uniforms in [0, 1) a token is sampled from each prediction while its logits exist.
+        """
+        hidden = self.apply_transform(states_ND)
+        needs_grad = torch.is_grad_enabled() and (hidden.requires_grad or self.weight.requires_grad)
+        if not needs_grad:
+            losses, ranks, sampled_ids = _evaluate_chunks(hidden, self.weight, self.bias, targets_N, uniform_N)
+            return VocabularyLoss(total=losses.sum(), losses_N=losses, ranks_N=ranks, sampled_ids_N=sampled_ids)
+        losses, total, sampled_ids = _ChunkedCrossEntropy.apply(  # type: ignore[no-untyped-call]  # autograd is untyped
+            hidden, self.weight, self.bias, targets_N, smoothing, l1, uniform_N
+        )
+        return VocabularyLoss(total=total, losses_N=losses, ranks_N=None, sampled_ids_N=sampled_ids)
+
+    def apply_transform(self, states: Tensor) -> Tensor:
+        """Hidden states after the optional transform, the input of the output layer."""
+        return self.transform(states) if self.transform is not None else states
+
+
+def chunked_cross_entropy(
+    states_ND: Tensor, weight_VD: Tensor, bias_V: Tensor, targets_N: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Cross-entropy of each prediction [N], detached, and its sum with gradient."""
+    losses, total, _ = _ChunkedCrossEntropy.apply(  # type: ignore[no-untyped-call]  # autograd is untyped
+        states_ND, weight_VD, bias_V, targets_N, 0.0, 0.0, None
+    )
+    return losses, total
+
+
+def _logits(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    if bias is None:
+        return states @ weight.t()
+    return torch.addmm(bias, states, weight.t())
+
+
+def _evaluate_chunks(
+    states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, uniform: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Cross-entropy and rank of each prediction, and sampled tokens if uniforms are given, without gradient."""
+    losses, ranks, sampled_ids = [], [], []
+    for start in range(0, len(targets), MIN_CHUNK_ROWS):
+        chunk, chunk_targets = states[start : start + MIN_CHUNK_ROWS], targets[start : start + MIN_CHUNK_ROWS]
+        logits = _logits(chunk, weight.to(chunk.dtype), None if bias is None else bias.to(chunk.dtype))
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        target_logits = logits.gather(1, chunk_targets[:, None])
+        losses.append(logits.logsumexp(1) - target_logits[:, 0])
+        ranks.append(target_rank(logits, target_logits))
+        if uniform is not None:
+            exp_logits = logits.sub_(logits.amax(1, keepdim=True)).exp_()
+            sampled_ids.append(sample_multinomial(exp_logits.t(), uniform[start : start + MIN_CHUNK_ROWS]))
+    empty = targets.new_zeros(0)
+    if not losses:
+        return states.new_zeros(0, dtype=torch.float32), empty, None if uniform is None else empty
+    return torch.cat(losses), torch.cat(ranks), torch.cat(sampled_ids) if sampled_ids else None
+
+
+class _ChunkedCrossEntropy(torch.autograd.Function):
+    """Σ cross-entropy, optionally with label smoothing and λ·mean|logit|; the forward pass computes the gradient."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        states_ND: Tensor,
+        weight_VD: Tensor,
+        bias_V: Tensor | None,
+        targets_N: Tensor,
+        smoothing: float,
+        l1: float,
+        uniform_N: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        device = states_ND.device.type
+        with torch.autocast(device, enabled=False) if is_autocast_available(device) else nullcontext():
+            chunked_pass = _ChunkedPass(states_ND, weight_VD, bias_V, ctx.needs_input_grad, smoothing, l1, uniform_N)
+            for start in range(0, len(targets_N), chunked_pass.chunk_rows):
+                chunked_pass.run_chunk(
+                    slice(start, start + chunked_pass.chunk_rows), targets_N[start : start + chunked_pass.chunk_rows]
+                )
+        ctx.chunked_pass = chunked_pass
+        ctx.mark_non_differentiable(
+            *(tensor for tensor in (chunked_pass.losses, chunked_pass.sampled_ids) if tensor is not None)
+        )
+        return chunked_pass.losses, chunked_pass.total, chunked_pass.sampled_ids
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        return (*ctx.chunked_pass.gradients(grads[1]), None, None, None, None)
+
+
+class _ChunkedPass:
+    """One pass over all chunks, which share one buffer of logits.
+
+    Logits are [V, rows] (z = W hᵀ): on CPUs that product runs up to twice as fast as h Wᵀ. With E = exp(z − max z) and
+    s = ΣE the gradient of one row is E/s − onehot: E is used as it is, and the division is applied to the [rows, D]
+    side of both products.
+    """
+
+    def __init__(
+        self,
+        states: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        needs_grad: tuple[bool, ...],
+        smoothing: float,
+        l1: float,
+        uniform: Tensor | None,
+    ) -> None:
+        self.states, self.smoothing, self.l1, self.uniform = states, smoothing, l1, uniform
+        self.sampled_ids = None if uniform is None else torch.zeros_like(uniform, dtype=torch.long)
+        self.dtypes = (states.dtype, weight.dtype, weight.dtype if bias is None else bias.dtype)
+        self.weight = weight.to(states.dtype)
+        self.bias = None if bias is None else bias.to(states.dtype)
+        self.wide_dtype = torch.promote_types(states.dtype, torch.float32)  # sums never in half precision
+        self.losses = states.new_empty(len(states), dtype=self.wide_dtype)
+        self.total = states.new_zeros((), dtype=self.wide_dtype)
+        self.chunk_rows = max(MIN_CHUNK_ROWS, MAX_CHUNK_LOGITS // len(weight))
+        self.buffer = states.new_empty(len(weight), min(self.chunk_rows, len(states)))
+        self.grads = (
+            torch.empty_like(states) if needs_grad[0] else None,
+            torch.zeros_like(self.weight) if needs_grad[1] else None,
+            torch.zeros_like(self.weight[:, 0]) if needs_grad[2] else None,
+        )
+
+    def run_chunk(self, rows: slice, targets: Tensor) -> None:
+        """Compute the losses of these rows and add to the gradients."""
+        h = self.states[rows]
+        logits = self.buffer if len(h) == self.buffer.shape[1] else self.buffer.new_empty(len(self.weight), len(h))
+        torch.mm(self.weight, h.t(), out=logits)
+        if self.bias is not None:
+            logits.add_(self.bias[:, None])
+        target_logits = logits.gather(0, targets[None])[0].to(self.wide_dtype)
+        penalty, penalty_grad = _loss_penalties(logits, self.smoothing, self.l1)
+        max_logits = logits.amax(0)
+        exp_logits = logits.sub_(max_logits).exp_()
+        if self.sampled_ids is not None and self.uniform is not None:
+            self.sampled_ids[rows] = sample_multinomial(exp_logits, self.uniform[rows])
+        exp_sums = exp_logits.sum(0, dtype=self.wide_dtype)
+        losses = exp_sums.log() + max_logits.to(self.wide_dtype) - target_logits
+        self.losses[rows] = losses
+        self.total += losses.sum() if penalty is None else (losses + penalty + self.smoothing * target_logits).sum()
+        row_scale = exp_sums.reciprocal().to(exp_logits.dtype)
+        if penalty_grad is not None:  # penalties change every logit: passes over [V, rows]
+            exp_logits = exp_logits.mul_(row_scale).add_(penalty_grad)
+            row_scale = torch.ones_like(row_scale)
+        self._accumulate_gradients(rows, targets, exp_logits, row_scale)
+
+    def _accumulate_gradients(self, rows: slice, targets: Tensor, exp_logits: Tensor, row_scale: Tensor) -> None:
+        grad_states, grad_weight, grad_bias = self.grads
+        target_weight = 1 - self.smoothing
+        if grad_states is not None:
+            torch.mm(exp_logits.t(), self.weight, out=grad_states[rows])
+            grad_states[rows].mul_(row_scale[:, None]).sub_(self.weight[targets], alpha=target_weight)
+        if grad_weight is not None:
+            h = self.states[rows]
+            grad_weight.addmm_(exp_logits, h * row_scale[:, None]).index_add_(0, targets, h, alpha=-target_weight)
+        if grad_bias is not None:
+            grad_bias.addmv_(exp_logits, row_scale).index_add_(
+                0, targets, torch.ones_like(row_scale), alpha=-target_weight
+            )
+
+    def gradients(self, scale: Tensor) -> tuple[Tensor | None, ...]:
+        """The gradients times that of the total loss, in place; to be called once."""
+        return tuple(
+            None if grad is None else grad.mul_(scale).to(dtype)
+            for grad, dtype in zip(self.grads, self.dtypes, strict=True)
+        )
+
+
+def _loss_penalties(logits: Tensor, smoothing: float, l1: float) -> tuple[Tensor | None, Tensor | None]:
+    """What label smoothing and L1 add to each row's loss (without smoothing · target logit), and its gradient."""
+    if not smoothing and not l1:
+        return None, None
+    vocab_size, wide_dtype = logits.shape[0], torch.promote_types(logits.dtype, torch.float32)
+    penalty = l1 * logits.abs().mean(0, dtype=wide_dtype) - smoothing * logits.mean(0, dtype=wide_dtype)
+    penalty_grad = logits.sign().mul_(l1 / vocab_size).sub_(smoothing / vocab_size)
+    return penalty, penalty_grad

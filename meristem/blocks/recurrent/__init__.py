@@ -1,0 +1,1 @@
+"""LSTM and GRU layers, and recurrent decoders with attention."""

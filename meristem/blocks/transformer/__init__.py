@@ -1,0 +1,1 @@
+"""Transformer layers and stacks, decoders, segment memory, generators."""

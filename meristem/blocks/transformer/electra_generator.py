@@ -1,0 +1,92 @@
+"""ELECTRA's generator: a smaller bidirectional stack with masked language modelling, sharing the embeddings."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from meristem.blocks.embeddings.token_embedding import SharedTokenEmbedding, TokenEmbedding, embedding_projection
+from meristem.blocks.heads.task_heads import PredictionTransform
+from meristem.blocks.heads.vocabulary import VocabularyHead
+from meristem.blocks.transformer.stack import StackSettings, TransformerStack
+from meristem.config.errors import RecipeError
+from meristem.interfaces.batch import Hidden
+
+
+class ElectraGenerator(nn.Module):
+    """Generator of replaced token detection: a body with the backbone's inputs, and a vocabulary head.
+
+    Families without a plain transformer stack pass their own body: called with the backbone's inputs and flat
+    positions `wanted`, it returns the hidden states at those positions.
+    """
+
+    def __init__(self, body: nn.Module, vocabulary_head: VocabularyHead) -> None:
+        super().__init__()
+        self.body, self.words = body, vocabulary_head
+
+    def forward(self, *, wanted: Tensor, **inputs: Tensor) -> Hidden:
+        """[B, T] → Hidden, computed only at the flat positions `wanted`."""
+        return self.body(wanted=wanted, **inputs)  # type: ignore[no-any-return]  # nn.Module.__call__
+
+
+def build_generator(
+    embed: TokenEmbedding | SharedTokenEmbedding, settings: StackSettings, divisor: int
+) -> ElectraGenerator:
+    """A generator of 1/divisor the hidden size on the same embeddings; its head transforms to the embedding size."""
+    small_settings = generator_settings(settings, divisor)
+    transform = PredictionTransform(
+        small_settings.width,
+        small_settings.activation,
+        small_settings.norm,
+        small_settings.norm_epsilon,
+        small_settings.initial,
+        out_size=embed.embedding_size,
+    )
+    return ElectraGenerator(
+        GeneratorBody(embed, small_settings), VocabularyHead(embed.tokens, transform=transform, bias=True)
+    )
+
+
+class GeneratorBody(nn.Module):
+    """The discriminator's embeddings, projected to the hidden size of a smaller stack."""
+
+    def __init__(self, embed: TokenEmbedding | SharedTokenEmbedding, settings: StackSettings) -> None:
+        super().__init__()
+        self.embed = embed
+        self.project = embedding_projection(embed.embedding_size, settings.width, settings.initial)
+        self.stack = TransformerStack(settings)
+        self.stack.init_weights()
+
+    def forward(
+        self,
+        *,
+        tokens: Tensor,
+        segments: Tensor | None = None,
+        present: Tensor | None = None,
+        documents: Tensor | None = None,
+        wanted: Tensor | None = None,
+    ) -> Hidden:
+        """[B, T] → Hidden."""
+        x = self.project(self.embed(tokens, segments))
+        return self.stack(x, causal=False, present=present, documents=documents, wanted=wanted)  # type: ignore[no-any-return]  # nn.Module.__call__
+
+
+def generator_settings(settings: StackSettings, divisor: int) -> StackSettings:
+    """Settings of a stack with 1/divisor the hidden size, heads and feed-forward size, and the same depth."""
+    if settings.width % divisor:
+        valid_fractions = [f"1/{d}" for d in range(1, 9) if settings.width % d == 0]
+        raise RecipeError(
+            f"objective.generator: 1/{divisor} of a width of {settings.width} is not an integer; "
+            f"choose {' or '.join(valid_fractions)}"
+        )
+    width, max_heads = settings.width // divisor, max(1, settings.heads // divisor)
+    heads = max(h for h in range(1, max_heads + 1) if width % h == 0)
+    num_kv_heads = None
+    if settings.groups is not None:
+        num_kv_heads = max(g for g in range(1, min(heads, settings.groups) + 1) if heads % g == 0)
+    inner = (settings.inner or 4 * settings.width) // divisor
+    if settings.positions == "rotary" and width // heads % 2:
+        raise RecipeError(
+            f"objective.generator: 1/{divisor} of the model has {width // heads} channels per head, and rotary "
+            "positions need an even number; choose a larger generator"
+        )
+    return settings.model_copy(update={"width": width, "heads": heads, "groups": num_kv_heads, "inner": inner})

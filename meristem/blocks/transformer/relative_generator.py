@@ -1,0 +1,81 @@
+"""ELECTRA's generator for relative-attention models (XLNet): a smaller relative stack sharing the embeddings."""
+
+# B batch, T tokens, N output positions, D hidden size
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from meristem.blocks.attention.multi_head import select_positions
+from meristem.blocks.attention.relative_mask import RelativeMaskSpec
+from meristem.blocks.embeddings.token_embedding import embedding_projection
+from meristem.blocks.heads.task_heads import PredictionTransform
+from meristem.blocks.heads.vocabulary import VocabularyHead
+from meristem.blocks.transformer.electra_generator import ElectraGenerator
+from meristem.blocks.transformer.relative_stack import RelativeStack, RelativeStackSettings
+from meristem.config.errors import RecipeError
+from meristem.interfaces.batch import Hidden
+
+
+def build_relative_generator(tokens: nn.Embedding, settings: RelativeStackSettings, divisor: int) -> ElectraGenerator:
+    """A generator of 1/divisor the hidden size on the same embeddings, without memory and segments."""
+    small_settings = _generator_settings(settings, divisor)
+    transform = PredictionTransform(
+        small_settings.width,
+        small_settings.activation,
+        "layer",
+        small_settings.norm_epsilon,
+        small_settings.initial,
+        out_size=tokens.embedding_dim,
+    )
+    return ElectraGenerator(
+        RelativeGeneratorBody(tokens, small_settings), VocabularyHead(tokens, transform=transform, bias=True)
+    )
+
+
+class RelativeGeneratorBody(nn.Module):
+    """The discriminator's embeddings, projected to the hidden size of a smaller relative stack."""
+
+    def __init__(self, tokens: nn.Embedding, settings: RelativeStackSettings) -> None:
+        super().__init__()
+        self.tokens = tokens
+        self.project = embedding_projection(tokens.embedding_dim, settings.width, settings.initial)
+        self.stack = RelativeStack(settings)
+        self.stack.init_weights()
+
+    def forward(
+        self,
+        *,
+        tokens: Tensor,
+        wanted: Tensor,
+        segments: Tensor | None = None,
+        present: Tensor | None = None,
+        documents: Tensor | None = None,
+    ) -> Hidden:
+        """[B, T] → hidden states [N, D] at the flat positions `wanted`."""
+        x = self.project(self.tokens(tokens))
+        mask_spec = RelativeMaskSpec(
+            num_tokens=tokens.shape[1],
+            causal=False,
+            device=x.device,
+            dtype=x.dtype,
+            present=present,
+            documents=documents,
+        )
+        return Hidden(
+            last_hidden_state=select_positions(self.stack(x, mask_spec).last_hidden_state, wanted),
+            output_positions=wanted,
+        )
+
+
+def _generator_settings(settings: RelativeStackSettings, divisor: int) -> RelativeStackSettings:
+    if settings.width % (2 * divisor):
+        valid_fractions = [f"1/{d}" for d in range(1, 9) if settings.width % (2 * d) == 0]
+        raise RecipeError(
+            f"objective.generator: 1/{divisor} of a width of {settings.width} is not an even integer; "
+            f"choose {' or '.join(valid_fractions)}"
+        )
+    width, max_heads = settings.width // divisor, max(1, settings.heads // divisor)
+    heads = max(h for h in range(1, max_heads + 1) if width % h == 0)
+    inner = (settings.inner or 4 * settings.width) // divisor
+    return settings.model_copy(update={"width": width, "heads": heads, "inner": inner})

@@ -1,0 +1,231 @@
+"""Transformer stack: layers, attention masks, KV cache, gradient checkpointing, and the settings of a stack."""
+
+# B batch, T tokens, D hidden size, L layers, G key-value heads, C channels of one head
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import ClassVar, Self, cast
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from meristem.blocks.attention.attention_mask import AttentionMask, MaskSpec
+from meristem.blocks.attention.multi_head import LayerKVCache, MultiHeadAttention
+from meristem.blocks.attention.position_encoding import PositionName, RotaryEmbedding
+from meristem.blocks.attention.relative_bias import RelativeBias
+from meristem.blocks.transformer.feed_forward import ActivationName, FeedForward
+from meristem.blocks.transformer.layer import NormPosition, TransformerLayer
+from meristem.blocks.transformer.norms import NormName, build_norm
+from meristem.blocks.weight_init import OutputInit, check_head_count, init_normal, scale_residual_outputs
+from meristem.config.conditions import SettingConditions, when
+from meristem.config.settings import Settings
+from meristem.interfaces.batch import Hidden, State
+
+
+class StackSettings(Settings):
+    """Sizes and architecture of a stack of transformer layers."""
+
+    needs: ClassVar[SettingConditions] = {
+        "rotary_base": (when("positions", "rotary"),),
+        "window_every": (when("window"),),
+    }
+
+    layers: int = Field(12, ge=1)
+    """Number of layers."""
+    width: int = Field(768, ge=8)
+    """Hidden size (d_model)."""
+    heads: int = Field(12, ge=1)
+    """Number of attention heads; must divide the width."""
+    groups: int | None = Field(None, ge=1)
+    """Number of key-value heads (grouped-query attention); as many as heads unless set."""
+    inner: int | None = Field(None, ge=8)
+    """Hidden size of the feed-forward network; 4 × width unless set."""
+    length: int = Field(512, ge=4)
+    """Maximum input length in tokens."""
+    activation: ActivationName = "gelu"
+    """gelu, gelu_tanh, relu, relu6, swiglu or geglu."""
+    norm: NormName = "layer"
+    """layer or rms."""
+    norm_place: NormPosition = "pre"
+    """Norm before each sub-layer (pre) or after its residual (post)."""
+    norm_epsilon: float = Field(1e-5, gt=0)
+    """Epsilon of the norms."""
+    positions: PositionName = "learned"
+    """learned, sinusoidal, rotary or none."""
+    rotary_base: float = Field(10_000.0, gt=1)
+    """Base of rotary positions: the longest wavelength in units of 2π tokens (rope_theta)."""
+    window: int | None = Field(None, ge=1)
+    """Sliding window attention: only keys at a smaller distance are visible."""
+    window_every: int = Field(1, ge=1)
+    """Which layers use the window: every layer (1), every second (2, as in GPT-3), …"""
+    bias: bool = True
+    """Biases in linear layers and norms."""
+    dropout: float = Field(0.0, ge=0, lt=1)
+    """Dropout rate."""
+    initial: float = Field(0.02, gt=0)
+    """Standard deviation of initial weights."""
+    output_initial: OutputInit = "normal"
+    """Initialization of projections into the residual stream: normal, scaled by 1/√(2·layers) (GPT-2), or zero."""
+
+    @model_validator(mode="after")
+    def _check_sizes(self) -> Self:
+        check_head_count(self.width, self.heads)
+        if self.groups is not None and self.heads % self.groups:
+            raise ValueError(
+                f"groups: {self.groups} key-value heads do not divide {self.heads} heads; choose a divisor of heads"
+            )
+        if self.positions == "rotary" and (self.width // self.heads) % 2:
+            raise ValueError(
+                f"positions: rotary needs an even number of channels per head, not {self.width // self.heads}"
+            )
+        return self
+
+
+class TransformerStack(nn.Module):
+    """A stack of transformer layers, with a final norm if pre-norm."""
+
+    def __init__(
+        self, settings: StackSettings, *, scale: float | None = None, relative: RelativeBias | None = None
+    ) -> None:
+        super().__init__()
+        self.settings, self.scale, self.relative = settings, scale, relative
+        head_dim = settings.width // settings.heads
+        rotary = (
+            RotaryEmbedding(settings.length, head_dim, settings.rotary_base) if settings.positions == "rotary" else None
+        )
+        self.layers = nn.ModuleList(self._build_layer(rotary) for _ in range(settings.layers))
+        self.final_norm = self._build_norm() if settings.norm_place == "pre" else nn.Identity()
+        self.recompute = False
+        """Gradient checkpointing: recompute activations in the backward pass instead of storing them."""
+
+    def _build_norm(self) -> nn.Module:
+        return build_norm(self.settings.norm, self.settings.width, self.settings.norm_epsilon, bias=self.settings.bias)
+
+    def _build_layer(self, rotary: RotaryEmbedding | None) -> TransformerLayer:
+        s = self.settings
+        return TransformerLayer(
+            MultiHeadAttention(
+                s.width, s.heads, num_kv_heads=s.groups, rotary=rotary, dropout=s.dropout, bias=s.bias, scale=self.scale
+            ),
+            FeedForward(s.width, s.inner or 4 * s.width, s.activation, bias=s.bias),
+            (self._build_norm(), self._build_norm()),
+            norm_position=s.norm_place,
+            dropout=s.dropout,
+        )
+
+    def init_weights(self) -> None:
+        """Initialize with normal weights and zero biases; residual projections by `output_initial`."""
+        init_normal(self, self.settings.initial)
+        outputs = (
+            output for layer in self._iter_layers() for output in (layer.attention.output, layer.feed_forward.narrow)
+        )
+        scale_residual_outputs(outputs, self.settings.output_initial)
+
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        causal: bool,
+        present: Tensor | None = None,
+        documents: Tensor | None = None,
+        state: State | None = None,
+        want: tuple[str, ...] = (),
+        wanted: Tensor | None = None,
+    ) -> Hidden:
+        """[B, T, D] → Hidden; `want` may name "layers" and "attention".
+
+        `wanted` are flat positions [N] at which alone the last layer is computed.
+        """
+        cache = KVCache(state, x) if state else None
+        mask_spec = MaskSpec(
+            num_queries=x.shape[1],
+            num_keys=cache.num_filled if cache else x.shape[1],
+            causal=causal,
+            dtype=x.dtype,
+            device=x.device,
+            query_positions=cache.positions if cache and cache.ragged else None,
+            present=present,
+            documents=documents,
+        )
+        full_mask = self._attention_mask(mask_spec)
+        window_mask = self._attention_mask(mask_spec, self.settings.window) if self.settings.window else None
+        layer_outputs, weights = [x], list[Tensor]()
+        for layer_index, layer in enumerate(self._iter_layers()):
+            mask = (
+                window_mask
+                if window_mask is not None and (layer_index + 1) % self.settings.window_every == 0
+                else full_mask
+            )
+            mask = replace(mask, attention_weights=weights) if "attention" in want else mask
+            layer_cache = cache.layer_cache(layer_index) if cache else None
+            x = self._run_layer(
+                layer, x, mask, layer_cache, wanted if layer_index == self.settings.layers - 1 else None
+            )
+            if "layers" in want:
+                layer_outputs.append(x)
+        return Hidden(
+            last_hidden_state=self.final_norm(x),
+            output_positions=wanted,
+            layers=tuple(layer_outputs) if "layers" in want else (),
+            attention=tuple(weights),
+            state=cache.next_state() if cache else {},
+        )
+
+    def _attention_mask(self, mask_spec: MaskSpec, window: int | None = None) -> AttentionMask:
+        mask = mask_spec.build_mask(window)
+        return mask if self.relative is None else self.relative(mask, mask_spec.num_queries, mask_spec.num_keys)
+
+    def _iter_layers(self) -> Iterator[TransformerLayer]:
+        """The layers, typed."""
+        return (cast(TransformerLayer, layer) for layer in self.layers)
+
+    def _run_layer(
+        self,
+        layer: TransformerLayer,
+        x: Tensor,
+        mask: AttentionMask,
+        layer_cache: LayerKVCache | None,
+        output_positions: Tensor | None,
+    ) -> Tensor:
+        if self.recompute and self.training and layer_cache is None:
+            return checkpoint(layer, x, mask, None, output_positions, use_reentrant=False)  # type: ignore[no-any-return]  # torch's is untyped
+        return layer(x, mask, layer_cache, output_positions)  # type: ignore[no-any-return]  # nn.Module.__call__
+
+    def empty_cache(self, batch_size: int, capacity: int, template: Tensor) -> State:
+        """Empty KV cache for `batch_size` rows of up to `capacity` tokens, as the state of incremental decoding."""
+        s = self.settings
+        shape = (batch_size, s.layers, 2, s.groups or s.heads, capacity, s.width // s.heads)
+        return {
+            "cache": template.new_zeros(shape),
+            "next": torch.zeros(batch_size, dtype=torch.long, device=template.device),
+        }
+
+
+class KVCache:
+    """KV cache of all layers during one forward pass, a view of the state's tensors."""
+
+    def __init__(self, state: State, x: Tensor) -> None:
+        self.tensor, self.next_positions, self.num_tokens = state["cache"], state["next"], x.shape[1]
+        low, high = (int(v) for v in self.next_positions.aminmax())
+        self.shared_start = low if low == high else None
+        self.num_filled = high + self.num_tokens
+        self.positions = self.next_positions[:, None] + torch.arange(self.num_tokens, device=x.device)
+        self.ragged = self.shared_start is None or (self.num_tokens > 1 and low > 0)
+
+    def layer_cache(self, layer_index: int) -> LayerKVCache:
+        """The cache of one layer."""
+        return LayerKVCache(
+            keys=self.tensor[:, layer_index, 0],
+            values=self.tensor[:, layer_index, 1],
+            positions=self.positions,
+            shared_start=self.shared_start,
+            num_filled=self.num_filled,
+        )
+
+    def next_state(self) -> State:
+        """The state after this forward pass."""
+        return {"cache": self.tensor, "next": self.next_positions + self.num_tokens}

@@ -1,0 +1,204 @@
+"""The commands predict, evaluate, generate and fill."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meristem.cli import options, reward_command
+from meristem.cli.output import load_model, print_evaluation, print_json, print_message
+from meristem.utils.terminal import emit
+
+
+def predict(
+    run: options.RunPath,
+    text: options.PredictText = None,
+    text_b: options.TextB = None,
+    question: options.Question = None,
+    passage: options.Passage = None,
+    choices: options.Choices = None,
+    image: options.PredictImage = None,
+    file: options.SampleFile = None,
+    top: options.TopPredictions = None,
+    out: options.PredictionsOut = None,
+    which: options.WhichCheckpoint = None,
+    json_: options.Json = False,
+) -> None:
+    """Predictions of a fine-tuned run for a text, a file or standard input.
+
+    meristem predict runs/reviews "What a film!"
+    meristem predict runs/squad --question "Who?" --passage "It was Ada."
+    meristem predict runs/reviews --file new.csv --out predictions.csv
+    meristem predict runs/reviews --file new.csv --json > predictions.jsonl
+    cat lines.txt | meristem predict runs/reviews
+
+    A file with columns is read like the run's training data. Any other file has one sample per line: a text, its fields
+    separated by tabs, or a JSON object. Predictions are in the order of the samples. Samples that fail are reported and
+    skipped (with --json printed as {"error": …}), and the exit code is 1. --out keeps the input columns and adds
+    predicted_label, predicted_score and so on.
+    """
+    from meristem.cli import predict
+
+    text_fields = {"text": text, "text_b": text_b, "question": question, "passage": passage, "choices": choices}
+    parts = {name: value for name, value in {**text_fields, "picture": image}.items() if value is not None}
+    predict.predict(load_model(run, which), parts, file, top=top, as_json=json_, out=out)
+
+
+def evaluate(
+    run: options.RunPath,
+    data: options.Data = None,
+    pairs: options.Pairs = None,
+    limit: options.Limit = None,
+    pll: options.Pll = False,
+    template: options.Template = None,
+    words: options.LabelWords = None,
+    shots: options.Shots = 0,
+    shot_data: options.ShotData = None,
+    seed: options.ShotSeed = 0,
+    calibrate: options.Calibrate = False,
+    per_token: options.PerToken = False,
+    columns: options.Columns = None,
+    report: options.ReportPath = None,
+    trust_paths: options.TrustPaths = False,
+    which: options.WhichCheckpoint = None,
+    json_: options.Json = False,
+) -> None:
+    """Loss, perplexity, bits per byte, accuracy and minimal pairs; for a fine-tuned run, task metrics with intervals.
+
+    With --template, zero-shot or few-shot evaluation of a model that was not fine-tuned:
+    meristem evaluate runs/gpt2-mini --data dev.tsv --template "{text} It was {label}." --words 0=bad,1=good
+    """
+    column_options = {"columns": options.parse_key_values("--columns", columns)}
+    shot_options = {
+        "shots": shots,
+        "shot_data": shot_data,
+        "seed": seed,
+        "words": options.parse_key_values("--words", words),
+    }
+    prompt_options = {**shot_options, "calibrate": calibrate, "per_token": per_token}
+    template_options = options.template_options(template, prompt_options, {"--pairs": pairs, "--pll": pll})
+    plain_options = {"pairs": str(pairs) if pairs else None, "pll": pll, "trust_paths": trust_paths}
+    run_options = plain_options if template is None else template_options
+    evaluation = load_model(run, which).evaluate(data=data, limit=limit, report=report, **column_options, **run_options)
+    if json_:
+        print_json(evaluation)
+    else:
+        print_evaluation(evaluation)
+        if report is not None:
+            print_message(f"wrote {report}")
+
+
+def generate(
+    run: options.RunPath,
+    prompt: options.Prompt = "",
+    file: options.PromptFile = None,
+    image: options.Image = None,
+    source: options.EncoderSource = None,
+    count: options.Count = 1,
+    max_tokens: options.MaxTokens = 100,
+    temperature: options.Temperature = 0.8,
+    top_k: options.TopK = None,
+    top_p: options.TopP = None,
+    repetition_penalty: options.RepetitionPenalty = 1.0,
+    beams: options.Beams = 1,
+    stop: options.Stop = None,
+    seed: options.Seed = 0,
+    best_of: options.BestOf = None,
+    reward: options.RewardSpecs = None,
+    reference: options.References = None,
+    which: options.WhichCheckpoint = None,
+    json_: options.Json = False,
+) -> None:
+    """Generate text: continue a prompt, generate from a source (encoder-decoders), or unmask iteratively (masked LMs).
+
+    XLNet and ELMo also continue a prompt from left to right. A model that can do both continues --prompt and encodes
+    --source or --image.
+
+    With --best-of, N texts are generated per prompt and those with the highest reward are printed:
+    meristem generate runs/gpt2-mini --prompt "The old" --best-of 8 --reward length,target=20 --reward repetition
+    """
+    from meristem.config.errors import RecipeError
+    from meristem.generation.generate import UNMASKING_KINDS
+
+    loaded = load_model(run, which)
+    if source is not None and (file or image or prompt):
+        raise RecipeError("--source: cannot be combined with --prompt, --file or --image")
+    prompts: list[Any] = options.read_lines(file) if file else [source or image or prompt]
+    sampling: dict[str, Any] = {
+        "max_tokens": max_tokens,
+        "temperature": temperature or 1.0,
+        "greedy": temperature == 0,
+        "top_k": top_k,
+        "top_p": top_p,
+        "repetition_penalty": repetition_penalty,
+        "beams": beams,
+        "stop": tuple(stop or ()),
+        "seed": seed,
+    }
+    if best_of is not None or reward or reference:
+        reward_command.print_best_of(
+            loaded, prompts, sampling, best_of, reward or [], reference or [], keep=count, as_json=json_
+        )
+        return
+    streaming = not json_ and len(prompts) == 1 and count == 1 and beams == 1
+    streaming = streaming and (source is not None or image is not None or loaded.lm_kind not in UNMASKING_KINDS)
+    reads_source = loaded.lm_kind == "source" or source is not None or image is not None
+    continues_prompt = not reads_source  # a source is not part of the generated text
+    if streaming and continues_prompt:
+        emit(prompts[0], end="", flush=True)
+    outputs = loaded.generate(
+        prompts,
+        count=count,
+        source=source is not None,
+        on_text=(lambda _, text: emit(text, end="", flush=True)) if streaming else None,
+        **sampling,
+    )
+    texts = [
+        (prompt_text, generated)
+        for prompt_text, prompt_texts in zip(prompts, outputs, strict=True)
+        for generated in prompt_texts
+    ]
+    if json_:
+        print_json(
+            [
+                {
+                    "prompt": str(prompt_item),
+                    "text": text_item.text,
+                    "score": text_item.score,
+                    "finished": text_item.finished,
+                }
+                for prompt_item, text_item in texts
+            ]
+        )
+    elif streaming:
+        emit()
+    else:
+        for prompt_text, generated in texts:
+            emit(prompt_text + generated.text if continues_prompt else generated.text)
+
+
+def fill(
+    run: options.RunPath,
+    text: options.FillText,
+    top: options.TopCandidates = 5,
+    which: options.WhichCheckpoint = None,
+    json_: options.Json = False,
+) -> None:
+    """The most likely tokens for each [MASK] in a text."""
+    masks = load_model(run, which).fill(text, top=top)
+    if json_:
+        candidate_lists = [
+            [{"token": item.token, "score": item.probability, "sequence": item.text} for item in filled.candidates]
+            for filled in masks
+        ]
+        print_json(
+            [
+                {"mask": filled.mask, "candidates": candidates}
+                for filled, candidates in zip(masks, candidate_lists, strict=True)
+            ]
+        )
+        return
+    for mask in masks:
+        if len(masks) > 1:
+            emit(f"mask {mask.mask + 1}")
+        for candidate in mask.candidates:
+            emit(f"{candidate.probability:7.2%}  {candidate.token:<16} {candidate.text}")

@@ -1,0 +1,1 @@
+"""Recipes and settings: frozen, validated, overridable from the command line."""

@@ -1,0 +1,151 @@
+"""Base class of all settings, validation with readable errors, and lookup of classes by file name (the registry)."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from types import NoneType
+from typing import Any, ClassVar, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from meristem.config.conditions import AnyCondition, SettingConditions
+from meristem.config.errors import RecipeError, did_you_mean
+
+CLASS_SUFFIXES = ("objective", "task", "reward", "view", "tokenizer", "sample", "modeltype")
+"""Class names may end in one of these after the name of their file: `CaptionTask` in `tasks/caption.py`."""
+
+SECTIONS = {
+    "corpus": "corpus.settings:CorpusSettings",
+    "tokenizer": "tokenizers.settings:TokenizerSettings",
+    "store": "dataset.settings:StoreSettings",
+    "data": "labelled.settings:DataSettings",
+    "train": "training.settings:TrainSettings",
+    "start": "training.settings:StartSettings",
+    "grid": "training.settings:GridSettings",
+}
+
+MAX_SIZE, MAX_LAYERS = 1 << 24, 1 << 13
+"""Maximum of any size in a model, and of the number of layers."""
+
+
+class Settings(BaseModel):
+    """Frozen pydantic settings; the docstring under each field is its help text."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, validate_default=True, allow_inf_nan=False
+    )
+
+    exclusive: ClassVar[tuple[str, ...]] = ()
+    """Mutually exclusive fields: an override of one removes the others."""
+    foreign_names: ClassVar[dict[str, str]] = {}
+    """Names of settings in other libraries → the name here, for error messages."""
+    needs: ClassVar[SettingConditions] = {}
+    """Conditions under which settings have an effect; a class adds to those of its bases."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _parse_none(cls, value: Any) -> Any:
+        """Parse the string `none` as None, for optional settings that are not strings."""
+        if not isinstance(value, dict):
+            return value
+        none_keys = {key for key, item in value.items() if isinstance(item, str) and item.lower() == "none"}
+        return {key: None if key in none_keys and _allows_none(cls, key) else item for key, item in value.items()}
+
+
+@cache
+def _allows_none(cls: type[Settings], name: str) -> bool:
+    """Whether a field accepts None, and no string that could be "none"."""
+    annotations: list[Any] = [cls.model_fields[name].annotation] if name in cls.model_fields else []
+    for annotation in annotations:
+        annotations += get_args(annotation)
+    return NoneType in annotations and str not in annotations and "none" not in annotations
+
+
+def conditions_of(cls: type[Settings], name: str) -> tuple[AnyCondition, ...]:
+    """The conditions of a setting, declared by its class and the bases."""
+    condition_groups = (vars(base).get("needs", {}).get(name, ()) for base in cls.__mro__)
+    return tuple(condition for conditions in condition_groups for condition in conditions)
+
+
+@cache
+def module_names(package: str) -> tuple[str, ...]:
+    """The public modules of a package, such as "objectives", without importing them."""
+    imported = importlib.import_module(f"meristem.{package}")
+    return tuple(sorted(m.name for m in pkgutil.iter_modules(imported.__path__) if not m.name.startswith("_")))
+
+
+def find_class(package: str, name: str) -> Any:
+    """The class named after its file: `find_class("objectives", "mlm")` is `MLMObjective` in `objectives/mlm.py`."""
+    stem = name.replace("-", "_")
+    if stem not in module_names(package):
+        raise RecipeError(f"unknown name {name!r} in {package}/{did_you_mean(name, module_names(package))}")
+    module = importlib.import_module(f"meristem.{package}.{stem}")
+    class_names = {stem.replace("_", "") + suffix for suffix in ("", *CLASS_SUFFIXES)}
+    for key, value in vars(module).items():
+        if isinstance(value, type) and key.lower() in class_names and value.__module__ == module.__name__:
+            return value
+    raise RecipeError(f"meristem/{package}/{stem}.py contains no class named after the file")
+
+
+def section_class(section: str) -> type[Settings]:
+    """The settings class of a section in `SECTIONS`."""
+    module, _, name = SECTIONS[section].partition(":")
+    return getattr(importlib.import_module(f"meristem.{module}"), name)  # type: ignore[no-any-return]  # found by name
+
+
+def build_settings(cls: type[Settings], value: Any, section: str) -> Settings:
+    """Validate one section; validation errors become a RecipeError, one line each."""
+    if not isinstance(value, dict):
+        raise RecipeError(f"{section}: expected a mapping of settings, got {value!r}")
+    try:
+        settings = cls.model_validate(value)
+    except ValidationError as error:
+        raise RecipeError("\n".join(_format_error(cls, item, section) for item in error.errors())) from None
+    if section.split(".")[0] in ("model", "tokenizer", "heads"):
+        _check_sizes(settings, section)
+    return settings
+
+
+def _check_sizes(settings: Settings, section: str) -> None:
+    """Refuse sizes that no machine can hold, before any memory is allocated."""
+    for key, value in settings.model_dump().items():
+        limit = MAX_LAYERS if key.endswith(("layers", "highways")) else MAX_SIZE
+        if (largest := max(iter_integers(value), default=0)) > limit:
+            raise RecipeError(f"{section}.{key}: {largest:,} is too large; at most {limit:,}")
+
+
+def iter_integers(value: Any) -> Iterator[int]:
+    """All integers in a possibly nested value."""
+    if isinstance(value, int):
+        yield value
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ():
+        yield from iter_integers(item)
+
+
+def _format_error(cls: type[Settings], item: Any, section: str) -> str:
+    location = ".".join([section, *map(str, item["loc"])])
+    if item["type"] == "extra_forbidden" and (own_name := cls.foreign_names.get(str(item["loc"][-1]))):
+        return f"{location}: unknown setting; use {own_name}"
+    if item["type"] == "extra_forbidden":
+        return f"{location}: unknown setting{did_you_mean(str(item['loc'][-1]), _known_fields(cls, item['loc'][:-1]))}"
+    message = re.sub(r"^Value error, ", "", item["msg"])
+    received = item.get("input")
+    received_text = f" (got {received!r})" if isinstance(received, str | int | float | bool) else ""
+    return f"{location}: {message}{received_text}"
+
+
+def _known_fields(cls: type[Settings], path: Sequence[str | int]) -> list[str]:
+    """The field names of a section, or of the nested settings at a path."""
+    for step in path:
+        annotation = cls.model_fields[str(step)].annotation if str(step) in cls.model_fields else None
+        nested_classes = (
+            candidate
+            for candidate in (annotation, *get_args(annotation))
+            if isinstance(candidate, type) and issubclass(candidate, Settings)
+        )
+        cls = next(nested_classes, cls)
+    return list(cls.model_fields)

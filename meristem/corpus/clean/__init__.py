@@ -1,0 +1,1 @@
+"""Cleaning and quality filters for documents, and language identification."""

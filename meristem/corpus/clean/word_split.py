@@ -1,0 +1,47 @@
+"""Splits a text into words, once for all quality rules; in scripts without spaces each Chinese character is a word."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+
+from meristem.corpus.clean.language_profiles import PROFILES
+
+# Ideographs, kana and bopomofo are a word each; Thai, Lao, Burmese and Khmer have about four letters a word.
+IDEOGRAPH_RANGES = "\u3040-\u30ff\u3105-\u312f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+UNSPACED_RANGES = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
+UNSPACED_WORD = re.compile(
+    f"[{IDEOGRAPH_RANGES}]|[{UNSPACED_RANGES}]{{1,4}}|[^\\s{IDEOGRAPH_RANGES}{UNSPACED_RANGES}]+"
+)
+UNSPACED_CHAR = re.compile(f"[{IDEOGRAPH_RANGES}{UNSPACED_RANGES}]")
+
+GOPHER_STOP_WORDS = frozenset(("the", "be", "to", "of", "and", "that", "have", "with"))
+STOP_WORDS = {language: frozenset(profile.words[:24]) for language, profile in PROFILES.items()} | {
+    "en": GOPHER_STOP_WORDS,  # Rae et al. 2021, §A1.1
+    "zh": frozenset("的一是不了在有和人这這中大为為个個以到也之而其就与與上"),
+    "ja": frozenset("のにはをたがでてとしれさるいもな"),
+}
+"""Very frequent words per language; languages that attach them to other words have no list."""
+
+
+class SplitText:
+    """The words, lines and paragraphs of a text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        # Chinese characters have three bytes: a text with hardly more bytes than characters has few.
+        is_long = not text.isascii() and len(text.encode("utf-8", "surrogatepass")) > 1.5 * len(text)
+        self.is_unspaced = is_long and self._mostly_ideographs()
+        self.words = UNSPACED_WORD.findall(text) if self.is_unspaced else text.split()
+        self.joined = " ".join(self.words)
+        self.lines = [line.strip() for line in text.split("\n") if line and not line.isspace()]
+
+    def _mostly_ideographs(self) -> bool:
+        """Whether a quarter of the first characters are of a script without spaces."""
+        start = self.text[:2000]
+        return 4 * len(UNSPACED_CHAR.findall(start)) > len(start)
+
+    @cached_property
+    def paragraphs(self) -> list[str]:
+        """Blocks separated by blank lines."""
+        return [part for part in self.text.split("\n\n") if part and not part.isspace()]

@@ -1,0 +1,1 @@
+"""Exact and near-duplicate removal: digests, MinHash signatures, an LSH index."""

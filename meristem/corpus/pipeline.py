@@ -1,0 +1,145 @@
+"""The corpus pipeline: find files, read, clean, deduplicate, split, count."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from meristem.config.errors import MeristemError
+from meristem.corpus.accounting import CorpusAccount
+from meristem.corpus.corpus_parts import iter_documents
+from meristem.corpus.dedup.document_filter import DocumentFilter
+from meristem.corpus.document import Document
+from meristem.corpus.document_batches import DocumentBatch, read_batches
+from meristem.corpus.processed_corpus import ProcessedCorpus, are_all_files, process_corpus
+from meristem.corpus.read.read_ranges import ReadRange, plan_held_out_ranges, plan_ranges
+from meristem.corpus.read.source_kinds import AlignedSource, FileSource
+from meristem.corpus.read.sources import ResolvedSources, find_sources
+from meristem.corpus.settings import CorpusSettings
+from meristem.corpus.split import UnsplitDocument, assign_splits
+from meristem.corpus.worker_pool import ReadWorkerPool
+
+MIN_POOL_BYTES = 8 << 20
+"""Below this many bytes, starting worker processes costs more time than it saves."""
+
+
+@dataclass(frozen=True)
+class ReadProgress:
+    """Progress of a pass in bytes; `total` is 0 if there are no files to measure."""
+
+    bytes: int
+    total: int
+    documents: int
+
+
+class CorpusReader:
+    """The documents of a corpus in an order that depends only on the settings; each iteration is a full pass.
+
+    With a folder, a corpus of files is processed once, stored there in parts, and read from them
+    (`processed_corpus.py`).
+    """
+
+    def __init__(
+        self,
+        settings: CorpusSettings,
+        *,
+        progress: Callable[[ReadProgress], None] | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        self.settings, self.folder = settings, folder
+        self.account = CorpusAccount()
+        """Complete once the pass is."""
+        self._progress = progress
+
+    def __iter__(self) -> Iterator[Document]:
+        resolved = find_sources(self.settings)
+        self.account = account = CorpusAccount(skipped=resolved.skipped)
+        if self.folder is not None and are_all_files(resolved.all_sources):
+            documents = self._read_parts(self.folder)
+        else:
+            documents = self._read_sources(resolved)
+        for document in assign_splits(documents, self.settings):
+            account.splits[document.split] += 1
+            yield document
+        account.check_totals()
+        if not account.kept:
+            message = f"no usable documents in {', '.join(self.settings.sources)}: {account.summary()}"
+            raise MeristemError("\n  ".join([message, *account.warnings]))
+        for split, sources in self.settings.held_out_sources.items():
+            if not account.splits[split]:
+                message = f"corpus.{split}: no usable documents in {', '.join(sources)}: {account.summary()}"
+                raise MeristemError("\n  ".join([message, *account.warnings]))
+
+    def process(self, folder: Path, *, verify: bool = True) -> ProcessedCorpus:
+        """Create the parts that are missing; existing ones are fully checked only if `verify`."""
+        total = sum(source.size for source in find_sources(self.settings).all_sources)
+        return process_corpus(
+            self.settings,
+            folder,
+            self._iter_batches,
+            verify=verify,
+            progress=lambda account: self._report_progress(account, total),
+        )
+
+    def _read_parts(self, folder: Path) -> Iterator[UnsplitDocument]:
+        processed = self.process(folder)
+        self.account.merge(processed.account)
+        total, bytes_before, num_documents = sum(part.size for part in processed.parts), 0, 0
+        for part in processed.parts:
+            for number, document in enumerate(iter_documents(processed.folder, [part])):
+                if self._progress and number % 256 == 0:
+                    bytes_done = bytes_before + part.size * number // part.kept
+                    self._progress(ReadProgress(bytes=bytes_done, total=total, documents=num_documents + number))
+                yield document
+            bytes_before, num_documents = bytes_before + part.size, num_documents + part.kept
+        if self._progress:
+            self._progress(ReadProgress(bytes=bytes_before, total=total, documents=num_documents))
+
+    def _read_sources(self, resolved: ResolvedSources) -> Iterator[UnsplitDocument]:
+        """New documents, up to corpus.limit."""
+        total = sum(source.size for source in resolved.all_sources)
+        read_ranges = [
+            *plan_held_out_ranges(resolved.held_out, self.settings),
+            *plan_ranges(resolved.sources, self.settings),
+        ]
+        with DocumentFilter(self.settings) as document_filter:
+            for read_range, batch in self._iter_batches(read_ranges):
+                selected = document_filter.select(read_range, batch)
+                self.account.merge(document_filter.account.pop_counts())
+                yield from selected
+                self._report_progress(self.account, total)
+                if document_filter.is_full:
+                    return
+
+    def _report_progress(self, account: CorpusAccount, total: int) -> None:
+        if self._progress:
+            self._progress(ReadProgress(bytes=account.bytes, total=total, documents=account.read))
+
+    def _iter_batches(self, read_ranges: list[ReadRange]) -> Iterator[tuple[ReadRange, DocumentBatch]]:
+        """The batches of all ranges in order; large files are read in worker processes, everything else in this one."""
+        files = [read_range for read_range in read_ranges if isinstance(read_range.source, FileSource | AlignedSource)]
+        processes = _num_processes(self.settings, files)
+        with ReadWorkerPool(files, self.settings, processes) if processes > 1 else nullcontext() as pool:
+            numbers = count()
+            for read_range in read_ranges:
+                is_pooled = pool is not None and isinstance(read_range.source, FileSource | AlignedSource)
+                for batch in (
+                    pool.batches(next(numbers)) if pool and is_pooled else read_batches(read_range, self.settings)
+                ):
+                    yield read_range, batch
+
+
+def _num_processes(settings: CorpusSettings, read_ranges: Sequence[ReadRange]) -> int:
+    """Number of processes worth starting; 1 means that this process does the work."""
+    size = sum(
+        (read_range.source.size if read_range.stop is None else read_range.stop) - read_range.start
+        for read_range in read_ranges
+    )
+    if size < MIN_POOL_BYTES or multiprocessing.current_process().daemon:
+        return 1
+    return min(settings.processes or os.cpu_count() or 1, len(read_ranges))

@@ -1,0 +1,1 @@
+"""Reading a corpus: sources, compression, encodings and one reader per file format."""

@@ -1,0 +1,96 @@
+"""Length bucketing: batches of samples of similar length, so with little padding; a function of (seed, step) alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meristem.dataset.feed import Feed
+from meristem.interfaces.batch import RngFactory, Row
+from meristem.interfaces.task import SamplePiece
+from meristem.utils.randomness import KeyedPermutation, generator
+
+WINDOW_STEPS = 64
+"""Steps per window; samples are sorted by length within a window."""
+
+
+class PieceView:
+    """A view of pieces (tokenized parts of labelled samples) that are all in memory."""
+
+    def __init__(self, pieces: Sequence[SamplePiece], *, shuffled: bool = True) -> None:
+        self.pieces, self.shuffled = pieces, shuffled
+        self.lengths: NDArray[np.int64] = np.array([piece.num_tokens for piece in pieces], np.int64)
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    def row(self, index: int, draw: RngFactory) -> Row:
+        """A row that only contains the piece; the task turns it into model inputs."""
+        return Row(inputs={}, metadata={"piece": self.pieces[index]}, sample_id=index)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LengthBucketedFeed(Feed):
+    """Batches of `batch_size` pieces of similar length.
+
+    The shuffled order of an epoch is cut into windows of 64 steps. Inside a window, pieces are sorted by length and
+    assigned to the steps in a random order, so every piece still occurs once per epoch.
+    """
+
+    def _epoch_indices(self, first: int, count: int, size: int) -> Iterator[tuple[int, int]]:
+        while count:
+            epoch, start = divmod(first, size)
+            window = start // (WINDOW_STEPS * self.batch_size)
+            window_start = window * WINDOW_STEPS * self.batch_size
+            window_order = self._bucketed_order(
+                epoch, window_start, min(size, window_start + WINDOW_STEPS * self.batch_size), size
+            )
+            chunk_size = min(count, len(window_order) - (start - window_start))
+            yield from (
+                (epoch, int(index)) for index in window_order[start - window_start : start - window_start + chunk_size]
+            )
+            first, count = first + chunk_size, count - chunk_size
+
+    def _bucketed_order(self, epoch: int, begin: int, end: int, size: int) -> NDArray[np.int64]:
+        """The piece at each position of a window."""
+        view = self.view
+        assert isinstance(view, PieceView)
+        return _bucketed_window(view, self.seed, epoch, begin, end, size, self.batch_size)
+
+
+@lru_cache(maxsize=8)
+def _bucketed_window(
+    view: PieceView, seed: int, epoch: int, begin: int, end: int, size: int, batch_size: int
+) -> NDArray[np.int64]:
+    positions = np.arange(begin, end)
+    pieces = KeyedPermutation(size, seed, epoch)(positions).astype(np.int64) if view.shuffled else positions
+    by_size = pieces[np.argsort(view.lengths[pieces], kind="stable")]
+    step = (epoch * size + positions) // batch_size  # a step may have started in the previous epoch
+    _, counts = np.unique(step, return_counts=True)
+    step_order = (
+        generator(seed, "lengths", epoch, begin).permutation(len(counts)) if view.shuffled else np.arange(len(counts))
+    )
+    out = np.empty(len(positions), np.int64)
+    ends, num_taken = np.cumsum(counts), 0
+    for step_index in step_order:  # each step takes the next longer pieces
+        out[ends[step_index] - counts[step_index] : ends[step_index]] = by_size[
+            num_taken : num_taken + counts[step_index]
+        ]
+        num_taken += counts[step_index]
+    return out
+
+
+def group_by_length(pieces: Sequence[SamplePiece], max_tokens: int) -> Iterator[list[int]]:
+    """Indices of pieces sorted by length, in groups of at most `max_tokens` tokens, padding included."""
+    group: list[int] = []
+    for index in sorted(range(len(pieces)), key=lambda index: pieces[index].num_tokens):
+        if group and (len(group) + 1) * pieces[index].num_tokens > max_tokens:
+            yield group
+            group = []
+        group.append(index)
+    if group:
+        yield group

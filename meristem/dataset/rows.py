@@ -1,0 +1,60 @@
+"""Rows of token ids, as all views make them: special tokens around the text, and the document of each position."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from meristem.config.errors import MeristemError
+from meristem.dataset.encode_documents import separator_id
+from meristem.dataset.token_dataset import IntArray, TokenStream
+from meristem.interfaces.batch import Array, Row
+
+if TYPE_CHECKING:
+    from meristem.tokenizers.tokenizer import Tokenizer
+
+
+def content_length(stream: TokenStream, tokenizer: Tokenizer, length: int, num_special: int) -> int:
+    """How many of a row's `length` tokens are text; also checks that stream, tokenizer and length fit together."""
+    if stream.tokenizer != tokenizer.digest:
+        raise MeristemError(
+            f"{stream.path}: built with another tokenizer (digest {stream.tokenizer[:12]}, now "
+            f"{tokenizer.digest[:12]}); rebuild the dataset with this one"
+        )
+    if length <= num_special:
+        raise MeristemError(f"model.length: {length} leaves no room for text beside {num_special} special tokens")
+    return length - num_special
+
+
+def boundary_tokens(tokenizer: Tokenizer) -> tuple[IntArray, IntArray]:
+    """The special tokens before and after a row's text: the tokenizer's template, else its start and end token."""
+    if tokenizer.single_template is not None:
+        return tokenizer.single_template
+    if tokenizer.start is None or tokenizer.end is None:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    return np.array([tokenizer.start]), np.array([tokenizer.end])
+
+
+def append_end_token(tokens: IntArray, tokenizer: Tokenizer, length: int) -> IntArray:
+    """A text with its end token, or truncated to `length` without one.
+
+    A tokenizer with a template of its own puts those special tokens around the text, which is truncated to make space
+    for them.
+    """
+    if tokenizer.single_template is not None:
+        prefix, suffix = tokenizer.single_template
+        return np.concatenate([prefix, tokens[: max(0, length - len(prefix) - len(suffix))], suffix]).astype(np.int64)
+    return np.append(tokens, separator_id(tokenizer))[:length].astype(np.int64)
+
+
+def document_ids(stream: TokenStream, start: int, stop: int, prefix_length: int, suffix_length: int) -> IntArray:
+    """The document of each position of a row; special tokens belong to the document beside them."""
+    return stream.documents_at(start, stop).take(np.arange(-prefix_length, stop - start + suffix_length), mode="clip")
+
+
+def make_row(tokenizer: Tokenizer, tokens: IntArray, extra: Mapping[str, Array], sample: int, **notes: Any) -> Row:
+    """A row of tokens with the mask of special tokens, which are never masked out by an objective."""
+    notes = {"special": tokenizer.special_mask[tokens], **notes}
+    return Row(inputs={"tokens": tokens, **extra}, metadata=notes, sample_id=sample)

@@ -1,0 +1,47 @@
+"""Source-target examples for encoder-decoder models, from corpora of pairs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from meristem.config.errors import MeristemError
+from meristem.dataset.rows import append_end_token, content_length, make_row
+from meristem.dataset.token_dataset import TokenStream
+from meristem.interfaces.batch import RngFactory, Row
+
+if TYPE_CHECKING:
+    from meristem.tokenizers.tokenizer import Tokenizer
+
+
+class ExamplesView:
+    """`source` and `tokens` (the target), each with its end token; truncated to `length`, then without one.
+
+    `spare` positions of the target are reserved for tokens that an objective adds.
+    """
+
+    shuffled: ClassVar[bool] = True
+
+    def __init__(
+        self, stream: TokenStream, tokenizer: Tokenizer, length: int, *, isolate: bool = False, spare: int = 0
+    ) -> None:
+        if not stream.has_pairs:
+            raise MeristemError(
+                f"{stream.path}: these documents have no targets; set "
+                "corpus.target (a column, or a file of as many lines), or use builtin:microworld-pairs"
+            )
+        self._stream, self._tokenizer = stream, tokenizer
+        self._source_length = content_length(stream, tokenizer, length, 0)
+        self._target_length = content_length(stream, tokenizer, length, spare)
+
+    def __len__(self) -> int:
+        return self._stream.documents
+
+    def row(self, index: int, draw: RngFactory) -> Row:
+        """One pair; `draw` is not used."""
+        span, target_start = self._stream.document(index), self._stream.target_start(index)
+        source = append_end_token(self._stream.tokens(span.start, target_start), self._tokenizer, self._source_length)
+        target = append_end_token(
+            self._stream.tokens(target_start, span.text_stop), self._tokenizer, self._target_length
+        )
+        special = self._tokenizer.special_mask[source]
+        return make_row(self._tokenizer, target, {"source": source}, index, document=index, source_special=special)

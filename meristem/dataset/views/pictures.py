@@ -1,0 +1,44 @@
+"""Image-caption view: an image and its caption."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from meristem.config.errors import MeristemError
+from meristem.dataset.rows import append_end_token, content_length, make_row
+from meristem.dataset.token_dataset import TokenStream
+from meristem.interfaces.batch import RngFactory, Row
+
+if TYPE_CHECKING:
+    from meristem.tokenizers.tokenizer import Tokenizer
+
+
+class PicturesView:
+    """`image` [side, side, 3] as bytes, and `tokens`, the caption with its end token, truncated to `length`.
+
+    `spare` positions are reserved for tokens that an objective adds.
+    """
+
+    shuffled: ClassVar[bool] = True
+
+    def __init__(
+        self, stream: TokenStream, tokenizer: Tokenizer, length: int, *, isolate: bool = False, spare: int = 0
+    ) -> None:
+        if not stream.has_images:
+            raise MeristemError(
+                f"{stream.path}: these documents have no images; name the column of images with "
+                "corpus.picture, or use builtin:microworld-pictures"
+            )
+        self._stream, self._tokenizer = stream, tokenizer
+        self._caption_length = content_length(stream, tokenizer, length, spare)
+
+    def __len__(self) -> int:
+        return self._stream.documents
+
+    def row(self, index: int, draw: RngFactory) -> Row:
+        """One image and its caption; `draw` is not used."""
+        span = self._stream.document(index)
+        caption = append_end_token(
+            self._stream.tokens(span.start, span.text_stop), self._tokenizer, self._caption_length
+        )
+        return make_row(self._tokenizer, caption, {"image": self._stream.image(index)}, index, document=index)

@@ -1,0 +1,1 @@
+"""`meristem describe`: parameters, FLOPs, memory and speed of a recipe, and the state of a run."""

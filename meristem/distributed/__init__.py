@@ -1,0 +1,1 @@
+"""Distributed training: process groups and collectives, DDP and FSDP2 wrapping."""

@@ -1,0 +1,77 @@
+"""The tasks of a run: the one it was fine-tuned for, or those whose heads came with imported weights."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from meristem.checkpoint.load_run import LoadedRun
+from meristem.config.errors import MeristemError
+from meristem.config.recipe import HeadSettings
+from meristem.config.settings import find_class, module_names
+from meristem.generation.head_selection import supported_operations
+from meristem.interfaces.task import Task
+from meristem.learning.build import required_capabilities
+from meristem.learning.learner import decoder_start_ids, task_backbone_mode
+
+PROBLEM_TYPES = {
+    "regression": "regression",
+    "single_label_classification": "single",
+    "multi_label_classification": "multiple",
+}
+"""Problem types of transformers → ours."""
+
+
+def run_tasks(loaded_run: LoadedRun) -> dict[str, Task]:
+    """Tasks by name; a head belongs to the task of the same name."""
+    tasks = {
+        objective.name: objective for objective in loaded_run.learner.objectives.values() if isinstance(objective, Task)
+    }
+    task_settings = loaded_run.recipe.task
+    if (
+        loaded_run.recipe.policy is not None and task_settings is not None
+    ):  # the task it was fine-tuned for before reward training
+        tasks[task_settings.name] = find_class("tasks", task_settings.name)(task_settings, loaded_run.tokenizer)
+    for name, head in loaded_run.recipe.heads.items():
+        if name in module_names("tasks") and name not in tasks and name not in loaded_run.state.get("new", ()):
+            tasks[name] = _build_task(name, head, loaded_run)
+    return tasks
+
+
+def _build_task(name: str, head: HeadSettings, loaded_run: LoadedRun) -> Task:
+    """A task for an imported head: the tokenizer's own special tokens, or none."""
+    task_class: type[Task] = find_class("tasks", name)
+    problem_type = PROBLEM_TYPES[head.problem] if head.problem else "regression" if len(head.labels) == 1 else "single"
+    known_settings: dict[str, Any] = {
+        "way": _backbone_mode(task_class, loaded_run),
+        "length": loaded_run.recipe.model.length,
+        "begin": decoder_start_ids(loaded_run.learner.objectives) or (),
+        "framed": False,
+        "labels": () if problem_type == "regression" else head.labels,
+        "problem": problem_type,
+        "range": (0.0, 1.0) if problem_type == "regression" else None,  # the head predicts the number itself
+    }
+    task_settings = {key: value for key, value in known_settings.items() if key in task_class.Settings.model_fields}
+    return task_class(task_class.Settings.model_validate({"name": name, **task_settings}), loaded_run.tokenizer)
+
+
+def _backbone_mode(task_class: type[Task], loaded_run: LoadedRun) -> str:
+    """The backbone mode: the only one it has, or that of its objective."""
+    return task_backbone_mode(
+        task_class, type(loaded_run.learner.model.backbone), required_capabilities(loaded_run.recipe)
+    )
+
+
+def select_task(tasks: dict[str, Task], loaded_run: LoadedRun, name: str | None = None) -> Task:
+    """The named task, or the only one; the error for a run without tasks says what it can do instead."""
+    run_path = loaded_run.run.path
+    if not tasks:
+        operations = supported_operations(loaded_run.learner.model)
+        alternatives = f"it supports {' and '.join(operations)}; " if operations else ""
+        raise MeristemError(
+            f"{run_path} has no task to predict: {alternatives}"
+            f"meristem finetune classification {shlex.quote(f'from={run_path}')} data.train=FILE trains one"
+        )
+    if name is not None and name not in tasks:
+        raise MeristemError(f"{run_path} has no task {name}; it has {', '.join(tasks)}")
+    return tasks[name] if name is not None else next(iter(tasks.values()))

@@ -1,0 +1,1 @@
+"""Fine-tuning on labelled data: runs, hyperparameter grids and task reports."""

@@ -1,0 +1,134 @@
+"""Fine-tuning a task on labelled data, from pretrained weights, from part of them, or from scratch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+
+from meristem.checkpoint.load_run import load_recipe
+from meristem.checkpoint.run_folder import RunFolder
+from meristem.config.errors import RecipeError
+from meristem.config.recipe import Recipe
+from meristem.config.settings import find_class
+from meristem.distributed.process_group import SINGLE_PROCESS, DistributedContext, is_distributed
+from meristem.finetune.grid import run_grid
+from meristem.finetune.labelled_data import LabelledData
+from meristem.interfaces.task import Task
+from meristem.labelled.load import DatasetSplits, load_splits
+from meristem.learning.build import build_objectives, required_capabilities
+from meristem.learning.learner import check_task, decoder_start_ids, task_backbone_mode
+from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.tokenizers.train import train_tokenizer
+from meristem.training.run_result import RunResult
+from meristem.training.trainer import run_recipe
+from meristem.utils.shell_quoting import shell_path
+
+
+def finetune(recipe: Recipe, out: Path, *, fresh: bool, console: Console) -> RunResult:
+    """Train a task until the budget is used up, resuming if the run exists; or every run of a hyperparameter grid."""
+    if recipe.task is None:
+        raise RecipeError(f"{recipe.name} is a recipe for pretraining: meristem pretrain {shell_path(recipe.name)}")
+    recipe, task, data_splits = prepare_task(recipe)
+    if recipe.grid is None or not recipe.grid.has_several_runs:
+        return _finetune_run(recipe, out, task, data_splits, fresh=fresh, console=console)
+    if not data_splits.samples.get("validation"):
+        raise RecipeError("grid: the best run is chosen on validation samples; set data.validation or data.held_out")
+    if is_distributed():
+        raise RecipeError("grid: its runs are trained one after the other in one process; leave out --processes")
+    train_run = partial(_finetune_run, task=task, data_splits=data_splits, fresh=False, console=console)
+    return run_grid(recipe, out, train_run, fresh=fresh, console=console)
+
+
+def _finetune_run(
+    recipe: Recipe, out: Path, task: type[Task], data_splits: DatasetSplits, *, fresh: bool, console: Console
+) -> RunResult:
+    """Train one run on samples that are already loaded."""
+
+    def load_data(
+        recipe: Recipe, existing_run: RunFolder | None, console: Console, distributed: DistributedContext
+    ) -> LabelledData:
+        tokenizer = (
+            Tokenizer.load(existing_run.tokenizer_path)
+            if existing_run is not None
+            else build_tokenizer(recipe, task, data_splits)
+        )
+        return build_labelled_data(recipe, task, data_splits, tokenizer, distributed)
+
+    return run_recipe(recipe, out, load_data=load_data, fresh=fresh, console=console)
+
+
+def prepare_task(recipe: Recipe) -> tuple[Recipe, type[Task], DatasetSplits]:
+    """Load the samples, and complete the recipe with what is inferred from them and the model."""
+    task: type[Task] = find_class("tasks", recipe.task.name)
+    check_task(task, find_class("models", recipe.model.family), recipe.model.family)
+    data_splits = load_splits(recipe.data, task.sample_type_for(recipe.task))
+    return complete_recipe(recipe, task, data_splits), task, data_splits
+
+
+def build_labelled_data(
+    recipe: Recipe,
+    task: type[Task],
+    data_splits: DatasetSplits,
+    tokenizer: Tokenizer,
+    distributed: DistributedContext = SINGLE_PROCESS,
+) -> LabelledData:
+    """Loaded samples as training data, with warnings about labels that the training data do not have."""
+    built_task = task(recipe.task, tokenizer)
+    task_notices = [
+        line
+        for split, samples in data_splits.samples.items()
+        if split != "train"
+        for line in built_task.unseen_label_warnings(samples)
+    ]
+    notices = [*data_splits.notices, *task_notices]
+    return LabelledData(
+        tokenizer=tokenizer, samples=data_splits.samples, task=built_task, notices=notices, distributed=distributed
+    )
+
+
+def complete_recipe(recipe: Recipe, task: type[Task], data_splits: DatasetSplits) -> Recipe:
+    """The recipe with settings inferred from data and model: labels, their column, backbone mode, maximum length."""
+    settings = task.fit_settings(recipe.task, data_splits.samples["train"])
+    fields = type(settings).model_fields
+    inferred: dict[str, object] = {}
+    if "way" in fields and recipe.task.way is None:
+        inferred["way"] = infer_backbone_mode(recipe, task)
+    if "length" in fields and recipe.task.length is None:
+        inferred["length"] = recipe.model.length
+    if "picture" in fields and recipe.task.picture is None:
+        inferred["picture"] = recipe.model.picture
+    if "begin" in fields and not recipe.task.begin and recipe.start.path is not None:
+        inferred["begin"] = _decoder_start_ids(Path(recipe.start.path))
+    label_columns = {
+        setting: name for setting, name in data_splits.gold_columns.items() if getattr(recipe.data, setting) is None
+    }
+    return replace(recipe, task=settings.model_copy(update=inferred), data=recipe.data.model_copy(update=label_columns))
+
+
+def infer_backbone_mode(recipe: Recipe, task: type[Task]) -> str:
+    """Backbone mode: the only one it supports, or the one it was pretrained in."""
+    pretrained_needs = (
+        () if recipe.start.path is None else required_capabilities(load_recipe(RunFolder.open(Path(recipe.start.path))))
+    )
+    return task_backbone_mode(task, find_class("models", recipe.model.family), pretrained_needs)
+
+
+def _decoder_start_ids(path: Path) -> tuple[int, ...]:
+    run = RunFolder.open(path)
+    return decoder_start_ids(build_objectives(load_recipe(run), Tokenizer.load(run.tokenizer_path))) or ()
+
+
+def build_tokenizer(recipe: Recipe, task: type[Task], data_splits: DatasetSplits) -> Tokenizer:
+    """The pretrained run's tokenizer, or one trained on the task's texts; with the special tokens a task needs."""
+    start = recipe.start
+    if start.path is not None and start.tokenizer == "keep":
+        tokenizer = Tokenizer.load(RunFolder.open(Path(start.path)).tokenizer_path)
+    else:
+        tokenizer = train_tokenizer(
+            recipe.tokenizer, (text for sample in data_splits.samples["train"] for text in task.sample_texts(sample))
+        )
+    extended: Tokenizer = task.extend_tokenizer(recipe.task, tokenizer)
+    return extended

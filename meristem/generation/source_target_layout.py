@@ -1,0 +1,192 @@
+"""Source-target layouts: a pair on the two sides of an encoder-decoder, or concatenated for a causal model."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import torch
+
+from meristem.config.errors import MeristemError
+from meristem.dataset.encode_documents import separator_id
+from meristem.dataset.rows import append_end_token
+from meristem.generation.generation_inputs import GenerationInputs
+from meristem.interfaces.batch import Array, RngFactory, Row
+from meristem.interfaces.task import SamplePiece
+from meristem.objectives._sequence_target import SequenceTargetObjective
+from meristem.objectives.clm import CLMObjective
+from meristem.tokenizers.tokenizer import Tokenizer
+
+
+class SourceTargetLayout(ABC):
+    """Turns source-target pairs into training rows and generation inputs."""
+
+    objective: SequenceTargetObjective | CLMObjective
+    """The pretraining objective that computes the loss."""
+    term: str
+    max_source_tokens: int
+    """Maximum tokens of a source."""
+    max_target_tokens: int
+    """Maximum tokens of a target, without its end token."""
+    end_id: int | None = None
+    """The token that ends a target, if not the tokenizer's end token."""
+
+    @abstractmethod
+    def build_piece(self, sample_index: int, source: Array, target: Array | None) -> SamplePiece:
+        """A source and its target, if known, truncated to the maximum lengths."""
+
+    @abstractmethod
+    def build_row(self, row: Row, draw: RngFactory) -> Row:
+        """Inputs and targets of a piece; no targets if the target is unknown."""
+
+    @abstractmethod
+    def generation_inputs(self, piece: SamplePiece) -> GenerationInputs:
+        """The inputs from which the target is generated."""
+
+
+class EncoderDecoderLayout(SourceTargetLayout):
+    """The encoder reads the source text or image; the decoder generates the target after its start tokens."""
+
+    objective: SequenceTargetObjective
+
+    def __init__(
+        self,
+        objective: SequenceTargetObjective,
+        tokenizer: Tokenizer,
+        max_length: int,
+        max_target_tokens: int,
+        source_key: str = "source",
+    ) -> None:
+        self.objective, self.term, self.tokenizer, self.source_key = objective, objective.name, tokenizer, source_key
+        num_special_tokens = 0 if tokenizer.single_template is None else sum(map(len, tokenizer.single_template))
+        self.max_length, self.max_source_tokens = max_length, max_length - num_special_tokens
+        self.max_decoder_length = max_length - int(dict(objective.view.options).get("spare", 0))
+        self.max_target_tokens = min(max_target_tokens, self.max_decoder_length)
+        if self.max_source_tokens < 1:
+            raise MeristemError(
+                f"task.length: {max_length} leaves no room for text beside {num_special_tokens} special tokens"
+            )
+
+    def build_piece(self, sample_index: int, source: Array, target: Array | None) -> SamplePiece:
+        """Both sides truncated as in the dataset views: a truncated side has no end token."""
+        given = append_end_token(source, self.tokenizer, self.max_length) if self.source_key == "source" else source
+        begin = len(self.objective.decoder_start_ids)
+        parts: dict[str, Any] = {"given": given, "target": None}
+        lost = 0
+        if target is not None:
+            whole = append_end_token(target, self.tokenizer, self.max_decoder_length)
+            parts["target"] = self.objective.strip_start(whole)
+            lost = max(0, len(target) - len(whole))
+            begin += len(parts["target"]) - 1
+        # by the longer side batches are 92 % full on Multi30k, by the sum of both 80 %
+        size = max(begin, len(given)) if self.source_key == "source" else begin
+        return SamplePiece(sample_index=sample_index, num_tokens=size, features=parts, num_truncated=lost)
+
+    def build_row(self, row: Row, draw: RngFactory) -> Row:
+        """The pretraining objective's own row."""
+        parts = row.metadata["piece"].features
+        given = {self.source_key: parts["given"]}
+        if parts["target"] is not None:
+            return self.objective.build_row(row, parts["target"], **given)
+        tokens = np.array(self.objective.decoder_start_ids, np.int64)
+        return Row(inputs={**given, "tokens": tokens}, metadata=row.metadata, sample_id=row.sample_id)
+
+    def generation_inputs(self, piece: SamplePiece) -> GenerationInputs:
+        """The source for the encoder, and the decoder's start tokens."""
+        return GenerationInputs(
+            prompt_ids=list(self.objective.decoder_start_ids),
+            inputs={self.source_key: torch.from_numpy(np.array(piece.features["given"]))},
+        )
+
+
+class ContinuationLayout(SourceTargetLayout):
+    """A causal model continues the prompt, as in pretraining; a long prompt is truncated at its beginning."""
+
+    objective: CLMObjective
+
+    def __init__(self, objective: CLMObjective, tokenizer: Tokenizer, max_length: int, max_target_tokens: int) -> None:
+        self.objective, self.term = objective, objective.name
+        begin = objective.decoder_start_ids
+        self.start_ids = [separator_id(tokenizer)] if begin is None else list(begin)
+        self.max_target_tokens = min(max_target_tokens, max(1, max_length // 2))
+        self.max_source_tokens, self.end_id = max_length - len(self.start_ids) - self.max_target_tokens, tokenizer.end
+        if self.max_source_tokens < 0:
+            raise MeristemError(
+                f"model.length: {max_length} leaves no room for text after the start tokens; at least 4 are needed"
+            )
+
+    def build_piece(self, sample_index: int, source: Array, target: Array | None) -> SamplePiece:
+        """Prompt and target, truncated; a truncated target has no end token."""
+        kept = source[len(source) - min(len(source), self.max_source_tokens) :]
+        prompt = np.concatenate([self.start_ids, kept]).astype(np.int64)
+        if not len(prompt):
+            raise MeristemError("this model has no start token, so a prompt must not be empty")
+        parts: dict[str, Any] = {"prompt": prompt, "target": None}
+        if target is not None:
+            ending = [] if len(target) > self.max_target_tokens or self.end_id is None else [self.end_id]
+            parts["target"] = np.concatenate([target[: self.max_target_tokens], ending]).astype(np.int64)
+        return SamplePiece(
+            sample_index=sample_index, num_tokens=len(prompt), features=parts, num_truncated=len(source) - len(kept)
+        )
+
+    def build_row(self, row: Row, draw: RngFactory) -> Row:
+        """The causal objective's row, with targets from the prompt's last token on."""
+        return _causal_row(self.objective, self.term, row, draw)
+
+    def generation_inputs(self, piece: SamplePiece) -> GenerationInputs:
+        """The prompt."""
+        return GenerationInputs(prompt_ids=piece.features["prompt"].tolist())
+
+
+class CausalLayout(SourceTargetLayout):
+    """`start source delimiter target extract` for a causal model (GPT); only the target and its end are predicted."""
+
+    objective: CLMObjective
+
+    def __init__(self, objective: CLMObjective, tokenizer: Tokenizer, max_length: int, max_target_tokens: int) -> None:
+        frame = tokenizer.pair_template
+        if frame is None or not len(frame.between) or not len(frame.after):
+            raise MeristemError("this tokenizer has no delimiter between two texts, which task.way=causal needs")
+        self.objective, self.term, self.frame = objective, objective.name, frame
+        self.max_target_tokens = min(max_target_tokens, max_length // 2)
+        self.max_source_tokens = max_length - len(frame.before) - len(frame.between) - self.max_target_tokens
+        self.end_id = int(frame.after[0])
+        if self.max_source_tokens < 1:
+            raise MeristemError(
+                f"task.length: {max_length} leaves no room for a source beside its target; at least 6 are needed"
+            )
+
+    def build_piece(self, sample_index: int, source: Array, target: Array | None) -> SamplePiece:
+        """The prompt, which leaves room for the longest target; a truncated target has no end token."""
+        prompt = np.concatenate([self.frame.before, source[: self.max_source_tokens], self.frame.between]).astype(
+            np.int64
+        )
+        parts: dict[str, Any] = {"prompt": prompt, "target": None}
+        size, lost = len(prompt), max(0, len(source) - self.max_source_tokens)
+        if target is not None:
+            ending = self.frame.after[: 0 if len(target) > self.max_target_tokens else 1]
+            parts["target"] = np.concatenate([target[: self.max_target_tokens], ending]).astype(np.int64)
+            size += len(parts["target"]) - 1
+            lost += max(0, len(target) - self.max_target_tokens)
+        return SamplePiece(sample_index=sample_index, num_tokens=size, features=parts, num_truncated=lost)
+
+    def build_row(self, row: Row, draw: RngFactory) -> Row:
+        """The causal objective's row, with targets from the delimiter on."""
+        return _causal_row(self.objective, self.term, row, draw)
+
+    def generation_inputs(self, piece: SamplePiece) -> GenerationInputs:
+        """Everything up to the delimiter."""
+        return GenerationInputs(prompt_ids=piece.features["prompt"].tolist())
+
+
+def _causal_row(objective: CLMObjective, term: str, row: Row, draw: RngFactory) -> Row:
+    """Prompt and target concatenated; the loss term covers the target, and "every" has the targets of the whole row."""
+    prompt, target = (row.metadata["piece"].features[key] for key in ("prompt", "target"))
+    if target is None:
+        return Row(inputs={"tokens": prompt}, metadata=row.metadata, sample_id=row.sample_id)
+    whole = Row(inputs={"tokens": np.concatenate([prompt, target])}, metadata=row.metadata, sample_id=row.sample_id)
+    made = objective.prepare(whole, draw)
+    every = made.targets.pop(term)
+    made.targets |= {"every": every, term: {key: value[len(prompt) - 1 :] for key, value in every.items()}}
+    return made

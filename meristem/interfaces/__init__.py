@@ -1,0 +1,1 @@
+"""Interfaces between layers: rows, batches, backbones, models, objectives, tasks."""

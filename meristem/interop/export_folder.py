@@ -1,0 +1,303 @@
+"""Export of a run to a folder that transformers opens: config.json, safetensors, tokenizer, model card."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from meristem.checkpoint import disk, tensors
+from meristem.checkpoint.load_run import LoadedRun, load_run
+from meristem.config.errors import MeristemError, did_you_mean
+from meristem.config.settings import find_class
+from meristem.interop import tokenizer_conversion
+from meristem.interop.atomic_folder import atomic_folder
+from meristem.interop.export_alternatives import suggest_alternatives
+from meristem.interop.exported_card import build_exported_card
+from meristem.interop.model_type import SHARED_HEADS, TASK_KEY, ModelType, iter_export_types
+from meristem.interop.task_export import TaskExport, prepare_task_export
+from meristem.interop.weight_map import export_weights, match_weights
+from meristem.interop.weights_folder import SAFETENSORS_FILE
+from meristem.utils import untrusted_files
+
+PADDED_HEADS = frozenset({"classification", "tagging", "span", "choice"})
+"""Heads whose classes read batches of several texts, which need a padding token."""
+REWARD_HEADS = ("leash", "value")
+"""Heads that exist only during reward training."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportResult:
+    """The exported folder."""
+
+    folder: Path
+    architecture: str
+    parameters: int
+    notes: tuple[str, ...] = ()
+    """What was left out or added to fit the transformers class."""
+
+    def summary(self) -> str:
+        """A few lines for the command line."""
+        first = f"{self.architecture}, {self.parameters / 1e6:.1f} M parameters, in {self.folder}"
+        return "\n".join([first, *self.notes])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFiles:
+    """One transformers model, ready to be written to a folder."""
+
+    architecture: str
+    texts: Mapping[str, str]
+    """File name → content: config.json and the tokenizer's files."""
+    weights: Mapping[str, Tensor]
+    notes: tuple[str, ...]
+
+    @property
+    def parameters(self) -> int:
+        """Number of parameters."""
+        return sum(tensor.numel() for tensor in self.weights.values())
+
+
+def export_run(run: Path, out: Path, *, architecture: str | None = None, drop_crf: bool = False) -> ExportResult:
+    """Write config.json, weights, tokenizer and a model card, complete or not at all.
+
+    Heads that the transformers class lacks are an error unless `architecture` names the class; `drop_crf` exports a
+    tagger without its CRF. A head that is a model of its own in transformers goes into a subfolder of its name.
+    """
+    from meristem.interop import elmo_files  # elmo_files imports this module
+
+    loaded = load_run(run)
+    if loaded.recipe.model.family == "elmo" and loaded.recipe.task is None:
+        return elmo_files.export_elmo(loaded, out)
+    task = next((name for name in loaded.learner.model.heads if name in SHARED_HEADS), None)
+    task_export = prepare_task_export(loaded, drop_crf=drop_crf)
+    loaded = task_export.loaded
+    model_type = find_export_type(loaded, architecture)
+    model_type, heads, chosen_class = _select_heads(model_type, loaded, architecture)
+    if architecture is None and task_export.head is not None and task_export.head not in heads:
+        raise MeristemError(f"transformers has no {model_type.name} with a head for task {loaded.recipe.task.name}")
+    subfolder_types = _subfolder_heads(model_type, loaded, heads)
+    omitted = _omitted_heads(model_type, loaded, (*heads, *subfolder_types), chosen_class)
+    if architecture is None and task_export.head is None and omitted:  # the head of a task run must be in the class
+        raise MeristemError(
+            f"no {model_type.name} class has all heads of this run; {_omission_hint(omitted, chosen_class)}"
+        )
+    model = _build_model_files(model_type, task_export, heads, chosen_class, {TASK_KEY: task} if task else {})
+    subfolder_models = {
+        name: _build_model_files(head_type, task_export, (name,), cls)
+        for name, (cls, head_type) in subfolder_types.items()
+    }
+    notes = [*task_export.notes, *(reason for reason in omitted.values()), *model.notes]
+    notes += [f"{name}: {files.architecture} in the subfolder {name}" for name, files in subfolder_models.items()]
+    card = build_exported_card(loaded, chosen_class, heads, notes, tuple(subfolder_models))
+    with atomic_folder(out) as folder:
+        _write_model(folder, model, {"README.md": card})
+        for name, files in subfolder_models.items():
+            _write_model(folder / name, files)
+    parameters = model.parameters + sum(files.parameters for files in subfolder_models.values())
+    return ExportResult(folder=out, architecture=chosen_class, parameters=parameters, notes=tuple(notes))
+
+
+def _build_model_files(
+    model_type: type[ModelType],
+    task_export: TaskExport,
+    heads: tuple[str, ...],
+    architecture: str,
+    extra_config: Mapping[str, str] | None = None,
+) -> ModelFiles:
+    """Config with `extra_config` keys, tokenizer and weights of the class with these heads."""
+    loaded, model = task_export.loaded, task_export.loaded.learner.model
+    settings = model_type.exported_settings(loaded.recipe.model, model)
+    excluded = tuple(f"heads.{name}." for name in model.heads if name not in heads) + model_type.excluded_prefixes
+    names = [name for name, _ in model.named_parameters() if not name.startswith(excluded)]
+    tensors = export_weights(
+        match_weights(model_type.weight_rules(heads), names, settings), model.state_dict(), settings
+    )
+    config = build_config(model_type, loaded, architecture, heads) | dict(extra_config or {})
+    notes = model_type.finalize_export(config, tensors, loaded)
+    texts = {
+        "config.json": untrusted_files.to_json(config, indent=2, ascii_only=True) + "\n",
+        **_generation_files(model_type, loaded, config),
+        **tokenizer_conversion.tokenizer_files(
+            loaded.tokenizer,
+            model_type,
+            task_export.max_length or loaded.recipe.model.length,
+            templates=task_export.templates,
+            pad_id=config["pad_token_id"],
+            padding_side=model_type.run_padding_side(loaded),
+        ),
+    }
+    return ModelFiles(architecture=architecture, texts=texts, weights=tensors, notes=tuple(notes))
+
+
+def _generation_files(model_type: type[ModelType], loaded: LoadedRun, config: Mapping[str, Any]) -> dict[str, str]:
+    """generation_config.json for types that generate, so that `generate` starts, ends and pads as ours does."""
+    generation_config = model_type.generation_config(loaded.tokenizer)
+    if generation_config is None:
+        return {}
+    start_keys = ("bos_token_id", "decoder_start_token_id", "forced_bos_token_id")
+    start_ids = {key: config[key] for key in start_keys if key in config}
+    return {
+        "generation_config.json": untrusted_files.to_json({**generation_config, **start_ids}, indent=2, ascii_only=True)
+        + "\n"
+    }
+
+
+def find_export_type(loaded: LoadedRun, architecture: str | None = None) -> type[ModelType]:
+    """The transformers model type of a run, the one with the requested class if there are several."""
+    recipe, problems, fitting = loaded.recipe, list[str](), list[type[ModelType]]()
+    head_kinds = {head.kind for head in loaded.learner.model.head_specs.values()}
+    for model_type in iter_export_types(recipe.model.family):
+        differences = [
+            *model_type.unsupported_settings(recipe.model, head_kinds),
+            *_unsupported_objectives(model_type, loaded),
+        ]
+        if not differences:
+            fitting.append(model_type)
+        else:
+            problems.append(f"{model_type.name} has no {', '.join(differences)}")
+    if fitting:
+        return next(
+            (
+                model_type
+                for model_type in fitting
+                if architecture in (*model_type.architectures, *model_type.standalone_types)
+            ),
+            fitting[0],
+        )
+    if not problems:
+        raise MeristemError(f"transformers has no {recipe.model.family}: {suggest_alternatives(loaded)}")
+    raise MeristemError(
+        f"transformers has no model with this architecture: {'; '.join(problems)}. {suggest_alternatives(loaded)}"
+    )
+
+
+def _unsupported_objectives(model_type: type[ModelType], loaded: LoadedRun) -> list[str]:
+    """Objectives whose attention pattern this model type does not support."""
+    if model_type.attention_mode is None:
+        return []
+    if loaded.recipe.task is not None:
+        attention_mode = loaded.recipe.task.way
+        return [f"task.way={attention_mode}"] if attention_mode not in (None, model_type.attention_mode) else []
+    objective_names = {part.name for source in loaded.recipe.sources() for part in source.objective}
+    return [
+        f"objective={name}"
+        for name in sorted(objective_names)
+        if model_type.attention_mode not in find_class("objectives", name).requires
+    ]
+
+
+def _select_heads(
+    model_type: type[ModelType], loaded: LoadedRun, architecture: str | None
+) -> tuple[type[ModelType], tuple[str, ...], str]:
+    """The model type, the exported heads and the class: task heads before pretraining heads, then the most heads.
+
+    A head that was new at import and never trained does not determine the class, unless requested.
+    """
+    fitting = _fitting_classes(model_type, loaded)
+    if architecture is not None:
+        standalone = {
+            name: head_type
+            for name, head_type in model_type.standalone_types.items()
+            if name in _fitting_classes(head_type, loaded)
+        }
+        if architecture not in {**fitting, **standalone}:
+            raise MeristemError(
+                f"this run cannot be exported as {architecture}{did_you_mean(architecture, [*fitting, *standalone])}"
+            )
+        chosen_type = model_type if architecture in fitting else standalone[architecture]
+        return chosen_type, _fitting_classes(chosen_type, loaded)[architecture], architecture
+    recipe_heads, untrained = set(loaded.recipe.heads) - model_type.optional_heads, _untrained_heads(loaded)
+    trained_heads = {
+        name: set(heads) - model_type.optional_heads for name, heads in fitting.items() if not untrained & set(heads)
+    }
+    chosen_class = max(
+        trained_heads, key=lambda name: (len(recipe_heads & trained_heads[name]), len(trained_heads[name]))
+    )
+    return model_type, fitting[chosen_class], chosen_class
+
+
+def _untrained_heads(loaded: LoadedRun) -> set[str]:
+    """Heads that were new at import and never trained."""
+    return set(loaded.state.get("new", ()))
+
+
+def _fitting_classes(model_type: type[ModelType], loaded: LoadedRun) -> dict[str, tuple[str, ...]]:
+    """The transformers classes that the run's heads fit, with those heads."""
+    run_heads = set(loaded.learner.model.heads)
+    return {
+        name: tuple(head for head in heads if head in run_heads)
+        for name, heads in model_type.architectures.items()
+        if set(heads) - model_type.optional_heads <= run_heads
+    }
+
+
+def _subfolder_heads(
+    model_type: type[ModelType], loaded: LoadedRun, heads: Sequence[str]
+) -> dict[str, tuple[str, type[ModelType]]]:
+    """Trained heads that are models of their own in transformers → their class and model type."""
+    candidates = set(loaded.learner.model.heads) - set(heads) - _untrained_heads(loaded)
+    return {
+        name: (cls, model_type.standalone_types[cls])
+        for name, cls in model_type.subfolder_heads.items()
+        if name in candidates
+    }
+
+
+def _omitted_heads(
+    model_type: type[ModelType], loaded: LoadedRun, heads: Sequence[str], architecture: str
+) -> dict[str, str]:
+    """Trained heads that a class lacks → a note with the class that has them."""
+    reward_heads = REWARD_HEADS if loaded.recipe.policy is not None else ()
+    omitted = [
+        name for name in loaded.learner.model.heads if name not in {*heads, *reward_heads, *_untrained_heads(loaded)}
+    ]
+    others = _fitting_classes(model_type, loaded) | {
+        name: class_heads
+        for head_type in model_type.standalone_types.values()
+        for name, class_heads in _fitting_classes(head_type, loaded).items()
+    }
+    reasons = {}
+    for name in omitted:
+        classes = [other for other, class_heads in others.items() if name in class_heads]
+        hint = f"; --architecture {classes[0]} exports it" if classes else ""
+        reasons[name] = f"{name}: left out, since {architecture} has no such head{hint}"
+    return reasons
+
+
+def _omission_hint(omitted: Iterable[str], architecture: str) -> str:
+    return f"--architecture {architecture} exports it without {' and '.join(omitted)}"
+
+
+def build_config(
+    model_type: type[ModelType], loaded: LoadedRun, architecture: str, heads: tuple[str, ...]
+) -> dict[str, Any]:
+    """config.json: architecture, vocabulary and labels."""
+    tokenizer, recipe, model = loaded.tokenizer, loaded.recipe, loaded.learner.model
+    vocab_rows = len(model.backbone.embedding().weight)
+    config = {
+        "architectures": [architecture],
+        "tie_word_embeddings": True,
+        **model_type.config_from_settings(model_type.exported_settings(recipe.model, model)),
+        "vocab_size": vocab_rows,
+        "dtype": "float32",
+        "pad_token_id": tokenizer.end if tokenizer.pad is None and PADDED_HEADS & set(heads) else tokenizer.pad,
+        "bos_token_id": tokenizer.start,
+        "eos_token_id": tokenizer.end,
+    }
+    for head in (recipe.heads[name] for name in heads if name in recipe.heads and recipe.heads[name].labels):
+        config["id2label"] = {str(number): label for number, label in enumerate(head.labels)}
+        config["label2id"] = {label: number for number, label in enumerate(head.labels)}
+        config["problem_type"] = head.problem
+    return config
+
+
+def _write_model(folder: Path, model: ModelFiles, extra_files: Mapping[str, str] | None = None) -> None:
+    """Write the files of one model, and extra files beside them."""
+    folder.mkdir(exist_ok=True)
+    for name, text in {**model.texts, **(extra_files or {})}.items():
+        disk.write_file(folder / name, [text.encode()])
+    disk.write_file(folder / SAFETENSORS_FILE, tensors.encode_safetensors(model.weights, {"format": "pt"}))

@@ -1,0 +1,132 @@
+"""ONNX export of a run: a folder with graphs, tokenizer, config and README."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from meristem.checkpoint import disk
+from meristem.checkpoint.load_run import LoadedRun, load_run
+from meristem.config.errors import MeristemError
+from meristem.config.settings import find_class, module_names
+from meristem.generation.generate import banned_token_ids
+from meristem.generation.generation_inputs import decoder_start_ids, document_start_ids
+from meristem.interop.atomic_folder import atomic_folder
+from meristem.interop.export_folder import ExportResult
+from meristem.interop.onnx_export import causal_graphs, encoder_decoder_graphs, encoder_graphs
+from meristem.interop.onnx_export.graph_tokenizer import tokenizer_json
+from meristem.interop.onnx_export.onnx_graph import OnnxGraph, save_graph
+from meristem.interop.onnx_export.onnx_readme import build_readme
+from meristem.models.bert import Bert
+from meristem.models.gpt2 import GPT2
+from meristem.models.transformer import Transformer
+from meristem.models.transformer_xl import TransformerXL
+from meristem.models.xlnet import XLNet
+from meristem.utils import untrusted_files
+from meristem.utils.terminal import emit
+
+SUPPORTED_BACKBONES = (Bert, GPT2, Transformer, TransformerXL, XLNet)
+"""Backbones that can be exported, and those built from them."""
+
+
+def export_onnx(run: Path, out: Path) -> ExportResult:
+    """Write the graphs, tokenizer.json, config.json, recipe.yaml and a README, complete or not at all."""
+    _check_libraries()
+    loaded = load_run(run)
+    model = loaded.learner.model.float()
+    kind, graphs = plan_graphs(loaded)
+    with atomic_folder(out) as folder:
+        for graph in graphs:
+            start_time = time.perf_counter()
+            emit(f"{graph.file} … ", end="", err=True, flush=True)
+            save_graph(graph, folder)
+            emit(f"{time.perf_counter() - start_time:.0f} s", err=True)
+        for name, text in _text_files(loaded, kind, graphs).items():
+            disk.write_file(folder / name, [text.encode()])
+    exported_heads = {name for graph in graphs for name in graph.heads}
+    return ExportResult(
+        folder=out,
+        architecture=f"{' and '.join(graph.file for graph in graphs)} ({loaded.recipe.model.family}, {kind})",
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        notes=tuple(
+            f"{name}: left out, since no graph supports it" for name in model.heads if name not in exported_heads
+        ),
+    )
+
+
+def _check_libraries() -> None:
+    try:
+        import onnx  # noqa: F401  # torch's exporter needs both
+        import onnxscript  # noqa: F401
+    except ImportError:
+        raise MeristemError('ONNX export needs onnx and onnxscript: pip install "meristem-lm[export]"') from None
+
+
+def plan_graphs(loaded: LoadedRun) -> tuple[str, list[OnnxGraph]]:
+    """The kind of model and its graphs; an unsupported model is an error."""
+    model, family = loaded.learner.model, loaded.recipe.model.family
+    backbone = model.backbone
+    if not isinstance(backbone, SUPPORTED_BACKBONES):
+        supported = [
+            name for name in module_names("models") if issubclass(find_class("models", name), SUPPORTED_BACKBONES)
+        ]
+        raise MeristemError(f"the {family} family has no ONNX export; these have one: {', '.join(supported)}")
+    if isinstance(backbone, Transformer):
+        if "seq2seq" not in model.heads:
+            raise MeristemError(f"this {family} has no seq2seq head, which the decoder's graph needs")
+        return "encoder-decoder", encoder_decoder_graphs.build_encoder_decoder_graphs(model)
+    if "clm" in model.heads:
+        graphs = [causal_graphs.build_causal_graph(model)]
+        if "mlm" in model.heads:
+            graphs.append(encoder_graphs.build_encoder_graph(model, "encoder_model.onnx"))
+        return "causal", graphs
+    if "bidirectional" in backbone.capabilities:
+        return "encoder", [encoder_graphs.build_encoder_graph(model, untrained=loaded.state.get("new", ()))]
+    raise MeristemError(f"this {family} has no language-model head (clm), which its graph needs")
+
+
+def _text_files(loaded: LoadedRun, kind: str, graphs: list[OnnxGraph]) -> dict[str, str]:
+    config = _build_config(loaded, kind, graphs)
+    return {
+        "config.json": untrusted_files.to_json(config, indent=2, ascii_only=True) + "\n",
+        "tokenizer.json": tokenizer_json(loaded.tokenizer, kind) + "\n",
+        "recipe.yaml": loaded.run.recipe_path.read_text(encoding="utf-8"),
+        "README.md": build_readme(loaded, kind, config),
+    }
+
+
+def _build_config(loaded: LoadedRun, kind: str, graphs: list[OnnxGraph]) -> dict[str, Any]:
+    """What a user of the graphs needs; special tokens have transformers' names."""
+    tokenizer, model, recipe = loaded.tokenizer, loaded.learner.model, loaded.recipe
+    config: dict[str, Any] = {
+        "family": recipe.model.family,
+        "kind": kind,
+        "length": recipe.model.length,
+        "vocab_size": len(model.backbone.embedding().weight),
+        "hidden_size": recipe.model.width,
+        "pad_token_id": tokenizer.pad,
+        "unk_token_id": tokenizer.unknown,
+        "bos_token_id": tokenizer.start,
+        "eos_token_id": tokenizer.end,
+        "mask_token_id": tokenizer.mask,
+    }
+    if kind == "encoder":
+        config["suppress_tokens"] = tokenizer.special_mask.nonzero()[0].tolist()
+    else:
+        start_ids = (
+            decoder_start_ids(model, tokenizer)
+            if kind == "encoder-decoder"
+            else list(document_start_ids(model, tokenizer))
+        )
+        config |= {"decoder_start_token_ids": start_ids, "suppress_tokens": banned_token_ids(model, tokenizer)}
+    labels = {name: list(head.labels) for name, head in recipe.heads.items() if head.labels}
+    config |= {"labels": labels} if labels else {}
+    config["graphs"] = {
+        graph.file: {
+            "inputs": {graph_input.name: list(graph_input.axes) for graph_input in graph.all_inputs},
+            "outputs": list(graph.outputs),
+        }
+        for graph in graphs
+    }
+    return config

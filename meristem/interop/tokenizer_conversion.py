@@ -1,0 +1,182 @@
+"""Tokenizers and labels of transformers folders, imported and exported."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from meristem.config.errors import MeristemError
+from meristem.interop.model_type import ModelType
+from meristem.tokenizers.special_tokens import add_role_tokens, read_role_ids
+from meristem.tokenizers.token_bytes import select_spelling
+from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.utils import untrusted_files
+
+MAX_LABELS = 1 << 20
+KIND_BY_MODEL = {"WordPiece": "wordpiece", "BPE": "bpe", "Unigram": "unigram", "WordLevel": "words"}
+
+
+def read_tokenizer(folder: Path, model_type: type[ModelType], config: Mapping[str, Any]) -> Tokenizer:
+    """The folder's tokenizer; old formats without a template get the one of this model type."""
+    tokenizer = _with_end_token(Tokenizer.load(folder), folder)
+    if tokenizer.single_template is not None or (folder / "tokenizer.json").is_file():
+        return tokenizer
+    description = json.loads(tokenizer.json_text)
+    processor = description["post_processor"]
+    description["post_processor"] = _template_processor(
+        processor, tokenizer, model_type, model_type.single_template, model_type.pair_template
+    )
+    return Tokenizer(json.dumps(description), str(folder))
+
+
+def _with_end_token(tokenizer: Tokenizer, folder: Path) -> Tokenizer:
+    """A tokenizer without an end token, as the first GPT's, uses its unknown token, which it hardly ever needs."""
+    if tokenizer.end is not None or tokenizer.unknown is None:
+        return tokenizer
+    description = json.loads(tokenizer.json_text)
+    end_role = {"end": (tokenizer.unknown, tokenizer.id_to_token(tokenizer.unknown))}
+    description["post_processor"] = add_role_tokens(description["post_processor"], end_role)
+    return Tokenizer(json.dumps(description), str(folder))
+
+
+def tokenizer_kind(tokenizer: Tokenizer) -> str:
+    """The tokenizer kind here."""
+    description = json.loads(tokenizer.json_text)
+    pre_tokenizer = description["pre_tokenizer"] or {}
+    if description["model"]["type"] == "WordLevel" and pre_tokenizer.get("type") == "Split":
+        return "characters"
+    return KIND_BY_MODEL[description["model"]["type"]]
+
+
+def label_names(config: Mapping[str, Any]) -> list[str]:
+    """Label names in order of id; the default of transformers is two labels."""
+    id2label = config.get("id2label")
+    if isinstance(id2label, dict) and id2label:
+        if not all(str(key).isdecimal() for key in id2label):
+            raise MeristemError(f"config.json: the keys of id2label must be numbers; got {', '.join(id2label)}")
+        return [str(id2label[key]) for key in sorted(id2label, key=int)]
+    count = config.get("num_labels") or 2
+    if type(count) is not int or not 0 < count < MAX_LABELS:
+        raise MeristemError(f"config.json: num_labels={count!r} is not a valid number of labels")
+    return [f"LABEL_{number}" for number in range(count)]
+
+
+def tokenizer_files(
+    tokenizer: Tokenizer,
+    model_type: type[ModelType],
+    max_length: int,
+    *,
+    templates: tuple[str, str] | None = None,
+    pad_id: int | None = None,
+    padding_side: str | None = None,
+) -> dict[str, str]:
+    """tokenizer.json and tokenizer_config.json as AutoTokenizer reads them.
+
+    `templates` are those of one text and of a pair if the tokenizer has none of its own; `pad_id` is used if it has no
+    padding token; `padding_side` is by default that of the model type.
+    """
+    description = json.loads(tokenizer.json_text)
+    if tokenizer.single_template is None:
+        single_and_pair = templates or _default_templates(model_type)
+        description["post_processor"] = _template_processor(
+            description["post_processor"], tokenizer, model_type, *single_and_pair
+        )
+    carries_space = select_spelling(description, "tokenizer.json").carries_space
+    for token in description["added_tokens"]:
+        if token["id"] == tokenizer.mask:  # "a <mask>" has one space, which belongs to the masked word
+            token["lstrip"] = token["lstrip"] or carries_space
+    tokenizer_config = _tokenizer_config(tokenizer, model_type, max_length, pad_id) | (
+        {"padding_side": padding_side} if padding_side else {}
+    )
+    return {
+        "tokenizer.json": untrusted_files.to_json(description, indent=1) + "\n",
+        "tokenizer_config.json": untrusted_files.to_json(tokenizer_config, indent=2) + "\n",
+    }
+
+
+def _tokenizer_config(
+    tokenizer: Tokenizer, model_type: type[ModelType], max_length: int, pad_id: int | None
+) -> dict[str, Any]:
+    """tokenizer_config.json: use tokenizer.json as it is, with these special tokens."""
+    roles = {"pad_token": "pad", "unk_token": "unknown", "mask_token": "mask", **model_type.special_token_roles}
+    ids = {key: token_id for key, role in roles.items() if (token_id := getattr(tokenizer, role)) is not None}
+    if tokenizer.end == tokenizer.unknown:  # the unknown token only substitutes for an end token
+        ids = {key: token_id for key, token_id in ids.items() if roles[key] != "end"}
+    if pad_id is not None:
+        ids.setdefault("pad_token", pad_id)
+    other_ids = [token_id for token_id in tokenizer.special_mask.nonzero()[0].tolist() if token_id not in ids.values()]
+    return {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": max_length,
+        "model_input_names": list(model_type.model_input_names),
+        "padding_side": model_type.padding_side,
+        "clean_up_tokenization_spaces": False,
+        **{key: tokenizer.id_to_token(token_id) for key, token_id in ids.items()},
+        **(
+            {"additional_special_tokens": [tokenizer.id_to_token(token_id) for token_id in other_ids]}
+            if other_ids
+            else {}
+        ),
+    }
+
+
+def _default_templates(model_type: type[ModelType]) -> tuple[str, str]:
+    """Templates of a run trained here, if its tokenizer has none.
+
+    A prompt has no start token, a source has an end token, and encoders have start and end tokens.
+    """
+    if model_type.generates_text:
+        return model_type.single_template.replace("start", "").strip(), model_type.pair_template.replace(
+            "start", ""
+        ).strip()
+    return (
+        (model_type.single_template, model_type.pair_template)
+        if model_type.single_template == ModelType.single_template
+        else (ModelType.single_template, ModelType.pair_template)
+    )
+
+
+def _template_processor(
+    processor: dict[str, Any] | None, tokenizer: Tokenizer, model_type: type[ModelType], single: str, pair: str
+) -> dict[str, Any] | None:
+    """The templates as a TemplateProcessing post-processor of tokenizers; roles without a token are left out.
+
+    An item may end in its segment (`start:2`); the default is segment 1 from `B` on.
+    """
+    special_tokens: dict[str, Any] = {}
+    pieces = [
+        _template_pieces(template, tokenizer, "token_type_ids" in model_type.model_input_names, special_tokens)
+        for template in (single, pair)
+    ]
+    if not special_tokens:
+        return processor
+    template_processor = {
+        "type": "TemplateProcessing",
+        "single": pieces[0],
+        "pair": pieces[1],
+        "special_tokens": special_tokens,
+    }
+    return add_role_tokens(
+        template_processor,
+        {role: (token_id, tokenizer.id_to_token(token_id)) for role, token_id in read_role_ids(processor).items()},
+    )
+
+
+def _template_pieces(
+    template: str, tokenizer: Tokenizer, has_segments: bool, special_tokens: dict[str, Any]
+) -> list[dict[str, Any]]:
+    pieces: list[dict[str, Any]] = []
+    in_second = False
+    for word in template.split():
+        name, _, segment = word.partition(":")
+        in_second = in_second or name == "B"
+        type_id = int(segment or in_second) if has_segments else 0
+        if name in ("A", "B"):
+            pieces.append({"Sequence": {"id": name, "type_id": type_id}})
+        elif (token_id := getattr(tokenizer, name)) is not None:
+            token = tokenizer.id_to_token(token_id)
+            special_tokens[token] = {"id": token, "ids": [token_id], "tokens": [token]}
+            pieces.append({"SpecialToken": {"id": token, "type_id": type_id}})
+    return pieces

@@ -1,1 +1,0 @@
-"""One file per shape: what a task's samples are made of."""

@@ -1,0 +1,220 @@
+"""Build a learner from a recipe: check it, build objectives and model, and build the feeds that batch its data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+import torch
+
+from meristem.blocks.meta_init import on_meta_device
+from meristem.config.errors import RecipeError
+from meristem.config.recipe import Recipe
+from meristem.config.settings import find_class, iter_integers, module_names
+from meristem.corpus.paired_text import IMAGE_SEPARATOR, PAIR_SEPARATOR, SEPARATOR_KINDS
+from meristem.dataset.char_ids import TokenCharIds
+from meristem.dataset.feed import DatasetView, Feed, SampleTokens, sample_tokens
+from meristem.dataset.token_dataset import TokenDataset
+from meristem.distributed.process_group import SINGLE_PROCESS, DistributedContext
+from meristem.interfaces.batch import TEXT_INPUTS, Backbone, Head, Model, Objective, ViewSpec
+from meristem.learning.learner import Learner, check_objective, check_task, collect_heads
+from meristem.learning.multi_objective import MultiObjective
+from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.utils.randomness import stream_key
+
+SMALL_MODEL_LIMIT = 1 << 30
+"""Product of the two largest sizes and the vocabulary below which the memory check is skipped."""
+GENERATIVE_CAPABILITIES = {"causal", "encoder_decoder"}
+"""A backbone needs one of these capabilities to generate text for prompts."""
+TOKEN_INPUTS = TEXT_INPUTS
+"""Inputs that hold token ids and are padded with the tokenizer's pad token."""
+
+
+def check_recipe(recipe: Recipe) -> None:
+    """Raise on combinations that cannot work, before any data is read."""
+    family = find_class("models", recipe.model.family)
+    if recipe.policy is not None:
+        _check_can_generate(recipe, family)
+        return
+    if recipe.task is not None:
+        check_task(find_class("tasks", recipe.task.name), family, recipe.model.family)
+        return
+    for source in recipe.sources():
+        for settings in source.objective:
+            check_objective(find_class("objectives", settings.name), family, recipe.model.family)
+            _check_corpus_kind(find_class("objectives", settings.name), source.corpus.side_separator)
+    if recipe.store.lanes and "memory" not in family.capabilities:
+        raise RecipeError(
+            f"store.lanes: {recipe.model.family} has no segment memory, which lanes are for; leave store.lanes out"
+        )
+    if "image" in family.capabilities and recipe.model.picture != recipe.store.picture:
+        raise RecipeError(
+            f"model.picture={recipe.model.picture} and store.picture={recipe.store.picture} must be the same size"
+        )
+    train = recipe.train
+    for name in ("batch_tokens", "micro_tokens"):
+        tokens = getattr(train, name)
+        if tokens is not None and tokens < recipe.model.length:
+            raise RecipeError(
+                f"train.{name}: {tokens} is less than one row of model.length={recipe.model.length} tokens"
+            )
+
+
+def _check_can_generate(recipe: Recipe, family: type[Backbone]) -> None:
+    """Raise if the model cannot generate text, or if its weights would be sharded."""
+    if not GENERATIVE_CAPABILITIES & family.capabilities:
+        generative_families = [
+            name for name in module_names("models") if GENERATIVE_CAPABILITIES & find_class("models", name).capabilities
+        ]
+        raise RecipeError(
+            f"policy: {recipe.model.family} cannot generate text for prompts; families that do: "
+            f"{', '.join(generative_families)}"
+        )
+    if recipe.train.shard:
+        raise RecipeError(
+            "train.shard: rollouts need unsharded weights; leave train.shard out (--processes still splits the prompts)"
+        )
+
+
+def _check_corpus_kind(objective: Objective, corpus_mark: str) -> None:
+    """Raise if an objective needs a corpus of text pairs or captioned images and this one is of another kind."""
+    expected_mark = {"examples": PAIR_SEPARATOR, "pictures": IMAGE_SEPARATOR}.get(objective.view.kind, corpus_mark)
+    if corpus_mark != expected_mark:
+        setting_hint = "corpus.target=COLUMN or FILE" if expected_mark == PAIR_SEPARATOR else "corpus.picture=COLUMN"
+        raise RecipeError(
+            f"objective {objective.name} reads {SEPARATOR_KINDS[expected_mark]}, and this corpus is "
+            f"{SEPARATOR_KINDS[corpus_mark]}: set {setting_hint}, or "
+            f"corpus.source=builtin:microworld-{SEPARATOR_KINDS[expected_mark]}"
+        )
+
+
+def build_objectives(recipe: Recipe, tokenizer: Tokenizer) -> dict[str, Objective]:
+    """Source name → objective; several objectives of one source become a `MultiObjective`."""
+    objectives: dict[str, Objective] = {}
+    for source in recipe.sources():
+        source_objectives = [
+            find_class(source.package, settings.name)(settings, tokenizer) for settings in source.objective
+        ]
+        objectives[source.name] = (
+            source_objectives[0] if len(source_objectives) == 1 else MultiObjective(source_objectives)
+        )
+    return objectives
+
+
+def required_capabilities(recipe: Recipe) -> list[frozenset[str]]:
+    """The capabilities that each objective or task of a recipe uses."""
+    classes_and_settings = [
+        (find_class(source.package, settings.name), settings)
+        for source in recipe.sources()
+        for settings in source.objective
+    ]
+    return [
+        objective_class.requires | ({settings.way} if getattr(settings, "way", None) else set())
+        for objective_class, settings in classes_and_settings
+    ]
+
+
+def build_learner(recipe: Recipe, tokenizer: Tokenizer) -> Learner:
+    """A learner with objectives and a model whose initial weights depend only on the recipe and its seed."""
+    objectives = build_objectives(recipe, tokenizer)
+    _check_fits_memory(recipe, tokenizer)
+    torch.default_generator.manual_seed(stream_key(recipe.train.seed, "weights") & 0x7FFF_FFFF_FFFF_FFFF)
+    backbone = find_class("models", recipe.model.family)(
+        recipe.model, max(tokenizer.vocab_size, recipe.tokenizer.room or 0)
+    )
+    if "characters" in backbone.capabilities:
+        backbone.spell = TokenCharIds(tokenizer)
+    recipe_heads = {name: Head(head.kind, tuple(head.sizes.items())) for name, head in recipe.heads.items()}
+    return Learner(Model(backbone, {**recipe_heads, **collect_heads(objectives)}), objectives)
+
+
+def _check_fits_memory(recipe: Recipe, tokenizer: Tokenizer) -> None:
+    """Raise if the weights do not fit into the machine's memory; large models are first built on the meta device."""
+    vocab_size = max(tokenizer.vocab_size, recipe.tokenizer.room or 0)
+    sizes = sorted(iter_integers(recipe.model.model_dump()))
+    if prod((*sizes[-2:], vocab_size)) < SMALL_MODEL_LIMIT:
+        return
+    with on_meta_device():
+        parameters = sum(
+            p.numel() for p in find_class("models", recipe.model.family)(recipe.model, vocab_size).parameters()
+        )
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if 4 * parameters > memory:
+        raise RecipeError(
+            f"model: {parameters:,} parameters take {parameters / 2.5e8:,.0f} GB, and this machine has "
+            f"{memory / 1e9:,.0f} GB: choose a smaller model.width, model.layers or vocabulary"
+        )
+
+
+def pad_values(tokenizer: Tokenizer) -> dict[str, int]:
+    """Input name → padding id."""
+    return dict.fromkeys(TOKEN_INPUTS, tokenizer.pad or 0)
+
+
+def build_feeds(
+    recipe: Recipe,
+    objectives: Mapping[str, Objective],
+    tokenizer: Tokenizer,
+    stores: Mapping[str, TokenDataset],
+    *,
+    split: str,
+    seed: int,
+    distributed: DistributedContext = SINGLE_PROCESS,
+) -> dict[str, Feed]:
+    """Source name → feed of the batches of one split; sources without that split are left out."""
+    max_length, train = recipe.model.length, recipe.train
+    feeds = {}
+    for name, objective in objectives.items():
+        if split not in stores[name].splits:
+            continue
+        view_spec = select_view(objective, recipe)
+        options: dict[str, Any] = dict(view_spec.options)
+        if view_spec.kind == "lanes":
+            options["lanes"] = max(1, train.batch_tokens // max_length)
+        view = find_class("dataset.views", view_spec.kind)(
+            stores[name].split(split), tokenizer, max_length, isolate=recipe.store.isolate, **options
+        )
+        tokens = sample_size(view, objective, view_spec, max_length)
+        batch_size = max(1, int(train.batch_tokens / tokens.mean))
+        micro_batch_size = (
+            max(1, min(batch_size, train.micro_tokens // tokens.maximum))
+            if train.micro_tokens is not None
+            else batch_size
+        )
+        feeds[name] = Feed(
+            view=view,
+            objective=objective,
+            seed=seed,
+            batch_size=batch_size,
+            micro_batch_size=micro_batch_size,
+            pad_values=pad_values(tokenizer),
+            tokens_per_sample=tokens.mean,
+            distributed=distributed,
+        )
+    return feeds
+
+
+def sample_size(view: DatasetView, objective: Objective, view_spec: ViewSpec, length: int) -> SampleTokens:
+    """Tokens per sample: `length` where text is packed into full rows that the objective keeps as they are, else
+    counted."""
+    is_one_full_row = objective.max_rows_per_sample == 1 and not isinstance(objective, MultiObjective)
+    if view_spec.kind in ("windows", "lanes") and is_one_full_row and "encoder_decoder" not in objective.requires:
+        return SampleTokens(float(length), length)
+    return sample_tokens(view, objective)
+
+
+def select_view(objective: Objective, recipe: Recipe) -> ViewSpec:
+    """How the dataset is cut into samples: in lanes for a backbone with segment memory, or if the recipe sets them.
+
+    A two-stream backbone (XLNet) may read half of the lanes backwards.
+    A character-level backbone (ELMo) also gets character ids.
+    """
+    capabilities = find_class("models", recipe.model.family).capabilities
+    has_memory = "memory" in capabilities and recipe.model.memory > 0
+    use_lanes = has_memory if recipe.store.lanes is None else recipe.store.lanes
+    view = objective.memory_view if use_lanes and objective.memory_view is not None else objective.view
+    if view.kind == "lanes" and "two_stream" in capabilities and recipe.model.both_ways:
+        view = ViewSpec(view.kind, (*view.options, ("both_ways", True)))
+    return ViewSpec(view.kind, (*view.options, ("characters", True))) if "characters" in capabilities else view

@@ -1,0 +1,101 @@
+"""Multi-objective pretraining: the losses of several objectives on one forward pass, such as BERT's MLM + NSP."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from meristem.config.errors import RecipeError
+from meristem.config.settings import Settings
+from meristem.interfaces.batch import Batch, Hidden, Model, Objective, Outcome, RngFactory, Row, State, ViewSpec
+from meristem.learning.learner import causal_start_ids, collect_heads, decoder_start_ids
+
+
+class MultiObjective(Objective):
+    """Rows are prepared by every objective in order, the backbone runs once, each loss keeps its own denominator."""
+
+    Settings = Settings
+
+    def __init__(self, objectives: Sequence[Objective], tokenizer: Any = None) -> None:
+        self.objectives = tuple(objectives)
+        self.name = "+".join(objective.name for objective in objectives)
+        self.requires = frozenset().union(*(objective.requires for objective in objectives))  # type: ignore[misc]  # per instance here
+        self.view = _shared_view(self.objectives)
+        self.axis = self._shared_value("axis")
+        self.max_rows_per_sample = math.prod(objective.max_rows_per_sample for objective in objectives)
+        self.heads = collect_heads({objective.name: objective for objective in objectives})
+        by_name = {objective.name: objective for objective in objectives}
+        self.decoder_start_ids = decoder_start_ids(by_name) or causal_start_ids(by_name)
+        self.source_kinds = frozenset().union(*(objective.source_kinds for objective in objectives))
+        self.loss_weights = {
+            term: weight for objective in objectives for term, weight in objective.loss_weights.items()
+        }
+
+    def _shared_value(self, attribute: str) -> Any:
+        values = {getattr(objective, attribute) for objective in self.objectives}
+        if len(values) > 1:
+            raise RecipeError(f"objective: {self.name} cannot share one forward pass (different {attribute}); use mix")
+        return values.pop()
+
+    def prepare(self, row: Row, draw: RngFactory) -> Row | list[Row]:
+        """Rows prepared by each objective in order; every row one objective returns goes through the next."""
+        rows = [row]
+        for objective in self.objectives:
+            outputs = [objective.prepare(unprepared, draw) for unprepared in rows]
+            rows = [prepared for output in outputs for prepared in (output if isinstance(output, list) else [output])]
+        return rows
+
+    def count_targets(self, batch: Batch) -> dict[str, int]:
+        """Number of predictions per loss term, of all objectives."""
+        return {
+            term: num_predictions
+            for objective in self.objectives
+            for term, num_predictions in objective.count_targets(batch).items()
+        }
+
+    def explore(self, model: Model, batch: Batch, history: Any = None) -> Batch:
+        """The batch explored by each objective in order."""
+        for objective in self.objectives:
+            batch = objective.explore(model, batch)
+        return batch
+
+    def output_positions(self, batch: Batch) -> Tensor | None:
+        """Sorted union of the positions the objectives use; None if one of them uses all."""
+        positions_list = [objective.output_positions(batch) for objective in self.objectives]
+        required = [positions for positions in positions_list if positions is not None]
+        return torch.cat(required).sort().values if len(required) == len(positions_list) else None
+
+    def encode(self, model: Model, batch: Batch, state: State | None = None) -> Hidden:
+        """Hidden states, by the one objective that overrides `encode`, if any."""
+        custom_encoders = [objective for objective in self.objectives if type(objective).encode is not Objective.encode]
+        if len(custom_encoders) > 1:
+            names = " and ".join(objective.name for objective in custom_encoders)
+            raise RecipeError(f"objective: {names} each need a forward pass of their own; use mix")
+        return (
+            custom_encoders[0].encode(model, batch, state) if custom_encoders else super().encode(model, batch, state)
+        )
+
+    def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
+        """Loss sums and metrics of all objectives."""
+        combined = Outcome(loss_sums={}, state=hidden.state)
+        for objective in self.objectives:
+            outcome = objective.loss(model, hidden, batch)
+            combined.loss_sums.update(outcome.loss_sums)
+            combined.metrics.update(outcome.metrics)
+            combined.score_histograms.update(outcome.score_histograms)
+        return combined
+
+
+def _shared_view(objectives: Sequence[Objective]) -> ViewSpec:
+    """The view that is not plain windows, if an objective needs one; two different ones are an error."""
+    views = {objective.view for objective in objectives if objective.view.kind != "windows"} or {
+        objective.view for objective in objectives
+    }
+    if len(views) > 1:
+        names = " + ".join(objective.name for objective in objectives)
+        raise RecipeError(f"objective: {names} need different views of the text; use mix")
+    return views.pop()

@@ -1,0 +1,128 @@
+"""The reward interface: a reward reads completions of prompts and returns a score with an explanation for each."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from meristem.config.recipe import Recipe
+from meristem.config.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptCompletion:
+    """A completion of a prompt, with everything known about the prompt."""
+
+    prompt: str
+    """The prompt's text; empty where the prompt is an image."""
+    text: str
+    references: tuple[str, ...] = ()
+    """Reference texts for this prompt."""
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """The other columns of the prompt's row, by name."""
+    ended: bool = True
+    """Whether the text ended with the end token; false where it was cut at the length limit."""
+    seed: int = 0
+    """Seed of everything that a reward samples for this completion (from the run's seed, the epoch and the sample)."""
+    location: str = ""
+    """`file:line` of the prompt, for messages."""
+    picture: str = ""
+    """Where the prompt is an image, the path of its file or its built-in name."""
+
+    @property
+    def prompt_label(self) -> str:
+        """The prompt as shown to a person: its text, or the image's name."""
+        return self.picture or self.prompt
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardScore:
+    """The score of a completion by one reward."""
+
+    value: float
+    """Higher is better."""
+    why: Mapping[str, float | str] = field(default_factory=dict)
+    """What the value is made of, most important first."""
+    observation: Any = None
+    """Plain JSON that a reward with a history receives in `remember` after the step."""
+
+
+class RewardSettings(Settings):
+    """Settings that every reward has."""
+
+    name: str
+    """The reward's name."""
+    weight: float = Field(1.0, allow_inf_nan=False)
+    """Weight in the sum of rewards; a negative one penalizes."""
+    title: str | None = None
+    """Name under which its values are shown; the reward's name unless set."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequiredRun:
+    """A run that a reward requires and that is trained before the reward is built."""
+
+    recipe: str
+    """Name or file of the recipe."""
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardContext:
+    """The folder where a reward caches what it fits (vectors, a click model), and how it logs."""
+
+    folder: Path
+    say: Callable[[str], None]
+
+
+class Reward(ABC):
+    """A scoring function. Built once; called at every step with all completions of a batch."""
+
+    Settings: ClassVar[type[RewardSettings]]
+    name: ClassVar[str]
+
+    @classmethod
+    def required_runs(cls, settings: Any) -> dict[str, RequiredRun]:
+        """Setting → the run that it should name and does not; the caller trains it and fills it in."""
+        return {}
+
+    @classmethod
+    def check_settings(cls, settings: Any, runs: Mapping[str, Recipe]) -> None:
+        """Refuse settings that cannot work, within seconds, before anything is trained or fitted for any reward.
+
+        `runs` has, for each setting in `required_runs`, the recipe of the run that would be trained.
+        """
+        return
+
+    @abstractmethod
+    def __init__(self, settings: Any, context: RewardContext) -> None:
+        """Load and fit what it needs; problems are raised here, before the first step."""
+
+    @abstractmethod
+    def score(self, completions: Sequence[PromptCompletion]) -> list[RewardScore]:
+        """One score per completion, in order; the same completions always get the same scores."""
+
+    @classmethod
+    def keeps_history(cls, settings: Any) -> bool:
+        """Whether scores depend on what the run has generated before (`with_history`, `remember`)."""
+        return False
+
+    def with_history(self, history: Any) -> Reward:
+        """A copy of the reward that scores with this history; the original is unchanged. None is an empty history."""
+        return self
+
+    def remember(self, history: Any, observations: Sequence[Any]) -> Any:
+        """The history, as plain JSON, after a step in which all processes together made these observations.
+
+        It must not depend on the order of the observations, and should be bounded: it is saved with every checkpoint.
+        """
+        return history
+
+    def check(self, completions: Sequence[PromptCompletion]) -> None:
+        """Refuse prompts that it cannot score (no reference, no such column) before training; texts are still empty."""
+        return

@@ -1,0 +1,311 @@
+"""Reports of a finished reward run: report.html, report.json and the rewards section of the model card."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meristem.checkpoint import disk
+from meristem.checkpoint.run_folder import RunFolder
+from meristem.config.errors import MeristemError
+from meristem.config.recipe import Recipe
+from meristem.corpus.read.images import load_named_image
+from meristem.drawing.html_page import current_timestamp
+from meristem.drawing.reward_report import (
+    BeforeAfterMetric,
+    BestOfResult,
+    JudgeResult,
+    Preference,
+    RewardReport,
+    RewardStepMetrics,
+    ScoredText,
+    TextComparison,
+    format_number,
+    step_metrics,
+    summarize,
+    to_json,
+)
+from meristem.drawing.reward_report_html import render_reward_report
+from meristem.drawing.thumbnails import THUMBNAIL_SIZE, png_data_uri
+from meristem.drawing.training_curves import read_metrics
+from meristem.metrics import text_drift
+from meristem.metrics.bootstrap import confidence_intervals
+from meristem.metrics.distinct_ngrams import distinct_metrics
+from meristem.metrics.paired_bootstrap import MIN_PAIRS, paired_difference
+from meristem.metrics.reward_hacking import detect_reward_hacking
+from meristem.metrics.text_drift import DRIFT_DESCRIPTIONS, DriftMetrics, GeneratedTexts, measure_drift
+from meristem.metrics.win_rate import compute_win_rate
+
+BEST_OF = (1, 2, 4, 8)
+MAX_PAIRS = 16
+DRIFT_METRICS = ("length", "unended", "repeated4", "copied5", "alike", "duplicates")
+"""Text-drift metrics that are shown in the table."""
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PolicyTexts:
+    """Completions of one model: all of each prompt, and the judges' scores of the first of each."""
+
+    evaluation: Any
+    judge_scores: Mapping[str, FloatArray]
+
+    @cached_property
+    def first_indices(self) -> list[int]:
+        """Index of the first completion of each prompt."""
+        return list(range(0, len(self.evaluation.completions), BEST_OF[-1]))
+
+    @cached_property
+    def first_texts(self) -> GeneratedTexts:
+        """The first completions, for the metrics on texts."""
+        completions = [self.evaluation.completions[index] for index in self.first_indices]
+        return GeneratedTexts(
+            prompts=[completion.prompt_label for completion in completions],
+            texts=[completion.text for completion in completions],
+            references=[completion.references for completion in completions],
+            ended=[completion.ended for completion in completions],
+        )
+
+    def best_of_n_reward(self, count: int) -> float:
+        """The mean over prompts of the best reward among the first `count` completions."""
+        groups = self.evaluation.reward.reshape(-1, BEST_OF[-1])[:, :count]
+        return float(groups.max(1).mean())
+
+
+def judge_texts(evaluation: Any, judge: Any | None) -> PolicyTexts:
+    """Completions with the scores of judges that the model was not trained on."""
+    generated = PolicyTexts(evaluation, {})
+    if judge is None:
+        return generated
+    return PolicyTexts(
+        evaluation, dict(judge.score([evaluation.completions[index] for index in generated.first_indices]).parts)
+    )
+
+
+def build_reward_report(
+    run: RunFolder,
+    recipe: Recipe,
+    before: PolicyTexts,
+    after: PolicyTexts,
+    *,
+    model: str,
+    split: str,
+    sources: Sequence[str],
+    commands: Sequence[str],
+) -> RewardReport:
+    """The report of a finished run: metrics, comparisons before and after, examples and warnings."""
+    lines = read_metrics(run.metrics_path)
+    drift_values = measure_drift(before.first_texts, after.first_texts)
+    first_indices, kl_settings = before.first_indices, recipe.policy.kl
+    kl, target = float(after.evaluation.kl.mean()), kl_settings.target if kl_settings.coefficient else None
+    reward_pairs = before.evaluation.reward[first_indices], after.evaluation.reward[first_indices]
+    judge_name = next(iter(after.judge_scores), None)
+    judge_pair = (before.judge_scores[judge_name], after.judge_scores[judge_name]) if judge_name is not None else None
+    return RewardReport(
+        name=run.path.name,
+        date=current_timestamp(),
+        model=model,
+        split=split,
+        prompts=len(first_indices),
+        settings=_settings_rows(recipe),
+        stopped=next((str(line.get("why", "")) for line in reversed(lines) if line["kind"] == "stopped"), ""),
+        kl=kl,
+        kl_target=target,
+        train=_metric_moments(lines, "train"),
+        validation=_metric_moments(lines, "evaluation"),
+        before=tuple(map(float, reward_pairs[0])),
+        after=tuple(map(float, reward_pairs[1])),
+        judges=_judge_rows(before, after),
+        best_of=tuple(
+            BestOfResult(count=count, start=before.best_of_n_reward(count), trained=after.best_of_n_reward(count))
+            for count in BEST_OF
+        ),
+        numbers=_comparison_rows(before, after, drift_values),
+        pairs=tuple(
+            _text_pair(before, after, index, judge_name) for index in range(min(MAX_PAIRS, len(first_indices)))
+        ),
+        warnings=tuple(
+            detect_reward_hacking(
+                drift_values,
+                float(reward_pairs[0].mean()),
+                float(reward_pairs[1].mean()),
+                None if judge_pair is None else float(judge_pair[0].mean()),
+                None if judge_pair is None else float(judge_pair[1].mean()),
+                kl,
+                target,
+                margin=0.0 if judge_pair is None else _chance_margin(*judge_pair),
+                reward_margin=_chance_margin(*reward_pairs),
+            )
+        ),
+        sources=tuple(sources),
+        recipe=recipe.to_dict(),
+        commands=tuple(commands),
+    )
+
+
+def write_reward_report(report: RewardReport, folder: Path) -> None:
+    """Write report.html and report.json."""
+    disk.atomic_write(folder / "report.html", [render_reward_report(report).encode("utf-8", "replace")])
+    disk.atomic_write(folder / "report.json", [to_json(report).encode()])
+
+
+def reward_card_lines(report: RewardReport) -> list[str]:
+    """The rewards section of a model card: metrics before and after, warnings."""
+    lines = ["## Rewards", "", summarize(report), "", "| measure | before | after |", "| --- | --- | --- |"]
+    lines += [f"| {row.name} | {format_number(row.before)} | {format_number(row.after)} |" for row in report.numbers]
+    if report.warnings:
+        lines += ["", "Warnings:", "", *(f"- {row.sentence}" for row in report.warnings)]
+    return [*lines, "", "`report.html` has curves and texts before and after.", ""]
+
+
+def _settings_rows(recipe: Recipe) -> dict[str, str]:
+    policy, kl_settings = recipe.policy, recipe.policy.kl
+    kl_phrase = (
+        f"{kl_settings.target:g} nats per text, from β = {kl_settings.coefficient:g}"
+        if kl_settings.coefficient
+        else "off"
+    )
+    return {
+        "rewards": ", ".join(f"{reward.name} × {reward.weight:g}" for reward in recipe.rewards),
+        "texts for a prompt": f"{policy.count}, of at most {policy.max_tokens} tokens",
+        "compared with": policy.baseline,
+        "leash": kl_phrase,
+        "updates on a collection": str(policy.updates),
+    }
+
+
+def _metric_moments(lines: Sequence[Mapping[str, Any]], kind: str) -> tuple[RewardStepMetrics, ...]:
+    return tuple(step_metrics(line["step"], line) for line in lines if line["kind"] == kind)
+
+
+def _judge_rows(before: PolicyTexts, after: PolicyTexts) -> tuple[JudgeResult, ...]:
+    """Judges that the model was not trained on first, then the rewards themselves."""
+    first_indices = before.first_indices
+    independent = [
+        JudgeResult(name=name, won=compute_win_rate(before.judge_scores[name].tolist(), values.tolist()))
+        for name, values in after.judge_scores.items()
+    ]
+    reward_judges = [
+        JudgeResult(
+            name=name,
+            won=compute_win_rate(before.evaluation.parts[name][first_indices].tolist(), values[first_indices].tolist()),
+            independent=False,
+        )
+        for name, values in after.evaluation.parts.items()
+    ]
+    return (*independent, *reward_judges)
+
+
+def _comparison_rows(
+    before: PolicyTexts, after: PolicyTexts, drift_values: DriftMetrics
+) -> tuple[BeforeAfterMetric, ...]:
+    first_indices = before.first_indices
+    rows = [
+        _mean_comparison(
+            "reward", before.evaluation.reward[first_indices], after.evaluation.reward[first_indices], "higher"
+        )
+    ]
+    rows += [
+        _mean_comparison(
+            f"reward: {name}", before.evaluation.parts[name][first_indices], values[first_indices], "higher"
+        )
+        for name, values in after.evaluation.parts.items()
+    ]
+    rows += [
+        _mean_comparison(f"judge: {name}", before.judge_scores[name], values, "higher")
+        for name, values in after.judge_scores.items()
+    ]
+    distinct2 = [distinct_metrics(generated.first_texts.texts)["distinct2"] for generated in (before, after)]
+    rows.append(
+        BeforeAfterMetric(
+            name="distinct-2", before=distinct2[0], after=distinct2[1], meaning=DRIFT_DESCRIPTIONS["distinct2"]
+        )
+    )
+    rows.append(
+        _mean_comparison(
+            "surprise per token", before.evaluation.entropy[first_indices], after.evaluation.entropy[first_indices], ""
+        )
+    )
+    drift_intervals = text_drift.drift_intervals(before.first_texts, after.first_texts)
+    for name in DRIFT_METRICS:
+        (old, new), (low, high) = drift_values[name], drift_intervals.get(name, (None, None))
+        rows.append(BeforeAfterMetric(name=name, before=old, after=new, before_interval=low, after_interval=high,
+                           meaning=DRIFT_DESCRIPTIONS[name]))  # fmt: skip
+    return tuple(rows)
+
+
+def _mean_comparison(name: str, before: FloatArray, after: FloatArray, better: Any) -> BeforeAfterMetric:
+    before_interval, after_interval, difference = (
+        _bootstrap_interval(before),
+        _bootstrap_interval(after),
+        paired_difference(before.tolist(), after.tolist()),
+    )
+    has_enough_pairs = difference.pairs >= MIN_PAIRS
+    return BeforeAfterMetric(
+        name=name,
+        before=float(before.mean()),
+        after=float(after.mean()),
+        before_interval=before_interval,
+        after_interval=after_interval,
+        better=better,
+        change_interval=(difference.low, difference.high) if has_enough_pairs else None,
+    )
+
+
+def _bootstrap_interval(values: FloatArray) -> tuple[float, float]:
+    return confidence_intervals(lambda indices: {"mean": float(values[indices].mean())}, len(values))["mean"]
+
+
+def _chance_margin(before: FloatArray, after: FloatArray) -> float:
+    """What a gain must exceed to be significant; infinite where there are too few prompts."""
+    difference = paired_difference(before.tolist(), after.tolist())
+    return (
+        max(difference.mean - difference.low, difference.high - difference.mean)
+        if difference.pairs >= MIN_PAIRS
+        else float("inf")
+    )
+
+
+def _text_pair(before: PolicyTexts, after: PolicyTexts, index: int, judge: str | None) -> TextComparison:
+    sides = [_scored_text(generated, index, judge) for generated in (before, after)]
+    preferred: Preference = ""
+    if judge is not None:
+        before_score, after_score = before.judge_scores[judge][index], after.judge_scores[judge][index]
+        preferred = "after" if after_score > before_score else "before" if after_score < before_score else "tie"
+    completion = before.evaluation.completions[before.first_indices[index]]
+    return TextComparison(
+        prompt=completion.prompt_label,
+        before=sides[0],
+        after=sides[1],
+        preferred=preferred,
+        references=completion.references,
+        place=completion.location,
+        picture=_thumbnail(completion.picture),
+    )
+
+
+def _thumbnail(image: str) -> str:
+    """An image prompt as a data URI; empty where the prompt is a text or the file no longer exists."""
+    try:
+        return png_data_uri(load_named_image(image, THUMBNAIL_SIZE)) if image else ""
+    except MeristemError:
+        return ""
+
+
+def _scored_text(generated: PolicyTexts, index: int, judge: str | None) -> ScoredText:
+    text_index = generated.first_indices[index]
+    completion = generated.evaluation.completions[text_index]
+    return ScoredText(
+        text=completion.text,
+        reward=float(generated.evaluation.reward[text_index]),
+        parts={name: float(values[text_index]) for name, values in generated.evaluation.parts.items()},
+        judge=float(generated.judge_scores[judge][index]) if judge is not None else None,
+        ended=completion.ended,
+    )

@@ -1,0 +1,248 @@
+"""Continuous batching for the server: one thread decodes one token per active sequence per step, for all clients.
+
+A sequence joins the batch before any step and leaves after its last token, or when its client disconnects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from meristem.generation.continuous_batching import TURN_TOKENS, ContinuousBatch, SampledToken, SequenceState
+from meristem.generation.generated_text import FinishReason, GeneratedTextBuilder
+from meristem.generation.generation_inputs import GenerationInputs
+from meristem.generation.head_selection import LMKind
+from meristem.generation.sampling import SamplingSettings
+from meristem.serving.batch_worker import to_request_error
+from meristem.serving.errors import RequestError
+from meristem.serving.light_requests import CHARACTERS, TOKENS, LightRequests
+from meristem.serving.middleware.admission import RequestContext
+from meristem.serving.model_registry import ServedRun
+from meristem.serving.prometheus_metrics import ServerMetrics
+from meristem.serving.worker_thread import WorkerThreads, call_in_loop
+
+MAX_UNREAD_TOKENS = 4096
+"""Tokens that a streaming client may lag behind; unread updates are held in memory."""
+
+LONG_TURN = 64
+"""Tokens after which a place changes hands among long texts: that takes as long as several tokens."""
+LONG_EVERY = 8
+"""Tokens of light requests after which long texts have one, too."""
+
+
+@dataclass(frozen=True)
+class GenerationUpdate:
+    """New tokens and text of one sequence of a request."""
+
+    index: int
+    text: str
+    """Text added since the last update; the start of a possible stop string is held back."""
+    tokens: tuple[SampledToken, ...]
+    finish_reason: FinishReason | None = None
+    prompt_tokens: int = 0
+    """Number of tokens of its prompt."""
+
+
+@dataclass(eq=False)
+class GenerationJob:
+    """A generation request, and the queue that its updates are put into."""
+
+    run: ServedRun
+    encode_prompts: Callable[[], Sequence[GenerationInputs]]
+    """Called in the worker thread, so that tokenization does not block the event loop."""
+    settings: SamplingSettings
+    context: RequestContext
+    num_samples: int = 1
+    top_logprobs: int = 0
+    end_id: int | None = None
+    stream: bool = False
+    updates: asyncio.Queue[list[GenerationUpdate] | RequestError] = field(default_factory=asyncio.Queue)
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    num_texts: int = 1
+    """Number of sequences; set when the worker starts the job."""
+    unread_tokens: int = 0
+    """Tokens in the queue that have not been sent to the client yet."""
+
+    @property
+    def light(self) -> bool:
+        """Whether it is soon done: long texts wait for it."""
+        return self.num_samples * self.settings.max_tokens <= TOKENS and self.context.characters <= CHARACTERS
+
+    def put_updates(self, updates: list[GenerationUpdate] | RequestError) -> None:
+        """Put updates into the queue; the job of a streaming client that lags too far behind is cancelled."""
+        self.unread_tokens += 0 if isinstance(updates, RequestError) else sum(len(update.tokens) for update in updates)
+        if self.stream and self.unread_tokens > MAX_UNREAD_TOKENS:
+            self.context.close()
+        else:
+            self.updates.put_nowait(updates)
+
+
+class _GeneratedText:
+    """One sequence of a job, and the updates it has not sent yet."""
+
+    def __init__(self, job: GenerationJob, index: int, inputs: GenerationInputs, sample_index: int) -> None:
+        self.job, self.index, self._num_sent = job, index, 0
+        self._new_text: list[str] = []
+        text_stream = GeneratedTextBuilder(
+            job.run.tokenizer, inputs.prompt_ids, job.settings.stop, self._new_text.append, end_id=job.end_id
+        )
+        self.sequence = SequenceState(
+            text_stream,
+            inputs,
+            job.settings,
+            sample_index,
+            job.end_id,
+            job.top_logprobs,
+            lambda: job.context.is_active,
+            job.context.owner,
+        )
+        self._prompt_tokens = inputs.num_tokens
+
+    def take_update(self) -> GenerationUpdate:
+        """Everything since the last update."""
+        text, tokens = "".join(self._new_text), tuple(self.sequence.sampled_tokens[self._num_sent :])
+        self._new_text.clear()
+        self._num_sent = len(self.sequence.sampled_tokens)
+        return GenerationUpdate(self.index, text, tokens, self.sequence.generated_text.finished, self._prompt_tokens)
+
+
+class GenerationWorker(WorkerThreads):
+    """The thread that generates text token by token."""
+
+    name = "meristem-writing"
+
+    def __init__(
+        self,
+        runs: Mapping[str, ServedRun],
+        metrics: ServerMetrics,
+        *,
+        max_batch_size: int,
+        light: LightRequests | None = None,
+    ) -> None:
+        """`runs` are those that are served now: they may come and go; long texts wait for the requests of `light`."""
+        super().__init__()
+        self._runs, self._max_batch_size, self._metrics, self._light = (
+            runs,
+            max_batch_size,
+            metrics,
+            light or LightRequests(),
+        )
+        self._batches: dict[tuple[ServedRun, LMKind, bool], ContinuousBatch] = {}
+        """One for each way a run writes: texts that an encoder's source begins are apart from those that go on, and
+        those of light requests are apart from long ones."""
+        self._rounds = 0
+        """Rounds since long texts had a token."""
+        self._new_jobs: deque[GenerationJob] = deque()
+        self._texts: dict[SequenceState, _GeneratedText] = {}
+
+    @property
+    def num_active(self) -> int:
+        """Number of sequences being generated."""
+        return sum(map(len, list(self._batches.values())))
+
+    async def generate(self, job: GenerationJob) -> AsyncIterator[list[GenerationUpdate]]:
+        """Updates until every text of a job is finished."""
+        with self._condition:
+            self._new_jobs.append(job)
+            self._condition.notify()
+        finished_texts: set[int] = set()
+        with self._light.track(job.light):
+            while len(finished_texts) < job.num_texts:
+                updates = await job.context.wait(asyncio.ensure_future(job.updates.get()))
+                if isinstance(updates, RequestError):
+                    raise updates
+                job.unread_tokens -= sum(len(update.tokens) for update in updates)
+                finished_texts |= {update.index for update in updates if update.finish_reason is not None}
+                yield updates
+
+    # ------------------------------------------------------------ in the worker
+
+    def has_work(self) -> bool:
+        """Whether there are new jobs or active sequences."""
+        return bool(self._new_jobs) or any(batch.has_work for batch in self._batches.values())
+
+    def run_once(self) -> None:
+        """Decode one token per active sequence of each run."""
+        self._accept_jobs()
+        several_clients = len({text.job.context.owner.client for text in self._texts.values()}) > 1
+        light = any(batch.has_work for (_, _, light), batch in self._batches.items() if light)
+        self._rounds = self._rounds + 1 if light else LONG_EVERY
+        for (run, lm_kind, of_light), batch in list(self._batches.items()):
+            if batch.has_work and (of_light or self._rounds >= LONG_EVERY):
+                if not (of_light or light):
+                    self._light.wait()
+                self._decode_step(run.name, batch, several_clients)
+            elif not batch.has_work and self._runs.get(run.name) is not run:
+                del self._batches[run, lm_kind, of_light]
+        if self._rounds >= LONG_EVERY:
+            self._rounds = 0
+
+    def _decode_step(self, name: str, batch: ContinuousBatch, several_clients: bool) -> None:
+        """Decode one token per sequence of one batch; an unexpected error fails all sequences of this batch only."""
+        try:
+            sequences = batch.step(crowded=several_clients)
+        except Exception as error:
+            sequences = batch.clear()
+            for sequence in sequences:
+                sequence.error = error
+        self._metrics.record_batch(f"{name} generate", len(sequences))
+        self._send_updates([self._texts[sequence] for sequence in sequences if sequence in self._texts])
+
+    def _accept_jobs(self) -> None:
+        """Add the new jobs to their batches; errors are sent to their clients."""
+        with self._condition:
+            new_jobs, self._new_jobs = self._new_jobs, deque()
+        for job in new_jobs:
+            try:
+                self._add_job(job)
+            except Exception as error:
+                call_in_loop(job.loop, job.updates.put_nowait, to_request_error(error, f"{job.run.name} generate"))
+
+    def _add_job(self, job: GenerationJob) -> None:
+        """Add the sequences of a job to the batch of its run."""
+        prompt_inputs = job.encode_prompts() if job.context.is_active else ()
+        samples = [(inputs, sample_index) for inputs in prompt_inputs for sample_index in range(job.num_samples)]
+        job.num_texts = len(samples)
+        texts = [
+            _GeneratedText(job, index, inputs, sample_index) for index, (inputs, sample_index) in enumerate(samples)
+        ]
+        for text in texts:
+            self._texts[text.sequence] = text
+            self._batch_for(job.run, text.sequence.inputs.lm_kind(job.run.model), job.light).add(text.sequence)
+        self._metrics.record_tokens("prompt", sum(inputs.num_tokens for inputs in prompt_inputs))
+
+    def _batch_for(self, run: ServedRun, lm_kind: LMKind, light: bool) -> ContinuousBatch:
+        """Made when it is first needed."""
+        if (run, lm_kind, light) not in self._batches:
+            turn = TURN_TOKENS if light else LONG_TURN
+            self._batches[run, lm_kind, light] = ContinuousBatch(
+                run.model, run.tokenizer, max_rows=self._max_batch_size, lm_kind=lm_kind, turn=turn
+            )
+        return self._batches[run, lm_kind, light]
+
+    def _send_updates(self, texts: Sequence[_GeneratedText]) -> None:
+        """Send the updates of a step to their requests; a request that does not stream gets finished texts only."""
+        updates_by_job: dict[GenerationJob, list[GenerationUpdate] | RequestError] = {}
+        self._metrics.record_tokens("written", sum(text.job.context.is_active for text in texts))
+        for text in texts:
+            sequence, job = text.sequence, text.job
+            if not sequence.is_active or not job.context.is_active:
+                del self._texts[sequence]
+            if sequence.error is not None:
+                updates_by_job[job] = to_request_error(sequence.error, f"{job.run.name} generate")
+            elif (job.stream or not sequence.is_active) and isinstance(
+                pending := updates_by_job.setdefault(job, []), list
+            ):
+                pending.append(text.take_update())
+        loops = {job.loop for job in updates_by_job}
+        for loop in loops:
+            call_in_loop(
+                loop, _deliver_updates, [(job, updates) for job, updates in updates_by_job.items() if job.loop is loop]
+            )
+
+
+def _deliver_updates(updates: Sequence[tuple[GenerationJob, list[GenerationUpdate] | RequestError]]) -> None:
+    for job, job_updates in updates:
+        job.put_updates(job_updates)

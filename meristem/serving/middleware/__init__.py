@@ -1,0 +1,1 @@
+"""ASGI middleware: authentication, limits, admission, response headers."""

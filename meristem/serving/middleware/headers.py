@@ -1,0 +1,72 @@
+"""The outermost middleware: security headers on every response, request metrics, and error responses."""
+
+from __future__ import annotations
+
+import time
+
+from meristem.serving.batch_worker import to_request_error
+from meristem.serving.errors import RequestError, encode_error
+from meristem.serving.middleware.admission import App, Message, Receive, Scope, Send
+from meristem.serving.prometheus_metrics import ServerMetrics
+
+SECURITY_HEADERS = {
+    b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'",
+    b"x-content-type-options": b"nosniff",
+    b"x-frame-options": b"DENY",
+    b"referrer-policy": b"no-referrer",
+    b"cross-origin-resource-policy": b"same-origin",
+    b"cache-control": b"no-store",
+}
+"""Headers added to every response that does not set its own."""
+CLOSING_STATUSES = (408, 413, 431)
+"""Statuses after which the connection is closed, without reading the rest of the request."""
+
+
+class ResponseHeadersMiddleware:
+    """ASGI middleware that adds headers, records metrics, and turns exceptions into error responses."""
+
+    def __init__(self, app: App, metrics: ServerMetrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the application; an exception before the response has started becomes an error response."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start_time, status = time.monotonic(), 0
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                present_names = {name.lower() for name, _ in message.get("headers", ())}
+                missing_headers = [
+                    (name, value) for name, value in SECURITY_HEADERS.items() if name not in present_names
+                ]
+                message = {**message, "headers": [*message.get("headers", ()), *missing_headers]}
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_with_headers)
+        except Exception as error:
+            if status:
+                raise  # the response has started, and is cut off
+            await _send_error(to_request_error(error, scope["path"]), send_with_headers)
+        finally:
+            self._metrics.record_request(scope["path"], status or 499, time.monotonic() - start_time)
+
+
+def error_response(error: RequestError) -> tuple[list[tuple[bytes, bytes]], bytes]:
+    """Headers and body of an error response."""
+    body = encode_error(error.status, str(error))
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    headers += [(name.encode(), value.encode()) for name, value in error.headers.items()]
+    if error.status in CLOSING_STATUSES:
+        headers.append((b"connection", b"close"))
+    return headers, body
+
+
+async def _send_error(error: RequestError, send: Send) -> None:
+    headers, body = error_response(error)
+    await send({"type": "http.response.start", "status": error.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

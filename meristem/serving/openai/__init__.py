@@ -1,0 +1,1 @@
+"""OpenAI-compatible routes: completions, chat, embeddings."""

@@ -1,1 +1,0 @@
-"""One way of cutting the stream into rows per file; `find("store.views", "windows")` is `Windows`."""

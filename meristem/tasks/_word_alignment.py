@@ -1,0 +1,121 @@
+"""Alignment of words and tokens by character offsets, and word splitting of raw text."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meristem.config.errors import MeristemError
+from meristem.interfaces.task import Sample
+from meristem.labelled.word_offsets import join_words
+from meristem.tasks._text_encoder import TextEncoder, TokenizedText
+from meristem.tokenizers.character_classes import is_chinese
+
+Offsets = Sequence[tuple[int, int]]
+Positions = NDArray[np.int64]
+SubtokenPooling = Literal["first", "last"]
+JOINER = "\u200d"
+
+
+def split_words(text: str) -> list[tuple[int, int]]:
+    """(start, stop) of the words of a raw text.
+
+    Letters and digits with their combining marks form a word; a punctuation mark, symbol or ideograph is one of its
+    own, as is a joined emoji; white space and control characters belong to none.
+    """
+    found: list[tuple[int, int]] = []
+    kind, last = "space", ""
+    for at, character in enumerate(text):
+        before, kind = kind, _character_kind(character)
+        joins = kind == "mark" or last == JOINER or kind == before == "letter"
+        if kind != "space":
+            if joins and before != "space":
+                found[-1] = (found[-1][0], at + 1)
+                kind = before if kind == "mark" else kind
+            else:
+                found.append((at, at + 1))
+        last = character
+    return found
+
+
+def _character_kind(character: str) -> str:
+    category = unicodedata.category(character)
+    if character.isspace() or category in ("Cc", "Cs", "Zl", "Zp"):
+        return "space"
+    if category[0] == "M" or category == "Cf" or "\U0001f3fb" <= character <= "\U0001f3ff":  # skin tones
+        return "mark"
+    return "letter" if category[0] in "LN" and not is_chinese(character) else "alone"
+
+
+def parse_words_input(task_input: Any, task_name: str) -> Sample:
+    """A sample from user input: a text, which is split into words, or a list of words."""
+    if isinstance(task_input, str):
+        task_input = {"text": task_input}
+    if task_input.get("words") is not None:
+        words = tuple(map(str, task_input["words"]))
+        text, offsets = join_words(words)
+        return Sample(inputs={"words": words, "text": text, "offsets": offsets})
+    if not isinstance(task_input.get("text"), str):
+        raise MeristemError(f'task {task_name}: give a text, or {{"text": "…"}}, or {{"words": ["…", …]}}')
+    text, places = task_input["text"], split_words(task_input["text"])
+    return Sample(inputs={"words": tuple(text[a:b] for a, b in places), "text": text, "offsets": tuple(places)})
+
+
+def align_words(
+    text_encoder: TextEncoder, samples: Sequence[Sample], subtoken_pooling: SubtokenPooling
+) -> list[tuple[TokenizedText, Positions]]:
+    """Each sample's tokenized text, and the token position of each of its words; −1 for a word without tokens.
+
+    A text in which two words share a token is tokenized word by word, so that each can have its own prediction.
+    """
+    made = [
+        (text, word_token_positions(text.offsets, sample.inputs["offsets"], subtoken_pooling))
+        for sample, text in zip(
+            samples, text_encoder.tokenize([str(one.inputs["text"]) for one in samples]), strict=True
+        )
+    ]
+    shared = [number for number, (_, at) in enumerate(made) if len(set(kept := at[at >= 0].tolist())) < len(kept)]
+    for number, text in zip(
+        shared, _tokenize_word_by_word(text_encoder, [samples[number] for number in shared]), strict=True
+    ):
+        made[number] = text, word_token_positions(text.offsets, samples[number].inputs["offsets"], subtoken_pooling)
+    return made
+
+
+def word_token_positions(
+    offsets: NDArray[Any], word_offsets: Offsets, subtoken_pooling: SubtokenPooling = "first"
+) -> Positions:
+    """The token of each word: the first that starts in it, else one that overlaps it; or the last one. −1 for none."""
+    real = np.flatnonzero(offsets[:, 1] > offsets[:, 0])
+    if not len(real) or not len(word_offsets):
+        return np.full(len(word_offsets), -1, np.int64)
+    starts, ends = offsets[real, 0], offsets[real, 1]
+    first, stop = np.array(word_offsets, np.int64).reshape(-1, 2).T
+    begun, reached = np.searchsorted(starts, first), np.searchsorted(ends, first, side="right")
+    behind = np.searchsorted(starts, stop)  # tokens before this index start before the word's end
+    at = np.where(begun < behind, begun, reached) if subtoken_pooling == "first" else behind - 1
+    there = (reached < behind) & (stop > first)
+    return np.where(there, real[np.where(there, at, 0)], -1)
+
+
+def _tokenize_word_by_word(text_encoder: TextEncoder, samples: Sequence[Sample]) -> list[TokenizedText]:
+    """Texts tokenized word by word, each word with the characters between it and the previous one."""
+    bounds = []
+    for sample in samples:
+        text, ends = str(sample.inputs["text"]), [stop for _, stop in sample.inputs["offsets"]]
+        bounds.append([0, *ends, *([len(text)] if ends[-1] < len(text) else [])])
+    pieces = [str(one.inputs["text"])[a:b] for one, at in zip(samples, bounds, strict=True) for a, b in pairwise(at)]
+    distinct = list(dict.fromkeys(pieces))
+    encoded, following = dict(zip(distinct, text_encoder.tokenize(distinct), strict=True)), iter(pieces)
+    out = []
+    for sample, at in zip(samples, bounds, strict=True):
+        some = [(start, encoded[next(following)]) for start in at[:-1]]
+        ids = np.concatenate([piece.ids for _, piece in some])
+        offsets = np.concatenate([piece.offsets + start for start, piece in some])
+        out.append(TokenizedText(ids=ids, offsets=offsets, text=str(sample.inputs["text"])))
+    return out

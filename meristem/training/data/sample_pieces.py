@@ -1,0 +1,74 @@
+"""Sample data: samples split into pieces that fit the model, in length-bucketed batches; for tasks and rewards."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from meristem.config.recipe import Recipe
+from meristem.dataset.feed import Feed, sample_tokens
+from meristem.dataset.length_buckets import LengthBucketedFeed, PieceView
+from meristem.distributed.process_group import SINGLE_PROCESS, DistributedContext
+from meristem.interfaces.batch import Objective
+from meristem.interfaces.task import Sample, SamplePiece
+from meristem.learning.build import pad_values
+from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.training.data.training_data import TrainingData
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleData(TrainingData):
+    """The tokenizer, and the samples of each split."""
+
+    tokenizer: Tokenizer
+    samples: Mapping[str, Sequence[Sample]]
+    notices: Sequence[str] = ()
+    distributed: DistributedContext = SINGLE_PROCESS
+    _piece_cache: dict[str, list[SamplePiece]] = field(default_factory=dict)
+
+    @abstractmethod
+    def make_pieces(self, samples: Sequence[Sample]) -> list[SamplePiece]:
+        """Pieces of the samples that fit the model: one, or several windows, per sample."""
+
+    @property
+    def extra_tokens(self) -> int:
+        """Tokens that may be added to a row, such as those generated in a rollout."""
+        return 0
+
+    def pieces(self, split: str) -> list[SamplePiece]:
+        """Pieces of a split; made once and cached."""
+        if split not in self._piece_cache:
+            self._piece_cache[split] = self.make_pieces(self.samples[split])
+        return self._piece_cache[split]
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of the training samples, special tokens included."""
+        return sum(piece.num_tokens for piece in self.pieces("train"))
+
+    def build_feeds(
+        self, recipe: Recipe, objectives: Mapping[str, Objective], *, split: str, seed: int
+    ) -> dict[str, Feed]:
+        """Batches of samples of similar length."""
+        if not self.samples.get(split):
+            return {}
+        (name, objective), train = next(iter(objectives.items())), recipe.train
+        batch_size, pieces = train.batch_samples, self.pieces(split)
+        max_tokens = (max(piece.num_tokens for piece in pieces) + self.extra_tokens) * objective.max_rows_per_sample
+        micro_batch_size = (
+            batch_size if train.micro_tokens is None else max(1, min(batch_size, train.micro_tokens // max_tokens))
+        )
+        view, padding = PieceView(pieces, shuffled=split == "train"), pad_values(self.tokenizer)
+        tokens_per_sample = sample_tokens(view, objective).mean
+        feed = LengthBucketedFeed(
+            view=view,
+            objective=objective,
+            seed=seed,
+            batch_size=batch_size,
+            micro_batch_size=micro_batch_size,
+            pad_values=padding,
+            tokens_per_sample=tokens_per_sample,
+            distributed=self.distributed,
+        )
+        return {name: feed}

@@ -1,0 +1,1 @@
+"""Initial weights: from another run, an encoder, or word vectors."""

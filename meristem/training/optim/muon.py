@@ -1,0 +1,88 @@
+"""Muon optimizer (Jordan et al. 2024): momentum with an orthogonalized update, in float32 to be fast on CPUs."""
+
+# Shape suffixes: A matrices of one shape, R rows, C columns
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from meristem.distributed.parallel import full_tensor, shard_like
+from meristem.distributed.process_group import SINGLE_PROCESS, DistributedContext
+
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+NEWTON_SCHULZ_STEPS = 5
+
+
+def orthogonalize(m_ARC: Tensor) -> Tensor:
+    """Bring every singular value near 1 with five Newton–Schulz iterations; returns the shape of `m_ARC`."""
+    is_tall = m_ARC.shape[-2] > m_ARC.shape[-1]
+    x = m_ARC.mT if is_tall else m_ARC
+    x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+    a, b, c = COEFFICIENTS
+    for _ in range(NEWTON_SCHULZ_STEPS):
+        gram = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.mT if is_tall else x
+
+
+class Muon(torch.optim.Optimizer):
+    """Muon for matrices; updates have the RMS that AdamW's would have, so that learning rates are comparable.
+
+    With several processes, each orthogonalizes its share of the matrices, and the results are all-gathered.
+    """
+
+    state_entries: ClassVar[tuple[str, ...]] = ("momentum",)
+
+    def __init__(
+        self,
+        params: Iterable[nn.Parameter] | Iterable[dict[str, Any]],
+        lr: float,
+        *,
+        momentum: float,
+        weight_decay: float,
+        distributed: DistributedContext = SINGLE_PROCESS,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+        self.distributed = distributed
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]  # no closure is used
+        """Update all parameters; matrices of equal shape are orthogonalized in one batch."""
+        for group in self.param_groups:
+            matrices_by_shape: dict[tuple[int, ...], list[nn.Parameter]] = defaultdict(list)
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    matrices_by_shape[tuple(parameter.shape)].append(parameter)
+            for matrices in matrices_by_shape.values():
+                self._update_matrices(matrices, group)
+
+    def _update_matrices(self, matrices: list[nn.Parameter], group: dict[str, Any]) -> None:
+        rows, columns = matrices[0].shape
+        updates = []
+        for parameter in matrices:
+            state = self.state[parameter]
+            if not state:
+                state["momentum"] = torch.zeros_like(parameter)
+            state["momentum"].lerp_(parameter.grad, 1 - group["momentum"])
+            nesterov = torch.lerp(parameter.grad, state["momentum"], group["momentum"])  # type: ignore[arg-type]
+            updates.append(full_tensor(nesterov))  # sharded matrices are gathered before orthogonalization
+        stacked = torch.stack(updates)
+        num_blocks = rows // columns if rows % columns == 0 else 1  # a fused QKV projection is three matrices
+        update = self._orthogonalize_distributed(
+            stacked.view(len(matrices) * num_blocks, rows // num_blocks, columns)
+        ).reshape_as(stacked)
+        scale = 0.2 * max(rows // num_blocks, columns) ** 0.5  # AdamW's usual root mean square (Liu et al. 2025)
+        for parameter, delta in zip(matrices, update, strict=True):
+            parameter.mul_(1 - group["lr"] * group["weight_decay"])
+            parameter.add_(shard_like(delta, parameter), alpha=-group["lr"] * scale)
+
+    def _orthogonalize_distributed(self, m_ARC: Tensor) -> Tensor:
+        local_range = self.distributed.shard_range(len(m_ARC))
+        return self.distributed.all_gather(
+            orthogonalize(m_ARC[local_range.start : local_range.stop]), self.distributed.shard_sizes(len(m_ARC))
+        )

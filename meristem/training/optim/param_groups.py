@@ -1,0 +1,87 @@
+"""Optimizers (AdamW, Muon) and their parameter groups: weight decay and layer-wise learning-rate decay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from meristem.blocks.transformer.electra_generator import ElectraGenerator
+from meristem.distributed.process_group import SINGLE_PROCESS, DistributedContext
+from meristem.interfaces.batch import Model
+from meristem.training.optim.layer_depth import layer_depths
+from meristem.training.optim.muon import Muon
+from meristem.training.settings import TrainSettings
+
+
+def parameter_names(model: nn.Module) -> dict[nn.Parameter, str]:
+    """Parameter → name; a tied parameter has its first name."""
+    return {parameter: name for name, parameter in model.named_parameters()}
+
+
+def build_optimizers(
+    model: Model, settings: TrainSettings, distributed: DistributedContext = SINGLE_PROCESS
+) -> list[torch.optim.Optimizer]:
+    """Fused AdamW for all parameters, or Muon for the backbone's matrices and AdamW for the rest."""
+    trainable = [p for p in model.parameters() if p.requires_grad]
+    matrices = muon_parameters(model) if settings.optimizer == "muon" else []
+    matrix_ids = {id(p) for p in matrices}
+    depth_by_parameter = layer_depths(model) if settings.layer_decay < 1 else dict.fromkeys(trainable, 0)
+    optimizers: list[torch.optim.Optimizer] = []
+    if adamw_parameters := [p for p in trainable if id(p) not in matrix_ids]:
+        groups = _param_groups(adamw_parameters, depth_by_parameter, settings, settings.rate)
+        optimizers.append(
+            torch.optim.AdamW(groups, lr=settings.rate, betas=settings.betas, eps=settings.epsilon, fused=True)
+        )
+    if matrices:
+        muon_learning_rate = settings.matrix_rate or 4 * settings.rate  # measured on WikiText-2: docs/log/2026-11.md
+        groups = _param_groups(matrices, depth_by_parameter, settings, muon_learning_rate)
+        optimizers.append(
+            Muon(
+                groups,
+                muon_learning_rate,
+                momentum=settings.momentum,
+                weight_decay=settings.weight_decay,
+                distributed=distributed,
+            )
+        )
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["peak"] = group["lr"]
+    return optimizers
+
+
+def muon_parameters(model: Model) -> list[nn.Parameter]:
+    """Trainable weights of linear layers in the backbone and in the body of an ELECTRA generator."""
+    bodies = [model.backbone, *(head.body for head in model.heads.values() if isinstance(head, ElectraGenerator))]
+    weights = [module.weight for body in bodies for module in body.modules() if isinstance(module, nn.Linear)]
+    return [weight for weight in weights if isinstance(weight, nn.Parameter) and weight.requires_grad]
+
+
+def _param_groups(
+    parameters: Iterable[nn.Parameter],
+    depth_by_parameter: Mapping[nn.Parameter, int],
+    settings: TrainSettings,
+    learning_rate: float,
+) -> list[dict[str, Any]]:
+    """Groups by depth and by weight decay (none for norms and biases); the learning rate falls with the depth."""
+    grouped: dict[tuple[bool, int], list[nn.Parameter]] = {}
+    for parameter in parameters:
+        grouped.setdefault((parameter.ndim < 2, depth_by_parameter[parameter]), []).append(parameter)
+    return [
+        {
+            "params": grouped[no_decay, depth],
+            "weight_decay": 0.0 if no_decay else settings.weight_decay,
+            "lr": learning_rate * settings.layer_decay**depth,
+        }
+        for no_decay, depth in sorted(grouped)
+    ]
+
+
+def set_lr_factor(optimizers: Iterable[torch.optim.Optimizer], factor: float) -> None:
+    """Set the learning rate of every group to its peak times `factor`."""
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = group["peak"] * factor

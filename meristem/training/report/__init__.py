@@ -1,0 +1,1 @@
+"""Reports of a finished run: the model card and suggested commands."""

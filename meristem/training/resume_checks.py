@@ -1,0 +1,68 @@
+"""Resume checks: which settings may change when a run is resumed, and which make it a different run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from meristem.config.errors import MeristemError, RecipeError
+from meristem.config.recipe import Recipe, parse_recipe_file, resolve_recipe
+from meristem.config.recipe_diff import differing_settings
+from meristem.training.missing_files import refuse_missing_files
+from meristem.training.settings import BUDGETS
+from meristem.utils.shell_quoting import shell_path
+
+CHANGEABLE_SETTINGS = frozenset(
+    f"train.{name}"
+    for name in (
+        *BUDGETS,
+        *("device", "workers", "threads", "log_every", "save_every", "keep", "shard", "timeout"),
+        "single_task_baselines",
+    )
+)
+INFERRED_COLUMNS = frozenset(f"data.{name}" for name in ("label", "answers", "intent"))
+"""Columns that are inferred from the data; older versions did not record them in recipe.yaml."""
+CHANGEABLE_CORPUS_SETTINGS = ("corpus.processes", "corpus.near.memory_mb")  # also inside `mix`
+
+
+def refuse_changed_settings(saved: Recipe, current: Recipe, out: Path) -> None:
+    """Raise with the differences unless only budgets, devices, intervals and the like were changed."""
+    differing = blocking_differences(saved, current)
+    if not differing:
+        return
+    refuse_missing_files(current)  # a mistyped file name is also a changed setting: report it as missing
+    lines = [f"  {key}: {old} in the run, {new} now" for key, (old, new) in list(differing.items())[:12]]
+    more_lines = [f"  … and {len(differing) - 12} more"] if len(differing) > 12 else []
+    raise RecipeError(
+        "\n".join(
+            [
+                f"{out} was started with different settings:",
+                *lines,
+                *more_lines,
+                f"Train in another folder:            add --out {shell_path(f'{out}-2')}",
+                "Start over (the old run is kept):   add --fresh",
+            ]
+        )
+    )
+
+
+def refuse_edited_recipe(run_path: Path, checkpoint: Path, current: Recipe) -> None:
+    """Raise if the run's recipe.yaml no longer matches the recipe its checkpoint was trained with."""
+    saved = resolve_recipe(current.name, parse_recipe_file(checkpoint / "recipe.yaml"))
+    if differing := blocking_differences(saved, current):
+        first_differences = list(differing.items())[:4]
+        lines = [f"{key} is {new} there and {old} in the checkpoint" for key, (old, new) in first_differences]
+        raise MeristemError(
+            f"{run_path / 'recipe.yaml'} was changed after its last checkpoint was written: {'; '.join(lines)}. "
+            "Restore the old values, or start another run with --out"
+        )
+
+
+def blocking_differences(saved: Recipe, current: Recipe) -> dict[str, tuple[str, str]]:
+    """Differing settings that may not change when a run is resumed: name → (saved value, current value)."""
+    return {
+        key: values
+        for key, values in differing_settings(saved, current).items()
+        if key not in CHANGEABLE_SETTINGS
+        and not key.endswith(CHANGEABLE_CORPUS_SETTINGS)
+        and not (key in INFERRED_COLUMNS and values[0] in ("None", "not set"))
+    }

@@ -1,0 +1,76 @@
+"""Resume state besides the weights: optimizer state and recurrent memory, for any number of processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from meristem.blocks.transformer.segment_memory import EMPTY_SLOT
+from meristem.checkpoint import optimizer_state
+from meristem.checkpoint.snapshot import Snapshot
+from meristem.config.errors import MeristemError
+from meristem.dataset.feed import Feed
+from meristem.distributed.parallel import shard_like
+from meristem.interfaces.batch import State
+from meristem.training.optim.param_groups import parameter_names
+from meristem.training.step import Stepper
+
+MEMORY_CHANGED = "the checkpoint's memory was changed, so the run cannot resume from it"
+
+
+def gather_memory(stepper: Stepper, feeds: Mapping[str, Feed]) -> dict[str, Tensor]:
+    """Memory of all rows of a batch, gathered over micro-batches and processes: `source/name` → tensor."""
+    distributed, tensors_by_name = stepper.distributed, dict[str, list[Tensor]]()
+    for (source, _), state in sorted(stepper.memory.items(), key=lambda item: item[0]):
+        for name, value in state.items():
+            tensors_by_name.setdefault(f"{source}/{name}", []).append(value)
+    gathered_memory = {}
+    for name, tensors in tensors_by_name.items():
+        gathered_memory[name] = distributed.all_gather(
+            torch.cat(tensors), distributed.shard_sizes(feeds[name.rpartition("/")[0]].batch_size)
+        )
+    return gathered_memory
+
+
+def restore_training(stepper: Stepper, snapshot: Snapshot, feeds: Mapping[str, Feed]) -> None:
+    """Restore optimizers and memory from a snapshot; the weights are already loaded."""
+    names = parameter_names(stepper.learner.model)
+    for optimizer in stepper.optimizers:
+        own_names = {names[p] for group in optimizer.param_groups for p in group["params"]}
+        own_state = {key: value for key, value in snapshot.optimizer.items() if key.rsplit("/", 1)[0] in own_names}
+        optimizer_state.restore_state(optimizer, names, own_state, shard_like=shard_like)
+    _check_memory(stepper, snapshot.memory, feeds)
+    memory: dict[tuple[str, int], State] = {}
+    for key, value in snapshot.memory.items():
+        source, _, name = key.rpartition("/")
+        for micro_step in range(feeds[source].micro_steps):
+            row_range = feeds[source].row_range(micro_step)
+            row_memory = value[row_range.start : row_range.stop].to(stepper.device, copy=True)
+            memory.setdefault((source, micro_step), {})[name] = row_memory
+    stepper.memory = memory
+
+
+def _check_memory(stepper: Stepper, memory: Mapping[str, Tensor], feeds: Mapping[str, Feed]) -> None:
+    """Raise if the memory does not have the names, shapes, types and values that this model and these feeds need."""
+    for source in {key.rpartition("/")[0] for key in memory} & feeds.keys():
+        for name in stepper.learner.model.backbone.empty_memory(1):
+            if f"{source}/{name}" not in memory:
+                raise MeristemError(f"{MEMORY_CHANGED}: {source}/{name} is missing")
+    for key, value in memory.items():
+        source, _, name = key.rpartition("/")
+        expected = stepper.learner.model.backbone.empty_memory(feeds[source].batch_size) if source in feeds else {}
+        if name not in expected:
+            problem = "is not part of this run's memory"
+        elif (value.shape, value.dtype) != (expected[name].shape, expected[name].dtype):
+            problem = (
+                f"is {list(value.shape)} {value.dtype} instead of {list(expected[name].shape)} {expected[name].dtype}"
+            )
+        elif value.is_floating_point() and not bool(torch.isfinite(value).all()):
+            problem = "holds values that are not finite"
+        elif not value.is_floating_point() and bool((value < EMPTY_SLOT).any()):
+            problem = "holds invalid document numbers"
+        else:
+            continue
+        raise MeristemError(f"{MEMORY_CHANGED}: {key} {problem}")

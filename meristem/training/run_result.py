@@ -1,0 +1,136 @@
+"""End of a run: final evaluation, test metrics, model card and training curves, and the `RunResult`."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from meristem.checkpoint import disk, load
+from meristem.checkpoint.run_folder import RunFolder
+from meristem.config.recipe import Recipe
+from meristem.drawing.training_curves import can_draw, draw_curves
+from meristem.learning.learner import Learner
+from meristem.training.budget import evaluation_tokens
+from meristem.training.data.training_data import TrainingData
+from meristem.training.loop import format_metrics_line
+from meristem.training.report import model_card
+from meristem.training.settings import NEVER
+from meristem.training.trackers.metrics_log import RunLogger, format_duration
+from meristem.training.train_state import TrainState
+from meristem.utils.result_tables import Record, Tabular
+from meristem.utils.shell_quoting import shell_path
+
+
+@dataclass(kw_only=True)
+class RunContext:
+    """A run in progress and everything it consists of."""
+
+    recipe: Recipe
+    run: RunFolder
+    training_data: TrainingData
+    learner: Learner
+    state: TrainState
+    logger: RunLogger
+    planned_tokens: float = math.inf
+    """Tokens read in all planned steps."""
+
+    @property
+    def evaluation_recipe(self) -> Recipe:
+        """The recipe with `evaluate_tokens` reduced for a short run."""
+        train = self.recipe.train
+        tokens = evaluation_tokens(train, self.planned_tokens)
+        return replace(self.recipe, train=train.model_copy(update={"evaluate_tokens": tokens}))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult(Tabular):
+    """Result of a finished run."""
+
+    run: Path
+    step: int
+    metrics: dict[str, float]
+    """Validation metrics of the final weights, which are the best ones with early stopping."""
+    test: dict[str, float]
+    used: dict[str, float]
+    example_commands: list[str]
+    """Example commands that show what the model can do."""
+    judged_by: str = "loss"
+    """Metric by which the best checkpoint is selected."""
+
+    def records(self) -> list[Record]:
+        """One row per metric, with its validation and test values."""
+        names = dict.fromkeys([*self.metrics, *self.test])
+        return [{"metric": name, "validation": self.metrics.get(name), "test": self.test.get(name)} for name in names]
+
+    def __repr__(self) -> str:
+        metrics = ", ".join(f"{name}={value:.4g}" for name, value in self.metrics.items())
+        return f"RunResult({self.run}, step {self.step:,}: {metrics or 'no metrics'})"
+
+
+def _evaluate_split(context: RunContext, split: str) -> dict[str, float]:
+    if split == "validation" and context.recipe.train.evaluate_every == NEVER:
+        return {}
+    evaluate = context.training_data.build_evaluator(
+        context.evaluation_recipe, context.learner, split, context.logger.log
+    )
+    return {} if evaluate is None else evaluate()
+
+
+def budget_used(state: TrainState) -> dict[str, float]:
+    """What a run has used, by kind of budget."""
+    minutes = state.seconds / 60
+    return {"steps": state.step, "tokens": state.tokens, "flops": state.flops, "minutes": minutes}
+
+
+def finish_run(context: RunContext, validation_metrics: dict[str, float] | None) -> RunResult:
+    """Evaluate the test split, write curves, reports and model card, and mark the run as finished."""
+    recipe, run, state, logger = context.recipe, context.run, context.state, context.logger
+    if recipe.uses_best_checkpoint and state.best_step not in (0, state.step):
+        best = load.load_checkpoint(run.checkpoints, which="best")
+        if best is not None:
+            context.learner.model.load_state_dict(best.snapshot.model)
+            validation_metrics = None
+            logger.log(f"Using the checkpoint with the best validation: step {state.best_step} of {state.step}")
+    if validation_metrics is None:
+        validation_metrics = _evaluate_split(context, "validation")
+    test_metrics = _evaluate_split(context, "test")
+    training_data, model = context.training_data, context.learner.model
+    result = RunResult(
+        run=run.path,
+        step=state.step,
+        metrics=validation_metrics,
+        test=test_metrics,
+        used=budget_used(state),
+        example_commands=training_data.example_commands(shell_path(run.path), model),
+        judged_by=training_data.selection_metric,
+    )
+    if not training_data.distributed.is_rank_zero:
+        return result
+    if test_metrics and not logger.has_metrics("test", state.step):
+        logger.write_metrics("test", state.step, test_metrics)
+        logger.log(f"test  {format_metrics_line(test_metrics)}")
+    if can_draw():
+        title = f"{recipe.name}: {state.step:,} steps, {state.tokens:,} tokens"
+        draw_curves(run.metrics_path, run.path / "curves.png", title=title)
+    report_lines = training_data.write_reports(run, recipe, context.learner, logger)
+    source_lines, card_commands = training_data.source_lines(recipe), training_data.example_commands(".", model)
+    text = model_card.render_card(
+        recipe, context.learner, source_lines, state, validation_metrics, test_metrics, card_commands, report_lines
+    )
+    disk.atomic_write(run.path / "README.md", [text.encode()])
+    record = {
+        "step": state.step,
+        "best_step": state.best_step,
+        "judged_by": training_data.selection_metric,
+        "validation": validation_metrics,
+        "test": test_metrics,
+        "used": budget_used(state),
+    }
+    run.mark_finished({**record, "finished": time.strftime("%Y-%m-%d %H:%M:%S")})
+    logger.log(
+        f"Done: {state.step:,} steps, {state.tokens:,} tokens, {state.flops:.2e} FLOPs in "
+        f"{format_duration(state.seconds)}; the model is in {run.path}"
+    )
+    return result

@@ -1,0 +1,1 @@
+"""Experiment tracking: metrics.jsonl, log.txt, progress bar and TensorBoard."""

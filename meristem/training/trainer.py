@@ -1,0 +1,321 @@
+"""Trainer: from a resolved recipe to a finished run (data, model, initial weights, resume, training loop, results)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from meristem.checkpoint import load, weight_transfer
+from meristem.checkpoint.load_run import load_recipe, load_run
+from meristem.checkpoint.run_folder import RunFolder, explain_write_errors, move_aside
+from meristem.config.errors import MeristemError
+from meristem.config.recipe import Recipe
+from meristem.dataset.feed import Feed
+from meristem.distributed.parallel import ParallelLearner, full_state_dict
+from meristem.distributed.process_group import DistributedContext, init_distributed, is_restarted
+from meristem.learning.build import build_learner, check_recipe
+from meristem.learning.learner import Learner
+from meristem.training import default_learning_rate
+from meristem.training.budget import peak_flops, step_flops
+from meristem.training.data.training_data import (
+    EvaluateFn,
+    TrainingData,
+    clear_unstarted,
+    create_run,
+    recipe_yaml,
+    refuse_foreign_folder,
+)
+from meristem.training.freezing import UnfreezeSchedule, prepare_trainable
+from meristem.training.init.initial_weights import load_start_weights
+from meristem.training.init.word_vector_init import init_from_word_vectors
+from meristem.training.loop import TrainingLoop
+from meristem.training.missing_files import refuse_missing_files
+from meristem.training.optim.param_groups import build_optimizers
+from meristem.training.resume_checks import refuse_changed_settings, refuse_edited_recipe
+from meristem.training.resume_state import restore_training
+from meristem.training.run_result import RunContext, RunResult, budget_used, finish_run
+from meristem.training.settings import NEVER
+from meristem.training.step import Stepper, resolve_device, resolve_dtype
+from meristem.training.step_planning import (
+    build_mixture,
+    plan_steps,
+    planned_tokens,
+    refuse_changed_batches,
+    step_batches,
+    steps_per_epoch,
+)
+from meristem.training.trackers.metrics_log import RunLogger
+from meristem.training.train_state import TrainState
+from meristem.utils.shell_quoting import shell_path
+
+LoadTrainingData = Callable[[Recipe, RunFolder | None, Console, DistributedContext], TrainingData]
+"""Loads the training data of a new run, or the same data again for an existing one."""
+QUIET_CONSOLE = Console(quiet=True)
+
+
+def run_recipe(
+    recipe: Recipe,
+    out: Path,
+    *,
+    load_data: LoadTrainingData,
+    fresh: bool,
+    console: Console,
+    initial: Recipe | None = None,
+) -> RunResult:
+    """Train until the budget is used up, resuming if the run exists; with all processes that torchrun started.
+
+    With `initial`, a new run starts from the random initialization of that recipe where names and shapes match.
+    """
+    check_recipe(recipe)
+    if recipe.train.threads is not None:
+        torch.set_num_threads(recipe.train.threads)
+    with init_distributed(resolve_device(recipe.train), timeout_seconds=recipe.train.timeout) as distributed:
+        with distributed.run_rank_zero_first():
+            if distributed.is_rank_zero:
+                existing_run = _find_existing_run(recipe, out, console, fresh=fresh and not is_restarted())
+                training_data = load_data(recipe, existing_run, console, distributed)
+                run = existing_run or create_run(out, recipe, training_data)
+            else:
+                run = RunFolder.open(out)
+                training_data = load_data(recipe, run, QUIET_CONSOLE, distributed)
+        with explain_write_errors(run.path), run.hold_lock() if distributed.is_rank_zero else nullcontext():
+            checkpoint = load.load_checkpoint(run.checkpoints) if distributed.is_rank_zero else None
+            step = distributed.broadcast(checkpoint.snapshot.step if checkpoint is not None else 0)
+            if step and not distributed.is_rank_zero:
+                checkpoint = load.load_checkpoint(run.checkpoints, step=step)
+            if distributed.is_rank_zero:
+                run.truncate_metrics(step)  # steps after the checkpoint are repeated
+            with (
+                RunLogger(run.path, console, last_step=step)
+                if distributed.is_rank_zero
+                else RunLogger(None, QUIET_CONSOLE) as logger
+            ):
+                return _train(recipe, run, training_data, checkpoint, logger, initial)
+
+
+def _find_existing_run(recipe: Recipe, out: Path, console: Console, *, fresh: bool) -> RunFolder | None:
+    """The run to resume, if there is one; with `fresh` an existing run is moved aside."""
+    if fresh and out.exists():
+        console.print(f"The old run is kept as {move_aside(out)}", highlight=False, markup=False, soft_wrap=True)
+    existing_run = RunFolder(out) if RunFolder(out).exists() else None
+    if existing_run is not None and clear_unstarted(existing_run):
+        line = f"{out}: the run there never took a step; starting over"
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        existing_run = None
+    if existing_run is not None:
+        refuse_changed_settings(load_recipe(existing_run), recipe, out)
+    else:
+        refuse_missing_files(recipe)
+        refuse_foreign_folder(out)
+    return existing_run
+
+
+def _train(
+    recipe: Recipe,
+    run: RunFolder,
+    training_data: TrainingData,
+    checkpoint: load.LoadedCheckpoint | None,
+    logger: RunLogger,
+    initial: Recipe | None = None,
+) -> RunResult:
+    settings, distributed = recipe.train, training_data.distributed
+    device = resolve_device(settings) if distributed.world_size == 1 else distributed.device
+    learner = build_learner(recipe, training_data.tokenizer)
+    context = RunContext(
+        recipe=recipe, run=run, training_data=training_data, learner=learner, state=TrainState(), logger=logger
+    )
+    if checkpoint is None:
+        if initial is not None:
+            weight_transfer.load_matching(
+                learner.model, build_learner(initial, training_data.tokenizer).model.state_dict()
+            )
+        _init_weights(context)
+    prepare_trainable(learner.model, recipe.start)
+    if checkpoint is not None:
+        for notice in checkpoint.notices:
+            logger.log(notice)
+        refuse_edited_recipe(run.path, checkpoint.path, recipe)
+        if nonfinite := weight_transfer.nonfinite_names(checkpoint.snapshot.model):
+            raise MeristemError(f"{checkpoint.path}: weights that are not finite cannot be trained on: {nonfinite}")
+        weight_transfer.load_exact(learner.model, checkpoint.snapshot.model)
+        context.state = TrainState.from_dict(checkpoint.snapshot.state, step=checkpoint.snapshot.step)
+        if distributed.world_size == 1:
+            _pin_threads(context)
+    learner.to(device)
+    feeds = training_data.build_feeds(recipe, learner.objectives, split="train", seed=settings.seed)
+    if checkpoint is not None and recipe.task is None and recipe.policy is None:
+        refuse_changed_batches(context, feeds)
+    count_flops = cache(lambda name: step_flops(learner, name, step_batches(feeds[name], 0)))
+    plan_steps(context, feeds, count_flops, device)
+    context.planned_tokens = planned_tokens(context, feeds)
+    if context.state.is_finished(settings.patience):
+        record = run.finish_record
+        return (
+            finish_run(context, None) if record is None else _finished_result(context, record)
+        )  # None: it was killed after its last step
+    _apply_runtime_settings(context)
+    _log_start(context)
+    if distributed.is_rank_zero:
+        run.clear_finished()
+    if context.state.flops_per_token.keys() != feeds.keys():  # counted before sharding, on a copy of the model
+        context.state.flops_per_token = {name: count_flops(name).per_token for name in feeds}
+    parallel = ParallelLearner(learner, distributed, fsdp=settings.shard)
+    optimizers = build_optimizers(learner.model, settings, distributed)
+    stepper = Stepper(
+        learner=learner,
+        optimizers=optimizers,
+        settings=settings,
+        device=device,
+        parallel=parallel,
+        histories=context.state.histories,
+    )
+    if checkpoint is not None:
+        restore_training(stepper, checkpoint.snapshot, feeds)
+    metrics = _build_loop(context, stepper, feeds, device).fit()
+    if parallel.sharded:
+        context.learner = _unsharded_learner(context, device)
+    return finish_run(context, metrics)
+
+
+def _pin_threads(context: RunContext) -> None:
+    """Resume with the number of threads the run started with: another number sums, and so rounds, in another order."""
+    recorded, current, requested = context.state.threads, torch.get_num_threads(), context.recipe.train.threads
+    if not recorded or recorded == current:
+        return
+    if requested is None:
+        torch.set_num_threads(recorded)
+        context.logger.log(f"Resuming with {recorded} threads, as the run started (this machine would use {current})")
+    else:
+        context.logger.log(
+            f"train.threads={requested}, but the run started with {recorded}: metrics will differ in the last digits "
+            "from those of a run that was never stopped"
+        )
+
+
+def _unsharded_learner(context: RunContext, device: torch.device) -> Learner:
+    """A learner with the full, unsharded weights, for evaluation and reports."""
+    weights = full_state_dict(context.learner.model.state_dict(keep_vars=True))
+    learner = build_learner(context.recipe, context.training_data.tokenizer)
+    prepare_trainable(learner.model, context.recipe.start)
+    weight_transfer.load_exact(learner.model, weights)
+    return learner.to(device)
+
+
+def _build_loop(context: RunContext, stepper: Stepper, feeds: Mapping[str, Feed], device: torch.device) -> TrainingLoop:
+    recipe = context.recipe
+    return TrainingLoop(
+        run=context.run,
+        recipe_yaml=recipe_yaml(recipe),
+        settings=recipe.train,
+        stepper=stepper,
+        feeds=feeds,
+        logger=context.logger,
+        state=context.state,
+        mix=build_mixture(context.recipe),
+        flops_per_token=context.state.flops_per_token,
+        peak_flops=peak_flops(device, dtype=resolve_dtype(recipe.train, device)),
+        evaluate=_build_evaluator(context, stepper, device),
+        evaluation_count=context.training_data.evaluation_count(context.evaluation_recipe, context.planned_tokens),
+        selection_loss=context.training_data.selection_loss,
+        preview_samples=lambda name, ids: context.training_data.preview_samples(feeds[name], ids),
+        on_metrics=context.training_data.build_metrics_callback(context.learner, context.logger, context.state.total),
+        unfreeze=UnfreezeSchedule(context.learner.model, recipe.start, steps_per_epoch(next(iter(feeds.values())))),
+    )
+
+
+def _build_evaluator(context: RunContext, stepper: Stepper, device: torch.device) -> EvaluateFn | None:
+    """The validation function; tasks are evaluated with unsharded weights."""
+    if context.recipe.train.evaluate_every == NEVER:
+        return None
+    training_data, log = context.training_data, context.logger.log
+    evaluator = training_data.build_evaluator(context.evaluation_recipe, context.learner, "validation", log)
+    if evaluator is None or context.recipe.task is None or stepper.parallel is None or not stepper.parallel.sharded:
+        return evaluator
+
+    def evaluate() -> dict[str, float]:
+        stepper.reshard()
+        unsharded_evaluator = training_data.build_evaluator(
+            context.evaluation_recipe, _unsharded_learner(context, device), "validation", log
+        )
+        assert unsharded_evaluator is not None
+        return unsharded_evaluator()
+
+    return evaluate
+
+
+def _finished_result(context: RunContext, record: Mapping[str, Any]) -> RunResult:
+    state, run_path = context.state, context.run.path
+    if state.step >= state.total:
+        context.logger.log(
+            f"{run_path} has used its budget ({state.budget}): nothing to do. A larger budget resumes it, "
+            f"for instance train.steps={state.total * 2}"
+        )
+    elif state.stopped:
+        context.logger.log(f"{run_path} stopped at step {state.step}: {state.stopped}")
+    else:
+        context.logger.log(f"{run_path} stopped early at step {state.step} ({state.describe_best()}): nothing to do")
+    validation, test = (_metrics_from_json(record.get(split, {})) for split in ("validation", "test"))
+    return RunResult(
+        run=run_path,
+        step=state.step,
+        metrics=validation,
+        test=test,
+        used=budget_used(state),
+        example_commands=context.training_data.example_commands(shell_path(run_path), context.learner.model),
+        judged_by=context.training_data.selection_metric,
+    )
+
+
+def _metrics_from_json(saved_metrics: Mapping[str, float | None]) -> dict[str, float]:
+    """Metrics from JSON, with NaN for null."""
+    return {name: math.nan if value is None else value for name, value in saved_metrics.items()}
+
+
+def _init_weights(context: RunContext) -> None:
+    """Load word vectors and weights of another run, where the recipe names them."""
+    start, model, tokenizer = context.recipe.start, context.learner.model, context.training_data.tokenizer
+    if start.vectors is not None:
+        context.logger.log(
+            init_from_word_vectors(model, tokenizer, Path(start.vectors), context.training_data.iter_texts())
+        )
+    if start.path is not None and start.take != "nothing":
+        start_run = load_run(Path(start.path))
+        for notice in start_run.notices:
+            context.logger.log(f"{start.path}: {notice}")
+        context.logger.log(load_start_weights(model, tokenizer, start_run, parts=start.take, recipe=context.recipe))
+        if line := default_learning_rate.describe_learning_rate(context.recipe, start_run.recipe):
+            context.logger.log(line)
+
+
+def _apply_runtime_settings(context: RunContext) -> None:
+    """Switch on gradient checkpointing and torch.compile, which do not change what is computed."""
+    for module in context.learner.modules():
+        if hasattr(module, "recompute"):
+            module.recompute = context.recipe.train.recompute
+    if context.recipe.train.compile:
+        context.learner.model.backbone.compile()
+
+
+def _log_start(context: RunContext) -> None:
+    recipe, state, log = context.recipe, context.state, context.logger.log
+    sizes = [(p.numel(), p.requires_grad) for p in context.learner.model.parameters()]
+    parameters, trainable = sum(size for size, _ in sizes), sum(size for size, is_trainable in sizes if is_trainable)
+    trainable_note = "" if trainable == parameters else f" ({trainable:,} trainable)"
+    opening = f"Resuming from step {state.step:,} of" if state.step else "Training"
+    objective = ", ".join(o.name for o in context.learner.objectives.values())
+    data_size, *data_lines = context.training_data.describe_data(recipe)
+    distributed = context.training_data.distributed
+    process_note = f" with {distributed.world_size} processes" if distributed.world_size > 1 else ""
+    log(
+        f"{opening} {recipe.name}: {recipe.model.family}, {parameters / 1e6:.1f} M parameters{trainable_note}, "
+        f"{objective}, on {data_size}; {state.total:,} steps ({state.budget}) in {context.run.path}{process_note}"
+    )
+    for line in data_lines:
+        log(line)

@@ -1,0 +1,69 @@
+"""File locks: one holder at a time, waiting, and release when a process is killed."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from meristem.checkpoint import file_lock
+
+
+def test_one_process_holds_it_and_the_next_sees_which(tmp_path: Path) -> None:
+    path = tmp_path / ".lock"
+    with file_lock.hold_lock(path, wait=False) as mine:
+        assert mine
+        with file_lock.hold_lock(path, wait=False) as second:
+            assert not second
+        assert file_lock.lock_holder(path) == f"process {os.getpid()}"
+    with file_lock.hold_lock(path, wait=False) as again:
+        assert again
+
+
+def test_a_holder_without_a_number_is_still_someone(tmp_path: Path) -> None:
+    assert file_lock.lock_holder(tmp_path / "nowhere") == "another process"
+    (tmp_path / "odd").write_bytes(b"\xff\xfe")
+    assert file_lock.lock_holder(tmp_path / "odd") == "another process"
+
+
+def test_waiting_ends_when_it_is_free(tmp_path: Path) -> None:
+    path, taken = tmp_path / ".lock", tmp_path / "taken"
+    child = os.fork()
+    if child == 0:
+        with file_lock.hold_lock(path, wait=False):
+            taken.touch()
+            time.sleep(0.3)
+        os._exit(0)
+    while not taken.exists():
+        time.sleep(0.01)
+    with file_lock.hold_lock(path, wait=False) as mine:
+        assert not mine
+    with file_lock.hold_lock(path, wait=True) as mine:
+        assert mine
+    os.waitpid(child, 0)
+
+
+def test_a_killed_process_leaves_no_lock_even_if_its_workers_live_on(tmp_path: Path) -> None:
+    path, number = tmp_path / ".lock", tmp_path / "worker"
+    child = os.fork()
+    if child == 0:
+        with file_lock.hold_lock(path, wait=False):
+            worker = os.fork()
+            if worker == 0:
+                time.sleep(30)
+                os._exit(0)
+            number.write_text(str(worker))
+            os._exit(0)
+    os.waitpid(child, 0)
+    worker = int(number.read_text())
+    try:
+        os.kill(worker, 0)  # it lives
+        deadline = time.monotonic() + 5
+        while True:
+            with file_lock.hold_lock(path, wait=False) as mine:
+                if mine or time.monotonic() > deadline:
+                    break
+            time.sleep(0.01)  # the worker lets go as soon as it begins to run
+        assert mine
+    finally:
+        os.kill(worker, 9)

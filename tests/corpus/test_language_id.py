@@ -1,0 +1,127 @@
+"""Language identification."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meristem.config.errors import MeristemError, RecipeError
+from meristem.config.settings import build_settings
+from meristem.corpus.accounting import CorpusAccount
+from meristem.corpus.clean.language_id import KNOWN_LANGUAGES, identify_language, language_step
+from meristem.corpus.clean.language_profiles import PROFILES, SCRIPTS
+from meristem.corpus.document import Document, Drop
+from meristem.corpus.pipeline import CorpusReader
+from meristem.corpus.settings import CorpusSettings
+
+GOLDEN = [
+    line.split("\t")
+    for line in (Path(__file__).parents[1] / "golden" / "languages.tsv").read_text(encoding="utf-8").splitlines()
+]
+
+
+def test_single_sentences_are_told_apart():
+    right = Counter(language for language, text in GOLDEN if identify_language(text).language == language)
+    said = Counter(identify_language(text).language for _, text in GOLDEN)
+    total = Counter(language for language, _ in GOLDEN)
+    assert min(total.values()) >= 10
+    assert right.total() >= 0.95 * total.total()
+    assert all(right[language] >= 7 for language in total)  # none is bought by the others
+    wrong = sum(said[language] - right[language] for language in said if language)
+    assert wrong <= 0.02 * total.total()  # where it is not sure, it says so
+
+
+@pytest.mark.parametrize("language", sorted({language for language, _ in GOLDEN}))
+def test_a_paragraph_is_enough(language):
+    text = " ".join(text for code, text in GOLDEN if code == language)
+    assert identify_language(text).language == language
+    assert 0.5 < identify_language(text).share <= 1.0
+
+
+@pytest.mark.parametrize("text", ["", " ", "12345", "!?", "xyzzy", "OK", "ABC-123", "qwrt zxcv", "🙂🙂🙂"])
+def test_nothing_is_said_where_nothing_is_clear(text):
+    assert identify_language(text).language == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("The word 春 means spring, and 夏 means summer, and they are on the wall of the house.", "en"),
+        ("我们用 Python 和 PyTorch 来训练模型，效果很好。", "zh"),
+        ("彼はParisに行きました。", "ja"),
+        ("Слово house означает дом, и это все знают.", "ru"),
+    ],
+)
+def test_a_few_foreign_words_change_nothing(text, language):
+    assert identify_language(text).language == language
+
+
+def test_the_middle_of_a_long_text_counts_too():
+    english, german = ([text for code, text in GOLDEN if code == wanted] for wanted in ("en", "de"))
+    assert identify_language("\n".join(english[:4] + german * 20)).language == "de"
+
+
+def test_documents_learn_their_language_and_others_are_dropped():
+    english, german = Document(GOLDEN[0][1], "f:1"), Document("Das ist nicht der Hund, den wir gesehen haben.", "f:2")
+    note = language_step(None)
+    assert note(english).language == "en" and note(german).language == "de"
+    assert note(note(english)) == note(english)
+    only = language_step(("en", "zh"))
+    assert only(english).language == "en"
+    assert only(german) == Drop("another language: de")
+    assert only(Document("12345", "f:3")) == Drop("another language: not clear")
+
+
+@given(st.text(max_size=200))
+def test_any_text_has_an_answer(text):
+    found = identify_language(text)
+    assert found.language in KNOWN_LANGUAGES | {""} and 0.0 <= found.share <= 1.0
+
+
+def test_profiles_are_whole():
+    several = {language for _, languages in SCRIPTS.values() for language in languages if len(languages) > 1}
+    assert several < PROFILES.keys() <= KNOWN_LANGUAGES
+    assert all(len(profile.words) == len(set(profile.words)) >= 30 for profile in PROFILES.values())
+    assert all(profile.sequences for profile in PROFILES.values())
+
+
+def test_settings_take_one_or_several_known_codes():
+    def codes(value):
+        return build_settings(CorpusSettings, {"languages": value}, "corpus").languages
+
+    assert codes("en") == ("en",) and codes(["en", "zh"]) == ("en", "zh") and codes(None) is None
+    assert codes([False, "sv"]) == ("no", "sv")  # YAML reads `no` as a switch
+    with pytest.raises(RecipeError, match="did you mean en"):
+        codes("eng")
+    with pytest.raises(RecipeError, match=r"\[no\] for Norwegian"):
+        codes(False)
+
+
+def test_the_account_of_a_corpus_of_several_languages(read, tmp_path: Path, monkeypatch):
+    for name in ("a", "b"):
+        lines = [json.dumps({"text": f"{text} {name}"}) for language, text in GOLDEN if language in ("en", "de", "zh")]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+    monkeypatch.setattr("meristem.corpus.pipeline.MIN_POOL_BYTES", 1)
+    alone, one = read(tmp_path, languages=["en", "zh"], processes=1)
+    apart, two = read(tmp_path, languages=["en", "zh"], processes=2)
+    assert one.languages == {"en": 20, "zh": 20} and one.dropped == {"another language: de": 20}
+    assert alone == apart and one == two
+
+
+def test_both_sides_of_a_pair_must_be_wanted(read, tmp_path: Path):
+    sides = [[text for language, text in GOLDEN if language == wanted] for wanted in ("en", "de")]
+    lines = [json.dumps({"en": a, "de": b}) for a, b in zip(*sides, strict=True)]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(lines))
+
+    def account(*languages: str) -> CorpusAccount:
+        settings = CorpusSettings(source=str(tmp_path / "pairs.jsonl"), text="en", target="de", languages=languages)
+        reading = CorpusReader(settings)
+        assert len(list(reading)) == 10
+        return reading.account
+
+    assert account("en", "de", "fr").languages == {"en-de": 10}
+    with pytest.raises(MeristemError, match="another language: de"):
+        account("en")

@@ -1,0 +1,125 @@
+"""Reward report data: round trip through JSON, and derived values."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.append(str(Path(__file__).parent))
+
+from reward_report_examples import made, pair
+
+from meristem.config.errors import MeristemError
+from meristem.drawing.reward_report import (
+    BestOfResult,
+    JudgeResult,
+    RewardStepMetrics,
+    ScoredText,
+    equivalent_best_of,
+    format_number,
+    from_dict,
+    reward_difference,
+    step_metrics,
+    to_dict,
+    to_json,
+)
+from meristem.drawing.reward_report import summarize as told
+from meristem.metrics.win_rate import WinRate
+
+
+def test_a_report_is_read_back_as_it_was() -> None:
+    report = made()
+    assert from_dict(to_dict(report)) == report
+    assert from_dict(json.loads(to_json(report))) == report
+    assert "春天来了" in to_json(report)  # readable, not escaped
+
+
+def test_values_that_are_not_finite_become_null() -> None:
+    report = made(
+        train=(RewardStepMetrics(step=1, reward=float("nan"), parts={"a": float("inf")}),), before=(float("nan"), 1.0)
+    )
+    found = json.loads(to_json(report))
+    assert found["train"][0]["reward"] is None and found["train"][0]["parts"] == {"a": None}
+    assert from_dict(found).before == (None, 1.0)
+
+
+def test_half_a_character_does_not_stop_a_report() -> None:
+    report = made(pairs=(pair(0, after=ScoredText(text="half \ud83d")),))
+    json.loads(to_json(report))
+
+
+@pytest.mark.parametrize(("wrong", "named"), [
+    ([], "report.json"),
+    ({"name": "x"}, "model"),
+    ({"name": "x", "model": "y", "train": [{"reward": 1}]}, r"train\.0\.step"),
+    ({"name": "x", "model": "y", "warnings": [{"kind": "a", "severity": "deadly", "sentence": "b"}]}, "severity"),
+    ({"name": "x", "model": "y", "judges": [{"name": "j", "won": {"wins": -1, "ties": 0, "losses": 9}}]}, "win rate"),
+])  # fmt: skip
+def test_invalid_reports_are_refused(wrong: Any, named: str) -> None:
+    with pytest.raises(MeristemError, match=named):
+        from_dict(wrong)
+
+
+def test_step_metrics_from_a_logged_line() -> None:
+    line = {"reward": 0.5, "reward.grammar": -1.0, "reward.my:own": 2, "kl": 3.0, "leash": 0.1, "entropy": 2.5,
+            "written": 40, "distinct2": 0.7, "loss": 1.0, "texts": ["x"]}  # fmt: skip
+    assert step_metrics(7, line) == RewardStepMetrics(
+        step=7, reward=0.5, parts={"grammar": -1.0, "my:own": 2.0}, kl=3.0, coefficient=0.1, entropy=2.5, length=40.0,
+        distinct2=0.7,
+    )  # fmt: skip
+    assert step_metrics(1, {"loss": 1.0}) == RewardStepMetrics(step=1)
+
+
+@pytest.mark.parametrize(("wins", "losses", "after", "wanted"), [
+    (50, 10, 1.0, "The reward rose (0.000 → 1.00; {}), and an independent judge prefers the new texts"),
+    (10, 50, 1.0, "The reward rose (0.000 → 1.00; {}), but an independent judge prefers the old texts"),
+    (30, 29, 1.0, "The reward rose (0.000 → 1.00; {}), but an independent judge sees no difference beyond chance"),
+    (50, 10, -1.0, "The reward fell (0.000 → -1.00; {}), but an independent judge prefers the new texts"),
+    (10, 50, -1.0, "The reward fell (0.000 → -1.00; {}), and an independent judge prefers the old texts"),
+    (10, 50, 0.0, "The reward shows no difference beyond chance (0.000 → 0.000; {}), and an independent judge prefers"),
+])  # fmt: skip
+def test_the_summary(wins: int, losses: int, after: float, wanted: str) -> None:
+    judge = JudgeResult(name="j", won=WinRate(wins=wins, ties=0, losses=losses))
+    ends = f"{format_number(after)} to {format_number(after)}"
+    tested = wanted.format(f"the difference over the same 8 prompts is {ends} with 95 % confidence")
+    assert told(made(before=(0.0,) * 8, after=(after,) * 8, judges=(judge,))).startswith(tested)
+
+
+def test_a_difference_is_claimed_only_where_it_is_more_than_chance() -> None:
+    draws = np.random.default_rng(3)
+    hard = draws.normal(0, 5, 60)  # how hard a prompt is moves both models far more than training does
+    noise, gain = draws.normal(0, 0.3, 60), 0.4
+    for shift, wanted in ((gain, "The reward rose"), (-gain, "The reward fell"), (0.0, "The reward shows no diff")):
+        report = made(before=tuple(hard), after=tuple(hard + noise + shift), judges=(), warnings=())
+        assert told(report).startswith(wanted), told(report)
+    few = made(before=(0.0,) * 5, after=(1.0,) * 5, judges=(), warnings=())
+    assert told(few).startswith("The reward shows no difference beyond chance (0.000 → 1.00; the difference over the")
+    assert equivalent_best_of(few) is None and reward_difference(few) is not None
+
+
+def test_the_summary_uses_only_independent_judges() -> None:
+    judge = JudgeResult(name="grammar", won=WinRate(wins=50, ties=0, losses=1), independent=False)
+    assert "judge" not in told(made(judges=(judge,)))
+
+
+@pytest.mark.parametrize(("single", "count"), [
+    (0.2, 1.0), (0.3, 2**0.5), (0.4, 2.0), (0.6, 4.0), (0.1, None), (0.7, None),
+])  # fmt: skip
+def test_how_many_texts_of_the_start_are_as_good_as_one(single: float, count: float | None) -> None:
+    start = {1: 0.2, 2: 0.4, 4: 0.6}
+    rows = tuple(BestOfResult(count=n, start=value, trained=single if n == 1 else None) for n, value in start.items())
+    found = equivalent_best_of(made(best_of=rows))
+    assert found == (None if count is None else pytest.approx(count))
+    assert equivalent_best_of(made(best_of=())) is None
+
+
+def test_numbers_have_as_many_digits_as_say_something() -> None:
+    shown = [
+        format_number(value) for value in (0.12345, 1.2345, -31.25, 12345.6, 0.00001, 0.0, 3.5e9, None, float("nan"))
+    ]
+    assert shown == ["0.123", "1.23", "-31.2", "12,345.6", "1.0e-05", "0.000", "3.50e+09", "–", "–"]

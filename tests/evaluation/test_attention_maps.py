@@ -1,0 +1,346 @@
+"""Attention maps: every family, every kind of attention, token labels, and errors."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+sys.path.append(str(Path(__file__).parents[1] / "tasks"))
+
+from small import small
+from writers import batch_of, fresh, pairs, recipe_of
+
+from meristem.config.errors import MeristemError
+from meristem.config.settings import find_class
+from meristem.drawing.attention_record import AttentionRecord
+from meristem.evaluation.attention_maps import attention_maps
+from meristem.generation.generate import generate
+from meristem.generation.sampling import SamplingSettings
+from meristem.interfaces.batch import Head, Model
+from meristem.interfaces.task import Sample
+from meristem.tokenizers.tokenizer import Tokenizer
+
+TEXT = "the old gardener watered a small garden."
+SMALL = {"layers": 2, "width": 32, "heads": 2, "length": 24, "initial": 0.3}
+PIXELS = np.random.default_rng(0).integers(256, size=(16, 16, 3), dtype=np.uint8)
+HEADS = {"causal": "clm", "masked": "mlm", "source": "seq2seq", "streams": "plm", "judge": "rtd"}
+FAMILIES: dict[str, tuple[str, dict[str, Any], set[str]]] = {
+    "bert": ("masked", {}, {"self"}),
+    "roberta": ("masked", {}, {"self"}),
+    "electra": ("judge", {"embedding": 16}, {"self"}),
+    "gpt": ("causal", {}, {"self"}),
+    "gpt2": ("causal", {}, {"self"}),
+    "gpt2 banded": ("causal", {"window": 3, "window_every": 2}, {"self"}),
+    "modern": ("masked", {}, {"self"}),
+    "modern causal": ("causal", {"groups": 1}, {"self"}),
+    "transformer": ("source", {}, {"cross", "self", "decoder"}),
+    "transformer t5": ("source", {"relative_buckets": 8, "scale_scores": False}, {"cross", "self", "decoder"}),
+    "transformer_xl": ("causal", {"memory": 6}, {"self"}),
+    "xlnet": ("streams", {"memory": 6}, {"self", "content", "query"}),
+    "rnn": ("source", {}, {"align"}),
+    "rnn bahdanau": ("source", {"place": "bahdanau", "attention": "additive"}, {"align"}),
+    "captioner": ("source", {"picture": 16, "patch": 4}, {"image", "self", "decoder"}),
+}
+CAUSAL = [name for name, (way, _, _) in FAMILIES.items() if way == "causal"]
+
+
+def model_of(name: str, tokenizer: Tokenizer, **told: Any) -> Model:
+    """A small model of a family with random weights and the head its objective has."""
+    way, own, _ = FAMILIES.get(name, ("masked", {}, set()))
+    family = find_class("models", name.split()[0])
+    known = {key: value for key, value in SMALL.items() if key in family.Settings.model_fields}
+    torch.manual_seed(1)
+    backbone = family(family.Settings.model_validate({**known, **own, **told}), tokenizer.vocab_size)
+    kind = "token_score" if way == "judge" else "vocabulary"
+    return Model(backbone, {HEADS[way]: Head(kind)}).eval()
+
+
+def seen_by(name: str, tokenizer: Tokenizer, text: str = TEXT, **told: Any) -> AttentionRecord:
+    model = model_of(name, tokenizer)
+    if name == "captioner" and "image" not in told and not text:
+        told["image"] = PIXELS
+    return attention_maps(model, tokenizer, text, **told)
+
+
+# ------------------------------------------------------------ every family
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_row_is_a_distribution(name: str, tokenizer: Tokenizer) -> None:
+    found = seen_by(name, tokenizer, "" if name == "captioner" else TEXT)
+    assert set(found.kinds) == FAMILIES[name][2]
+    for kind, seen in found.kinds.items():
+        layers = 1 if kind == "align" else 2
+        assert seen.weights.shape == (layers, seen.heads, len(seen.queries), len(seen.keys)), kind
+        assert seen.weights.min() >= 0
+        np.testing.assert_allclose(seen.weights.sum(-1), 1.0, atol=1e-5)
+        if seen.supports_rollout:
+            np.testing.assert_allclose(seen.rollout().sum(-1), 1.0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", CAUSAL)
+def test_a_causal_model_sees_nothing_later(name: str, tokenizer: Tokenizer) -> None:
+    seen = seen_by(name, tokenizer).kinds["self"]
+    later = np.triu(np.ones(seen.weights.shape[-2:], bool), 1)
+    assert seen.weights[..., later].max() == 0.0
+    assert np.triu(seen.rollout(), 1).max() == 0.0
+    assert seen.queries[0] == "[SEP]" and seen.queries[1:3] == ("the", "old")  # a document begins after another's end
+
+
+def test_a_band_is_as_wide_as_it_is_said(tokenizer: Tokenizer) -> None:
+    dense, banded = seen_by("gpt2 banded", tokenizer).kinds["self"].weights
+    far = np.tril(np.ones(dense.shape[-2:], bool), -3)
+    assert banded[:, far].max() == 0.0 < dense[:, far].min()
+
+
+def test_the_weights_are_softmax_of_queries_and_keys(tokenizer: Tokenizer) -> None:
+    model = model_of("bert", tokenizer)
+    seen = attention_maps(model, tokenizer, TEXT).kinds["self"]
+    framed = [tokenizer.start, *tokenizer.encode(TEXT).ids.tolist(), tokenizer.end]
+    backbone: Any = model.backbone
+    with torch.no_grad():
+        x = backbone.embed(torch.tensor([framed]), torch.zeros(1, len(framed), dtype=torch.long))[0]
+        for number, layer in enumerate(backbone.stack.layers):
+            q, k, v = layer.attention.project(x).split(32, -1)
+            for head in range(2):
+                part = slice(16 * head, 16 * head + 16)
+                expected = torch.softmax(q[:, part] @ k[:, part].T / 4, -1)
+                np.testing.assert_allclose(seen.weights[number, head], expected.numpy(), atol=1e-6)
+            heads = [torch.from_numpy(seen.weights[number, h]) @ v[:, 16 * h : 16 * h + 16] for h in range(2)]
+            x = layer.attention_norm(x + layer.attention.output(torch.cat(heads, -1)))
+            x = layer.feed_forward_norm(x + layer.feed_forward(x))
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILIES if name not in ("captioner",)])
+def test_padding_is_never_looked_at(name: str, tokenizer: Tokenizer) -> None:
+    model = model_of(name, tokenizer)
+    writes = FAMILIES[name][0] == "source"
+    found = attention_maps(model, tokenizer, TEXT, **({"target": "my youngest sister"} if writes else {}))
+    kind, seen = found.select_kind()
+    short = torch.tensor([_ids(seen.keys, tokenizer)])
+    size, more = short.shape[1], 4
+    padded = torch.nn.functional.pad(short, (0, more), value=7)
+    present = torch.arange(size + more)[None] < size
+    told: dict[str, Any] = {"tokens": padded, "present": present}
+    if writes:
+        written = torch.tensor([[tokenizer.start, *_ids(seen.queries[:-1], tokenizer)]])
+        told = {"source": padded, "source_present": present, "tokens": written}
+    if FAMILIES[name][0] == "causal":
+        told["causal"] = True
+    with torch.no_grad():
+        layers = model.backbone(**told, want=("attention",)).attention
+    for number, layer in enumerate(layers):
+        rows = layer[0, :, : len(seen.queries)]
+        assert float(rows[..., size:].max()) == 0.0, kind
+        np.testing.assert_allclose(rows[..., :size].numpy(), seen.weights[number], atol=1e-5)
+
+
+def _ids(labels: Any, tokenizer: Tokenizer) -> list[int]:
+    found = [tokenizer.token_to_id(label) for label in labels]
+    assert None not in found
+    return [number for number in found if number is not None]
+
+
+# ------------------------------------------------------------ what is written
+
+
+@pytest.mark.parametrize("name", ["transformer", "rnn"])
+def test_a_target_is_written_unless_it_is_given(name: str, tokenizer: Tokenizer) -> None:
+    model = model_of(name, tokenizer)
+    told = attention_maps(model, tokenizer, TEXT, target="the painter sold her letters.")
+    _, seen = told.select_kind()
+    assert seen.queries == ("the", "paint", "##er", "sold", "her", "letters", ".", "[SEP]")
+    assert seen.keys[-1] == "[SEP]" and seen.keys[:2] == ("the", "old")
+    assert told.target == "the painter sold her letters."
+    own = attention_maps(model, tokenizer, TEXT)
+    settings = SamplingSettings.model_validate({"greedy": True, "max_tokens": 24})
+    ((written,),) = generate(model, tokenizer, [TEXT], settings)
+    assert own.target == tokenizer.decode(written.tokens).strip()
+    if name == "transformer":
+        decoder = told.kinds["decoder"]
+        assert decoder.queries == decoder.keys == ("[CLS]", *seen.queries[:-1])
+        assert np.triu(decoder.weights[0, 0], 1).max() == 0.0
+
+
+def test_what_never_ends_is_cut(tokenizer: Tokenizer) -> None:
+    model = model_of("transformer", tokenizer, length=200)
+    torch.nn.init.zeros_(model.backbone.embedding().weight[tokenizer.end])  # it can never be the likeliest
+    found = attention_maps(model, tokenizer, TEXT)
+    assert len(found.kinds["cross"].queries) == 64
+    assert "did not end within 64 tokens" in found.notices[0]
+
+
+def test_a_captioner_looks_at_patches(tokenizer: Tokenizer) -> None:
+    model = model_of("captioner", tokenizer)
+    found = attention_maps(model, tokenizer, image=PIXELS / 255.0, target="a small garden")
+    name, seen = found.select_kind()
+    assert (name, seen.queries) == ("image", ("a", "small", "garden", "[SEP]"))
+    assert seen.keys[:5] == ("1,1", "1,2", "1,3", "1,4", "2,1") and len(seen.keys) == 16
+    assert found.text == "a small garden" and np.array_equal(found.picture, PIXELS)
+    assert found.kinds["self"].keys == seen.keys
+    assert set(attention_maps(model, tokenizer, TEXT).kinds) == {"cross", "self", "decoder"}  # it reads texts too
+    with pytest.raises(MeristemError, match="give an image without a text"):
+        attention_maps(model, tokenizer, TEXT, image=PIXELS)
+    with pytest.raises(MeristemError, match="use a captioner"):
+        attention_maps(model_of("bert", tokenizer), tokenizer, image=PIXELS)
+
+
+# ------------------------------------------------------------ orders and memory
+
+
+def test_an_order_of_words_is_one_of_their_pieces(tokenizer: Tokenizer) -> None:
+    model = model_of("xlnet", tokenizer)
+    text = "the painter watered seventeen boats"  # 1, 2, 2, 3 and 1 pieces
+    by_words = attention_maps(model, tokenizer, text, order=[3, 0, 4, 1, 2])
+    assert by_words.order == (5, 6, 7, 0, 8, 1, 2, 3, 4)
+    assert attention_maps(model, tokenizer, text, order=by_words.order).order == by_words.order
+    with pytest.raises(MeristemError, match="9 tokens once, numbered 0 to 8, or each of its 5 words"):
+        attention_maps(model, tokenizer, text, order=[0, 1])
+
+
+def test_two_streams_follow_the_order_they_are_given(tokenizer: Tokenizer) -> None:
+    model = model_of("xlnet", tokenizer)
+    text = "the painter sold her letters"
+    size = len(tokenizer.encode(text).ids)
+    order = [3, 0, 5, 1, 4, 2]
+    assert size == 6
+    found = attention_maps(model, tokenizer, text, order=order)
+    content, query = found.kinds["content"], found.kinds["query"]
+    assert found.order == tuple(order) and len(query.queries) == 6 and len(query.keys) == 8
+    rank = np.argsort(order)
+    for mine in range(6):
+        knows = np.array([True, *(rank < rank[mine]), True])  # the special tokens around the text are known to all
+        assert (query.weights[:, :, mine] > 0).all((0, 1)).tolist() == knows.tolist()
+        knows[mine + 1] = True  # content knows itself
+        assert (content.weights[:, :, mine + 1] > 0).all((0, 1)).tolist() == knows.tolist()
+    assert (found.kinds["self"].weights > 0).all()
+    again, other = attention_maps(model, tokenizer, text), attention_maps(model, tokenizer, text)
+    assert again.order == other.order and sorted(again.order) == list(range(6))
+    with pytest.raises(MeristemError, match="text's 6 tokens once, numbered 0 to 5, or each of its 5 words; got 0 1 2"):
+        attention_maps(model, tokenizer, text, order=[0, 1, 2])
+    with pytest.raises(MeristemError, match="two-stream"):
+        attention_maps(model_of("bert", tokenizer), tokenizer, text, order=order)
+
+
+@pytest.mark.parametrize("name", ["transformer_xl", "xlnet"])
+def test_memory_stands_before_the_text(name: str, tokenizer: Tokenizer) -> None:
+    model = model_of(name, tokenizer)
+    found = attention_maps(model, tokenizer, "her letters", previous_text="the painter sold")
+    begun = ("[SEP]",) if name == "transformer_xl" else ()
+    for kind, seen in found.kinds.items():
+        assert seen.keys[: 4 + len(begun)] == (*begun, "the", "paint", "##er", "sold"), kind
+        np.testing.assert_allclose(seen.weights.sum(-1), 1.0, atol=1e-5)
+        assert not seen.supports_rollout or seen.rollout().shape == seen.weights.shape[-2:]
+    longer = attention_maps(
+        model, tokenizer, "her letters", previous_text=" ".join(["the painter sold her letters."] * 7)
+    )
+    assert len(longer.kinds["self"].keys) == 6 + len(longer.kinds["self"].queries)  # as much as memory holds
+    plain = attention_maps(model, tokenizer, "her letters")
+    assert plain.kinds["self"].keys == plain.kinds["self"].queries
+    with pytest.raises(MeristemError, match="has no memory"):
+        attention_maps(model_of("gpt2", tokenizer), tokenizer, TEXT, previous_text="the painter")
+    with pytest.raises(MeristemError, match="has no memory"):
+        attention_maps(model_of(name, tokenizer, memory=0), tokenizer, TEXT, previous_text="the painter")
+
+
+# ------------------------------------------------------------ texts as they are read
+
+
+def test_two_texts_and_masks(tokenizer: Tokenizer) -> None:
+    model = model_of("bert", tokenizer)
+    found = attention_maps(model, tokenizer, {"text": "the [MASK] sold", "text_b": "her letters"})
+    assert found.kinds["self"].keys == ("[CLS]", "the", "[MASK]", "sold", "[SEP]", "her", "letters", "[SEP]")
+    assert found.text == "the [MASK] sold | her letters"
+    with pytest.raises(MeristemError, match="question: a run without a task takes text"):
+        attention_maps(model, tokenizer, {"question": "who?"})
+    with pytest.raises(MeristemError, match="trained on single texts"):
+        attention_maps(model_of("gpt2", tokenizer), tokenizer, {"text": "a", "text_b": "b"})
+    with pytest.raises(MeristemError, match="does not generate from a source"):
+        attention_maps(model, tokenizer, TEXT, target="a garden")
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "transformer", "rnn"])
+def test_a_text_that_is_too_long_is_cut_and_that_is_said(name: str, tokenizer: Tokenizer) -> None:
+    found = attention_maps(model_of(name, tokenizer), tokenizer, "the old harbour " * 20)
+    _, seen = found.select_kind("self") if "self" in found.kinds else found.select_kind()
+    assert len(seen.keys) == 24
+    assert any("of 100 tokens are not shown" in notice for notice in found.notices)
+
+
+def test_an_empty_text_is_only_its_special_tokens(tokenizer: Tokenizer) -> None:
+    assert attention_maps(model_of("bert", tokenizer), tokenizer, "").kinds["self"].keys == ("[CLS]", "[SEP]")
+    assert attention_maps(model_of("gpt2", tokenizer), tokenizer, "").kinds["self"].keys == ("[SEP]",)
+    assert "query" not in attention_maps(model_of("xlnet", tokenizer), tokenizer, "").kinds
+
+
+def test_half_characters_are_no_obstacle(tokenizer: Tokenizer) -> None:
+    found = attention_maps(model_of("bert", tokenizer), tokenizer, "the \ud800\x00 garden")
+    assert json.dumps(found.to_dict(), ensure_ascii=False).encode() and "\ufffd" in found.text
+
+
+def test_what_has_no_attention_is_refused(tokenizer: Tokenizer) -> None:
+    letters = {"cells": 16, "filters": ((1, 8),), "letter_width": 4}
+    for name, told in (("rnn", {"attention": None}), ("elmo", letters)):
+        with pytest.raises(MeristemError, match=r"has no attention; Transformers have it .* and so has rnn"):
+            attention_maps(model_of(name, tokenizer, **told), tokenizer, TEXT)
+
+
+# ------------------------------------------------------------ tasks
+
+PAIR = {"text": "two dogs run over a field", "text_b": "dogs are outside"}
+
+
+def _pairs(label: str = "yes") -> list[Sample]:
+    return [Sample(inputs=PAIR, gold=label), Sample(inputs={"text": "rain", "text_b": "the sun shines"}, gold="no")]
+
+
+@pytest.mark.parametrize("backbone", ["bert", "gpt2", "xlnet", "transformer"])
+def test_a_task_reads_as_it_was_taught(backbone: str) -> None:
+    it = small("pair", _pairs(), backbone)
+    found = attention_maps(it.learner.model, it.tokenizer, PAIR, task=it.task)
+    batch = it.batch([0])
+    row = batch.inputs["source" if backbone == "transformer" else "tokens"][0].tolist()
+    seen = found.kinds["self"]
+    assert list(seen.keys) == it.tokenizer.display_labels(row)
+    np.testing.assert_allclose(seen.weights.sum(-1), 1.0, atol=1e-5)
+    later = float(np.triu(seen.weights, 1).max())
+    assert (later == 0.0) is (backbone == "gpt2")
+    assert "query" not in found.kinds
+    if backbone == "bert":
+        with pytest.raises(MeristemError, match="task pair does not generate text"):
+            attention_maps(it.learner.model, it.tokenizer, PAIR, task=it.task, target="yes")
+
+
+@pytest.mark.parametrize("backbone", ["transformer", "bart", "rnn", "gpt2"])
+def test_a_task_that_writes_shows_what_it_writes(backbone: str) -> None:
+    samples = pairs([("two dogs run", "zwei Hunde rennen")])
+    learner = fresh(recipe_of("translation", backbone, samples), samples)
+    task: Any = learner.objectives["task"]
+    told = attention_maps(learner.model, task.tokenizer, "two dogs run", task=task, target="zwei Hunde rennen")
+    row = batch_of(learner, samples)
+    if backbone == "gpt2":
+        assert list(told.kinds["self"].keys) == task.tokenizer.display_labels(row.inputs["tokens"][0].tolist())
+        return
+    _, seen = told.select_kind()
+    assert list(seen.queries) == task.tokenizer.display_labels(row.targets["seq2seq"]["values"].tolist())
+    assert list(seen.keys) == task.tokenizer.display_labels(row.inputs["source"][0].tolist())
+    pretrained = attention_maps(learner.model, task.tokenizer, "two dogs run", target="zwei Hunde rennen")
+    np.testing.assert_array_equal(
+        pretrained.select_kind()[1].weights, seen.weights
+    )  # as a run without a task would read it
+    _, own = attention_maps(learner.model, task.tokenizer, "two dogs run", task=task).select_kind()
+    assert own.keys == seen.keys and 1 <= len(own.queries) <= 64
+
+
+def test_a_task_of_several_rows_says_so() -> None:
+    choices = {"text": "she opens the door", "choices": ("she walks in", "she flies")}
+    it = small("choice", [Sample(inputs=choices, gold=0)] * 2)
+    found = attention_maps(it.learner.model, it.tokenizer, choices, task=it.task)
+    assert found.notices == ("task choice splits this input into 2 rows; the first is shown",)
+    assert found.text == "she opens the door | she walks in | she flies"

@@ -1,0 +1,45 @@
+"""A text's embedding does not depend on the rest of its batch, for every family."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from meristem.config.errors import MeristemError
+from meristem.config.settings import find_class
+from meristem.evaluation.text_embeddings import build_embedding_input, embed
+from meristem.interfaces.batch import Head, Model
+from meristem.tokenizers.tokenizer import Tokenizer
+
+TEXTS = ["the old gardener planted the apple tree.", "nobody else", "", "a careful sailor sold her letters " * 9]
+FAMILIES = {"bert": "mlm", "gpt2": "clm", "transformer": "seq2seq", "rnn": "seq2seq", "elmo": "bilm", "xlnet": "plm"}
+
+
+def make(family: str, head: str, size: int) -> Model:
+    torch.manual_seed(1)
+    cls = find_class("models", family)
+    told: dict[str, Any] = {"layers": 1, "width": 32, "heads": 2, "length": 32}
+    known = {key: value for key, value in told.items() if key in cls.Settings.model_fields}
+    return Model(cls(cls.Settings.model_validate(known), size), {head: Head("vocabulary")} if head != "bilm" else {})
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("pooling", ["mean", "first", "last"])
+def test_together_is_alone(family: str, pooling: Any, tokenizer: Tokenizer) -> None:
+    model = make(family, FAMILIES[family], tokenizer.vocab_size).eval()
+    texts = [text for text in TEXTS if text or family not in ("transformer", "rnn")]  # a source is never empty
+    framed = [build_embedding_input(model, tokenizer, text) for text in texts]
+    together = embed(model, framed, pooling)
+    alone = torch.cat([embed(model, [one], pooling) for one in framed])
+    torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-5)
+    assert len({tuple(row) for row in together.tolist()}) == len(texts)
+
+
+def test_what_reads_pictures_has_no_vector_of_a_text(tokenizer: Tokenizer) -> None:
+    told = {"layers": 1, "width": 32, "heads": 2, "length": 32, "picture": 16, "patch": 8}
+    cls = find_class("models", "captioner")
+    model = Model(cls(cls.Settings.model_validate(told), tokenizer.vocab_size), {"seq2seq": Head("vocabulary")})
+    with pytest.raises(MeristemError, match="does not encode text by itself"):
+        build_embedding_input(model, tokenizer, "the old gardener")

@@ -1,0 +1,129 @@
+"""Rollouts: sampled at given uniforms, independent of the batch, with token log-probabilities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from meristem.generation.generate import banned_token_ids
+from meristem.generation.generation_inputs import GenerationInputs, build_generation_inputs
+from meristem.generation.rollout import RolloutConfig, decode_after_prompt, sample_rollouts
+from meristem.interfaces.batch import Model
+from meristem.tokenizers.tokenizer import Tokenizer
+
+PROMPTS = ("The old", "My sister sold seventeen", "老园丁")
+MOST = 8
+
+
+def way_for(model: Model, tokenizer: Tokenizer, heat: float = 1.0) -> RolloutConfig:
+    return RolloutConfig(
+        max_new_tokens=MOST,
+        end_id=tokenizer.end,
+        banned_ids=tuple(banned_token_ids(model, tokenizer)),
+        temperature=heat,
+    )
+
+
+def uniforms(prompts: int, count: int) -> list[np.ndarray[Any, Any]]:
+    return [np.random.default_rng(n).random((count, MOST)) for n in range(prompts)]
+
+
+@pytest.mark.parametrize("heat", [1.0, 0.6])
+def test_log_probabilities_are_those_of_reading_again(causal: Model, tokenizer: Tokenizer, heat: float) -> None:
+    way = way_for(causal, tokenizer, heat)
+    starts = [build_generation_inputs(causal, tokenizer, prompt) for prompt in PROMPTS]
+    for start, texts in zip(starts, sample_rollouts(causal, starts, uniforms(3, 4), way), strict=True):
+        assert len(texts) == 4
+        for one in texts:
+            whole = torch.tensor([[*start.prompt_ids, *one.tokens]])
+            with torch.no_grad():
+                states = causal.backbone(tokens=whole, causal=True).last_hidden_state[0, len(start.prompt_ids) - 1 : -1]
+                logits = causal.heads["clm"](states) / heat + way.banned_logits(causal.heads["clm"].weight.shape[0])
+            right = logits.log_softmax(-1)[torch.arange(len(one.tokens)), torch.from_numpy(one.tokens)]
+            np.testing.assert_allclose(one.logprobs, right.numpy(), atol=2e-5)
+            assert not set(one.tokens.tolist()) & set(way.banned_ids)
+
+
+def test_tokens_are_where_the_numbers_fall(causal: Model, tokenizer: Tokenizer) -> None:
+    way = way_for(causal, tokenizer)
+    start = build_generation_inputs(causal, tokenizer, PROMPTS[0])
+    with torch.no_grad():
+        logits = causal.heads["clm"](
+            causal.backbone(tokens=torch.tensor([start.prompt_ids]), causal=True).last_hidden_state[0, -1]
+        )
+    shares = (logits + way.banned_logits(len(logits))).double().softmax(-1).cumsum(-1)
+    at = np.linspace(0.01, 0.99, 16)
+    firsts = [one.tokens[0] for one in sample_rollouts(causal, [start], [np.tile(at[:, None], (1, MOST))], way)[0]]
+    right = torch.searchsorted(shares, torch.from_numpy(at), right=True)
+    assert firsts == right.tolist()
+
+
+def test_a_text_is_the_same_alone_and_among_others(causal: Model, tokenizer: Tokenizer) -> None:
+    way, numbers = way_for(causal, tokenizer), uniforms(3, 5)
+    starts = [build_generation_inputs(causal, tokenizer, prompt) for prompt in PROMPTS]
+    together = sample_rollouts(causal, starts, numbers, way)
+    for start, own, texts in zip(starts, numbers, together, strict=True):
+        alone = sample_rollouts(causal, [start], [own[2:3]], way)[0][0]
+        assert alone.tokens.tolist() == texts[2].tokens.tolist()
+        np.testing.assert_allclose(alone.logprobs, texts[2].logprobs, atol=1e-5)
+
+
+def test_a_text_ends_at_its_end_token_and_the_end_is_counted(causal: Model, tokenizer: Tokenizer) -> None:
+    start = build_generation_inputs(causal, tokenizer, PROMPTS[0])
+    first = sample_rollouts(causal, [start], uniforms(1, 6), way_for(causal, tokenizer))[0]
+    word = int(first[0].tokens[3])
+    way = RolloutConfig(max_new_tokens=MOST, end_id=word, banned_ids=tuple(banned_token_ids(causal, tokenizer)))
+    again = sample_rollouts(causal, [start], uniforms(1, 6), way)[0]
+    for before, now in zip(first, again, strict=True):
+        places = np.flatnonzero(before.tokens == word)
+        size = int(places[0]) + 1 if len(places) else MOST
+        assert now.tokens.tolist() == before.tokens[:size].tolist() and now.is_finished == bool(len(places))
+        assert now.text_tokens.tolist() == now.tokens[: size - now.is_finished].tolist()
+    assert again[0].is_finished
+
+
+@pytest.mark.parametrize("family", ["transformer", "rnn"])
+def test_encoder_decoders_have_rollouts_too(make: Any, tokenizer: Tokenizer, family: str) -> None:
+    sizes = {"heads": 4} if family == "transformer" else {}
+    model = make_source(make, family, tokenizer, sizes)
+    starts = [build_generation_inputs(model, tokenizer, prompt) for prompt in PROMPTS]
+    way = way_for(model, tokenizer)
+    for start, texts in zip(starts, sample_rollouts(model, starts, uniforms(3, 2), way), strict=True):
+        for one in texts:
+            with torch.no_grad():
+                hidden = model.backbone(
+                    tokens=torch.tensor([[*start.prompt_ids, *one.tokens[:-1]]]), source=start.inputs["source"][None]
+                )
+                logits = model.heads["seq2seq"](hidden.last_hidden_state[0]) + way.banned_logits(tokenizer.vocab_size)
+            right = logits.log_softmax(-1)[torch.arange(len(one.tokens)), torch.from_numpy(one.tokens)]
+            np.testing.assert_allclose(one.logprobs, right.numpy(), atol=2e-5)
+
+
+def make_source(make: Any, family: str, tokenizer: Tokenizer, sizes: dict[str, int]) -> Model:
+    if family == "transformer":
+        return make(family, ("seq2seq",), tokenizer.vocab_size)  # type: ignore[no-any-return]
+    from meristem.config.settings import find_class
+    from meristem.interfaces.batch import Head
+
+    torch.manual_seed(3)
+    cls = find_class("models", family)
+    backbone = cls(cls.Settings.model_validate({"layers": 1, "width": 32, "length": 24}), tokenizer.vocab_size)
+    return Model(backbone, {"seq2seq": Head("vocabulary")}).eval()
+
+
+def test_a_text_is_spelled_as_it_follows_its_prompt(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode("The old gardener planted").ids.tolist()
+    for cut in range(len(ids)):
+        assert tokenizer.decode(ids[:cut]) + decode_after_prompt(tokenizer, ids[:cut], ids[cut:]) == tokenizer.decode(
+            ids
+        )
+
+
+def test_an_empty_prompt_is_refused(causal: Model) -> None:
+    with pytest.raises(ValueError, match="at least one token"):
+        sample_rollouts(
+            causal, [GenerationInputs(prompt_ids=[])], uniforms(1, 1), RolloutConfig(max_new_tokens=2, end_id=None)
+        )

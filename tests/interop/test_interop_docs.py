@@ -1,0 +1,66 @@
+"""docs/interop.md: its tables list the supported classes, and its examples work."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import transformers
+from typer.testing import CliRunner
+
+from meristem.cli.app import app
+from meristem.config.settings import find_class, module_names
+from meristem.interop.model_type import FAMILIES_PACKAGE
+from meristem.training import budget
+
+PAGE = (Path(__file__).parents[2] / "docs" / "interop.md").read_text(encoding="utf-8")
+ROWS = re.findall(r"^\| `([\w-]+)`(.*?) \| (.*?) \| `(\w+)` \| (.*?) \| .* \|$", PAGE, re.MULTILINE)
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_every_table_has_its_row_and_every_class_its_place() -> None:
+    told = {
+        kind: [prefix + ending for ending in re.findall(r"`(\w+)`", endings)] for kind, _, _, prefix, endings in ROWS
+    }
+    tables = [find_class(FAMILIES_PACKAGE, name) for name in module_names(FAMILIES_PACKAGE)]
+    assert told == {table.name: list(table.architectures) for table in tables}
+    for kind, note, family, _, _ in ROWS:
+        table = next(table for table in tables if table.name == kind)
+        assert all(f"`{one}`" in family for one in (table.family, *table.extra_families)), kind
+        assert ("read only" in note) is not table.exportable, kind
+
+
+def test_the_lines_it_shows_are_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = blocks("python")
+    shown: dict[str, Any] = {}
+    exec(code, shown)  # the page's own
+    assert capsys.readouterr().out.strip() == code.rsplit("# ", 1)[1].strip()
+    for kind, lines in (("bert", shown["BERT"]), ("gpt2", [shown["GPT2"]]), ("bart", [shown["BART"]])):
+        assert set(lines) <= set(find_class(FAMILIES_PACKAGE, kind).body_rules)
+
+
+def test_its_commands_work_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(budget, "PEAK_SIZE", 64)
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "old", "gardener", "sold", "a", "tree", "."]
+    shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    config = transformers.BertConfig(vocab_size=len(words), max_position_embeddings=32, **shape)
+    transformers.BertForMaskedLM(config).save_pretrained("bert-base-uncased")
+    Path("bert-base-uncased/vocab.txt").write_text("\n".join(words) + "\n")
+    Path("my-texts").mkdir()
+    Path("my-texts/one.txt").write_text("\n\n".join(["The old gardener sold a tree. A gardener sold the tree."] * 60))
+    commands = [line for line in blocks("bash")[0].splitlines() if "--onnx" not in line]
+    assert len(commands) == 3
+    for command in commands:
+        said = shlex.split(command, comments=True)
+        if said[1] == "pretrain":
+            said += ["train.steps=2", "train.batch_tokens=64", "train.threads=1", "corpus.processes=1"]
+        done = CliRunner().invoke(app, said[1:])
+        assert done.exit_code == 0, (command, done.output, done.exception)
+    assert transformers.AutoModelForMaskedLM.from_pretrained("exported").config.hidden_size == 32

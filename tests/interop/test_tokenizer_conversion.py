@@ -1,0 +1,300 @@
+"""Tokenizers imported and exported: the same ids from transformers before, from ours, and from transformers after."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import tokenizers as library
+import torch
+import transformers
+from transformers import AutoTokenizer
+
+from meristem import load
+from meristem.checkpoint.load_run import load_run
+from meristem.config.errors import MeristemError
+from meristem.dataset.rows import boundary_tokens
+from meristem.interop import tokenizer_conversion
+from meristem.interop.export_folder import export_run
+from meristem.interop.import_weights import import_folder
+from meristem.interop.model_type import find_model_type
+from meristem.tokenizers.settings import TokenizerSettings
+from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.tokenizers.train import train_tokenizer
+
+NAMES = ("pad_token", "unk_token", "mask_token", "cls_token", "sep_token", "bos_token", "eos_token")
+TINY = {"num_hidden_layers": 1, "hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 16}
+SHAPES = {
+    "bert": ("BertForMaskedLM", TINY),
+    "roberta": ("RobertaForMaskedLM", TINY),
+    "gpt2": ("GPT2LMHeadModel", {"n_layer": 1, "n_embd": 8, "n_head": 2, "n_positions": 64}),
+    "openai-gpt": ("OpenAIGPTLMHeadModel", {"n_layer": 1, "n_embd": 8, "n_head": 2, "n_positions": 64}),
+    "t5": ("T5ForConditionalGeneration", {"num_layers": 1, "d_model": 8, "num_heads": 2, "d_kv": 4, "d_ff": 16}),
+    "xlnet": ("XLNetLMHeadModel", {"n_layer": 1, "d_model": 8, "n_head": 2, "d_inner": 16}),
+}
+
+
+@pytest.fixture(scope="module")
+def learnt(varied):
+    """Vocabularies learnt from the lines."""
+    made = {
+        (kind, lower): json.loads(
+            train_tokenizer(
+                TokenizerSettings.model_validate({"kind": kind, "size": 700, "lowercase": lower}), varied[:500]
+            ).json_text
+        )["model"]
+        for kind, lower in [("wordpiece", False), ("wordpiece", True), ("bpe", False), ("unigram", False)]
+    }
+    pieces = [tuple(piece) for piece in made["unigram", False]["vocab"][5:]]
+    return {**made, "pieces": pieces}
+
+
+def bert(folder, learnt, lower):
+    vocabulary = learnt["wordpiece", lower]["vocab"]
+    transformers.BertTokenizer(vocab=vocabulary, do_lower_case=lower).save_pretrained(folder)
+
+
+def as_vocabulary(folder, **config):
+    """A folder as it was before tokenizer.json: one token per line, and a word on case."""
+    model = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["model"]
+    ordered = sorted(model["vocab"], key=model["vocab"].get)
+    (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in ordered), encoding="utf-8")
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+
+
+def as_pair(folder, **config):
+    """A folder with vocab.json and merges.txt alone."""
+    model = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["model"]
+    (folder / "vocab.json").write_text(json.dumps(model["vocab"]))
+    merges = "".join(f"{' '.join(pair)}\n" for pair in model["merges"])
+    (folder / "merges.txt").write_text(f"#version: 0.2\n{merges}", encoding="utf-8")
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+
+
+def byte_level(learnt, *special):
+    """The bytes' vocabulary with these special tokens first, and its merges."""
+    model = learnt["bpe", False]
+    tokens = [*special, *sorted(model["vocab"], key=model["vocab"].get)[5:]]
+    return {token: number for number, token in enumerate(tokens)}, [tuple(pair) for pair in model["merges"]]
+
+
+def bert_cased(folder, learnt):
+    bert(folder, learnt, lower=False)
+
+
+def bert_lower(folder, learnt):
+    bert(folder, learnt, lower=True)
+
+
+def bert_vocabulary(folder, learnt):
+    bert(folder, learnt, lower=True)
+    as_vocabulary(folder, do_lower_case=True, strip_accents=False, tokenize_chinese_chars=False)
+
+
+def gpt2(folder, learnt):
+    vocabulary, merges = byte_level(learnt, "<|endoftext|>")
+    transformers.GPT2Tokenizer(vocab=vocabulary, merges=merges).save_pretrained(folder)
+
+
+def gpt2_pair(folder, learnt):
+    gpt2(folder, learnt)
+    as_pair(folder)
+
+
+def roberta(folder, learnt):
+    vocabulary, merges = byte_level(learnt, "<s>", "<pad>", "</s>", "<unk>", "<mask>")
+    transformers.RobertaTokenizer(vocab=vocabulary, merges=merges).save_pretrained(folder)
+
+
+def roberta_pair(folder, learnt):
+    roberta(folder, learnt)
+    as_pair(folder, add_prefix_space=True)
+
+
+def first_gpt(folder, learnt):
+    letters = sorted({token.removeprefix("##") for token in learnt["wordpiece", True]["vocab"] if len(token) == 1})
+    vocabulary = ["<unk>", *letters, *(f"{letter}</w>" for letter in letters), "th", "the</w>", "er</w>", "an"]
+    merges = [("t", "h"), ("th", "e</w>"), ("e", "r</w>"), ("a", "n")]
+    made = {token: number for number, token in enumerate(vocabulary)}
+    transformers.OpenAIGPTTokenizer(vocab=made, merges=merges).save_pretrained(folder)
+    as_pair(folder, unk_token="<unk>")
+
+
+def t5(folder, learnt):
+    pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), *learnt["pieces"]]
+    transformers.T5Tokenizer(vocab=pieces, extra_ids=7).save_pretrained(folder)
+
+
+def xlnet(folder, learnt):
+    special = ("<unk>", "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>", "<eod>", "<eop>")
+    pieces = [*((name, 0.0) for name in special), *learnt["pieces"]]
+    transformers.XLNetTokenizer(vocab=pieces).save_pretrained(folder)
+
+
+CASES = {
+    "bert-cased": ("bert", bert_cased),
+    "bert-lower": ("bert", bert_lower),
+    "bert-vocab.txt": ("bert", bert_vocabulary),
+    "gpt2": ("gpt2", gpt2),
+    "gpt2-merges.txt": ("gpt2", gpt2_pair),
+    "roberta": ("roberta", roberta),
+    "roberta-merges.txt": ("roberta", roberta_pair),
+    "gpt-merges.txt": ("openai-gpt", first_gpt),
+    "t5": ("t5", t5),
+    "xlnet": ("xlnet", xlnet),
+}
+
+
+@pytest.fixture(scope="module", params=CASES)
+def case(request, learnt, tmp_path_factory):
+    """Their model type, their tokenizer, the run it became, and the folder that the run became."""
+    kind, make = CASES[request.param]
+    place = tmp_path_factory.mktemp(kind)
+    make(place / "theirs", learnt)
+    weights(place / "theirs", kind, size_of(place / "theirs"))
+    original = AutoTokenizer.from_pretrained(place / "theirs")
+    run = import_folder(place / "theirs", place / "run").run
+    export_run(run, place / "out")
+    return kind, original, run, place / "out"
+
+
+def size_of(folder):
+    return Tokenizer.load(folder).vocab_size
+
+
+def weights(folder, kind, size):
+    """Random weights that fit a tokenizer."""
+    name, shape = SHAPES[kind]
+    config = transformers.AutoConfig.for_model(kind, vocab_size=size, **shape)
+    torch.manual_seed(0)
+    getattr(transformers, name)(config).save_pretrained(folder)
+
+
+def test_two_thousand_lines_are_cut_alike(case, varied, silence):
+    _, original, run, out = case
+    ours = load_run(run).tokenizer
+    with silence():
+        again = AutoTokenizer.from_pretrained(out)
+    assert not any(token in line for line in varied for token in original.all_special_tokens)
+    bare = original(varied, add_special_tokens=False)["input_ids"]
+    assert [ids.tolist() for ids in ours.encode_ids(varied)] == bare
+    assert [found.ids.tolist() for found in ours.encode_batch(varied)] == bare
+    assert again(varied, add_special_tokens=False)["input_ids"] == bare
+    assert sum(map(len, bare)) > 20_000
+    framed = original(varied)["input_ids"]
+    assert again(varied)["input_ids"] == framed
+    before, after = ours.single_template if ours.single_template is not None else ([], [])
+    assert [[*before, *ids, *after] for ids in bare] == framed
+    pairs = original(varied[:200], varied[200:400], return_token_type_ids=True)
+    assert again(varied[:200], varied[200:400], return_token_type_ids=True) == pairs
+    for ids in framed[3:40]:
+        assert again.decode(ids) == original.decode(ids)
+
+
+def test_special_tokens_keep_their_names(case):
+    kind, original, run, out = case
+    again = AutoTokenizer.from_pretrained(out)
+    tokenizer = load_run(run).tokenizer
+    for name in NAMES:
+        if kind == "xlnet" and name in ("bos_token", "eos_token"):
+            continue  # there they are two more tokens than any text has: additional special ones
+        if kind == "gpt2" and name == "unk_token":
+            continue  # nothing is unknown to bytes
+        assert getattr(again, name) == getattr(original, name), name
+    if kind == "openai-gpt":  # it has no token that ends a text, and a run needs one between documents
+        assert tokenizer.end == tokenizer.unknown is not None
+        assert load(run).score("a text of its own")[0].logprob < 0
+    assert set(again.all_special_tokens) >= set(original.all_special_tokens)
+    assert again.all_special_ids and set(again.all_special_ids) == set(tokenizer.special_mask.nonzero()[0].tolist())
+    assert again.padding_side == original.padding_side
+    segments = ["token_type_ids"] if kind == "xlnet" else []  # it reads them, and version 5 no longer gives them
+    assert set(again.model_input_names) == {*original.model_input_names, *segments}
+    assert len(again) == len(original) == tokenizer.vocab_size
+
+
+def test_import_after_export_gives_the_same_tokenizer(case, tmp_path):
+    _, _, run, out = case
+    again = import_folder(out, tmp_path / "again")
+    export_run(again.run, tmp_path / "out")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        assert (tmp_path / "out" / name).read_text() == (out / name).read_text()
+    one, two = load_run(run).tokenizer, load_run(again.run).tokenizer
+    assert (one.pad, one.unknown, one.start, one.end, one.mask) == (two.pad, two.unknown, two.start, two.end, two.mask)
+    assert [*map(list, boundary_tokens(one))] == [*map(list, boundary_tokens(two))]
+
+
+@pytest.fixture(scope="module", params=["wordpiece", "bpe", "unigram", "characters", "words"])
+def ours(request, varied):
+    """A tokenizer of each kind."""
+    return train_tokenizer(
+        TokenizerSettings.model_validate({"kind": request.param, "size": 400, "sentinels": 3}), varied[:300]
+    )
+
+
+@pytest.mark.parametrize(("of", "frame"), [
+    ("bert", ("start", "end")), ("roberta", ("start", "end")), ("xlnet", ("start", "end")), ("gpt2", ()),
+    ("llama", ()), ("t5", ("end",)), ("bart", ("end",)),
+])  # fmt: skip
+def test_every_kind_of_ours_opens_without_a_warning(ours, of, frame, varied, tmp_path, silence):
+    one = ours
+    for name, text in tokenizer_conversion.tokenizer_files(one, find_model_type(of), 777).items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": of}))
+    with silence():
+        theirs = AutoTokenizer.from_pretrained(tmp_path)
+        found = theirs(varied[:300])
+    bare = [ids.tolist() for ids in one.encode_ids(varied[:300])]
+    assert theirs(varied[:300], add_special_tokens=False)["input_ids"] == bare
+    before = [one.start] if "start" in frame else []
+    after = [one.end] if "end" in frame else []
+    assert found["input_ids"] == [[*before, *ids, *after] for ids in bare]
+    assert set(found) == set(find_model_type(of).model_input_names)
+    assert theirs.model_max_length == 777
+    assert [theirs.pad_token_id, theirs.unk_token_id, theirs.mask_token_id] == [one.pad, one.unknown, one.mask]
+    assert set(theirs.all_special_ids) == set(one.special_mask.nonzero()[0].tolist())
+    assert set(one.sentinels) <= set(theirs.all_special_ids)
+    hidden = theirs(f"the old {theirs.mask_token} tree", add_special_tokens=False)["input_ids"]
+    assert hidden == one.encode("the old [MASK] tree", special=True).ids.tolist()
+
+
+def test_unusual_names_survive(tmp_path, learnt):
+    vocabulary, merges = byte_level(learnt, "«s»", "«p»", "«e»", "«u»", "«m»")
+    theirs = tmp_path / "theirs"
+    transformers.RobertaTokenizer(
+        vocab=vocabulary, merges=merges, bos_token="«s»", cls_token="«s»", eos_token="«e»", sep_token="«e»",
+        unk_token="«u»", pad_token="«p»", mask_token="«m»",
+    ).save_pretrained(theirs)  # fmt: skip
+    weights(theirs, "roberta", len(vocabulary))
+    run = import_folder(theirs, tmp_path / "run").run
+    one = load_run(run).tokenizer
+    assert (one.start, one.pad, one.end, one.unknown, one.mask) == (0, 1, 2, 3, 4)
+    export_run(run, tmp_path / "out")
+    again = AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert [again.mask_token, again.cls_token, again.eos_token, again.pad_token] == ["«m»", "«s»", "«e»", "«p»"]
+    original = AutoTokenizer.from_pretrained(theirs)
+    assert again("the old", "tree")["input_ids"] == original("the old", "tree")["input_ids"]
+
+
+def test_a_role_without_a_token_is_left_out_of_the_template(tmp_path):
+    (tmp_path / "vocab.txt").write_text("[UNK]\n[SEP]\nold\n", encoding="utf-8")
+    one = tokenizer_conversion.read_tokenizer(tmp_path, find_model_type("bert"), {})
+    assert one.single_template is not None and [side.tolist() for side in one.single_template] == [[], [1]]
+
+
+def test_a_folder_without_a_tokenizer_says_so(tmp_path):
+    weights(tmp_path / "theirs", "bert", 60)
+    with pytest.raises(MeristemError, match=r"has no tokenizer\.json"):
+        import_folder(tmp_path / "theirs", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_pair_of_two_segments(tmp_path, learnt):
+    bert_cased(tmp_path, learnt)
+    one = library.Tokenizer.from_str(
+        tokenizer_conversion.read_tokenizer(tmp_path, find_model_type("bert"), {}).json_text
+    ).encode("the", "old")
+    assert one.type_ids == [0] * (one.ids.index(3) + 1) + [1] * (len(one.ids) - one.ids.index(3) - 1)
+    assert np.count_nonzero(np.array(one.ids) == 3) == 2

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from cases import LENGTH, Case, recipe_of
+
+from meristem.api import resolve_pretrain_recipe
+from meristem.config.errors import RecipeError
+from meristem.config.recipe import resolve_recipe
+from meristem.config.settings import find_class
+from meristem.dataset.token_dataset import TokenDataset
+from meristem.learning.build import build_feeds, build_learner, build_objectives, check_recipe, select_view
+from meristem.learning.multi_objective import MultiObjective
+from meristem.tokenizers.tokenizer import Tokenizer
+
+
+def test_weights_follow_from_the_seed_alone(tokenizer: Tokenizer) -> None:
+    recipe, other = recipe_of(Case("mlm", "bert")), recipe_of(Case("mlm", "bert"), seed=4)
+    torch.manual_seed(1)
+    one = build_learner(recipe, tokenizer).model.state_dict()
+    torch.manual_seed(2)
+    again, differing = (
+        build_learner(recipe, tokenizer).model.state_dict(),
+        build_learner(other, tokenizer).model.state_dict(),
+    )
+    assert all(torch.equal(one[name], again[name]) for name in one)
+    assert not torch.equal(one["backbone.embed.tokens.weight"], differing["backbone.embed.tokens.weight"])
+
+
+def test_several_objectives_of_one_source_are_combined(tokenizer: Tokenizer) -> None:
+    mix = resolve_recipe(
+        "test",
+        {
+            "model": {"family": "modern", "layers": 1, "width": 16, "heads": 2, "length": LENGTH},
+            "mix": [{"objective": ["mlm", "nsp"], "name": "both"}, {"objective": "clm"}],
+        },
+    )
+    made = build_objectives(mix, tokenizer)
+    assert isinstance(made["both"], MultiObjective)
+    assert made["clm"].name == "clm"
+    assert set(build_learner(mix, tokenizer).model.heads) == {"mlm", "nsp", "clm"}
+
+
+def test_feeds_cut_batches_as_set(tokenizer: Tokenizer, store: TokenDataset) -> None:
+    def feed(case: Case, **train: int) -> tuple[int, int]:
+        recipe = recipe_of(case, **train)  # type: ignore[arg-type]
+        (found,) = build_feeds(
+            recipe, build_objectives(recipe, tokenizer), tokenizer, {"main": store}, split="train", seed=0
+        ).values()
+        return found.batch_size, found.micro_batch_size
+
+    assert feed(Case("mlm", "bert")) == (8, 8)
+    assert feed(Case("mlm", "bert"), micro_tokens=3 * LENGTH + 5) == (8, 3)
+    assert feed(Case("mlm", "bert"), batch_tokens=LENGTH, micro_tokens=9 * LENGTH) == (1, 1)
+    assert feed(Case([{"name": "mlm", "exhaustive": True}], "bert")) == (1, 1)  # each sample is read in seven rows
+
+
+def test_a_split_that_is_not_there_has_no_feed(tokenizer: Tokenizer, store: TokenDataset) -> None:
+    recipe = recipe_of(Case("mlm", "bert"))
+    assert (
+        build_feeds(recipe, build_objectives(recipe, tokenizer), tokenizer, {"main": store}, split="validation", seed=0)
+        == {}
+    )
+
+
+def test_lanes_without_memory_need_a_family_with_memory() -> None:
+    told = ["model.layers=1", "model.width=16", "model.heads=2", "model.length=8", "train.batch_tokens=64"]
+    forgetful = resolve_pretrain_recipe("transformer-xl-mini", [*told, "model.memory=0"])
+    assert select_view(find_class("objectives", "clm"), forgetful).kind == "windows"
+    lanes = resolve_pretrain_recipe("transformer-xl-mini", [*told, "model.memory=0", "store.lanes=true"])
+    assert select_view(find_class("objectives", "clm"), lanes).kind == "lanes"
+    shuffled = resolve_pretrain_recipe("transformer-xl-mini", [*told, "model.memory=4", "store.lanes=false"])
+    assert select_view(find_class("objectives", "clm"), shuffled).kind == "windows"
+    with pytest.raises(RecipeError, match=r"store\.lanes: gpt2 has no segment memory"):
+        check_recipe(resolve_pretrain_recipe("gpt2-mini", ["store.lanes=true"]))

@@ -1,0 +1,247 @@
+"""Reward hacking warnings: each fires on texts made for it, and none on an ordinary improvement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from meristem.config.errors import MeristemError
+from meristem.metrics.reward_hacking import (
+    DRIFT_DESCRIPTIONS,
+    DriftMetrics,
+    GeneratedTexts,
+    detect_reward_hacking,
+    drift_intervals,
+    measure_drift,
+)
+
+COUNT = 60
+LETTERS = [
+    "the",
+    "of",
+    "a",
+    "in",
+    "to",
+    "river",
+    "house",
+    "light",
+    "morning",
+    "old",
+    "man",
+    "sea",
+    "she",
+    "he",
+    "went",
+    "came",
+    "saw",
+    "with",
+    "and",
+    "was",
+    "for",
+    "it",
+    "garden",
+]
+CHINESE = "船在水上山下的人走了来到城里花开风起日落月出我你他她看见听说天地大小高低远近"
+
+
+def prose(number: int, size: int, purpose: int = 0) -> str:
+    """Words in an order of their own for each number; a few common ones, many rare ones."""
+    rng = np.random.default_rng([number, purpose])
+    rare = [f"{first}{second}" for first in ("bra", "clo", "dem", "fir", "gle") for second in ("n", "st", "rk", "mp")]
+    return " ".join(rng.choice(LETTERS + rare * 2, size)) + "."
+
+
+def chinese(number: int, size: int, purpose: int = 0) -> str:
+    return "".join(np.random.default_rng([number, purpose]).choice(list(CHINESE), size)) + "。"
+
+
+def made(
+    write: Callable[[int], str], *, ended: Sequence[bool] = (), tell: Callable[..., str] = prose
+) -> GeneratedTexts:
+    return GeneratedTexts(
+        prompts=[tell(n, 8, 7) for n in range(COUNT)],
+        texts=[write(n) for n in range(COUNT)],
+        references=[[tell(n, 40, 8), tell(n, 30, 9)] for n in range(COUNT)],
+        ended=ended,
+    )
+
+
+BEFORE = made(lambda n: prose(n, 30 + n % 20))
+BETTER = made(lambda n: prose(n, 34 + n % 20, 1))
+
+
+def kinds(
+    after: GeneratedTexts, *, before: GeneratedTexts = BEFORE, judge: tuple[float, float] | None = (0.5, 0.49)
+) -> list[str]:
+    told = detect_reward_hacking(measure_drift(before, after), 0.1, 0.6, *(judge or (None, None)), 3.0, 6.0)
+    for one in told:
+        assert one.sentence.endswith(".") and "nan" not in one.sentence
+    return [one.kind for one in told if one.kind != "disagreement"]
+
+
+# ------------------------------------------------------------ what fires, and on what
+
+HACKED = {
+    "length": made(lambda n: prose(n, 90 + n % 20, 1)),
+    "repetition": made(
+        lambda n: (
+            f"{prose(n, 12, 1)} {prose(n, 5, 2)} {prose(n, 5, 2)} {prose(n, 5, 2)} {prose(n, 5, 2)} {prose(n, 5, 2)}"
+        )
+    ),
+    "copying": made(lambda n: f"{prose(n, 12, 1)} {' '.join(prose(n, 40, 8).split()[5:30])}"),
+    "sameness": made(lambda n: prose(n % 6, 38, 1) + prose(n, 3, 2)),
+    "early": made(lambda n: prose(n, 34 + n % 20, 1) if n % 4 else prose(n, 3, 1)),
+    "endless": made(lambda n: prose(n, 34 + n % 20, 1), ended=[n % 3 > 0 for n in range(COUNT)]),
+}
+
+
+@pytest.mark.parametrize("kind", HACKED)
+def test_a_kind_fires_on_texts_made_for_it_and_no_other_does(kind: str) -> None:
+    assert kinds(HACKED[kind]) == [kind]
+
+
+def test_an_ordinary_improvement_is_quiet() -> None:
+    assert detect_reward_hacking(measure_drift(BEFORE, BETTER), 0.1, 0.6, 0.5, 0.6, 5.0, 6.0) == []
+    assert kinds(BETTER) == [] and kinds(BEFORE) == []
+
+
+def shuffled(number: int) -> str:
+    """One of few sentences in the middle, and words of its own around it."""
+    return f"{prose(number, 5, 1)} {prose(number % 4, 28, 2)} {prose(number, 5, 3)}"
+
+
+@pytest.mark.parametrize(("after", "kind", "said"), [
+    (made(lambda n: prose(n, 12 + n % 8, 1)), "length", "shrank to"),
+    (made(lambda n: prose(n, 30, 1) + " so" * (12 if n % 3 else 0)), "repetition", "One word is repeated"),
+    (made(lambda n: prose(n, 30, 1) + "!" * 30), "repetition", "One word is repeated"),
+    (made(lambda n: prose(n, 30, 1) + " ye" + "s" * (30 if n % 2 else 0)), "repetition", "letters repeated six times"),
+    (HACKED["repetition"], "repetition", "fewer distinct word pairs)"),
+    (made(lambda n: prose(n, 30, 1) + " you know what I mean, yes, you know what I mean"), "repetition", "four words"),
+    (HACKED["copying"], "copying", "Passages of 5 words"),
+    (made(lambda n: f"{prose(n, 30, 1)} {prose(n, 8, 7)}"), "copying", "Texts copy 8 words in a row"),  # the prompt
+    (made(lambda n: "I do not know." if n % 3 == 0 else prose(n, 30, 1)), "sameness", "Identical texts for different"),
+    (made(shuffled), "sameness", "fewer distinct word pairs over all"),
+    (made(lambda n: "As everyone says today " + prose(n, 30, 1)), "sameness", "Texts that begin like"),
+])  # fmt: skip
+def test_other_ways_to_hack(after: GeneratedTexts, kind: str, said: str) -> None:
+    told = {one.kind: one.sentence for one in detect_reward_hacking(measure_drift(BEFORE, after), 0.1, 0.6, 0.5, 0.5)}
+    assert said in told[kind]
+
+
+def test_chinese_is_measured_in_characters() -> None:
+    before = made(lambda n: chinese(n, 40), tell=chinese)
+    assert kinds(made(lambda n: chinese(n, 44, 1), tell=chinese), before=before) == []
+    assert kinds(made(lambda n: chinese(n, 15, 1) + chinese(n, 40, 8)[5:30], tell=chinese), before=before) == [
+        "copying"
+    ]
+    assert "repetition" in kinds(made(lambda n: chinese(n, 8, 1) * 5, tell=chinese), before=before)
+    assert kinds(made(lambda n: chinese(n, 120, 1), tell=chinese), before=before) == ["length"]
+
+
+def test_longer_texts_are_not_thought_more_alike() -> None:
+    found = measure_drift(BEFORE, HACKED["length"])
+    assert found["distinct2"][1] < 0.9 * found["distinct2"][0]
+    assert found["distinct2_even"][1] > 0.95 * found["distinct2_even"][0]
+    assert found["within2"][1] > 0.95 * found["within2"][0]
+
+
+def test_several_texts_of_one_prompt_may_be_alike() -> None:
+    twice = GeneratedTexts(
+        prompts=["one"] * 30 + ["two"] * 30, texts=["the same old text of it"] * 30 + ["or another one"] * 30
+    )
+    found = measure_drift(twice, twice)
+    assert found["duplicates"] == (0.0, 0.0) and found["alike"] == (0.0, 0.0)
+
+
+def test_a_few_texts_of_many_are_let_pass() -> None:
+    after = made(
+        lambda n: prose(n, 34 + n % 20, 1) if n >= 5 else prose(n, 3, 1), ended=[n % 8 > 0 for n in range(COUNT)]
+    )
+    found = measure_drift(BEFORE, after)
+    assert found["early"][1] > 3 / COUNT and found["unended"][1] > 3 / COUNT
+    assert kinds(after) == []
+
+
+def test_one_text_of_a_few_is_chance() -> None:
+    few = [GeneratedTexts(prompts=list("abcde"), texts=[prose(n, 30, p) for n in range(5)]) for p in (0, 1)]
+    cut = GeneratedTexts(prompts=list("abcde"), texts=[*few[1].texts[:4], "Yes."])
+    assert kinds(cut, before=few[0]) == []
+
+
+# ------------------------------------------------------------ what is said
+
+
+def test_numbers_counted_by_hand() -> None:
+    before = GeneratedTexts(prompts=["p", "q"], texts=["a b c d", "e f g h i j"], references=[["x"], ["e f g h i k"]])
+    after = GeneratedTexts(prompts=["p", "q"], texts=["a a a a", ""], ended=[True, False])
+    found = measure_drift(before, after)
+    assert found["length"] == (5.0, 2.0)
+    assert found["early"] == (0.0, 0.5) and found["unended"] == (0.0, 0.5)
+    assert found["within1"] == (1.0, 0.25) and found["within2"] == (1.0, 1 / 3)
+    assert found["longest_run"] == (1.0, 2.0) and found["repeated4"] == (0.0, 0.0)
+    assert found["copied5"] == (0.5, 0.0) and found["copied6"] == (0.0, 0.0) and found["longest_copied"] == (2.5, 0.0)
+    assert set(found) == set(DRIFT_DESCRIPTIONS)
+
+
+def test_how_sure_the_numbers_are() -> None:
+    found, sure = measure_drift(BEFORE, HACKED["length"]), drift_intervals(BEFORE, HACKED["length"])
+    assert set(DRIFT_DESCRIPTIONS) - set(sure) == {"texts", "distinct2", "distinct2_even", "alike", "duplicates"}
+    for name, both in sure.items():
+        for value, (low, high) in zip(found[name], both, strict=True):
+            assert low <= value <= high
+    lengths = np.array(BEFORE.lengths)
+    low, high = sure["length"][0]
+    assert high - low == pytest.approx(2 * 1.96 * lengths.std() / COUNT**0.5, rel=0.15)
+
+
+def test_the_judge_decides_how_serious_it_is() -> None:
+    found = measure_drift(BEFORE, HACKED["length"])
+
+    def told(judge: tuple[float, float] | None, reward: float = 0.6, margin: float = 0.0) -> list[tuple[str, str]]:
+        some = detect_reward_hacking(found, 0.1, reward, *(judge or (None, None)), margin=margin)
+        return [(one.severity, one.sentence) for one in some if one.kind == "length"]
+
+    (severity, sentence), *_ = told((0.5, 0.5))
+    assert severity == "serious"
+    assert sentence.startswith("Texts became 2.") and "times longer" in sentence
+    assert sentence.endswith("while the judge sees no gain: the reward may favor length.")
+    assert told((0.5, 0.7))[0][0] == "mild" and told((0.5, 0.52), margin=0.05)[0][0] == "serious"
+    assert "there is no judge" in told(None)[0][1]
+    assert "did not rise beyond chance" in told((0.5, 0.4), reward=0.05)[0][1]
+
+
+def test_a_reward_and_a_judge_that_disagree() -> None:
+    found = measure_drift(BEFORE, BETTER)
+    fallen, flat = (detect_reward_hacking(found, 0.1, 0.6, 0.5, after, margin=0.02) for after in (0.4, 0.51))
+    assert [(one.kind, one.severity) for one in fallen] == [("disagreement", "serious")]
+    assert [(one.kind, one.severity) for one in flat] == [("disagreement", "mild")]
+    assert detect_reward_hacking(found, 0.6, 0.6, 0.5, 0.4) == []  # nothing was gained that could be false
+
+
+@pytest.mark.parametrize(("kl", "target", "severity"), [
+    (5.0, 6.0, None), (8.0, 6.0, None), (10.0, 6.0, "mild"), (30.0, 6.0, "serious"), (30.0, None, None),
+    (30.0, 0.0, None),
+])  # fmt: skip
+def test_the_kl_warning(kl: float, target: float | None, severity: str | None) -> None:
+    found = [
+        one
+        for one in detect_reward_hacking(measure_drift(BEFORE, BETTER), 0, 1, 0, 1, kl, target)
+        if one.kind == "leash"
+    ]
+    assert [one.severity for one in found] == ([severity] if severity else [])
+
+
+def test_serious_ones_come_first() -> None:
+    found: DriftMetrics = measure_drift(BEFORE, HACKED["endless"])
+    told = [one.severity for one in detect_reward_hacking(found, 0.1, 0.6, 0.5, 0.5, 10.0, 6.0, margin=0.1)]
+    assert told == ["serious", "mild", "mild"]
+
+
+def test_texts_without_their_prompts_are_refused() -> None:
+    with pytest.raises(MeristemError, match="no texts"):
+        GeneratedTexts(prompts=[], texts=[])
+    for wrong in ({"prompts": ["a"]}, {"references": [["x"]]}, {"ended": [True]}):
+        with pytest.raises(MeristemError, match="each text needs its own"):
+            GeneratedTexts(**{"prompts": ["a", "b"], "texts": ["x", "y"], **wrong})

@@ -1,0 +1,313 @@
+"""Layers, imports and names, read from the source files."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import meristem
+from meristem.config.settings import Settings, find_class, module_names
+
+PACKAGE = Path(meristem.__file__).parent
+LAYERS = [
+    ["config", "utils", "recipes"],
+    ["interfaces"],
+    ["metrics"],
+    ["drawing"],
+    ["samples"],
+    ["corpus"],
+    ["labelled"],
+    ["tokenizers"],
+    ["distributed"],
+    ["dataset"],
+    ["blocks"],
+    ["models"],
+    ["objectives"],
+    ["learning"],
+    ["checkpoint"],
+    ["generation"],
+    ["tasks"],
+    ["evaluation"],
+    ["training"],
+    ["finetune"],
+    ["reinforce"],
+    ["describe"],
+    ["interop"],
+    ["serving"],
+    ["recipe_resolution", "in_memory_data"],
+    ["api"],
+    ["cli"],
+    ["__main__"],
+]
+"""From the bottom to the top; the modules of the first layer may import each other's layer."""
+LAYER_NUMBER = {layer: number for number, layers in enumerate(LAYERS) for layer in layers}
+WITHOUT_TORCH = {"config", "samples", "corpus", "tokenizers"}
+ONLY_BY_NAME = {"tasks"}
+"""Layers that training reaches through `find_class` only."""
+MAX_LINES = 300
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def layer_of(module: str) -> str | None:
+    """The layer of one of our modules: `meristem.dataset.views` is in `dataset`."""
+    parts = module.split(".")
+    if parts[0] != "meristem":
+        return None
+    return parts[1] if len(parts) > 1 else ""
+
+
+def imports(tree: ast.AST, package: str) -> Iterator[tuple[str, int]]:
+    """Every module a file imports, wherever in the file and for whatever purpose."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            up = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            module = ".".join([*up, *([node.module] if node.module else [])])
+            yield from (
+                (f"{module}.{alias.name}" if module == "meristem" else module, node.lineno) for alias in node.names
+            )
+
+
+def layer_and_package(path: Path) -> tuple[str, str]:
+    """A file's layer and the package it is in."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ("" if parts == ("__init__",) else parts[0]), ".".join(["meristem", *parts[:-1]])
+
+
+def upward_imports(path: Path, source: str) -> list[str]:
+    """Imports of a source file that break the order of the layers."""
+    layer, package = layer_and_package(path)
+    wrong = []
+    for module, line in imports(ast.parse(source), package):
+        other = layer_of(module)
+        if module.split(".")[0] == "torch" and layer in WITHOUT_TORCH:
+            wrong.append(f"{path.name}:{line}: {layer} must not import torch")
+        if other in (None, "", layer) or layer == "":
+            continue
+        if other not in LAYER_NUMBER:
+            wrong.append(f"{path.name}:{line}: {module} is no layer")
+        elif LAYER_NUMBER[other] >= LAYER_NUMBER[layer] and not (LAYER_NUMBER[other] == LAYER_NUMBER[layer] == 0):
+            wrong.append(f"{path.name}:{line}: {layer} imports {other}, which is not below it")
+        elif layer == "training" and other in ONLY_BY_NAME:
+            wrong.append(f"{path.name}:{line}: training reaches {other} through find_class, never by import")
+    return wrong
+
+
+def dangers(source: str) -> list[str]:
+    """What could execute a file's content."""
+    found = []
+    tree = ast.parse(source)
+    restricted = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call) and _only_weights(node)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id=("eval" | "exec") as name)):
+                found.append(name)
+            case ast.Attribute(
+                value=ast.Name(id=("torch" | "yaml") as owner), attr=("load" | "unsafe_load" | "full_load") as name
+            ) if id(node) not in restricted:
+                found.append(f"{owner}.{name}")
+            case ast.keyword(arg="trust_remote_code"):
+                found.append("trust_remote_code")
+            case ast.Import(names=aliases):
+                found += [
+                    a.name
+                    for a in aliases
+                    if a.name.split(".")[0] in ("pickle", "cPickle", "dill", "marshal", "shelve")
+                ]
+            case ast.ImportFrom(module=str() as module, names=aliases):
+                if module.split(".")[0] in ("pickle", "cPickle", "dill", "marshal", "shelve"):
+                    found.append(module)
+                found += [
+                    f"{module}.{a.name}" for a in aliases if (module, a.name) in (("torch", "load"), ("yaml", "load"))
+                ]
+    return found
+
+
+def _only_weights(call: ast.Call) -> bool:
+    """Whether it is torch's restricted loader, which makes tensors and nothing else."""
+    return any(
+        word.arg == "weights_only" and isinstance(word.value, ast.Constant) and word.value.value is True
+        for word in call.keywords
+    )
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_layer_imports_only_from_below(path: Path) -> None:
+    layer, _ = layer_and_package(path)
+    assert layer == "" or layer in LAYER_NUMBER, f"{layer} is in no layer"
+    assert upward_imports(path, path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_nothing_executes_what_a_file_holds(path: Path) -> None:
+    assert dangers(path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("layer", "source"),
+    [
+        ("blocks/x.py", "from meristem.training.loop import TrainingLoop"),
+        ("blocks/x.py", "if TYPE_CHECKING:\n    from meristem.models import bert"),
+        ("objectives/x.py", "def f():\n    import meristem.learning.learner"),
+        ("dataset/x.py", "from ..models import bert"),
+        ("models/x.py", "from meristem import objectives"),
+        ("training/x.py", "from meristem.tasks.pair import PairTask"),
+        ("corpus/x.py", "import torch.nn"),
+        ("metrics/x.py", "from meristem.elsewhere import thing"),
+    ],
+)
+def test_an_import_from_above_would_be_found(layer: str, source: str) -> None:
+    assert upward_imports(PACKAGE / layer, source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import pickle",
+        "from pickle import loads",
+        "torch.load(path)",
+        "load = torch.load",
+        "eval('1')",
+        "exec(text)",
+        "torch.load(path, weights_only=False)",
+        "yaml.load(text)",
+        "from yaml import load",
+        "AutoModel.from_pretrained(name, trust_remote_code=True)",
+    ],
+)
+def test_a_danger_would_be_found(source: str) -> None:
+    assert dangers(source)
+
+
+def test_what_only_looks_dangerous_is_let_through() -> None:
+    assert (
+        dangers("model.eval(); yaml.safe_load(t); safetensors.torch.load_file(p); load.load(x)  # eval( pickle") == []
+    )
+    assert dangers("torch.load(path, weights_only=True)") == []
+
+
+def test_every_setting_has_its_help_text() -> None:
+    with_settings = [path for path in FILES if "Settings(" in path.read_text(encoding="utf-8")]
+    assert len(with_settings) > 8
+    for path in with_settings:
+        _, package = layer_and_package(path)
+        module = importlib.import_module(f"{package}.{path.stem}")
+        for value in vars(module).values():
+            if isinstance(value, type) and issubclass(value, Settings) and value.__module__ == module.__name__:
+                for name, field in value.model_fields.items():
+                    assert field.description, f"{value.__module__}.{value.__name__}.{name} has no docstring under it"
+                    assert "\n" not in field.description.strip(), f"{value.__name__}.{name}: one line"
+
+
+@pytest.mark.parametrize("layer", ["models", "objectives"])
+def test_the_folder_is_the_registry(layer: str) -> None:
+    for name in module_names(layer):
+        assert find_class(layer, name).Settings.model_fields
+
+
+def test_long_files_are_pointed_out() -> None:
+    for path in FILES:
+        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > MAX_LINES:
+            warnings.warn(
+                f"{path.relative_to(PACKAGE)} has {lines} lines; above {MAX_LINES} the design asks for a part",
+                stacklevel=1,
+            )
+
+
+def public_classes() -> dict[str, list[str]]:
+    """Public classes at module level, by name, with the modules that define them."""
+    modules: dict[str, list[str]] = {}
+    for path in FILES:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                modules.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
+    return modules
+
+
+def test_a_public_class_name_is_defined_in_one_module_only() -> None:
+    assert {name: paths for name, paths in public_classes().items() if len(paths) > 1} == {}
+
+
+def test_a_module_name_is_unique_within_its_layer() -> None:
+    names: dict[tuple[str, str], list[str]] = {}
+    for path in FILES:
+        relative = path.relative_to(PACKAGE)
+        if relative.stem not in ("__init__", "settings"):
+            names.setdefault((relative.parts[0], relative.stem), []).append(str(relative))
+    assert {name: paths for name, paths in names.items() if len(paths) > 1} == {}
+
+
+AVOIDED_NAMES = frozenset(
+    [
+        "told",
+        "_told",
+        "gathered",
+        "in_turn",
+        "Team",
+        "Spread",
+        "Scene",
+        "Sight",
+        "Outlook",
+        "Writer",
+        "Means",
+        "Pool",
+        "Seat",
+        "roll",
+        "Rolled",
+        "heat",
+        "leash",
+        "Leash",
+        "Standing",
+        "Taken",
+        "Ended",
+        "Material",
+        "Labelled",
+        "Pieced",
+        "revive",
+        "Revived",
+        "low_rank",
+        "thawing",
+        "framed",
+        "laid",
+        "taking_in",
+        "answering",
+        "Scribe",
+        "Door",
+        "Gate",
+        "Shell",
+        "Turnstile",
+        "Line",
+        "Lying",
+        "Headed",
+        "sieve",
+        "Sieve",
+        "growing",
+    ]
+)
+"""Names that this project used for ideas which have a usual name (docs/glossary.md)."""
+KEPT_NAMES = {"framed": "a setting of tasks and policies (task.framed), renamed with the other settings"}
+"""Avoided names that stay as identifiers, each with its reason."""
+
+
+def identifiers(tree: ast.AST) -> Iterator[str]:
+    """Every name that a module defines or binds."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                yield name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_names_are_those_of_the_field(path: Path) -> None:
+    names = {path.stem, *identifiers(ast.parse(path.read_text(encoding="utf-8")))}
+    assert names & AVOIDED_NAMES - KEPT_NAMES.keys() == set()

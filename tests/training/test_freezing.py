@@ -1,0 +1,156 @@
+"""Freezing and gradual unfreezing: what is trained when, and resuming."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+from cases import Case, batches, real
+from tuning import Tuning, tuning
+
+from meristem.config.errors import MeristemError, RecipeError
+from meristem.config.recipe import resolve_recipe
+from meristem.dataset.token_dataset import TokenDataset
+from meristem.evaluation.held_out_loss import eval_mode
+from meristem.interfaces.batch import Model
+from meristem.learning.learner import Learner
+from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.training.freezing import UnfreezeSchedule, prepare_trainable
+from meristem.training.optim.param_groups import parameter_names
+from meristem.training.settings import StartSettings
+
+__all__ = ["tuning"]
+
+
+@pytest.fixture
+def learner(tokenizer: Tokenizer, store: TokenDataset) -> Learner:
+    return real(Case(["mlm", "nsp"], "bert"), tokenizer, store, dropout=0.1)[0].train()
+
+
+def learning(model: Model) -> set[str]:
+    """The parts of a model that learn, layers by number."""
+    named = [name for parameter, name in parameter_names(model).items() if parameter.requires_grad]
+    return {re.sub(r"^(backbone\.stack\.layers\.\d+|backbone\.embed|heads)\..*", r"\1", name) for name in named}
+
+
+HEADS, TOP, LOW, WORDS = "heads", "backbone.stack.layers.1", "backbone.stack.layers.0", "backbone.embed"
+
+
+@pytest.mark.parametrize(("thaw", "per_epoch"), [(10, 99.0), ("2epoch", 5.0)])
+def test_one_more_layer_is_unfrozen_at_every_interval_and_the_embeddings_last(
+    learner: Learner, thaw: int | str, per_epoch: float
+) -> None:
+    start = StartSettings(thaw=thaw)
+    prepare_trainable(learner.model, start)
+    assert learning(learner.model) == {HEADS, TOP, LOW, WORDS}, "optimizers must know everything that will learn"
+    thawing = UnfreezeSchedule(learner.model, start, per_epoch)
+    stages = {0: {HEADS}, 9: {HEADS}, 10: {HEADS, TOP}, 19: {HEADS, TOP}, 20: {HEADS, TOP, LOW},
+              30: {HEADS, TOP, LOW, WORDS}, 500: {HEADS, TOP, LOW, WORDS}}  # fmt: skip
+    for step in (*stages, 9, 25):  # a run may begin anywhere
+        thawing(step)
+        wanted = stages.get(step, {HEADS, TOP, LOW})
+        assert learning(learner.model) == wanted, step
+
+
+@pytest.mark.parametrize(("learns", "wanted"), [
+    ("all", {HEADS, TOP, LOW, WORDS}), ("head", {HEADS}), ("embeddings", {HEADS, WORDS}),
+])  # fmt: skip
+def test_from_learns_selects_the_trainable_parameters(learner: Learner, learns: Any, wanted: set[str]) -> None:
+    prepare_trainable(learner.model, StartSettings(learns=learns))
+    assert learning(learner.model) == wanted
+
+
+def test_frozen_layers_have_no_dropout_also_after_an_evaluation(learner: Learner) -> None:
+    start = StartSettings(thaw=1)
+    prepare_trainable(learner.model, start)
+    UnfreezeSchedule(learner.model, start, 1.0)(1)
+    stack = learner.model.backbone.stack
+
+    def modes() -> list[bool]:
+        assert isinstance(stack, torch.nn.Module)
+        layers = [layer.attention.training for layer in stack.layers]  # type: ignore[union-attr]  # a list of layers
+        return [*layers, learner.model.backbone.embed.training, learner.model.heads.training]  # type: ignore[union-attr]
+
+    assert modes() == [False, True, False, True]
+    with eval_mode(learner):
+        assert modes() == [False] * 4
+    assert modes() == [False, True, False, True]
+
+
+def test_a_frozen_backbone_records_nothing_and_gets_no_gradient(
+    learner: Learner, tokenizer: Tokenizer, store: TokenDataset
+) -> None:
+    feed = real(Case(["mlm", "nsp"], "bert"), tokenizer, store)[1]
+    start = StartSettings(learns="head")
+    prepare_trainable(learner.model, start)
+    UnfreezeSchedule(learner.model, start, 1.0)(0)
+    batch = batches(feed, 0)[0]
+    states = [learner.objectives["main"].encode(learner.model, batch).last_hidden_state for _ in range(2)]
+    assert not states[0].requires_grad
+    assert torch.equal(*states), "a frozen backbone in training still dropped something out"
+    loss = learner("main", batch, {"mlm": 1, "nsp": 1}).loss
+    assert loss is not None
+    loss.backward()
+    assert {n.split(".")[0] for n, p in learner.model.named_parameters() if p.grad is not None} == {"heads"}
+
+
+@pytest.mark.parametrize(("told", "said"), [
+    ({"thaw": "10m"}, "not after a time"),
+    ({"thaw": 5, "frozen": 3}, "leave out frozen"),
+    ({"thaw": 5, "learns": "head"}, "leave out frozen and learns"),
+    ({"learns": "head", "lora": {}}, "which learns=head freezes"),
+    ({"thaw": "soon"}, "expected steps"),
+    ({"lora": {"layers": ["("]}}, "is not a valid regular expression"),
+])  # fmt: skip
+def test_what_does_not_go_together_is_refused(told: dict[str, Any], said: str) -> None:
+    with pytest.raises(RecipeError, match=said):
+        resolve_recipe("no", {"model": {"family": "bert"}, "objective": "mlm", "from": told})
+
+
+def test_a_model_without_anything_to_learn_is_refused(tokenizer: Tokenizer, store: TokenDataset) -> None:
+    model = real(Case("clm", "gpt2"), tokenizer, store)[0].model
+    with pytest.raises(MeristemError, match=r"from\.learns=head: no weight would be trained"):
+        prepare_trainable(model, StartSettings(learns="head"))
+
+
+# ------------------------------------------------------------ whole runs
+
+
+def test_only_the_head_learns_and_the_optimizer_remembers_nothing_else(tuning: Tuning) -> None:
+    tuning.learn({"from.learns": "head", "train.save_every": 1, "train.keep": 9})
+    first, last = tuning.weights(step=1), tuning.weights(step=6)
+    moved = {name for name in first if not first[name].equal(last[name])}
+    assert moved and all(name.startswith("heads.classification.") for name in moved)
+    assert tuning.remembered() == moved
+    assert " trainable)" in tuning.said.getvalue()
+
+
+@pytest.mark.parametrize("told", [
+    {"from.thaw": 2}, {"from.thaw": "0.5epoch", "train.optimizer": "muon", "train.layer_decay": 0.8},
+    {"from.learns": "embeddings"},
+], ids=["thaw", "thaw muon decay", "embeddings"])  # fmt: skip
+def test_an_interrupted_run_resumes_bit_for_bit(tuning: Tuning, told: dict[str, Any]) -> None:
+    dropout = {**told, "model.dropout": 0.1}
+    tuning.learn({**dropout, "train.steps": 3}, run="twice")
+    tuning.learn({**dropout, "train.steps": 7}, run="twice")
+    tuning.learn({**dropout, "train.steps": 7}, run="once")
+    assert tuning.losses("twice") == tuning.losses("once")
+    one, other = tuning.weights("twice"), tuning.weights("once")
+    assert all(torch.equal(one[name], other[name]) for name in other)
+
+
+def test_layers_change_only_after_they_are_unfrozen(tuning: Tuning) -> None:
+    tuning.learn({"from.thaw": 2, "train.steps": 8, "train.save_every": 1, "train.keep": 9, "model.positions": "none"})
+
+    def moved(first: int, last: int) -> set[str]:
+        before, after = tuning.weights(step=first), tuning.weights(step=last)
+        changed = {name for name in before if not before[name].equal(after[name])}
+        return {re.sub(r"^(backbone\.stack\.layers\.\d+|backbone\.stack|backbone\.embed|heads)\..*", r"\1", name)
+                for name in changed}  # fmt: skip
+
+    assert moved(1, 2) == {HEADS}
+    assert moved(2, 4) >= {HEADS, TOP} and not {LOW, WORDS} & moved(2, 4)
+    assert LOW in moved(4, 6) and WORDS not in moved(4, 6)
+    assert WORDS in moved(6, 8)

@@ -1,0 +1,76 @@
+"""Optimizers and parameter groups: weight decay, Muon and AdamW, frozen and tied parameters."""
+
+from __future__ import annotations
+
+import torch
+from cases import Case, real
+
+from meristem.dataset.token_dataset import TokenDataset
+from meristem.interfaces.batch import Model
+from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.training.optim.muon import Muon
+from meristem.training.optim.param_groups import build_optimizers, parameter_names, set_lr_factor
+from meristem.training.settings import TrainSettings
+
+
+def model_of(tokenizer: Tokenizer, store: TokenDataset) -> Model:
+    return real(Case(["mlm", "nsp"], "bert"), tokenizer, store)[0].model
+
+
+def test_norms_and_biases_do_not_decay(tokenizer: Tokenizer, store: TokenDataset) -> None:
+    model = model_of(tokenizer, store)
+    names = parameter_names(model)
+    (adamw,) = build_optimizers(model, TrainSettings(weight_decay=0.3))
+    decay = {names[p]: group["weight_decay"] for group in adamw.param_groups for p in group["params"]}
+    assert set(decay) == set(names.values())
+    assert all(value == (0.0 if name.endswith("bias") or "norm" in name else 0.3) for name, value in decay.items())
+    assert adamw.param_groups[0]["fused"]
+
+
+def test_muon_moves_the_backbones_matrices_and_adamw_the_rest(tokenizer: Tokenizer, store: TokenDataset) -> None:
+    model = model_of(tokenizer, store)
+    names = parameter_names(model)
+    adamw, muon = build_optimizers(model, TrainSettings(optimizer="muon"))
+    assert isinstance(muon, Muon)
+    theirs = [{names[p] for group in one.param_groups for p in group["params"]} for one in (adamw, muon)]
+    assert theirs[0] | theirs[1] == set(names.values())
+    assert not theirs[0] & theirs[1]
+    assert theirs[1] == {n for n in names.values() if "stack.layers" in n and n.endswith("weight") and "norm" not in n}
+
+
+def test_what_is_frozen_is_not_moved(tokenizer: Tokenizer, store: TokenDataset) -> None:
+    model = model_of(tokenizer, store)
+    model.backbone.requires_grad_(False)
+    made = build_optimizers(model, TrainSettings(optimizer="muon"))
+    assert {id(p) for one in made for g in one.param_groups for p in g["params"]} == {
+        id(p) for p in model.parameters() if p.requires_grad
+    }
+
+
+def test_rates_are_set_from_their_peak(tokenizer: Tokenizer, store: TokenDataset) -> None:
+    made = build_optimizers(model_of(tokenizer, store), TrainSettings(optimizer="muon", rate=0.02, matrix_rate=0.05))
+    for share in (0.5, 0.1, 1.0):
+        set_lr_factor(made, share)
+        assert [{group["lr"] for group in one.param_groups} for one in made] == [{0.02 * share}, {0.05 * share}]
+
+
+def test_matrices_have_four_times_the_learning_rate_unless_set(tokenizer: Tokenizer, store: TokenDataset) -> None:
+    _, muon = build_optimizers(model_of(tokenizer, store), TrainSettings(optimizer="muon", rate=0.02))
+    assert {group["lr"] for group in muon.param_groups} == {0.08}
+
+
+def test_a_tied_parameter_has_one_name() -> None:
+    tied = torch.nn.Linear(3, 3, bias=False)
+    both = torch.nn.ModuleList([tied, tied])
+    assert list(parameter_names(both).values()) == ["0.weight"]
+
+
+def test_muon_moves_a_generators_matrices_too(tokenizer: Tokenizer, store: TokenDataset) -> None:
+    model = real(Case("rtd", "electra"), tokenizer, store)[0].model
+    names = parameter_names(model)
+    adamw, muon = build_optimizers(model, TrainSettings(optimizer="muon"))
+    moved, rest = ({names[p] for group in one.param_groups for p in group["params"]} for one in (muon, adamw))
+    assert {n for n in names.values() if "layers" in n and n.endswith("weight") and "norm" not in n} <= moved
+    assert {"backbone.project.weight", "heads.generator.body.project.weight"} <= moved
+    assert {"backbone.embed.tokens.weight", "heads.generator.words.transform.dense.weight"} <= rest
+    assert moved | rest == set(names.values())

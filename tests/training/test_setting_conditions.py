@@ -1,0 +1,225 @@
+"""Settings that depend on another setting: each is refused without it and accepted with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from meristem.config.conditions import AnyCondition, Condition
+from meristem.config.errors import MeristemError, RecipeError
+from meristem.config.overrides import apply_overrides
+from meristem.config.recipe import (
+    Recipe,
+    builtin_recipes,
+    builtin_reward_recipes,
+    builtin_task_recipes,
+    parse_recipe_file,
+    resolve_recipe,
+)
+from meristem.config.settings import SECTIONS, Settings, conditions_of, find_class, module_names, section_class
+from meristem.interfaces.task import Sample
+from meristem.recipe_resolution import check_reinforce_recipe, resolve_pretrain_recipe, resolve_task_recipe
+from meristem.training.ignored_settings import refuse_ignored, refuse_ignored_in_file
+from meristem.training.user_settings import settings_in_file
+
+TEXT: dict[str, Any] = {"model": {"family": "gpt2"}, "objective": "clm"}
+TASK: dict[str, Any] = {"model": {"family": "transformer"}, "task": "classification"}
+POLICY: dict[str, Any] = {"model": {"family": "gpt2"}, "policy": {}, "rewards": ["repetition"]}
+REQUIRED: dict[str, dict[str, Any]] = {
+    "clicks": {"table": "a.csv"}, "function": {"call": "a:b"}, "includes": {"words": ["sea"]}, "length": {"target": 9},
+    "classifier": {"run": "a"}, "grammar": {"corpus": "a.txt"}, "meaning": {"corpus": "a.txt"},
+}  # fmt: skip
+
+
+def places() -> Iterator[tuple[str, type[Settings], dict[str, Any]]]:
+    """Every class of settings in a recipe: where it stands, and a recipe that has it there."""
+    for section in SECTIONS:
+        kind = {"data": TASK, "grid": TASK, "start": POLICY}.get(section, TEXT)
+        yield "from" if section == "start" else section, section_class(section), kind
+    for name in module_names("models"):
+        yield "model", find_class("models", name).Settings, {**TEXT, "model": {"family": name}}
+    for name in module_names("objectives"):
+        yield "objective", find_class("objectives", name).Settings, {**TEXT, "objective": name}
+    for name in module_names("tasks"):
+        yield "task", find_class("tasks", name).Settings, {**TASK, "task": {"name": name}}
+    yield "policy", find_class("reinforce", "policy").Settings, POLICY
+    yield "policy.kl", find_class("reinforce", "policy").Settings.model_fields["kl"].annotation, POLICY
+    for name in module_names("reinforce.rewards"):
+        reward = {"name": name, **REQUIRED.get(name, {})}
+        yield f"rewards.{name}", find_class("reinforce.rewards", name).Settings, {**POLICY, "rewards": [reward]}
+
+
+def declared() -> Iterator[tuple[str, str, tuple[AnyCondition, ...], dict[str, Any]]]:
+    """Every setting that needs another: place, name, conditions, and a recipe without overrides."""
+    for place, cls, mapping in places():
+        for field in cls.model_fields:
+            if needs := conditions_of(cls, field):
+                yield place, field, needs, mapping
+
+
+CASES = list(declared())
+OTHERS = {"way": "causal", "problem": "single", "format": "parquet", "path": "x.json", "validation": "a.tsv",
+          "run": "a", "vectors": "v.txt", "schedule": "constant", "kind": "characters", "recipe": "gpt2-mini",
+          "test": "a.tsv", "correct": "a.txt", "generator": "1/4"}  # fmt: skip
+
+
+EITHER = {"vectors": "corpus", "corpus": "vectors"}
+"""Settings of rewards.meaning, which takes one of the two."""
+
+
+def candidates(settings: Any, condition: Condition) -> Iterator[Any]:
+    """Values of all sorts for the other setting, of which some fulfil a condition and some do not."""
+    *steps, last = condition.setting.split(".")
+    for step in steps:
+        settings = getattr(settings, step)
+    annotation = type(settings).model_fields[last].annotation
+    yield from condition.values
+    if condition.above is not None:
+        yield from (int(condition.above), int(condition.above) + 1)
+    inner = (annotation, *get_args(annotation))
+    literals = [one for kind in inner for one in get_args(kind) if not isinstance(one, type)]
+    yield from (*literals, None, False, True, 0, 8, OTHERS.get(last))
+    yield from ("regression", "encoder_decoder", "image", "squad", "text", "none")
+
+
+def with_condition(
+    mapping: dict[str, Any], place: str, condition: Condition, *, met: bool, more: dict[str, Any]
+) -> dict[str, Any]:
+    """Overrides under which one condition holds, or does not."""
+    name = f"{place}.{condition.setting}"
+    for value in candidates(section(resolve_recipe("x", mapping, more), place), condition):
+        tried = {**more, name: value}
+        if place == "rewards.meaning":
+            tried[f"{place}.{EITHER[condition.setting]}"] = None if value is not None else "a.txt"
+        try:
+            recipe = resolve_recipe("x", mapping, tried)
+        except RecipeError:
+            continue
+        if condition.is_met(section(recipe, place)) == met:
+            return tried
+    raise AssertionError(f"no value of {name} makes the condition {met}")
+
+
+def section(recipe: Recipe, place: str) -> Any:
+    """The settings at a place of a recipe."""
+    first, *path = place.split(".")
+    node = getattr(recipe, "start" if first == "from" else first)
+    node = node[0] if isinstance(node, tuple) else node
+    return getattr(node, path[0]) if path and first == "policy" else node
+
+
+def with_all(mapping: dict[str, Any], place: str, needs: tuple[AnyCondition, ...]) -> dict[str, Any]:
+    """Overrides under which everything that a setting needs is there."""
+    more: dict[str, Any] = {}
+    for need in needs:
+        if not need.is_met(section(resolve_recipe("x", mapping, more), place)):
+            more = with_condition(mapping, place, need.conditions[0], met=True, more=more)
+    return more
+
+
+def test_there_are_many() -> None:
+    assert len(CASES) > 60
+    sections = {place.split(".")[0] for place, *_ in CASES}
+    assert {"objective", "task", "model", "tokenizer", "rewards", "policy", "train", "from", "data"} <= sections
+
+
+IDS = [f"{mapping.get('task', mapping['model'])}-{place}.{field}" for place, field, _, mapping in CASES]
+
+
+@pytest.mark.parametrize(("place", "field", "needs", "mapping"), CASES, ids=IDS)
+def test_a_declared_dependence(
+    place: str, field: str, needs: tuple[AnyCondition, ...], mapping: dict[str, Any]
+) -> None:
+    together = {} if mapping.get("task") == {"name": "probe"} else with_all(mapping, place, needs)
+    given = {f"{place}.{field}": "anything"}  # not even its usual value is taken where it has no effect
+    if together or all(need.is_met(section(resolve_recipe("x", mapping), place)) for need in needs):
+        refuse_ignored(resolve_recipe("x", mapping, together), given)
+    for need in needs:
+        alone = together
+        for condition in need.conditions:
+            alone = with_condition(mapping, place, condition, met=False, more=alone)
+        recipe = resolve_recipe("x", mapping, alone)
+        assert not need.is_met(section(recipe, place))
+        sentence = rf"^{place}\.{field}: has no effect with {place}\..*leave it out$"
+        with pytest.raises(RecipeError, match=sentence) as said:
+            refuse_ignored(recipe, given)
+        for told in recommended(str(said.value)):
+            refuse_ignored(resolve_recipe("x", mapping, {**alone, **told}), told)
+
+
+def recommended(sentence: str) -> Iterator[dict[str, Any]]:
+    """The settings that an answer recommends with a value."""
+    _, _, mend = sentence.rpartition("; ")
+    for word in mend.removeprefix("set ").replace(",", "").split(" and "):
+        name, equals, values = word.partition("=")
+        if equals:
+            first = values.split(" or ")[0].split()[0]
+            yield {name: {"null": None, "true": True, "false": False}.get(first, first)}
+
+
+@pytest.mark.parametrize(("recipe", "given", "sentence"), [
+    ("bert-mini", "objective.span_stop=0.3", "with objective.unit=token; set objective.unit=span, or leave it out"),
+    ("bert-mini", "objective.mlm.span_longest=3", "set objective.mlm.unit=span, or leave it out"),
+    ("bert-mini", "objective={name: mlm, span_stop: 0.3}", "objective.span_stop: has no effect with"),
+    ("gpt2-mini", "model.rotary_base=5000", "set model.positions=rotary, or leave it out"),
+    ("gpt2-mini", "model.window_every=2", "with model.window=null; set model.window, or leave it out"),
+    ("electra-mini", "objective.detection_weight=9", None),
+    ("gpt2-mini", "from.take=encoder", "set from.path, or leave it out"),
+    ("gpt2-mini", "store.picture=16", "gpt2 has no image input"),
+    ("rnn-mini", "train.recompute=true", "rnn does not support gradient checkpointing"),
+])  # fmt: skip
+def test_pretraining_answers_in_one_sentence(recipe: str, given: str, sentence: str | None) -> None:
+    if sentence is None:
+        assert resolve_pretrain_recipe(recipe, [given])
+        return
+    with pytest.raises(RecipeError) as said:
+        resolve_pretrain_recipe(recipe, [given])
+    assert sentence in str(said.value)
+    assert "\n" not in str(said.value)
+
+
+def test_no_answer_recommends_what_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"task.network_width: has no effect with task.network=none; leave it out$"):
+        resolve_task_recipe("probe", ["task.network_width=64"])  # a probe has no network of its own
+    (tmp_path / "prompts.txt").write_text("The old\n")
+    rewards = {"policy": {}, "data": {"train": str(tmp_path / "prompts.txt")}, "from": {"recipe": "gpt2-mini"},
+               "rewards": [{"name": "meaning", "corpus": "builtin:microworld-en"}]}  # fmt: skip
+    (tmp_path / "r.yaml").write_text(str(rewards))
+    with pytest.raises(RecipeError, match=r"^rewards.meaning.words: .*; leave it out$"):
+        check_reinforce_recipe(tmp_path / "r.yaml", ["rewards.meaning.words=9"])  # vectors and a corpus exclude another
+
+
+def test_a_recipe_file_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("model: {family: bert}\nobjective: {name: mlm, span_stop: 0.3}\ntrain: {momentum: 0.95}\n")
+    with pytest.raises(RecipeError, match=r"^objective.span_stop: has no effect .* set objective.unit=span"):
+        resolve_pretrain_recipe(path)
+    assert resolve_pretrain_recipe(path, ["objective.unit=span"]).train.momentum == 0.95  # a default, written out
+    path.write_text("model: {family: bert}\nobjective: {name: mlm, unit: span, span_stop: 0.3}\n")
+    assert resolve_pretrain_recipe(path, ["objective.unit=word"])  # an ablation need not edit the file
+    path.write_text("model: {family: bert}\ntask: pair\ndata: {train: a.tsv}\ncorpus: {source: a.txt}\n")
+    with pytest.raises(RecipeError, match=r"^corpus.source: a task is trained on labelled samples"):
+        resolve_task_recipe(path)
+
+
+def test_shipped_recipes_hold_nothing_that_has_no_effect() -> None:
+    for name, path in {**builtin_recipes(), **builtin_task_recipes(), **builtin_reward_recipes()}.items():
+        mapping = apply_overrides(parse_recipe_file(path), {})
+        shaped = mapping if "policy" not in mapping else {"model": {"family": "gpt2"}, **mapping}
+        recipe = resolve_recipe(name, shaped)
+        assert list(settings_in_file(recipe, mapping))
+        refuse_ignored_in_file(recipe, mapping, None)
+
+
+@pytest.mark.parametrize(("given", "golds", "sentence"), [
+    ({"threshold": 0.4}, ("good", "bad"), "task.threshold: .* a single problem; set task.problem=multiple"),
+    ({"class_weights": "balanced"}, (0.1, 0.7), "task.class_weights: .* a regression problem; set task"),
+])  # fmt: skip
+def test_a_problem_that_the_labels_decide(given: dict[str, Any], golds: tuple[Any, ...], sentence: str) -> None:
+    task = find_class("tasks", "classification")
+    samples = [Sample(inputs={"text": "a"}, gold=gold) for gold in golds * 2]
+    with pytest.raises(MeristemError, match=sentence):
+        task.fit_settings(task.Settings.model_validate(given), samples)
