@@ -173,7 +173,7 @@ def test_a_step_and_the_best_can_be_named(bert: Path) -> None:
 
 
 def test_what_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(MeristemError, match="there is no such run"):
+    with pytest.raises(MeristemError, match="no such run"):
         meristem.load(tmp_path / "nothing")
     with pytest.raises(MeristemError, match="is not a run"):
         meristem.load(tmp_path)

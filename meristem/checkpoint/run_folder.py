@@ -73,7 +73,7 @@ class RunFolder:
         if (best_run := _best_run(path)) is not None:
             return cls.open(best_run)
         if not path.exists():
-            raise MeristemError(f"{path}: there is no such run{_suggest_runs(path)}")
+            raise MeristemError(f"{path}: no such run{_suggest_runs(path)}")
         if enclosing_run := next((parent for parent in path.absolute().parents if cls(parent).exists()), None):
             raise MeristemError(f"{path} is part of a run, did you mean {enclosing_run}?")
         raise MeristemError(f"{path} is not a run: it has no recipe.yaml and checkpoints{_suggest_runs(path)}")

@@ -60,7 +60,7 @@ def test_a_path_that_is_not_a_run_is_answered_with_the_closest_run(tmp_path: Pat
     RunFolder.create(tmp_path / "bert-mini", RECIPE, None)
     RunFolder.create(tmp_path / "gpt2-mini", RECIPE, None)
     (tmp_path / "notes").mkdir()
-    with pytest.raises(MeristemError, match="there is no such run, did you mean bert-mini"):
+    with pytest.raises(MeristemError, match="no such run, did you mean bert-mini"):
         RunFolder.open(tmp_path / "bert-mni")
     with pytest.raises(MeristemError, match=r"is not a run.*known: bert-mini, gpt2-mini"):
         RunFolder.open(tmp_path / "notes")
@@ -68,7 +68,7 @@ def test_a_path_that_is_not_a_run_is_answered_with_the_closest_run(tmp_path: Pat
         RunFolder.open(tmp_path)
     with pytest.raises(MeristemError, match=r"is part of a run, did you mean .*bert-mini\?"):
         RunFolder.open(tmp_path / "bert-mini" / "checkpoints")
-    with pytest.raises(MeristemError, match=r"there is no such run$"):
+    with pytest.raises(MeristemError, match=r"no such run$"):
         RunFolder.open(tmp_path / "far" / "away")
 
 

@@ -291,8 +291,8 @@ class Imports:
 WATCH = """
 import sys, torch, torch._weights_only_unpickler, meristem.models.bert, meristem.objectives.mlm
 from pathlib import Path
-from meristem.interop.importing import import_folder
-from meristem.errors import MeristemError
+from meristem.interop.import_weights import import_folder
+from meristem.config.errors import MeristemError
 RUNS = {"os.system", "subprocess.Popen", "os.exec", "os.posix_spawn", "os.fork", "pty.spawn", "socket.connect"}
 seen = []
 def hook(event, told):

@@ -113,5 +113,5 @@ def test_a_run_that_classifies_nothing(tmp_path: Path) -> None:
 def test_a_run_is_needed(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"reward\.0\.run: Field required"):
         parse_reward_specs("classifier")
-    with pytest.raises(MeristemError, match="there is no such run"):
+    with pytest.raises(MeristemError, match="no such run"):
         made({"name": "classifier", "run": str(tmp_path / "absent"), "label": "good"})

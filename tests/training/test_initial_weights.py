@@ -118,7 +118,7 @@ def test_embeddings_of_another_width_are_refused_with_the_setting_that_helps(pla
 
 def test_a_run_that_is_not_there(place: Place) -> None:
     place.train(run="first")
-    with pytest.raises(MeristemError, match=r"frist: there is no such run, did you mean first\?"):
+    with pytest.raises(MeristemError, match=r"frist: no such run, did you mean first\?"):
         place.train("from=frist", run="second")
 
 
