@@ -124,7 +124,7 @@ def bag_of_words(train: ClickTable, test: ClickTable, part: Sequence[int]) -> Fl
 
 def click_model(train: ClickTable, test: ClickTable, vectors: Path | None) -> list[ClickEstimate]:
     """The click model's estimates for held-out tests."""
-    settings = ClickModelSettings.model_validate({"vectors": vectors and str(vectors)})
+    settings = ClickModelSettings.model_validate({"word_vectors": vectors and str(vectors)})
     return ClickModel.fit(train, settings, print).predict(test.pairs)
 
 

@@ -32,7 +32,7 @@ def speed(processes: int, threads: int, steps: int, shard: bool) -> float:
     with tempfile.TemporaryDirectory() as folder:
         words = [*RECIPE, f"train.steps={steps}", f"train.threads={threads}", "--out", f"{folder}/run"]
         if processes > 1:
-            words += ["--processes", str(processes), *(["train.shard=true"] if shard else [])]
+            words += ["--processes", str(processes), *(["train.fsdp=true"] if shard else [])]
         env = {**os.environ, "OMP_NUM_THREADS": str(threads)}
         subprocess.run([sys.executable, "-m", "meristem", *words], check=True, env=env, stderr=subprocess.DEVNULL)
         lines = (json.loads(line) for line in (Path(folder) / "run" / "metrics.jsonl").read_text().splitlines())

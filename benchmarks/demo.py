@@ -113,7 +113,13 @@ def first_sentences(text: str, most: int = 2) -> str:
 
 def tagger(console: Console, out: Path, minutes: float) -> Panel:
     """A small entity tagger, its F1, and its output for three sentences."""
-    settings = {"train.minutes": minutes, "model.layers": 2, "model.width": 128, "task.crf": False, "train.rate": 2e-3}
+    settings = {
+        "train.minutes": minutes,
+        "model.layers": 2,
+        "model.hidden_size": 128,
+        "task.crf": False,
+        "train.learning_rate": 2e-3,
+    }
     result = trained(
         console, "tagger: 1,000 sentences with entities", out,
         lambda: meristem.finetune("entities", settings, out=out, console=QUIET),

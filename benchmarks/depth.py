@@ -27,8 +27,8 @@ from meristem.training.step import Stepper
 PAGE = RESULTS / "depth.md"
 PICTURE = RESULTS.parent / "pictures" / "depth.png"
 LOOK = (0, 20, 199)
-MODEL = ["model.layers=48", "model.width=64", "model.heads=4", "model.length=128"]
-TRAIN = ["train.batch_tokens=1024", "train.optimizer=adamw", "train.rate=1e-3", "train.warmup=20"]
+MODEL = ["model.layers=48", "model.hidden_size=64", "model.heads=4", "model.max_length=128"]
+TRAIN = ["train.batch_tokens=1024", "train.optimizer=adamw", "train.learning_rate=1e-3", "train.warmup=20"]
 
 
 @dataclass
@@ -50,7 +50,7 @@ def by_layer(learner: Learner) -> list[float]:
 
 def train(place: str, text: Path, steps: int) -> Trained:
     """Train with layer norms before or after each sub-layer."""
-    settings = [*MODEL, *TRAIN, f"train.steps={steps}", f"model.norm_place={place}", f"corpus.source={text}"]
+    settings = [*MODEL, *TRAIN, f"train.steps={steps}", f"model.norm_position={place}", f"corpus.source={text}"]
     recipe = resolve_pretrain_recipe("gpt2-mini", settings)
     data = load_pretraining_data(recipe, None, Console(stderr=True))
     learner = build_learner(recipe, data.tokenizer).train()

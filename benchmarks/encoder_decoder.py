@@ -39,7 +39,7 @@ def sides(vocabulary: int, rows: int) -> tuple[Tensor, Tensor, Tensor]:
 def ours(vocabulary: int) -> Model:
     """Our BART."""
     settings = TransformerSettings.model_validate(
-        {**BART, "layers": LAYERS, "width": WIDTH, "heads": HEADS, "inner": INNER, "length": LENGTH}
+        {**BART, "layers": LAYERS, "hidden_size": WIDTH, "heads": HEADS, "ffn_size": INNER, "max_length": LENGTH}
     )
     return Model(Transformer(settings, vocabulary), {"seq2seq": Head("vocabulary")})
 

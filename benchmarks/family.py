@@ -32,8 +32,8 @@ from meristem.drawing.training_curves import read_metrics
 OUT, PAGE = RESULTS / "family.json", RESULTS / "family.md"
 PICTURE = RESULTS.parent / "pictures" / "family.png"
 HELD_OUT = ["corpus.validation=0.01", "corpus.test=0.0"]
-SHORT = ["model.length=32", "model.layers=3", "model.width=128", "tokenizer.size=512", "train.batch_tokens=2048",
-         "store.lanes=true"]  # fmt: skip
+SHORT = ["model.max_length=32", "model.layers=3", "model.hidden_size=128", "tokenizer.vocab_size=512", "train.batch_tokens=2048",
+         "dataset.contiguous_batches=true"]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ PLANS = [
     Plan("transformer (translation)", "transformer-mini", "translation"),
     Plan("rnn (translation)", "rnn-mini", "translation"),
     Plan("captioner", "captioner-mini", "pictures", seeds=3),
-    Plan("xl, memory 128", "transformer-xl-mini", changes=(*SHORT, "model.memory=128"), seeds=3, budget=MEMORY),
-    Plan("xl, no memory", "transformer-xl-mini", changes=(*SHORT, "model.memory=0"), seeds=3, budget=MEMORY),
+    Plan("xl, memory 128", "transformer-xl-mini", changes=(*SHORT, "model.memory_length=128"), seeds=3, budget=MEMORY),
+    Plan("xl, no memory", "transformer-xl-mini", changes=(*SHORT, "model.memory_length=0"), seeds=3, budget=MEMORY),
 ]
 
 

@@ -40,7 +40,7 @@ from meristem.interop.import_weights import checkpoint_state, write_run
 from meristem.learning.build import build_learner
 from meristem.tokenizers.train import train_tokenizer
 
-SHAPE = {"family": "bert", "layers": 4, "width": 256, "heads": 4, "length": 128}
+SHAPE = {"family": "bert", "layers": 4, "hidden_size": 256, "heads": 4, "max_length": 128}
 BATCH, RATE = 32, 3e-4
 OURS = "meristem"
 PLAIN, PLAIN_GROUPED = "their model in a plain loop", "their model in a plain loop, like lengths together"
@@ -69,7 +69,9 @@ def lines(path: Path) -> list[tuple[str, str]]:
 
 def make_start(place: Path, sentences: list[str]) -> Path:
     """A run with random weights and its own vocabulary, and the same exported for transformers."""
-    recipe = resolve_recipe("start", {"model": SHAPE, "objective": [{"name": "mlm"}], "tokenizer": {"size": 8192}})
+    recipe = resolve_recipe(
+        "start", {"model": SHAPE, "objective": [{"name": "mlm"}], "tokenizer": {"vocab_size": 8192}}
+    )
     words = train_tokenizer(recipe.tokenizer, sentences)
     model = build_learner(recipe, words).model
     state = checkpoint_state(model, {name: value.detach() for name, value in model.named_parameters()})
@@ -83,7 +85,7 @@ def ours(start: Path, data: Path, out: Path) -> TrainingTime:
     shutil.rmtree(out, ignore_errors=True)
     before = time.perf_counter()
     settings = {"from": str(start), "data.train": str(data), "data.held_out": 0, "train.epochs": 1,
-                "train.batch_samples": BATCH, "train.rate": RATE, "train.warmup": 0, "train.schedule": "linear",
+                "train.batch_samples": BATCH, "train.learning_rate": RATE, "train.warmup": 0, "train.schedule": "linear",
                 "train.betas": [0.9, 0.999], "train.weight_decay": 0.0, "train.log_every": 8}  # fmt: skip
     meristem.api.finetune("classification", settings, out=out, console=Console(quiet=True))
     whole = time.perf_counter() - before

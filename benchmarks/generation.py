@@ -39,11 +39,11 @@ def ours(vocabulary: int) -> Model:
     settings = GPT2Settings.model_validate(
         {
             "layers": LAYERS,
-            "width": WIDTH,
+            "hidden_size": WIDTH,
             "heads": HEADS,
-            "length": LENGTH,
-            "initial": 0.15,
-            "output_initial": "normal",
+            "max_length": LENGTH,
+            "init_std": 0.15,
+            "output_init": "normal",
         }
     )
     return Model(GPT2(settings, vocabulary), {"clm": Head("vocabulary")}).eval()

@@ -23,9 +23,9 @@ HOSTS = {"meristem-a": ("mer-a", "10.77.0.1"), "meristem-b": ("mer-b", "10.77.0.
 PORT = 29577
 STEPS = 400
 RECIPE = [
-    "pretrain", "bert-mini-prenorm", "builtin:microworld-en?size=400", "model.layers=2", "model.width=64",
-    "model.heads=2", "model.length=64",
-    "model.dropout=0", "tokenizer.size=1000", "train.batch_tokens=640", f"train.steps={STEPS}",
+    "pretrain", "bert-mini-prenorm", "builtin:microworld-en?size=400", "model.layers=2", "model.hidden_size=64",
+    "model.heads=2", "model.max_length=64",
+    "model.dropout=0", "tokenizer.vocab_size=1000", "train.batch_tokens=640", f"train.steps={STEPS}",
     "train.log_every=1", "train.save_every=10", "train.evaluate_tokens=2048", "train.threads=1",
 ]  # fmt: skip
 
@@ -63,7 +63,7 @@ def start(host: str, out: Path, timeout: float, log: Path) -> subprocess.Popen[b
         "--nproc-per-node", "1", "--max-restarts", "5", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"{first}:{PORT}",
         "--rdzv-id", "hosts", "--rdzv-conf", f"last_call_timeout=5,is_host={int(host == 'meristem-a')}",
         "--local-addr", HOSTS[host][1], "-m", "meristem",
-        *RECIPE, f"train.timeout={timeout:g}", "--out", str(out),
+        *RECIPE, f"train.distributed_timeout={timeout:g}", "--out", str(out),
     ]  # fmt: skip
     return subprocess.Popen(run, env=env, stdout=log.open("wb"), stderr=subprocess.STDOUT, start_new_session=True)
 
@@ -93,7 +93,7 @@ def wait(until: float, what: str, done: Callable[[], bool]) -> None:
 def main() -> None:
     """Train on two hosts, disconnect one, and print what happened."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--timeout", type=float, default=15.0, help="train.timeout")
+    parser.add_argument("--timeout", type=float, default=15.0, help="train.distributed_timeout")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)

@@ -50,7 +50,7 @@ def step_of(
     torch.manual_seed(0)
     model = backbone(backbone.Settings(**SHAPE, length=length, **settings), VOCABULARY)
     learner = Learner(Model(model, collect_heads(objectives)), objectives).train()
-    train = TrainSettings(steps=1000, clip=None)
+    train = TrainSettings(steps=1000, max_grad_norm=None)
     stepper = Stepper(
         learner=learner, optimizers=build_optimizers(learner.model, train), settings=train, device=torch.device("cpu")
     )

@@ -46,7 +46,7 @@ def step_of(name: str, family: str, **settings: Any) -> Callable[[], object]:
     objective = kind(kind.Settings(**settings), blank)
     objectives = {"main": objective}
     learner = Learner(Model(backbone(backbone.Settings(**SHAPE), VOCABULARY), collect_heads(objectives)), objectives)
-    train = TrainSettings(steps=1000, clip=None)
+    train = TrainSettings(steps=1000, max_grad_norm=None)
     stepper = Stepper(
         learner=learner.train(),
         optimizers=build_optimizers(learner.model, train),

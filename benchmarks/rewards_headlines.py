@@ -19,11 +19,11 @@ from meristem import api
 
 FILE = "upworthy/exploratory_packages.csv"
 COLUMNS = {"query": "test", "text": "headline", "shown": "impressions", "clicked": "clicks"}
-WRITER = {"model.layers": 3, "model.width": 192, "model.heads": 4, "model.length": 128, "tokenizer.size": 4096,
+WRITER = {"model.layers": 3, "model.hidden_size": 192, "model.heads": 4, "model.max_length": 128, "tokenizer.vocab_size": 4096,
           "task.max_tokens": 32, "train.epochs": 6, "data.validation": None, "data.test": None, "data.held_out": 0.05,
           "data.text": "prompt", "data.target": "headline"}  # fmt: skip
-POLICY = {"policy.max_tokens": 32, "policy.kl.target": 8, "policy.collapse": 0.4, "train.steps": 150,
-          "train.rate": 2e-4, "data.validation": None, "data.test": None, "data.held_out": 0.2, "data.text": "prompt",
+POLICY = {"policy.max_new_tokens": 32, "policy.kl.target": 8, "policy.min_distinct2_ratio": 0.4, "train.steps": 150,
+          "train.learning_rate": 2e-4, "data.validation": None, "data.test": None, "data.held_out": 0.2, "data.text": "prompt",
           "data.target": "headline"}  # fmt: skip
 
 
@@ -34,8 +34,8 @@ def headlines(data: Path, work: Path, seed: int) -> dict[str, float]:
     start = api.finetune("lines", overrides, out=work / "headline-writer", console=Console()).run
     glove = str(data / "glove/glove.6B.50d.top40k.txt")
     own, other = (
-        {"name": "clicks", "title": part, "table": str(folder / f"{part}.csv"), "columns": COLUMNS, "by": "margin",
-         "unseen": "overall", "fit": {"vectors": glove}}
+        {"name": "clicks", "title": part, "table": str(folder / f"{part}.csv"), "columns": COLUMNS, "score_by": "margin",
+         "unseen_query": "overall", "click_model": {"word_vectors": glove}}
         for part in ("own", "other")
     )  # fmt: skip
     settings = {

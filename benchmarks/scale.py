@@ -129,7 +129,7 @@ def through(source: Path, tokenizer: Path, near_duplicates: bool) -> None:
 
     from meristem.corpus.settings import CorpusSettings
     from meristem.dataset.prepare import cache, prepare_dataset
-    from meristem.dataset.settings import StoreSettings
+    from meristem.dataset.settings import DatasetSettings
     from meristem.tokenizers.tokenizer import Tokenizer
 
     (cache() / BEGUN).touch()
@@ -139,15 +139,15 @@ def through(source: Path, tokenizer: Path, near_duplicates: bool) -> None:
             "document": "block",
             "quality": True,
             "boilerplate": True,
-            "private": True,
-            "near": near_duplicates,
+            "pii": True,
+            "near_dedup": near_duplicates,
             "processes": 2,
         }
     )
     prepare_dataset(
         corpus,
         Tokenizer.load(tokenizer),
-        StoreSettings(shard_tokens=4_000_000),
+        DatasetSettings(shard_tokens=4_000_000),
         keep_words=False,
         console=Console(file=sys.stderr),
     )
@@ -246,7 +246,7 @@ def main() -> None:
     made = make(options.data, source, options.mb, options.seed)
     print("documents:", ", ".join(f"{count:,} {kind}" for kind, count in made.items()), flush=True)
     english = (options.data / "english_novels/valid.txt").open(encoding="utf-8")
-    train_tokenizer(TokenizerSettings(size=8192), iter(english)).save(tokenizer)
+    train_tokenizer(TokenizerSettings(vocab_size=8192), iter(english)).save(tokenizer)
     rows = []
     for near_duplicates in (False, True):
         cache = work / f"cache-near-{near_duplicates}"

@@ -22,18 +22,18 @@ WRITES = {"beams": 2, "max_tokens": 8}
 BESIDE: dict[str, dict[str, Any]] = {
     "gpt2": {"family": "gpt2", "objective": "clm"},
     "bert": {"family": "bert", "objective": "mlm"},
-    "reviews": {"family": "bert", "task": {"name": "classification", "way": "bidirectional", **LABELS}},
+    "reviews": {"family": "bert", "task": {"name": "classification", "backbone_mode": "bidirectional", **LABELS}},
 }
 """Runs that are also exported for transformers."""
 OTHERS: dict[str, dict[str, Any]] = {
-    "names": {"family": "bert", "task": {"name": "tagging", "way": "bidirectional", "labels": ("O", "B-x", "I-x")}},
-    "squad": {"family": "bert", "task": {"name": "span", "way": "bidirectional"}},
-    "choices": {"family": "bert", "task": {"name": "choice", "way": "bidirectional"}},
-    "translator": {"family": "transformer", "task": {"name": "translation", "way": "encoder_decoder", **WRITES}},
-    "shortener": {"family": "transformer", "task": {"name": "summary", "way": "encoder_decoder", **WRITES}},
-    "talker": {"family": "gpt2", "task": {"name": "dialogue", "way": "causal", **WRITES}},
-    "captioner": {"family": "captioner", "picture": 64,
-                  "task": {"name": "caption", "way": "encoder_decoder", "picture": 64, **WRITES}},
+    "names": {"family": "bert", "task": {"name": "tagging", "backbone_mode": "bidirectional", "labels": ("O", "B-x", "I-x")}},
+    "squad": {"family": "bert", "task": {"name": "span", "backbone_mode": "bidirectional"}},
+    "choices": {"family": "bert", "task": {"name": "choice", "backbone_mode": "bidirectional"}},
+    "translator": {"family": "transformer", "task": {"name": "translation", "backbone_mode": "encoder_decoder", **WRITES}},
+    "shortener": {"family": "transformer", "task": {"name": "summary", "backbone_mode": "encoder_decoder", **WRITES}},
+    "talker": {"family": "gpt2", "task": {"name": "dialogue", "backbone_mode": "causal", **WRITES}},
+    "captioner": {"family": "captioner", "image_size": 64,
+                  "task": {"name": "caption", "backbone_mode": "encoder_decoder", "image_size": 64, **WRITES}},
 }  # fmt: skip
 """Further runs, so that every route has a run with the needed capability."""
 
@@ -65,7 +65,7 @@ def _write(out: Path, shape: dict[str, Any], size: dict[str, int], vocabulary: i
     if task is None:
         recipe_settings["objective"] = [{"name": shape["objective"]}]
     else:
-        recipe_settings |= {"task": {"length": LENGTH, **task}, "data": {"train": "none.tsv"}}
+        recipe_settings |= {"task": {"max_length": LENGTH, **task}, "data": {"train": "none.tsv"}}
     recipe = resolve_recipe(out.name, recipe_settings)
     tokenizer = train_tokenizer(recipe.tokenizer, words)
     if task is not None and family == "gpt2":

@@ -30,8 +30,8 @@ from meristem.training.step import Stepper
 from meristem.utils.randomness import SampleRng
 
 CASES = {
-    "mlm": {"family": "bert", "length": 128, "rows": 32},
-    "clm": {"family": "gpt2", "length": 256, "rows": 16},
+    "mlm": {"family": "bert", "max_length": 128, "rows": 32},
+    "clm": {"family": "gpt2", "max_length": 256, "rows": 16},
 }
 PRODUCT = 2 * PEAK_SIZE**3
 SHAPE = {"layers": 4, "width": 256, "heads": 4}
@@ -59,7 +59,7 @@ def ours(kind: str, vocabulary: int, dropout: float) -> tuple[Callable[[], objec
     settings = family.Settings(**SHAPE, length=CASES[kind]["length"], dropout=dropout)
     objectives = {"main": objective}
     learner = Learner(Model(family(settings, vocabulary), collect_heads(objectives)), objectives).train()
-    train = TrainSettings(steps=1000, clip=None)
+    train = TrainSettings(steps=1000, max_grad_norm=None)
     stepper = Stepper(
         learner=learner, optimizers=build_optimizers(learner.model, train), settings=train, device=torch.device("cpu")
     )

@@ -25,22 +25,22 @@ LOCALES = {"en": "en-US", "zh": "zh-CN"}
 PALETTE_SIZE = 128
 """Palette size of a screenshot: text stays sharp, and the file is a third of the size with all colours."""
 TEXTS = "builtin:microworld-en?size=3000"
-SHAPE = "model.layers=2 model.width=128 model.heads=4"
-PRETRAIN = f"{SHAPE} model.length=96 tokenizer.size=2000 train.evaluate_tokens=4096"
+SHAPE = "model.layers=2 model.hidden_size=128 model.heads=4"
+PRETRAIN = f"{SHAPE} model.max_length=96 tokenizer.vocab_size=2000 train.evaluate_tokens=4096"
 STORIES = f"pretrain stories {PRETRAIN} train.evaluate_every=40"
 RUNS = {
     "bert-small-world": f"pretrain bert-mini-prenorm {TEXTS} {PRETRAIN} train.minutes=null train.steps=700 "
-    "train.batch_tokens=2048 train.rate=3e-3",
+    "train.batch_tokens=2048 train.learning_rate=3e-3",
     "sentiment": "finetune sentiment from=bert-small-world train.epochs=4",
     "entities": "finetune entities from=bert-small-world train.epochs=5",
     "stories": f"{STORIES} train.steps=400",
-    "stories-rate-5e-4": f"{STORIES} train.steps=300 train.rate=5e-4",
-    "stories-rate-8e-3": f"{STORIES} train.steps=300 train.rate=8e-3",
+    "stories-rate-5e-4": f"{STORIES} train.steps=300 train.learning_rate=5e-4",
+    "stories-rate-8e-3": f"{STORIES} train.steps=300 train.learning_rate=8e-3",
     "dialogue": "finetune dialogue from=stories data.train=builtin:microworld-dialogues?size=1500&seed=1 "
     "train.epochs=4",
     "captions": "finetune caption data.train=builtin:microworld-pictures?size=4000&seed=1 train.epochs=4",
     "electra": f"pretrain electra-mini {TEXTS} {PRETRAIN} train.minutes=null train.steps=300 train.batch_tokens=2048",
-    "中文情感": f"finetune sentiment-zh {SHAPE} tokenizer.size=1500 train.epochs=3",
+    "中文情感": f"finetune sentiment-zh {SHAPE} tokenizer.vocab_size=1500 train.epochs=3",
 }
 """Run name → the command that trains it."""
 CONTENT_BOTTOM = """() => Math.ceil(Math.max(...[...document.querySelectorAll("main *")]

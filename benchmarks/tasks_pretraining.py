@@ -57,9 +57,11 @@ WHOLE = "objective={name: mlm, unit: word}"
 LINES = "corpus.document=line"
 DECAY = "train.weight_decay=0.1"  # without it, Muon's matrices grow
 BEFORE = {
-    "encoder": Before("bert-mini-prenorm", english, 1900, (WHOLE, "tokenizer.size=16384", DECAY, LINES)),
-    "reviews": Before("bert-mini-prenorm", reviews, 200, (WHOLE, DECAY, LINES, "train.rate=1e-3"), after="encoder"),
-    "causal": Before("modern-mini", english, 1300, (LINES, "model.initial=0.05")),
+    "encoder": Before("bert-mini-prenorm", english, 1900, (WHOLE, "tokenizer.vocab_size=16384", DECAY, LINES)),
+    "reviews": Before(
+        "bert-mini-prenorm", reviews, 200, (WHOLE, DECAY, LINES, "train.learning_rate=1e-3"), after="encoder"
+    ),
+    "causal": Before("modern-mini", english, 1300, (LINES, "model.init_std=0.05")),
     "writer": Before("bart-mini-prenorm", english, 350, (LINES,)),
     "elmo": Before("elmo-mini", english, 600, (LINES,)),
     "chinese": Before("bert-mini-prenorm", chinese, 450, ("objective=mlm", "tokenizer.kind=characters", DECAY, LINES)),

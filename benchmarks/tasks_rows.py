@@ -22,9 +22,9 @@ class Start:
     """A pretraining run other than the row's."""
 
 
-PRETRAINED = Start("pretrained", ("from.take=all", "train.rate=1e-3"))
-PROBED = Start("pretrained", ("from.take=all", "train.rate=1e-2"))  # only linear classifiers are trained
-SCRATCH = Start("scratch", ("from.take=nothing", "train.rate=5e-4"))
+PRETRAINED = Start("pretrained", ("from.load=all", "train.learning_rate=1e-3"))
+PROBED = Start("pretrained", ("from.load=all", "train.learning_rate=1e-2"))  # only linear classifiers are trained
+SCRATCH = Start("scratch", ("from.load=nothing", "train.learning_rate=5e-4"))
 
 
 @dataclass(frozen=True)
@@ -84,11 +84,13 @@ SHORT = ("train.batch_samples=32", "train.schedule=linear", "train.warmup=0.1")
 QUICK = f"train.precision={quickest()}"
 MEAN = "task.pooling=mean"  # without a sentence objective, the first state has no information
 FEW = (*SHORT, MEAN, "data.limit=500", "train.epochs=8")
-FAST = "train.rate=2e-3"  # best for a pretrained encoder with few examples
-READ = Start("pretrained, and on SST-2's sentences without labels", ("from.take=all", FAST), before="reviews")
-SLOW = Start("scratch at 2e-5", ("from.take=nothing", "train.rate=2e-5"))  # random embeddings act as word overlap
-GLOVE = Start("GloVe", (*SCRATCH.settings, "from.vectors={data}/glove/glove.6B.50d.top40k.txt"))
-RECURRENT = ("model={family: rnn, layers: 2, width: 256, length: 64, initial: 0.2}", "train.rate=4e-3",
+FAST = "train.learning_rate=2e-3"  # best for a pretrained encoder with few examples
+READ = Start("pretrained, and on SST-2's sentences without labels", ("from.load=all", FAST), before="reviews")
+SLOW = Start(
+    "scratch at 2e-5", ("from.load=nothing", "train.learning_rate=2e-5")
+)  # random embeddings act as word overlap
+GLOVE = Start("GloVe", (*SCRATCH.settings, "from.word_vectors={data}/glove/glove.6B.50d.top40k.txt"))
+RECURRENT = ("model={family: rnn, layers: 2, width: 256, length: 64, initial: 0.2}", "train.learning_rate=4e-3",
              "train.optimizer=adamw")  # fmt: skip
 UD = _files("ud_ewt", train="train.tsv", validation="dev.tsv", test="test.tsv")
 SQUAD = _files("squad", train="dev-v1.1.part1-24articles.json", test="dev-v1.1.part2-24articles.json")
@@ -99,7 +101,7 @@ ROWS = [
         trivial=trivial.commonest_label, split="validation"),
     Row("SST-2, 500 examples", "classification", "encoder", "accuracy", "≥ 4 points above scratch; GloVe above it",
         _sst, FEW,
-        starts=(Start("pretrained", ("from.take=all", FAST)), READ, SCRATCH, GLOVE), trivial=trivial.commonest_label,
+        starts=(Start("pretrained", ("from.load=all", FAST)), READ, SCRATCH, GLOVE), trivial=trivial.commonest_label,
         split="validation"),
     Row("STS-B, siamese", "pair", "encoder", "spearman", "≥ 0.55, ≥ 0.10 above scratch", _sts,
         (*SHORT, MEAN, "task.siamese=true", "train.epochs=3"), starts=(PRETRAINED, SCRATCH, SLOW),
@@ -109,13 +111,13 @@ ROWS = [
     Row("Weibo NER", "tagging", "chinese", "f1", "above scratch", _weibo, (*SHORT, "train.epochs=8"),
         trivial=trivial.usual_characters),
     Row("SQuAD, part 1 → part 2", "span", "encoder", "f1", "≥ 3 F1 above scratch", SQUAD,
-        (*SHORT, QUICK, "data.held_out=0.05", "model.length=256", "task.length=256", "train.epochs=2"),
-        starts=(Start("pretrained", ("from.take=all", "train.rate=5e-4")), SCRATCH), trivial=trivial.first_words),
+        (*SHORT, QUICK, "data.held_out=0.05", "model.max_length=256", "task.max_length=256", "train.epochs=2"),
+        starts=(Start("pretrained", ("from.load=all", "train.learning_rate=5e-4")), SCRATCH), trivial=trivial.first_words),
     Row("COPA", "choice", "causal", "accuracy", "reported", COPA,
         (*SHORT, "train.epochs=6"),
-        starts=(Start("pretrained", (*PRETRAINED.settings, "task.lm=0")),
-                Start("pretrained, λ = 0.5", (*PRETRAINED.settings, "task.lm=0.5")),
-                Start("scratch", (*SCRATCH.settings, "task.lm=0"))),
+        starts=(Start("pretrained", (*PRETRAINED.settings, "task.lm_weight=0")),
+                Start("pretrained, λ = 0.5", (*PRETRAINED.settings, "task.lm_weight=0.5")),
+                Start("scratch", (*SCRATCH.settings, "task.lm_weight=0"))),
         trivial=trivial.commonest_choice, split="validation"),
     Row("Multi30k en→de", "translation", None, "bleu", "≥ 26 for the better one", _multi30k,
         ("train.minutes=8", "model.layers=2", QUICK),

@@ -42,11 +42,11 @@ def ours(text: Path, tokenizer: Path, out: Path) -> None:
     from meristem.corpus.pipeline import CorpusReader
     from meristem.corpus.settings import CorpusSettings
     from meristem.dataset.build import build_dataset
-    from meristem.dataset.settings import StoreSettings
+    from meristem.dataset.settings import DatasetSettings
     from meristem.tokenizers.tokenizer import Tokenizer
 
     corpus = CorpusSettings(source=str(text), document="block", deduplicate=False, validation=0, test=0, processes=2)
-    build_dataset(CorpusReader(corpus), Tokenizer.load(tokenizer), out, StoreSettings(), processes=2)
+    build_dataset(CorpusReader(corpus), Tokenizer.load(tokenizer), out, DatasetSettings(), processes=2)
 
 
 def theirs(text: Path, tokenizer: Path, out: Path) -> None:
@@ -145,7 +145,7 @@ def main() -> None:
         text, tokenizer = work / "text.txt", work / "tokenizer.json"
         make_text(options.data, text, options.megabytes)
         train_tokenizer(
-            TokenizerSettings(size=8192), iter((options.data / "english_novels/train.txt").open(encoding="utf-8"))
+            TokenizerSettings(vocab_size=8192), iter((options.data / "english_novels/train.txt").open(encoding="utf-8"))
         ).save(tokenizer)
         took: dict[str, list[dict[str, float]]] = {"ours": [], "theirs": []}
         for repeat in range(options.repeats):

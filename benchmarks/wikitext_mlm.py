@@ -63,7 +63,7 @@ def load_data(folder: Path, overrides: list[str], recipe: str) -> tuple[Any, Any
     feeds = []
     for name, seed in (("train.txt", resolved.train.seed), ("valid.txt", 0)):
         corpus = CorpusSettings(source=str(folder / name), validation=0, test=0, deduplicate=False, document="line")
-        store = prepare_dataset(corpus, tokenizer, resolved.store, keep_words=False, console=console).dataset
+        store = prepare_dataset(corpus, tokenizer, resolved.dataset, keep_words=False, console=console).dataset
         learner = build_learner(resolved, tokenizer)
         feeds.append(
             build_feeds(resolved, learner.objectives, tokenizer, {"main": store}, split="train", seed=seed)["main"]
@@ -123,11 +123,11 @@ def theirs(folder: Path, minutes: float, rate: float) -> Side:
     model: Any = BertForMaskedLM(
         BertConfig(
             vocab_size=tokenizer.vocab_size,
-            hidden_size=s.width,
+            hidden_size=s.hidden_size,
             num_hidden_layers=s.layers,
             num_attention_heads=s.heads,
-            intermediate_size=4 * s.width,
-            max_position_embeddings=s.length,
+            intermediate_size=4 * s.hidden_size,
+            max_position_embeddings=s.max_length,
             hidden_dropout_prob=0.0,
             attention_probs_dropout_prob=0.0,
             attn_implementation="sdpa",

@@ -259,7 +259,7 @@ class LoadedModel:
         """
         settings = {name: value for name, value in locals().items() if name in SamplingSettings.model_fields}
         prompt_list = [prompt] if isinstance(prompt, str | Path | np.ndarray) else list(prompt)
-        image_size = self.recipe.model.model_dump().get("picture", self.recipe.store.picture)
+        image_size = self.recipe.model.model_dump().get("image_size", self.recipe.dataset.image_size)
         prompts = [images.load_image_file(item, image_size) if isinstance(item, Path) else item for item in prompt_list]
         sampling = build_settings(SamplingSettings, {**settings, "stop": tuple(stop)}, "generate")
         assert isinstance(sampling, SamplingSettings)
@@ -361,7 +361,7 @@ class LoadedModel:
         targets = [text_b] if isinstance(text_b, str) else None if text_b is None else list(text_b)
         if is_single and targets is not None:
             sources *= len(targets)
-        image_size = self.recipe.model.model_dump().get("picture", self.recipe.store.picture)
+        image_size = self.recipe.model.model_dump().get("image_size", self.recipe.dataset.image_size)
         source_inputs = [
             images.load_image_file(item, image_size) if isinstance(item, Path) else item for item in sources
         ]
@@ -446,7 +446,7 @@ class LoadedModel:
         captioning model, `target` the target text (default: greedy output), `order` XLNet's factorization order
         (default: random), and `before` the preceding text for a model with segment memory.
         """
-        image_size = self.recipe.model.model_dump().get("picture", self.recipe.store.picture)
+        image_size = self.recipe.model.model_dump().get("image_size", self.recipe.dataset.image_size)
         pixels = images.load_image_file(picture, image_size) if isinstance(picture, Path) else picture
         tasks = (objective for objective in self.loaded_run.learner.objectives.values() if isinstance(objective, Task))
         return attention_maps(

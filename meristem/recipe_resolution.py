@@ -66,10 +66,10 @@ def _resolve_with_imported_weights(name: str, mapping: Mapping[str, Any], overri
     if resolved.start.path is None or resolved.task is not None or resolved.policy is not None:
         return resolved
     path = resolve_run(resolved.start.path)
-    if path == Path(resolved.start.path) or resolved.start.take == "nothing":
+    if path == Path(resolved.start.path) or resolved.start.load == "nothing":
         return resolved
     start_recipe = load_recipe(RunFolder.open(path))
-    sections = {"model": start_recipe.model.model_dump(mode="json")} if resolved.start.take == "all" else {}
+    sections = {"model": start_recipe.model.model_dump(mode="json")} if resolved.start.load == "all" else {}
     if sections and resolved.start.tokenizer == "keep":
         sections["tokenizer"] = start_recipe.tokenizer.model_dump(mode="json")
     resolved = resolve_recipe(name, {**expand_shorthands(mapping), **sections}, overrides)
@@ -108,14 +108,14 @@ def resolve_task_recipe(recipe: str | Path | None = None, overrides: Overrides =
         and mapping["task"]["name"] != "probe"
         and _trains_all_weights(start)
     ):
-        mapping["train"]["rate"] = learning_rate
+        mapping["train"]["learning_rate"] = learning_rate
     if (
         str(recipe_name) in builtin_task_recipes()
         and mapping["task"].get("lm")
         and not _reads_causally(mapping, start_recipe)
     ):
         del mapping["task"][
-            "lm"
+            "lm_weight"
         ]  # GPT-1's auxiliary language model loss, which the recipe sets for its own causal model
     resolved = _check_ignored_settings(resolve_recipe(name, mapping, overrides), overrides, file_settings)
     return replace(resolved, start=resolved.start.model_copy(update={"path": str(path)}))

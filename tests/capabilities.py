@@ -141,7 +141,7 @@ def reinforce(recipe: str, out: Path) -> str:
     """One step of a policy gradient."""
     (out / "prompts.txt").write_text("Ada walked\nThe old harbour\nDiego sold\n" * 4, encoding="utf-8")
     prompts = "builtin:microworld-pictures?size=12" if recipe == "captioner-mini" else str(out / "prompts.txt")
-    rewards = "policy: {max_tokens: 4, count: 2, prompts: 4}\nrewards: [{name: length, target: 3}]\n"
+    rewards = "policy: {max_new_tokens: 4, num_generations: 2, eval_prompts: 4}\nrewards: [{name: length, target: 3}]\n"
     (out / "length.yaml").write_text(rewards, encoding="utf-8")
     settings = [f"from={tiny_run(recipe)}", f"data.train={prompts}", "train.steps=1", "train.batch_samples=2"]
     meristem.reinforce(out / "length.yaml", settings, out=out / "run", console=QUIET)

@@ -21,7 +21,7 @@ from commanding import meristem, small_peak  # noqa: F401  # fixtures
 
 from meristem.corpus.document import Document
 from meristem.dataset.build import build_dataset
-from meristem.dataset.settings import StoreSettings
+from meristem.dataset.settings import DatasetSettings
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.tokenizers.tokenizer import Tokenizer
 
@@ -85,7 +85,7 @@ def store(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer, texts:
     """All documents, for training, in several shards."""
     documents = [Document(text, f"test:{number}") for number, text in enumerate(texts)]
     return build_dataset(
-        documents, tokenizer, tmp_path_factory.mktemp("store"), StoreSettings(shard_tokens=1500), processes=1
+        documents, tokenizer, tmp_path_factory.mktemp("store"), DatasetSettings(shard_tokens=1500), processes=1
     )
 
 

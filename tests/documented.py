@@ -27,14 +27,14 @@ OTHER_LANGUAGES = ("python", "yaml", "json", "text")
 PLACEHOLDERS = {"FOLDER": "runs", "P": "0"}
 SMALL = {
     "model.layers": 1,
-    "model.width": 32,
+    "model.hidden_size": 32,
     "model.heads": 2,
-    "model.length": 32,
-    "model.memory": 16,
-    "model.cells": 48,
-    "model.inner": 64,
-    "model.filters": "[[1,8],[2,8]]",
-    "tokenizer.size": 600,
+    "model.max_length": 32,
+    "model.memory_length": 16,
+    "model.cell_size": 48,
+    "model.ffn_size": 64,
+    "model.char_filters": "[[1,8],[2,8]]",
+    "tokenizer.vocab_size": 600,
     "train.batch_tokens": 256,
     "train.steps": 3,
     "train.evaluate_tokens": 256,
@@ -46,11 +46,11 @@ POLICY = {
     "train.steps": 1,
     "train.batch_samples": 2,
     "train.evaluate_every": 1,
-    "policy.prompts": 4,
-    "policy.count": 2,
-    "policy.max_tokens": 6,
+    "policy.eval_prompts": 4,
+    "policy.num_generations": 2,
+    "policy.max_new_tokens": 6,
 }
-JUDGE = "{train.steps: 2, model.layers: 1, model.width: 32, model.heads: 2, tokenizer.size: 300, corpus.processes: 1}"
+JUDGE = "{train.steps: 2, model.layers: 1, model.hidden_size: 32, model.heads: 2, tokenizer.vocab_size: 300, corpus.processes: 1}"
 
 
 @dataclass(frozen=True)
@@ -187,8 +187,8 @@ def _small_task(given: list[str]) -> dict[str, Any]:
     if str(told.get("from", "scratch")).startswith("runs/"):
         return {**SHORT, **few}
     fields = find_class("models", mapping["model"]["family"]).Settings.model_fields
-    shape = {k: v for k, v in SMALL.items() if k[:6] == "model." and k[6:] in fields and k != "model.length"}
-    return {**SHORT, **few, **shape, "tokenizer.size": 600}
+    shape = {k: v for k, v in SMALL.items() if k[:6] == "model." and k[6:] in fields and k != "model.max_length"}
+    return {**SHORT, **few, **shape, "tokenizer.vocab_size": 600}
 
 
 def _small_policy(given: list[str]) -> dict[str, Any]:
@@ -338,7 +338,7 @@ def _my_yaml(path: Path) -> None:
     _json_lines([{"prompt": text[:30]} for text in ENGLISH[:12]])(Path("prompts.jsonl"))
     path.write_text(
         "from: runs/gpt2-mini\ndata: {train: prompts.jsonl}\n"
-        "rewards: [{name: length, target: 5}]\njudge: [{name: repetition}]\npolicy: {count: 2}\ntrain: {steps: 1}\n",
+        "rewards: [{name: length, target: 5}]\njudge: [{name: repetition}]\npolicy: {num_generations: 2}\ntrain: {steps: 1}\n",
         encoding="utf-8",
     )
 

@@ -21,14 +21,14 @@ from meristem.training import budget
 
 TINY: dict[str, Any] = {
     "tokenizer.kind": "words",
-    "tokenizer.size": 800,
+    "tokenizer.vocab_size": 800,
     "model.layers": 1,
-    "model.width": 48,
+    "model.hidden_size": 48,
     "model.heads": 2,
-    "model.length": 48,
+    "model.max_length": 48,
     "train.steps": 40,
     "train.batch_tokens": 768,
-    "train.rate": 6e-3,
+    "train.learning_rate": 6e-3,
     "train.threads": 1,
     "train.evaluate_every": 1000,
     "train.evaluate_tokens": 512,
@@ -39,8 +39,8 @@ TINY: dict[str, Any] = {
 GRAMMAR: dict[str, Any] = {
     "name": "grammar",
     "corpus": "builtin:microworld-en?size=120",
-    "judge": TINY,
-    "sentences": 64,
+    "judge_settings": TINY,
+    "reference_sentences": 64,
 }
 
 

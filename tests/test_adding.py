@@ -78,7 +78,7 @@ def load(path: Path) -> ModuleType:
 def losses(settings: dict[str, Any], tokenizer: Tokenizer, store: TokenDataset, steps: int = 60) -> list[float]:
     """A few real steps of a recipe on the small store."""
     recipe = resolve_recipe(
-        "test", {"train": {"steps": steps, "rate": 5e-3, "batch_tokens": 192, "seed": 1}, **settings}
+        "test", {"train": {"steps": steps, "learning_rate": 5e-3, "batch_tokens": 192, "seed": 1}, **settings}
     )
     check_recipe(recipe)
     learner = build_learner(recipe, tokenizer).train()
@@ -119,12 +119,12 @@ def test_the_pages_family_is_found_trained_and_refused_where_it_does_not_fit(
     put: Put, tokenizer: Tokenizer, store: TokenDataset
 ) -> None:
     put("adding-a-family.md")
-    model = {"family": "gcnn", "layers": 2, "width": 32, "length": 24}
+    model = {"family": "gcnn", "layers": 2, "hidden_size": 32, "max_length": 24}
     assert falls(losses({"model": model, "objective": "clm"}, tokenizer, store), 0.5)
     with pytest.raises(RecipeError, match="objective mlm needs a bidirectional backbone, and gcnn is causal"):
         losses({"model": model, "objective": "mlm"}, tokenizer, store)
     with pytest.raises(MeristemError, match="cannot keep documents apart"):
-        losses({"model": model, "objective": "clm", "store": {"isolate": True}}, tokenizer, store)
+        losses({"model": model, "objective": "clm", "dataset": {"intra_document_mask": True}}, tokenizer, store)
 
 
 @pytest.mark.parametrize("page", ["adding-an-objective.md", "adding-a-family.md"])

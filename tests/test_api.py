@@ -23,15 +23,15 @@ from meristem.training.trackers.metrics_log import RunLogger
 
 TINY = {
     "model.layers": 2,
-    "model.width": 32,
+    "model.hidden_size": 32,
     "model.heads": 2,
-    "model.length": 32,
-    "tokenizer.size": 300,
+    "model.max_length": 32,
+    "tokenizer.vocab_size": 300,
     "train.batch_tokens": 128,
     "train.steps": 12,
     "train.threads": 1,
     "train.save_every": 4,
-    "train.keep": 9,
+    "train.keep_checkpoints": 9,
     "train.evaluate_every": 4,
     "corpus.processes": 1,
     "corpus.validation": 0.1,
@@ -48,7 +48,7 @@ def _small_peak() -> Iterator[None]:
         yield
 
 
-SMALL_TASK = ["model.layers=1", "model.width=32", "model.heads=2", "tokenizer.size=500"]
+SMALL_TASK = ["model.layers=1", "model.hidden_size=32", "model.heads=2", "tokenizer.vocab_size=500"]
 
 
 def trained(recipe: str, folder: Path) -> Path:
@@ -83,14 +83,14 @@ def test_settings_may_be_a_mapping_or_words(tmp_path: Path) -> None:
 def test_a_recipe_file_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.yaml").write_text(
-        "model: {family: gpt2, layers: 1, width: 32, heads: 2, length: 32}\nobjective: clm\n"
-        f"corpus: {{source: '{SOURCE}', processes: 1}}\ntokenizer: {{kind: bpe, size: 300}}\n"
-        "train: {steps: 2, batch_tokens: 64, rate: 3e-4}\n",
+        "model: {family: gpt2, layers: 1, hidden_size: 32, heads: 2, max_length: 32}\nobjective: clm\n"
+        f"corpus: {{source: '{SOURCE}', processes: 1}}\ntokenizer: {{kind: bpe, vocab_size: 300}}\n"
+        "train: {steps: 2, batch_tokens: 64, learning_rate: 3e-4}\n",
         encoding="utf-8",
     )
     ended = meristem.pretrain("mine.yaml", console=Console(quiet=True))
     assert ended.run == Path("runs/mine")
-    assert meristem.load(ended.run).recipe.train.rate == 3e-4
+    assert meristem.load(ended.run).recipe.train.learning_rate == 3e-4
 
 
 def test_an_unknown_setting_is_refused_before_anything_begins(tmp_path: Path) -> None:

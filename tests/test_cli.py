@@ -23,10 +23,10 @@ from meristem.config.recipe import builtin_recipes, builtin_reward_recipes, buil
 pytestmark = pytest.mark.usefixtures("small_peak")
 TINY = (
     "model.layers=1",
-    "model.width=32",
+    "model.hidden_size=32",
     "model.heads=2",
-    "model.length=32",
-    "tokenizer.size=300",
+    "model.max_length=32",
+    "tokenizer.vocab_size=300",
     "train.batch_tokens=128",
     "train.steps=20",
     "train.threads=1",
@@ -133,8 +133,8 @@ def test_the_schema_is_written_for_editors(meristem: Meristem) -> None:
         (["pretrain", "bert-mnii", "novel.txt"], 2, "no recipe 'bert-mnii', did you mean bert-mini?"),
         (["pretrain", "bert-mini", "train.ratee=1"], 2, "train.ratee: unknown setting, did you mean rate?"),
         (["pretrain", "bert-mini", "objective.mask_rat=0.2"], 2, "unknown setting, did you mean mask_rate?"),
-        (["pretrain", "bert-mini", "rate=1"], 2, "rate: unknown setting, did you mean train.rate?"),
-        (["pretrain", "bert-mini", "train.rate=fast"], 2, "train.rate: "),
+        (["pretrain", "bert-mini", "rate=1"], 2, "rate: unknown setting, did you mean train.learning_rate?"),
+        (["pretrain", "bert-mini", "train.learning_rate=fast"], 2, "train.learning_rate: "),
         (["pretrain", "bert-mini", "train.steps=0"], 2, "train.steps: "),
         (["pretrain", "bert-mini", "train.save_every=often"], 2, "expected steps (500), time (30s, 10m, 2h) or epochs"),
         (["pretrain", "bert-mini", "train.optimizer=mion"], 2, "train.optimizer: "),
@@ -155,7 +155,7 @@ def test_the_schema_is_written_for_editors(meristem: Meristem) -> None:
         (["describe", "bert-mnii"], 2, "did you mean bert-mini?"),
         (["describe", "bert-mini", "--hours", "soon"], 2, "'--hours'"),
         (["corpus", "novl.txt"], 1, "did you mean novel.txt?"),
-        (["corpus", "novel.txt", "train.rate=1"], 2, "corpus accepts only corpus.… settings, not train"),
+        (["corpus", "novel.txt", "train.learning_rate=1"], 2, "corpus accepts only corpus.… settings, not train"),
         (["fill", "nowhere", "The [MASK]."], 1, "nowhere: no such run"),
         (["fill", "nowhere"], 2, "TEXT"),
         (["generate", "nowhere", "--temperature", "-1"], 2, "--temperature"),
@@ -233,7 +233,7 @@ def test_a_failed_process_of_a_launch_does_not_wait_at_its_exit(tmp_path: Path) 
         (["gpt2-mini"], ("gpt2-mini", None, [])),
         (["gpt2-mini", "texts/"], ("gpt2-mini", "texts/", [])),
         (["novel.txt", "train.steps=5"], ("bert-mini", "novel.txt", ["train.steps=5"])),
-        (["train.rate=3", "gpt2-mini", "a/*.txt"], ("gpt2-mini", "a/*.txt", ["train.rate=3"])),
+        (["train.learning_rate=3", "gpt2-mini", "a/*.txt"], ("gpt2-mini", "a/*.txt", ["train.learning_rate=3"])),
         (["bert-mini", "builtin:microworld?size=50&seed=2"], ("bert-mini", "builtin:microworld?size=50&seed=2", [])),
         (["hub:owner/name?split=train"], ("bert-mini", "hub:owner/name?split=train", [])),
         (["mine.yaml", "hub:owner/name"], ("mine.yaml", "hub:owner/name", [])),
@@ -268,11 +268,11 @@ def test_pretrain_from_a_file_of_ones_own_and_going_on(meristem: Meristem) -> No
     assert again.code == 0 and "has used its budget (20 steps): nothing to do" in again.err
     grown = meristem(*words, "train.steps=25")
     assert grown.code == 0 and "Resuming from step 20" in grown.err
-    refused = meristem(*words, "train.steps=30", "train.rate=5e-4")
+    refused = meristem(*words, "train.steps=30", "train.learning_rate=5e-4")
     assert refused.code == 2
-    assert "train.rate: 0.002 in the run, 0.0005 now" in refused.err
+    assert "train.learning_rate: 0.002 in the run, 0.0005 now" in refused.err
     assert "add --out runs/novel-2" in refused.err and "add --fresh" in refused.err
-    fresh = meristem(*words, "train.steps=3", "train.rate=5e-4", "--fresh")
+    fresh = meristem(*words, "train.steps=3", "train.learning_rate=5e-4", "--fresh")
     assert fresh.code == 0 and "The old run is kept as runs/novel.old-1" in fresh.err
     assert Path("runs/novel.old-1/finished.json").is_file()
 

@@ -24,23 +24,29 @@ TEXT = "Ada walked home from the old garden."
 TWO = {"layers": 2, "width": 32, "heads": 2, "length": 48}
 RUNS: dict[str, dict[str, Any]] = {
     "bert": {"model": {"family": "bert", **TWO}, "objective": "mlm"},
-    "gpt2": {"model": {"family": "gpt2", **TWO}, "objective": "clm", "tokenizer": {"kind": "bpe", "size": 400}},
-    "xl": {"model": {"family": "transformer_xl", **TWO, "memory": 8}, "objective": "clm"},
+    "gpt2": {"model": {"family": "gpt2", **TWO}, "objective": "clm", "tokenizer": {"kind": "bpe", "vocab_size": 400}},
+    "xl": {"model": {"family": "transformer_xl", **TWO, "memory_length": 8}, "objective": "clm"},
     "xlnet": {"model": {"family": "xlnet", **TWO}, "objective": "plm"},
     "translator": {"model": {"family": "transformer", **TWO}, "objective": "seq2seq", "corpus": {"target": "b"}},
     "captioner": {
-        "model": {"family": "captioner", **TWO, "picture": 16, "patch": 8},
+        "model": {"family": "captioner", **TWO, "image_size": 16, "patch_size": 8},
         "objective": "caption",
         "corpus": {"picture": "p"},
-        "store": {"picture": 16},
+        "dataset": {"image_size": 16},
     },
     "elmo": {
-        "model": {"family": "elmo", "layers": 1, "width": 16, "cells": 16, "filters": ((1, 8),)},
+        "model": {"family": "elmo", "layers": 1, "hidden_size": 16, "cell_size": 16, "char_filters": ((1, 8),)},
         "objective": "bilm",
     },
     "pairs": {
         "model": {"family": "bert", **TWO},
-        "task": {"name": "pair", "way": "bidirectional", "length": 48, "labels": ("no", "yes"), "problem": "single"},
+        "task": {
+            "name": "pair",
+            "backbone_mode": "bidirectional",
+            "max_length": 48,
+            "labels": ("no", "yes"),
+            "problem_type": "single",
+        },
     },
 }
 
@@ -52,7 +58,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def _run(out: Path, told: dict[str, Any]) -> Path:
-    plain = {"tokenizer": {"kind": "words" if "elmo" in str(told) else "wordpiece", "size": 300}, **told}
+    plain = {"tokenizer": {"kind": "words" if "elmo" in str(told) else "wordpiece", "vocab_size": 300}, **told}
     data = (
         {"data": {"train": "none.tsv"}}
         if "task" in told

@@ -16,10 +16,10 @@ pytestmark = pytest.mark.usefixtures("small_peak")
 TEXTS = ["Return the length of the array.", "A file is closed.", "Nothing else."]
 TINY = {
     "model.layers": 1,
-    "model.width": 32,
+    "model.hidden_size": 32,
     "model.heads": 2,
-    "model.length": 32,
-    "tokenizer.size": 600,
+    "model.max_length": 32,
+    "tokenizer.vocab_size": 600,
     "train.batch_tokens": 256,
     "train.steps": 2,
     "corpus.limit": 60,

@@ -27,9 +27,9 @@ FEW = ["--best-of", 4, "--max-tokens", 8]
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A causal model that was never trained."""
-    model = {"family": "gpt2", "layers": 1, "width": 32, "heads": 2, "length": 48}
+    model = {"family": "gpt2", "layers": 1, "hidden_size": 32, "heads": 2, "max_length": 48}
     recipe = resolve_recipe(
-        "run", {"model": model, "objective": "clm", "tokenizer": {"kind": "wordpiece", "size": 400}}
+        "run", {"model": model, "objective": "clm", "tokenizer": {"kind": "wordpiece", "vocab_size": 400}}
     )
     words = train_tokenizer(recipe.tokenizer, LINES)
     learner = build_learner(recipe, words)
@@ -177,7 +177,7 @@ def test_every_prompt_of_a_file_has_its_best(meristem: Meristem, run: Path) -> N
     (["--reference", "x"], 2, "--reference: needs --best-of N and --reward NAME"),
     (["--best-of", "2", "--reward", "repetition", "--count", "3"], 1, "between 1 and 2 texts can be kept, not 3"),
     (["--best-of", "2", "--reward", "meaning,vectors=none.txt"], 1, "none.txt: no file of word vectors"),
-    (["--best-of", "2", "--reward", "includes,column=words"], 1, "prompt 1: includes: the column 'words' has no words"),
+    (["--best-of", "2", "--reward", "includes,required_column=words"], 1, "prompt 1: includes: the column 'words' has no words"),
 ])  # fmt: skip
 def test_what_cannot_be_ranked(meristem: Meristem, run: Path, words: list[str], code: int, told: str) -> None:
     said = meristem("generate", run, "--prompt", "Ada", "--max-tokens", "4", *words)

@@ -40,14 +40,14 @@ TASKS: dict[str, dict[str, Any]] = {
 def made(out: Path, task: str, **data: Any) -> Path:
     """A run as fine-tuning leaves it, with weights that make answers differ."""
     settings = {"name": task, "way": "bidirectional", "length": 48, **TASKS[task]}
-    model = {"family": "bert", "layers": 1, "width": 32, "heads": 2, "length": 48}
+    model = {"family": "bert", "layers": 1, "hidden_size": 32, "heads": 2, "max_length": 48}
     recipe = resolve_recipe(
         "run",
         {
             "task": settings,
             "data": {"train": "none.tsv", **data},
             "model": model,
-            "tokenizer": {"kind": "wordpiece", "size": 400},
+            "tokenizer": {"kind": "wordpiece", "vocab_size": 400},
         },
     )
     words = train_tokenizer(recipe.tokenizer, LINES)
@@ -88,10 +88,10 @@ def test_a_task_is_taught_and_what_is_promised_works(meristem: Meristem) -> None
         "classification",
         "data.train=days.tsv",
         "model.layers=1",
-        "model.width=32",
+        "model.hidden_size=32",
         "model.heads=2",
-        "model.length=32",
-        "tokenizer.size=300",
+        "model.max_length=32",
+        "tokenizer.vocab_size=300",
         "train.steps=4",
         "--out",
         "runs/days",
@@ -261,8 +261,8 @@ def test_wrong_parts_are_told_with_the_right_ones(
 
 
 def test_a_run_without_a_task_says_what_it_can_do(meristem: Meristem, tmp_path: Path) -> None:
-    model = {"family": "bert", "layers": 1, "width": 32, "heads": 2, "length": 48}
-    recipe = resolve_recipe("run", {"model": model, "objective": [{"name": "mlm"}], "tokenizer": {"size": 400}})
+    model = {"family": "bert", "layers": 1, "hidden_size": 32, "heads": 2, "max_length": 48}
+    recipe = resolve_recipe("run", {"model": model, "objective": [{"name": "mlm"}], "tokenizer": {"vocab_size": 400}})
     words = train_tokenizer(recipe.tokenizer, LINES)
     learner = build_learner(recipe, words)
     state = checkpoint_state(learner.model, dict(learner.model.named_parameters()))

@@ -20,10 +20,10 @@ from meristem.training import budget
 Command = Callable[..., tuple[int, str, str]]
 TINY = {
     "model.layers": 1,
-    "model.width": 32,
+    "model.hidden_size": 32,
     "model.heads": 2,
-    "model.length": 32,
-    "tokenizer.size": 400,
+    "model.max_length": 32,
+    "tokenizer.vocab_size": 400,
     "train.batch_tokens": 128,
     "train.steps": 6,
     "train.threads": 1,

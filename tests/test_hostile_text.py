@@ -19,10 +19,10 @@ pytestmark = pytest.mark.timeout(60)
 
 TINY = [
     "model.layers=1",
-    "model.width=32",
+    "model.hidden_size=32",
     "model.heads=2",
-    "model.length=32",
-    "tokenizer.size=300",
+    "model.max_length=32",
+    "tokenizer.vocab_size=300",
     "train.batch_tokens=128",
     "train.steps=3",
     "train.threads=1",

@@ -20,10 +20,10 @@ QUIET = Console(quiet=True)
 TEXTS = [f"the old gardener carried {n} boats to the harbour. nobody else came {n} times." for n in range(60)]
 SMALL = {
     "model.layers": 1,
-    "model.width": 32,
+    "model.hidden_size": 32,
     "model.heads": 2,
-    "model.length": 32,
-    "tokenizer.size": 300,
+    "model.max_length": 32,
+    "tokenizer.vocab_size": 300,
     "train.batch_tokens": 128,
     "train.steps": 2,
 }

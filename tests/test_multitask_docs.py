@@ -16,12 +16,12 @@ from meristem.config.recipe import builtin_reward_recipes, builtin_task_recipes,
 from meristem.samples.microworld import draw, generate_scene
 
 PAGE = Path(__file__).parent.parent / "docs" / "multitask.md"
-SMALL = ["model.layers=1", "model.width=16", "model.heads=2", "model.length=32", "tokenizer.size=300",
+SMALL = ["model.layers=1", "model.hidden_size=16", "model.heads=2", "model.max_length=32", "tokenizer.vocab_size=300",
          "train.batch_tokens=128", "train.steps=6", "train.evaluate_every=6", "train.evaluate_tokens=256",
          "corpus.limit=60", "corpus.validation=0.1", "corpus.test=0.1", "train.threads=1"]  # fmt: skip
 JUDGE = {key: json.loads(value) for key, _, value in (word.partition("=") for word in SMALL) if key != "corpus.limit"}
 SHORT = ["train.steps=2", "train.batch_samples=4", "train.evaluate_every=2", "train.log_every=1", "train.threads=1"]
-POLICY = ["policy.prompts=4", "policy.count=2", "policy.max_tokens=6"]
+POLICY = ["policy.eval_prompts=4", "policy.num_generations=2", "policy.max_new_tokens=6"]
 
 
 def blocks(language: str) -> list[str]:

@@ -21,7 +21,7 @@ from meristem.config.settings import find_class, module_names
 from meristem.learning.build import check_recipe
 
 BERT: dict[str, Any] = {
-    "model": {"family": "bert", "layers": 2, "width": 32, "heads": 2, "length": 16},
+    "model": {"family": "bert", "layers": 2, "hidden_size": 32, "heads": 2, "max_length": 16},
     "objective": ["mlm", "nsp"],
     "train": {"minutes": 3},
 }
@@ -42,9 +42,13 @@ def refused(*overrides: str, **sections: Any) -> str:
 
 def test_dotted_settings_replace_what_the_recipe_says() -> None:
     recipe = made(
-        "train.rate=3e-4", "model.layers=5", "tokenizer.kind=bpe", "corpus.source=builtin:microworld", "train.seed=7"
+        "train.learning_rate=3e-4",
+        "model.layers=5",
+        "tokenizer.kind=bpe",
+        "corpus.source=builtin:microworld",
+        "train.seed=7",
     )
-    assert recipe.train.rate == 3e-4
+    assert recipe.train.learning_rate == 3e-4
     assert recipe.model.layers == 5
     assert recipe.tokenizer.kind == "bpe"
     assert recipe.corpus.source == "builtin:microworld"
@@ -52,8 +56,8 @@ def test_dotted_settings_replace_what_the_recipe_says() -> None:
 
 
 def test_a_mapping_of_overrides_is_the_same() -> None:
-    one = resolve_recipe("test", BERT, {"train.rate": 3e-4, "from": "runs/x"})
-    assert one == made("train.rate=3e-4", "from=runs/x")
+    one = resolve_recipe("test", BERT, {"train.learning_rate": 3e-4, "from": "runs/x"})
+    assert one == made("train.learning_rate=3e-4", "from=runs/x")
 
 
 def test_yaml_reads_3e_4_as_a_string_and_settings_as_a_number() -> None:
@@ -63,7 +67,7 @@ def test_yaml_reads_3e_4_as_a_string_and_settings_as_a_number() -> None:
 
 def test_the_recipe_given_is_left_as_it_was() -> None:
     before = yaml.safe_dump(BERT)
-    made("train.steps=5", "objective.mask_rate=0.3", "model.width=64")
+    made("train.steps=5", "objective.mask_rate=0.3", "model.hidden_size=64")
     assert yaml.safe_dump(BERT) == before
 
 
@@ -92,14 +96,17 @@ def test_a_run_without_a_budget_has_three_minutes() -> None:
         ("objective.mask_rat=0.2", "objective.mask_rat: unknown setting, did you mean mask_rate?"),
         ("objective=mml", "objective.name: no 'mml', did you mean mlm?"),
         ("trian.rate=1", "trian.rate: unknown setting, did you mean train?"),
-        ("rate=1", "rate: unknown setting, did you mean train.rate?"),
+        ("rate=1", "rate: unknown setting, did you mean train.learning_rate?"),
         ("source=x", "source: unknown setting, did you mean corpus.source?"),
         (
             "tokenizer.kind=wordpeace",
             "tokenizer.kind: Input should be 'wordpiece', 'bpe', 'unigram', 'characters' or 'words' (got 'wordpeace')",
         ),
-        ("train.rate", "'train.rate': settings are given as key=value, for instance train.rate=3e-4"),
-        ("=3", "'=3': settings are given as key=value, for instance train.rate=3e-4"),
+        (
+            "train.learning_rate",
+            "'train.learning_rate': settings are given as key=value, for instance train.learning_rate=3e-4",
+        ),
+        ("=3", "'=3': settings are given as key=value, for instance train.learning_rate=3e-4"),
         (
             "train.save_every=soon",
             "train.save_every: expected steps (500), time (30s, 10m, 2h) or epochs (1epoch) (got 'soon')",
@@ -166,10 +173,10 @@ def test_a_family_that_cannot_carry_an_objective_names_those_that_can() -> None:
 
 
 def test_a_batch_smaller_than_a_row_is_refused() -> None:
-    with pytest.raises(RecipeError, match=r"train.batch_tokens: 8 is less than one row of model.length=16 tokens"):
+    with pytest.raises(RecipeError, match=r"train.batch_tokens: 8 is less than one row of model.max_length=16 tokens"):
         check_recipe(made("train.batch_tokens=8"))
-    with pytest.raises(RecipeError, match=r"train.micro_tokens: 8 is less"):
-        check_recipe(made("train.micro_tokens=8"))
+    with pytest.raises(RecipeError, match=r"train.micro_batch_tokens: 8 is less"):
+        check_recipe(made("train.micro_batch_tokens=8"))
 
 
 # ---------------------------------------------------------------- mix and from
@@ -227,9 +234,13 @@ def test_a_recipe_without_a_mix_has_one_source() -> None:
 
 
 def test_from_is_short_for_its_path() -> None:
-    long = made(**{"from": {"path": "runs/x", "frozen": 5}})
+    long = made(**{"from": {"path": "runs/x", "embeddings_only_steps": 5}})
     assert long.start.path == "runs/x"
-    assert made("from=runs/x", "from.frozen=5") == long == made("from.frozen=5", **{"from": "runs/x"})
+    assert (
+        made("from=runs/x", "from.embeddings_only_steps=5")
+        == long
+        == made("from.embeddings_only_steps=5", **{"from": "runs/x"})
+    )
     assert refused("from.pth=x") == "from.pth: unknown setting, did you mean path?"
 
 
@@ -261,22 +272,22 @@ def test_a_resolved_mix_read_again_is_itself() -> None:
 OVERRIDES = st.fixed_dictionaries(
     {},
     optional={
-        "train.rate": st.floats(1e-6, 1, exclude_min=True),
+        "train.learning_rate": st.floats(1e-6, 1, exclude_min=True),
         "train.steps": st.integers(1, 10**9),
         "train.seed": st.integers(0, 2**31),
         "train.schedule": st.sampled_from(["cosine", "linear", "inverse_sqrt", "constant_then_decay", "constant"]),
-        "train.clip": st.none() | st.floats(0.1, 10),
+        "train.max_grad_norm": st.none() | st.floats(0.1, 10),
         "train.save_every": st.sampled_from([5, "10m", "1epoch", "2.5h"]),
         "train.betas": st.tuples(st.floats(0, 0.99), st.floats(0, 0.999)).map(list),
         "model.layers": st.integers(1, 100),
-        "model.inner": st.none() | st.integers(8, 5000),
+        "model.ffn_size": st.none() | st.integers(8, 5000),
         "model.dropout": st.floats(0, 0.9),
         "model.bias": st.booleans(),
-        "model.positions": st.sampled_from(["learned", "sinusoidal", "rotary", "none"]),
-        "model.window": st.none() | st.integers(1, 99),
-        "tokenizer.size": st.integers(300, 10**6),
-        "store.isolate": st.booleans(),
-        "from.frozen": st.integers(0, 100),
+        "model.position_encoding": st.sampled_from(["learned", "sinusoidal", "rotary", "none"]),
+        "model.attention_window": st.none() | st.integers(1, 99),
+        "tokenizer.vocab_size": st.integers(300, 10**6),
+        "dataset.intra_document_mask": st.booleans(),
+        "from.embeddings_only_steps": st.integers(0, 100),
         "corpus.source": st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=20).filter(
             lambda s: s.strip() == s
         ),

@@ -15,9 +15,9 @@ from meristem.training import budget
 
 SMALL = {
     "model.layers": 1,
-    "model.width": 16,
-    "model.length": 24,
-    "tokenizer.size": 400,
+    "model.hidden_size": 16,
+    "model.max_length": 24,
+    "tokenizer.vocab_size": 400,
     "train.batch_tokens": 192,
     "train.steps": 8,
     "train.threads": 1,
@@ -26,7 +26,7 @@ SMALL = {
     "corpus.test": 0.1,
     "train.optimizer": "adamw",
 }
-LETTERS = {"model.cells": 24, "model.filters": [[1, 8], [2, 8]], "model.letter_width": 4}
+LETTERS = {"model.cell_size": 24, "model.char_filters": [[1, 8], [2, 8]], "model.char_embedding_size": 4}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -40,7 +40,7 @@ def _small_peak() -> Iterator[None]:
 def elmo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return meristem.pretrain(
         "elmo-mini",
-        {**SMALL, **LETTERS, "objective.rivals": 20},
+        {**SMALL, **LETTERS, "objective.sampled_softmax": 20},
         source="builtin:microworld-en?size=40",
         out=tmp_path_factory.mktemp("runs") / "elmo",
         console=Console(quiet=True),

@@ -21,10 +21,10 @@ from meristem.config.recipe import (
 from meristem.config.settings import find_class
 
 RECIPES = builtin_reward_recipes()
-TINY = {"model.layers": 1, "model.width": 32, "model.heads": 2, "tokenizer.size": 500, "train.steps": 6,
+TINY = {"model.layers": 1, "model.hidden_size": 32, "model.heads": 2, "tokenizer.vocab_size": 500, "train.steps": 6,
         "train.threads": 1}  # fmt: skip
 SHORT = {"train.steps": 2, "train.batch_samples": 4, "train.evaluate_every": 2, "train.log_every": 1,
-         "train.threads": 1, "policy.prompts": 4, "policy.count": 2, "policy.max_tokens": 8}  # fmt: skip
+         "train.threads": 1, "policy.eval_prompts": 4, "policy.num_generations": 2, "policy.max_new_tokens": 8}  # fmt: skip
 
 pytestmark = pytest.mark.usefixtures("small_peak")
 

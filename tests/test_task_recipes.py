@@ -27,7 +27,7 @@ from meristem.tokenizers.train import train_tokenizer
 
 RECIPES = builtin_task_recipes()
 SMALL = {
-    "model.layers": 1, "model.width": 32, "model.heads": 2, "tokenizer.size": 600, "train.steps": 3,
+    "model.layers": 1, "model.hidden_size": 32, "model.heads": 2, "tokenizer.vocab_size": 600, "train.steps": 3,
     "train.batch_samples": 8, "train.evaluate_every": 3,
 }  # fmt: skip
 SPLITS = ("train", "validation", "test")
@@ -108,7 +108,7 @@ def beats(report: dict[str, Any], by: float) -> bool:
                                             pytest.param("commands", 0.05, marks=pytest.mark.slow)])  # fmt: skip
 def test_a_short_training_beats_a_guess(recipe: str, by: float, tmp_path: Path) -> None:
     # about 10 s each: a number that means something needs a hundred steps
-    some = {**SMALL, "model.layers": 2, "model.width": 64, "tokenizer.size": 2000, "train.rate": 2e-3,
+    some = {**SMALL, "model.layers": 2, "model.hidden_size": 64, "tokenizer.vocab_size": 2000, "train.learning_rate": 2e-3,
             "train.steps": 150, "train.batch_samples": 16, "train.evaluate_every": 1000}  # fmt: skip
     more = {"task.crf": False} if recipe == "entities" else {}
     report = trained(recipe, tmp_path / "run", {**some, **more, **data(recipe, train=400, test=150)})
@@ -118,21 +118,21 @@ def test_a_short_training_beats_a_guess(recipe: str, by: float, tmp_path: Path) 
 @pytest.mark.slow
 def test_a_longer_training_finds_answers(tmp_path: Path) -> None:
     # minutes: where a passage answers a question is learned late
-    some = {**data("span", train=3000, test=150), "model.layers": 2, "model.width": 128, "tokenizer.size": 3000,
-            "train.epochs": 5, "train.rate": 1e-3, "train.evaluate_every": "1epoch"}  # fmt: skip
+    some = {**data("span", train=3000, test=150), "model.layers": 2, "model.hidden_size": 128, "tokenizer.vocab_size": 3000,
+            "train.epochs": 5, "train.learning_rate": 1e-3, "train.evaluate_every": "1epoch"}  # fmt: skip
     report = trained("span", tmp_path / "run", some)
     assert beats(report, 0.05), (report["metrics"], report["baselines"])
 
 
 def test_a_shipped_recipe_keeps_its_second_loss_for_causal_models_only(tmp_path: Path) -> None:
     for family, objective, kept in (("gpt2", "clm", 0.5), ("bert", "mlm", 0.0)):
-        model = {"family": family, "layers": 1, "width": 16, "heads": 2, "length": 32}
-        recipe = resolve_recipe("tiny", {"model": model, "objective": [objective], "tokenizer": {"size": 300}})
+        model = {"family": family, "layers": 1, "hidden_size": 16, "heads": 2, "max_length": 32}
+        recipe = resolve_recipe("tiny", {"model": model, "objective": [objective], "tokenizer": {"vocab_size": 300}})
         tokenizer = train_tokenizer(recipe.tokenizer, ["Ada walked to the old harbour and it rained on Diego."] * 5)
         learner = build_learner(recipe, tokenizer)
         state = checkpoint_state(learner.model, dict(learner.model.named_parameters()))
         weights = {key: value.detach() for key, value in state.items()}
         run = write_run(tmp_path / family, recipe, tokenizer, weights, {}).path
-        assert resolve_task_recipe("choice", [f"from={run}"]).task.lm == kept
-    given = resolve_task_recipe("choice", [f"from={run}", "task.lm=0.5"])
-    assert given.task.lm == 0.5  # whoever asks for it is told why it cannot be
+        assert resolve_task_recipe("choice", [f"from={run}"]).task.lm_weight == kept
+    given = resolve_task_recipe("choice", [f"from={run}", "task.lm_weight=0.5"])
+    assert given.task.lm_weight == 0.5  # whoever asks for it is told why it cannot be

@@ -36,9 +36,9 @@ FAMILIES = (
 """One recipe of each family."""
 SMALL: dict[str, Any] = {
     "model.layers": 1,
-    "model.width": 32,
-    "model.length": 32,
-    "tokenizer.size": 300,
+    "model.hidden_size": 32,
+    "model.max_length": 32,
+    "tokenizer.vocab_size": 300,
     "train.minutes": None,
     "train.steps": 6,
     "train.batch_tokens": 192,
@@ -48,14 +48,19 @@ SMALL: dict[str, Any] = {
     "corpus.processes": 1,
 }
 OWN: dict[str, dict[str, Any]] = {
-    "elmo": {"model.cells": 24, "model.filters": [[1, 8], [2, 8]], "model.letter_width": 4, "objective.rivals": 16},
-    "captioner": {"model.picture": 16, "store.picture": 16, "model.patch": 8},
-    "electra": {"model.embedding": 16},
+    "elmo": {
+        "model.cell_size": 24,
+        "model.char_filters": [[1, 8], [2, 8]],
+        "model.char_embedding_size": 4,
+        "objective.sampled_softmax": 16,
+    },
+    "captioner": {"model.image_size": 16, "dataset.image_size": 16, "model.patch_size": 8},
+    "electra": {"model.embedding_size": 16},
     "multitask": {
         "model.decoder_layers": 1,
-        "model.picture": 16,
-        "store.picture": 16,
-        "model.patch": 8,
+        "model.image_size": 16,
+        "dataset.image_size": 16,
+        "model.patch_size": 8,
         "train.single_task_baselines": False,
         "train.steps": 12,
         "mix": [
@@ -65,8 +70,8 @@ OWN: dict[str, dict[str, Any]] = {
             {"objective": "caption", "corpus": "builtin:microworld-pictures?size=24"},
         ],
     },
-    "xlnet": {"model.memory": 16},
-    "transformer_xl": {"model.memory": 16},
+    "xlnet": {"model.memory_length": 16},
+    "transformer_xl": {"model.memory_length": 16},
 }
 """What else keeps a family small."""
 SOURCES = {"seq2seq": "builtin:microworld-pairs?size=40", "caption": "builtin:microworld-pictures?size=24"}
@@ -84,7 +89,7 @@ def tiny_run(recipe: str) -> Path:
     heads = {} if family in ("rnn", "elmo") else {"model.heads": 2}
     settings = {**SMALL, **heads, **OWN.get(family, {})}
     if "inner" in told["model"]:
-        settings["model.inner"] = 64
+        settings["model.ffn_size"] = 64
     folder = Path(tempfile.mkdtemp(prefix="tiny-runs-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     with pytest.MonkeyPatch.context() as patch:

@@ -22,28 +22,28 @@ BERT = {"family": "bert", **SMALL}
 GPT2 = {"family": "gpt2", **SMALL}
 TRANSFORMER = {"family": "transformer", **SMALL}
 ELMO = {
-    "family": "elmo", "layers": 1, "width": 16, "cells": 32, "length": 32, "letter_width": 8,
-    "filters": [[1, 8], [2, 8]], "highways": 1,
+    "family": "elmo", "layers": 1, "hidden_size": 16, "cell_size": 32, "max_length": 32, "char_embedding_size": 8,
+    "char_filters": [[1, 8], [2, 8]], "highway_layers": 1,
 }  # fmt: skip
-MULTITASK = {"family": "multitask", **SMALL, "patch": 8}
+MULTITASK = {"family": "multitask", **SMALL, "patch_size": 8}
 
 PRETRAINING: dict[str, dict[str, Any]] = {
     "clm": {"model": GPT2, "objective": ["clm"]},
     "mlm + nsp": {"model": BERT, "objective": ["mlm", "nsp"], "train": {"optimizer": "muon"}},
     "rtd": {"model": {"family": "electra", **SMALL}, "objective": ["rtd"]},
-    "plm": {"model": {"family": "xlnet", **SMALL, "memory": 16}, "objective": ["plm"]},
-    "bilm": {"model": ELMO, "objective": ["bilm"], "tokenizer": {"kind": "words", "size": 300}},
+    "plm": {"model": {"family": "xlnet", **SMALL, "memory_length": 16}, "objective": ["plm"]},
+    "bilm": {"model": ELMO, "objective": ["bilm"], "tokenizer": {"kind": "words", "vocab_size": 300}},
     "seq2seq": {"model": TRANSFORMER, "objective": ["seq2seq"], "corpus": {"source": PAIRS}},
     "seq2seq, recurrent": {
-        "model": {"family": "rnn", "layers": 1, "width": 32, "length": 32},
+        "model": {"family": "rnn", "layers": 1, "hidden_size": 32, "max_length": 32},
         "objective": ["seq2seq"],
         "corpus": {"source": PAIRS},
     },
     "denoising": {"model": TRANSFORMER, "objective": ["denoising"]},
     "caption": {"model": {"family": "captioner", **SMALL}, "objective": ["caption"], "corpus": {"source": PICTURES}},
-    "clm with memory": {"model": {"family": "transformer_xl", **SMALL, "memory": 16}, "objective": ["clm"]},
+    "clm with memory": {"model": {"family": "transformer_xl", **SMALL, "memory_length": 16}, "objective": ["clm"]},
     "mixed objectives": {
-        "model": {"family": "modern", **SMALL, "inner": 64},
+        "model": {"family": "modern", **SMALL, "ffn_size": 64},
         "mix": [{"weight": 2, "objective": "clm"}, {"weight": 1, "objective": "mlm"}],
     },
     "mixture of sources": {
@@ -56,7 +56,7 @@ PRETRAINING: dict[str, dict[str, Any]] = {
     },
     "multitask": {
         "model": MULTITASK,
-        "tokenizer": {"kind": "bpe", "size": 300, "sentinels": 10},
+        "tokenizer": {"kind": "bpe", "vocab_size": 300, "sentinels": 10},
         "mix": [
             {"weight": 1, "objective": ["mlm", "nsp"]},
             {"weight": 1, "objective": "clm"},
@@ -73,9 +73,17 @@ PRETRAINING: dict[str, dict[str, Any]] = {
         "train": {"single_task_baselines": True},
     },
     "bfloat16": {"model": GPT2, "objective": ["clm"], "train": {"precision": "bfloat16"}},
-    "accumulated gradients": {"model": GPT2, "objective": ["clm"], "train": {"micro_tokens": 64, "clip": 0.5}},
-    "sharded weights": {"model": {**GPT2, "layers": 2}, "objective": ["clm"], "train": {"shard": True}},
-    "pretraining from a run": {"model": BERT, "objective": ["mlm"], "from": {"path": "{bert}", "frozen": 4}},
+    "accumulated gradients": {
+        "model": GPT2,
+        "objective": ["clm"],
+        "train": {"micro_batch_tokens": 64, "max_grad_norm": 0.5},
+    },
+    "sharded weights": {"model": {**GPT2, "layers": 2}, "objective": ["clm"], "train": {"fsdp": True}},
+    "pretraining from a run": {
+        "model": BERT,
+        "objective": ["mlm"],
+        "from": {"path": "{bert}", "embeddings_only_steps": 4},
+    },
     "pretraining from an import": {"model": BERT, "objective": ["mlm"], "from": "{imported}"},
 }
 TASKS: dict[str, dict[str, Any]] = {
@@ -83,10 +91,14 @@ TASKS: dict[str, dict[str, Any]] = {
     "pair": {"task": "pair", "data": "entailment", "model": BERT},
     "tagging with a CRF": {"task": {"name": "tagging", "crf": True}, "data": "entities", "model": BERT},
     "span": {"task": {"name": "span", "stride": 16}, "data": "questions", "model": BERT},
-    "choice": {"task": {"name": "choice", "lm": 0.5}, "data": "choices", "model": {**GPT2, "length": 64}},
+    "choice": {"task": {"name": "choice", "lm_weight": 0.5}, "data": "choices", "model": {**GPT2, "max_length": 64}},
     "translation": {"task": {"name": "translation", "max_tokens": 8}, "data": "pairs", "model": TRANSFORMER},
     "summary": {"task": {"name": "summary", "max_tokens": 8}, "data": "summaries", "model": TRANSFORMER},
-    "dialogue": {"task": {"name": "dialogue", "max_tokens": 8}, "data": "dialogues", "model": {**GPT2, "length": 96}},
+    "dialogue": {
+        "task": {"name": "dialogue", "max_tokens": 8},
+        "data": "dialogues",
+        "model": {**GPT2, "max_length": 96},
+    },
     "commands": {"task": "commands", "data": "commands", "model": BERT},
     "caption task": {
         "task": {"name": "caption", "max_tokens": 8},
@@ -95,13 +107,17 @@ TASKS: dict[str, dict[str, Any]] = {
     },
     "probe": {"task": "probe", "data": "pos", "from": "{bert}", "model": BERT},
     "LoRA": {"task": "classification", "data": "sentiment", "from": {"path": "{bert}", "lora": {"rank": 2}}},
-    "unfreezing by layers": {"task": "classification", "data": "sentiment", "from": {"path": "{bert}", "thaw": 3}},
+    "unfreezing by layers": {
+        "task": "classification",
+        "data": "sentiment",
+        "from": {"path": "{bert}", "unfreeze_every": 3},
+    },
     "task from an import": {"task": "classification", "data": "sentiment", "from": "{imported}"},
     "grid": {
         "task": "classification",
         "data": "sentiment",
         "from": "{bert}",
-        "grid": {"rate": [1e-3, 1e-2], "seeds": 1},
+        "grid": {"learning_rate": [1e-3, 1e-2], "seeds": 1},
         "train": {"steps": 6},
     },
 }
@@ -115,11 +131,17 @@ REWARDS: dict[str, dict[str, Any]] = {
     "reward: grammar": {
         "data": {"train": "builtin:microworld-sentiment?size=12&seed=4", "text": "text", "held_out": 0.25},
         "rewards": [
-            {"name": "grammar", "run": "{gpt2}", "correct": TEXT, "sentences": 32, "drawn": 8},
+            {
+                "name": "grammar",
+                "run": "{gpt2}",
+                "reference_corpus": TEXT,
+                "reference_sentences": 32,
+                "sentences_per_prompt": 8,
+            },
             {"name": "repetition", "weight": 0.5},
             {"name": "length", "target": 6},
         ],
-        "policy": {"prompt_words": 3, "count": 3, "max_tokens": 6, "prompts": 3},
+        "policy": {"prompt_words": 3, "num_generations": 3, "max_new_tokens": 6, "eval_prompts": 3},
     },
     "reward: clicks with history": {
         "data": PROMPTS,
@@ -127,12 +149,12 @@ REWARDS: dict[str, dict[str, Any]] = {
             {
                 "name": "clicks",
                 "table": "builtin:microworld-clicks?size=120&seed=7",
-                "top": 2,
-                "against": "both",
-                "fit": {"strengths": [3.0], "parts": 3},
+                "top_k": 2,
+                "compare_with": "both",
+                "click_model": {"prior_precisions": [3.0], "folds": 3},
             }
         ],
-        "policy": {"count": 3, "max_tokens": 6, "prompts": 3},
+        "policy": {"num_generations": 3, "max_new_tokens": 6, "eval_prompts": 3},
     },
 }
 KINDS = {**PRETRAINING, **TASKS, **REWARDS}
@@ -161,7 +183,7 @@ def cases() -> list[Case]:
 
 def write_recipe(kind: str, file: Path, starts: Mapping[str, Path]) -> list[str]:
     """The recipe of a kind as a file, and the command that trains it."""
-    plain = _filled({"tokenizer": {"kind": "bpe", "size": 300}, **KINDS[kind]}, starts)
+    plain = _filled({"tokenizer": {"kind": "bpe", "vocab_size": 300}, **KINDS[kind]}, starts)
     train = {"steps": STEPS, "save_every": 3, "log_every": 1, "threads": 1}
     if kind in PRETRAINING:
         verb = "pretrain"

@@ -17,9 +17,9 @@ from typing import Any
 from benchmarks.interruptions.fingerprint import fingerprint
 
 TEAM = [
-    "pretrain", "bert-mini-prenorm", "builtin:microworld-en?size=400", "model.layers=2", "model.width=64",
-    "model.heads=2", "model.length=64",
-    "tokenizer.size=1000", "train.batch_tokens=640", "train.steps=300", "train.log_every=1",
+    "pretrain", "bert-mini-prenorm", "builtin:microworld-en?size=400", "model.layers=2", "model.hidden_size=64",
+    "model.heads=2", "model.max_length=64",
+    "tokenizer.vocab_size=1000", "train.batch_tokens=640", "train.steps=300", "train.log_every=1",
     "train.save_every=20", "train.evaluate_tokens=2048", "train.threads=1", "--processes", "3",
 ]  # fmt: skip
 

@@ -25,24 +25,24 @@ SMALL = {"layers": 1, "width": 16, "heads": 2, "length": 24}
 TRAIN = {"steps": STEPS, "save_every": 2, "evaluate_every": 2, "evaluate_tokens": 96, "threads": 1, "keep": 2,
          "workers": 0, "batch_tokens": 96, "batch_samples": 4}  # fmt: skip
 PRETRAINED: dict[str, dict[str, Any]] = {
-    "transformer_xl": {"model": {"family": "transformer_xl", **SMALL, "layers": 2, "memory": 8}, "objective": "clm",
-                       "tokenizer": {"kind": "bpe", "size": 300}, "train": {"optimizer": "muon"}},
+    "transformer_xl": {"model": {"family": "transformer_xl", **SMALL, "layers": 2, "memory_length": 8}, "objective": "clm",
+                       "tokenizer": {"kind": "bpe", "vocab_size": 300}, "train": {"optimizer": "muon"}},
     "bert": {"model": {"family": "bert", **SMALL}, "objective": ["mlm", "nsp"],
-             "tokenizer": {"kind": "wordpiece", "size": 120}},
-    "electra": {"model": {"family": "electra", **SMALL, "embedding": 8}, "objective": "rtd",
-                "tokenizer": {"kind": "wordpiece", "size": 120}},
-    "xlnet": {"model": {"family": "xlnet", **SMALL, "memory": 8}, "objective": "plm",
-              "tokenizer": {"kind": "unigram", "size": 120}},
-    "rnn": {"model": {"family": "rnn", "layers": 1, "width": 16, "length": 24}, "objective": "seq2seq",
-            "tokenizer": {"kind": "words", "size": 120}, "corpus": {"source": PAIRS}},
-    "gpt2": {"model": {"family": "gpt2", **SMALL}, "objective": "clm", "tokenizer": {"kind": "bpe", "size": 300}},
+             "tokenizer": {"kind": "wordpiece", "vocab_size": 120}},
+    "electra": {"model": {"family": "electra", **SMALL, "embedding_size": 8}, "objective": "rtd",
+                "tokenizer": {"kind": "wordpiece", "vocab_size": 120}},
+    "xlnet": {"model": {"family": "xlnet", **SMALL, "memory_length": 8}, "objective": "plm",
+              "tokenizer": {"kind": "unigram", "vocab_size": 120}},
+    "rnn": {"model": {"family": "rnn", "layers": 1, "hidden_size": 16, "max_length": 24}, "objective": "seq2seq",
+            "tokenizer": {"kind": "words", "vocab_size": 120}, "corpus": {"source": PAIRS}},
+    "gpt2": {"model": {"family": "gpt2", **SMALL}, "objective": "clm", "tokenizer": {"kind": "bpe", "vocab_size": 300}},
 }  # fmt: skip
 TUNED: dict[str, dict[str, Any]] = {
     "tagger": {"from": "bert", "task": {"name": "tagging", "crf": True}, "data": "entities"},
     "lora": {"from": "bert", "lora": {"rank": 2}, "task": {"name": "classification"}, "data": "sentiment"},
     "reward": {
         "from": "gpt2", "data": "sentiment", "rewards": [{"name": "length", "target": 6}, {"name": "repetition"}],
-        "policy": {"prompt_words": 4, "count": 2, "max_tokens": 6, "prompts": 4, "kl": {"target": 8}},
+        "policy": {"prompt_words": 4, "num_generations": 2, "max_new_tokens": 6, "eval_prompts": 4, "kl": {"target": 8}},
     },
 }  # fmt: skip
 KINDS = (*PRETRAINED, *TUNED)

@@ -26,7 +26,7 @@ from meristem.tokenizers.tokenizer import Tokenizer
 MAX_SIZE_RATIO, SIZE_MARGIN_BYTES = 4, 64 << 20
 """How much larger than its saved weights a model may be: position tables are computed, not saved."""
 MAX_SHOWN_SETTINGS = 4  # changed settings listed in a message
-UNUSED_SECTIONS = ("train.", "corpus.", "store.", "data.", "rewards.", "judge.")
+UNUSED_SECTIONS = ("train.", "corpus.", "dataset.", "data.", "rewards.", "judge.")
 """Settings that a loaded model does not depend on; resuming compares them as well."""
 
 
@@ -64,7 +64,7 @@ def load_run(path: Path, *, which: PointerName | None = None, step: int | None =
     _check_model_size(recipe, tokenizer, checkpoint.snapshot.model, run)
     learner = build_learner(recipe, tokenizer)
     if (lora_settings := recipe.start.lora) is not None:
-        lora.add_lora(learner.model.backbone, lora_settings.rank, lora_settings.alpha, lora_settings.layers)
+        lora.add_lora(learner.model.backbone, lora_settings.rank, lora_settings.alpha, lora_settings.target_modules)
     weight_transfer.load_exact(learner.model, checkpoint.snapshot.model)
     lora.merge_lora(learner.model.backbone)
     learner.eval()

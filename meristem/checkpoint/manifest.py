@@ -15,7 +15,7 @@ from meristem.checkpoint.disk import Digest
 from meristem.config.errors import MeristemError
 from meristem.utils import untrusted_files
 
-FORMAT = 1
+FORMAT = 2
 """The format that is written. Older formats can be read; docs/decisions/0010 describes each of them."""
 MAX_TEXT_BYTES = 16 << 20  # text that is parsed is read at once, so its size is limited
 

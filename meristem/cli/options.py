@@ -29,7 +29,7 @@ PretrainArguments = Annotated[
         metavar="[RECIPE] [SOURCE] [KEY=VALUE]…",
         show_default=False,
         help="A recipe (name or YAML file); the text to train on (file, folder, glob or builtin:NAME); "
-        "settings such as train.rate=3e-4.",
+        "settings such as train.learning_rate=3e-4.",
     ),
 ]
 FinetuneArguments = Annotated[

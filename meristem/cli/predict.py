@@ -120,7 +120,7 @@ def _print_prediction(task: Task, prediction: Prediction, top: int | None, as_js
     if as_json:
         print_json(output)
         return
-    is_regression = task.settings.model_dump().get("problem") == "regression"
+    is_regression = task.settings.model_dump().get("problem_type") == "regression"
     emit(
         (format_prediction if top is None else format_ranking)(
             output, prediction.sample.inputs, is_regression=is_regression

@@ -129,7 +129,7 @@ def corpus(
     """Read, clean and deduplicate text; report what happened to every document, and recommend settings.
 
     meristem corpus crawl/                                        statistics and recommended settings
-    meristem corpus crawl/ corpus.near=true --report crawl.html   the same as HTML, with dropped examples
+    meristem corpus crawl/ corpus.near_dedup=true --report crawl.html   the same as HTML, with dropped examples
     meristem corpus crawl/ corpus.quality=true --out clean/       cleaned documents, one JSON line each
     meristem corpus crawl/ --tokenizer runs/bert                  how well that run's tokenizer fits the text
     """
@@ -186,7 +186,7 @@ def describe(
 ) -> None:
     """Parameters, FLOPs, memory, and training time of a recipe on this machine (measured now).
 
-    With --devices, also memory and communication per device: a replica each, or with train.shard=true a shard (FSDP).
+    With --devices, also memory and communication per device: a replica each, or with train.fsdp=true a shard (FSDP).
     """
     from meristem.describe.describe_output import show_description
 

@@ -1,4 +1,4 @@
-"""Overrides from the command line, `train.rate=3e-4`, applied to a recipe; expansion of shorthands."""
+"""Overrides from the command line, `train.learning_rate=3e-4`, applied to a recipe; expansion of shorthands."""
 
 from __future__ import annotations
 
@@ -6,13 +6,33 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from meristem.config.errors import RecipeError, did_you_mean
-from meristem.config.settings import SECTIONS, find_class, section_class
+from meristem.config.recipe_format import RENAMED_SECTIONS
+from meristem.config.setting_names import inherited_table
+from meristem.config.settings import (
+    SECTIONS,
+    find_class,
+    line_for_name,
+    section_class,
+    setting_line,
+    unknown_setting,
+)
 from meristem.utils import untrusted_files
 
 SECTION_NAMES = (
     *("task", "policy", "rewards", "judge", "data", "corpus", "tokenizer"),
-    *("store", "model", "objective", "mix", "train", "from", "grid"),
+    *("dataset", "model", "objective", "mix", "train", "from", "grid"),
 )
+
+RUN_OPTIONS = {
+    "output_dir": "the folder of a run is given with --out FOLDER",
+    "overwrite_output_dir": "a run is started again with --fresh; the old one is kept",
+    "resume_from_checkpoint": "repeat the command of the run: it resumes from its latest checkpoint",
+    "num_processes": "processes are given with --processes N",
+    "num_beams": "give --beams N to meristem generate, or task.beams=N for a task that generates text",
+    "do_sample": "meristem generate samples unless --temperature 0 is given",
+    "num_return_sequences": "give --count N to meristem generate",
+}
+"""Names of other libraries for what is no setting of a recipe here → what to do."""
 
 
 def apply_overrides(mapping: Mapping[str, Any], overrides: Mapping[str, Any] | Sequence[str]) -> dict[str, Any]:
@@ -59,7 +79,7 @@ def _expand_objectives(value: Any) -> list[Any]:
 def _parse_override(item: str) -> tuple[str, Any]:
     key, equals, text = item.partition("=")
     if not equals or not key:
-        raise RecipeError(f"{item!r}: settings are given as key=value, for instance train.rate=3e-4")
+        raise RecipeError(f"{item!r}: settings are given as key=value, for instance train.learning_rate=3e-4")
     try:
         return key, untrusted_files.parse_yaml(text) if text else None
     except ValueError:
@@ -70,7 +90,7 @@ def _set_override(config: dict[str, Any], key: str, value: Any) -> None:
     """Set one dotted key."""
     section, *path = key.split(".")
     if section not in SECTION_NAMES:
-        raise RecipeError(f"{key}: unknown setting{_suggest_section(section)}")
+        raise RecipeError(_unknown_key(section, path, key, value))
     if section == "from":
         section, path = "start", path or ["path"]
     if key == "task" and isinstance(value, str):
@@ -85,10 +105,16 @@ def _set_override(config: dict[str, Any], key: str, value: Any) -> None:
         _set_nested(config[section], key, path, value, section_class(section).exclusive if section in SECTIONS else ())
 
 
-def _suggest_section(word: str) -> str:
-    """The end of an error message: a section that has a setting of that name, or the most similar section."""
-    matches = [f"{name}.{word}" for name in SECTIONS if word in section_class(name).model_fields]
-    return f", did you mean {matches[0]}?" if matches else did_you_mean(word, SECTION_NAMES)
+def _unknown_key(section: str, path: list[str], key: str, value: Any) -> str:
+    """Message for an override of no section: the line to write instead, or the most similar section."""
+    if current_section := RENAMED_SECTIONS.get(section):
+        cls = section_class(current_section)
+        path = [inherited_table(cls, "renamed").get(name, name) for name in path]
+        current_key = ".".join([current_section, *path])
+        return f"{key} is now {current_key}; write {setting_line(current_section, '.'.join(path), value)}"
+    if not path and (advice := RUN_OPTIONS.get(section) or line_for_name(section, value)):
+        return f"{key}: unknown setting; {advice}"
+    return f"{key}: unknown setting{did_you_mean(section, SECTION_NAMES)}"
 
 
 def _set_nested(node: Any, key: str, path: list[str], value: Any, exclusive: tuple[str, ...]) -> None:
@@ -142,10 +168,20 @@ def _set_objective(config: dict[str, Any], key: str, path: list[str], value: Any
     fields = [find_class("objectives", str(part.get("name"))).Settings.model_fields for part in parts]
     owners = [part for part, known_fields in zip(parts, fields, strict=True) if path[0] in known_fields]
     if not owners:
-        raise RecipeError(
-            f"{key}: unknown setting{did_you_mean(path[0], [name for known_fields in fields for name in known_fields])}"
-        )
+        raise RecipeError(_unknown_objective_setting(parts, path[0], value))
     if len(owners) > 1:
         full_names = " or ".join(f"objective.{part['name']}.{path[0]}" for part in owners)
         raise RecipeError(f"{key}: several objectives have it; use {full_names}")
     owners[0][path[0]] = value
+
+
+def _unknown_objective_setting(parts: list[dict[str, Any]], name: str, value: Any) -> str:
+    """Message for a setting that no objective has: that of the one that has a line to write instead, or the first."""
+    classes = [find_class("objectives", str(part.get("name"))).Settings for part in parts]
+    for table in ("renamed", "foreign_names"):
+        for cls in classes:
+            if name in inherited_table(cls, table):
+                return unknown_setting(cls, "objective", name, value)
+    known_names = [field for cls in classes for field in cls.model_fields]
+    advice = line_for_name(name, value)
+    return f"objective.{name}: unknown setting" + (f"; {advice}" if advice else did_you_mean(name, known_names))

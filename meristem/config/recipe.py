@@ -6,13 +6,17 @@ the component it configures, found through `SECTIONS` or, for models and objecti
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import yaml
+
 from meristem.config.errors import RecipeError, did_you_mean
 from meristem.config.overrides import apply_overrides, expand_shorthands
+from meristem.config.recipe_format import FORMAT_KEY, RECIPE_FORMAT, RENAMED_SECTIONS, migrate_recipe
+from meristem.config.setting_names import with_hashed_names
 from meristem.config.settings import SECTIONS, Settings, build_settings, find_class, module_names, section_class
 from meristem.utils import untrusted_files
 
@@ -51,7 +55,7 @@ class Recipe:
     name: str
     corpus: Any
     tokenizer: Any
-    store: Any
+    dataset: Any
     model: Any
     objective: tuple[Any, ...]
     mix: tuple[TrainingSource, ...]
@@ -72,7 +76,7 @@ class Recipe:
     @property
     def uses_best_checkpoint(self) -> bool:
         """Whether the run ends with its best checkpoint on validation data instead of its last one."""
-        keep_best: bool | None = self.train.keep_best
+        keep_best: bool | None = self.train.load_best_at_end
         labelled = self.task is not None or self.policy is not None
         return keep_best if keep_best is not None else labelled or self.train.patience is not None
 
@@ -85,14 +89,21 @@ class Recipe:
 
     def to_dict(self) -> dict[str, Any]:
         """The recipe as plain data for YAML, with all defaults written out."""
+        return self._dump(lambda settings: settings.model_dump(mode="json"))
+
+    def to_hashed_dict(self) -> dict[str, Any]:
+        """The recipe as plain data under the names that are hashed, which no rename changes."""
+        sections = self._dump(lambda settings: with_hashed_names(settings, settings.model_dump(mode="json")))
+        first_names = {current: old for old, current in RENAMED_SECTIONS.items()}
+        return {first_names.get(section, section): value for section, value in sections.items()}
+
+    def _dump(self, dump: Callable[[Settings], dict[str, Any]]) -> dict[str, Any]:
         is_pretraining = self.task is None and self.policy is None
-        own_sections = ("corpus", "tokenizer", "store") if is_pretraining else ("task", "policy", "data", "tokenizer")
+        own_sections = ("corpus", "tokenizer", "dataset") if is_pretraining else ("task", "policy", "data", "tokenizer")
         present_sections = [section for section in (*own_sections, "model") if getattr(self, section) is not None]
-        sections: dict[str, Any] = {
-            section: getattr(self, section).model_dump(mode="json") for section in present_sections
-        }
+        sections: dict[str, Any] = {section: dump(getattr(self, section)) for section in present_sections}
         for section in ("rewards", "judge") if self.policy else ():
-            sections[section] = [reward.model_dump(mode="json") for reward in getattr(self, section)]
+            sections[section] = [dump(reward) for reward in getattr(self, section)]
         if not is_pretraining:
             pass
         elif self.mix:
@@ -100,17 +111,17 @@ class Recipe:
                 {
                     "name": source.name,
                     "weight": source.weight,
-                    "objective": [objective.model_dump(mode="json") for objective in source.objective],
-                    "corpus": source.corpus.model_dump(mode="json"),
+                    "objective": [dump(objective) for objective in source.objective],
+                    "corpus": dump(source.corpus),
                 }
                 for source in self.mix
             ]
         else:
-            sections["objective"] = [objective.model_dump(mode="json") for objective in self.objective]
+            sections["objective"] = [dump(objective) for objective in self.objective]
         if self.heads:
-            sections["heads"] = {name: head.model_dump(mode="json") for name, head in self.heads.items()}
-        sections["train"] = self.train.model_dump(mode="json")
-        sections["from"] = self.start.model_dump(mode="json")
+            sections["heads"] = {name: dump(head) for name, head in self.heads.items()}
+        sections["train"] = dump(self.train)
+        sections["from"] = dump(self.start)
         return sections
 
     def sources(self) -> tuple[TrainingSource, ...]:
@@ -164,13 +175,19 @@ def read_recipe(recipe: str | Path) -> tuple[str, dict[str, Any]]:
 
 
 def parse_recipe_file(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file; only plain data is accepted."""
+    """The mapping in a YAML file, with current names; only plain data is accepted."""
     loaded = untrusted_files.read_yaml(path)
     if loaded is None:
         loaded = {}
     if not isinstance(loaded, dict):
         raise RecipeError(f"{path}: a recipe is a mapping of sections (corpus, tokenizer, model, objective, train)")
-    return loaded
+    return migrate_recipe(loaded, path)
+
+
+def recipe_yaml(recipe: Recipe) -> str:
+    """The resolved recipe and its format number as YAML, for the recipe.yaml of a run."""
+    title = f"# {recipe.name} — resolved: every default written out\n"
+    return title + yaml.safe_dump({FORMAT_KEY: RECIPE_FORMAT, **recipe.to_dict()}, sort_keys=False, allow_unicode=True)
 
 
 def resolve_recipe(name: str, mapping: Mapping[str, Any], overrides: Mapping[str, Any] | Sequence[str] = ()) -> Recipe:
@@ -182,6 +199,8 @@ def _validate_recipe(name: str, config: dict[str, Any]) -> Recipe:
     allowed = [*SECTIONS, "model", "objective", "mix", "task", "heads", "policy", "rewards", "judge"]
     for key in config:
         if key not in allowed:
+            if key in RENAMED_SECTIONS:
+                raise RecipeError(f"{key} is now {RENAMED_SECTIONS[key]}; rename that section")
             known_names = [name if name != "start" else "from" for name in allowed]
             raise RecipeError(f"{key}: unknown section{did_you_mean(str(key), known_names)}")
     section_names = {section: "from" if section == "start" else section for section in SECTIONS}

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from meristem.config.conditions import AnyCondition, SettingConditions
 from meristem.config.errors import RecipeError, did_you_mean
+from meristem.config.setting_names import inherited_table, nested_class
 
 CLASS_SUFFIXES = ("objective", "task", "reward", "view", "tokenizer", "sample", "modeltype")
 """Class names may end in one of these after the name of their file: `CaptionTask` in `tasks/caption.py`."""
@@ -21,12 +22,14 @@ CLASS_SUFFIXES = ("objective", "task", "reward", "view", "tokenizer", "sample", 
 SECTIONS = {
     "corpus": "corpus.settings:CorpusSettings",
     "tokenizer": "tokenizers.settings:TokenizerSettings",
-    "store": "dataset.settings:StoreSettings",
+    "dataset": "dataset.settings:DatasetSettings",
     "data": "labelled.settings:DataSettings",
     "train": "training.settings:TrainSettings",
     "start": "training.settings:StartSettings",
     "grid": "training.settings:GridSettings",
 }
+SEARCHED_SECTIONS = ("train", "tokenizer", "start", "corpus", "dataset", "data")
+"""Where a setting that was given without its section is looked for, in this order."""
 
 MAX_SIZE, MAX_LAYERS = 1 << 24, 1 << 13
 """Maximum of any size in a model, and of the number of layers."""
@@ -41,8 +44,10 @@ class Settings(BaseModel):
 
     exclusive: ClassVar[tuple[str, ...]] = ()
     """Mutually exclusive fields: an override of one removes the others."""
+    renamed: ClassVar[dict[str, str]] = {}
+    """Earlier name → current name; a class adds to those of its bases. What is hashed keeps the earlier name."""
     foreign_names: ClassVar[dict[str, str]] = {}
-    """Names of settings in other libraries → the name here, for error messages."""
+    """Name in other libraries → setting here, `setting=value`, or a sentence; a class adds to those of its bases."""
     needs: ClassVar[SettingConditions] = {}
     """Conditions under which settings have an effect; a class adds to those of its bases."""
 
@@ -113,7 +118,7 @@ def build_settings(cls: type[Settings], value: Any, section: str) -> Settings:
 def _check_sizes(settings: Settings, section: str) -> None:
     """Refuse sizes that no machine can hold, before any memory is allocated."""
     for key, value in settings.model_dump().items():
-        limit = MAX_LAYERS if key.endswith(("layers", "highways")) else MAX_SIZE
+        limit = MAX_LAYERS if key.endswith("layers") else MAX_SIZE
         if (largest := max(iter_integers(value), default=0)) > limit:
             raise RecipeError(f"{section}.{key}: {largest:,} is too large; at most {limit:,}")
 
@@ -128,24 +133,74 @@ def iter_integers(value: Any) -> Iterator[int]:
 
 def _format_error(cls: type[Settings], item: Any, section: str) -> str:
     location = ".".join([section, *map(str, item["loc"])])
-    if item["type"] == "extra_forbidden" and (own_name := cls.foreign_names.get(str(item["loc"][-1]))):
-        return f"{location}: unknown setting; use {own_name}"
     if item["type"] == "extra_forbidden":
-        return f"{location}: unknown setting{did_you_mean(str(item['loc'][-1]), _known_fields(cls, item['loc'][:-1]))}"
+        parent = ".".join([section, *map(str, item["loc"][:-1])])
+        return unknown_setting(_class_at(cls, item["loc"][:-1]), parent, str(item["loc"][-1]), item.get("input"))
     message = re.sub(r"^Value error, ", "", item["msg"])
     received = item.get("input")
     received_text = f" (got {received!r})" if isinstance(received, str | int | float | bool) else ""
     return f"{location}: {message}{received_text}"
 
 
-def _known_fields(cls: type[Settings], path: Sequence[str | int]) -> list[str]:
-    """The field names of a section, or of the nested settings at a path."""
+def _class_at(cls: type[Settings], path: Sequence[str | int]) -> type[Settings]:
+    """The class of a section, or of the nested settings at a path."""
     for step in path:
-        annotation = cls.model_fields[str(step)].annotation if str(step) in cls.model_fields else None
-        nested_classes = (
-            candidate
-            for candidate in (annotation, *get_args(annotation))
-            if isinstance(candidate, type) and issubclass(candidate, Settings)
-        )
-        cls = next(nested_classes, cls)
-    return list(cls.model_fields)
+        cls = nested_class(cls, str(step)) or cls
+    return cls
+
+
+def unknown_setting(cls: type[Settings], parent: str, name: str, value: Any) -> str:
+    """Message for a setting that a section does not have: the line to write instead, or the most similar name."""
+    if current_name := inherited_table(cls, "renamed").get(name):
+        return f"{parent}.{name} is now {parent}.{current_name}; write {setting_line(parent, current_name, value)}"
+    if own_name := inherited_table(cls, "foreign_names").get(name):
+        return f"{parent}.{name}: unknown setting; {_foreign_advice(parent, own_name, value)}"
+    advice = None if parent.split(".")[0] in ("heads", "serve") else line_for_name(name, value)
+    return f"{parent}.{name}: unknown setting" + (f"; {advice}" if advice else did_you_mean(name, [*cls.model_fields]))
+
+
+def line_for_name(name: str, value: Any) -> str | None:
+    """Advice for a setting named without its section, in another one, or as in other libraries; None if unknown."""
+    sections = [(section, section_class(section)) for section in SEARCHED_SECTIONS]
+    for own_names in ("model_fields", "foreign_names"):
+        for section, cls in (*sections, *_found_by_name()):
+            prefix = "from" if section == "start" else section
+            if own_names == "model_fields" and name in cls.model_fields and name not in ("name", "family"):
+                return f"write {setting_line(prefix, name, value)}"
+            if own_names == "foreign_names" and (own_name := inherited_table(cls, own_names).get(name)):
+                return _foreign_advice(prefix, own_name, value)
+    return None
+
+
+def _found_by_name() -> Iterator[tuple[str, type[Settings]]]:
+    """Section and settings class of every model family, objective and task, and of the policy."""
+    for package, section in (("models", "model"), ("objectives", "objective"), ("tasks", "task")):
+        for name in module_names(package):
+            yield section, find_class(package, name).Settings
+    yield "policy", find_class("reinforce", "policy").Settings
+
+
+def _foreign_advice(section: str, own_name: str, value: Any) -> str:
+    """What to write for a name of another library: a setting with the user's value, a fixed line, or a sentence."""
+    if " " in own_name:
+        return own_name
+    return f"write {section}.{own_name}" if "=" in own_name else f"write {setting_line(section, own_name, value)}"
+
+
+def setting_line(section: str, name: str, value: Any) -> str:
+    """A setting as it is written on the command line: `train.learning_rate=3e-4`."""
+    if value is None or isinstance(value, dict):
+        return f"{section}.{name}=…"
+    return f"{section}.{name}={_format_value(value)}"
+
+
+def _format_value(value: Any) -> str:
+    """A value as YAML of one line, numbers in their shorter notation."""
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(_format_value, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        scientific = re.sub(r"\.?0*e([+-])0*(\d+)", lambda match: f"e{match[1].strip('+')}{match[2]}", f"{value:e}")
+        return min((repr(value), scientific), key=len) if float(scientific) == value else repr(value)
+    return str(value)

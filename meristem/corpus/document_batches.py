@@ -69,8 +69,8 @@ def read_batches(read_range: ReadRange, settings: CorpusSettings) -> Iterator[Do
 
 def _finish_batch(batch: DocumentBatch, account: CorpusAccount, settings: CorpusSettings) -> DocumentBatch:
     batch.account = account.pop_counts()
-    if settings.near is not None:
-        batch.signatures = minhash_signatures(batch.texts, settings.near.words)
+    if settings.near_dedup is not None:
+        batch.signatures = minhash_signatures(batch.texts, settings.near_dedup.words)
     return batch
 
 

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from meristem import samples
 from meristem.config.conditions import SettingConditions, when
+from meristem.config.setting_names import with_hashed_names
 from meristem.config.settings import Settings
 from meristem.corpus.clean.language_id import Languages
 from meristem.corpus.clean.quality_filters import QualityOption
@@ -17,7 +18,7 @@ from meristem.corpus.dedup.minhash import NearDedupOption
 from meristem.corpus.paired_text import IMAGE_SEPARATOR, PAIR_SEPARATOR
 from meristem.corpus.privacy.pii import PIIKinds
 
-PROCESSING_SETTINGS = {"near", "quality", "boilerplate", "languages", "private"}
+PROCESSING_SETTINGS = {"near_dedup", "quality", "boilerplate", "languages", "pii"}
 """Settings beyond basic cleaning: if one is on, a corpus of files is processed once and cached."""
 LATER_SETTINGS = {"half": None, "format": "auto", "encoding": None}
 """Settings added after datasets had been cached without them, and the value that changes nothing."""
@@ -44,6 +45,12 @@ class HeldOutShares(NamedTuple):
 
 class CorpusSettings(Settings):
     """Where the text comes from and how it is processed before tokenization."""
+
+    renamed: ClassVar[dict[str, str]] = {
+        "near": "near_dedup",
+        "private": "pii",
+        "shortest": "min_characters",
+    }
 
     needs: ClassVar[SettingConditions] = {
         "encoding": (when("format", "auto", "text", "wikitext", "jsonl", "csv", "tsv"),),
@@ -85,10 +92,10 @@ class CorpusSettings(Settings):
     quality: QualityOption = None
     """Drop low-quality documents (Gopher and C4 rules, quality_filters.py): true, or its own settings."""
 
-    private: PIIKinds = ()
+    pii: PIIKinds = ()
     """Personal data to replace by placeholders: true, or some of e-mail, phone, card, identity, account, ip, key."""
 
-    near: NearDedupOption = None
+    near_dedup: NearDedupOption = None
     """Drop near duplicates of earlier documents (MinHash): true, or its own settings."""
 
     half: Literal[0, 1] | None = None
@@ -100,7 +107,7 @@ class CorpusSettings(Settings):
     test: ShareOrSource = 0.02
     """Held out for the final test: a share of the documents, or a file, folder, glob or builtin:NAME."""
 
-    shortest: int = Field(1, ge=1)
+    min_characters: int = Field(1, ge=1)
     """Documents with fewer characters are dropped."""
 
     limit: int | str | None = None
@@ -147,8 +154,10 @@ class CorpusSettings(Settings):
             raise ValueError("target and picture cannot be combined in one corpus; use two entries of mix")
         if isinstance(self.target, tuple) and len(self.target) != len(self.sources):
             raise ValueError(f"target names {len(self.target)} files for {len(self.sources)} sources; one each")
-        if self.near is not None and self.side_separator == IMAGE_SEPARATOR:
-            raise ValueError("near compares texts, but different images may have similar captions: leave it out here")
+        if self.near_dedup is not None and self.side_separator == IMAGE_SEPARATOR:
+            raise ValueError(
+                "near_dedup compares texts, but different images may have similar captions: leave it out here"
+            )
         if sum(self.held_out_shares) >= 1.0:
             raise ValueError("validation and test together leave nothing to train on")
         return self
@@ -194,16 +203,18 @@ class CorpusSettings(Settings):
         return any(self.model_dump(include=PROCESSING_SETTINGS).values())
 
     def cache_key_fields(self) -> dict[str, Any]:
-        """All settings that affect the documents, except the source; settings that are off are omitted."""
+        """All settings that affect the documents, except the source, under the names that are hashed; settings that
+        are off are omitted."""
         # settings added later leave old keys unchanged; separate held-out data are identified by their files
         omitted = {name for name, default in LATER_SETTINGS.items() if getattr(self, name) == default} | set(
             self.held_out_sources
         )
         unpaired = set() if self.side_separator else {"target", "picture"}
         dumped = self.model_dump(mode="json", exclude={"source", "processes", *unpaired, *omitted})
-        if self.near is not None:
-            dumped["near"].pop("memory_mb")
-        return {name: value for name, value in dumped.items() if value or name not in PROCESSING_SETTINGS}
+        if self.near_dedup is not None:
+            dumped["near_dedup"].pop("memory_mb")
+        relevant = {name: value for name, value in dumped.items() if value or name not in PROCESSING_SETTINGS}
+        return with_hashed_names(self, relevant)
 
     @property
     def side_separator(self) -> str:

@@ -22,7 +22,7 @@ from meristem.dataset.build_progress import BuildJournal, FinishedDocuments, exc
 from meristem.dataset.encode_documents import EncodedBatch, separator_id
 from meristem.dataset.manifest import SPLITS, DatasetManifest, manifest_name
 from meristem.dataset.paired_documents import batch_cost, encode_batch
-from meristem.dataset.settings import StoreSettings
+from meristem.dataset.settings import DatasetSettings
 from meristem.dataset.shard import dtype_for
 from meristem.dataset.shard_writer import SplitWriter
 from meristem.dataset.token_dataset import TokenDataset
@@ -53,7 +53,7 @@ def build_dataset(
     documents: Iterable[Document],
     tokenizer: Tokenizer,
     folder: Path,
-    settings: StoreSettings,
+    settings: DatasetSettings,
     *,
     processes: int | None = None,
     keep_words: bool = False,
@@ -74,8 +74,8 @@ def build_dataset(
             return TokenDataset.open(folder, state=state)
         journal = BuildJournal(folder, new_manifest)
         writers = {split: _make_writer(journal, split) for split in SPLITS}
-        batches = _iter_batches(documents, journal.finished_documents(), settings.picture)
-        encode = partial(encode_batch, tokenizer=tokenizer, keep_words=keep_words, picture=settings.picture)
+        batches = _iter_batches(documents, journal.finished_documents(), settings.image_size)
+        encode = partial(encode_batch, tokenizer=tokenizer, keep_words=keep_words, picture=settings.image_size)
         encoded_batches = _encode_batches(batches, encode, processes or os.cpu_count() or 1)
         try:
             _write_batches(encoded_batches, writers, progress)

@@ -17,7 +17,7 @@ from meristem.utils.untrusted_files import ParseLimits
 
 FORMAT = 1
 SPLITS = ("train", "validation", "test")
-MANIFEST_FILE, JOURNAL_FILE = "store.json", "journal.json"
+MANIFEST_FILE, JOURNAL_FILE = "dataset.json", "journal.json"
 PARTIAL_SUFFIX = ".partial"
 DTYPE_BYTES = {"uint16": 2, "uint32": 4}
 """Type of the stored ids → bytes per id."""
@@ -63,7 +63,7 @@ class ShardRecord(ManifestEntry):
 
 
 class DatasetManifest(ManifestEntry):
-    """The manifest of a dataset: `journal.json` while it is being built, `store.json` once it is complete."""
+    """The manifest of a dataset: `journal.json` while it is being built, `dataset.json` once it is complete."""
 
     format: int = FORMAT
     tokenizer: str

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from pydantic_core import to_json
 from rich.console import Console
 
 from meristem.config.errors import MeristemError
+from meristem.config.setting_names import with_hashed_names
 from meristem.corpus.corpus_command import ReadProgressBar
 from meristem.corpus.corpus_parts import folder_lock
 from meristem.corpus.paired_text import IMAGE_SEPARATOR, tokenizer_texts
@@ -24,7 +26,7 @@ from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.split import MAX_QUOTA_DOCUMENTS
 from meristem.dataset.build import build_dataset
 from meristem.dataset.manifest import manifest_name
-from meristem.dataset.settings import StoreSettings
+from meristem.dataset.settings import DatasetSettings
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.dataset.unknown_tokens import token_summary
 from meristem.tokenizers.settings import TokenizerSettings
@@ -80,7 +82,8 @@ def prepare_tokenizer(
     if settings.path is not None:
         return Tokenizer.load(Path(settings.path), lowercase=settings.lowercase or None)
     versions = [_corpus_version(corpus, console) for corpus in corpora_settings]
-    key = _hash_key("tokenizer", settings.model_dump_json(), *(version.key for version in versions))
+    hashed_settings = to_json(with_hashed_names(settings, settings.model_dump())).decode()
+    key = _hash_key("tokenizer", hashed_settings, *(version.key for version in versions))
     tokenizer_path = cache_dir() / "tokenizers" / key / "tokenizer.json"
     states = "\n".join(version.state for version in versions if version.state)
     cached = _cached_tokenizer(tokenizer_path, states, console)
@@ -116,7 +119,7 @@ def _train_tokenizer(
     """Train a tokenizer and put it into the cache."""
     states = "\n".join(version.state for version in versions if version.state)
     console.print(
-        f"Training a {settings.kind} tokenizer of {settings.size:,} tokens on up to {settings.sample_mb:g} MB of text"
+        f"Training a {settings.kind} tokenizer of {settings.vocab_size:,} tokens on up to {settings.sample_mb:g} MB of text"
     )
     with ReadProgressBar(console, "reading") as bar:
         readings = (
@@ -140,7 +143,7 @@ def _train_tokenizer(
 def prepare_dataset(
     corpus: CorpusSettings,
     tokenizer: Tokenizer,
-    settings: StoreSettings,
+    settings: DatasetSettings,
     *,
     keep_words: bool,
     console: Console,
@@ -150,7 +153,7 @@ def prepare_dataset(
     requested = _load_cached_dataset(cache_key)
     if requested is not None:
         return requested
-    image_sizes = [settings.picture] if corpus.side_separator == IMAGE_SEPARATOR else []
+    image_sizes = [settings.image_size] if corpus.side_separator == IMAGE_SEPARATOR else []
     version = _corpus_version(corpus, console)
     with ReadProgressBar(console, "tokenising") as bar:
         reading = CorpusReader(corpus, progress=bar.show_progress, folder=version.folder)

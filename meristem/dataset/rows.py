@@ -24,7 +24,7 @@ def content_length(stream: TokenStream, tokenizer: Tokenizer, length: int, num_s
             f"{tokenizer.digest[:12]}); rebuild the dataset with this one"
         )
     if length <= num_special:
-        raise MeristemError(f"model.length: {length} leaves no room for text beside {num_special} special tokens")
+        raise MeristemError(f"model.max_length: {length} leaves no room for text beside {num_special} special tokens")
     return length - num_special
 
 

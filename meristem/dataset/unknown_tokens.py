@@ -102,12 +102,12 @@ def check_unknown_share(share: float, max_share: float, text_name: str, *, kept_
         return
     fix = (
         f"give it a tokenizer of its own: from.tokenizer=own (rows of tokens known to both are copied from "
-        f"{kept_from}), from.take=embeddings (only those), or train from scratch"
+        f"{kept_from}), from.load=embeddings (only those), or train from scratch"
         if kept_from
-        else "train another (tokenizer.kind, tokenizer.size, without tokenizer.path), or use "
+        else "train another (tokenizer.kind, tokenizer.vocab_size, without tokenizer.path), or use "
         "a tokenizer file trained on such text"
     )
     raise MeristemError(
         f"{format_percent(share)} of the tokens of {text_name} are unknown to the tokenizer, which leaves "
-        f"too little to learn from; {fix}. store.max_unknown={math.ceil(share * 100) / 100:g} trains anyway"
+        f"too little to learn from; {fix}. dataset.max_unknown={math.ceil(share * 100) / 100:g} trains anyway"
     )

@@ -28,7 +28,7 @@ LOADED_PARTS = {
     "encoder": "the encoder's weights",
     "nothing": "only its architecture",
 }
-"""Value of `from.take` → description of the weights that are loaded."""
+"""Value of `from.load` → description of the weights that are loaded."""
 
 
 def show_description(
@@ -100,7 +100,7 @@ def _resolve_target(target: str, overrides: Sequence[str]) -> tuple[Recipe, list
             )
         recipe = resolve_recipe(name, mapping, overrides)
         refuse_ignored(recipe, parse_overrides(overrides))
-        return recipe, [_describe_start(recipe)] if recipe.start.path or recipe.start.vectors else []
+        return recipe, [_describe_start(recipe)] if recipe.start.path or recipe.start.word_vectors else []
     recipe = resolve_recipe(run.path.name, parse_recipe_file(run.recipe_path), overrides)
     refuse_ignored(recipe, parse_overrides(overrides))
     finish_record = run.finish_record or {}
@@ -108,17 +108,19 @@ def _resolve_target(target: str, overrides: Sequence[str]) -> tuple[Recipe, list
         f"{run.path}: {'finished' if finish_record else 'not finished'}"
         + (f" at step {finish_record['step']:,}" if finish_record else "")
     ]
-    return recipe, lines + ([_describe_start(load_recipe(run))] if recipe.start.path or recipe.start.vectors else [])
+    return recipe, lines + (
+        [_describe_start(load_recipe(run))] if recipe.start.path or recipe.start.word_vectors else []
+    )
 
 
 def _describe_start(recipe: Recipe) -> str:
     """One line on the initial weights of a recipe."""
     start = recipe.start
     if start.path is None:
-        return f"starts with word vectors from {start.vectors}"
+        return f"starts with word vectors from {start.word_vectors}"
     start_run = load_run(Path(start.path))
-    loaded_parts = LOADED_PARTS.get(start.take, "all weights that fit")
-    keeps_tokenizer = start.tokenizer == "keep" and start.take in ("all", "encoder")
+    loaded_parts = LOADED_PARTS.get(start.load, "all weights that fit")
+    keeps_tokenizer = start.tokenizer == "keep" and start.load in ("all", "encoder")
     tokenizer_phrase = "the same tokenizer" if keeps_tokenizer else "a new tokenizer"
     source = f"{start.path} ({start_run.recipe.model.family}, step {start_run.step:,})"
     return f"starts from {source}: {loaded_parts}, {tokenizer_phrase}"

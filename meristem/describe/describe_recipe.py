@@ -100,7 +100,7 @@ def describe_recipe(recipe: Recipe, *, vocab_size: int | None = None, devices: i
         if recipe.task is not None:
             learner, source, feed, tokens_per_step = _build_task_trial(recipe)
         else:
-            learner, feeds = _build_trial(recipe, vocab_size or recipe.tokenizer.size, Path(folder))
+            learner, feeds = _build_trial(recipe, vocab_size or recipe.tokenizer.vocab_size, Path(folder))
             source, feed = next(iter(feeds.items()))
             tokens_per_step = feed.batch_size * feed.tokens_per_sample
         device = resolve_device(recipe.train)
@@ -123,7 +123,7 @@ def describe_recipe(recipe: Recipe, *, vocab_size: int | None = None, devices: i
     device_rows = min(feed.micro_batch_size, -(-feed.batch_size // devices))
     return replace(
         description,
-        shared=device_cost(sizes, devices, sharded=recipe.train.shard, activations=activation_bytes * device_rows),
+        shared=device_cost(sizes, devices, sharded=recipe.train.fsdp, activations=activation_bytes * device_rows),
     )
 
 
@@ -185,13 +185,13 @@ def _build_trial(recipe: Recipe, vocab_size: int, folder: Path) -> tuple[Learner
     )
     learner = build_learner(recipe, tokenizer)
     prepare_trainable(learner.model, recipe.start)
-    rows = max(4, recipe.train.batch_tokens // recipe.model.length)
+    rows = max(4, recipe.train.batch_tokens // recipe.model.max_length)
     dataset_by_separator: dict[str, TokenDataset] = {}
     for side_separator in {source.corpus.side_separator for source in recipe.sources()}:
-        texts = _blank_texts(side_separator, rows, recipe.model.length)
+        texts = _blank_texts(side_separator, rows, recipe.model.max_length)
         documents = [Document(text, f"blank:{number}") for number, text in enumerate(texts)]
         dataset_by_separator[side_separator] = build_dataset(
-            documents, tokenizer, folder / (side_separator.encode().hex() or "text"), recipe.store, processes=1
+            documents, tokenizer, folder / (side_separator.encode().hex() or "text"), recipe.dataset, processes=1
         )
     datasets = {source.name: dataset_by_separator[source.corpus.side_separator] for source in recipe.sources()}
     return learner, build_feeds(recipe, learner.objectives, tokenizer, datasets, split="train", seed=0)
@@ -245,11 +245,11 @@ def find_fits(hours: float, flops_per_second: float) -> list[RecipeFit]:
 
 def _count_flops_and_parameters(recipe: Recipe) -> tuple[float, int]:
     """FLOPs per token and number of parameters, from one row on the meta device."""
-    train = recipe.train.model_copy(update={"batch_tokens": recipe.model.length, "micro_tokens": None})
+    train = recipe.train.model_copy(update={"batch_tokens": recipe.model.max_length, "micro_batch_tokens": None})
     recipe = replace(recipe, train=train)
     with tempfile.TemporaryDirectory() as folder:
         with torch.device("meta"):
-            learner, feeds = _build_trial(recipe, recipe.tokenizer.size, Path(folder))
+            learner, feeds = _build_trial(recipe, recipe.tokenizer.vocab_size, Path(folder))
         name, feed = next(iter(feeds.items()))
         row_flops = step_flops(learner, name, [feed.batch_at(0, 1)])
     return row_flops.per_token, sum(p.numel() for p in learner.model.parameters())

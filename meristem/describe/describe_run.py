@@ -70,7 +70,7 @@ def describe_run(run: RunFolder) -> RunDescription | None:
         validation=_numeric_values(evaluations[-1]) if evaluations else {},
         best_validation=_numeric_values(best_evaluations[-1]) if best_evaluations else {},
         test=_numeric_values((run.finish_record or {}).get("test") or {}),
-        started_from=start.path or (f"word vectors {start.vectors}" if start.vectors else None),
+        started_from=start.path or (f"word vectors {start.word_vectors}" if start.word_vectors else None),
     )
 
 

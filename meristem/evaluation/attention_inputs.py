@@ -165,7 +165,7 @@ def _task_inputs(
     if generates and "tokens" in inputs and len(inputs) > 1:
         target_inputs = _task_target_inputs(model, tokenizer, rows[0], target)
         return replace(target_inputs, notices=notices + target_inputs.notices)
-    causal: dict[str, Any] = {"causal": True} if task.settings.way == "causal" else {}
+    causal: dict[str, Any] = {"causal": True} if task.settings.backbone_mode == "causal" else {}
     return AttentionInputs(inputs={**_batch_of_one(model, inputs), **causal}, notices=notices)
 
 

@@ -162,7 +162,9 @@ def _with_memory(
         fresh = torch.tensor([[start == 0]], device=model.device)
         state = model.backbone(tokens=tokens, fresh=fresh, state=state, **causal_flag).state
     if not state:
-        raise MeristemError("before: this model has no memory; use one with model.memory above 0 (transformer_xl)")
+        raise MeristemError(
+            "before: this model has no memory; use one with model.memory_length above 0 (transformer_xl)"
+        )
     new_inputs = {**inputs, "state": state, "fresh": torch.tensor([[False]], device=model.device)}
     if start_ids:  # the text continues the previous one, so it has no document start
         new_inputs["tokens"] = inputs["tokens"][:, len(start_ids) :]

@@ -113,7 +113,7 @@ def evaluate(
             result["metrics"].update(measured.metrics)
             result["samples"].update(measured.samples)
     if pairs is not None:
-        image_size = loaded_run.recipe.model.model_dump().get("picture", loaded_run.recipe.store.picture)
+        image_size = loaded_run.recipe.model.model_dump().get("image_size", loaded_run.recipe.dataset.image_size)
         pair_result = evaluate_pairs(
             loaded_run.learner.model,
             loaded_run.tokenizer,
@@ -225,7 +225,7 @@ def _stores_from_data(loaded_run: LoadedRun, data: str, console: Console) -> dic
             source.name: prepare_dataset(
                 _corpus_like(source.corpus, data),
                 loaded_run.tokenizer,
-                recipe.store,
+                recipe.dataset,
                 keep_words=keep_words,
                 console=console,
             ).dataset
@@ -262,7 +262,7 @@ def _run_stores(loaded_run: LoadedRun, console: Console) -> dict[str, TokenDatas
             stores[source.name] = prepare_dataset(
                 source.corpus,
                 loaded_run.tokenizer,
-                recipe.store,
+                recipe.dataset,
                 console=console,
                 cache_key=key,
                 keep_words=recipe.tokenizer.kind == "words",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -26,15 +26,20 @@ TEMPLATE_FIELDS = {
 class PromptSettings(Settings):
     """Settings of zero-shot and few-shot prompting."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "between": "example_separator",
+        "words": "label_words",
+    }
+
     template: str
     """Fields in braces, as "{text}\\nSentiment: {label}": text, text_b, and where choices are compared {choice}."""
-    words: dict[str, str] = {}
+    label_words: dict[str, str] = {}
     """Label → its verbalization; by default the label itself."""
     shots: int = Field(0, ge=0)
     """Number of in-context examples before each question."""
     seed: int = Field(0, ge=0)
     """Seed for drawing and ordering the examples."""
-    between: str = "\n\n"
+    example_separator: str = "\n\n"
     """Separator between examples."""
     per_token: bool = False
     """Normalise log-probabilities by the number of tokens, so that longer answers are not less likely."""
@@ -111,7 +116,7 @@ class PromptBuilder:
     def __init__(self, template: PromptTemplate, settings: PromptSettings, task: Any) -> None:
         self.template, self.settings, self.task = template, settings, task
         labels = () if template.sample_type == "choice" else task.settings.labels
-        self.label_words = tuple(settings.words.get(label, label) for label in labels)
+        self.label_words = tuple(settings.label_words.get(label, label) for label in labels)
         """In the order of the labels; empty if each sample has its own choices."""
         self.word_by_label = dict(zip(labels, self.label_words, strict=True))
 

@@ -97,7 +97,7 @@ def predict_with_prompts(
         evaluation=evaluate_predictions(builder.task, predictions, samples, with_intervals=with_intervals),
         predictions=predictions,
         task=builder.task,
-        first_prompt=prompts[0].text(settings.between),
+        first_prompt=prompts[0].text(settings.example_separator),
         notices=answer_scores.notices(settings.shots, scorer.max_tokens),
     )
 
@@ -149,10 +149,13 @@ def _build_task(
 ) -> Any:
     """The task of these samples; its labels are those with label words, or those of the samples."""
     task = find_class("tasks", TASK_BY_SAMPLE_TYPE[template.sample_type])
-    known_settings: dict[str, Any] = {"way": BACKBONE_MODES[scorer.lm_kind], "length": max(16, scorer.max_tokens)}
+    known_settings: dict[str, Any] = {
+        "backbone_mode": BACKBONE_MODES[scorer.lm_kind],
+        "max_length": max(16, scorer.max_tokens),
+    }
     if template.sample_type == "choice":
         return task(task.Settings(**known_settings), scorer.tokenizer)
-    words = tuple(settings.words)
+    words = tuple(settings.label_words)
     for sample in samples:
         if words and str(sample.gold) not in words:
             raise MeristemError(
@@ -161,8 +164,8 @@ def _build_task(
     if words:
         return task(task.Settings(problem="single", labels=words, **known_settings), scorer.tokenizer)
     fitted_settings = task.fit_settings(task.Settings(**known_settings), samples)
-    if fitted_settings.problem != "single":
-        problem_name = "numbers" if fitted_settings.problem == "regression" else "several labels"
+    if fitted_settings.problem_type != "single":
+        problem_name = "numbers" if fitted_settings.problem_type == "regression" else "several labels"
         raise MeristemError(f"a prompt chooses one label, and these samples have {problem_name}")
     return task(fitted_settings, scorer.tokenizer)
 
@@ -253,7 +256,7 @@ class AnswerScorer:
 
     def _prompt_text(self, prompt: FewShotPrompt, answer: str) -> str:
         """A prompt with an answer; only masked models also read the text after it."""
-        return prompt.text(self.settings.between, answer, with_suffix=self.lm_kind in ("masked", "generator"))
+        return prompt.text(self.settings.example_separator, answer, with_suffix=self.lm_kind in ("masked", "generator"))
 
     def _encode(self, prompts: Sequence[FewShotPrompt]) -> list[list[Encoding]]:
         """Encodings of every prompt with each of its answers."""
@@ -263,7 +266,7 @@ class AnswerScorer:
 
     def _answer_spans(self, prompt: FewShotPrompt, encodings: Sequence[Encoding]) -> list[tuple[int, int]]:
         """Token span of each answer with the white space before it, which may be part of a token or separate."""
-        text = prompt.text(self.settings.between)
+        text = prompt.text(self.settings.example_separator)
         prompt_end, spans = len(text.rstrip()), []
         for answer, encoding in zip(prompt.answers, encodings, strict=True):
             first = int(np.count_nonzero(encoding.offsets[:, 1] <= prompt_end))
@@ -281,7 +284,7 @@ class AnswerScorer:
         A question that is too long by itself is truncated at its beginning.
         """
         longest = max(len(encoding.ids) for encoding in encodings)
-        edges = np.cumsum([0, *(len(example) + len(self.settings.between) for example in prompt.examples)])
+        edges = np.cumsum([0, *(len(example) + len(self.settings.example_separator) for example in prompt.examples)])
         starts = np.searchsorted(encodings[0].offsets[:, 0], edges).tolist()
         for num_dropped, start in enumerate(starts):
             if longest - start <= self.max_tokens:

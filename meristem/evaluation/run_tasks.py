@@ -43,13 +43,13 @@ def _build_task(name: str, head: HeadSettings, loaded_run: LoadedRun) -> Task:
     task_class: type[Task] = find_class("tasks", name)
     problem_type = PROBLEM_TYPES[head.problem] if head.problem else "regression" if len(head.labels) == 1 else "single"
     known_settings: dict[str, Any] = {
-        "way": _backbone_mode(task_class, loaded_run),
-        "length": loaded_run.recipe.model.length,
-        "begin": decoder_start_ids(loaded_run.learner.objectives) or (),
-        "framed": False,
+        "backbone_mode": _backbone_mode(task_class, loaded_run),
+        "max_length": loaded_run.recipe.model.max_length,
+        "decoder_start_ids": decoder_start_ids(loaded_run.learner.objectives) or (),
+        "add_special_tokens": False,
         "labels": () if problem_type == "regression" else head.labels,
-        "problem": problem_type,
-        "range": (0.0, 1.0) if problem_type == "regression" else None,  # the head predicts the number itself
+        "problem_type": problem_type,
+        "target_range": (0.0, 1.0) if problem_type == "regression" else None,  # the head predicts the number itself
     }
     task_settings = {key: value for key, value in known_settings.items() if key in task_class.Settings.model_fields}
     return task_class(task_class.Settings.model_validate({"name": name, **task_settings}), loaded_run.tokenizer)

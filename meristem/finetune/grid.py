@@ -26,6 +26,8 @@ from meristem.utils import untrusted_files
 from meristem.utils.shell_quoting import shell_path
 
 GRID_JSON, GRID_PAGE = "grid.json", "grid.md"
+FOLDER_NAMES = {"learning_rate": "rate"}
+"""Setting → its name in the names of run folders, which stay as they were so that existing grids resume."""
 
 TrainRun = Callable[[Recipe, Path], RunResult]
 """Trains or resumes one run; returns at once if it is finished."""
@@ -88,13 +90,13 @@ def run_grid(recipe: Recipe, out: Path, train_run: TrainRun, *, fresh: bool, con
 
 def _iter_cells(recipe: Recipe) -> Iterator[tuple[GridCell, Recipe]]:
     """Every combination, with the recipe of its first seed."""
-    axes = {name: getattr(recipe.grid, name) for name in ("rate", "epochs") if getattr(recipe.grid, name)}
+    axes = {name: getattr(recipe.grid, name) for name in ("learning_rate", "epochs") if getattr(recipe.grid, name)}
     for values in product(*axes.values()):
         settings = dict(zip(axes, values, strict=True))
         train_update: dict[str, Any] = dict(settings)
         if "epochs" in settings:
             train_update |= {name: None for name in BUDGETS if name != "epochs"}
-        name = "-".join(f"{axis}{value:g}" for axis, value in settings.items()) or recipe.name
+        name = "-".join(f"{FOLDER_NAMES.get(axis, axis)}{value:g}" for axis, value in settings.items()) or recipe.name
         train = recipe.train.model_copy(update=train_update)
         yield GridCell(settings=settings, name=name), replace(recipe, train=train, grid=None, name=name)
 

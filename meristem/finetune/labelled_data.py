@@ -92,7 +92,7 @@ class LabelledData(SampleData):
                 truncated_samples = {piece.sample_index for piece in truncated}
                 notices.append(
                     f"{split}: {len(truncated_samples):,} of {len(self.samples[split]):,} samples are longer than "
-                    f"{recipe.task.length} tokens and were truncated (task.length)"
+                    f"{recipe.task.max_length} tokens and were truncated (task.max_length)"
                 )
         return notices
 

@@ -297,7 +297,14 @@ class ContinuousBatch:
             s = seat.settings
             early = len(seat.generated_text.token_ids) < s.min_tokens
             alike[
-                seat.end_id, early, s.repetition_penalty, s.no_repeat, s.greedy, s.temperature, s.top_k, s.top_p
+                seat.end_id,
+                early,
+                s.repetition_penalty,
+                s.no_repeat_ngram_size,
+                s.greedy,
+                s.temperature,
+                s.top_k,
+                s.top_p,
             ].append(place)
         out = torch.empty(len(sequences), dtype=torch.long, device=raw_logits.device)
         for places in alike.values():
@@ -321,7 +328,7 @@ class ContinuousBatch:
                 logits, [one.generated_text.all_token_ids for one in sequences], s.repetition_penalty
             )
         return ban_repeated_ngrams(
-            ban_tokens(logits, forbidden), [one.generated_text.token_ids for one in sequences], s.no_repeat
+            ban_tokens(logits, forbidden), [one.generated_text.token_ids for one in sequences], s.no_repeat_ngram_size
         )
 
 

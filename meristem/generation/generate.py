@@ -176,7 +176,9 @@ def _decode_loop(
             forbidden = [*banned_ids, end_id] if position < settings.min_tokens and end_id is not None else banned_ids
             texts = [builders[number].all_token_ids for number in going]
             logits = ban_tokens(apply_repetition_penalty(session.logits, texts, settings.repetition_penalty), forbidden)
-            logits = ban_repeated_ngrams(logits, [builders[number].token_ids for number in going], settings.no_repeat)
+            logits = ban_repeated_ngrams(
+                logits, [builders[number].token_ids for number in going], settings.no_repeat_ngram_size
+            )
             chosen = sample_next_tokens(logits, settings, [copy_indices[number] for number in going], position)
             scores = session.logits.gather(1, chosen[:, None])[:, 0] - session.logits.logsumexp(1)
             for number, token, score in zip(going, chosen.tolist(), scores.tolist(), strict=True):
@@ -208,7 +210,7 @@ def _beam_search(
         if settings.repetition_penalty != 1.0:
             whole = [[*items[row].prompt_ids, *tokens] for row, tokens in zip(rows, texts, strict=True)]
             logprobs = apply_repetition_penalty(logprobs, whole, settings.repetition_penalty)
-        return ban_repeated_ngrams(ban_tokens(logprobs, forbidden), texts, settings.no_repeat)
+        return ban_repeated_ngrams(ban_tokens(logprobs, forbidden), texts, settings.no_repeat_ngram_size)
 
     def stopped(tokens: Sequence[int], row: int) -> bool:
         prompt = items[row].prompt_ids
@@ -222,7 +224,7 @@ def _beam_search(
         max_new_tokens=settings.max_tokens,
         end_id=end_id,
         length_penalty=settings.length_penalty,
-        early_stopping=settings.early,
+        early_stopping=settings.early_stopping,
         process_logprobs=adjust,
         is_finished=stopped,
     )

@@ -94,7 +94,7 @@ def document_start_ids(model: Model, tokenizer: Tokenizer, lm_kind: LMKind = "ca
 def has_memory(model: Model) -> bool:
     """Whether the model has memory (Transformer-XL), so that it was trained on consecutive segments of running text."""
     settings: Any = getattr(model.backbone, "settings", None)
-    return "memory" in model.backbone.capabilities and settings.memory > 0
+    return "memory" in model.backbone.capabilities and settings.memory_length > 0
 
 
 def decoder_start_ids(model: Model, tokenizer: Tokenizer) -> list[int]:

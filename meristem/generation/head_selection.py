@@ -135,7 +135,7 @@ def _unsupported_message(model: Model, operation: LMOperation) -> str:
         )
     if not trained_kinds and can_detect(model):
         return (
-            f"{operation}: this model was trained without a generator (objective.generator=none), so it can only "
+            f"{operation}: this model was trained without a generator (objective.generator_size=none), so it can only "
             "detect replaced tokens: meristem detect RUN TEXT"
         )
     if not trained_kinds:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -21,6 +22,11 @@ MIN_TEMPERATURE = 1e-4
 class SamplingSettings(Settings):
     """Sampling and beam search settings."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "early": "early_stopping",
+        "no_repeat": "no_repeat_ngram_size",
+    }
+
     temperature: float = Field(1.0, gt=0)
     """Below 1 the distribution becomes sharper, above 1 flatter."""
     top_k: int | None = Field(None, ge=1)
@@ -35,9 +41,9 @@ class SamplingSettings(Settings):
     """Number of beams of beam search; 1 means no beam search."""
     length_penalty: float = Field(1.0, ge=0)
     """Beams are ranked by log-probability / tokens ** this; 0 favours short texts."""
-    early: bool = False
+    early_stopping: bool = False
     """Beam search ends once no beam would win if it ended now, not only once none can ever win."""
-    no_repeat: int | None = Field(None, ge=1)
+    no_repeat_ngram_size: int | None = Field(None, ge=1)
     """No n-gram of this many tokens occurs twice in a text: 3 means no repeated trigram."""
     max_tokens: int = Field(100, ge=1)
     """Maximum number of tokens generated after a prompt."""
@@ -126,7 +132,7 @@ def check_no_nan(logits: Tensor) -> None:
     if bool(logits.isnan().any()):
         raise MeristemError(
             "the model's logits are NaN, so it cannot generate: use an older checkpoint, or "
-            "train again with a lower train.rate"
+            "train again with a lower train.learning_rate"
         )
 
 

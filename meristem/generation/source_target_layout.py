@@ -65,7 +65,7 @@ class EncoderDecoderLayout(SourceTargetLayout):
         self.max_target_tokens = min(max_target_tokens, self.max_decoder_length)
         if self.max_source_tokens < 1:
             raise MeristemError(
-                f"task.length: {max_length} leaves no room for text beside {num_special_tokens} special tokens"
+                f"task.max_length: {max_length} leaves no room for text beside {num_special_tokens} special tokens"
             )
 
     def build_piece(self, sample_index: int, source: Array, target: Array | None) -> SamplePiece:
@@ -113,7 +113,7 @@ class ContinuationLayout(SourceTargetLayout):
         self.max_source_tokens, self.end_id = max_length - len(self.start_ids) - self.max_target_tokens, tokenizer.end
         if self.max_source_tokens < 0:
             raise MeristemError(
-                f"model.length: {max_length} leaves no room for text after the start tokens; at least 4 are needed"
+                f"model.max_length: {max_length} leaves no room for text after the start tokens; at least 4 are needed"
             )
 
     def build_piece(self, sample_index: int, source: Array, target: Array | None) -> SamplePiece:
@@ -147,14 +147,16 @@ class CausalLayout(SourceTargetLayout):
     def __init__(self, objective: CLMObjective, tokenizer: Tokenizer, max_length: int, max_target_tokens: int) -> None:
         frame = tokenizer.pair_template
         if frame is None or not len(frame.between) or not len(frame.after):
-            raise MeristemError("this tokenizer has no delimiter between two texts, which task.way=causal needs")
+            raise MeristemError(
+                "this tokenizer has no delimiter between two texts, which task.backbone_mode=causal needs"
+            )
         self.objective, self.term, self.frame = objective, objective.name, frame
         self.max_target_tokens = min(max_target_tokens, max_length // 2)
         self.max_source_tokens = max_length - len(frame.before) - len(frame.between) - self.max_target_tokens
         self.end_id = int(frame.after[0])
         if self.max_source_tokens < 1:
             raise MeristemError(
-                f"task.length: {max_length} leaves no room for a source beside its target; at least 6 are needed"
+                f"task.max_length: {max_length} leaves no room for a source beside its target; at least 6 are needed"
             )
 
     def build_piece(self, sample_index: int, source: Array, target: Array | None) -> SamplePiece:

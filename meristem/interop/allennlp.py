@@ -35,7 +35,7 @@ class LSTMGates(WeightTransform):
     recurrent: bool
 
     def to_ours(self, theirs: Sequence[Tensor], settings: Any) -> Tensor:
-        rows = slice(settings.width, None) if self.recurrent else slice(settings.width)
+        rows = slice(settings.hidden_size, None) if self.recurrent else slice(settings.hidden_size)
         return torch.stack([_reorder_gates(tensor[rows], GATE_ORDER) for tensor in theirs])
 
     def to_theirs(self, ours: Tensor, num_parts: int, settings: Any) -> list[Tensor]:
@@ -87,18 +87,18 @@ class ElmoModelType(ModelType):
     name, family = "elmo", "elmo"
     config_entries = (
         ConfigEntry("layers", "lstm.n_layers", 2),
-        ConfigEntry("width", "lstm.projection_dim", 512),
-        ConfigEntry("cells", "lstm.dim", 4096),
+        ConfigEntry("hidden_size", "lstm.projection_dim", 512),
+        ConfigEntry("cell_size", "lstm.dim", 4096),
         ConfigEntry("cell_clip", "lstm.cell_clip", None),
         ConfigEntry("state_clip", "lstm.proj_clip", None),
         ConfigEntry("residual", "lstm.use_skip_connections", True),
-        ConfigEntry("letter_width", "char_cnn.embedding.dim", 16),
-        ConfigEntry("filters", "char_cnn.filters", ()),
-        ConfigEntry("highways", "char_cnn.n_highway", 2),
+        ConfigEntry("char_embedding_size", "char_cnn.embedding.dim", 16),
+        ConfigEntry("char_filters", "char_cnn.filters", ()),
+        ConfigEntry("highway_layers", "char_cnn.n_highway", 2),
         ConfigEntry("activation", "char_cnn.activation", "relu", {"relu": "relu"}),
     )
     required_config = {"char_cnn.max_characters_per_token": 50}
-    training_settings = frozenset({"length", "dropout"})
+    training_settings = frozenset({"max_length", "dropout"})
     body_rules = (
         WeightRule("backbone.characters.letters.weight", "char_embed"),
         WeightRule("backbone.characters.filters.{}.weight", "CNN/W_cnn_{}", ConvFilter()),

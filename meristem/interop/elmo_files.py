@@ -76,7 +76,7 @@ def import_elmo(folder: Path, out: Path) -> ImportResult:
         )
     settings = ElmoModelType.settings_from_config(elmo_options, str(options))
     tokenizer = read_vocabulary(folder)
-    tokenizer_settings = {"kind": "words", "size": max(tokenizer.vocab_size, 512)}
+    tokenizer_settings = {"kind": "words", "vocab_size": max(tokenizer.vocab_size, 512)}
     recipe_settings = {"tokenizer": tokenizer_settings, "model": settings.model_dump(mode="json"), "objective": "bilm"}
     try:
         recipe = resolve_recipe(out.name, recipe_settings)
@@ -181,7 +181,7 @@ def _convert_tensors(
 def _init_softmax(parameters: Mapping[str, Tensor], recipe: Recipe) -> dict[str, Tensor]:
     """A newly initialised softmax, drawn from the seed of the run."""
     generator = torch.Generator().manual_seed(stream_key(recipe.train.seed, "weights") & 0x7FFF_FFFF_FFFF_FFFF)
-    weight = torch.randn(parameters[SOFTMAX_WEIGHT].shape, generator=generator) * recipe.model.width**-0.5
+    weight = torch.randn(parameters[SOFTMAX_WEIGHT].shape, generator=generator) * recipe.model.hidden_size**-0.5
     return {SOFTMAX_WEIGHT: weight, "heads.bilm.bias": torch.zeros(len(weight))}
 
 

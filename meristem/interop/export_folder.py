@@ -124,7 +124,7 @@ def _build_model_files(
         **tokenizer_conversion.tokenizer_files(
             loaded.tokenizer,
             model_type,
-            task_export.max_length or loaded.recipe.model.length,
+            task_export.max_length or loaded.recipe.model.max_length,
             templates=task_export.templates,
             pad_id=config["pad_token_id"],
             padding_side=model_type.run_padding_side(loaded),
@@ -180,8 +180,10 @@ def _unsupported_objectives(model_type: type[ModelType], loaded: LoadedRun) -> l
     if model_type.attention_mode is None:
         return []
     if loaded.recipe.task is not None:
-        attention_mode = loaded.recipe.task.way
-        return [f"task.way={attention_mode}"] if attention_mode not in (None, model_type.attention_mode) else []
+        attention_mode = loaded.recipe.task.backbone_mode
+        return (
+            [f"task.backbone_mode={attention_mode}"] if attention_mode not in (None, model_type.attention_mode) else []
+        )
     objective_names = {part.name for source in loaded.recipe.sources() for part in source.objective}
     return [
         f"objective={name}"

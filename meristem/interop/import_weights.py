@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from torch import Tensor
 
 from meristem.blocks.meta_init import on_meta_device
@@ -18,7 +17,7 @@ from meristem.checkpoint.run_folder import RunFolder
 from meristem.checkpoint.save import save_checkpoint
 from meristem.checkpoint.snapshot import Snapshot
 from meristem.config.errors import MeristemError, RecipeError
-from meristem.config.recipe import Recipe, resolve_recipe
+from meristem.config.recipe import Recipe, recipe_yaml, resolve_recipe
 from meristem.config.settings import MAX_SIZE, module_names
 from meristem.interfaces.batch import Model
 from meristem.interop import tokenizer_conversion
@@ -115,7 +114,7 @@ def import_folder(folder: Path, out: Path) -> ImportResult:
 
 def _tokenizer_warning(recipe: Recipe, tokenizer: Tokenizer) -> tuple[str, ...]:
     """A warning if most embedding rows have no token: the tokenizer is probably another model's, or truncated."""
-    num_rows = recipe.tokenizer.room or tokenizer.vocab_size
+    num_rows = recipe.tokenizer.padded_vocab_size or tokenizer.vocab_size
     if tokenizer.vocab_size * 2 >= num_rows:
         return ()
     return (
@@ -200,8 +199,8 @@ def _build_recipe(
     settings = {
         "tokenizer": {
             "kind": tokenizer_conversion.tokenizer_kind(tokenizer),
-            "size": max(tokenizer.vocab_size, 512),
-            "room": num_rows if num_rows > tokenizer.vocab_size else None,
+            "vocab_size": max(tokenizer.vocab_size, 512),
+            "padded_vocab_size": num_rows if num_rows > tokenizer.vocab_size else None,
         },
         "model": model_type.settings_from_config(config, str(folder / "config.json")).model_dump(mode="json"),
         "objective": [
@@ -218,7 +217,7 @@ def _build_recipe(
 
 def _build_model(recipe: Recipe, tokenizer: Tokenizer, weights: FolderWeights, folder: Path) -> Model:
     """The model without its weights, on the meta device."""
-    for key, value in {**recipe.model.model_dump(), "vocab_size": recipe.tokenizer.room}.items():
+    for key, value in {**recipe.model.model_dump(), "vocab_size": recipe.tokenizer.padded_vocab_size}.items():
         limit = len(weights) if key.endswith("layers") else MAX_SIZE  # each layer has at least one tensor
         if isinstance(value, int) and value > limit:
             raise MeristemError(f"{folder / 'config.json'}: {key} of {value:,} is too large: at most {limit:,} here")
@@ -296,17 +295,22 @@ def write_run(
     out: Path, recipe: Recipe, tokenizer: Tokenizer, tensors: dict[str, Tensor], state: dict[str, Any]
 ) -> RunFolder:
     """Write the run to a temporary folder and rename it when it is complete."""
-    text = yaml.safe_dump(recipe.to_dict(), sort_keys=False, allow_unicode=True)
     unfinished = out.with_name(f".{out.name}.unfinished")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(unfinished, ignore_errors=True)  # left over from an interrupted import
-        run = RunFolder.create(unfinished, text, None)
+        run = RunFolder.create(unfinished, recipe_yaml(recipe), None)
         tokenizer.save(run.tokenizer_path)
         save_checkpoint(
             run.checkpoints,
             Snapshot(
-                step=0, model=tensors, optimizer={}, memory={}, state=state, recipe=text, tokenizer=run.tokenizer_path
+                step=0,
+                model=tensors,
+                optimizer={},
+                memory={},
+                state=state,
+                recipe=recipe_yaml(recipe),
+                tokenizer=run.tokenizer_path,
             ),
         )
         disk.rename(unfinished, out)

@@ -21,7 +21,7 @@ SHARED_HEADS = {"pair": "classification"}
 """Task head → the head whose class it shares."""
 TASK_KEY = "meristem_task"
 """The key of config.json with the task a class was exported for, where several tasks share the class."""
-INIT_SETTINGS = frozenset({"initial", "embedding_initial", "output_initial"})
+INIT_SETTINGS = frozenset({"init_std", "embedding_init_std", "output_init"})
 """Settings of weight initialisation, which weight files do not depend on."""
 
 
@@ -246,7 +246,11 @@ class ModelType:
 def derived_settings(settings: Settings) -> dict[str, Any]:
     """Settings with all derived values filled in."""
     values = settings.model_dump()
-    defaults = {"inner": 4 * values["width"], "groups": values.get("heads"), "embedding": values["width"]}
+    defaults = {
+        "ffn_size": 4 * values["hidden_size"],
+        "kv_heads": values.get("heads"),
+        "embedding_size": values["hidden_size"],
+    }
     defaults["decoder_layers"] = values.get("layers")
     return {key: defaults[key] if value is None and key in defaults else value for key, value in values.items()}
 

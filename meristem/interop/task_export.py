@@ -55,26 +55,28 @@ def prepare_task_export(loaded: LoadedRun, *, drop_crf: bool = False) -> TaskExp
     name = SHARED_HEADS.get(task.name, task.name)
     model = loaded.learner.model
     if task.name not in model.heads:  # a generation task uses an objective's head
-        return TaskExport(loaded=loaded, max_length=task_settings.get("length"))
-    if task_settings["way"] == "encoder_decoder":
-        model.decoder_start_ids = tuple(task_settings["begin"][:1]) or None
+        return TaskExport(loaded=loaded, max_length=task_settings.get("max_length"))
+    if task_settings["backbone_mode"] == "encoder_decoder":
+        model.decoder_start_ids = tuple(task_settings["decoder_start_ids"][:1]) or None
     head = _rename_head(model, task.name, name)
     labels = tuple(
-        task_settings.get("labels") or (("LABEL_0",) if task_settings.get("problem") == "regression" else ())
+        task_settings.get("labels") or (("LABEL_0",) if task_settings.get("problem_type") == "regression" else ())
     )
     heads = {
         name: HeadSettings(
             kind=head.kind,
             sizes=dict(head.sizes),
             labels=labels,
-            problem=PROBLEM_TYPES.get(task_settings.get("problem") or ""),  # type: ignore[arg-type]  # one of three
+            problem=PROBLEM_TYPES.get(task_settings.get("problem_type") or ""),  # type: ignore[arg-type]  # one of three
         )
     }
     return TaskExport(
         loaded=replace(loaded, recipe=replace(loaded.recipe, heads={**loaded.recipe.heads, **heads})),
         head=name,
-        templates=(ModelType.single_template, ModelType.pair_template) if task_settings["framed"] else ("A", "A B"),
-        max_length=task_settings["length"],
+        templates=(ModelType.single_template, ModelType.pair_template)
+        if task_settings["add_special_tokens"]
+        else ("A", "A B"),
+        max_length=task_settings["max_length"],
         notes=(*notes, *_rescale_regression(model, name, task_settings)),
     )
 
@@ -107,8 +109,9 @@ def _check_exportable(task: Task, task_settings: dict[str, Any]) -> None:
         UNSUPPORTED_TASKS.get(task.name, ""): task.name in UNSUPPORTED_TASKS,
         CRF_FEATURE: task_settings.get("crf"),
         "two texts encoded separately (task.siamese)": task_settings.get("siamese"),
-        "a pair encoded in both orders (task.orders)": both_orders,
-        "a mix of layers (task.mix)": task_settings.get("mix") or task_settings.get("way") == "both_directions",
+        "a pair encoded in both orders (task.pair_orders)": both_orders,
+        "a mix of layers (task.scalar_mix)": task_settings.get("scalar_mix")
+        or task_settings.get("backbone_mode") == "both_directions",
         f"a task-specific network (task.network={task_settings.get('network')})": task_settings.get("network", "none")
         != "none",
         f"a head on pooled states (task.pooling={task_settings.get('pooling')})": task_settings.get("pooling")
@@ -135,9 +138,9 @@ def _rename_head(model: Model, name: str, new_name: str) -> Any:
 
 def _rescale_regression(model: Model, name: str, task_settings: dict[str, Any]) -> tuple[str, ...]:
     """Fold the data's range into the head's last linear layer, so that it predicts numbers of that range."""
-    if task_settings.get("problem") != "regression":
+    if task_settings.get("problem_type") != "regression":
         return ()
-    low, high = task_settings["range"]
+    low, high = task_settings["target_range"]
     last_linear = [module for module in model.heads[name].modules() if isinstance(module, torch.nn.Linear)][-1]
     with torch.no_grad():
         last_linear.weight.mul_((high - low) or 1.0)

@@ -44,8 +44,8 @@ class ConcatGQA(Concat):
     """Queries, keys and values, with fewer heads for keys and values (grouped-query attention)."""
 
     def part_sizes(self, num_rows: int, num_parts: int, settings: Any) -> list[int]:
-        head_dim = settings.width // settings.heads
-        kv_rows = head_dim * (settings.groups or settings.heads)
+        head_dim = settings.hidden_size // settings.heads
+        kv_rows = head_dim * (settings.kv_heads or settings.heads)
         return [head_dim * settings.heads, kv_rows, kv_rows]
 
 

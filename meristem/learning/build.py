@@ -45,20 +45,20 @@ def check_recipe(recipe: Recipe) -> None:
         for settings in source.objective:
             check_objective(find_class("objectives", settings.name), family, recipe.model.family)
             _check_corpus_kind(find_class("objectives", settings.name), source.corpus.side_separator)
-    if recipe.store.lanes and "memory" not in family.capabilities:
+    if recipe.dataset.contiguous_batches and "memory" not in family.capabilities:
         raise RecipeError(
-            f"store.lanes: {recipe.model.family} has no segment memory, which lanes are for; leave store.lanes out"
+            f"dataset.contiguous_batches: {recipe.model.family} has no segment memory, which lanes are for; leave dataset.contiguous_batches out"
         )
-    if "image" in family.capabilities and recipe.model.picture != recipe.store.picture:
+    if "image" in family.capabilities and recipe.model.image_size != recipe.dataset.image_size:
         raise RecipeError(
-            f"model.picture={recipe.model.picture} and store.picture={recipe.store.picture} must be the same size"
+            f"model.image_size={recipe.model.image_size} and dataset.image_size={recipe.dataset.image_size} must be the same size"
         )
     train = recipe.train
-    for name in ("batch_tokens", "micro_tokens"):
+    for name in ("batch_tokens", "micro_batch_tokens"):
         tokens = getattr(train, name)
-        if tokens is not None and tokens < recipe.model.length:
+        if tokens is not None and tokens < recipe.model.max_length:
             raise RecipeError(
-                f"train.{name}: {tokens} is less than one row of model.length={recipe.model.length} tokens"
+                f"train.{name}: {tokens} is less than one row of model.max_length={recipe.model.max_length} tokens"
             )
 
 
@@ -72,9 +72,9 @@ def _check_can_generate(recipe: Recipe, family: type[Backbone]) -> None:
             f"policy: {recipe.model.family} cannot generate text for prompts; families that do: "
             f"{', '.join(generative_families)}"
         )
-    if recipe.train.shard:
+    if recipe.train.fsdp:
         raise RecipeError(
-            "train.shard: rollouts need unsharded weights; leave train.shard out (--processes still splits the prompts)"
+            "train.fsdp: rollouts need unsharded weights; leave train.fsdp out (--processes still splits the prompts)"
         )
 
 
@@ -111,7 +111,7 @@ def required_capabilities(recipe: Recipe) -> list[frozenset[str]]:
         for settings in source.objective
     ]
     return [
-        objective_class.requires | ({settings.way} if getattr(settings, "way", None) else set())
+        objective_class.requires | ({settings.backbone_mode} if getattr(settings, "backbone_mode", None) else set())
         for objective_class, settings in classes_and_settings
     ]
 
@@ -122,7 +122,7 @@ def build_learner(recipe: Recipe, tokenizer: Tokenizer) -> Learner:
     _check_fits_memory(recipe, tokenizer)
     torch.default_generator.manual_seed(stream_key(recipe.train.seed, "weights") & 0x7FFF_FFFF_FFFF_FFFF)
     backbone = find_class("models", recipe.model.family)(
-        recipe.model, max(tokenizer.vocab_size, recipe.tokenizer.room or 0)
+        recipe.model, max(tokenizer.vocab_size, recipe.tokenizer.padded_vocab_size or 0)
     )
     if "characters" in backbone.capabilities:
         backbone.spell = TokenCharIds(tokenizer)
@@ -132,7 +132,7 @@ def build_learner(recipe: Recipe, tokenizer: Tokenizer) -> Learner:
 
 def _check_fits_memory(recipe: Recipe, tokenizer: Tokenizer) -> None:
     """Raise if the weights do not fit into the machine's memory; large models are first built on the meta device."""
-    vocab_size = max(tokenizer.vocab_size, recipe.tokenizer.room or 0)
+    vocab_size = max(tokenizer.vocab_size, recipe.tokenizer.padded_vocab_size or 0)
     sizes = sorted(iter_integers(recipe.model.model_dump()))
     if prod((*sizes[-2:], vocab_size)) < SMALL_MODEL_LIMIT:
         return
@@ -144,7 +144,7 @@ def _check_fits_memory(recipe: Recipe, tokenizer: Tokenizer) -> None:
     if 4 * parameters > memory:
         raise RecipeError(
             f"model: {parameters:,} parameters take {parameters / 2.5e8:,.0f} GB, and this machine has "
-            f"{memory / 1e9:,.0f} GB: choose a smaller model.width, model.layers or vocabulary"
+            f"{memory / 1e9:,.0f} GB: choose a smaller model.hidden_size, model.layers or vocabulary"
         )
 
 
@@ -164,7 +164,7 @@ def build_feeds(
     distributed: DistributedContext = SINGLE_PROCESS,
 ) -> dict[str, Feed]:
     """Source name → feed of the batches of one split; sources without that split are left out."""
-    max_length, train = recipe.model.length, recipe.train
+    max_length, train = recipe.model.max_length, recipe.train
     feeds = {}
     for name, objective in objectives.items():
         if split not in stores[name].splits:
@@ -174,13 +174,13 @@ def build_feeds(
         if view_spec.kind == "lanes":
             options["lanes"] = max(1, train.batch_tokens // max_length)
         view = find_class("dataset.views", view_spec.kind)(
-            stores[name].split(split), tokenizer, max_length, isolate=recipe.store.isolate, **options
+            stores[name].split(split), tokenizer, max_length, isolate=recipe.dataset.intra_document_mask, **options
         )
         tokens = sample_size(view, objective, view_spec, max_length)
         batch_size = max(1, int(train.batch_tokens / tokens.mean))
         micro_batch_size = (
-            max(1, min(batch_size, train.micro_tokens // tokens.maximum))
-            if train.micro_tokens is not None
+            max(1, min(batch_size, train.micro_batch_tokens // tokens.maximum))
+            if train.micro_batch_tokens is not None
             else batch_size
         )
         feeds[name] = Feed(
@@ -212,9 +212,9 @@ def select_view(objective: Objective, recipe: Recipe) -> ViewSpec:
     A character-level backbone (ELMo) also gets character ids.
     """
     capabilities = find_class("models", recipe.model.family).capabilities
-    has_memory = "memory" in capabilities and recipe.model.memory > 0
-    use_lanes = has_memory if recipe.store.lanes is None else recipe.store.lanes
+    has_memory = "memory" in capabilities and recipe.model.memory_length > 0
+    use_lanes = has_memory if recipe.dataset.contiguous_batches is None else recipe.dataset.contiguous_batches
     view = objective.memory_view if use_lanes and objective.memory_view is not None else objective.view
-    if view.kind == "lanes" and "two_stream" in capabilities and recipe.model.both_ways:
+    if view.kind == "lanes" and "two_stream" in capabilities and recipe.model.bidirectional_data:
         view = ViewSpec(view.kind, (*view.options, ("both_ways", True)))
     return ViewSpec(view.kind, (*view.options, ("characters", True))) if "characters" in capabilities else view

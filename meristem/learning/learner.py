@@ -74,8 +74,8 @@ def _shared_start_ids(objectives: Sequence[Objective]) -> tuple[int, ...] | None
     }
     if len(set(start_ids.values())) > 1:
         raise RecipeError(
-            f"objective.begin: {' and '.join(start_ids)} start their targets with different tokens; "
-            "set the same objective.begin for all"
+            f"objective.start_tokens: {' and '.join(start_ids)} start their targets with different tokens; "
+            "set the same objective.start_tokens for all"
         )
     return next(iter(start_ids.values()), None)
 

@@ -28,17 +28,22 @@ from meristem.interfaces.batch import Backbone, Hidden, State
 class BertSettings(StackSettings):
     """BERT-base unless set otherwise."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "embedding": "embedding_size",
+        "pooler": "pooler_activation",
+    }
+
     family: Literal["bert"] = "bert"
     """The family this model belongs to."""
-    norm_place: NormPosition = "post"
+    norm_position: NormPosition = "post"
     """Norm before each sub-layer (pre) or after its residual (post, as in the paper)."""
     norm_epsilon: float = Field(1e-12, gt=0)
     """Epsilon of the norms."""
     segments: int = Field(2, ge=0)
     """Number of segment embeddings (token types); 0 leaves segments out."""
-    embedding: int | None = Field(None, ge=8)
-    """Embedding size, projected to the width where it differs; the width unless set."""
-    pooler: PoolerName = "tanh"
+    embedding_size: int | None = Field(None, ge=8)
+    """Embedding size, projected to the hidden size where it differs; the hidden size unless set."""
+    pooler_activation: PoolerName = "tanh"
     """Activation of the pooler in sequence-level heads: tanh, gelu (ELECTRA) or relu (DistilBERT)."""
 
 
@@ -51,24 +56,26 @@ class Bert(Backbone):
 
     def __init__(self, settings: BertSettings, vocab_size: int) -> None:
         super().__init__()
-        self.settings, self.hidden_size, self.max_length = settings, settings.width, settings.length
-        embedding_size = settings.embedding or settings.width
+        self.settings, self.hidden_size, self.max_length = settings, settings.hidden_size, settings.max_length
+        embedding_size = settings.embedding_size or settings.hidden_size
         # a pre-norm stack normalizes its input, so only post-norm ones normalize the embeddings
         embedding_norm = (
-            build_norm(settings.norm, embedding_size, settings.norm_epsilon) if settings.norm_place == "post" else None
+            build_norm(settings.norm, embedding_size, settings.norm_epsilon)
+            if settings.norm_position == "post"
+            else None
         )
         self.embed = TokenEmbedding(
             vocab_size,
             embedding_size,
-            settings.length,
-            position_encoding=settings.positions,
+            settings.max_length,
+            position_encoding=settings.position_encoding,
             num_segments=settings.segments,
             norm=embedding_norm,
             dropout=settings.dropout,
         )
-        self.project = embedding_projection(embedding_size, settings.width, settings.initial)
+        self.project = embedding_projection(embedding_size, settings.hidden_size, settings.init_std)
         self.stack = TransformerStack(settings)
-        self.embed.init_weights(settings.initial)
+        self.embed.init_weights(settings.init_std)
         self.stack.init_weights()
 
     def forward(  # type: ignore[override]  # the inputs are named
@@ -92,15 +99,15 @@ class Bert(Backbone):
         match kind:
             case "vocabulary":
                 transform = PredictionTransform(
-                    s.width, s.activation, s.norm, s.norm_epsilon, s.initial, out_size=self.embed.embedding_size
+                    s.hidden_size, s.activation, s.norm, s.norm_epsilon, s.init_std, out_size=self.embed.embedding_size
                 )
                 return VocabularyHead(self.embed.tokens, transform=transform, bias=True)
             case "pooled":
-                return PooledHead(head_input_size(self, sizes), sizes["classes"], s.initial, s.pooler)
+                return PooledHead(head_input_size(self, sizes), sizes["classes"], s.init_std, s.pooler_activation)
             case "pooler":
-                return Pooler(s.width, s.initial)
+                return Pooler(s.hidden_size, s.init_std)
             case "token_score":
-                return TokenScoreHead(s.width, s.activation, s.initial)
+                return TokenScoreHead(s.hidden_size, s.activation, s.init_std)
             case "generator":
                 return build_generator(self.embed, s, sizes["divide"])
         return build_shared_head(self, kind, sizes, ("vocabulary", "pooled", "pooler", "token_score", "generator"))

@@ -25,29 +25,40 @@ POSITION_INIT_STD = 0.5
 class CaptionerSettings(TransformerSettings):
     """32 × 32 images in 4 × 4 patches unless set otherwise."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "picture": "image_size",
+        "patch": "patch_size",
+        "look": "image_stem",
+        "picture_positions": "image_position_encoding",
+    }
+
     family: Literal["captioner"] = "captioner"  # type: ignore[assignment]  # a family of its own
     """The family this model belongs to."""
-    picture: int = Field(32, ge=4)
+    image_size: int = Field(32, ge=4)
     """Image size: height and width in pixels."""
-    patch: int = Field(4, ge=1)
+    patch_size: int = Field(4, ge=1)
     """Patch size in pixels; must divide the image size."""
-    look: ImageStemName = "patches"
+    image_stem: ImageStemName = "patches"
     """Image stem: patches (linear projection, ViT) or convolutions (3×3 with stride 2 down to the patch grid)."""
-    picture_positions: ImagePositionName = "grid"
+    image_position_encoding: ImagePositionName = "grid"
     """Position embeddings of patches: grid (row plus column) or learned (one per patch)."""
 
     @model_validator(mode="after")
     def _check_patches(self) -> Self:
-        if self.picture % self.patch:
-            raise ValueError(f"patch: {self.patch} pixels do not divide an image of {self.picture}; choose a divisor")
-        if self.look == "convolutions" and (self.patch < 2 or self.patch & (self.patch - 1)):
-            raise ValueError(f"patch: with look=convolutions it must be a power of two (2, 4, 8, …), not {self.patch}")
+        if self.image_size % self.patch_size:
+            raise ValueError(
+                f"patch_size: {self.patch_size} pixels do not divide an image of {self.image_size}; choose a divisor"
+            )
+        if self.image_stem == "convolutions" and (self.patch_size < 2 or self.patch_size & (self.patch_size - 1)):
+            raise ValueError(
+                f"patch_size: with image_stem=convolutions it must be a power of two (2, 4, 8, …), not {self.patch_size}"
+            )
         return self
 
     @property
     def num_patches(self) -> int:
         """Number of patches of an image."""
-        return (self.picture // self.patch) ** 2
+        return (self.image_size // self.patch_size) ** 2
 
 
 class Captioner(Transformer):
@@ -62,19 +73,19 @@ class Captioner(Transformer):
         super().__init__(settings, vocab_size)
         s = settings
         self.look = ImageEmbedding(
-            s.look,
-            s.width,
-            image_size=s.picture,
-            patch_size=s.patch,
-            position_encoding=s.picture_positions,
-            norm=build_norm(s.norm, s.width, s.norm_epsilon, bias=s.bias) if s.embedding_norm else None,
+            s.image_stem,
+            s.hidden_size,
+            image_size=s.image_size,
+            patch_size=s.patch_size,
+            position_encoding=s.image_position_encoding,
+            norm=build_norm(s.norm, s.hidden_size, s.norm_epsilon, bias=s.bias) if s.embedding_norm else None,
             dropout=s.dropout,
         )
         self.look.positions.init_weights(POSITION_INIT_STD)
 
     def _encoder_settings(self) -> StackSettings:
         """Encoder settings with a maximum length of at least the number of patches."""
-        return self.settings.model_copy(update={"length": max(self.settings.length, self.settings.num_patches)})
+        return self.settings.model_copy(update={"max_length": max(self.settings.max_length, self.settings.num_patches)})
 
     def forward(  # type: ignore[override]  # an image may replace the source
         self,

@@ -15,13 +15,13 @@ class ElectraSettings(BertSettings):
 
     family: Literal["electra"] = "electra"  # type: ignore[assignment]  # a family of its own
     """The family this model belongs to."""
-    width: int = Field(256, ge=8)
+    hidden_size: int = Field(256, ge=8)
     """Hidden size (d_model)."""
     heads: int = Field(4, ge=1)
-    """Number of attention heads; must divide the width."""
-    embedding: int | None = Field(128, ge=8)
-    """Embedding size, projected to the width where it differs; the width unless set."""
-    pooler: PoolerName = "gelu"
+    """Number of attention heads; must divide the hidden size."""
+    embedding_size: int | None = Field(128, ge=8)
+    """Embedding size, projected to the hidden size where it differs; the hidden size unless set."""
+    pooler_activation: PoolerName = "gelu"
     """Activation of the pooler in sequence-level heads: tanh, gelu (ELECTRA) or relu (DistilBERT)."""
 
 

@@ -28,6 +28,15 @@ CHAR_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 102
 class ELMoSettings(Settings):
     """ELMo as published unless set otherwise."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "width": "hidden_size",
+        "cells": "cell_size",
+        "length": "max_length",
+        "letter_width": "char_embedding_size",
+        "filters": "char_filters",
+        "highways": "highway_layers",
+    }
+
     needs: ClassVar[SettingConditions] = {
         "residual": (when("layers", above=1),),
     }
@@ -36,17 +45,17 @@ class ELMoSettings(Settings):
     """The family this model belongs to."""
     layers: int = Field(2, ge=1)
     """Number of LSTM layers in each direction."""
-    width: int = Field(512, ge=4)
+    hidden_size: int = Field(512, ge=4)
     """Hidden size of one direction (LSTM projection), and size of word vectors."""
-    cells: int = Field(4096, ge=4)
-    """LSTM cell size of one direction, projected to the width."""
-    length: int = Field(128, ge=4)
+    cell_size: int = Field(4096, ge=4)
+    """LSTM cell size of one direction, projected to the hidden size."""
+    max_length: int = Field(128, ge=4)
     """Maximum input length in training, in words; there is no limit at inference."""
-    letter_width: int = Field(16, ge=1)
+    char_embedding_size: int = Field(16, ge=1)
     """Character embedding size."""
-    filters: tuple[tuple[int, int], ...] = Field(CHAR_FILTERS, min_length=1)
+    char_filters: tuple[tuple[int, int], ...] = Field(CHAR_FILTERS, min_length=1)
     """Convolutions over characters: pairs of kernel size and number of filters."""
-    highways: int = Field(2, ge=0)
+    highway_layers: int = Field(2, ge=0)
     """Number of highway layers after the convolutions."""
     activation: Literal["relu", "gelu"] = "relu"
     """Activation of convolutions and highway layers."""
@@ -70,22 +79,24 @@ class ELMo(Backbone):
     def __init__(self, settings: ELMoSettings, vocab_size: int) -> None:
         super().__init__()
         s = settings
-        self.settings, self.hidden_size, self.max_length = s, 2 * s.width, s.length
+        self.settings, self.hidden_size, self.max_length = s, 2 * s.hidden_size, s.max_length
         self.characters = CharCNN(
             CHAR_VOCAB_SIZE,
-            s.width,
-            s.filters,
-            char_embedding_size=s.letter_width,
-            num_highways=s.highways,
+            s.hidden_size,
+            s.char_filters,
+            char_embedding_size=s.char_embedding_size,
+            num_highways=s.highway_layers,
             activation=s.activation,
             padding_id=PAD_CHAR,
         )
         clipping = LSTMClipping(cell=s.cell_clip, state=s.state_clip)
-        self.layers = nn.ModuleList(ProjectedLSTM(2, s.width, s.cells, s.width, clipping) for _ in range(s.layers))
-        self.words = nn.Embedding(vocab_size, s.width)
+        self.layers = nn.ModuleList(
+            ProjectedLSTM(2, s.hidden_size, s.cell_size, s.hidden_size, clipping) for _ in range(s.layers)
+        )
+        self.words = nn.Embedding(vocab_size, s.hidden_size)
         self.spell: CharIdsFunction | None = None
         """Character ids of tokens, set when the vocabulary is known: generated words are encoded by them."""
-        nn.init.normal_(self.words.weight, std=s.width**-0.5)
+        nn.init.normal_(self.words.weight, std=s.hidden_size**-0.5)
 
     def forward(  # type: ignore[override]  # the inputs are named
         self,
@@ -106,7 +117,9 @@ class ELMo(Backbone):
         x = reversal.split_directions(words_BTD)
         layer_outputs, layer_ends = [torch.cat([words_BTD, words_BTD], -1)], []
         for layer_index, layer in enumerate(self.layers):
-            layer_state = None if state is None else _split_state(state["state"][:, layer_index], self.settings.width)
+            layer_state = (
+                None if state is None else _split_state(state["state"][:, layer_index], self.settings.hidden_size)
+            )
             dropped = F.dropout(x, self.settings.dropout, self.training)
             outputs, cells = layer(dropped, layer_state, reversal.continues)
             layer_ends.append((outputs, cells))
@@ -125,7 +138,7 @@ class ELMo(Backbone):
     def init_state(self, batch_size: int) -> State:
         """Zero state [B, layers, 2, width + cells]."""
         s = self.settings
-        return {"state": self.words.weight.new_zeros(batch_size, s.layers, 2, s.width + s.cells)}
+        return {"state": self.words.weight.new_zeros(batch_size, s.layers, 2, s.hidden_size + s.cell_size)}
 
     def incremental_decoder(self) -> LSTMIncrementalDecoder:
         """Incremental decoding with the forward direction."""

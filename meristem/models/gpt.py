@@ -16,11 +16,11 @@ class GPTSettings(GPT2Settings):
 
     family: Literal["gpt"] = "gpt"  # type: ignore[assignment]  # a family of its own
     """The family this model belongs to."""
-    length: int = Field(512, ge=4)
+    max_length: int = Field(512, ge=4)
     """Maximum input length in tokens."""
-    norm_place: NormPosition = "post"
+    norm_position: NormPosition = "post"
     """Norm before each sub-layer (pre) or after its residual (post, as in the paper)."""
-    output_initial: OutputInit = "normal"
+    output_init: OutputInit = "normal"
     """Initialization of projections into the residual stream: normal (the paper), scaled by 1/√(2·layers), or zero."""
 
 

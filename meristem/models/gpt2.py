@@ -22,11 +22,11 @@ class GPT2Settings(StackSettings):
 
     family: Literal["gpt2"] = "gpt2"
     """The family this model belongs to."""
-    length: int = Field(1024, ge=4)
+    max_length: int = Field(1024, ge=4)
     """Maximum input length in tokens."""
     activation: ActivationName = "gelu_tanh"
     """gelu, gelu_tanh, relu, relu6 or swiglu."""
-    output_initial: OutputInit = "scaled"
+    output_init: OutputInit = "scaled"
     """Initialization of projections into the residual stream: normal, scaled by 1/√(2·layers) (GPT-2), or zero."""
 
 
@@ -39,12 +39,16 @@ class GPT2(Backbone):
 
     def __init__(self, settings: GPT2Settings, vocab_size: int) -> None:
         super().__init__()
-        self.settings, self.hidden_size, self.max_length = settings, settings.width, settings.length
+        self.settings, self.hidden_size, self.max_length = settings, settings.hidden_size, settings.max_length
         self.embed = TokenEmbedding(
-            vocab_size, settings.width, settings.length, position_encoding=settings.positions, dropout=settings.dropout
+            vocab_size,
+            settings.hidden_size,
+            settings.max_length,
+            position_encoding=settings.position_encoding,
+            dropout=settings.dropout,
         )
         self.stack = TransformerStack(settings)
-        self.embed.init_weights(settings.initial)
+        self.embed.init_weights(settings.init_std)
         self.stack.init_weights()
 
     def forward(  # type: ignore[override]  # the inputs are named

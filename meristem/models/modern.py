@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor, nn
@@ -21,6 +21,11 @@ from meristem.models.gpt2 import GPT2, GPT2Settings
 class ModernSettings(GPT2Settings):
     """A small Llama-like stack unless set otherwise."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "transform": "output_transform",
+        "tied": "tie_embeddings",
+    }
+
     family: Literal["modern"] = "modern"  # type: ignore[assignment]  # a family of its own
     """The family this model belongs to."""
     activation: ActivationName = "swiglu"
@@ -29,15 +34,15 @@ class ModernSettings(GPT2Settings):
     """layer or rms."""
     norm_epsilon: float = Field(1e-6, gt=0)
     """Epsilon of the norms."""
-    positions: PositionName = "rotary"
+    position_encoding: PositionName = "rotary"
     """learned, sinusoidal, rotary or none."""
     bias: bool = False
     """Biases in linear layers and norms."""
-    output_initial: OutputInit = "zero"
+    output_init: OutputInit = "zero"
     """Initialization of projections into the residual stream: normal, scaled by 1/√(2·layers) (GPT-2), or zero."""
-    transform: bool = False
+    output_transform: bool = False
     """BERT's transform (dense layer, activation, norm) before the vocabulary."""
-    tied: bool = True
+    tie_embeddings: bool = True
     """Tie the output layer to the token embedding."""
 
 
@@ -59,19 +64,23 @@ class Modern(GPT2):
             case "vocabulary":
                 return VocabularyHead(self._output_embedding(), transform=self._transform())
             case "token_score":
-                return TokenScoreHead(s.width, s.activation, s.initial)
+                return TokenScoreHead(s.hidden_size, s.activation, s.init_std)
             case "generator":
                 return build_generator(self.embed, s, sizes["divide"])
         return build_shared_head(self, kind, sizes, ("vocabulary", "token_score", "generator"))
 
     def _transform(self) -> PredictionTransform | None:
         s = self.settings
-        return PredictionTransform(s.width, s.activation, s.norm, s.norm_epsilon, s.initial) if s.transform else None
+        return (
+            PredictionTransform(s.hidden_size, s.activation, s.norm, s.norm_epsilon, s.init_std)
+            if s.output_transform
+            else None
+        )
 
     def _output_embedding(self) -> nn.Embedding:
         """The output embedding: the token embedding if tied."""
-        if self.settings.tied:
+        if self.settings.tie_embeddings:
             return self.embed.tokens
         table = nn.Embedding(self.embed.tokens.num_embeddings, self.hidden_size)
-        nn.init.normal_(table.weight, std=self.settings.initial)
+        nn.init.normal_(table.weight, std=self.settings.init_std)
         return table

@@ -40,37 +40,42 @@ HEAD_KINDS = ("vocabulary", "pooled", "pooler", "token_score", "generator")
 class MultitaskSettings(CaptionerSettings):
     """BERT-base's encoder and a decoder of the same size unless set otherwise, so that BERT weights can be loaded."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "transform": "output_transform",
+        "pooler": "pooler_activation",
+    }
+
     needs: ClassVar[SettingConditions] = {
-        "scale_output": (when("transform", False),),
+        "scale_output": (when("output_transform", False),),
     }
 
     family: Literal["multitask"] = "multitask"  # type: ignore[assignment]  # a family of its own
     """The family this model belongs to."""
     layers: int = Field(12, ge=1)
     """Number of encoder layers, and of decoder layers unless decoder_layers is set."""
-    width: int = Field(768, ge=8)
+    hidden_size: int = Field(768, ge=8)
     """Hidden size (d_model)."""
     heads: int = Field(12, ge=1)
-    """Number of attention heads; must divide the width."""
+    """Number of attention heads; must divide the hidden size."""
     activation: ActivationName = "gelu"
     """gelu, gelu_tanh, relu, relu6, swiglu or geglu."""
-    norm_place: NormPosition = "post"
+    norm_position: NormPosition = "post"
     """Norm before each sub-layer (pre) or after its residual (post, as in BERT)."""
     norm_epsilon: float = Field(1e-12, gt=0)
     """Epsilon of the norms."""
-    positions: PositionName = "learned"
+    position_encoding: PositionName = "learned"
     """learned (one table each for encoder and decoder), sinusoidal, rotary or none."""
     scale_embeddings: bool = False
-    """Multiply embeddings by √width, as in the Transformer's paper."""
+    """Multiply embeddings by √hidden_size, as in the Transformer's paper."""
     embedding_norm: bool = True
-    """A norm over embeddings and positions before the first layer (BERT, BART); switch it off with norm_place=pre."""
+    """A norm over embeddings and positions before the first layer (BERT, BART); switch it off with norm_position=pre."""
     segments: int = Field(2, ge=0)
     """Number of segment embeddings (token types) of the encoder; 0 leaves segments out."""
-    tied: Literal[True] = True
+    tie_embeddings: Literal[True] = True
     """One token embedding for encoder, decoder and every vocabulary head."""
-    transform: bool = True
+    output_transform: bool = True
     """BERT's transform (dense layer, activation, norm) before the vocabulary; without it only the tied embedding."""
-    pooler: PoolerName = "tanh"
+    pooler_activation: PoolerName = "tanh"
     """Activation of the pooler in sequence-level heads: tanh, gelu (ELECTRA) or relu (DistilBERT)."""
 
 
@@ -92,9 +97,9 @@ class Multitask(Captioner):
 
     def __init__(self, settings: MultitaskSettings, vocab_size: int) -> None:
         super().__init__(settings, vocab_size)
-        self.segments = nn.Embedding(settings.segments, settings.width) if settings.segments else None
+        self.segments = nn.Embedding(settings.segments, settings.hidden_size) if settings.segments else None
         if self.segments is not None:
-            nn.init.normal_(self.segments.weight, std=settings.initial)
+            nn.init.normal_(self.segments.weight, std=settings.init_std)
 
     def forward(  # type: ignore[override]  # the inputs select the path
         self,
@@ -135,11 +140,11 @@ class Multitask(Captioner):
             case "vocabulary":
                 return self._vocabulary_head()
             case "pooled":
-                return PooledHead(head_input_size(self, sizes), sizes["classes"], s.initial, s.pooler)
+                return PooledHead(head_input_size(self, sizes), sizes["classes"], s.init_std, s.pooler_activation)
             case "pooler":
-                return Pooler(s.width, s.initial)
+                return Pooler(s.hidden_size, s.init_std)
             case "token_score":
-                return TokenScoreHead(s.width, s.activation, s.initial)
+                return TokenScoreHead(s.hidden_size, s.activation, s.init_std)
             case "generator":
                 return build_generator(
                     SharedTokenEmbedding(self.tokens, self.enter_source, self.segments), s, sizes["divide"]
@@ -148,7 +153,7 @@ class Multitask(Captioner):
 
     def _vocabulary_head(self) -> VocabularyHead:
         s = self.settings
-        if s.transform:
-            transform = PredictionTransform(s.width, s.activation, s.norm, s.norm_epsilon, s.initial)
+        if s.output_transform:
+            transform = PredictionTransform(s.hidden_size, s.activation, s.norm, s.norm_epsilon, s.init_std)
             return VocabularyHead(self.tokens, transform=transform, bias=True)
-        return VocabularyHead(self.tokens, transform=ScaleStates(s.width**-0.5) if s.scale_output else None)
+        return VocabularyHead(self.tokens, transform=ScaleStates(s.hidden_size**-0.5) if s.scale_output else None)

@@ -26,9 +26,21 @@ from meristem.interfaces.batch import Backbone, Hidden, State
 class RNNSettings(Settings):
     """Two LSTM layers with Luong's general attention unless set otherwise."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "width": "hidden_size",
+        "embedding": "embedding_size",
+        "length": "max_length",
+        "both_ways": "bidirectional",
+        "encoder_width": "encoder_hidden_size",
+        "place": "attention_style",
+        "feeding": "input_feeding",
+        "tied": "tie_embeddings",
+        "initial": "init_range",
+    }
+
     needs: ClassVar[SettingConditions] = {
-        "place": (when("attention"),),
-        "feeding": (when("attention"), when("place", "luong")),
+        "attention_style": (when("attention"),),
+        "input_feeding": (when("attention"), when("attention_style", "luong")),
     }
 
     family: Literal["rnn"] = "rnn"
@@ -37,44 +49,46 @@ class RNNSettings(Settings):
     """lstm or gru."""
     layers: int = Field(2, ge=1)
     """Number of layers of the encoder, and of the decoder."""
-    width: int = Field(512, ge=2)
+    hidden_size: int = Field(512, ge=2)
     """Hidden size of the decoder."""
-    embedding: int | None = Field(None, ge=2)
-    """Embedding size; the width unless set."""
-    length: int = Field(128, ge=4)
+    embedding_size: int | None = Field(None, ge=2)
+    """Embedding size; the hidden size unless set."""
+    max_length: int = Field(128, ge=4)
     """Maximum length of source and target in training, in tokens; there is no limit at inference."""
-    both_ways: bool = True
+    bidirectional: bool = True
     """Bidirectional encoder."""
-    encoder_width: int | None = Field(None, ge=1)
-    """Hidden size of one direction of the encoder; unless set, all directions together have the width."""
+    encoder_hidden_size: int | None = Field(None, ge=1)
+    """Hidden size of one direction of the encoder; unless set, all directions together have the hidden size."""
     bridge: Literal["copy", "tanh"] = "copy"
     """Initial state of the decoder: the encoder's final states, or tanh of a dense layer on them (Bahdanau)."""
     attention: ScoreName | None = "general"
     """Attention score: dot, general or additive; none is one fixed vector between encoder and decoder."""
-    place: Literal["luong", "bahdanau"] = "luong"
+    attention_style: Literal["luong", "bahdanau"] = "luong"
     """Attention with the new state, whose context joins the output (luong), or with the previous one (bahdanau)."""
-    feeding: bool = False
+    input_feeding: bool = False
     """Luong's input feeding: the previous output is an input of the cell."""
-    tied: bool = True
+    tie_embeddings: bool = True
     """Tie the output layer to the token embedding."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout rate."""
-    initial: float = Field(0.1, gt=0)
+    init_range: float = Field(0.1, gt=0)
     """Initial weights are uniform in ± this."""
 
     @model_validator(mode="after")
     def _check_sizes(self) -> Self:
-        if self.both_ways and self.encoder_width is None and self.width % 2:
-            raise ValueError(f"width: {self.width} is odd and cannot be split into two directions; set encoder_width")
-        if self.feeding and (self.attention is None or self.place == "bahdanau"):
+        if self.bidirectional and self.encoder_hidden_size is None and self.hidden_size % 2:
+            raise ValueError(
+                f"width: {self.hidden_size} is odd and cannot be split into two directions; set encoder_width"
+            )
+        if self.input_feeding and (self.attention is None or self.attention_style == "bahdanau"):
             raise ValueError("feeding: input feeding needs attention with place=luong; set feeding to false")
         return self
 
     @property
     def annotation_size(self) -> int:
         """Size of an encoder state, all directions concatenated."""
-        num_directions = 2 if self.both_ways else 1
-        return (self.encoder_width or self.width // num_directions) * num_directions
+        num_directions = 2 if self.bidirectional else 1
+        return (self.encoder_hidden_size or self.hidden_size // num_directions) * num_directions
 
 
 class RNN(Backbone):
@@ -87,32 +101,34 @@ class RNN(Backbone):
     def __init__(self, settings: RNNSettings, vocab_size: int) -> None:
         super().__init__()
         s = settings
-        self.settings, self.hidden_size, self.max_length = s, s.width, s.length
-        self.words = nn.Embedding(vocab_size, s.embedding or s.width)
-        input_size, num_directions = self.words.embedding_dim, 2 if s.both_ways else 1
+        self.settings, self.hidden_size, self.max_length = s, s.hidden_size, s.max_length
+        self.words = nn.Embedding(vocab_size, s.embedding_size or s.hidden_size)
+        input_size, num_directions = self.words.embedding_dim, 2 if s.bidirectional else 1
         self.encoder = RecurrentNetwork(
             s.cell,
             input_size,
             s.annotation_size // num_directions,
             s.layers,
-            bidirectional=s.both_ways,
+            bidirectional=s.bidirectional,
             dropout=s.dropout,
         )
-        is_identity = s.bridge == "copy" and s.annotation_size == s.width
-        self.bridge = nn.Identity() if is_identity else nn.Linear(s.annotation_size, s.width, bias=s.bridge == "tanh")
+        is_identity = s.bridge == "copy" and s.annotation_size == s.hidden_size
+        self.bridge = (
+            nn.Identity() if is_identity else nn.Linear(s.annotation_size, s.hidden_size, bias=s.bridge == "tanh")
+        )
         self.decoder = self._build_decoder(input_size)
         for parameter in self.parameters():
-            nn.init.uniform_(parameter, -s.initial, s.initial)
+            nn.init.uniform_(parameter, -s.init_range, s.init_range)
 
     def _build_decoder(self, input_size: int) -> RNNDecoder:
         s = self.settings
         if s.attention is None:
-            return RNNDecoder(s.cell, input_size, s.width, s.layers, dropout=s.dropout)
-        attention = SourceAttention(s.attention, s.width, s.annotation_size)
+            return RNNDecoder(s.cell, input_size, s.hidden_size, s.layers, dropout=s.dropout)
+        attention = SourceAttention(s.attention, s.hidden_size, s.annotation_size)
         kwargs: dict[str, Any] = {"look": attention, "annotation": s.annotation_size, "dropout": s.dropout}
-        if s.place == "bahdanau":
-            return BahdanauDecoder(s.cell, input_size, s.width, s.layers, **kwargs)
-        return LuongDecoder(s.cell, input_size, s.width, s.layers, input_feeding=s.feeding, **kwargs)
+        if s.attention_style == "bahdanau":
+            return BahdanauDecoder(s.cell, input_size, s.hidden_size, s.layers, **kwargs)
+        return LuongDecoder(s.cell, input_size, s.hidden_size, s.layers, input_feeding=s.input_feeding, **kwargs)
 
     def forward(  # type: ignore[override]  # the inputs are named
         self,
@@ -165,10 +181,10 @@ class RNN(Backbone):
         if kind != "vocabulary":
             return build_shared_head(self, kind, sizes, ("vocabulary",))
         table, width = self.words, self.words.embedding_dim
-        if not s.tied:
-            table, width = nn.Embedding(self.words.num_embeddings, s.width), s.width
-            nn.init.uniform_(table.weight, -s.initial, s.initial)
-        projection = None if width == s.width else nn.Linear(s.width, width, bias=False)
+        if not s.tie_embeddings:
+            table, width = nn.Embedding(self.words.num_embeddings, s.hidden_size), s.hidden_size
+            nn.init.uniform_(table.weight, -s.init_range, s.init_range)
+        projection = None if width == s.hidden_size else nn.Linear(s.hidden_size, width, bias=False)
         return VocabularyHead(table, transform=projection, bias=True)
 
     def embedding(self) -> nn.Embedding:

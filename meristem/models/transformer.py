@@ -30,8 +30,15 @@ from meristem.interfaces.batch import Backbone, Hidden, State
 class TransformerSettings(StackSettings):
     """The paper's base model unless set otherwise."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "embedding_initial": "embedding_init_std",
+        "relative_farthest": "relative_max_distance",
+        "scale_scores": "scale_attention",
+        "tied": "tie_embeddings",
+    }
+
     needs: ClassVar[SettingConditions] = {
-        "relative_farthest": (when("relative_buckets", above=0),),
+        "relative_max_distance": (when("relative_buckets", above=0),),
     }
 
     family: Literal["transformer"] = "transformer"
@@ -40,34 +47,34 @@ class TransformerSettings(StackSettings):
     """Number of encoder layers, and of decoder layers unless decoder_layers is set."""
     decoder_layers: int | None = Field(None, ge=1)
     """Number of decoder layers where it differs from the encoder's."""
-    width: int = Field(512, ge=8)
+    hidden_size: int = Field(512, ge=8)
     """Hidden size (d_model)."""
     heads: int = Field(8, ge=1)
-    """Number of attention heads; must divide the width."""
-    length: int = Field(512, ge=4)
+    """Number of attention heads; must divide the hidden size."""
+    max_length: int = Field(512, ge=4)
     """Maximum length of source and of target, in tokens."""
     activation: ActivationName = "relu"
     """gelu, gelu_tanh, relu, relu6, swiglu or geglu."""
-    norm_place: NormPosition = "post"
+    norm_position: NormPosition = "post"
     """Norm before each sub-layer (pre) or after its residual (post, as in the paper)."""
-    positions: PositionName = "sinusoidal"
+    position_encoding: PositionName = "sinusoidal"
     """learned (one table each for encoder and decoder), sinusoidal, rotary or none."""
     scale_embeddings: bool = True
-    """Multiply embeddings by √width, as in the paper."""
+    """Multiply embeddings by √hidden_size, as in the paper."""
     embedding_norm: bool = False
     """A norm over embeddings and positions before the first layer (BART)."""
-    embedding_initial: float | None = Field(None, gt=0)
-    """Standard deviation of initial embeddings; unless set 1/√width where they are scaled, else `initial`."""
+    embedding_init_std: float | None = Field(None, gt=0)
+    """Standard deviation of initial embeddings; unless set 1/√hidden_size where they are scaled, else `init_std`."""
     relative_buckets: int = Field(0, ge=0)
     """Buckets of T5's relative position bias, shared by all layers (T5 has 32); 0 is no bias."""
-    relative_farthest: int = Field(128, ge=2)
+    relative_max_distance: int = Field(128, ge=2)
     """Larger distances share the last bucket (relative_attention_max_distance)."""
-    scale_scores: bool = True
+    scale_attention: bool = True
     """Divide attention scores by √head_dim; T5 initializes queries that much smaller instead."""
-    tied: bool = True
+    tie_embeddings: bool = True
     """One embedding for source, target and output; otherwise the output has its own (T5 1.1)."""
     scale_output: bool = False
-    """Divide hidden states by √width before the output layer (T5's tied output)."""
+    """Divide hidden states by √hidden_size before the output layer (T5's tied output)."""
 
 
 class Transformer(Backbone):
@@ -79,10 +86,10 @@ class Transformer(Backbone):
     def __init__(self, settings: TransformerSettings, vocab_size: int) -> None:
         super().__init__()
         s = settings
-        self.settings, self.hidden_size, self.max_length = s, s.width, s.length
-        self.tokens = nn.Embedding(vocab_size, s.width)
+        self.settings, self.hidden_size, self.max_length = s, s.hidden_size, s.max_length
+        self.tokens = nn.Embedding(vocab_size, s.hidden_size)
         self.enter_source, self.enter_target = self._input_embedding(), self._input_embedding()
-        scale = None if s.scale_scores else 1.0
+        scale = None if s.scale_attention else 1.0
         self.encoder = TransformerStack(
             self._encoder_settings(), scale=scale, relative=self._relative_bias(bidirectional=True)
         )
@@ -94,11 +101,11 @@ class Transformer(Backbone):
     def _input_embedding(self) -> InputEmbedding:
         s = self.settings
         return InputEmbedding(
-            s.width,
-            s.length,
-            position_encoding=s.positions,
-            scale=s.width**0.5 if s.scale_embeddings else 1.0,
-            norm=build_norm(s.norm, s.width, s.norm_epsilon, bias=s.bias) if s.embedding_norm else None,
+            s.hidden_size,
+            s.max_length,
+            position_encoding=s.position_encoding,
+            scale=s.hidden_size**0.5 if s.scale_embeddings else 1.0,
+            norm=build_norm(s.norm, s.hidden_size, s.norm_epsilon, bias=s.bias) if s.embedding_norm else None,
             dropout=s.dropout,
         )
 
@@ -110,17 +117,17 @@ class Transformer(Backbone):
         s = self.settings
         if not s.relative_buckets:
             return None
-        return RelativeBias(s.heads, s.relative_buckets, s.relative_farthest, bidirectional=bidirectional)
+        return RelativeBias(s.heads, s.relative_buckets, s.relative_max_distance, bidirectional=bidirectional)
 
     def _init_weights(self) -> None:
         nn.init.normal_(self.tokens.weight, std=self._embedding_init_std)
         for input_embedding in (self.enter_source, self.enter_target):
-            input_embedding.init_weights(self.settings.initial)
+            input_embedding.init_weights(self.settings.init_std)
         for stack in (self.encoder, self.decoder):
             stack.init_weights()
             if stack.relative is not None:
-                nn.init.normal_(stack.relative.table.weight, std=self.settings.initial)
-        if not self.settings.scale_scores:
+                nn.init.normal_(stack.relative.table.weight, std=self.settings.init_std)
+        if not self.settings.scale_attention:
             self._scale_queries()
 
     @torch.no_grad()
@@ -134,7 +141,7 @@ class Transformer(Backbone):
     @property
     def _embedding_init_std(self) -> float:
         s = self.settings
-        return s.embedding_initial or (s.width**-0.5 if s.scale_embeddings else s.initial)
+        return s.embedding_init_std or (s.hidden_size**-0.5 if s.scale_embeddings else s.init_std)
 
     def forward(  # type: ignore[override]  # the inputs are named
         self,
@@ -182,13 +189,13 @@ class Transformer(Backbone):
         """Vocabulary head, tied or with its own embedding, or a shared head."""
         s = self.settings
         if kind == "vocabulary":
-            output_scale = ScaleStates(s.width**-0.5) if s.scale_output else None
-            return VocabularyHead(self.tokens if s.tied else self._output_embedding(), transform=output_scale)
+            output_scale = ScaleStates(s.hidden_size**-0.5) if s.scale_output else None
+            return VocabularyHead(self.tokens if s.tie_embeddings else self._output_embedding(), transform=output_scale)
         return build_shared_head(self, kind, sizes, ("vocabulary",))
 
     def _output_embedding(self) -> nn.Embedding:
         table = nn.Embedding(self.tokens.num_embeddings, self.hidden_size)
-        nn.init.normal_(table.weight, std=self.settings.initial)
+        nn.init.normal_(table.weight, std=self.settings.init_std)
         return table
 
     def embedding(self) -> nn.Embedding:

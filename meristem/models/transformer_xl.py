@@ -23,21 +23,26 @@ from meristem.interfaces.batch import Backbone, Hidden, State
 class TransformerXLSettings(RelativeStackSettings):
     """The base model for WikiText-103 unless set otherwise, without adaptive softmax."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "cutoffs": "adaptive_cutoffs",
+        "tied": "tie_embeddings",
+    }
+
     needs: ClassVar[SettingConditions] = {
-        "same_length": (when("memory", above=0),),
+        "same_length": (when("memory_length", above=0),),
     }
 
     family: Literal["transformer_xl"] = "transformer_xl"
     """The family this model belongs to."""
     layers: int = Field(16, ge=1)
     """Number of layers."""
-    width: int = Field(410, ge=8)
+    hidden_size: int = Field(410, ge=8)
     """Hidden size (d_model)."""
     heads: int = Field(10, ge=1)
-    """Number of attention heads; must divide the width."""
-    length: int = Field(150, ge=4)
+    """Number of attention heads; must divide the hidden size."""
+    max_length: int = Field(150, ge=4)
     """Segment length in tokens."""
-    memory: int = Field(150, ge=0)
+    memory_length: int = Field(150, ge=0)
     """Memory length: hidden states of previous segments that every layer attends to; 0 is no memory."""
     activation: ActivationName = "relu"
     """gelu, gelu_tanh, relu, relu6 or swiglu."""
@@ -45,9 +50,9 @@ class TransformerXLSettings(RelativeStackSettings):
     """Every position attends to the same number of keys: the memory length, itself included."""
     shared_biases: bool = True
     """Share the biases u and v among all layers (as in the paper); otherwise each layer has its own."""
-    cutoffs: tuple[int, ...] = ()
+    adaptive_cutoffs: tuple[int, ...] = ()
     """Cutoffs of the adaptive softmax over ids sorted by falling frequency; empty is a plain softmax."""
-    tied: bool = True
+    tie_embeddings: bool = True
     """Tie the output layer to the token embedding."""
 
 
@@ -59,10 +64,10 @@ class TransformerXL(Backbone):
 
     def __init__(self, settings: TransformerXLSettings, vocab_size: int) -> None:
         super().__init__()
-        self.settings, self.hidden_size, self.max_length = settings, settings.width, settings.length
-        self.tokens = nn.Embedding(vocab_size, settings.width)
+        self.settings, self.hidden_size, self.max_length = settings, settings.hidden_size, settings.max_length
+        self.tokens = nn.Embedding(vocab_size, settings.hidden_size)
         self.stack = RelativeStack(settings, shared_biases=settings.shared_biases)
-        nn.init.normal_(self.tokens.weight, std=settings.initial)
+        nn.init.normal_(self.tokens.weight, std=settings.init_std)
         self.stack.init_weights()
 
     def embed(self, tokens: Tensor) -> Tensor:
@@ -98,7 +103,7 @@ class TransformerXL(Backbone):
     def incremental_decoder(self) -> RelativeIncrementalDecoder:
         """Incremental decoding with a ring buffer; its context is that of a segment's last token in training."""
         s = self.settings
-        memory_length = s.memory if s.memory_evaluating is None else s.memory_evaluating
+        memory_length = s.memory_length if s.eval_memory_length is None else s.eval_memory_length
         context_length = memory_length if s.same_length and memory_length else self.max_length + memory_length
         return RelativeIncrementalDecoder(self.embed, self.stack, context_length=context_length, chunk=self.max_length)
 
@@ -112,11 +117,11 @@ class TransformerXL(Backbone):
         if kind != "vocabulary":
             return build_shared_head(self, kind, sizes, ("vocabulary",))
         table = self.tokens
-        if not s.tied:
+        if not s.tie_embeddings:
             table = nn.Embedding(*self.tokens.weight.shape)
-            nn.init.normal_(table.weight, std=s.initial)
-        if any(cutoff < table.num_embeddings for cutoff in s.cutoffs):
-            return AdaptiveSoftmaxHead(table, s.cutoffs, init_std=s.initial)
+            nn.init.normal_(table.weight, std=s.init_std)
+        if any(cutoff < table.num_embeddings for cutoff in s.adaptive_cutoffs):
+            return AdaptiveSoftmaxHead(table, s.adaptive_cutoffs, init_std=s.init_std)
         return VocabularyHead(table, bias=True)
 
     def embedding(self) -> nn.Embedding:

@@ -23,8 +23,12 @@ from meristem.interfaces.batch import Backbone, Hidden, State
 class XLNetSettings(RelativeStackSettings):
     """XLNet-base unless set otherwise."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "both_ways": "bidirectional_data",
+    }
+
     needs: ClassVar[SettingConditions] = {
-        "both_ways": (when("memory", above=0),),
+        "bidirectional_data": (when("memory_length", above=0),),
     }
 
     family: Literal["xlnet"] = "xlnet"
@@ -33,13 +37,15 @@ class XLNetSettings(RelativeStackSettings):
     """Epsilon of the norms."""
     segments: bool = True
     """Relative segment encoding: every layer knows whether two tokens belong to the same segment."""
-    both_ways: bool = False
+    bidirectional_data: bool = False
     """Read half of the lanes backwards, so that memory holds following text as often as preceding text."""
 
     @model_validator(mode="after")
     def _check_directions(self) -> Self:
-        if self.both_ways and not self.memory:
-            raise ValueError("both_ways: needs memory > 0; without memory the reading direction makes no difference")
+        if self.bidirectional_data and not self.memory_length:
+            raise ValueError(
+                "bidirectional_data: needs memory_length > 0; without memory the reading direction makes no difference"
+            )
         return self
 
 
@@ -51,12 +57,12 @@ class XLNet(Backbone):
 
     def __init__(self, settings: XLNetSettings, vocab_size: int) -> None:
         super().__init__()
-        self.settings, self.hidden_size, self.max_length = settings, settings.width, settings.length
-        self.tokens = nn.Embedding(vocab_size, settings.width)
-        self.query = nn.Parameter(torch.empty(settings.width))
+        self.settings, self.hidden_size, self.max_length = settings, settings.hidden_size, settings.max_length
+        self.tokens = nn.Embedding(vocab_size, settings.hidden_size)
+        self.query = nn.Parameter(torch.empty(settings.hidden_size))
         self.stack = RelativeStack(settings, num_segments=2 if settings.segments else 0)
         for table in (self.tokens.weight, self.query):
-            nn.init.normal_(table, std=settings.initial)
+            nn.init.normal_(table, std=settings.init_std)
         self.stack.init_weights()
 
     def forward(  # type: ignore[override]  # the inputs are named
@@ -106,7 +112,7 @@ class XLNet(Backbone):
     def incremental_decoder(self) -> TwoStreamIncrementalDecoder:
         """Incremental decoding from left to right; its context is that of a segment's last token in training."""
         s = self.settings
-        memory_length = s.memory if s.memory_evaluating is None else s.memory_evaluating
+        memory_length = s.memory_length if s.eval_memory_length is None else s.eval_memory_length
         return TwoStreamIncrementalDecoder(
             self.tokens, self.query, self.stack, context_length=self.max_length + memory_length, chunk=self.max_length
         )
@@ -118,7 +124,7 @@ class XLNet(Backbone):
             case "vocabulary":
                 return VocabularyHead(self.tokens, bias=True)
             case "token_score":
-                return TokenScoreHead(s.width, s.activation, s.initial)
+                return TokenScoreHead(s.hidden_size, s.activation, s.init_std)
             case "generator":
                 return build_relative_generator(self.tokens, s, sizes["divide"])
         return build_shared_head(self, kind, sizes, ("vocabulary", "token_score", "generator"))

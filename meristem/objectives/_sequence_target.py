@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -18,7 +18,11 @@ SpecialTokenRole = Literal["start", "end", "pad"]
 class SequenceTargetSettings(_token_prediction.TokenLossSettings):
     """Settings of the target's loss and its start tokens."""
 
-    begin: tuple[SpecialTokenRole | int, ...] = Field(("start",), min_length=1)
+    renamed: ClassVar[dict[str, str]] = {
+        "begin": "start_tokens",
+    }
+
+    start_tokens: tuple[SpecialTokenRole | int, ...] = Field(("start",), min_length=1)
     """Decoder start tokens, before every target: start; end, or end and start (BART); pad (T5); or token ids."""
 
 
@@ -36,7 +40,7 @@ class SequenceTargetObjective(Objective):
             )
         self.settings: Any = settings
         self.end_id = tokenizer.end
-        self.decoder_start_ids = tuple(self._token_id(role, tokenizer) for role in settings.begin)
+        self.decoder_start_ids = tuple(self._token_id(role, tokenizer) for role in settings.start_tokens)
         end_only: tuple[Array, Array] = (np.zeros(0, np.int64), np.array([self.end_id]))
         template: tuple[Array, Array] = tokenizer.single_template or end_only
         self.prefix_ids, self.suffix_ids = template

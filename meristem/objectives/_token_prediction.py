@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -16,25 +17,30 @@ from meristem.interfaces.batch import Batch, Hidden, Model, Outcome
 class TokenLossSettings(Settings):
     """Settings of a cross-entropy loss over the vocabulary."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "l1_outputs": "l1_logits",
+        "l1_states": "l1_hidden_states",
+    }
+
     weight: float = Field(1.0, gt=0)
     """Weight of this objective's loss in the sum."""
     label_smoothing: float = Field(0.0, ge=0, lt=1)
     """Label smoothing ε (Szegedy et al. 2016)."""
-    l1_outputs: float = Field(0.0, ge=0)
+    l1_logits: float = Field(0.0, ge=0)
     """Weight of an L1 penalty on logits (mean absolute value) in training; not part of the evaluation loss."""
-    l1_states: float = Field(0.0, ge=0)
+    l1_hidden_states: float = Field(0.0, ge=0)
     """Weight of an L1 penalty on hidden states (mean absolute value) in training; a separate metric in evaluation."""
 
 
 def loss_weights(settings: TokenLossSettings, term: str) -> Mapping[str, float]:
     """Loss term → weight: the cross-entropy, and the L1 penalty on hidden states if it is on."""
-    hidden_l1 = {f"{term}.states": settings.l1_states} if settings.l1_states else {}
+    hidden_l1 = {f"{term}.states": settings.l1_hidden_states} if settings.l1_hidden_states else {}
     return {term: settings.weight, **hidden_l1}
 
 
 def count_targets(settings: TokenLossSettings, term: str, batch: Batch) -> dict[str, int]:
     """Loss term → count: predictions, and positions of the L1 penalty on hidden states if it is on."""
-    hidden_l1 = {f"{term}.states": count_positions(batch)} if settings.l1_states else {}
+    hidden_l1 = {f"{term}.states": count_positions(batch)} if settings.l1_hidden_states else {}
     return {term: len(batch.targets[term]["at"]) if term in batch.targets else 0, **hidden_l1}
 
 
@@ -66,10 +72,10 @@ def token_loss(
         hidden.select(labels["at"]),
         labels["values"],
         smoothing=settings.label_smoothing if training else 0.0,
-        l1=settings.l1_outputs if training else 0.0,
+        l1=settings.l1_logits if training else 0.0,
     )
     outcome = Outcome(loss_sums={term: vocab_loss.total}, state=hidden.state)
-    if settings.l1_states:
+    if settings.l1_hidden_states:
         add_hidden_l1(f"{term}.states", hidden.last_hidden_state, batch, outcome)
     num_predictions = torch.tensor(float(len(labels["at"])), device=vocab_loss.total.device)
     if vocab_loss.ranks_N is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -23,15 +23,21 @@ TERMS = ("forward", "backward")
 class BiLMObjectiveSettings(_token_prediction.TokenLossSettings):
     """Settings of bidirectional language modelling."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "rivals": "sampled_softmax",
+    }
+
     name: Literal["bilm"] = "bilm"
     """The objective's name."""
-    rivals: int = Field(0, ge=0)
+    sampled_softmax: int = Field(0, ge=0)
     """Sampled softmax: number of negatives per row in training, log-uniform by rank; 0 is the full softmax."""
 
     @model_validator(mode="after")
     def _check_sampled_softmax(self) -> Self:
-        if self.rivals and (self.label_smoothing or self.l1_outputs):
-            raise ValueError("rivals: label_smoothing and l1_outputs need the logits of all tokens; set rivals to 0")
+        if self.sampled_softmax and (self.label_smoothing or self.l1_logits):
+            raise ValueError(
+                "sampled_softmax: label_smoothing and l1_logits need the logits of all tokens; set sampled_softmax to 0"
+            )
         return self
 
 
@@ -55,8 +61,8 @@ class BiLMObjective(Objective):
         # windows are cut anywhere, so their start and end tokens are inputs but never targets
         self.num_edge_tokens = int(tokenizer.start is not None and tokenizer.end is not None)
         self.loss_weights = dict.fromkeys(TERMS, settings.weight / 2)
-        if settings.l1_states:
-            self.loss_weights["bilm.states"] = settings.l1_states
+        if settings.l1_hidden_states:
+            self.loss_weights["bilm.states"] = settings.l1_hidden_states
 
     def prepare(self, row: Row, draw: RngFactory) -> Row:
         """Set the targets of both directions; nothing is masked."""
@@ -66,13 +72,15 @@ class BiLMObjective(Objective):
             "forward": {"at": np.arange(length - 1 - num_edge_tokens), "values": tokens[1 : length - num_edge_tokens]},
             "backward": {"at": np.arange(1 + num_edge_tokens, length), "values": tokens[num_edge_tokens : length - 1]},
         }
-        if self.settings.rivals:
-            labels["forward"]["rivals"] = sample_log_uniform(draw("bilm"), self.settings.rivals, self.vocab_size)
+        if self.settings.sampled_softmax:
+            labels["forward"]["rivals"] = sample_log_uniform(
+                draw("bilm"), self.settings.sampled_softmax, self.vocab_size
+            )
         return Row(inputs=row.inputs, targets={**row.targets, **labels}, metadata=row.metadata, sample_id=row.sample_id)
 
     def count_targets(self, batch: Batch) -> dict[str, int]:
         """Number of predictions of each direction."""
-        hidden_l1 = {"bilm.states": _token_prediction.count_positions(batch)} if self.settings.l1_states else {}
+        hidden_l1 = {"bilm.states": _token_prediction.count_positions(batch)} if self.settings.l1_hidden_states else {}
         return {**super().count_targets(batch), **hidden_l1}
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
@@ -80,22 +88,22 @@ class BiLMObjective(Objective):
         outcome = Outcome(loss_sums={})
         for term, states in zip(TERMS, hidden.last_hidden_state.chunk(2, -1), strict=True):
             self._direction_loss(term, model, states, batch, outcome)
-        if self.settings.l1_states:
+        if self.settings.l1_hidden_states:
             _token_prediction.add_hidden_l1("bilm.states", hidden.last_hidden_state, batch, outcome)
         return outcome
 
     def _direction_loss(self, term: str, model: Model, states_BTD: Tensor, batch: Batch, outcome: Outcome) -> None:
         head, labels, settings = model.heads["bilm"], batch.targets[term], self.settings
         assert isinstance(head, VocabularyHead)
-        if settings.rivals and model.training:
-            sampled_ids = batch.targets["forward"]["rivals"].view(-1, settings.rivals)
+        if settings.sampled_softmax and model.training:
+            sampled_ids = batch.targets["forward"]["rivals"].view(-1, settings.sampled_softmax)
             outcome.loss_sums[term] = sampled_softmax_loss(
                 head, states_BTD, labels["at"], labels["values"], sampled_ids
             )
             return
         states_ND = states_BTD.reshape(-1, states_BTD.shape[-1]).index_select(0, labels["at"])
         vocab_loss = head.compute_loss(
-            states_ND, labels["values"], smoothing=settings.label_smoothing, l1=settings.l1_outputs
+            states_ND, labels["values"], smoothing=settings.label_smoothing, l1=settings.l1_logits
         )
         outcome.loss_sums[term] = vocab_loss.total
         if vocab_loss.ranks_N is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -15,9 +15,13 @@ from meristem.tokenizers.tokenizer import Tokenizer
 class CLMObjectiveSettings(_token_prediction.TokenLossSettings):
     """Settings of causal language modelling."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "begin": "start_tokens",
+    }
+
     name: Literal["clm"] = "clm"
     """The objective's name."""
-    begin: tuple[SpecialTokenRole, ...] | None = None
+    start_tokens: tuple[SpecialTokenRole, ...] | None = None
     """Start tokens before a text in generation and scoring; unless set, the end token of a preceding document."""
 
 
@@ -33,9 +37,11 @@ class CLMObjective(Objective):
 
     def __init__(self, settings: CLMObjectiveSettings, tokenizer: Tokenizer) -> None:
         self.settings = settings
-        if settings.begin is not None:
+        if settings.start_tokens is not None:
             role_ids = {"start": tokenizer.start, "end": tokenizer.end, "pad": tokenizer.pad}
-            self.decoder_start_ids = tuple(token for role in settings.begin if (token := role_ids[role]) is not None)
+            self.decoder_start_ids = tuple(
+                token for role in settings.start_tokens if (token := role_ids[role]) is not None
+            )
         self.loss_weights = _token_prediction.loss_weights(settings, self.name)
 
     def prepare(self, row: Row, draw: RngFactory) -> Row:

@@ -26,10 +26,15 @@ NOISE_SETTINGS = ("permute_rate", "rotate_rate", "delete_rate", "mask_rate", "in
 class DenoisingObjectiveSettings(SequenceTargetSettings):
     """Settings of the corruption; several noise functions apply in the order given here."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "span_mean": "mean_span_length",
+        "corrupt_rate": "corruption_rate",
+    }
+
     needs: ClassVar[SettingConditions] = {
         **dict.fromkeys(NOISE_SETTINGS, (when("kind", "noise"),)),
-        "span_mean": (when("kind", "spans") | when("infill_rate", above=0),),
-        "corrupt_rate": (when("kind", "spans"),),
+        "mean_span_length": (when("kind", "spans") | when("infill_rate", above=0),),
+        "corruption_rate": (when("kind", "spans"),),
     }
 
     name: Literal["denoising"] = "denoising"
@@ -46,15 +51,15 @@ class DenoisingObjectiveSettings(SequenceTargetSettings):
     """Token masking: share of tokens replaced by one mask each."""
     infill_rate: float = Field(0.3, ge=0, lt=1)
     """Text infilling: share of tokens in spans replaced by one mask per span; an empty span inserts a mask."""
-    span_mean: float = Field(3.0, gt=0)
+    mean_span_length: float = Field(3.0, gt=0)
     """Mean span length: λ of BART's Poisson distribution, μ of T5's spans."""
-    corrupt_rate: float = Field(0.15, gt=0, lt=1)
+    corruption_rate: float = Field(0.15, gt=0, lt=1)
     """Span corruption: share of tokens in T5's spans."""
 
     @model_validator(mode="after")
     def _check_noises(self) -> Self:
-        if self.kind == "spans" and self.span_mean < 1:
-            raise ValueError("span_mean: must be at least 1 with kind=spans")
+        if self.kind == "spans" and self.mean_span_length < 1:
+            raise ValueError("mean_span_length: must be at least 1 with kind=spans")
         noises = (self.permute_rate, self.rotate_rate, self.delete_rate, self.mask_rate, self.infill_rate)
         if self.kind == "noise" and not any(noises):
             raise ValueError(
@@ -175,10 +180,12 @@ class DenoisingObjective(SequenceTargetObjective):
     def prepare(self, row: Row, draw: RngFactory) -> Row:
         """Corrupt the text; the target is the text itself (BART) or the removed spans (T5)."""
         if "documents" in row.inputs:
-            raise MeristemError("store.isolate: denoising cannot isolate the documents of a window; turn it off")
+            raise MeristemError(
+                "dataset.intra_document_mask: denoising cannot isolate the documents of a window; turn it off"
+            )
         rng, tokens, s = draw("denoising"), row.inputs["tokens"], self.settings
         if s.kind == "spans":
-            source, target = corrupt_spans(tokens, self.sentinels, s.corrupt_rate, s.span_mean, rng)
+            source, target = corrupt_spans(tokens, self.sentinels, s.corruption_rate, s.mean_span_length, rng)
         else:
             source, target = self._add_noise(tokens, row.metadata["special"], row.metadata["sentences"], rng), tokens
         source_ids = np.concatenate([self.prefix_ids, source, self.suffix_ids]).astype(np.int64)
@@ -195,7 +202,7 @@ class DenoisingObjective(SequenceTargetObjective):
         if s.mask_rate:
             tokens = np.where(sample_positions(~special, s.mask_rate, rng), self.mask_id, tokens)
         if s.infill_rate:
-            tokens = infill_spans(tokens, ~special, self.mask_id, s.infill_rate, s.span_mean, rng)
+            tokens = infill_spans(tokens, ~special, self.mask_id, s.infill_rate, s.mean_span_length, rng)
         return tokens
 
     def _reorder(self, tokens: Array, sentences: Ints, rng: Generator) -> Ints:

@@ -26,45 +26,56 @@ Ints = NDArray[np.int64]
 class TokenSelectionSettings(Settings):
     """Settings of the selection of tokens to mask or replace."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "span_stop": "span_geometric_p",
+        "span_longest": "max_span_length",
+    }
+
     needs: ClassVar[SettingConditions] = {
-        "span_stop": (when("unit", "span"),),
-        "span_longest": (when("unit", "span"),),
+        "span_geometric_p": (when("unit", "span"),),
+        "max_span_length": (when("unit", "span"),),
     }
 
     mask_rate: float = Field(0.15, gt=0, lt=1)
     """Share of tokens selected (Devlin et al. 2018, §3.1)."""
     unit: Literal["token", "word", "span"] = "token"
     """What is selected as a unit: single tokens, whole words, or spans of whole words (SpanBERT)."""
-    span_stop: float = Field(0.2, gt=0, lt=1)
+    span_geometric_p: float = Field(0.2, gt=0, lt=1)
     """Parameter p of the geometric distribution of span lengths."""
-    span_longest: int = Field(10, ge=1)
+    max_span_length: int = Field(10, ge=1)
     """Maximum span length in words."""
 
 
 class MLMObjectiveSettings(_token_prediction.TokenLossSettings, TokenSelectionSettings):
     """Settings of masked language modelling."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "mask_share": "mask_replace_prob",
+        "random_share": "random_replace_prob",
+        "exhaustive": "exhaustive_masking",
+    }
+
     needs: ClassVar[SettingConditions] = {
-        "mask_rate": (when("exhaustive", False, True),),
-        "mask_share": (when("exhaustive", False),),
-        "random_share": (when("exhaustive", False),),
-        "span_stop": (when("exhaustive", False),),
-        "span_longest": (when("exhaustive", False),),
+        "mask_rate": (when("exhaustive_masking", False, True),),
+        "mask_replace_prob": (when("exhaustive_masking", False),),
+        "random_replace_prob": (when("exhaustive_masking", False),),
+        "span_geometric_p": (when("exhaustive_masking", False),),
+        "max_span_length": (when("exhaustive_masking", False),),
     }
 
     name: Literal["mlm"] = "mlm"
     """The objective's name."""
-    mask_share: float = Field(0.8, ge=0, le=1)
+    mask_replace_prob: float = Field(0.8, ge=0, le=1)
     """Share of selected tokens replaced by the mask token."""
-    random_share: float = Field(0.1, ge=0, le=1)
+    random_replace_prob: float = Field(0.1, ge=0, le=1)
     """Share of selected tokens replaced by a random token; the rest are unchanged."""
-    exhaustive: bool | Literal["each"] = False
+    exhaustive_masking: bool | Literal["each"] = False
     """Mask every token of a text exactly once: in ⌈1/mask_rate⌉ rows (true), or in one row per unit (each)."""
 
     @model_validator(mode="after")
     def _check_probs(self) -> Self:
-        if self.mask_share + self.random_share > 1 + 1e-9:
-            raise ValueError("mask_share and random_share: their sum exceeds 1")
+        if self.mask_replace_prob + self.random_replace_prob > 1 + 1e-9:
+            raise ValueError("mask_replace_prob and random_replace_prob: their sum exceeds 1")
         return self
 
 
@@ -98,8 +109,8 @@ def select_spans(words: list[Ints], num_selected: int, settings: TokenSelectionS
     """Positions of random spans of words with geometric lengths, until about `num_selected` are selected."""
     selected: set[int] = set()
     while len(selected) < num_selected:
-        length = int(rng.geometric(settings.span_stop))
-        if length > settings.span_longest:
+        length = int(rng.geometric(settings.span_geometric_p))
+        if length > settings.max_span_length:
             continue  # resampled rather than cut, for a mean of 3.8 words (SpanBERT, §3.1)
         start = int(rng.integers(len(words)))
         for word in words[start : start + length]:
@@ -137,14 +148,14 @@ class MLMObjective(Objective):
         self.regular_ids = np.flatnonzero(~tokenizer.special_mask)
         self.loss_weights = _token_prediction.loss_weights(settings, self.name)
         max_rows = {False: 1, True: int(np.ceil(1 / settings.mask_rate)), "each": MAX_UNITS}
-        self.max_rows_per_sample = max_rows[settings.exhaustive]
+        self.max_rows_per_sample = max_rows[settings.exhaustive_masking]
 
     def prepare(self, row: Row, draw: RngFactory) -> Row | list[Row]:
         """Select tokens, mask them, and set the originals as targets."""
         rng = draw("mlm")
         tokens = row.inputs["tokens"]
         groups = masking_units(tokens, ~row.metadata["special"], self.starts_word, self.settings.unit != "token")
-        if self.settings.exhaustive:
+        if self.settings.exhaustive_masking:
             return self._exhaustive_rows(row, groups, rng)
         positions = select_masked_positions(groups, self.settings, rng)
         return self._mask_row(row, positions, self._replacements(tokens[positions], rng))
@@ -154,13 +165,13 @@ class MLMObjective(Objective):
         draws = rng.random(len(originals))
         random_ids = self.regular_ids[rng.integers(len(self.regular_ids), size=len(originals))]
         s = self.settings
-        unmasked = np.where(draws < s.mask_share + s.random_share, random_ids, originals)
-        return np.where(draws < s.mask_share, self.mask_id, unmasked)
+        unmasked = np.where(draws < s.mask_replace_prob + s.random_replace_prob, random_ids, originals)
+        return np.where(draws < s.mask_replace_prob, self.mask_id, unmasked)
 
     def _exhaustive_rows(self, row: Row, groups: list[Ints], rng: Generator) -> list[Row]:
         """Rows in which each group is masked exactly once: ⌈1/mask_rate⌉ rows, or one row per group."""
         order = rng.permutation(len(groups))
-        num_rows = max(1, len(groups)) if self.settings.exhaustive == "each" else self.max_rows_per_sample
+        num_rows = max(1, len(groups)) if self.settings.exhaustive_masking == "each" else self.max_rows_per_sample
         rows = []
         for row_index in range(num_rows):
             row_groups = [groups[i] for i in order[row_index::num_rows]]
@@ -185,7 +196,7 @@ class MLMObjective(Objective):
 
     def output_positions(self, batch: Batch) -> Tensor | None:
         """Positions of selected tokens; all positions if hidden states have an L1 penalty."""
-        return None if self.settings.l1_states else batch.targets["mlm"]["at"]
+        return None if self.settings.l1_hidden_states else batch.targets["mlm"]["at"]
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
         """Cross-entropy of the selected tokens."""

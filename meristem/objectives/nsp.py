@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -21,13 +21,17 @@ from meristem.tokenizers.tokenizer import Tokenizer
 class NSPObjectiveSettings(Settings):
     """Settings of next sentence prediction."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "rate": "negative_rate",
+    }
+
     name: Literal["nsp"] = "nsp"
     """The objective's name."""
     weight: float = Field(1.0, gt=0)
     """Weight of this objective's loss in the sum."""
     negatives: Literal["other", "swap"] = "other"
     """Negative pairs: a text from another document (BERT), or the two swapped (sentence order, ALBERT)."""
-    rate: float = Field(0.5, gt=0, lt=1)
+    negative_rate: float = Field(0.5, gt=0, lt=1)
     """Share of negative pairs."""
 
 
@@ -46,7 +50,7 @@ class NSPObjective(Objective):
                 "train a tokenizer that has them"
             )
         self.settings = settings
-        self.view = ViewSpec("pairs", (("negatives", settings.negatives), ("rate", settings.rate)))
+        self.view = ViewSpec("pairs", (("negatives", settings.negatives), ("rate", settings.negative_rate)))
         self.loss_weights = {"nsp": settings.weight}
 
     def prepare(self, row: Row, draw: RngFactory) -> Row:

@@ -20,17 +20,22 @@ Ints = NDArray[np.int64]
 class PLMObjectiveSettings(_token_prediction.TokenLossSettings):
     """Settings of permutation language modelling."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "one_in": "predict_one_in",
+        "span_longest": "max_span_length",
+    }
+
     needs: ClassVar[SettingConditions] = {
-        "span_longest": (when("unit", "span"),),
+        "max_span_length": (when("unit", "span"),),
     }
 
     name: Literal["plm"] = "plm"
     """The objective's name."""
-    one_in: float = Field(6.0, ge=1)
+    predict_one_in: float = Field(6.0, ge=1)
     """One token in this many is predicted, the last of the order (K in Yang et al. 2019, §2.3)."""
     unit: Literal["token", "span"] = "token"
     """What is predicted: single tokens anywhere, or spans with context around them."""
-    span_longest: int = Field(5, ge=1)
+    max_span_length: int = Field(5, ge=1)
     """Maximum span length in tokens; lengths are uniform from 1."""
     context: Literal["whole", "ordered"] = "whole"
     """Unpredicted tokens attend to each other (whole, as in XLNet's code), or only to earlier ones (ordered)."""
@@ -94,8 +99,8 @@ class PLMObjective(Objective):
         s = self.settings
         order = rng.permutation(positions)
         if s.unit == "token":
-            return order, predicted_suffix(order, s.one_in)
-        is_predicted = np.isin(order, positions[sample_spans(len(positions), s.one_in, s.span_longest, rng)])
+            return order, predicted_suffix(order, s.predict_one_in)
+        is_predicted = np.isin(order, positions[sample_spans(len(positions), s.predict_one_in, s.max_span_length, rng)])
         return np.concatenate([order[~is_predicted], order[is_predicted]]), order[is_predicted]
 
     def count_targets(self, batch: Batch) -> dict[str, int]:

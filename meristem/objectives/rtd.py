@@ -22,31 +22,36 @@ from meristem.tokenizers.tokenizer import Tokenizer
 class RTDObjectiveSettings(TokenSelectionSettings):
     """Settings of replaced token detection."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "detection_weight": "discriminator_weight",
+        "generator": "generator_size",
+    }
+
     needs: ClassVar[SettingConditions] = {
-        "detection_weight": (when("generator"),),
+        "discriminator_weight": (when("generator_size"),),
     }
 
     name: Literal["rtd"] = "rtd"
     """The objective's name."""
     weight: float = Field(1.0, gt=0)
     """Weight of this objective's loss in the sum."""
-    detection_weight: float = Field(50.0, gt=0)
+    discriminator_weight: float = Field(50.0, gt=0)
     """Weight of the discriminator's loss relative to the generator's (λ in Clark et al. 2020, §3.1)."""
-    generator: str = "1/4"
-    """The generator's width as a fraction of the model's; none replaces with random tokens, without a generator."""
+    generator_size: str = "1/4"
+    """The generator's hidden size as a fraction of the model's; none replaces with random tokens, without a generator."""
 
-    @field_validator("generator")
+    @field_validator("generator_size")
     @classmethod
     def _check_fraction(cls, value: str) -> str:
         numerator, _, denominator = value.partition("/")
         if value != "none" and not (numerator == "1" and denominator.isdecimal() and int(denominator) > 0):
-            raise ValueError("must be a fraction of the model's width (1/2, 1/4, …), or none")
+            raise ValueError("must be a fraction of the model's hidden size (1/2, 1/4, …), or none")
         return value
 
     @property
     def generator_divisor(self) -> int | None:
         """Divisor of the model's hidden size; None without a generator."""
-        return None if self.generator == "none" else int(self.generator.removeprefix("1/"))
+        return None if self.generator_size == "none" else int(self.generator_size.removeprefix("1/"))
 
 
 class RTDObjective(Objective):
@@ -72,10 +77,10 @@ class RTDObjective(Objective):
         if self.mask_id is None:
             raise MeristemError(
                 "objective rtd: this tokenizer has no mask token, which the generator needs; train a tokenizer that "
-                "has one, or replace with random tokens (objective.generator=none)"
+                "has one, or replace with random tokens (objective.generator_size=none)"
             )
         self.heads = {"generator": Head("generator", (("divide", settings.generator_divisor),)), "rtd": score_head}
-        self.loss_weights = {"generator": settings.weight, "rtd": settings.weight * settings.detection_weight}
+        self.loss_weights = {"generator": settings.weight, "rtd": settings.weight * settings.discriminator_weight}
 
     def prepare(self, row: Row, draw: RngFactory) -> Row:
         """Select tokens and replace them with the mask, or with random tokens if there is no generator."""

@@ -65,10 +65,10 @@ class PolicyObjective(Objective):
         if settings.baseline == "learned":
             self.heads = {**self.heads, "value": Head("tags", (("classes", 1),))}
             self.loss_weights["value"] = 0.5
-        if settings.supervised:
-            self.loss_weights["supervised"] = settings.supervised
-        self.max_rows_per_sample = settings.count + bool(settings.supervised)
-        self.updates_per_batch = settings.updates
+        if settings.supervised_weight:
+            self.loss_weights["supervised"] = settings.supervised_weight
+        self.max_rows_per_sample = settings.num_generations + bool(settings.supervised_weight)
+        self.updates_per_batch = settings.updates_per_rollout
         self.rewards: CompletionScorer | None = None
         self.reference: Model | None = None
         self.latest_samples: list[tuple[PromptCompletion, float]] = []
@@ -102,8 +102,8 @@ class PolicyObjective(Objective):
     def prepare(self, row: Row, draw: RngFactory) -> Row:
         """The prompt, and the uniform random numbers that its completions are sampled with."""
         piece, rng = row.metadata["piece"], draw("policy")
-        uniforms = rng.random((self.settings.count, self.layout.max_target_tokens))
-        seeds = rng.integers(0, 1 << 62, self.settings.count).tolist()
+        uniforms = rng.random((self.settings.num_generations, self.layout.max_target_tokens))
+        seeds = rng.integers(0, 1 << 62, self.settings.num_generations).tolist()
         start = self.layout.generation_inputs(piece)
         inputs = {key: np.asarray(value) for key, value in start.inputs.items()}
         metadata = {**row.metadata, "uniforms": uniforms, "seeds": seeds}
@@ -114,7 +114,7 @@ class PolicyObjective(Objective):
     def rollout_sampling(self, model: Model) -> RolloutConfig:
         """The sampling configuration of rollouts for this model."""
         end_id = self.tokenizer.end if self.layout.end_id is None else self.layout.end_id
-        mode: Literal["causal", "source"] = "causal" if self.settings.way == "causal" else "source"
+        mode: Literal["causal", "source"] = "causal" if self.settings.generation_mode == "causal" else "source"
         banned_ids = tuple(banned_token_ids(model, self.tokenizer, self.layout.end_id, mode))
         return RolloutConfig(
             max_new_tokens=self.layout.max_target_tokens,
@@ -174,7 +174,7 @@ class PolicyObjective(Objective):
         """Sample completions, score them, and compute returns and advantages: the batch that the loss is taken on."""
         if self.rewards is None or self.reference is None:
             raise MeristemError("policy: no rewards are attached; use meristem reinforce")
-        metadata, count = batch.metadata, self.settings.count
+        metadata, count = batch.metadata, self.settings.num_generations
         pieces = [row_metadata["piece"] for row_metadata in metadata]
         rollout_batch = self.collect(model, pieces, [n["uniforms"] for n in metadata], [n["seeds"] for n in metadata])
         scorer = self.rewards.with_history(history) if self.keeps_history else self.rewards
@@ -195,7 +195,7 @@ class PolicyObjective(Objective):
         sizes = [len(rollout.tokens) for rollout in rollout_batch.rollouts]
         log_prob_sums, log_ratio = self.log_ratios(learn_batch, sizes)
         truncated = np.array([not rollout.is_finished for rollout in rollout_batch.rollouts], float)
-        rewards = scores.total - self.settings.unfinished * truncated
+        rewards = scores.total - self.settings.missing_eos_penalty * truncated
         returns = self._returns(model, rewards, log_ratio, log_prob_sums / np.maximum(1, sizes))
         first_positions = learn_batch.targets["policy"]["at"][np.cumsum([0, *sizes[:-1]])]
         value_estimates = self._predicted_values(model, learn_batch, first_positions)
@@ -232,10 +232,10 @@ class PolicyObjective(Objective):
         return history if self.rewards is None else self.rewards.remember(history, observations)
 
     def _reference_rows(self, pieces: Sequence[SamplePiece], sample_ids: Sequence[int]) -> list[Row]:
-        """Rows of references, where `policy.supervised` trains on them too."""
+        """Rows of references, where `policy.supervised_weight` trains on them too."""
         rows = []
         for piece, sample in zip(pieces, sample_ids, strict=True):
-            if self.settings.supervised and piece.features["target"] is not None:
+            if self.settings.supervised_weight and piece.features["target"] is not None:
                 row = self.layout.build_row(
                     Row(inputs={}, metadata={"piece": piece}, sample_id=sample), SampleRng(0, 0, 0)
                 )
@@ -244,8 +244,12 @@ class PolicyObjective(Objective):
 
     def _returns(self, model: Model, rewards: Floats, log_ratio: Floats, mean_log_prob: Floats) -> Floats:
         settings, controller = self.settings, self.kl_controller(model)
-        mean, std = controller.reward_mean_std if settings.whiten else (0.0, 1.0)
-        return (rewards - mean) / std - self.kl_coefficient(model) * log_ratio - settings.entropy * mean_log_prob
+        mean, std = controller.reward_mean_std if settings.whiten_rewards else (0.0, 1.0)
+        return (
+            (rewards - mean) / std
+            - self.kl_coefficient(model) * log_ratio
+            - settings.entropy_coefficient * mean_log_prob
+        )
 
     def _predicted_values(self, model: Model, batch: Batch, positions: Tensor) -> Floats | None:
         """The value head's prediction for each prompt."""
@@ -276,7 +280,7 @@ class PolicyObjective(Objective):
         """Completions or tokens, whichever the loss averages over."""
         lengths = {term: len(targets["at"]) for term, targets in batch.targets.items()}
         texts = lengths.get("text", 0)
-        counts = {"policy": texts if self.settings.per == "text" else lengths.get("policy", 0), "value": texts,
+        counts = {"policy": texts if self.settings.loss_aggregation == "text" else lengths.get("policy", 0), "value": texts,
                   "supervised": lengths.get("supervised", 0)}  # fmt: skip
         return {term: counts[term] for term in self.loss_weights}
 
@@ -289,7 +293,7 @@ class PolicyObjective(Objective):
         targets, text = batch.targets["policy"], batch.targets["text"]
         advantage, log_probs = targets["advantage"], self.log_probs(model, hidden, targets)
         ratio = (log_probs - targets["old"]).exp()
-        clipped_ratio = ratio.clamp(1 - self.settings.clip, 1 + self.settings.clip)
+        clipped_ratio = ratio.clamp(1 - self.settings.clip_range, 1 + self.settings.clip_range)
         objective = (
             torch.minimum(ratio * advantage, clipped_ratio * advantage)
             if self.updates_per_batch > 1
@@ -308,7 +312,7 @@ class PolicyObjective(Objective):
         num_texts = log_probs.new_tensor(float(len(text["at"])))
         metrics = {name: (value.sum(), num_texts) for name, value in text.items() if name not in ("at", "return")}
         if self.updates_per_batch > 1:
-            clipped = (ratio.detach() - 1).abs() > self.settings.clip
+            clipped = (ratio.detach() - 1).abs() > self.settings.clip_range
             metrics["clipped"] = (clipped.sum(), log_probs.new_tensor(float(clipped.numel())))
         return Outcome(loss_sums=sums, metrics=metrics)
 
@@ -317,20 +321,20 @@ class PolicyObjective(Objective):
         settings, controller = self.settings, self.kl_controller(model)
         mean = {name: float(total) / max(1e-9, float(number)) for name, (total, number) in metrics.items()}
         controller.update_reward_stats(mean["reward"], mean["_square"])
-        if settings.kl.adapt and settings.kl.coefficient:
-            controller.update_coefficient(mean["kl"], settings.kl.target, settings.kl.adapt)
-        diverged = settings.kl.runaway is not None and mean["kl"] > settings.kl.runaway * settings.kl.target
+        if settings.kl.adaptation_rate and settings.kl.coefficient:
+            controller.update_coefficient(mean["kl"], settings.kl.target, settings.kl.adaptation_rate)
+        diverged = settings.kl.max_ratio is not None and mean["kl"] > settings.kl.max_ratio * settings.kl.target
         controller.wild.copy_((controller.wild + 1) * diverged)
         collapsed = (
-            settings.collapse is not None
-            and controller.diversity_ratio(mean["distinct2"], BASELINE_STEPS) < settings.collapse
+            settings.min_distinct2_ratio is not None
+            and controller.diversity_ratio(mean["distinct2"], BASELINE_STEPS) < settings.min_distinct2_ratio
         )
         controller.dull.copy_((controller.dull + 1) * collapsed)
-        if int(controller.wild) >= settings.alarm:
+        if int(controller.wild) >= settings.stop_patience:
             return (f"the policy diverged from the reference model: KL {mean['kl']:.1f} nats, policy.kl.target is "
-                    f"{settings.kl.target:g}. Use a higher policy.kl.coefficient or a lower train.rate")  # fmt: skip
-        if int(controller.dull) >= settings.alarm:
+                    f"{settings.kl.target:g}. Use a higher policy.kl.coefficient or a lower train.learning_rate")  # fmt: skip
+        if int(controller.dull) >= settings.stop_patience:
             return ("the completions have become alike: distinct-2 is below "
-                    f"{settings.collapse:.0%} of its initial value. Use a higher policy.kl.coefficient, a higher "
-                    "policy.entropy or a reward for variety")  # fmt: skip
+                    f"{settings.min_distinct2_ratio:.0%} of its initial value. Use a higher policy.kl.coefficient, a higher "
+                    "policy.entropy_coefficient or a reward for variety")  # fmt: skip
         return None

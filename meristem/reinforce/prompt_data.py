@@ -75,7 +75,7 @@ class PromptData(SampleData):
 
     def evaluate_policy(self, model: Model, split: str, *, num_generations: int = 1) -> Any:
         """Generate for the first prompts of a split and score the completions with the rewards."""
-        pieces = self.pieces(split)[: self.policy.settings.prompts]
+        pieces = self.pieces(split)[: self.policy.settings.eval_prompts]
         with eval_mode(model):
             return self.policy.evaluate(model, self.rewards, pieces, texts=num_generations, seed=SEED)
 
@@ -126,7 +126,7 @@ class PromptData(SampleData):
             file = "picture.png" if is_builtin_image(first_prompt.picture) else shlex.quote(first_prompt.picture)
             return [f"meristem {command} {run_path} --image {file}"]
         prompt = shlex.quote(first_prompt.prompt)
-        if self.policy.settings.framed:
+        if self.policy.settings.use_delimiter:
             return [f"meristem predict {run_path} {prompt}"]
         return [f"meristem generate {run_path} --prompt {prompt} --count 3"]
 

@@ -25,24 +25,30 @@ from meristem.tokenizers.tokenizer import Tokenizer
 
 
 def build_layout(settings: PolicySettings, tokenizer: Tokenizer) -> SourceTargetLayout:
-    """The layout of prompt and completion in a row, chosen by `policy.way`."""
+    """The layout of prompt and completion in a row, chosen by `policy.generation_mode`."""
     policy = settings
-    if policy.way is None or policy.length is None or (policy.way == "image" and policy.picture is None):
-        raise MeristemError("policy: policy.way and policy.length are not set yet; they come from the run in from=RUN")
-    if policy.way == "causal":
+    if (
+        policy.generation_mode is None
+        or policy.max_length is None
+        or (policy.generation_mode == "image" and policy.image_size is None)
+    ):
+        raise MeristemError(
+            "policy: policy.generation_mode and policy.max_length are not set yet; they come from the run in from=RUN"
+        )
+    if policy.generation_mode == "causal":
         clm = CLMObjective(CLMObjectiveSettings.model_validate({}), tokenizer)
-        clm.decoder_start_ids = policy.begin
-        layout_class = CausalLayout if policy.framed else ContinuationLayout
-        return layout_class(clm, tokenizer, policy.length, policy.max_tokens)
-    begin = {"begin": policy.begin or ("start",)}
-    if policy.way == "image":
+        clm.decoder_start_ids = policy.start_ids
+        layout_class = CausalLayout if policy.use_delimiter else ContinuationLayout
+        return layout_class(clm, tokenizer, policy.max_length, policy.max_new_tokens)
+    begin = {"start_tokens": policy.start_ids or ("start",)}
+    if policy.generation_mode == "image":
         caption = CaptionObjective(CaptionObjectiveSettings.model_validate(begin), tokenizer)
-        return EncoderDecoderLayout(caption, tokenizer, policy.length, policy.max_tokens, source_key="image")
+        return EncoderDecoderLayout(caption, tokenizer, policy.max_length, policy.max_new_tokens, source_key="image")
     return EncoderDecoderLayout(
         Seq2SeqObjective(Seq2SeqObjectiveSettings.model_validate(begin), tokenizer),
         tokenizer,
-        policy.length,
-        policy.max_tokens,
+        policy.max_length,
+        policy.max_new_tokens,
     )
 
 
@@ -50,8 +56,8 @@ def encode_prompts(
     completions: Sequence[PromptCompletion], settings: PolicySettings, tokenizer: Tokenizer
 ) -> list[Array]:
     """The model input of each prompt: token ids [T], or pixels [side, side, 3]."""
-    image_size = settings.picture
-    if settings.way != "image" or image_size is None:
+    image_size = settings.image_size
+    if settings.generation_mode != "image" or image_size is None:
         return [ids.astype(np.int64) for ids in tokenizer.encode_ids([completion.prompt for completion in completions])]
     images = []
     for completion in completions:

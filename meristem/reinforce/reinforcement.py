@@ -37,7 +37,9 @@ def reinforce(recipe: Recipe, out: Path, *, rewards: Any, judge: Any, fresh: boo
         if existing_run is not None:
             refuse_changed_start(existing_run.shard_keys(), start_digest, str(recipe.start.path))
         policy = find_class("reinforce", "policy")(recipe.policy, start_run.tokenizer)
-        data_splits = load_splits(recipe.data, "picture_prompt" if recipe.policy.way == "image" else "prompt")
+        data_splits = load_splits(
+            recipe.data, "picture_prompt" if recipe.policy.generation_mode == "image" else "prompt"
+        )
         training_data = PromptData(
             tokenizer=start_run.tokenizer,
             samples=data_splits.samples,
@@ -72,13 +74,13 @@ def complete_policy_recipe(recipe: Recipe, start_run: LoadedRun) -> Recipe:
     model, start_recipe = start_run.learner.model, start_run.recipe
     mode = generation_mode(recipe, start_run)
     task, policy = start_recipe.task, start_recipe.policy
-    is_framed = policy.framed if policy is not None else mode == "causal" and task is not None
+    is_framed = policy.use_delimiter if policy is not None else mode == "causal" and task is not None
     policy_update = {
-        "way": mode,
-        "framed": is_framed,
-        "begin": model.causal_start_ids if mode == "causal" else model.decoder_start_ids,
-        "length": recipe.policy.length or recipe.model.length,
-        "picture": (recipe.policy.picture or recipe.model.picture) if mode == "image" else None,
+        "generation_mode": mode,
+        "use_delimiter": is_framed,
+        "start_ids": model.causal_start_ids if mode == "causal" else model.decoder_start_ids,
+        "max_length": recipe.policy.max_length or recipe.model.max_length,
+        "image_size": (recipe.policy.image_size or recipe.model.image_size) if mode == "image" else None,
     }
     return replace(
         recipe,
@@ -89,7 +91,7 @@ def complete_policy_recipe(recipe: Recipe, start_run: LoadedRun) -> Recipe:
 
 
 def generation_mode(recipe: Recipe, start_run: LoadedRun) -> str:
-    """What completions are generated from, as in policy.way: a text to continue, a source, or an image.
+    """What completions are generated from, as in policy.generation_mode: a text to continue, a source, or an image.
 
     Unless set: an image if the data are images or the model was trained on nothing else; otherwise a text to continue
     if the model has a causal head; otherwise a source.
@@ -101,10 +103,12 @@ def generation_mode(recipe: Recipe, start_run: LoadedRun) -> str:
             f"{start_run.run.path} is a {kind} model, and rewards need one that generates from left to right: "
             "objective=clm, objective=seq2seq, objective=denoising or objective=caption"
         )
-    mode = recipe.policy.way or ("image" if "image" in available and has_image_prompts(recipe.data) else available[0])
+    mode = recipe.policy.generation_mode or (
+        "image" if "image" in available and has_image_prompts(recipe.data) else available[0]
+    )
     if mode not in available:
         raise MeristemError(
-            f"policy.way={mode}: {start_run.run.path} was not trained for that; it can do {' or '.join(available)}"
+            f"policy.generation_mode={mode}: {start_run.run.path} was not trained for that; it can do {' or '.join(available)}"
         )
     if mode != "image" and has_image_prompts(recipe.data):
         raise MeristemError(
@@ -114,14 +118,14 @@ def generation_mode(recipe: Recipe, start_run: LoadedRun) -> str:
 
 
 def _generation_modes(start_run: LoadedRun) -> list[str]:
-    """Every value of policy.way that the starting run was trained for: causal first, image last."""
+    """Every value of policy.generation_mode that the starting run was trained for: causal first, image last."""
     model, start_recipe = start_run.learner.model, start_run.recipe
     parts = [find_class(source.package, part.name) for source in start_recipe.sources() for part in source.objective]
     if start_recipe.policy is not None:  # a reward run: its other heads show what it was trained for before
         from_image = "image" in model.backbone.capabilities and (
-            start_recipe.policy.way == "image" or bool(start_recipe.heads)
+            start_recipe.policy.generation_mode == "image" or bool(start_recipe.heads)
         )
-        captions_only = start_recipe.policy.way == "image" and not start_recipe.heads
+        captions_only = start_recipe.policy.generation_mode == "image" and not start_recipe.heads
     else:
         from_image = any("image" in part.requires for part in parts)
         captions_only = all("image" in part.requires for part in parts)

@@ -174,10 +174,10 @@ def _settings_rows(recipe: Recipe) -> dict[str, str]:
     )
     return {
         "rewards": ", ".join(f"{reward.name} × {reward.weight:g}" for reward in recipe.rewards),
-        "texts for a prompt": f"{policy.count}, of at most {policy.max_tokens} tokens",
+        "texts for a prompt": f"{policy.num_generations}, of at most {policy.max_new_tokens} tokens",
         "compared with": policy.baseline,
         "leash": kl_phrase,
-        "updates on a collection": str(policy.updates),
+        "updates on a collection": str(policy.updates_per_rollout),
     }
 
 

@@ -83,7 +83,7 @@ def _train_judge(order: Any, reward_name: str, folder: Path, console: Console) -
 
 def _judge_key(recipe: Recipe) -> str:
     """The cache key of a judge: a hash of its recipe and of the current content of its corpus."""
-    settings = {key: value for key, value in recipe.to_dict().items() if key != "from"}
+    settings = {key: value for key, value in recipe.to_hashed_dict().items() if key != "from"}
     corpus_digests = [corpus_digest(source.corpus) for source in recipe.sources() if source.corpus is not None]
     content = json.dumps([settings, corpus_digests], sort_keys=True, default=str)
     return hashlib.sha256(content.encode()).hexdigest()[:16]

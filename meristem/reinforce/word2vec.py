@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from safetensors.numpy import save
 
 from meristem.checkpoint import disk
 from meristem.config.errors import MeristemError
+from meristem.config.setting_names import with_hashed_names
 from meristem.config.settings import Settings
 from meristem.corpus.paired_text import split_pair
 from meristem.corpus.pipeline import CorpusReader
@@ -40,15 +41,21 @@ MAX_SENTENCE_WORDS = 10_000
 class Word2VecSettings(Settings):
     """How word vectors are trained (skip-gram with negative sampling, Mikolov et al. 2013)."""
 
-    width: int = Field(100, ge=2, le=2000)
+    renamed: ClassVar[dict[str, str]] = {
+        "most": "max_words",
+        "rarest": "min_count",
+        "width": "vector_size",
+    }
+
+    vector_size: int = Field(100, ge=2, le=2000)
     """Dimensions of a vector."""
     window: int = Field(5, ge=1, le=100)
     """Context words on either side."""
     epochs: int = Field(5, ge=1)
     """Passes over the text."""
-    rarest: int = Field(2, ge=1)
+    min_count: int = Field(2, ge=1)
     """Minimum count of a word to get a vector."""
-    most: int = Field(5_000_000, ge=1)
+    max_words: int = Field(5_000_000, ge=1)
     """Words of the corpus that are read, at most."""
     seed: int = Field(0, ge=0)
     """Random seed."""
@@ -63,11 +70,11 @@ def load_or_train_vectors(
     prefix_fallback: bool,
 ) -> WordVectors:
     """The vectors of a corpus's training text, from the cache in the folder or trained now."""
-    cache_key = json.dumps([settings.model_dump(), corpus_digest(corpus)], sort_keys=True)
+    cache_key = json.dumps([with_hashed_names(settings, settings.model_dump()), corpus_digest(corpus)], sort_keys=True)
     path = folder / "vectors" / f"{hashlib.sha256(cache_key.encode()).hexdigest()[:20]}.safetensors"
     trained = _read_cached(path)
     if trained is None:
-        say(f"meaning: training vectors of {settings.width} dimensions on {corpus.source}")
+        say(f"meaning: training vectors of {settings.vector_size} dimensions on {corpus.source}")
         trained = _train(corpus, settings)
         path.parent.mkdir(parents=True, exist_ok=True)
         vocabulary, vectors, counts = trained
@@ -104,7 +111,7 @@ def check_corpus(corpus: CorpusSettings, settings: Word2VecSettings) -> None:
             continue
         for word in normalized_words(split_pair(document.text).target):
             counts[word] += 1
-            if counts[word] >= settings.rarest:
+            if counts[word] >= settings.min_count:
                 frequent_words.add(word)
         if len(frequent_words) >= MIN_VOCAB_SIZE:
             return
@@ -113,7 +120,7 @@ def check_corpus(corpus: CorpusSettings, settings: Word2VecSettings) -> None:
 
 def _too_few_words(corpus: CorpusSettings, settings: Word2VecSettings, vocab_size: int) -> MeristemError:
     return MeristemError(
-        f"meaning: {corpus.source} has {vocab_size} words that occur at least {settings.rarest} times, too few to "
+        f"meaning: {corpus.source} has {vocab_size} words that occur at least {settings.min_count} times, too few to "
         "train vectors on; give more text, or a file of vectors: vectors=glove.txt"
     )
 
@@ -123,9 +130,9 @@ def _train(corpus: CorpusSettings, settings: Word2VecSettings) -> TrainedVectors
         from gensim.models import Word2Vec
     except ImportError:
         raise MeristemError(NO_GENSIM) from None
-    sentences = _training_sentences(corpus, settings.most)
+    sentences = _training_sentences(corpus, settings.max_words)
     model: Any = Word2Vec(
-        vector_size=settings.width, window=settings.window, min_count=settings.rarest, seed=settings.seed + 1,
+        vector_size=settings.vector_size, window=settings.window, min_count=settings.min_count, seed=settings.seed + 1,
         sg=1, negative=5, workers=1, hashfxn=_stable_hash, epochs=settings.epochs,
     )  # fmt: skip
     model.build_vocab(sentences)

@@ -25,12 +25,12 @@ class ServingEngine:
 
     def __init__(self, registry: ModelRegistry, settings: ServingSettings) -> None:
         self.registry, self.settings, self.metrics = registry, settings, ServerMetrics()
-        self.admission = AdmissionController(settings.queue, settings.deadline)
+        self.admission = AdmissionController(settings.max_requests, settings.request_timeout)
         threads = settings.threads or torch.get_num_threads()
         light = LightRequests()
-        self.batch_worker = BatchWorker(self.metrics, threads, max_tokens=settings.max_read_tokens, light=light)
+        self.batch_worker = BatchWorker(self.metrics, threads, max_tokens=settings.max_processed_tokens, light=light)
         self.generation_worker = GenerationWorker(
-            registry.runs, self.metrics, max_batch_size=settings.rows, light=light
+            registry.runs, self.metrics, max_batch_size=settings.max_batch_size, light=light
         )
         self.metrics.add_gauge(
             "meristem_inside", "Admitted requests, running or waiting.", lambda: self.admission.num_active

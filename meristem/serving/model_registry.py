@@ -33,7 +33,7 @@ def load_run_to_serve(path: Path, *, allow_nonfinite: bool, step: int | None = N
     if not loaded_run.weights_finite and not allow_nonfinite:
         raise MeristemError(
             f"{path}: its weights are not finite (NaN or infinity), so its output would be meaningless; train it again "
-            "with a lower train.rate, or serve it anyway with --allow-nonfinite"
+            "with a lower train.learning_rate, or serve it anyway with --allow-nonfinite"
         )
     return loaded_run
 

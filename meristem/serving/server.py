@@ -61,10 +61,10 @@ def serve(
         log_level="warning",
         access_log=False,
         server_header=False,
-        limit_concurrency=settings.connections,
+        limit_concurrency=settings.max_connections,
         timeout_keep_alive=30,
-        timeout_graceful_shutdown=int(min(SHUTDOWN_TIMEOUT, settings.deadline) + 1),
-        backlog=min(2048, settings.connections),
+        timeout_graceful_shutdown=int(min(SHUTDOWN_TIMEOUT, settings.request_timeout) + 1),
+        backlog=min(2048, settings.max_connections),
     )
     handler = logging.StreamHandler()
     handler.setFormatter(PrintableFormatter())

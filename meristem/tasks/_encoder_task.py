@@ -25,33 +25,44 @@ Pooling = Literal["first", "last", "mean", "max"]
 class EncoderTaskSettings(Settings):
     """Settings of every task on encoder states."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "way": "backbone_mode",
+        "length": "max_length",
+        "begin": "decoder_start_ids",
+        "framed": "add_special_tokens",
+        "lm": "lm_weight",
+        "mix": "scalar_mix",
+        "network_width": "network_hidden_size",
+        "mix_again": "output_scalar_mix",
+    }
+
     needs: ClassVar[SettingConditions] = {
-        "begin": (when("way", None, "encoder_decoder"),),
-        "lm": (when("way", None, "causal"),),
-        "network_width": (when("network", "linear", "recurrent"),),
-        "mix_again": (when("network", "linear", "recurrent"),),
+        "decoder_start_ids": (when("backbone_mode", None, "encoder_decoder"),),
+        "lm_weight": (when("backbone_mode", None, "causal"),),
+        "network_hidden_size": (when("network", "linear", "recurrent"),),
+        "output_scalar_mix": (when("network", "linear", "recurrent"),),
         "word_embedding_size": (when("network", "linear", "recurrent"),),
     }
 
-    way: BackboneMode | None = None
+    backbone_mode: BackboneMode | None = None
     """How the backbone attends to a text; that of the model family if not set."""
-    length: int | None = Field(None, ge=4)
+    max_length: int | None = Field(None, ge=4)
     """Maximum tokens of a sequence, special tokens included; the model's maximum length if not set."""
-    begin: tuple[int, ...] = ()
+    decoder_start_ids: tuple[int, ...] = ()
     """Decoder start tokens of an encoder-decoder; as in pretraining if not set."""
-    framed: bool = True
+    add_special_tokens: bool = True
     """Add special tokens around texts even if the tokenizer's own file adds none."""
-    lm: float = Field(0.0, ge=0)
+    lm_weight: float = Field(0.0, ge=0)
     """Weight λ of the auxiliary language-model loss, task + λ · LM, for causal models (Radford et al. 2018: 0.5)."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout on the states before the head."""
-    mix: bool | None = None
+    scalar_mix: bool | None = None
     """Use a learned mix of all layers, γ Σ s_j h_j, instead of the last one; on for ELMo if not set."""
     network: Literal["none", "linear", "recurrent"] = "none"
     """The task's own network between the states and the head: none, a dense layer, or a bidirectional LSTM."""
-    network_width: int = Field(256, ge=2, multiple_of=2)
-    """Width of that network."""
-    mix_again: bool = False
+    network_hidden_size: int = Field(256, ge=2, multiple_of=2)
+    """Hidden size of that network."""
+    output_scalar_mix: bool = False
     """Concatenate a second mix of the layers, with its own weights, to the output of that network (ELMo)."""
     word_embedding_size: int = Field(0, ge=0)
     """Size of the task's own token embedding x, concatenated to the states at the network's input: [x; ELMo]."""
@@ -63,15 +74,17 @@ class EncoderTask(Task):
     requires_any = frozenset({"bidirectional", "causal", "both_directions", "encoder_decoder"})
 
     def __init__(self, settings: Any, tokenizer: Tokenizer) -> None:
-        if settings.way is None or settings.length is None:
-            raise MeristemError(f"task {settings.name}: task.way and task.length are not set; they come from the model")
-        if settings.lm and settings.way != "causal":
+        if settings.backbone_mode is None or settings.max_length is None:
             raise MeristemError(
-                f"task.lm: only causal models have an auxiliary language-model loss; this one is {settings.way}"
+                f"task {settings.name}: task.backbone_mode and task.max_length are not set; they come from the model"
             )
-        if settings.mix_again and settings.network == "none":
+        if settings.lm_weight and settings.backbone_mode != "causal":
             raise MeristemError(
-                "task.mix_again: there is no network to concatenate the layers to; set task.network=recurrent or linear"
+                f"task.lm_weight: only causal models have an auxiliary language-model loss; this one is {settings.way}"
+            )
+        if settings.output_scalar_mix and settings.network == "none":
+            raise MeristemError(
+                "task.output_scalar_mix: there is no network to concatenate the layers to; set task.network=recurrent or linear"
             )
         if settings.word_embedding_size and settings.network == "none":
             raise MeristemError(
@@ -80,15 +93,21 @@ class EncoderTask(Task):
             )
         self.settings, self.vocab_size = settings, tokenizer.vocab_size
         self.text_encoder = TextEncoder(
-            tokenizer, settings.way, settings.length, settings.begin, add_special_tokens=settings.framed
+            tokenizer,
+            settings.backbone_mode,
+            settings.max_length,
+            settings.decoder_start_ids,
+            add_special_tokens=settings.add_special_tokens,
         )
-        self.uses_scalar_mix = settings.way == "both_directions" if settings.mix is None else settings.mix
+        self.uses_scalar_mix = (
+            settings.backbone_mode == "both_directions" if settings.scalar_mix is None else settings.scalar_mix
+        )
 
     @classmethod
     def extend_tokenizer(cls, settings: Any, tokenizer: Tokenizer) -> Tokenizer:
         """The tokenizer with start, delimiter and extract tokens for causal models, unless it has them already."""
         known = tokenizer.token_to_id(TASK_TOKENS[-1]) is not None
-        return add_task_tokens(tokenizer) if settings.way == "causal" and not known else tokenizer
+        return add_task_tokens(tokenizer) if settings.backbone_mode == "causal" and not known else tokenizer
 
     # ------------------------------------------------------------ heads
 
@@ -98,16 +117,16 @@ class EncoderTask(Task):
         if self.uses_scalar_mix:
             heads["mix"] = Head("mix")
         if s.network != "none":
-            sizes = [("hidden", s.network_width), ("recurrent", int(s.network == "recurrent"))]
+            sizes = [("hidden", s.network_hidden_size), ("recurrent", int(s.network == "recurrent"))]
             if s.word_embedding_size:
                 heads["word_embedding"] = Head(
                     "embedding", (("rows", self.vocab_size), ("width", s.word_embedding_size))
                 )
                 sizes.append(("beside", s.word_embedding_size))
             heads["network"] = Head("network", tuple(sizes))
-        if s.mix_again:
+        if s.output_scalar_mix:
             heads["mix_again"] = Head("mix")
-        if s.lm:
+        if s.lm_weight:
             heads["clm"] = Head("vocabulary")
         return heads
 
@@ -115,20 +134,20 @@ class EncoderTask(Task):
         """A head for `num_classes` classes, with the width of its input."""
         s = self.settings
         sizes = [("classes", num_classes)]
-        if s.network != "none" and not s.mix_again:
-            sizes.append(("width", s.network_width))
-        if s.mix_again:
-            sizes.append(("beside", s.network_width))
+        if s.network != "none" and not s.output_scalar_mix:
+            sizes.append(("width", s.network_hidden_size))
+        if s.output_scalar_mix:
+            sizes.append(("beside", s.network_hidden_size))
         return Head(kind, tuple(sizes))
 
     @property
     def task_loss_weights(self) -> dict[str, float]:
         """Weights of the task's loss and of the auxiliary language-model loss."""
-        return {self.name: 1.0, **({"lm": self.settings.lm} if self.settings.lm else {})}
+        return {self.name: 1.0, **({"lm": self.settings.lm_weight} if self.settings.lm_weight else {})}
 
     def lm_goal(self, encoded: EncodedInput) -> dict[str, dict[str, Any]]:
         """Targets of the auxiliary language-model loss: every token but the first."""
-        if not self.settings.lm:
+        if not self.settings.lm_weight:
             return {}
         tokens = encoded.inputs["tokens"]
         return {"lm": {"at": np.arange(len(tokens) - 1), "values": tokens[1:]}}
@@ -138,8 +157,8 @@ class EncoderTask(Task):
     def encode(self, model: Model, batch: Batch, state: State | None = None) -> Hidden:
         """Backbone states after layer mix and task network: [B, T, D], or only those at `output_positions`."""
         s = self.settings
-        extra_inputs: dict[str, Any] = {"causal": True} if s.way == "causal" else {}
-        if self.uses_scalar_mix or s.mix_again:
+        extra_inputs: dict[str, Any] = {"causal": True} if s.backbone_mode == "causal" else {}
+        if self.uses_scalar_mix or s.output_scalar_mix:
             extra_inputs["want"] = ("layers",)
         elif (
             model.backbone.supports_output_positions
@@ -153,11 +172,11 @@ class EncoderTask(Task):
         if s.network != "none":
             read = hidden.last_hidden_state
             if s.word_embedding_size:  # [x; ELMo] at the network's input (Peters et al. 2018, section 3.3)
-                tokens = batch.inputs["source" if s.way == "encoder_decoder" else "tokens"]
+                tokens = batch.inputs["source" if s.backbone_mode == "encoder_decoder" else "tokens"]
                 read = torch.cat([model.heads["word_embedding"](tokens), read], -1)
             said = model.heads["network"](self._dropout(read), batch.inputs.get("present"))
             hidden.last_hidden_state = (
-                torch.cat([said, model.heads["mix_again"](hidden.layers)], -1) if s.mix_again else said
+                torch.cat([said, model.heads["mix_again"](hidden.layers)], -1) if s.output_scalar_mix else said
             )
         return hidden
 
@@ -191,7 +210,7 @@ class EncoderTask(Task):
 
     def add_lm_loss(self, model: Model, hidden: Hidden, batch: Batch, output: Outcome) -> Outcome:
         """Add the auxiliary language-model loss to the outcome, if λ is not 0."""
-        if self.settings.lm and "lm" in batch.targets:
+        if self.settings.lm_weight and "lm" in batch.targets:
             head = model.heads["clm"]
             assert isinstance(head, VocabularyHead)
             goal = batch.targets["lm"]

@@ -35,21 +35,29 @@ MAX_TOKENS_PER_PASS = 8192
 class GenerationTaskSettings(Settings):
     """Settings of every text generation task."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "way": "backbone_mode",
+        "length": "max_length",
+        "begin": "decoder_start_ids",
+        "lm": "lm_weight",
+        "no_repeat": "no_repeat_ngram_size",
+    }
+
     needs: ClassVar[SettingConditions] = {
-        "begin": (when("way", None, "encoder_decoder"),),
-        "lm": (when("way", None, "causal"),),
+        "decoder_start_ids": (when("backbone_mode", None, "encoder_decoder"),),
+        "lm_weight": (when("backbone_mode", None, "causal"),),
         "length_penalty": (when("beams", above=1),),
     }
 
-    way: Literal["encoder_decoder", "causal"] | None = None
+    backbone_mode: Literal["encoder_decoder", "causal"] | None = None
     """Encoder-decoder, or source and target in one causal sequence; that of the model family if not set."""
-    length: int | None = Field(None, ge=4)
+    max_length: int | None = Field(None, ge=4)
     """Maximum tokens of a source and of a target (causal: of both); the model's maximum length if not set."""
-    begin: tuple[int, ...] = ()
+    decoder_start_ids: tuple[int, ...] = ()
     """Decoder start tokens; as in pretraining if not set."""
     label_smoothing: float = Field(0.1, ge=0, lt=1)
     """Label smoothing ε (Szegedy et al. 2016)."""
-    lm: float = Field(0.0, ge=0)
+    lm_weight: float = Field(0.0, ge=0)
     """Weight λ of the auxiliary LM loss over source and target, for causal models (Radford et al. 2018: 0.5)."""
     beams: int = Field(4, ge=1)
     """Beam size; 1 is greedy decoding."""
@@ -59,7 +67,7 @@ class GenerationTaskSettings(Settings):
     """Maximum tokens of a generated text; a causal model keeps half of its length for the source."""
     min_tokens: int = Field(0, ge=0)
     """Minimum tokens of a generated text."""
-    no_repeat: int | None = Field(None, ge=1)
+    no_repeat_ngram_size: int | None = Field(None, ge=1)
     """Size of n-grams that may not repeat in a generated text: 3 forbids repeated trigrams."""
 
 
@@ -97,40 +105,49 @@ class GenerationTask(Task):
     """The key of the text in transformers' pipelines."""
 
     def __init__(self, settings: Any, tokenizer: Tokenizer) -> None:
-        if settings.way is None or settings.length is None:
-            raise MeristemError(f"task {settings.name}: task.way and task.length are not set; they come from the model")
-        if settings.lm and settings.way != "causal":
+        if settings.backbone_mode is None or settings.max_length is None:
             raise MeristemError(
-                f"task.lm: only causal models have a language-model loss over the source; this one is {settings.way}"
+                f"task {settings.name}: task.backbone_mode and task.max_length are not set; they come from the model"
+            )
+        if settings.lm_weight and settings.backbone_mode != "causal":
+            raise MeristemError(
+                f"task.lm_weight: only causal models have a language-model loss over the source; this one is {settings.way}"
             )
         self.settings, self.tokenizer = settings, tokenizer
         self.layout: SourceTargetLayout = self._build_layout(settings, tokenizer)
         objective = self.layout.objective
         self.heads: Mapping[str, Head] = objective.heads
-        self.loss_weights = {**objective.loss_weights, **({"lm": settings.lm} if settings.lm else {})}
+        self.loss_weights = {**objective.loss_weights, **({"lm": settings.lm_weight} if settings.lm_weight else {})}
         self.decoder_start_ids = objective.decoder_start_ids
         self.source_kinds = objective.source_kinds
-        sampling = {name: getattr(settings, name) for name in ("beams", "length_penalty", "min_tokens", "no_repeat")}
+        sampling = {
+            name: getattr(settings, name) for name in ("beams", "length_penalty", "min_tokens", "no_repeat_ngram_size")
+        }
         self.sampling = SamplingSettings.model_validate(
-            {**sampling, "greedy": settings.beams == 1, "early": True, "max_tokens": self.layout.max_target_tokens}
+            {
+                **sampling,
+                "greedy": settings.beams == 1,
+                "early_stopping": True,
+                "max_tokens": self.layout.max_target_tokens,
+            }
         )
 
     def _build_layout(self, settings: Any, tokenizer: Tokenizer) -> SourceTargetLayout:
-        if settings.way == "causal":
+        if settings.backbone_mode == "causal":
             clm = CLMObjectiveSettings.model_validate({"label_smoothing": settings.label_smoothing})
-            return CausalLayout(CLMObjective(clm, tokenizer), tokenizer, settings.length, settings.max_tokens)
+            return CausalLayout(CLMObjective(clm, tokenizer), tokenizer, settings.max_length, settings.max_tokens)
         written = Seq2SeqObjectiveSettings.model_validate(
-            {"label_smoothing": settings.label_smoothing, "begin": settings.begin or ("start",)}
+            {"label_smoothing": settings.label_smoothing, "start_tokens": settings.decoder_start_ids or ("start",)}
         )
         return EncoderDecoderLayout(
-            Seq2SeqObjective(written, tokenizer), tokenizer, settings.length, settings.max_tokens
+            Seq2SeqObjective(written, tokenizer), tokenizer, settings.max_length, settings.max_tokens
         )
 
     @classmethod
     def extend_tokenizer(cls, settings: Any, tokenizer: Tokenizer) -> Tokenizer:
         """The tokenizer with start, delimiter and extract tokens for causal models, unless it has them already."""
         known = tokenizer.token_to_id(TASK_TOKENS[-1]) is not None
-        return add_task_tokens(tokenizer) if settings.way == "causal" and not known else tokenizer
+        return add_task_tokens(tokenizer) if settings.backbone_mode == "causal" and not known else tokenizer
 
     @classmethod
     def sample_texts(cls, sample: Sample) -> list[str]:
@@ -169,7 +186,7 @@ class GenerationTask(Task):
         """A model input row, laid out as in pretraining."""
         made = self.layout.build_row(row, draw)
         every = made.targets.pop("every", None)
-        if self.settings.lm and every is not None:
+        if self.settings.lm_weight and every is not None:
             made.targets["lm"] = every
         return made
 
@@ -177,17 +194,17 @@ class GenerationTask(Task):
 
     def encode(self, model: Model, batch: Batch, state: State | None = None) -> Hidden:
         """Backbone states; a causal backbone computes the last layer only at target positions."""
-        if self.settings.way != "causal":
+        if self.settings.backbone_mode != "causal":
             return self.layout.objective.encode(model, batch)
         goal = batch.targets.get(self.layout.term)
-        only = model.backbone.supports_output_positions and goal is not None and not self.settings.lm
+        only = model.backbone.supports_output_positions and goal is not None and not self.settings.lm_weight
         extra_inputs = {"wanted": goal["at"]} if only and goal is not None else {}
         return model.backbone(causal=True, **batch.inputs, **extra_inputs)  # type: ignore[no-any-return]  # nn.Module.__call__
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
         """Cross-entropy of the targets; no segment memory is carried between batches of samples."""
         outcome = replace(self.layout.objective.loss(model, hidden, batch), state={})
-        if self.settings.lm:
+        if self.settings.lm_weight:
             goal = batch.targets["lm"]
             outcome.loss_sums["lm"] = (
                 self._vocabulary_head(model).compute_loss(hidden.select(goal["at"]), goal["values"]).total

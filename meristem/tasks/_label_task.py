@@ -41,20 +41,26 @@ LabelProbs = NDArray[np.float32]
 class LabelTaskSettings(EncoderTaskSettings):
     """Settings of every classification task."""
 
-    needs: ClassVar[SettingConditions] = {
-        "range": (when("problem", None, "regression"),),
-        "between": (when("problem", None, "multiple"),),
-        "threshold": (when("problem", None, "multiple"),),
-        "class_weights": (when("problem", None, "single", "multiple"),),
+    renamed: ClassVar[dict[str, str]] = {
+        "problem": "problem_type",
+        "range": "target_range",
+        "between": "label_separator",
     }
 
-    problem: ProblemType | None = None
+    needs: ClassVar[SettingConditions] = {
+        "target_range": (when("problem_type", None, "regression"),),
+        "label_separator": (when("problem_type", None, "multiple"),),
+        "threshold": (when("problem_type", None, "multiple"),),
+        "class_weights": (when("problem_type", None, "single", "multiple"),),
+    }
+
+    problem_type: ProblemType | None = None
     """Single-label, multi-label or regression; detected from the data if not set."""
     labels: tuple[str, ...] = ()
     """Label names in the order of the logits; from the training data if not set."""
-    range: tuple[BoundedFloat, BoundedFloat] | None = None
+    target_range: tuple[BoundedFloat, BoundedFloat] | None = None
     """Regression: the lowest and highest number in the training data."""
-    between: str = Field(",", min_length=1)
+    label_separator: str = Field(",", min_length=1)
     """Multi-label: separator of labels in a column."""
     threshold: float = Field(0.5, gt=0, lt=1)
     """Multi-label: probability from which a label is predicted."""
@@ -73,18 +79,18 @@ class LabelTask(EncoderTask):
 
     def __init__(self, settings: Any, tokenizer: Tokenizer) -> None:
         super().__init__(settings, tokenizer)
-        if settings.problem is None:
+        if settings.problem_type is None:
             raise MeristemError(f"task {settings.name}: its labels are not known; they come from the training data")
         self.label_ids = {label: number for number, label in enumerate(settings.labels)}
-        classes = 1 if settings.problem == "regression" else len(settings.labels)
+        classes = 1 if settings.problem_type == "regression" else len(settings.labels)
         self.heads = {**self.encoder_heads(), **self.label_heads(classes)}
         self.loss_weights = self.task_loss_weights
-        self.metric = {"single": "accuracy", "multiple": "f1_micro", "regression": "spearman"}[settings.problem]
+        self.metric = {"single": "accuracy", "multiple": "f1_micro", "regression": "spearman"}[settings.problem_type]
 
     @property
     def head_kind(self) -> str:
         """As in transformers: a linear layer on a causal model, a pooler and a linear layer on others."""
-        return "scores" if self.settings.way == "causal" else "pooled"
+        return "scores" if self.settings.backbone_mode == "causal" else "pooled"
 
     def label_heads(self, num_classes: int) -> dict[str, Head]:
         """The head that computes logits from a vector."""
@@ -95,13 +101,13 @@ class LabelTask(EncoderTask):
     @classmethod
     def fit_settings(cls, settings: LabelTaskSettings, samples: Sequence[Sample]) -> LabelTaskSettings:
         """The settings with problem type, labels and class weights determined from the training samples."""
-        problem = settings.problem or detect_problem_type([sample.gold for sample in samples])
-        _check_problem_settings(settings.model_copy(update={"problem": problem}))
+        problem = settings.problem_type or detect_problem_type([sample.gold for sample in samples])
+        _check_problem_settings(settings.model_copy(update={"problem_type": problem}))
         if problem == "regression":
             numbers = [gold_number(sample) for sample in samples]
-            reach = settings.range or (min(numbers), max(numbers))
-            return settings.model_copy(update={"problem": problem, "range": reach})
-        found = count_labels(samples, problem, settings.between, settings.labels)
+            reach = settings.target_range or (min(numbers), max(numbers))
+            return settings.model_copy(update={"problem_type": problem, "target_range": reach})
+        found = count_labels(samples, problem, settings.label_separator, settings.labels)
         if len(found) < 2 and problem == "single":
             only = next(iter(found), None)
             raise MeristemError(f"data.label: every training sample has the label {only!r}; at least two are needed")
@@ -109,11 +115,11 @@ class LabelTask(EncoderTask):
         if not labels:
             raise MeristemError("data.label: no training sample has any label")
         weights = resolve_class_weights(settings.class_weights, labels, found, len(samples), problem)
-        return settings.model_copy(update={"problem": problem, "labels": labels, "class_weights": weights})
+        return settings.model_copy(update={"problem_type": problem, "labels": labels, "class_weights": weights})
 
     def unseen_label_warnings(self, samples: Sequence[Sample]) -> list[str]:
         """Warnings about labels that do not occur in the training data."""
-        if self.settings.problem == "regression":
+        if self.settings.problem_type == "regression":
             return []
         where: dict[str, list[str]] = {}
         for sample in samples:
@@ -127,7 +133,7 @@ class LabelTask(EncoderTask):
         ]
 
     def _gold_labels(self, sample: Sample) -> tuple[str, ...]:
-        return gold_labels(sample, self.settings.problem, self.settings.between)
+        return gold_labels(sample, self.settings.problem_type, self.settings.label_separator)
 
     # ------------------------------------------------------------ training
 
@@ -136,11 +142,11 @@ class LabelTask(EncoderTask):
         s = self.settings
         if sample.gold is None:
             return {}
-        if s.problem == "regression":
-            low, high = s.range
+        if s.problem_type == "regression":
+            low, high = s.target_range
             return {"values": np.array([(gold_number(sample) - low) / ((high - low) or 1.0)], np.float32)}
         given = [self.label_ids[label] for label in self._gold_labels(sample) if label in self.label_ids]
-        if s.problem == "multiple":
+        if s.problem_type == "multiple":
             wanted = np.zeros((1, len(s.labels)), np.float32)
             wanted[0, given] = 1.0
             return {"values": wanted}
@@ -155,7 +161,7 @@ class LabelTask(EncoderTask):
 
     def output_positions(self, batch: Batch) -> Tensor | None:
         """The summary positions, if no other states are needed; else None."""
-        return batch.targets["read"]["at"] if self.settings.pooling is None and not self.settings.lm else None
+        return batch.targets["read"]["at"] if self.settings.pooling is None and not self.settings.lm_weight else None
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
         """Cross-entropy, binary cross-entropy averaged over labels, or squared error."""
@@ -165,7 +171,7 @@ class LabelTask(EncoderTask):
             return self.add_lm_loss(model, hidden, batch, Outcome(loss_sums={self.name: scores.sum() * 0.0}))
         scores = scores[batch.sample_index[goal["at"] // batch.inputs["tokens"].shape[1]]]
         values = goal["values"]
-        match self.settings.problem:
+        match self.settings.problem_type:
             case "regression":
                 lost = (scores[:, 0] - values).square().sum()
             case "multiple":
@@ -176,7 +182,7 @@ class LabelTask(EncoderTask):
             case _:
                 lost = F.cross_entropy(scores, values, weight=self._class_weights(scores), reduction="sum")
         outcome = Outcome(loss_sums={self.name: lost})
-        if self.settings.problem == "single":
+        if self.settings.problem_type == "single":
             right = is_correct(scores, values).sum().float()
             outcome.metrics["accuracy"] = (right, torch.tensor(float(len(values)), device=right.device))
         return self.add_lm_loss(model, hidden, batch, outcome)
@@ -192,9 +198,9 @@ class LabelTask(EncoderTask):
     def decode(self, model: Model, hidden: Hidden, batch: Batch) -> list[LabelProbs]:
         """Label probabilities, or the number in the range of the training data."""
         scores = self.scores(model, hidden, batch)
-        match self.settings.problem:
+        match self.settings.problem_type:
             case "regression":
-                low, high = self.settings.range
+                low, high = self.settings.target_range
                 scores = scores * ((high - low) or 1.0) + low
             case "multiple":
                 scores = scores.sigmoid()
@@ -205,19 +211,19 @@ class LabelTask(EncoderTask):
     def predicted_label(self, prediction: LabelProbs) -> Any:
         """The prediction in the form of golds: a label, a tuple of labels or a number."""
         s = self.settings
-        if s.problem == "regression":
+        if s.problem_type == "regression":
             return float(prediction[0])
-        if s.problem == "multiple":
+        if s.problem_type == "multiple":
             return tuple(label for label, p in zip(s.labels, prediction, strict=True) if p >= s.threshold)
         return s.labels[int(prediction.argmax())]
 
     def gold_label(self, sample: Sample) -> Any:
         """The gold: a label, a tuple of labels or a number."""
         s = self.settings
-        if s.problem == "regression":
+        if s.problem_type == "regression":
             return gold_number(sample)
         given = self._gold_labels(sample)
-        return given if s.problem == "multiple" else given[0]
+        return given if s.problem_type == "multiple" else given[0]
 
     def compute_metrics(self, predictions: Sequence[LabelProbs], samples: Sequence[Sample]) -> Metrics:
         """Accuracy, F1 and Matthews; micro and macro F1 for multi-label; Pearson and Spearman for regression."""
@@ -225,7 +231,7 @@ class LabelTask(EncoderTask):
             [self.gold_label(sample) for sample in samples],
             [self.predicted_label(answer) for answer in predictions],
         )
-        match self.settings.problem:
+        match self.settings.problem_type:
             case "regression":
                 return metrics.regression_metrics(golds, said)
             case "multiple":
@@ -240,22 +246,22 @@ class LabelTask(EncoderTask):
             [self.gold_label(sample) for sample in samples],
             [self.predicted_label(answer) for answer in predictions],
         )
-        return metrics.resampler(self.settings.problem, golds, said, self.settings.labels)
+        return metrics.resampler(self.settings.problem_type, golds, said, self.settings.labels)
 
     def support(self, samples: Sequence[Sample]) -> Mapping[str, float]:
         """Number of samples of each label's F1; empty unless single-label."""
-        if self.settings.problem != "single":
+        if self.settings.problem_type != "single":
             return {}
         return metrics.support([self.gold_label(sample) for sample in samples], self.settings.labels)
 
     def baselines(self, train: Sequence[Sample], samples: Sequence[Sample]) -> dict[str, Metrics]:
         """The most frequent label, or the mean."""
         known, golds = ([self.gold_label(sample) for sample in some] for some in (train, samples))
-        return metrics.baselines(self.settings.problem, known, golds, self.settings.labels)
+        return metrics.baselines(self.settings.problem_type, known, golds, self.settings.labels)
 
     def confusion_matrix(self, predictions: Sequence[LabelProbs], samples: Sequence[Sample]) -> ConfusionMatrix | None:
         """Gold by predicted label; None unless single-label."""
-        if self.settings.problem != "single":
+        if self.settings.problem_type != "single":
             return None
         golds, said = (
             [self.gold_label(sample) for sample in samples],
@@ -268,7 +274,7 @@ class LabelTask(EncoderTask):
         found = []
         for answer, sample in zip(predictions, samples, strict=True):
             gold, said = self.gold_label(sample), self.predicted_label(answer)
-            if self.settings.problem == "regression":
+            if self.settings.problem_type == "regression":
                 sure = abs(gold - said)
                 gold, said = f"{gold:g}", f"{said:.2f}"
             elif gold == said:
@@ -289,9 +295,9 @@ class LabelTask(EncoderTask):
     def format_output(self, prediction: LabelProbs, sample: Sample) -> Any:
         """{label, score}, or a list of them for multi-label."""
         s = self.settings
-        if s.problem == "regression":
+        if s.problem_type == "regression":
             return {"label": self.score_name, "score": float(prediction[0])}
-        if s.problem == "multiple":
+        if s.problem_type == "multiple":
             return [
                 {"label": label, "score": float(prediction[self.label_ids[label]])}
                 for label in self.predicted_label(prediction)
@@ -300,7 +306,7 @@ class LabelTask(EncoderTask):
 
     def format_top_outputs(self, prediction: LabelProbs, sample: Sample, top: int) -> list[Any]:
         """The most probable labels; a single item for regression."""
-        if self.settings.problem == "regression":
+        if self.settings.problem_type == "regression":
             return [self.format_output(prediction, sample)]
         best = np.argsort(-prediction, kind="stable")[:top].tolist()
         return [{"label": self.settings.labels[number], "score": float(prediction[number])} for number in best]
@@ -313,6 +319,6 @@ def _check_problem_settings(settings: LabelTaskSettings) -> None:
         if given and not all(need.is_met(settings) for need in needs):
             wanted = " or ".join(str(one) for one in needs[0].conditions[0].values if one is not None)
             raise MeristemError(
-                f"task.{field}: has no effect, since the labels make this a {settings.problem} problem; "
-                f"set task.problem={wanted} if that is wrong, or leave it out"
+                f"task.{field}: has no effect, since the labels make this a {settings.problem_type} problem; "
+                f"set task.problem_type={wanted} if that is wrong, or leave it out"
             )

@@ -35,7 +35,9 @@ def gold_labels(sample: Sample, problem_type: ProblemType | None, separator: str
         return ()
     if problem_type != "multiple":
         if isinstance(gold, list | tuple):
-            raise MeristemError(f"{sample.location}: {gold!r} is a list of labels, but task.problem is {problem_type}")
+            raise MeristemError(
+                f"{sample.location}: {gold!r} is a list of labels, but task.problem_type is {problem_type}"
+            )
         return (str(gold),)
     parts = gold if isinstance(gold, list | tuple) else str(gold).split(separator)
     return tuple(label for part in parts if (label := str(part).strip()))
@@ -48,7 +50,7 @@ def gold_number(sample: Sample) -> float:
     except (TypeError, ValueError):
         number = float("nan")
     if not np.isfinite(number):
-        raise MeristemError(f"{sample.location}: {sample.gold!r} is not a number, but task.problem is regression")
+        raise MeristemError(f"{sample.location}: {sample.gold!r} is not a number, but task.problem_type is regression")
     if abs(number) > MAX_NUMBER:
         raise MeristemError(
             f"{sample.location}: {sample.gold!r} is too large: numbers must be between "

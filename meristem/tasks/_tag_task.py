@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +21,11 @@ from meristem.tokenizers.tokenizer import Tokenizer
 class TagTaskSettings(WordTaskSettings):
     """Settings of every sequence labelling task."""
 
-    scheme: Literal["entities", "plain"] | None = None
+    renamed: ClassVar[dict[str, str]] = {
+        "scheme": "tag_scheme",
+    }
+
+    tag_scheme: Literal["entities", "plain"] | None = None
     """Entity tags (B-TYPE, I-TYPE, O) or plain tags; detected from the labels if not set."""
     crf: bool = False
     """Add a conditional random field: tag transitions are learned, and whole sequences are scored."""
@@ -32,7 +36,7 @@ class TagTask(WordTask):
 
     def __init__(self, settings: Any, tokenizer: Tokenizer) -> None:
         super().__init__(settings, tokenizer)
-        scheme = settings.scheme or ("entities" if is_iob([settings.labels]) else "plain")
+        scheme = settings.tag_scheme or ("entities" if is_iob([settings.labels]) else "plain")
         self.are_entities = scheme == "entities"
         self.allowed_transitions = torch.from_numpy(allowed_transitions(settings.labels)) if self.are_entities else None
 

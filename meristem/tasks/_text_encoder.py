@@ -98,7 +98,9 @@ class TextEncoder:
         pair = self.pair_template
         taken = sum(map(len, self.single_template if num_texts == 1 else (pair.before, pair.between, pair.after)))
         if self.max_length <= taken:
-            raise MeristemError(f"task.length: {self.max_length} is too short for text besides {taken} special tokens")
+            raise MeristemError(
+                f"task.max_length: {self.max_length} is too short for text besides {taken} special tokens"
+            )
         return self.max_length - taken
 
     def build_input(self, first: TokenizedText, second: TokenizedText | None = None) -> EncodedInput:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +25,16 @@ from meristem.tokenizers.tokenizer import Tokenizer
 class WordTaskSettings(EncoderTaskSettings):
     """Settings of every word-level task."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "usual": "default_tag",
+        "read": "subtoken_pooling",
+    }
+
     labels: tuple[str, ...] = ()
     """Tags in the order of the logits; from the training data if not set."""
-    usual: str | None = None
+    default_tag: str | None = None
     """The tag of words without tokens: O, or the most frequent tag of the training data if not set."""
-    read: Literal["first", "last"] = "first"
+    subtoken_pooling: Literal["first", "last"] = "first"
     """The sub-word token whose state represents a word."""
     stride: int | None = Field(None, ge=1)
     """Tokens between the starts of two windows of a long text; three quarters of a window if not set."""
@@ -45,7 +50,7 @@ class WordTask(EncoderTask):
         if not settings.labels:
             raise MeristemError(f"task {settings.name}: its labels are not known; they come from the training data")
         self.label_ids = {label: number for number, label in enumerate(settings.labels)}
-        self.default_tag: str = settings.usual or ("O" if "O" in self.label_ids else settings.labels[0])
+        self.default_tag: str = settings.default_tag or ("O" if "O" in self.label_ids else settings.labels[0])
 
     # ------------------------------------------------------------ labels
 
@@ -64,8 +69,8 @@ class WordTask(EncoderTask):
         for sample in samples:
             if other := {*(cls.gold_tags(sample) or ())} - {*labels, IGNORED_TAG}:
                 raise MeristemError(f"{sample.location}: the tag {min(other)!r} is not among task.labels")
-        usual = settings.usual or ("O" if "O" in labels else found.most_common(1)[0][0])
-        return settings.model_copy(update={"labels": labels, "usual": usual})
+        usual = settings.default_tag or ("O" if "O" in labels else found.most_common(1)[0][0])
+        return settings.model_copy(update={"labels": labels, "default_tag": usual})
 
     @classmethod
     def sample_texts(cls, sample: Sample) -> list[str]:
@@ -97,7 +102,7 @@ class WordTask(EncoderTask):
                 num_tokens=len(parts["text"].ids) + self.text_encoder.max_length - room,
                 features=parts,
             )
-            for number, (text, at) in enumerate(align_words(self.text_encoder, samples, self.settings.read))
+            for number, (text, at) in enumerate(align_words(self.text_encoder, samples, self.settings.subtoken_pooling))
             for parts in self._iter_windows(text, at, samples[number], room, stride)
         ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,13 @@ from meristem.tokenizers.tokenizer import Tokenizer
 class CaptionTaskSettings(GenerationTaskSettings):
     """Settings of image captioning."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "picture": "image_size",
+    }
+
     name: Literal["caption"] = "caption"
     """The task's name."""
-    picture: int | None = Field(None, ge=4)
+    image_size: int | None = Field(None, ge=4)
     """Side length of images in pixels; the model's if not set."""
     max_tokens: int = Field(64, ge=1)
     """Maximum tokens of a caption."""
@@ -42,13 +46,16 @@ class CaptionTask(GenerationTask):
     requires = frozenset({"image"})
 
     def _build_layout(self, settings: Any, tokenizer: Tokenizer) -> SourceTargetLayout:
-        if settings.picture is None:
-            raise MeristemError("task caption: the image size (task.picture) is not set; it comes from the model")
-        objective_settings = {"label_smoothing": settings.label_smoothing, "begin": settings.begin or ("start",)}
+        if settings.image_size is None:
+            raise MeristemError("task caption: the image size (task.image_size) is not set; it comes from the model")
+        objective_settings = {
+            "label_smoothing": settings.label_smoothing,
+            "start_tokens": settings.decoder_start_ids or ("start",),
+        }
         objective = caption.CaptionObjective(
             caption.CaptionObjectiveSettings.model_validate(objective_settings), tokenizer
         )
-        return EncoderDecoderLayout(objective, tokenizer, settings.length, settings.max_tokens, source_key="image")
+        return EncoderDecoderLayout(objective, tokenizer, settings.max_length, settings.max_tokens, source_key="image")
 
     @classmethod
     def sample_texts(cls, sample: Sample) -> list[str]:
@@ -74,7 +81,7 @@ class CaptionTask(GenerationTask):
 
     def _load_image(self, sample: Sample) -> NDArray[np.uint8]:
         """[side, side, 3] uint8 pixels of an image file or a built-in image."""
-        image, image_size = sample.inputs["picture"], self.settings.picture
+        image, image_size = sample.inputs["picture"], self.settings.image_size
         try:
             return load_named_image(image, image_size)
         except MeristemError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -30,11 +30,16 @@ QUESTION_TEMPLATES = {"cause": "{text} because", "effect": "{text} so"}
 class ChoiceTaskSettings(EncoderTaskSettings):
     """Settings of multiple choice."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "choices": "max_choices",
+        "joined": "question_templates",
+    }
+
     name: Literal["choice"] = "choice"
     """The task's name."""
-    choices: int = Field(2, ge=1)
+    max_choices: int = Field(2, ge=1)
     """Maximum number of choices of a training sample."""
-    joined: dict[str, str] = QUESTION_TEMPLATES
+    question_templates: dict[str, str] = QUESTION_TEMPLATES
     """Question type → template that joins it to the context; COPA's cause and effect if not set."""
     pooling: Pooling | None = None
     """Pooling of the states: first, last, mean or max; the summary token ([CLS] or the last) if not set."""
@@ -50,24 +55,24 @@ class ChoiceTask(EncoderTask):
 
     def __init__(self, settings: ChoiceTaskSettings, tokenizer: Tokenizer) -> None:
         super().__init__(settings, tokenizer)
-        kind = "scores" if settings.way == "causal" else "pooled"
+        kind = "scores" if settings.backbone_mode == "causal" else "pooled"
         self.heads = {**self.encoder_heads(), self.name: self.sized_head(kind, 1)}
         self.loss_weights = self.task_loss_weights
-        self.max_rows_per_sample = settings.choices
+        self.max_rows_per_sample = settings.max_choices
 
     @classmethod
     def fit_settings(cls, settings: ChoiceTaskSettings, samples: Sequence[Sample]) -> ChoiceTaskSettings:
         """The settings with the maximum number of choices."""
-        return settings.model_copy(update={"choices": max(len(sample.inputs["choices"]) for sample in samples)})
+        return settings.model_copy(update={"max_choices": max(len(sample.inputs["choices"]) for sample in samples)})
 
     # ------------------------------------------------------------ rows
 
     def context_text(self, inputs: Mapping[str, Any]) -> str:
         """The first text of each pair: the context with the question."""
         text, question = str(inputs["text"]), str(inputs.get("question") or "")
-        if question not in self.settings.joined:
+        if question not in self.settings.question_templates:
             return f"{text} {question}" if question else text
-        template: str = self.settings.joined[question]
+        template: str = self.settings.question_templates[question]
         return template.replace("{text}", text.rstrip().removesuffix("."))
 
     def encode_samples(self, samples: Sequence[Sample]) -> list[SamplePiece]:
@@ -126,7 +131,7 @@ class ChoiceTask(EncoderTask):
 
     def output_positions(self, batch: Batch) -> Tensor | None:
         """The summary positions, if no other states are needed; else None."""
-        return batch.targets["read"]["at"] if self.settings.pooling is None and not self.settings.lm else None
+        return batch.targets["read"]["at"] if self.settings.pooling is None and not self.settings.lm_weight else None
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
         """Cross-entropy of the correct choice among those of its sample."""

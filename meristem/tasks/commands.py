@@ -65,13 +65,13 @@ class CommandsTask(TagTask):
         if not settings.intents:
             raise MeristemError("task commands: its intents are not known; they come from the training data")
         self.intent_ids = {intent: index for index, intent in enumerate(settings.intents)}
-        kind = "scores" if settings.way == "causal" else "pooled"
+        kind = "scores" if settings.backbone_mode == "causal" else "pooled"
         self.heads = {
             **self.encoder_heads(),
             **self.tag_heads(),
             "intent": self.sized_head(kind, len(settings.intents)),
         }
-        lm_weights = {"lm": settings.lm} if settings.lm else {}
+        lm_weights = {"lm": settings.lm_weight} if settings.lm_weight else {}
         self.loss_weights = {"intent": settings.intent_weight, "slots": settings.slot_weight, **lm_weights}
 
     @property

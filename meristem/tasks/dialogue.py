@@ -38,7 +38,7 @@ class DialogueTask(GenerationTask):
 
     def __init__(self, settings: Any, tokenizer: Tokenizer) -> None:
         super().__init__(settings, tokenizer)
-        template = tokenizer.pair_template if settings.way == "causal" else None
+        template = tokenizer.pair_template if settings.backbone_mode == "causal" else None
         self.turn_separator: Array = np.array([separator_id(tokenizer)]) if template is None else template.between
         """Token ids between two turns: the delimiter of a causal model, else the document separator."""
 

@@ -26,15 +26,19 @@ TEXT_FIELDS = ("text", "text_b")
 class PairTaskSettings(LabelTaskSettings):
     """Settings of sentence pairs."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "orders": "pair_orders",
+    }
+
     needs: ClassVar[SettingConditions] = {
-        "orders": (when("siamese", False),),
+        "pair_orders": (when("siamese", False),),
     }
 
     name: Literal["pair"] = "pair"
     """The task's name."""
     siamese: bool = False
     """Encode each text separately: cosine similarity for regression, [u, v, |u − v|] for labels (Sentence-BERT)."""
-    orders: Literal["one", "both"] | None = None
+    pair_orders: Literal["one", "both"] | None = None
     """both: encode the pair in both orders and add the vectors; the default for regression on causal models."""
 
 
@@ -47,20 +51,22 @@ class PairTask(LabelTask):
     score_name = "similarity"
 
     def __init__(self, settings: PairTaskSettings, tokenizer: Tokenizer) -> None:
-        if settings.siamese and settings.orders == "both":
-            raise MeristemError("task.orders: siamese texts are encoded separately and have no order; leave it out")
+        if settings.siamese and settings.pair_orders == "both":
+            raise MeristemError(
+                "task.pair_orders: siamese texts are encoded separately and have no order; leave it out"
+            )
         if settings.siamese and settings.pooling is None:
             settings = settings.model_copy(update={"pooling": "mean"})
         super().__init__(settings, tokenizer)
         self.siamese = settings.siamese
-        self.reads_both_orders = not self.siamese and (settings.orders or _default_pair_orders(settings)) == "both"
+        self.reads_both_orders = not self.siamese and (settings.pair_orders or _default_pair_orders(settings)) == "both"
         self.max_rows_per_sample = 2 if self.siamese or self.reads_both_orders else 1
 
     def label_heads(self, num_classes: int) -> dict[str, Head]:
         """The head on the pair's vector; none if the prediction is the cosine."""
         if not self.settings.siamese:
             return super().label_heads(num_classes)
-        if self.settings.problem == "regression":
+        if self.settings.problem_type == "regression":
             return {}
         head = self.sized_head(self.head_kind, num_classes)
         sizes = [(key, 3 * size if key == "beside" else size) for key, size in head.sizes]
@@ -118,7 +124,7 @@ class PairTask(LabelTask):
             return super().scores(model, hidden, batch)
         pooled = self.pool(hidden, batch, self.settings.pooling, batch.targets["read"]["at"])
         u, v = pooled[::2], pooled[1::2]
-        if self.settings.problem == "regression":
+        if self.settings.problem_type == "regression":
             return F.cosine_similarity(u.float(), v.float())[:, None]
         return model.heads[self.name](torch.cat([u, v, (u - v).abs()], 1)).float()  # type: ignore[no-any-return]  # nn.Module.__call__
 
@@ -132,8 +138,8 @@ class PairTask(LabelTask):
 
     def format_output(self, prediction: LabelProbs, sample: Sample) -> Any:
         """{label, score}; a cosine is clipped to the range of the training scores."""
-        if self.siamese and self.settings.problem == "regression":
-            prediction = np.clip(prediction, *self.settings.range)
+        if self.siamese and self.settings.problem_type == "regression":
+            prediction = np.clip(prediction, *self.settings.target_range)
         return super().format_output(prediction, sample)
 
     def example_commands(self, run_path: str, sample: Sample) -> list[str]:
@@ -144,4 +150,4 @@ class PairTask(LabelTask):
 
 def _default_pair_orders(settings: PairTaskSettings) -> str:
     """both for similarity on causal models: similarity is symmetric, a causal model is not (Radford et al. 2018)."""
-    return "both" if settings.way == "causal" and settings.problem == "regression" else "one"
+    return "both" if settings.backbone_mode == "causal" and settings.problem_type == "regression" else "one"

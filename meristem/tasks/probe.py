@@ -27,23 +27,33 @@ from meristem.tokenizers.tokenizer import Tokenizer
 class ProbeTaskSettings(WordTaskSettings):
     """Settings of linear probing."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "on": "level",
+    }
+
     needs: ClassVar[SettingConditions] = {
-        "read": (when("on", "words"),),
-        "stride": (when("on", "words"),),
+        "subtoken_pooling": (when("level", "words"),),
+        "stride": (when("level", "words"),),
     }
 
     name: Literal["probe"] = "probe"
     """The task's name."""
-    on: Literal["words", "text"] = "words"
+    level: Literal["words", "text"] = "words"
     """What is labelled: each word (words tagged `_` are ignored), or the text, as the mean of its states."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout on the states before the classifiers."""
 
     @model_validator(mode="after")
     def _refuse_other_heads(self) -> Self:
-        if self.lm or self.mix or self.mix_again or self.network != "none" or self.word_embedding_size:
+        if (
+            self.lm_weight
+            or self.scalar_mix
+            or self.output_scalar_mix
+            or self.network != "none"
+            or self.word_embedding_size
+        ):
             raise ValueError(
-                "a probe uses the layers unchanged: lm, mix, mix_again, network and word_embedding_size cannot be set"
+                "a probe uses the layers unchanged: lm_weight, scalar_mix, output_scalar_mix, network and word_embedding_size cannot be set"
             )
         return self
 
@@ -73,7 +83,7 @@ class ProbeTask(WordTask):
     @classmethod
     def sample_type_for(cls, settings: Any) -> str:
         """`words` or `text`."""
-        return str(settings.on)
+        return str(settings.level)
 
     @staticmethod
     def gold_tags(sample: Sample) -> Sequence[str] | None:
@@ -92,7 +102,7 @@ class ProbeTask(WordTask):
 
     def encode(self, model: Model, batch: Batch, state: State | None = None) -> Hidden:
         """The states of every layer, with the backbone in evaluation mode and without gradient."""
-        backbone, causal_flag = model.backbone, {"causal": True} if self.settings.way == "causal" else {}
+        backbone, causal_flag = model.backbone, {"causal": True} if self.settings.backbone_mode == "causal" else {}
         training = backbone.training
         backbone.eval()
         with torch.no_grad():
@@ -104,7 +114,7 @@ class ProbeTask(WordTask):
     def _layer_logits(self, model: Model, hidden: Hidden, batch: Batch) -> Tensor:
         """Logits [layers, n, labels] of all words or texts of the batch."""
         positions, row_length = batch.targets["read"]["at"], batch.inputs["tokens"].shape[1]
-        if self.settings.on == "words":
+        if self.settings.level == "words":
             states = [layer.flatten(0, 1)[positions] for layer in hidden.layers]
         else:
             present = batch.inputs.get("present")
@@ -204,7 +214,7 @@ class ProbeTask(WordTask):
             ]
             for word_index in range(len(sample.inputs["words"]))
         ]
-        if self.settings.on == "text":
+        if self.settings.level == "text":
             return layer_outputs[0]
         return [
             {"word": word, "start": start, "end": end, "layers": layers}
@@ -215,14 +225,14 @@ class ProbeTask(WordTask):
 
     def describe_sample(self, sample: Sample) -> str:
         """Each word with its tag, or the text with its label."""
-        if self.settings.on == "words":
+        if self.settings.level == "words":
             return super().describe_sample(sample)
         return f"{sample.inputs['text']}  →  {sample.gold}"
 
     def parse_input(self, value: str | Mapping[str, Any]) -> Sample:
         """A text, which is split into words if words are probed."""
         sample = super().parse_input(value)
-        return sample if self.settings.on == "words" else Sample(inputs={"text": sample.inputs["text"]})
+        return sample if self.settings.level == "words" else Sample(inputs={"text": sample.inputs["text"]})
 
 
 def _as_word_sample(sample: Sample) -> Sample:

@@ -34,21 +34,28 @@ CANDIDATES_PER_ANSWER = 3
 class SpanTaskSettings(EncoderTaskSettings):
     """Settings of extractive question answering."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "question_length": "max_question_length",
+        "answer_length": "max_answer_length",
+        "best": "n_best_size",
+        "no_answer": "allow_no_answer",
+    }
+
     needs: ClassVar[SettingConditions] = {
-        "no_answer_bias": (when("no_answer", None, True),),
+        "no_answer_bias": (when("allow_no_answer", None, True),),
     }
 
     name: Literal["span"] = "span"
     """The task's name."""
     stride: int = Field(128, ge=1)
     """Tokens between the starts of two windows of a long passage; fewer if answers would be cut."""
-    question_length: int = Field(64, ge=1)
+    max_question_length: int = Field(64, ge=1)
     """Maximum tokens of the question; it never takes more than half of the sequence."""
-    answer_length: int = Field(30, ge=1)
+    max_answer_length: int = Field(30, ge=1)
     """Maximum tokens of an answer."""
-    best: int = Field(20, ge=1)
+    n_best_size: int = Field(20, ge=1)
     """Number of answer candidates per window (n best)."""
-    no_answer: bool | None = None
+    allow_no_answer: bool | None = None
     """Whether questions may have no answer (SQuAD 2.0); detected from the training data if not set."""
     no_answer_bias: float = 0.0
     """Added to the score of "no answer" before it is compared with the best span."""
@@ -93,8 +100,8 @@ class SpanTask(EncoderTask):
     def fit_settings(cls, settings: SpanTaskSettings, samples: Sequence[Sample]) -> SpanTaskSettings:
         """The settings with `no_answer` determined from the training samples."""
         some_unanswerable = any(sample.gold is not None and not len(sample.gold) for sample in samples)
-        no_answer = some_unanswerable if settings.no_answer is None else settings.no_answer
-        return settings.model_copy(update={"no_answer": no_answer})
+        no_answer = some_unanswerable if settings.allow_no_answer is None else settings.allow_no_answer
+        return settings.model_copy(update={"allow_no_answer": no_answer})
 
     @classmethod
     def sample_texts(cls, sample: Sample) -> list[str]:
@@ -104,7 +111,7 @@ class SpanTask(EncoderTask):
     def unseen_label_warnings(self, samples: Sequence[Sample]) -> list[str]:
         """Warning about questions without answer if the training data have none."""
         unanswerable = [sample.location for sample in samples if sample.gold is not None and not len(sample.gold)]
-        if self.settings.no_answer or not unanswerable:
+        if self.settings.allow_no_answer or not unanswerable:
             return []
         return [
             f"{unanswerable[0]}: no answer, but every question of the training data has one; {len(unanswerable)} "
@@ -120,10 +127,12 @@ class SpanTask(EncoderTask):
         )
         max_tokens, pieces = self.text_encoder.max_text_tokens(2), []
         for index, (question, passage) in enumerate(zip(questions, passages, strict=True)):
-            short_question = question.slice(0, min(self.settings.question_length, max_tokens // 2))
+            short_question = question.slice(0, min(self.settings.max_question_length, max_tokens // 2))
             target = self._answer_tokens(samples[index], passage)
             passage_tokens = max_tokens - len(short_question.ids)
-            stride = min(self.settings.stride, passage_tokens - min(self.settings.answer_length, passage_tokens // 2))
+            stride = min(
+                self.settings.stride, passage_tokens - min(self.settings.max_answer_length, passage_tokens // 2)
+            )
             spans = sliding_windows(len(passage.ids), passage_tokens, stride)
             for window, (start, stop) in enumerate(spans):
                 parts = {
@@ -214,10 +223,10 @@ class SpanTask(EncoderTask):
             scores.flatten().index_fill(0, no_answer_positions, NEG_INF).view_as(scores)
             for scores in (begin_BT, end_BT)
         )
-        max_answer = min(self.settings.answer_length, begin.shape[1])
+        max_answer = min(self.settings.max_answer_length, begin.shape[1])
         ends_BTL = F.pad(end, (0, max_answer - 1), value=NEG_INF).unfold(1, max_answer, 1)
         pairs = (begin[..., None] + ends_BTL).flatten(1)
-        top = pairs.topk(min(self.settings.best * CANDIDATES_PER_ANSWER, pairs.shape[1]), 1)
+        top = pairs.topk(min(self.settings.n_best_size * CANDIDATES_PER_ANSWER, pairs.shape[1]), 1)
         candidates = []
         for row, (scores, flat_indices) in enumerate(zip(top.values.tolist(), top.indices.tolist(), strict=True)):
             row_notes = batch.metadata[row]
@@ -257,7 +266,7 @@ class SpanTask(EncoderTask):
                 char_span = token_span_to_chars(passage, offsets, first, last)
                 if char_span[0] < char_span[1]:
                     score_by_span[char_span] = max(score, score_by_span.get(char_span, NEG_INF))
-        if self.settings.no_answer or not score_by_span:  # the window with the lowest "no answer" score decides
+        if self.settings.allow_no_answer or not score_by_span:  # the window with the lowest "no answer" score decides
             no_answer_score = min((candidate.no_answer_score for _, candidate in candidates), default=0.0)
             score_by_span[0, 0] = no_answer_score + self.settings.no_answer_bias
         ranked_spans = sorted(score_by_span, key=lambda char_span: (-score_by_span[char_span], char_span))
@@ -268,7 +277,7 @@ class SpanTask(EncoderTask):
         )
         answers = [
             SpanAnswer(text=passage[start:end], start=start, end=end, score=prob)
-            for (start, end), prob in zip(ranked_spans[: self.settings.best], probs, strict=False)
+            for (start, end), prob in zip(ranked_spans[: self.settings.n_best_size], probs, strict=False)
         ]
         top = answers[0]
         return SpanAnswer(text=top.text, start=top.start, end=top.end, score=top.score, others=tuple(answers[1:]))
@@ -295,7 +304,7 @@ class SpanTask(EncoderTask):
 
     def confusion_matrix(self, predictions: Sequence[SpanAnswer], samples: Sequence[Sample]) -> ConfusionMatrix | None:
         """Answer or no answer, gold by predicted; None if every question has an answer."""
-        if not self.settings.no_answer:
+        if not self.settings.allow_no_answer:
             return None
         counts = np.zeros((2, 2), np.int64)
         for answer, sample in zip(predictions, samples, strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -18,11 +18,15 @@ from meristem.tasks._generation_task import GeneratedAnswer, GenerationTask, Gen
 class SummaryTaskSettings(GenerationTaskSettings):
     """Settings of summarization."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "keep": "truncation_keep",
+    }
+
     name: Literal["summary"] = "summary"
     """The task's name."""
-    keep: Literal["start", "ends"] = "start"
+    truncation_keep: Literal["start", "ends"] = "start"
     """Truncation of long sources: keep the start, or half from the start and half from the end."""
-    no_repeat: int | None = Field(3, ge=1)
+    no_repeat_ngram_size: int | None = Field(3, ge=1)
     """Size of n-grams that may not repeat in a summary; null allows repetition."""
 
 
@@ -36,7 +40,7 @@ class SummaryTask(GenerationTask):
     def truncate_source(self, parts: Sequence[Array], max_tokens: int) -> tuple[Array, int]:
         """The start of the source, or its start and end."""
         (ids,) = parts
-        if self.settings.keep == "start" or len(ids) <= max_tokens:
+        if self.settings.truncation_keep == "start" or len(ids) <= max_tokens:
             return super().truncate_source(parts, max_tokens)
         num_tail = max_tokens // 2
         return np.concatenate([ids[: max_tokens - num_tail], ids[len(ids) - num_tail :]]), len(ids) - max_tokens

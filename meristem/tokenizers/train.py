@@ -42,7 +42,7 @@ def train_tokenizer(
     sample = sample_texts(texts, settings, progress=progress)
     if not any(text.strip() for text in sample.texts):
         raise MeristemError(f"tokenizer: no text to train on ({sample}); check corpus.source")
-    kind_settings = settings.model_copy(update={"size": settings.size - settings.sentinels})
+    kind_settings = settings.model_copy(update={"vocab_size": settings.vocab_size - settings.sentinels})
     library = find_class("tokenizers.kinds", settings.kind)(kind_settings).learn(sample.texts)
     library.add_special_tokens([SENTINEL.format(number) for number in range(settings.sentinels)])
     tokenizer = Tokenizer(library.to_str(), f"the {settings.kind} tokenizer just trained")

@@ -17,16 +17,14 @@ def default_learning_rate(source_recipe: Recipe) -> float | None:
     """Learning rate for fine-tuning a Transformer pretrained with this recipe; None to use the task recipe's own."""
     model, is_muon = source_recipe.model, source_recipe.train.optimizer == "muon"
     is_transformer = hasattr(model, "heads")  # recurrent nets use the recipe's learning rate
-    if not is_transformer or (model.width <= BASE_HIDDEN_SIZE and not is_muon):
+    if not is_transformer or (model.hidden_size <= BASE_HIDDEN_SIZE and not is_muon):
         return None
     base = MUON_BASE_LEARNING_RATE if is_muon else BASE_LEARNING_RATE
-    return float(f"{base * min(1.0, BASE_HIDDEN_SIZE / model.width) ** 2:.1e}")
+    return float(f"{base * min(1.0, BASE_HIDDEN_SIZE / model.hidden_size) ** 2:.1e}")
 
 
 def describe_learning_rate(recipe: Recipe, source_recipe: Recipe) -> str:
     """Log line for a run that uses the default learning rate; empty if it does not."""
-    if recipe.task is None or recipe.train.rate != default_learning_rate(source_recipe):
+    if recipe.task is None or recipe.train.learning_rate != default_learning_rate(source_recipe):
         return ""
-    return (
-        f"Learning rate {recipe.train.rate:g}, chosen for how these weights were pretrained (train.rate sets another)"
-    )
+    return f"Learning rate {recipe.train.learning_rate:g}, chosen for how these weights were pretrained (train.learning_rate sets another)"

@@ -14,23 +14,23 @@ from meristem.training.settings import StartSettings, interval_steps
 def prepare_trainable(model: Model, start: StartSettings) -> None:
     """Add LoRA matrices if requested, and freeze every parameter that is never trained."""
     if start.lora is not None:
-        lora.add_lora(model.backbone, start.lora.rank, start.lora.alpha, start.lora.layers)
+        lora.add_lora(model.backbone, start.lora.rank, start.lora.alpha, start.lora.target_modules)
     trainable = _trainable_parameters(model, start)
     if not trainable:
-        raise MeristemError(f"from.learns={start.learns}: no weight would be trained, since this model has no head")
+        raise MeristemError(f"from.train={start.train}: no weight would be trained, since this model has no head")
     for parameter in model.parameters():
         parameter.requires_grad_(parameter in trainable)
 
 
 def _trainable_parameters(model: Model, start: StartSettings) -> set[nn.Parameter]:
-    """The heads, the LoRA matrices, and what `from.learns` selects of the rest."""
+    """The heads, the LoRA matrices, and what `from.train` selects of the rest."""
     depth_by_parameter, lora_parameters = layer_depths(model), lora.lora_parameters(model.backbone)
     bottom = max(depth_by_parameter.values())
 
     def is_trainable(parameter: nn.Parameter, depth: int) -> bool:
         if depth == 0 or parameter in lora_parameters:
             return True
-        return start.lora is None if start.learns == "all" else start.learns == "embeddings" and depth == bottom
+        return start.lora is None if start.train == "all" else start.train == "embeddings" and depth == bottom
 
     return {parameter for parameter, depth in depth_by_parameter.items() if is_trainable(parameter, depth)}
 
@@ -38,12 +38,12 @@ def _trainable_parameters(model: Model, start: StartSettings) -> set[nn.Paramete
 class UnfreezeSchedule:
     """Gradual unfreezing (Howard & Ruder 2018): heads first, one more layer from the top per interval, embeddings last.
 
-    Or, for continued pretraining with a new tokenizer (`from.frozen`): the embeddings first, then everything.
+    Or, for continued pretraining with a new tokenizer (`from.embeddings_only_steps`): the embeddings first, then everything.
     """
 
     def __init__(self, model: Model, start: StartSettings, steps_per_epoch: float) -> None:
-        self.model, self.embeddings_only_steps = model, start.frozen
-        self.interval = None if start.thaw is None else interval_steps(start.thaw, steps_per_epoch)
+        self.model, self.embeddings_only_steps = model, start.embeddings_only_steps
+        self.interval = None if start.unfreeze_every is None else interval_steps(start.unfreeze_every, steps_per_epoch)
         self.trainable = [p for p in model.parameters() if p.requires_grad]
         self.depths = layer_depths(model)
         self._stage: int | None = None

@@ -63,7 +63,7 @@ def _wrong_kind_reason(recipe: Recipe, name: str) -> str | None:
         return f"{run_kind} counts its batches in samples: train.batch_samples"
     if name == "train.evaluate_tokens" and not learns_from_text:
         return f"{run_kind} is evaluated on all validation samples (data.validation, data.held_out)"
-    if section in ("corpus", "store") and not learns_from_text:
+    if section in ("corpus", "dataset") and not learns_from_text:
         return f"{run_kind} is trained on labelled samples or prompts, not on a corpus: data.train=FILE"
     if name == "from.recipe" and recipe.policy is None:
         return "belongs to meristem reinforce, which trains that recipe first; from=RUN starts from a run"
@@ -76,21 +76,21 @@ def _decided_elsewhere_reason(recipe: Recipe, name: str) -> str | None:
     start = recipe.start
     learns_from_text = recipe.task is None and recipe.policy is None
     keeps_tokenizer = start.path is not None and start.tokenizer == "keep"
-    keeps_tokenizer = keeps_tokenizer and (start.take in ("all", "encoder") or not learns_from_text)
-    if section == "tokenizer" and field not in ("", "room") and keeps_tokenizer:
+    keeps_tokenizer = keeps_tokenizer and (start.load in ("all", "encoder") or not learns_from_text)
+    if section == "tokenizer" and field not in ("", "padded_vocab_size") and keeps_tokenizer:
         return f"the tokenizer of {start.path} is kept; from.tokenizer=own makes one for this run"
-    if name == "store.max_unknown" and not keeps_tokenizer and recipe.tokenizer.path is None:
+    if name == "dataset.max_unknown" and not keeps_tokenizer and recipe.tokenizer.path is None:
         return "it is for a tokenizer that is loaded (tokenizer.path=FILE), and this run trains its own"
-    if name in ("policy.framed", "policy.begin"):
+    if name in ("policy.use_delimiter", "policy.start_ids"):
         return "it is taken from the run given by `from`; leave it out"
-    if name == "task.choices":
+    if name == "task.max_choices":
         return "it is counted in the training data; leave it out"
     family = find_class("models", recipe.model.family)
-    if name == "store.picture" and "image" not in family.capabilities:
+    if name == "dataset.image_size" and "image" not in family.capabilities:
         return f"{recipe.model.family} has no image input; leave it out"
-    if name == "train.recompute" and not family.supports_gradient_checkpointing:
+    if name == "train.gradient_checkpointing" and not family.supports_gradient_checkpointing:
         return f"{recipe.model.family} does not support gradient checkpointing; leave it out"
-    if name == "task.begin" and "encoder_decoder" not in family.capabilities:
+    if name == "task.decoder_start_ids" and "encoder_decoder" not in family.capabilities:
         return f"it is for the decoder of an encoder-decoder, and {recipe.model.family} is none; leave it out"
     return None
 

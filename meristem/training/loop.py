@@ -80,7 +80,7 @@ class TrainingLoop:
     def fit(self) -> dict[str, float]:
         """Train to the end of the budget; returns the metrics of the last evaluation."""
         state, metrics = self.state, dict[str, float]()
-        workers = self.settings.workers
+        workers = self.settings.dataloader_workers
         workers = workers if workers is not None else (0 if self.stepper.device.type == "cpu" else 2)
         batches = iter_batches(self.feeds, self._batch_keys(), workers)
         self.stepper.learner.train()
@@ -211,13 +211,13 @@ class TrainingLoop:
             f"step {state.step}: the loss or its gradient is not finite; the step is skipped "
             f"(samples {_format_ids(sample_ids)} of {source}, for instance {texts[0]!r})"
         )
-        if state.bad_in_row >= self.settings.bad_steps:
+        if state.bad_in_row >= self.settings.max_nonfinite_steps:
             checkpoint_note = "no checkpoint had been saved yet"
             if list_steps(self.run.checkpoints):
                 checkpoint_note = f"the last good checkpoint is kept in {self.run.checkpoints}"
             raise MeristemError(
                 f"{state.bad_in_row} steps in a row were not finite (the last on samples {_format_ids(sample_ids)} of "
-                f"{source}); {checkpoint_note}. A lower train.rate, a lower train.clip or "
+                f"{source}); {checkpoint_note}. A lower train.learning_rate, a lower train.max_grad_norm or "
                 "train.precision=float32 usually help; metrics.jsonl names the samples of each skipped step"
             )
 
@@ -263,7 +263,7 @@ class TrainingLoop:
                 recipe=self.recipe_yaml,
                 tokenizer=self.run.tokenizer_path,
             ),
-            keep_checkpoints=self.settings.keep,
+            keep_checkpoints=self.settings.keep_checkpoints,
             is_best=state.best_step == state.step,
         )
 

@@ -12,7 +12,7 @@ from meristem.corpus.read.sources import describe_missing_path, find_sources
 
 def refuse_missing_files(recipe: Recipe) -> None:
     """Raise if the text, tokenizer, word vectors or run that a recipe names is missing, with the closest name."""
-    for setting, path in (("tokenizer.path", recipe.tokenizer.path), ("from.vectors", recipe.start.vectors)):
+    for setting, path in (("tokenizer.path", recipe.tokenizer.path), ("from.word_vectors", recipe.start.word_vectors)):
         if path is not None and not Path(path).expanduser().exists():
             raise MeristemError(f"{setting}: {describe_missing_path(Path(path).expanduser())}")
     if recipe.start.path is not None and not Path(recipe.start.path).exists():

@@ -15,13 +15,22 @@ CHANGEABLE_SETTINGS = frozenset(
     f"train.{name}"
     for name in (
         *BUDGETS,
-        *("device", "workers", "threads", "log_every", "save_every", "keep", "shard", "timeout"),
+        *(
+            "device",
+            "dataloader_workers",
+            "threads",
+            "log_every",
+            "save_every",
+            "keep_checkpoints",
+            "fsdp",
+            "distributed_timeout",
+        ),
         "single_task_baselines",
     )
 )
 INFERRED_COLUMNS = frozenset(f"data.{name}" for name in ("label", "answers", "intent"))
 """Columns that are inferred from the data; older versions did not record them in recipe.yaml."""
-CHANGEABLE_CORPUS_SETTINGS = ("corpus.processes", "corpus.near.memory_mb")  # also inside `mix`
+CHANGEABLE_CORPUS_SETTINGS = ("corpus.processes", "corpus.near_dedup.memory_mb")  # also inside `mix`
 
 
 def refuse_changed_settings(saved: Recipe, current: Recipe, out: Path) -> None:

@@ -44,11 +44,29 @@ StepInterval = Annotated[int | str, BeforeValidator(_parse_step_interval)]
 class TrainSettings(Settings):
     """Budget, batch size, optimizer, learning rate, devices, evaluation and checkpoints."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "bad_steps": "max_nonfinite_steps",
+        "clip": "max_grad_norm",
+        "decay": "decay_fraction",
+        "floor": "min_lr_ratio",
+        "keep": "keep_checkpoints",
+        "keep_best": "load_best_at_end",
+        "layer_decay": "layer_lr_decay",
+        "matrix_rate": "muon_learning_rate",
+        "micro_tokens": "micro_batch_tokens",
+        "momentum": "muon_momentum",
+        "rate": "learning_rate",
+        "recompute": "gradient_checkpointing",
+        "shard": "fsdp",
+        "timeout": "distributed_timeout",
+        "workers": "dataloader_workers",
+    }
+
     needs: ClassVar[SettingConditions] = {
-        "matrix_rate": (when("optimizer", "muon"),),
-        "momentum": (when("optimizer", "muon"),),
-        "decay": (when("schedule", "constant_then_decay"),),
-        "floor": (when("schedule", "cosine", "linear", "inverse_sqrt", "constant_then_decay"),),
+        "muon_learning_rate": (when("optimizer", "muon"),),
+        "muon_momentum": (when("optimizer", "muon"),),
+        "decay_fraction": (when("schedule", "constant_then_decay"),),
+        "min_lr_ratio": (when("schedule", "cosine", "linear", "inverse_sqrt", "constant_then_decay"),),
     }
 
     exclusive: ClassVar[tuple[str, ...]] = BUDGETS
@@ -71,23 +89,23 @@ class TrainSettings(Settings):
     """Pretraining: tokens in one optimizer step over all processes, without padding."""
     batch_samples: int = Field(32, ge=1, le=1 << 24)
     """Fine-tuning and rewards: samples in one optimizer step over all processes."""
-    micro_tokens: int | None = Field(None, ge=1)
+    micro_batch_tokens: int | None = Field(None, ge=1)
     """Maximum tokens in one forward pass; a larger batch uses gradient accumulation."""
-    rate: float = Field(1e-3, gt=0)
+    learning_rate: float = Field(1e-3, gt=0)
     """Peak learning rate."""
-    matrix_rate: float | None = Field(None, gt=0)
-    """Muon: peak learning rate of matrices; four times `rate` unless set."""
+    muon_learning_rate: float | None = Field(None, gt=0)
+    """Muon: peak learning rate of matrices; four times `learning_rate` unless set."""
     optimizer: Literal["adamw", "muon"] = "adamw"
     """adamw; or muon for the matrices of the backbone and adamw for the rest."""
     schedule: Literal["cosine", "linear", "inverse_sqrt", "constant_then_decay", "constant"] = "cosine"
     """Learning-rate schedule after the warm-up."""
     warmup: float = Field(0.05, ge=0)
     """Learning-rate warm-up: a share of the steps (below 1) or a number of steps."""
-    decay: float = Field(0.2, gt=0, le=1)
+    decay_fraction: float = Field(0.2, gt=0, le=1)
     """constant_then_decay: share of the steps in which the learning rate falls."""
-    floor: float = Field(0.0, ge=0, le=1)
+    min_lr_ratio: float = Field(0.0, ge=0, le=1)
     """Final learning rate as a share of its peak."""
-    layer_decay: float = Field(1.0, gt=0, le=1)
+    layer_lr_decay: float = Field(1.0, gt=0, le=1)
     """Layer-wise learning-rate decay: factor per layer from the top (heads 1, top layer this, the next its square)."""
     weight_decay: float = Field(0.01, ge=0)
     """Decoupled weight decay; not applied to norms and biases."""
@@ -95,9 +113,9 @@ class TrainSettings(Settings):
     """AdamW: decay rates of the two moment estimates."""
     epsilon: float = Field(1e-8, gt=0)
     """AdamW: term added to the denominator for numerical stability."""
-    momentum: float = Field(0.95, ge=0, lt=1)
+    muon_momentum: float = Field(0.95, ge=0, lt=1)
     """Muon: momentum."""
-    clip: float | None = Field(1.0, gt=0)
+    max_grad_norm: float | None = Field(1.0, gt=0)
     """Gradient clipping: maximum norm of all gradients; none switches it off."""
 
     seed: int = Field(0, ge=0)
@@ -108,15 +126,15 @@ class TrainSettings(Settings):
     """bfloat16 uses autocast; auto selects it where CUDA supports it."""
     threads: int | None = Field(None, ge=1, le=1024)
     """CPU threads; torch's default unless set."""
-    workers: int | None = Field(None, ge=0, le=256)
+    dataloader_workers: int | None = Field(None, ge=0, le=256)
     """Processes that prepare batches in advance; 0 on a CPU and 2 on an accelerator unless set."""
     compile: bool = False
     """torch.compile the backbone: about a minute of compilation, then faster steps."""
-    recompute: bool = False
+    gradient_checkpointing: bool = False
     """Gradient checkpointing: recompute activations in the backward pass instead of storing them."""
-    shard: bool = False
+    fsdp: bool = False
     """With several processes: shard weights, gradients and optimizer state (FSDP2) instead of copying them (DDP)."""
-    timeout: float = Field(600.0, gt=0)
+    distributed_timeout: float = Field(600.0, gt=0)
     """With several processes: seconds after which an unresponsive one counts as lost."""
 
     evaluate_every: OptionalInterval | None = None
@@ -125,17 +143,17 @@ class TrainSettings(Settings):
     """Validation tokens of each evaluation, always the same ones; fewer in a short run unless set."""
     save_every: OptionalInterval = "5m"
     """Interval between checkpoints: steps, time or epochs; none saves only the best and the last."""
-    keep: int = Field(2, ge=1)
+    keep_checkpoints: int = Field(2, ge=1)
     """Number of checkpoints to keep besides the best."""
     patience: int | None = Field(None, ge=1)
     """Early stopping: stop after this many evaluations without improvement."""
-    keep_best: bool | None = None
+    load_best_at_end: bool | None = None
     """Finish with the checkpoint of the best validation, not the last; on for tasks and with patience unless set."""
     log_every: StepInterval = 10
     """Interval of training metrics: steps (10) or epochs (0.5epoch); also after step 1 and every ten seconds."""
     single_task_baselines: bool = False
     """After a mix: train each of its tasks alone for as many steps as it had, and compare the results."""
-    bad_steps: int = Field(5, ge=1)
+    max_nonfinite_steps: int = Field(5, ge=1)
     """Stop after this many consecutive steps whose loss or gradient is not finite."""
 
     @model_validator(mode="after")
@@ -183,14 +201,18 @@ def _as_list(value: Any) -> Any:
 class LoraSettings(Settings):
     """LoRA: low-rank matrices that are trained instead of the weights they are added to (Hu et al. 2021)."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "layers": "target_modules",
+    }
+
     rank: int = Field(8, ge=1)
     """Rank of the LoRA matrices."""
     alpha: float = Field(16.0, gt=0)
     """The LoRA product is scaled by alpha / rank."""
-    layers: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = Field(("attention",), min_length=1)
+    target_modules: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = Field(("attention",), min_length=1)
     """Linear layers of the backbone that get LoRA: attention, all, or regular expressions searched in their names."""
 
-    @field_validator("layers")
+    @field_validator("target_modules")
     @classmethod
     def _check_patterns(cls, layers: tuple[str, ...]) -> tuple[str, ...]:
         for pattern in layers:
@@ -204,9 +226,17 @@ class LoraSettings(Settings):
 class StartSettings(Settings):
     """Initial weights and freezing; `from: RUN` is short for `from: {path: RUN}`, `from: scratch` for no path."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "frozen": "embeddings_only_steps",
+        "learns": "train",
+        "take": "load",
+        "thaw": "unfreeze_every",
+        "vectors": "word_vectors",
+    }
+
     needs: ClassVar[SettingConditions] = {
         "recipe": (when("path", None),),
-        "take": (when("path") | when("recipe"),),
+        "load": (when("path") | when("recipe"),),
         "tokenizer": (when("path") | when("recipe"),),
     }
 
@@ -214,19 +244,19 @@ class StartSettings(Settings):
     """Run whose weights are loaded; none trains from scratch."""
     recipe: str | None = None
     """Rewards: a recipe that is trained first, beside this run, if no path is given."""
-    take: Literal["all", "encoder", "embeddings", "nothing"] = "all"
+    load: Literal["all", "encoder", "embeddings", "nothing"] = "all"
     """Weights to load: all, encoder (no heads), embeddings (of shared tokens), nothing (only shape and tokenizer)."""
-    learns: Literal["all", "head", "embeddings"] = "all"
+    train: Literal["all", "head", "embeddings"] = "all"
     """Fine-tuning: weights that are trained: all, only the head, or the head and the embeddings."""
     tokenizer: Literal["keep", "own"] = "keep"
     """Keep the tokenizer of that run, or train a new one (own); embeddings of shared tokens are copied."""
-    frozen: int = Field(0, ge=0)
+    embeddings_only_steps: int = Field(0, ge=0)
     """Number of first steps in which only the embeddings are trained."""
-    thaw: Interval | None = None
+    unfreeze_every: Interval | None = None
     """Gradual unfreezing: heads first, then one more layer from the top every N steps (500) or epochs (1epoch)."""
     lora: LoraSettings | None = None
     """LoRA: train low-rank matrices and freeze the weights they are added to."""
-    vectors: str | None = None
+    word_vectors: str | None = None
     """Word vectors that initialize the embeddings: a word2vec file (text or binary) or a GloVe text file."""
 
     @field_validator("path")
@@ -236,28 +266,38 @@ class StartSettings(Settings):
 
     @model_validator(mode="after")
     def _check_combinations(self) -> Self:
-        if self.thaw is not None and interval_seconds(self.thaw) is not None:
-            raise ValueError("thaw: layers are unfrozen after steps (500) or epochs (1epoch), not after a time")
-        if self.thaw is not None and (self.frozen or self.learns != "all"):
-            raise ValueError("thaw: it already sets what is trained when; leave out frozen and learns")
-        if self.frozen and (self.learns != "all" or self.lora is not None):
-            raise ValueError("frozen: only the embeddings are trained in the first steps; leave out learns and lora")
-        if self.lora is not None and self.learns == "head":
-            raise ValueError("lora: it trains matrices inside the backbone, which learns=head freezes; leave one out")
+        if self.unfreeze_every is not None and interval_seconds(self.unfreeze_every) is not None:
+            raise ValueError(
+                "unfreeze_every: layers are unfrozen after steps (500) or epochs (1epoch), not after a time"
+            )
+        if self.unfreeze_every is not None and (self.embeddings_only_steps or self.train != "all"):
+            raise ValueError(
+                "unfreeze_every: it already sets what is trained when; leave out embeddings_only_steps and train"
+            )
+        if self.embeddings_only_steps and (self.train != "all" or self.lora is not None):
+            raise ValueError(
+                "embeddings_only_steps: only the embeddings are trained in the first steps; leave out train and lora"
+            )
+        if self.lora is not None and self.train == "head":
+            raise ValueError("lora: it trains matrices inside the backbone, which train=head freezes; leave one out")
         return self
 
 
 class GridSettings(Settings):
     """Hyperparameter grid for fine-tuning: every combination with several seeds; the best on validation is used."""
 
-    rate: Annotated[tuple[float, ...], BeforeValidator(_as_list)] = ()
+    renamed: ClassVar[dict[str, str]] = {
+        "rate": "learning_rate",
+    }
+
+    learning_rate: Annotated[tuple[float, ...], BeforeValidator(_as_list)] = ()
     """Peak learning rates."""
     epochs: Annotated[tuple[float, ...], BeforeValidator(_as_list)] = ()
     """Budgets in passes over the training data."""
     seeds: int = Field(1, ge=1)
     """Runs per combination, with seeds from train.seed upwards."""
 
-    @field_validator("rate", "epochs")
+    @field_validator("learning_rate", "epochs")
     @classmethod
     def _check_values(cls, values: tuple[float, ...]) -> tuple[float, ...]:
         if any(value <= 0 for value in values):
@@ -269,4 +309,4 @@ class GridSettings(Settings):
     @property
     def has_several_runs(self) -> bool:
         """Whether there is more than one run to train."""
-        return bool(self.rate or self.epochs) or self.seeds > 1
+        return bool(self.learning_rate or self.epochs) or self.seeds > 1

@@ -104,7 +104,7 @@ def compare_with_mix(
     split = "test" if mixed_result.test and all(result.test for result in single_results.values()) else "validation"
     mixed_metrics = mixed_result.test if split == "test" else mixed_result.metrics
     objectives = build_objectives(recipe, Tokenizer.load(RunFolder(mixed_result.run).tokenizer_path))
-    rows = max(1, recipe.train.batch_tokens // recipe.model.length)
+    rows = max(1, recipe.train.batch_tokens // recipe.model.max_length)
     tasks: list[TaskComparison] = []
     for name, single_result in single_results.items():
         single_metrics = single_result.test if split == "test" else single_result.metrics
@@ -131,7 +131,7 @@ def compare_with_mix(
                     accuracy_alone=single_metrics.get(accuracy),
                 )
             )
-    model = f"{recipe.model.family}, {recipe.model.layers} layers × {recipe.model.width}"
+    model = f"{recipe.model.family}, {recipe.model.layers} layers × {recipe.model.hidden_size}"
     return ComparisonReport(run=recipe.name, model=model, split=split, seed=recipe.train.seed, tasks=tasks)
 
 

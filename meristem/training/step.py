@@ -120,7 +120,7 @@ class Stepper:
             loss=update.loss,
             grad_norm=update.grad_norm,
             is_finite=update.is_finite,
-            learning_rate=self.settings.rate * lr_share,
+            learning_rate=self.settings.learning_rate * lr_share,
             tokens=tokens,
             samples=samples,
             stop_reason=objective.after_step(self.learner.model, update.metrics) if update.is_finite else None,
@@ -169,8 +169,8 @@ class Stepper:
         """Clip gradients by their total norm; returns the norm before clipping."""
         parameters = [p for p in self.learner.parameters() if p.grad is not None]
         grad_norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
-        if self.settings.clip is not None:
-            torch.nn.utils.clip_grads_with_norm_(parameters, self.settings.clip, grad_norm)
+        if self.settings.max_grad_norm is not None:
+            torch.nn.utils.clip_grads_with_norm_(parameters, self.settings.max_grad_norm, grad_norm)
         return full_tensor(grad_norm)
 
     def _sum_over_processes(

@@ -16,7 +16,7 @@ from meristem.checkpoint import load, weight_transfer
 from meristem.checkpoint.load_run import load_recipe, load_run
 from meristem.checkpoint.run_folder import RunFolder, explain_write_errors, move_aside
 from meristem.config.errors import MeristemError
-from meristem.config.recipe import Recipe
+from meristem.config.recipe import Recipe, recipe_yaml
 from meristem.dataset.feed import Feed
 from meristem.distributed.parallel import ParallelLearner, full_state_dict
 from meristem.distributed.process_group import DistributedContext, init_distributed, is_restarted
@@ -29,7 +29,6 @@ from meristem.training.data.training_data import (
     TrainingData,
     clear_unstarted,
     create_run,
-    recipe_yaml,
     refuse_foreign_folder,
 )
 from meristem.training.freezing import UnfreezeSchedule, prepare_trainable
@@ -76,7 +75,9 @@ def run_recipe(
     check_recipe(recipe)
     if recipe.train.threads is not None:
         torch.set_num_threads(recipe.train.threads)
-    with init_distributed(resolve_device(recipe.train), timeout_seconds=recipe.train.timeout) as distributed:
+    with init_distributed(
+        resolve_device(recipe.train), timeout_seconds=recipe.train.distributed_timeout
+    ) as distributed:
         with distributed.run_rank_zero_first():
             if distributed.is_rank_zero:
                 existing_run = _find_existing_run(recipe, out, console, fresh=fresh and not is_restarted())
@@ -166,7 +167,7 @@ def _train(
         run.clear_finished()
     if context.state.flops_per_token.keys() != feeds.keys():  # counted before sharding, on a copy of the model
         context.state.flops_per_token = {name: count_flops(name).per_token for name in feeds}
-    parallel = ParallelLearner(learner, distributed, fsdp=settings.shard)
+    parallel = ParallelLearner(learner, distributed, fsdp=settings.fsdp)
     optimizers = build_optimizers(learner.model, settings, distributed)
     stepper = Stepper(
         learner=learner,
@@ -281,15 +282,15 @@ def _metrics_from_json(saved_metrics: Mapping[str, float | None]) -> dict[str, f
 def _init_weights(context: RunContext) -> None:
     """Load word vectors and weights of another run, where the recipe names them."""
     start, model, tokenizer = context.recipe.start, context.learner.model, context.training_data.tokenizer
-    if start.vectors is not None:
+    if start.word_vectors is not None:
         context.logger.log(
-            init_from_word_vectors(model, tokenizer, Path(start.vectors), context.training_data.iter_texts())
+            init_from_word_vectors(model, tokenizer, Path(start.word_vectors), context.training_data.iter_texts())
         )
-    if start.path is not None and start.take != "nothing":
+    if start.path is not None and start.load != "nothing":
         start_run = load_run(Path(start.path))
         for notice in start_run.notices:
             context.logger.log(f"{start.path}: {notice}")
-        context.logger.log(load_start_weights(model, tokenizer, start_run, parts=start.take, recipe=context.recipe))
+        context.logger.log(load_start_weights(model, tokenizer, start_run, parts=start.load, recipe=context.recipe))
         if line := default_learning_rate.describe_learning_rate(context.recipe, start_run.recipe):
             context.logger.log(line)
 
@@ -298,7 +299,7 @@ def _apply_runtime_settings(context: RunContext) -> None:
     """Switch on gradient checkpointing and torch.compile, which do not change what is computed."""
     for module in context.learner.modules():
         if hasattr(module, "recompute"):
-            module.recompute = context.recipe.train.recompute
+            module.recompute = context.recipe.train.gradient_checkpointing
     if context.recipe.train.compile:
         context.learner.model.backbone.compile()
 

@@ -11,11 +11,9 @@ from pathlib import Path
 
 CHOOSE_OTHER_PATH = "choose another location (--out for a run, $MERISTEM_CACHE for the cache)"
 RUN_AGAIN = "run the same command again"
-START_FEWER = (
-    "start fewer (--processes 1 corpus.processes=1 train.workers=0 train.threads=1) or raise the limit (ulimit -u)"
-)
+START_FEWER = "start fewer (--processes 1 corpus.processes=1 train.dataloader_workers=0 train.threads=1) or raise the limit (ulimit -u)"
 FREE_MEMORY = (
-    "close other programs, raise the limit (ulimit -v), or make the work smaller (train.batch_tokens, model.width, "
+    "close other programs, raise the limit (ulimit -v), or make the work smaller (train.batch_tokens, model.hidden_size, "
     "corpus.processes=1)"
 )
 REMEDIES: dict[int, str] = {
@@ -116,7 +114,7 @@ def _library_message(text: str) -> str | None:
         if os.strerror(number) in text:
             return f"{_shorten(_one_line(text))}: {REMEDIES[number]}"
     if any(phrase in text for phrase in _SHARED_MEMORY):
-        return f"shared memory is used up ({_one_line(text)}): make /dev/shm larger, or set train.workers=0"
+        return f"shared memory is used up ({_one_line(text)}): make /dev/shm larger, or set train.dataloader_workers=0"
     if any(phrase in text for phrase in (*_OUT_OF_MEMORY, os.strerror(errno.ENOMEM))):
         return f"not enough memory: {FREE_MEMORY}"
     if any(phrase in text for phrase in _FAILED_WRITE):

@@ -78,7 +78,9 @@ def test_next_token_logits_give_the_same_distribution(rows: int) -> None:
 def test_what_an_adaptive_softmax_cannot_do_is_refused() -> None:
     head, states, targets = head_of(), torch.randn(3, 6, dtype=torch.float64), torch.tensor([1, 9, 30])
     for option in ({"smoothing": 0.1}, {"l1": 0.1}, {"uniform_N": torch.zeros(3)}):
-        with pytest.raises(MeristemError, match=r"does not compute; leave them out, or set model.cutoffs=\[\]"):
+        with pytest.raises(
+            MeristemError, match=r"does not compute; leave them out, or set model.adaptive_cutoffs=\[\]"
+        ):
             head.compute_loss(states, targets, **option)
     for wrong in ((20, 7), (0, 7), (7, 7)):
         with pytest.raises(MeristemError, match="must be positive and strictly increasing"):

@@ -13,7 +13,7 @@ from meristem.blocks.transformer.stack import StackSettings
 
 def made(layers: int = 3, **settings: Any) -> TransformerDecoder:
     torch.manual_seed(0)
-    plain = StackSettings(**{"layers": 1, "width": 16, "heads": 4, "length": 32, "initial": 0.3, **settings})
+    plain = StackSettings(**{"layers": 1, "hidden_size": 16, "heads": 4, "max_length": 32, "init_std": 0.3, **settings})
     decoder = TransformerDecoder(plain, layers)
     decoder.init_weights()
     return decoder.double().eval()
@@ -71,7 +71,7 @@ def test_residual_projections_are_initialized_as_set() -> None:
 
 
 def test_one_bias_serves_every_layer() -> None:
-    plain = StackSettings(layers=1, width=16, heads=4, length=32)
+    plain = StackSettings(layers=1, hidden_size=16, heads=4, max_length=32)
     decoder = TransformerDecoder(plain, 3, relative=RelativeBias(4, 8, 20, bidirectional=False)).double()
     x, source = (torch.randn(1, size, 16, dtype=torch.float64) for size in (6, 3))
     assert sum("relative" in name for name, _ in decoder.named_parameters()) == 1

@@ -12,7 +12,7 @@ from meristem.blocks.transformer.stack import StackSettings, TransformerStack
 def made(**settings: Any) -> TransformerStack:
     torch.manual_seed(0)
     stack = TransformerStack(
-        StackSettings(**{"layers": 3, "width": 16, "heads": 4, "length": 32, "initial": 0.3, **settings})
+        StackSettings(**{"layers": 3, "hidden_size": 16, "heads": 4, "max_length": 32, "init_std": 0.3, **settings})
     )
     stack.init_weights()
     return stack.double().eval()

@@ -131,17 +131,17 @@ def prepared(out: Path, steps: int, **told: Any) -> Path:
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs whose names, labels, corpora, logs, cards and reports hold scripts."""
     place = tmp_path_factory.mktemp("hostile") / "runs"
-    bpe = {"tokenizer": {"kind": "bpe", "size": 400}}
-    pieces = {"tokenizer": {"kind": "wordpiece", "size": 400}}
+    bpe = {"tokenizer": {"kind": "bpe", "vocab_size": 400}}
+    pieces = {"tokenizer": {"kind": "wordpiece", "vocab_size": 400}}
     for name, rate, steps in (("writer", 0.001, 40), ("writer-slow", 0.0001, 60)):
         prepared(place / name, steps, model={"family": "gpt2"}, objective="clm", train={"rate": rate}, **bpe)
     prepared(place / HARM, 2000, model={"family": "bert"}, objective="mlm", corpus={"source": SCRIPT}, **pieces)
     task = {
         "name": "classification",
         "labels": (HARM, SCRIPT),
-        "problem": "single",
-        "way": "bidirectional",
-        "length": 48,
+        "problem_type": "single",
+        "backbone_mode": "bidirectional",
+        "max_length": 48,
     }
     path = prepared(place / "labels", 9, model={"family": "bert"}, task=task, data={"train": "none.tsv"}, **pieces)
     (path / "report.html").write_text(f"<h1>Report</h1>{SCRIPT}{HARM}")
@@ -180,14 +180,14 @@ meristem fill . "A [MASK]." {SCRIPT}
 <a href="javascript:alert(1)" onclick="alert(1)">click</a>
 """
 TASKS: dict[str, dict[str, Any]] = {
-    "pairs": {"family": "bert", "task": {"name": "pair", "labels": ("same", "other"), "problem": "single"}},
+    "pairs": {"family": "bert", "task": {"name": "pair", "labels": ("same", "other"), "problem_type": "single"}},
     "names": {"family": "bert", "task": {"name": "tagging", "labels": ("O", "B-person", "I-person", "B-place")}},
     "squad": {"family": "bert", "task": {"name": "span"}},
     "choices": {"family": "bert", "task": {"name": "choice"}},
     "translator": {"family": "transformer", "task": {"name": "translation", "beams": 2, "max_tokens": 8}},
     "shortener": {"family": "transformer", "task": {"name": "summary", "beams": 2, "max_tokens": 8}},
     "talker": {"family": "gpt2", "task": {"name": "dialogue", "beams": 2, "max_tokens": 8}, "kind": "bpe"},
-    "captioner": {"family": "captioner", "task": {"name": "caption", "beams": 2, "max_tokens": 8, "picture": 16}},
+    "captioner": {"family": "captioner", "task": {"name": "caption", "beams": 2, "max_tokens": 8, "image_size": 16}},
 }
 READS = {"bert": "bidirectional", "transformer": "encoder_decoder", "captioner": "encoder_decoder", "gpt2": "causal"}
 
@@ -217,7 +217,7 @@ def able(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     prepared(
         place / "reader",
         3,
-        model={"family": "multitask", "decoder_layers": 1, "picture": 16, "patch": 8},
+        model={"family": "multitask", "decoder_layers": 1, "image_size": 16, "patch_size": 8},
         mix=[{"objective": "mlm"}, {"objective": "caption", "corpus": "builtin:microworld-pictures?size=8"}],
         store={"picture": 16},
         tokenizer={"kind": "wordpiece", "size": 400},

@@ -18,8 +18,8 @@ expect.set_options(timeout=30_000)
 HARM = "<img src=x onerror=window.__hacked=1>"
 Look = Callable[..., Any]
 TINY = ["builtin:microworld-en?size=60", "objective=mlm", "corpus.validation=0.1",
-        "model.layers=2", "model.width=32", "model.heads=2", "model.length=32",
-        "tokenizer.size=300", "train.batch_tokens=256", "train.log_every=2", "train.evaluate_tokens=256",
+        "model.layers=2", "model.hidden_size=32", "model.heads=2", "model.max_length=32",
+        "tokenizer.vocab_size=300", "train.batch_tokens=256", "train.log_every=2", "train.evaluate_tokens=256",
         "train.save_every=60", "train.threads=1"]  # fmt: skip
 
 
@@ -117,7 +117,7 @@ def test_runs_are_compared(served: str, look: Look) -> None:
     assert len(set(dashes)) == 2, "told apart without colour"
     best = page.locator("tr", has_text="Perplexity (validation)").locator("td")
     expect(best).to_have_text(["2.025", "★ 2.017"])
-    expect(page.locator(".settings tbody tr")).to_have_text([re.compile("train.rate.*0.001.*0.0001")])
+    expect(page.locator(".settings tbody tr")).to_have_text([re.compile("train.learning_rate.*0.001.*0.0001")])
     expect(page.locator(".chart .frame")).to_contain_text("60")
     page.get_by_label("Horizontal axis").select_option("tokens")
     expect(page.locator(".chart .frame")).to_contain_text("3,000")

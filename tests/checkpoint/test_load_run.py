@@ -25,10 +25,17 @@ from meristem.training.pretraining import pretrain
 
 PLAIN = {
     "corpus": {"source": "builtin:microworld-en?size=30", "processes": 1, "validation": 0.1, "test": 0.1},
-    "tokenizer": {"kind": "wordpiece", "size": 200},
+    "tokenizer": {"kind": "wordpiece", "vocab_size": 200},
     "objective": ["mlm", "nsp"],
-    "model": {"family": "bert", "layers": 1, "width": 32, "heads": 2, "length": 32, "dropout": 0.1},
-    "train": {"steps": 6, "batch_tokens": 64, "save_every": 2, "keep": 3, "evaluate_every": 100, "threads": 1},
+    "model": {"family": "bert", "layers": 1, "hidden_size": 32, "heads": 2, "max_length": 32, "dropout": 0.1},
+    "train": {
+        "steps": 6,
+        "batch_tokens": 64,
+        "save_every": 2,
+        "keep_checkpoints": 3,
+        "evaluate_every": 100,
+        "threads": 1,
+    },
 }
 
 

@@ -47,7 +47,11 @@ def test_nothing_stands_out_in_an_ordinary_corpus() -> None:
 @pytest.mark.parametrize(
     ("found", "setting", "told"),
     [
-        (SampleFindings(documents=1000, compared=1000, alike=52), "corpus.near=true", "52 of 1,000 compared documents"),
+        (
+            SampleFindings(documents=1000, compared=1000, alike=52),
+            "corpus.near_dedup=true",
+            "52 of 1,000 compared documents",
+        ),
         (
             SampleFindings(documents=1000, languages=Counter(en=900, de=70, fr=30)),
             "corpus.languages=[en]",
@@ -71,7 +75,7 @@ def test_nothing_stands_out_in_an_ordinary_corpus() -> None:
             SampleFindings(
                 documents=1000, private=SettingTrial(affected=2, removed=Counter({"phone": 1, "e-mail": 3}))
             ),
-            "corpus.private=true",
+            "corpus.pii=true",
             "in 2 of 1,000 sampled documents: e-mail 3, phone 1",
         ),
     ],
@@ -94,7 +98,7 @@ def test_a_line_in_many_documents() -> None:
 
 def test_many_short_documents_that_hold_little() -> None:
     (one,) = given(counts=account(lengths=Counter({4: 100, 5: 200, 11: 700})))
-    assert one.setting == "corpus.shortest=128"
+    assert one.setting == "corpus.min_characters=128"
     assert "30 % of the documents have fewer than 128 characters, and contain 0.6 % of the text" in one.finding
     assert given(counts=account(lengths=Counter({4: 100, 5: 200, 11: 700})), shortest=128) == []
     lines = account(characters=60_000, lengths=Counter({4: 100, 5: 900}))  # a corpus of short lines is meant so
@@ -106,9 +110,9 @@ def test_one_reason_that_drops_most() -> None:
     (one,) = given(counts=counts, languages=("en",))
     assert (one.setting, "80 %" in one.finding) == ("corpus.languages=[en,de]", True)
     counts = account(kept=100, dropped=Counter({"too short": 900}))
-    assert given(counts=counts, shortest=400)[0].setting == "corpus.shortest=100"
+    assert given(counts=counts, shortest=400)[0].setting == "corpus.min_characters=100"
     counts = account(kept=100, dropped=Counter({"too few words": 900}))
-    assert given(counts=counts, quality=True)[0].setting == "corpus.quality.shortest_words=null"
+    assert given(counts=counts, quality=True)[0].setting == "corpus.quality.min_words=null"
     counts = account(kept=100, dropped=Counter({"repeated lines": 900}))
     assert given(counts=counts, quality=True)[0].setting == "corpus.quality=false"
     counts = account(kept=100, dropped=Counter({"another language: not clear": 900}))

@@ -55,8 +55,8 @@ def test_text_decoded_wrongly_is_mended(text):
 def test_what_is_left_empty_or_short_is_dropped():
     assert cleaned(" \n\t ") == Drop("empty")
     assert cleaned("\0\ufeff") == Drop("empty")
-    assert cleaned("four", cleaning_steps(CorpusSettings(shortest=5))) == Drop("too short")
-    assert cleaned("fiver", cleaning_steps(CorpusSettings(shortest=5))) == "fiver"
+    assert cleaned("four", cleaning_steps(CorpusSettings(min_characters=5))) == Drop("too short")
+    assert cleaned("fiver", cleaning_steps(CorpusSettings(min_characters=5))) == "fiver"
 
 
 def test_an_untouched_document_is_the_same_object():

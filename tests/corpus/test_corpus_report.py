@@ -116,9 +116,9 @@ def test_the_page_is_whole_escaped_and_says_everything() -> None:
         "empty file",
         ".[red]",
         "672",
-        "corpus.near=true",
+        "corpus.near_dedup=true",
         "corpus.languages=[en]",
-        "corpus.private=true",
+        "corpus.pii=true",
         "alert(1)",
         "deduplicate: true",
     ):
@@ -163,7 +163,7 @@ def test_the_terminal_shows_the_same_on_two_screens() -> None:
         "春眠不觉晓",
         "A line that stands",
         "10 %",
-        "corpus.near=true",
+        "corpus.near_dedup=true",
         "files skipped: .[red]",
     ):
         assert shown in text, shown
@@ -192,10 +192,10 @@ def test_programs_get_the_same() -> None:
     assert found["read"] == found["kept"] + sum(found["dropped"].values())
     assert found["sample"]["private"] == {"affected": 9, "dropped": {}, "removed": {"phone": 4, "e-mail": 9}}
     assert [one["setting"] for one in found["advice"]] == [
-        "corpus.near=true",
+        "corpus.near_dedup=true",
         "corpus.languages=[en]",
         "corpus.boilerplate=true",
-        "corpus.private=true",
+        "corpus.pii=true",
     ]
     assert found["lengths"]["10"] == 300
     assert found["settings"]["source"] == "crawl/"
@@ -225,14 +225,14 @@ def write_crawl(folder: Path, documents: int = 200) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("more", [[], ["corpus.near=true", "corpus.quality=true", "corpus.private=true"]])
+@pytest.mark.parametrize("more", [[], ["corpus.near_dedup=true", "corpus.quality=true", "corpus.pii=true"]])
 def test_the_report_does_not_depend_on_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: list[str]
 ) -> None:
     monkeypatch.setattr(read_ranges, "RANGE_BYTES", 20_000)
     monkeypatch.setattr(pipeline, "MIN_POOL_BYTES", 1)
     crawl = write_crawl(tmp_path / "crawl")
-    settings = ["corpus.document=line", "corpus.shortest=5", *more]
+    settings = ["corpus.document=line", "corpus.min_characters=5", *more]
     made = []
     for processes in (1, 2, 3):
         found = run_corpus_command(str(crawl), [*settings, f"corpus.processes={processes}"], Console(quiet=True))
@@ -272,13 +272,13 @@ def test_where_nothing_is_kept_the_page_says_why(tmp_path: Path) -> None:
     with pytest.raises(MeristemError, match="no usable documents"):
         run_corpus_command(
             str(crawl),
-            ["corpus.shortest=100000", "corpus.document=line"],
+            ["corpus.min_characters=100000", "corpus.document=line"],
             Console(quiet=True),
             page_path=tmp_path / "p.html",
         )
     checked = Checked((tmp_path / "p.html").read_text("utf-8"))
     assert "too short" in checked.words
-    assert "corpus.shortest=25000" in checked.words
+    assert "corpus.min_characters=25000" in checked.words
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium here")

@@ -112,7 +112,7 @@ def test_names_that_are_not_utf8_are_read_and_shown_with_escapes(tmp_path: Path)
     for near in (False, True, True):  # the third time from the parts of the second
         made = run_corpus_command(
             str(crawl),
-            [f"corpus.near={str(near).lower()}"],
+            [f"corpus.near_dedup={str(near).lower()}"],
             Console(quiet=True),
             out=tmp_path / f"clean{len(list(tmp_path.iterdir()))}",
             page_path=tmp_path / "page.html",

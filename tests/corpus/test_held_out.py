@@ -83,7 +83,7 @@ def test_samples_and_pairs_have_splits_of_their_own_too(tmp_path, read):
 
 def test_processed_corpora_keep_their_splits_and_grow(book, tmp_path):
     settings = CorpusSettings(
-        source=str(book / "train*.txt"), document="line", near=True, validation=str(book / "valid.txt"), test=0
+        source=str(book / "train*.txt"), document="line", near_dedup=True, validation=str(book / "valid.txt"), test=0
     )
     folder = tmp_path / "processed"
     first = list(CorpusReader(settings, folder=folder))

@@ -207,19 +207,21 @@ def test_bands_follow_from_the_threshold():
 
 
 def test_near_is_a_switch_or_settings():
-    assert build_settings(CorpusSettings, {"near": True}, "corpus").near == MinHashSettings()
-    assert build_settings(CorpusSettings, {"near": False}, "corpus").near is None
-    assert build_settings(CorpusSettings, {"near": {"jaccard": 0.7}}, "corpus").near == MinHashSettings(jaccard=0.7)
+    assert build_settings(CorpusSettings, {"near_dedup": True}, "corpus").near == MinHashSettings()
+    assert build_settings(CorpusSettings, {"near_dedup": False}, "corpus").near is None
+    assert build_settings(CorpusSettings, {"near_dedup": {"jaccard": 0.7}}, "corpus").near == MinHashSettings(
+        jaccard=0.7
+    )
     with pytest.raises(RecipeError, match=r"corpus\.near\.jaccard"):
-        build_settings(CorpusSettings, {"near": {"jaccard": 1.5}}, "corpus")
+        build_settings(CorpusSettings, {"near_dedup": {"jaccard": 1.5}}, "corpus")
     with pytest.raises(RecipeError, match="different images may have similar captions"):
-        build_settings(CorpusSettings, {"near": True, "source": "a.jsonl", "picture": "image"}, "corpus")
+        build_settings(CorpusSettings, {"near_dedup": True, "source": "a.jsonl", "picture": "image"}, "corpus")
     assert all(field.description for field in MinHashSettings.model_fields.values())
 
 
 def test_what_is_off_leaves_no_trace_in_a_key():
-    assert CorpusSettings().cache_key_fields().keys() == CorpusSettings(near=False).cache_key_fields().keys()
+    assert CorpusSettings().cache_key_fields().keys() == CorpusSettings(near_dedup=False).cache_key_fields().keys()
     assert "near" not in CorpusSettings().cache_key_fields()
-    one, other = (CorpusSettings(near={"memory_mb": size}) for size in (1, 2))
+    one, other = (CorpusSettings(near_dedup={"memory_mb": size}) for size in (1, 2))
     assert one.cache_key_fields() == other.cache_key_fields()
     assert one.needs_processing and not CorpusSettings().needs_processing

@@ -164,9 +164,9 @@ def test_whatever_the_text_what_is_marked_stays_so(text):
 
 def test_settings_name_kinds_or_all_or_none():
     def kinds(value):
-        return build_settings(CorpusSettings, {"private": value}, "corpus").private
+        return build_settings(CorpusSettings, {"pii": value}, "corpus").private
 
-    assert kinds(True) == tuple(PLACEHOLDERS) and kinds(False) == () and CorpusSettings().private == ()
+    assert kinds(True) == tuple(PLACEHOLDERS) and kinds(False) == () and CorpusSettings().pii == ()
     assert kinds("phone") == ("phone",) and kinds(["e-mail", "key"]) == ("e-mail", "key")
     with pytest.raises(RecipeError, match=r"corpus\.private\.0.*'e-mail'"):
         kinds(["emial"])

@@ -136,7 +136,7 @@ def test_duplicates_are_dropped_or_kept_together(tmp_path, read):
 def test_whatever_a_file_holds_every_document_is_accounted_for(tmp_path, data, ending, document, shortest):
     path = tmp_path / f"a{ending}"
     path.write_bytes(data)
-    reading = CorpusReader(CorpusSettings(source=str(path), document=document, shortest=shortest))
+    reading = CorpusReader(CorpusSettings(source=str(path), document=document, min_characters=shortest))
     try:
         documents = list(reading)
     except MeristemError as error:

@@ -71,7 +71,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def corpus(source: Path, **given: Any) -> CorpusSettings:
-    return CorpusSettings(source=str(source), document="line", **{"near": True, "processes": 1, **given})
+    return CorpusSettings(source=str(source), document="line", **{"near_dedup": True, "processes": 1, **given})
 
 
 def read(settings: CorpusSettings, folder: Path | None) -> tuple[list[Document], CorpusAccount]:
@@ -309,7 +309,7 @@ def test_steps_alone_are_worth_keeping_too(tmp_path):
 
 
 def test_what_is_not_in_files_is_not_kept_but_compared_all_the_same(tmp_path):
-    settings = CorpusSettings(source="builtin:microworld?size=60", near={"jaccard": 0.3, "words": 1})
+    settings = CorpusSettings(source="builtin:microworld?size=60", near_dedup={"jaccard": 0.3, "words": 1})
     documents, account = read(settings, tmp_path / "processed")
     assert account.dropped["near duplicate"] > 0
     assert account.kept == len(documents) > 0
@@ -328,11 +328,11 @@ def test_a_target_file_is_known_by_its_place_and_a_column_by_its_name(source, tm
     (source / "other.en").write_text("one\ntwo")
     (source / "other.de").write_text("eins\nzwei")
     monkeypatch.chdir(source)
-    one = CorpusSettings(source="other.en", target="other.de", near=True)
-    other = CorpusSettings(source=str(source / "other.en"), target=str(source / "other.de"), near=True)
+    one = CorpusSettings(source="other.en", target="other.de", near_dedup=True)
+    other = CorpusSettings(source=str(source / "other.en"), target=str(source / "other.de"), near_dedup=True)
     assert processed_corpus_dir(one) == processed_corpus_dir(other)
     assert {d.text for d in CorpusReader(one, folder=processed_corpus_dir(one))} == {"one\x1eeins", "two\x1ezwei"}
-    columns = CorpusSettings(source=str(source / "c.jsonl"), target="text", near=True)
+    columns = CorpusSettings(source=str(source / "c.jsonl"), target="text", near_dedup=True)
     place = processed_corpus_dir(columns)
     monkeypatch.chdir(tmp_path)
     assert processed_corpus_dir(columns) == place
@@ -350,7 +350,7 @@ def test_where_a_corpus_is_kept(source, tmp_path, monkeypatch):
     assert processed_corpus_dir(corpus(source)) == place
     assert processed_corpus_dir(corpus(source, near={"jaccard": 0.7})) != place
     assert processed_corpus_dir(corpus(source, near=None)) is None
-    assert processed_corpus_dir(CorpusSettings(source="builtin:pydocs", near=True)) is None
+    assert processed_corpus_dir(CorpusSettings(source="builtin:pydocs", near_dedup=True)) is None
 
 
 def test_a_second_pass_waits_for_the_first(source, tmp_path, monkeypatch, caplog):

@@ -175,7 +175,7 @@ def test_covered_characters_are_those_of_the_slow_way(words, size):
 
 @given(st.text(max_size=300))
 def test_no_text_makes_the_rules_fail(text):
-    bare = QualitySettings(shortest_words=None, sentences=None, ended_lines=None, stop_words=None)
+    bare = QualitySettings(min_words=None, sentences=None, ended_lines=None, stop_words=None)
     assert isinstance(failed_rule(text, bare), str)
 
 
@@ -185,7 +185,7 @@ def test_settings_switch_and_nest():
         return build_settings(CorpusSettings, plain["corpus"], "corpus").quality
 
     assert made() == RULES and CorpusSettings().quality is None
-    assert made("corpus.quality.shortest_words=30").shortest_words == 30
+    assert made("corpus.quality.min_words=30").shortest_words == 30
     assert made("corpus.quality.curly_brackets=null").curly_brackets is None
     assert made("corpus.quality=false") is None
     with pytest.raises(RecipeError, match=r"corpus\.quality\.shortest_wrds.*did you mean shortest_words\?"):

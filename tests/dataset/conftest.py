@@ -9,7 +9,7 @@ import pytest
 
 from meristem.corpus.document import Document
 from meristem.dataset.build import build_dataset
-from meristem.dataset.settings import StoreSettings
+from meristem.dataset.settings import DatasetSettings
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.tokenizers.tokenizer import Tokenizer
 
@@ -46,7 +46,7 @@ def make(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Make
 
     def made(texts: Sequence[str], *, shard_tokens: int = 1_000) -> TokenDataset:
         documents = [Document(text, f"test:{number}") for number, text in enumerate(texts)]
-        settings = StoreSettings(shard_tokens=shard_tokens)
+        settings = DatasetSettings(shard_tokens=shard_tokens)
         return build_dataset(documents, tokenizer, tmp_path_factory.mktemp("store"), settings, processes=1)
 
     return made

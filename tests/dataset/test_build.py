@@ -21,12 +21,12 @@ from meristem.config.errors import MeristemError
 from meristem.corpus.document import Document
 from meristem.dataset import build as building
 from meristem.dataset.build import BuildProgress, build_dataset
-from meristem.dataset.settings import StoreSettings
+from meristem.dataset.settings import DatasetSettings
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.tokenizers.tokenizer import Tokenizer
 
 Tell = Callable[..., list[str]]
-SMALL = StoreSettings(shard_tokens=4_000)
+SMALL = DatasetSettings(shard_tokens=4_000)
 
 
 def documents_of(texts: Iterable[str]) -> list[Document]:
@@ -135,7 +135,7 @@ def test_a_fault_at_any_flush_or_rename_loses_nothing(
     tokenizer: Tokenizer, tmp_path: Path, tell: Tell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     documents = [Document(text, "a:1") for text in tell(8)]
-    settings = StoreSettings(shard_tokens=500)
+    settings = DatasetSettings(shard_tokens=500)
     build_dataset(documents, tokenizer, tmp_path / "whole", settings, processes=1)
     calls, fail_at = 0, 0
 
@@ -195,7 +195,7 @@ def test_another_corpus_in_the_same_folder_is_refused(
 def test_other_settings_in_the_same_folder_are_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:
     build_dataset([Document("One.", "a:1")], tokenizer, tmp_path, SMALL, processes=1)
     with pytest.raises(MeristemError, match="another shard_tokens"):
-        build_dataset([Document("One.", "a:1")], tokenizer, tmp_path, StoreSettings(shard_tokens=9), processes=1)
+        build_dataset([Document("One.", "a:1")], tokenizer, tmp_path, DatasetSettings(shard_tokens=9), processes=1)
 
 
 def test_a_dead_worker_is_an_error_and_what_was_finished_stays(

@@ -16,11 +16,11 @@ from meristem.config.errors import MeristemError
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.split import MAX_QUOTA_DOCUMENTS
 from meristem.dataset.prepare import PreparedDataset, cache_dir, prepare_dataset, prepare_tokenizer
-from meristem.dataset.settings import StoreSettings
+from meristem.dataset.settings import DatasetSettings
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.tokenizers.settings import TokenizerSettings
 
-WORDS = TokenizerSettings(kind="wordpiece", size=200)
+WORDS = TokenizerSettings(kind="wordpiece", vocab_size=200)
 
 
 VOCABULARY = ["the", "sailor", "sold", "ten", "old", "boats", "on", "day", "one", "near", "home"]
@@ -39,12 +39,12 @@ class Shop:
     said: io.StringIO = field(default_factory=io.StringIO)
 
     def store(self, *, key: str | None = None, shard_tokens: int = 4_000) -> PreparedDataset:
-        corpus = CorpusSettings(source=str(self.folder), document="line", processes=1, near=True, validation=0.1)
+        corpus = CorpusSettings(source=str(self.folder), document="line", processes=1, near_dedup=True, validation=0.1)
         console = Console(file=self.said, width=500)
         return prepare_dataset(
             corpus,
             prepare_tokenizer(WORDS, [corpus], console),
-            StoreSettings(shard_tokens=shard_tokens),
+            DatasetSettings(shard_tokens=shard_tokens),
             keep_words=False,
             console=console,
             cache_key=key,

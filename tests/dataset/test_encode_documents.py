@@ -15,7 +15,7 @@ from meristem.corpus.document import Document
 from meristem.dataset import build as building
 from meristem.dataset.build import build_dataset
 from meristem.dataset.encode_documents import encode_texts
-from meristem.dataset.settings import StoreSettings
+from meristem.dataset.settings import DatasetSettings
 from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.tokenizers.train import train_tokenizer
@@ -27,7 +27,7 @@ TEXTS = ["The cat saw a Zyzzyva. The cat ran.", "", "A quokka! 一只猫。", "T
 def words() -> Tokenizer:
     """Whole words, few enough that some are unknown."""
     text = "The cat saw a dog. The dog ran, a cat saw the dog."
-    return train_tokenizer(TokenizerSettings(kind="words", size=64), iter([text] * 9))
+    return train_tokenizer(TokenizerSettings(kind="words", vocab_size=64), iter([text] * 9))
 
 
 def test_a_batch_holds_documents_end_to_end(tokenizer: Tokenizer) -> None:
@@ -54,7 +54,7 @@ def test_a_selection_of_a_batch_is_the_batch_of_that_selection(
 
 def test_unknown_words_keep_their_spelling(words: Tokenizer, tmp_path: Path) -> None:
     documents = [Document(text, "a:1") for text in TEXTS]
-    stream = build_dataset(documents, words, tmp_path, StoreSettings(), processes=1, keep_words=True).split("train")
+    stream = build_dataset(documents, words, tmp_path, DatasetSettings(), processes=1, keep_words=True).split("train")
     ids, spellings = stream.tokens(0, len(stream)), [word.decode() for word in stream.spellings(0, len(stream))]
     expected = [word for text in TEXTS if text for word in [*_spelled(words, text), ""]]
     assert spellings == expected
@@ -72,7 +72,7 @@ def test_word_datasets_do_not_depend_on_batches_processes_or_interruptions(
     words: Tokenizer, tmp_path: Path, tell: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     documents = [Document(text, "a:1") for text in tell(60)]
-    small = StoreSettings(shard_tokens=700)
+    small = DatasetSettings(shard_tokens=700)
     build_dataset(documents, words, tmp_path / "one", small, processes=1, keep_words=True)
     monkeypatch.setattr(building, "BATCH_CHARACTERS", 500)
 

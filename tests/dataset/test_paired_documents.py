@@ -16,14 +16,14 @@ from meristem.corpus.read.images import builtin_image_reference
 from meristem.dataset import build as building
 from meristem.dataset.build import build_dataset
 from meristem.dataset.paired_documents import encode_batch
-from meristem.dataset.settings import StoreSettings
+from meristem.dataset.settings import DatasetSettings
 from meristem.dataset.token_dataset import TokenDataset, TokenStream
 from meristem.samples.microworld import draw, generate_scene
 from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.tokenizers.train import train_tokenizer
 
-SMALL = StoreSettings(shard_tokens=60, picture=16)
+SMALL = DatasetSettings(shard_tokens=60, image_size=16)
 ALPHABET = "ab .!?A。你\n"
 
 
@@ -125,17 +125,17 @@ def test_batches_count_the_pixels_of_images(
     seen: list[int] = []
     real = building.encode_batch
     monkeypatch.setattr(building, "encode_batch", lambda texts, **k: seen.append(len(texts)) or real(texts, **k))
-    build_dataset(pictures(300), tokenizer, tmp_path, StoreSettings(picture=64), processes=1)
+    build_dataset(pictures(300), tokenizer, tmp_path, DatasetSettings(image_size=64), processes=1)
     assert sum(seen) == 300
     assert max(seen) <= building.BATCH_CHARACTERS // (64 * 64 * 3) + 1
 
 
 def test_a_word_dataset_keeps_the_spelling_of_both_sides(tmp_path: Path) -> None:
     text = "The cat saw a dog. The dog ran, a cat saw the dog."
-    words = train_tokenizer(TokenizerSettings(kind="words", size=64), iter([text] * 9))
+    words = train_tokenizer(TokenizerSettings(kind="words", vocab_size=64), iter([text] * 9))
     pairs = [("The quokka ran.", "A zyzzyva!"), ("a", " "), ("dog", "saw a cat")]
     made = [pair(*both) for both in pairs]
-    stream = build_dataset(made, words, tmp_path, StoreSettings(), processes=1, keep_words=True).split("train")
+    stream = build_dataset(made, words, tmp_path, DatasetSettings(), processes=1, keep_words=True).split("train")
     spelled = [word.decode() for word in stream.spellings(0, len(stream))]
     assert spelled == ["The", "quokka", "ran", ".", "A", "zyzzyva", "!", "", "dog", "saw", "a", "cat", ""]
     assert [stream.target_start(number) for number in range(2)] == [4, 9]

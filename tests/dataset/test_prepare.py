@@ -17,12 +17,12 @@ from meristem.corpus.corpus_parts import folder_lock
 from meristem.corpus.settings import CorpusSettings
 from meristem.dataset.manifest import MANIFEST_FILE
 from meristem.dataset.prepare import PreparedDataset, cache_dir, prepare_dataset, prepare_tokenizer
-from meristem.dataset.settings import StoreSettings
+from meristem.dataset.settings import DatasetSettings
 from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 
 LINES = [f"On day {number} the sailor sold {number % 7} boats." for number in range(100)]
-WORDS = TokenizerSettings(kind="wordpiece", size=200)
+WORDS = TokenizerSettings(kind="wordpiece", vocab_size=200)
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Shop:
         return prepare_dataset(
             self.corpus,
             self.tokenizer(),
-            StoreSettings(shard_tokens=shard_tokens),
+            DatasetSettings(shard_tokens=shard_tokens),
             keep_words=words,
             console=self.console,
             cache_key=key,
@@ -80,7 +80,7 @@ def test_a_tokenizer_is_trained_once(shop: Shop) -> None:
 
 def test_other_text_or_settings_train_another_tokenizer(shop: Shop) -> None:
     first = shop.tokenizer()
-    assert shop.tokenizer(TokenizerSettings(kind="wordpiece", size=64)).digest != first.digest
+    assert shop.tokenizer(TokenizerSettings(kind="wordpiece", vocab_size=64)).digest != first.digest
     shop.text.write_text("\n".join(LINES).replace("sailor", "gardener"), encoding="utf-8")
     assert shop.tokenizer().digest != first.digest
     assert shop.said.getvalue().count("Training a") == 3
@@ -91,7 +91,7 @@ def test_words_of_held_out_text_are_not_learned(shop: Shop) -> None:
     letters = [chr(0x4E00 + number) for number in range(200)]
     lines = [f"{letter} is here, and so is all the rest of it." for letter in letters]
     shop.text.write_text("\n".join(lines), encoding="utf-8")
-    tokenizer = shop.tokenizer(TokenizerSettings(kind="characters", size=1000))
+    tokenizer = shop.tokenizer(TokenizerSettings(kind="characters", vocab_size=1000))
     known = sum(tokenizer.token_to_id(letter) is not None for letter in letters)
     store = shop.store().dataset
     held_out = store.split("validation").documents + store.split("test").documents
@@ -168,7 +168,7 @@ def test_anything_else_makes_other_shards(shop: Shop, what: str) -> None:
 
 def test_a_run_keeps_the_shards_it_began_with(shop: Shop) -> None:
     tokenizer, first = shop.tokenizer(), shop.store()
-    settings = StoreSettings(shard_tokens=10_000)
+    settings = DatasetSettings(shard_tokens=10_000)
     for change in (lambda: shop.text.write_text("something else\n" * 3, encoding="utf-8"), shop.text.unlink):
         change()
         again = prepare_dataset(

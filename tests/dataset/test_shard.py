@@ -10,7 +10,7 @@ import pytest
 
 from meristem.corpus.document import Document
 from meristem.dataset.build import build_dataset
-from meristem.dataset.settings import StoreSettings
+from meristem.dataset.settings import DatasetSettings
 from meristem.dataset.shard import dtype_for
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -37,7 +37,7 @@ def test_the_last_id_of_a_large_vocabulary_survives(tmp_path: Path, size: int, w
     (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
     tokenizer = Tokenizer.load(tmp_path / "vocab.txt")
     store = build_dataset(
-        [Document(f"{words[-1]} w0", "a:1")], tokenizer, tmp_path / "store", StoreSettings(), processes=1
+        [Document(f"{words[-1]} w0", "a:1")], tokenizer, tmp_path / "store", DatasetSettings(), processes=1
     )
     assert store.split("train").tokens(0, 3).tolist() == [size - 1, 5, 3]
     assert (tmp_path / "store" / "train" / "00000.tokens").stat().st_size == 3 * width

@@ -68,7 +68,7 @@ def test_an_unverified_open_reads_no_contents(store: TokenDataset) -> None:
 
 
 def test_a_dataset_of_another_format_is_refused(store: TokenDataset) -> None:
-    path = store.folder / "store.json"
+    path = store.folder / "dataset.json"
     path.write_text(store.manifest.model_copy(update={"format": 99}).to_json())
     with pytest.raises(MeristemError, match="format 99"):
         TokenDataset.open(store.folder)
@@ -76,7 +76,7 @@ def test_a_dataset_of_another_format_is_refused(store: TokenDataset) -> None:
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"store": 3}', '{"store": {"format": 1}}', "\0", "[" * 9999])
 def test_an_invalid_manifest_is_refused(store: TokenDataset, text: str) -> None:
-    (store.folder / "store.json").write_text(text)
+    (store.folder / "dataset.json").write_text(text)
     with pytest.raises(MeristemError, match=r"store\.json.*damaged"):
         TokenDataset.open(store.folder)
 
@@ -157,7 +157,7 @@ def test_memory_stays_flat(tmp_path: Path) -> None:
     manifest = DatasetManifest(
         tokenizer="", separator=0, dtype="uint16", words=False, shard_tokens=5_000_000, splits={"train": records}
     )
-    manifest.save(tmp_path / "store.json")
+    manifest.save(tmp_path / "dataset.json")
     stream = TokenDataset.open(tmp_path).split("train")
     total = sum(int(stream.tokens(start, start + block).sum()) for start in range(0, len(stream), block))
     assert total == 600 * int(np.arange(block, dtype="uint16").sum(dtype=np.int64))

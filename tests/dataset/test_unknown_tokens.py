@@ -14,7 +14,7 @@ from meristem.corpus.document import Document
 from meristem.dataset.build import build_dataset
 from meristem.dataset.encode_documents import count_unknown_per_text
 from meristem.dataset.manifest import MANIFEST_FILE
-from meristem.dataset.settings import StoreSettings
+from meristem.dataset.settings import DatasetSettings
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.dataset.unknown_tokens import (
     check_unknown_share,
@@ -51,7 +51,7 @@ def test_the_count_is_the_same_in_pieces_pairs_and_with_words(tokenizer, tmp_pat
     texts = TEXTS * 30
     for name, keep_words, processes in (("plain", False, 1), ("words", True, 2)):
         documents = [Document(text, "test:1") for text in texts]
-        settings = StoreSettings(shard_tokens=50)
+        settings = DatasetSettings(shard_tokens=50)
         made = build_dataset(
             documents, tokenizer, tmp_path / name, settings, processes=processes, keep_words=keep_words
         )
@@ -60,7 +60,9 @@ def test_the_count_is_the_same_in_pieces_pairs_and_with_words(tokenizer, tmp_pat
             30 * count_unknown_per_text(TEXTS, [tokenizer.encode(t).ids for t in TEXTS], tokenizer).sum(0)
         )
     pairs = [Document("a é\x1e龙 b", "test:1"), Document("a\x1eé", "test:2"), Document("a\x1e", "test:3")]
-    assert build_dataset(pairs, tokenizer, tmp_path / "pairs", StoreSettings(), processes=1).split("train").unknown == (
+    assert build_dataset(pairs, tokenizer, tmp_path / "pairs", DatasetSettings(), processes=1).split(
+        "train"
+    ).unknown == (
         3,
         7,
     )

@@ -47,14 +47,14 @@ def make_run(tmp_path: Path, corpus: Path, console: Console, monkeypatch: pytest
             "tiny",
             {
                 "corpus": {"source": str(corpus), "document": "line", "test": 0.2, **corpus_settings},
-                "tokenizer": {"kind": "wordpiece", "size": 200},
+                "tokenizer": {"kind": "wordpiece", "vocab_size": 200},
                 "objective": list(objectives),
-                "model": {"family": family, "layers": 1, "width": 16, "heads": 2, "length": 32},
+                "model": {"family": family, "layers": 1, "hidden_size": 16, "heads": 2, "max_length": 32},
                 "train": {"steps": 1, "batch_tokens": 256},
             },
         )
         tokenizer = prepare_tokenizer(recipe.tokenizer, [recipe.corpus], console)
-        shards = prepare_dataset(recipe.corpus, tokenizer, recipe.store, keep_words=False, console=console)
+        shards = prepare_dataset(recipe.corpus, tokenizer, recipe.dataset, keep_words=False, console=console)
         path = tmp_path / f"run-{family}"
         path.mkdir()
         tokenizer.save(path / "words.json")

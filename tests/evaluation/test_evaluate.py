@@ -89,8 +89,8 @@ def test_pseudo_likelihood_reads_every_source_of_a_mix(tmp_path: Path, console: 
         {"corpus": {"source": str(tmp_path / "one.txt"), **plain}, "objective": ["mlm"], "weight": 3, "name": "one"},
         {"corpus": {"source": str(tmp_path / "two.txt"), **plain}, "objective": ["mlm"], "weight": 1, "name": "two"},
     ]
-    small = {"layers": 1, "width": 16, "heads": 2, "length": 32, "family": "bert"}
-    recipe = {"model": small, "tokenizer": {"kind": "wordpiece", "size": 120}, "mix": mix,
+    small = {"layers": 1, "hidden_size": 16, "heads": 2, "max_length": 32, "family": "bert"}
+    recipe = {"model": small, "tokenizer": {"kind": "wordpiece", "vocab_size": 120}, "mix": mix,
               "train": {"steps": 1, "batch_tokens": 64, "evaluate_tokens": 64}}  # fmt: skip
     (tmp_path / "mix.yaml").write_text(json.dumps(recipe), encoding="utf-8")
     run = meristem.pretrain(tmp_path / "mix.yaml", out=tmp_path / "run", console=Console(quiet=True)).run

@@ -36,13 +36,15 @@ def lines(*entries: dict[str, str]) -> str:
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
     text = "The cats sleep. A dog sleeps here. 猫睡了。狗在这里睡。"
-    return train_tokenizer(TokenizerSettings.model_validate({"kind": "wordpiece", "size": 120}), [text] * 4)
+    return train_tokenizer(TokenizerSettings.model_validate({"kind": "wordpiece", "vocab_size": 120}), [text] * 4)
 
 
 @pytest.fixture(scope="module")
 def model(tokenizer: Tokenizer) -> Model:
     torch.manual_seed(1)
-    settings = GPT2Settings.model_validate({"layers": 2, "width": 32, "heads": 4, "length": 24, "initial": 0.3})
+    settings = GPT2Settings.model_validate(
+        {"layers": 2, "hidden_size": 32, "heads": 4, "max_length": 24, "init_std": 0.3}
+    )
     return Model(GPT2(settings, tokenizer.vocab_size), {"clm": Head("vocabulary")}).eval()
 
 

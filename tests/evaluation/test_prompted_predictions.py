@@ -61,8 +61,10 @@ WORDS = {"0": "bad", "1": "very good"}
 def revived(family: str = "gpt2", *, length: int = 64) -> LoadedRun:
     """An untrained model whose weights are large enough for its opinions to differ."""
     kind, objective = ("wordpiece", "mlm") if family == "bert" else ("bpe", "clm")
-    model = {"family": family, "layers": 1, "width": 32, "heads": 2, "length": length, "initial": 0.2}
-    recipe = resolve_recipe("tiny", {"model": model, "objective": objective, "tokenizer": {"kind": kind, "size": 400}})
+    model = {"family": family, "layers": 1, "hidden_size": 32, "heads": 2, "max_length": length, "init_std": 0.2}
+    recipe = resolve_recipe(
+        "tiny", {"model": model, "objective": objective, "tokenizer": {"kind": kind, "vocab_size": 400}}
+    )
     texts = [*TEXTS, *(sample.inputs["text"] for sample in SHOTS), "Sentiment: bad very good It rained. N/A because so"]
     tokenizer = train_tokenizer(recipe.tokenizer, texts * 3)
     learner = build_learner(recipe, tokenizer)
@@ -79,7 +81,7 @@ def revived(family: str = "gpt2", *, length: int = 64) -> LoadedRun:
 
 
 def asked(it: LoadedRun, samples: list[Sample] = REVIEWS, examples: Any = (), **told: Any) -> PromptedPredictions:
-    settings = PromptSettings.model_validate({"template": TEMPLATE, "words": WORDS, **told})
+    settings = PromptSettings.model_validate({"template": TEMPLATE, "label_words": WORDS, **told})
     return predict_with_prompts(it, samples, settings, examples, with_intervals=False)
 
 

@@ -22,10 +22,10 @@ from meristem.interfaces.task import Sample
 GOOD, BAD = ["fine", "lovely", "bright"], ["poor", "dull", "grey"]
 TINY = {
     "model.layers": 1,
-    "model.width": 32,
+    "model.hidden_size": 32,
     "model.heads": 2,
-    "model.length": 32,
-    "tokenizer.size": 200,
+    "model.max_length": 32,
+    "tokenizer.vocab_size": 200,
     "train.steps": 6,
     "train.batch_samples": 8,
 }

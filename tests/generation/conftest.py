@@ -42,12 +42,12 @@ def make_model(family: str, heads: tuple[str, ...], vocabulary: int, **settings:
 
 @pytest.fixture(scope="session")
 def tokenizer() -> Tokenizer:
-    return train_tokenizer(TokenizerSettings.model_validate({"kind": "wordpiece", "size": 200}), TEXTS)
+    return train_tokenizer(TokenizerSettings.model_validate({"kind": "wordpiece", "vocab_size": 200}), TEXTS)
 
 
 @pytest.fixture(scope="session")
 def bytes_tokenizer() -> Tokenizer:
-    return train_tokenizer(TokenizerSettings.model_validate({"kind": "bpe", "size": 300}), TEXTS)
+    return train_tokenizer(TokenizerSettings.model_validate({"kind": "bpe", "vocab_size": 300}), TEXTS)
 
 
 @pytest.fixture(scope="session")

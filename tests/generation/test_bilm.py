@@ -32,7 +32,7 @@ UNSEEN = "The old grelbon sold the quorple."
 
 @pytest.fixture(scope="module")
 def words() -> Tokenizer:
-    return train_tokenizer(TokenizerSettings.model_validate({"kind": "words", "size": 64}), TEXTS)
+    return train_tokenizer(TokenizerSettings.model_validate({"kind": "words", "vocab_size": 64}), TEXTS)
 
 
 @pytest.fixture(scope="module")

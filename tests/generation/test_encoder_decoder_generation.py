@@ -299,7 +299,7 @@ def test_gaps_are_masks_or_numbered_sentinels(writer: Model, tokenizer: Tokenize
     ids = build_generation_inputs(writer, tokenizer, text).inputs["source"].tolist()
     assert ids.count(tokenizer.mask) == 2
     assert ids[-1] == tokenizer.end
-    settings = TokenizerSettings.model_validate({"kind": "wordpiece", "size": 200, "sentinels": 3})
+    settings = TokenizerSettings.model_validate({"kind": "wordpiece", "vocab_size": 200, "sentinels": 3})
     numbered = train_tokenizer(settings, ["The old gardener sold seventeen boats."] * 3)
     model = make("transformer", ("seq2seq",), numbered.vocab_size)
     ids = build_generation_inputs(model, numbered, text).inputs["source"].tolist()

@@ -22,7 +22,7 @@ TEXT = "The [MASK] gardener sold the [MASK] boats."
 
 @pytest.fixture(scope="module")
 def words() -> Tokenizer:
-    return train_tokenizer(TokenizerSettings.model_validate({"kind": "bpe", "size": 300, "sentinels": 4}), TEXTS)
+    return train_tokenizer(TokenizerSettings.model_validate({"kind": "bpe", "vocab_size": 300, "sentinels": 4}), TEXTS)
 
 
 @pytest.fixture(scope="module", params=["masks", "sentinels"])

@@ -99,7 +99,7 @@ def shard_keys(run: Path) -> dict[str, str]:
     tokenizer, words = Tokenizer.load(run / "tokenizer.json"), recipe.tokenizer.kind == "words"
     stores = {
         source.name: prepare_dataset(
-            source.corpus, tokenizer, recipe.store, keep_words=words, console=Console(quiet=True)
+            source.corpus, tokenizer, recipe.dataset, keep_words=words, console=Console(quiet=True)
         )
         for source in recipe.sources()
     }

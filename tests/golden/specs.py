@@ -20,7 +20,7 @@ TRAIN: dict[str, Any] = {
     "train.log_every": 2,
     "train.evaluate_every": STOP,
     "train.save_every": "none",
-    "train.keep": 1,
+    "train.keep_checkpoints": 1,
     "train.threads": 1,
     "train.device": "cpu",
     "train.precision": "float32",
@@ -28,9 +28,9 @@ TRAIN: dict[str, Any] = {
 TEXT: dict[str, Any] = {
     **TRAIN,
     "model.layers": 1,
-    "model.width": 16,
-    "model.length": 16,
-    "tokenizer.size": 300,
+    "model.hidden_size": 16,
+    "model.max_length": 16,
+    "tokenizer.vocab_size": 300,
     "train.batch_tokens": 96,
     "train.evaluate_tokens": 96,
     "corpus.processes": 1,
@@ -38,7 +38,7 @@ TEXT: dict[str, Any] = {
     "corpus.test": 0.1,
 }
 HEADS: dict[str, Any] = {"model.heads": 2}
-WORDPIECE: dict[str, Any] = {"tokenizer.size": 160}
+WORDPIECE: dict[str, Any] = {"tokenizer.vocab_size": 160}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,22 +60,24 @@ PRETRAINED: dict[str, Spec] = {
     "roberta": Spec(recipe="roberta-mini", settings=HEADS, questions=("fill", "score")),
     "electra": Spec(
         recipe="electra-mini",
-        settings={**HEADS, **WORDPIECE, "model.embedding": 8, "objective.generator": "1/2"},
+        settings={**HEADS, **WORDPIECE, "model.embedding_size": 8, "objective.generator_size": "1/2"},
         questions=("fill", "detect"),
     ),
     "gpt": Spec(recipe="gpt-mini", settings=HEADS),
     "gpt2": Spec(recipe="gpt2-mini", settings=HEADS),
-    "modern": Spec(recipe="modern-mini", settings={**HEADS, "model.inner": 24}),
-    "xlnet": Spec(recipe="xlnet-mini", settings={**HEADS, **WORDPIECE, "model.memory": 8}, questions=("fill", "score")),
-    "transformer_xl": Spec(recipe="transformer-xl-mini", settings={**HEADS, "model.memory": 8}),
+    "modern": Spec(recipe="modern-mini", settings={**HEADS, "model.ffn_size": 24}),
+    "xlnet": Spec(
+        recipe="xlnet-mini", settings={**HEADS, **WORDPIECE, "model.memory_length": 8}, questions=("fill", "score")
+    ),
+    "transformer_xl": Spec(recipe="transformer-xl-mini", settings={**HEADS, "model.memory_length": 8}),
     "elmo": Spec(
         recipe="elmo-mini",
         settings={
             **WORDPIECE,
-            "model.cells": 16,
-            "model.filters": [[1, 4], [2, 4]],
-            "model.letter_width": 4,
-            "objective.rivals": 16,
+            "model.cell_size": 16,
+            "model.char_filters": [[1, 4], [2, 4]],
+            "model.char_embedding_size": 4,
+            "objective.sampled_softmax": 16,
         },
         questions=("fill", "score"),
     ),
@@ -83,11 +85,13 @@ PRETRAINED: dict[str, Spec] = {
     "transformer": Spec(recipe="transformer-mini", settings=HEADS, source=PAIRS, questions=("generate",)),
     "bart": Spec(recipe="bart-mini", settings=HEADS, questions=("generate", "fill")),
     "t5": Spec(
-        recipe="t5-mini", settings={**HEADS, "model.inner": 24, "tokenizer.sentinels": 8}, questions=("fill", "score")
+        recipe="t5-mini",
+        settings={**HEADS, "model.ffn_size": 24, "tokenizer.sentinels": 8},
+        questions=("fill", "score"),
     ),
     "captioner": Spec(
         recipe="captioner-mini",
-        settings={**HEADS, "model.picture": 16, "store.picture": 16, "model.patch": 8},
+        settings={**HEADS, "model.image_size": 16, "dataset.image_size": 16, "model.patch_size": 8},
         source=PICTURES,
         questions=("caption",),
     ),
@@ -96,9 +100,9 @@ PRETRAINED: dict[str, Spec] = {
         settings={
             **HEADS,
             "model.decoder_layers": 1,
-            "model.picture": 16,
-            "store.picture": 16,
-            "model.patch": 8,
+            "model.image_size": 16,
+            "dataset.image_size": 16,
+            "model.patch_size": 8,
             "train.single_task_baselines": False,
             "mix": [
                 {"objective": ["mlm", "nsp"]},
@@ -120,7 +124,7 @@ SPECS: dict[str, Spec] = {
         source=None,
         settings={
             **TASK,
-            "from.thaw": 2,
+            "from.unfreeze_every": 2,
             "data.train": "builtin:microworld-entities?size=24&seed=1",
             "data.validation": "builtin:microworld-entities?size=6&seed=2",
             "data.test": "builtin:microworld-entities?size=6&seed=3",
@@ -137,8 +141,8 @@ SPECS: dict[str, Spec] = {
                 "text": "text",
             },
             "rewards": [{"name": "length", "target": 3}, {"name": "repetition", "weight": 0.5}],
-            "policy": {"prompt_words": 2, "count": 3, "max_tokens": 6, "prompts": 4},
-            "train": {"rate": 1e-3},
+            "policy": {"prompt_words": 2, "num_generations": 3, "max_new_tokens": 6, "eval_prompts": 4},
+            "train": {"learning_rate": 1e-3},
         },
         command="reinforce",
         start="gpt2",

@@ -190,13 +190,13 @@ def _stores() -> Iterator[Artifact]:
         "another format": {"format": 99},
         "a list of splits": {"splits": []},
     }.items():
-        yield Artifact(name=f"a store with {kind}", make=_store(_described(changes)), doors=STORE, says="store.json")
+        yield Artifact(name=f"a store with {kind}", make=_store(_described(changes)), doors=STORE, says="dataset.json")
     yield Artifact(name="a store with documents at negative places", make=_store(_negative), doors=STORE,
                    says="00000.documents")  # fmt: skip
     yield Artifact(name="a store with shards of pickles", make=_store(_pickled), doors=STORE, says="00000.tokens")
     for kind, content in {"of depth 100,000": b"[" * 100_000, "of a pickle": BOMB, "of nothing": b""}.items():
-        yield Artifact(name=f"store.json {kind}", make=_store(_writes("store.json", content)), doors=STORE,
-                       says="store.json")  # fmt: skip
+        yield Artifact(name=f"dataset.json {kind}", make=_store(_writes("dataset.json", content)), doors=STORE,
+                       says="dataset.json")  # fmt: skip
 
 
 def _store(change: Callable[[Path], object]) -> Callable[[Path, Good], Path]:
@@ -212,19 +212,19 @@ def _described(changes: dict[str, Any]) -> Callable[[Path], object]:
     """With a checksum that agrees."""
 
     def change(made: Path) -> None:
-        old = DatasetManifest.load(made / "store.json")
-        (made / "store.json").write_text(old.model_copy(update=changes).to_json() if isinstance(
-            changes.get("splits", {}), dict) else json.dumps({"store": {**old.model_dump(), **changes}}))  # fmt: skip
+        old = DatasetManifest.load(made / "dataset.json")
+        (made / "dataset.json").write_text(old.model_copy(update=changes).to_json() if isinstance(
+            changes.get("splits", {}), dict) else json.dumps({"dataset": {**old.model_dump(), **changes}}))  # fmt: skip
 
     return change
 
 
 def _shard(changes: dict[str, Any]) -> Callable[[Path], object]:
     def change(made: Path) -> None:
-        splits = json.loads((made / "store.json").read_text())["store"]["splits"]
+        splits = json.loads((made / "dataset.json").read_text())["store"]["splits"]
         splits["train"][0].update(changes)
-        record = DatasetManifest.load(made / "store.json").model_dump() | {"splits": splits}
-        (made / "store.json").write_text(DatasetManifest.model_validate(record).to_json())
+        record = DatasetManifest.load(made / "dataset.json").model_dump() | {"splits": splits}
+        (made / "dataset.json").write_text(DatasetManifest.model_validate(record).to_json())
 
     return change
 
@@ -233,7 +233,7 @@ def _sealed(made: Path, name: str, content: bytes) -> None:
     """A file of a shard with another content, which the description agrees with."""
     (made / "train" / name).write_bytes(content)
     digest = disk.digest(made / "train" / name)
-    files = DatasetManifest.load(made / "store.json").model_dump()["splits"]["train"][0]["files"]
+    files = DatasetManifest.load(made / "dataset.json").model_dump()["splits"]["train"][0]["files"]
     _shard({"files": {**files, name: {"size": digest.size, "sha256": digest.sha256}}})(made)
 
 

@@ -47,7 +47,7 @@ def resolved(recipe: str | Path, *overrides: str) -> object:
     lambda run: resolved("../run/recipe.yaml"),
     lambda run: resolved("checkpoints/step-00000001/recipe.yaml"),
     lambda run: resolved("recipe.yaml", "rewards.function.weight=2"),
-    lambda run: resolved("recipe.yaml", "rewards.length.target=9", "policy.prompts=3"),
+    lambda run: resolved("recipe.yaml", "rewards.length.target=9", "policy.eval_prompts=3"),
     lambda run: resolved(".", "rewards.length.target=9"),
     lambda run: resolved("recipe.yaml", "rewards=[{name: length, target: 3}]"),  # the judge is a function too
     lambda run: parse_reward_specs(str(run)),

@@ -16,12 +16,12 @@ from meristem import api
 from meristem.training import budget
 
 RECIPE = """\
-model: {family: transformer_xl, width: 16, heads: 2, layers: 2, inner: 32, length: 16, memory: 8}
+model: {family: transformer_xl, hidden_size: 16, heads: 2, layers: 2, ffn_size: 32, max_length: 16, memory_length: 8}
 objective: clm
-tokenizer: {size: 64}
+tokenizer: {vocab_size: 64}
 corpus: {source: TEXT, processes: 1}
-train: {steps: 6, batch_tokens: 64, workers: 0, save_every: 2, evaluate_every: 2, evaluate_tokens: 64, threads: 1,
-        optimizer: muon, keep: 2}
+train: {steps: 6, batch_tokens: 64, dataloader_workers: 0, save_every: 2, evaluate_every: 2, evaluate_tokens: 64, threads: 1,
+        optimizer: muon, keep_checkpoints: 2}
 """
 TRIALS = 60
 DATA = 512 << 20

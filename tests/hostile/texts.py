@@ -104,24 +104,27 @@ YAML: dict[str, bytes | Callable[[Path], object]] = {
     "of null bytes": b"\0" * 100,
 }
 RECIPES = {
-    "with a width of 10 to the 12": ("model: {family: bert, width: 1000000000000}\nobjective: mlm\n", "model"),
+    "with a width of 10 to the 12": ("model: {family: bert, hidden_size: 1000000000000}\nobjective: mlm\n", "model"),
     "with 10 to the 9 layers": ("model: {family: bert, layers: 1000000000}\nobjective: mlm\n", "model.layers"),
-    "with a vocabulary of 10 to the 12": (f"{BASE}tokenizer: {{size: 1000000000000}}\n", "tokenizer.size"),
-    "with room for 10 to the 12 words": (f"{BASE}tokenizer: {{room: 1000000000000}}\n", "tokenizer.room"),
+    "with a vocabulary of 10 to the 12": (f"{BASE}tokenizer: {{size: 1000000000000}}\n", "tokenizer.vocab_size"),
+    "with room for 10 to the 12 words": (f"{BASE}tokenizer: {{room: 1000000000000}}\n", "tokenizer.padded_vocab_size"),
     "with a batch of 10 to the 12": (f"{BASE}train: {{batch_tokens: 1000000000000}}\n", "train.batch_tokens"),
-    "with shards of 10 to the 18": (f"{BASE}store: {{shard_tokens: 1000000000000000000}}\n", "store.shard_tokens"),
-    "with 10 to the 9 workers": (f"{BASE}train: {{workers: 1000000000}}\n", "train.workers"),
+    "with shards of 10 to the 18": (f"{BASE}store: {{shard_tokens: 1000000000000000000}}\n", "dataset.shard_tokens"),
+    "with 10 to the 9 workers": (f"{BASE}train: {{workers: 1000000000}}\n", "train.dataloader_workers"),
     "with a head of 10 to the 12": (f"{BASE}heads: {{x: {{kind: a, sizes: {{b: 1000000000000}}}}}}\n", "heads.x"),
     "with a filter of 10 to the 12": (
-        "model: {family: elmo, filters: [[1, 1000000000000]]}\nobjective: bilm\n",
+        "model: {family: elmo, char_filters: [[1, 1000000000000]]}\nobjective: bilm\n",
         "model",
     ),
-    "with a rate that is no number": (f"{BASE}train: {{rate: .nan}}\n", "train.rate"),
-    "with an infinite rate": (f"{BASE}train: {{rate: .inf}}\n", "train.rate"),
+    "with a rate that is no number": (f"{BASE}train: {{rate: .nan}}\n", "train.learning_rate"),
+    "with an infinite rate": (f"{BASE}train: {{rate: .inf}}\n", "train.learning_rate"),
     "with a family of another module": ("model: {family: ../../planted}\nobjective: mlm\n", "model.family"),
     "with a family by a dotted name": ("model: {family: os.system}\nobjective: mlm\n", "model.family"),
     "with a hidden objective": ("model: {family: bert}\nobjective: __init__\n", "objective"),
-    "with a width that heads do not divide": ("model: {family: bert, width: 65, heads: 2}\nobjective: mlm\n", "heads"),
+    "with a width that heads do not divide": (
+        "model: {family: bert, hidden_size: 65, heads: 2}\nobjective: mlm\n",
+        "heads",
+    ),
 }
 
 

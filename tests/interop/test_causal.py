@@ -212,11 +212,14 @@ def grown(folder: Path, model: dict[str, Any], objective: str = "clm") -> Loaded
 SMALL = {"layers": 2, "width": 32, "heads": 4, "length": 32}
 OWN = [
     ("GPT2LMHeadModel", {"family": "gpt2"}),
-    ("GPT2LMHeadModel", {"family": "gpt2", "inner": 40, "activation": "relu", "dropout": 0.1}),
+    ("GPT2LMHeadModel", {"family": "gpt2", "ffn_size": 40, "activation": "relu", "dropout": 0.1}),
     ("OpenAIGPTLMHeadModel", {"family": "gpt"}),
-    ("LlamaForCausalLM", {"family": "modern", "inner": 44}),
-    ("LlamaForCausalLM", {"family": "modern", "groups": 1, "activation": "geglu", "tied": False, "rotary_base": 300.0}),
-    ("MistralForCausalLM", {"family": "modern", "groups": 2, "window": 4}),
+    ("LlamaForCausalLM", {"family": "modern", "ffn_size": 44}),
+    (
+        "LlamaForCausalLM",
+        {"family": "modern", "kv_heads": 1, "activation": "geglu", "tie_embeddings": False, "rotary_base": 300.0},
+    ),
+    ("MistralForCausalLM", {"family": "modern", "kv_heads": 2, "attention_window": 4}),
 ]
 
 
@@ -236,14 +239,18 @@ def test_a_run_of_ours_opens_there(name: str, more: dict[str, Any], tmp_path: Pa
     ("model", "objective", "said"),
     [
         ({"family": "modern", "norm": "layer"}, "clm", "llama has no model.norm=layer; mistral has no"),
-        ({"family": "modern", "transform": True}, "clm", "llama has no model.transform=True"),
+        ({"family": "modern", "output_transform": True}, "clm", "llama has no model.output_transform=True"),
         ({"family": "modern", "activation": "gelu"}, "clm", "llama has no model.activation=gelu"),
-        ({"family": "modern", "window": 4, "window_every": 2}, "clm", "mistral has no model.window_every=2"),
-        ({"family": "modern", "window": 4, "bias": True}, "clm", "mistral has no model.bias=True"),
+        (
+            {"family": "modern", "attention_window": 4, "attention_window_every": 2},
+            "clm",
+            "mistral has no model.attention_window_every=2",
+        ),
+        ({"family": "modern", "attention_window": 4, "bias": True}, "clm", "mistral has no model.bias=True"),
         ({"family": "modern"}, "mlm", "llama has no objective=mlm"),
-        ({"family": "gpt2", "norm_place": "post"}, "clm", "gpt2 has no model.norm_place=post"),
-        ({"family": "gpt2", "positions": "rotary"}, "clm", "gpt2 has no model.positions=rotary"),
-        ({"family": "gpt", "inner": 40}, "clm", "openai-gpt has no model.inner=40"),
+        ({"family": "gpt2", "norm_position": "post"}, "clm", "gpt2 has no model.norm_position=post"),
+        ({"family": "gpt2", "position_encoding": "rotary"}, "clm", "gpt2 has no model.position_encoding=rotary"),
+        ({"family": "gpt", "ffn_size": 40}, "clm", "openai-gpt has no model.ffn_size=40"),
     ],
 )
 def test_what_theirs_cannot_say_is_named(model: dict[str, Any], objective: str, said: str, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CorpusSettings:
     (folder / "rows.jsonl").write_text("\n".join([*rows, "{broken"]) + "\n", encoding="utf-8")
     (folder / "中文.txt").write_text("春眠不觉晓，处处闻啼鸟。夜来风雨声，花落知多少。\n", encoding="utf-8")
     (folder / "picture.txt").write_bytes(b"\x89PNG" + bytes(100))
-    return CorpusSettings(source=str(folder), document="line", shortest=10, processes=1)
+    return CorpusSettings(source=str(folder), document="line", min_characters=10, processes=1)
 
 
 def stats(logs: Path) -> Counter[str]:
@@ -86,7 +86,7 @@ def test_steps_that_remove_and_tell_languages_work_too(tmp_path: Path) -> None:
     english = "The old gardener went through the garden in the morning and wrote to ada@example.org about it. "
     rows = [json.dumps({"text": text * (2 + n % 3)}) for n, text in enumerate([german, english] * 6)]
     (tmp_path / "rows.jsonl").write_text("\n".join(rows), encoding="utf-8")
-    settings = CorpusSettings(source=str(tmp_path / "rows.jsonl"), languages=("en",), private=True, deduplicate=False)
+    settings = CorpusSettings(source=str(tmp_path / "rows.jsonl"), languages=("en",), pii=True, deduplicate=False)
     pipeline = [DatatroveReader(settings), CleaningFilter(settings), DatatroveWriter(str(tmp_path / "clean"))]
     LocalPipelineExecutor(pipeline, tasks=2, workers=1, logging_dir=str(tmp_path / "logs")).run()
     reading = CorpusReader(settings)
@@ -117,7 +117,7 @@ def test_a_stage_of_one_task_finds_exact_duplicates(corpus: CorpusSettings, tmp_
 
 
 def test_steps_travel_to_other_machines(corpus: CorpusSettings, tmp_path: Path) -> None:
-    corpus = corpus.model_copy(update={"quality": QualitySettings(shortest_words=2, sentences=0, stop_words=0)})
+    corpus = corpus.model_copy(update={"quality": QualitySettings(min_words=2, sentences=0, stop_words=0)})
     steps = [
         DatatroveReader(corpus),
         CleaningFilter(corpus),

@@ -166,15 +166,15 @@ def test_a_run_of_ours_leaves_as_their_files(tmp_path: Path) -> None:
     shape = {
         "family": "elmo",
         "layers": 1,
-        "width": 8,
-        "cells": 12,
-        "letter_width": 4,
-        "filters": [[1, 4], [3, 6]],
-        "highways": 1,
+        "hidden_size": 8,
+        "cell_size": 12,
+        "char_embedding_size": 4,
+        "char_filters": [[1, 4], [3, 6]],
+        "highway_layers": 1,
         "cell_clip": None,
         "state_clip": None,
         "residual": False,
-        "length": 16,
+        "max_length": 16,
     }
     model = grown(tmp_path / "run", Tokenizer.load(tmp_path / "words" / "tokenizer.json"), shape)
     export_run(tmp_path / "run", tmp_path / "out")
@@ -348,7 +348,14 @@ def test_without_h5py_its_pip_line_is_named(tmp_path: Path, monkeypatch: pytest.
 def test_what_theirs_has_not_is_named(tmp_path: Path) -> None:
     theirs(tmp_path / "theirs", words=WORDS)
     import_folder(tmp_path / "theirs", tmp_path / "words")
-    shape = {"family": "elmo", "layers": 1, "width": 8, "cells": 12, "filters": [[1, 4]], "activation": "gelu"}
+    shape = {
+        "family": "elmo",
+        "layers": 1,
+        "hidden_size": 8,
+        "cell_size": 12,
+        "char_filters": [[1, 4]],
+        "activation": "gelu",
+    }
     grown(tmp_path / "run", Tokenizer.load(tmp_path / "words" / "tokenizer.json"), shape)
     with pytest.raises(
         MeristemError, match=r"AllenNLP's ELMo has no model\.activation=gelu; this run can only be used with"

@@ -76,7 +76,9 @@ CLASSES = {
 
 @pytest.fixture(scope="module")
 def words() -> Tokenizer:
-    return train_tokenizer(TokenizerSettings.model_validate({"kind": "bpe", "size": 340, "sentinels": 8}), TEXTS * 3)
+    return train_tokenizer(
+        TokenizerSettings.model_validate({"kind": "bpe", "vocab_size": 340, "sentinels": 8}), TEXTS * 3
+    )
 
 
 def theirs(name: str, kind: str, words: Tokenizer, folder: Path, *, writes: bool = False, **more: Any) -> Any:
@@ -341,7 +343,7 @@ def test_rows_beyond_the_words_are_never_written(words: Tokenizer, tmp_path: Pat
     model.save_pretrained(tmp_path / "theirs")
     import_folder(tmp_path / "theirs", tmp_path / "run")
     run = load_run(tmp_path / "run")
-    assert run.recipe.tokenizer.room == words.vocab_size + ROOM
+    assert run.recipe.tokenizer.padded_vocab_size == words.vocab_size + ROOM
     mine = run.learner.model
     start = build_generation_inputs(mine, words, "The old")
     with torch.inference_mode():
@@ -360,17 +362,17 @@ def test_older_folders_say_by_their_ties_whether_states_are_scaled(words: Tokeni
         model = import_folder(tmp_path / "theirs", tmp_path / f"run{number}").recipe.model
         there = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "theirs")
         assert model.scale_output == there.config.scale_decoder_outputs == (number > 0)
-        assert model.tied  # whatever is said: there is no second table
+        assert model.tie_embeddings  # whatever is said: there is no second table
 
 
 # ---------------------------------------------------------------- runs trained here
 
 
 TINY = {
-    "model.layers": 2, "model.width": 32, "model.heads": 4, "model.length": LENGTH, "model.inner": 48,
-    "tokenizer.size": 330, "train.steps": 3, "train.batch_tokens": 160, "train.threads": 1, "corpus.processes": 1,
-    "train.minutes": None, "train.micro_tokens": None, "train.rate": 1e-2, "train.warmup": 0, "model.initial": 0.6,
-    "model.output_initial": "normal",
+    "model.layers": 2, "model.hidden_size": 32, "model.heads": 4, "model.max_length": LENGTH, "model.ffn_size": 48,
+    "tokenizer.vocab_size": 330, "train.steps": 3, "train.batch_tokens": 160, "train.threads": 1, "corpus.processes": 1,
+    "train.minutes": None, "train.micro_batch_tokens": None, "train.learning_rate": 1e-2, "train.warmup": 0, "model.init_std": 0.6,
+    "model.output_init": "normal",
 }  # fmt: skip
 SOURCE = "builtin:microworld-en?size=30"
 
@@ -388,7 +390,7 @@ def pretrained(recipe: str, out: Path, **more: Any) -> LoadedRun:
     [
         ("bart-base", "bart", {}),
         ("t5-mini", "t5", {"tokenizer.sentinels": 16}),
-        ("t5-small", "t5", {"tokenizer.kind": "bpe", "tokenizer.sentinels": 16, "objective.begin": ["pad"]}),
+        ("t5-small", "t5", {"tokenizer.kind": "bpe", "tokenizer.sentinels": 16, "objective.start_tokens": ["pad"]}),
     ],
 )
 def test_a_run_trained_here_goes_out(recipe: str, kind: str, more: dict[str, Any], tmp_path: Path) -> None:
@@ -412,7 +414,7 @@ def test_a_run_trained_here_goes_out(recipe: str, kind: str, more: dict[str, Any
     )
     assert torch.equal(cut["attention_mask"].bool(), inputs["source_present"])
     assert torch.equal(cut["input_ids"][inputs["source_present"]], inputs["source"][inputs["source_present"]])
-    assert run.learner.model.decoder_start_ids == (words.pad if "objective.begin" in more else words.start,)
+    assert run.learner.model.decoder_start_ids == (words.pad if "objective.start_tokens" in more else words.start,)
     import_folder(tmp_path / "out", tmp_path / "again")
     again = load_run(tmp_path / "again").learner.model
     assert again.decoder_start_ids == run.learner.model.decoder_start_ids
@@ -425,8 +427,8 @@ def test_a_shape_that_neither_has_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MeristemError) as refused:
         export_run(tmp_path / "run", tmp_path / "out")
     bart, t5 = str(refused.value).split("; t5 has no ")
-    assert "bart has no model.norm_place=pre, model.positions=rotary, model.embedding_norm=False" in bart
-    assert "model.norm=layer" in t5 and "model.positions=rotary" in t5
+    assert "bart has no model.norm_position=pre, model.position_encoding=rotary, model.embedding_norm=False" in bart
+    assert "model.norm=layer" in t5 and "model.position_encoding=rotary" in t5
     assert not (tmp_path / "out").exists()
 
 
@@ -434,7 +436,13 @@ def test_an_imported_run_goes_on(words: Tokenizer, tmp_path: Path) -> None:
     """T5's spans, after T5's own beginning, into T5's own weights."""
     theirs("T5ForConditionalGeneration", "t5", words, tmp_path / "theirs", n_positions=LENGTH)
     start = load_run(import_folder(tmp_path / "theirs", tmp_path / "start").run)
-    more = {"train.steps": 2, "train.batch_tokens": 160, "train.rate": 1e-3, "train.warmup": 0, "train.threads": 1}
+    more = {
+        "train.steps": 2,
+        "train.batch_tokens": 160,
+        "train.learning_rate": 1e-3,
+        "train.warmup": 0,
+        "train.threads": 1,
+    }
     meristem.pretrain(
         tmp_path / "start", {**more, "corpus.processes": 1}, source=SOURCE, out=tmp_path / "on",
         console=Console(quiet=True),
@@ -510,6 +518,6 @@ def test_a_target_that_begins_after_three_tokens_stays_here(words: Tokenizer, tm
     assert changed != text
     (run / "recipe.yaml").write_text(changed)
     with pytest.raises(
-        MeristemError, match=r"t5 has no objective.begin of 3 tokens: its targets begin after one or two"
+        MeristemError, match=r"t5 has no objective.start_tokens of 3 tokens: its targets begin after one or two"
     ):
         export_run(run, tmp_path / "out")

@@ -316,7 +316,7 @@ EARLY = {"norm_place": "pre", "positions": "rotary"}
 
 def begun(path: Path, model: dict[str, Any], objective: Any, kind: str = "wordpiece") -> LoadedRun:
     """A run with weights of its own, as training leaves it."""
-    recipe = resolve_recipe("tiny", {"tokenizer": {"kind": kind, "size": 512 if kind == "bpe" else 200},
+    recipe = resolve_recipe("tiny", {"tokenizer": {"kind": kind, "vocab_size": 512 if kind == "bpe" else 200},
                               "model": {**MODEL, **model}, "objective": objective})  # fmt: skip
     tokenizer = train_tokenizer(recipe.tokenizer, TEXTS)
     learner = build_learner(recipe, tokenizer)
@@ -337,8 +337,8 @@ def begun(path: Path, model: dict[str, Any], objective: Any, kind: str = "wordpi
         ({"family": "bert", "segments": 0}, "mlm", "wordpiece", "DistilBertForMaskedLM", ("mlm",)),
         ({"family": "roberta"}, "mlm", "bpe", "RobertaForMaskedLM", ("mlm",)),
         ({"family": "roberta"}, "mlm", "wordpiece", "RobertaForMaskedLM", ("mlm",)),
-        ({"family": "electra", "embedding": 24}, "mlm", "wordpiece", "ElectraForMaskedLM", ("mlm",)),
-        ({"family": "electra", "embedding": None}, "rtd", "wordpiece", "ElectraForPreTraining", ("rtd",)),
+        ({"family": "electra", "embedding_size": 24}, "mlm", "wordpiece", "ElectraForMaskedLM", ("mlm",)),
+        ({"family": "electra", "embedding_size": None}, "rtd", "wordpiece", "ElectraForPreTraining", ("rtd",)),
         ({"family": "bert", **EARLY, "segments": 0, "rotary_base": 500}, "mlm", "bpe", "EsmForMaskedLM", ("mlm",)),
         ({"family": "roberta", **EARLY}, "mlm", "bpe", "EsmForMaskedLM", ("mlm",)),
     ],
@@ -371,7 +371,7 @@ def test_an_early_norm_with_segments_is_refused(tmp_path: Path) -> None:
     begun(tmp_path / "run", {"family": "bert", **EARLY}, ["mlm", "nsp"])
     with pytest.raises(MeristemError) as refused:
         export_run(tmp_path / "run", tmp_path / "ours")
-    assert "bert has no model.norm_place=pre, model.positions=rotary" in str(refused.value)
+    assert "bert has no model.norm_position=pre, model.position_encoding=rotary" in str(refused.value)
     assert "esm has no model.segments=2" in str(refused.value)
     assert "meristem pretrain bert-mini trains an architecture it supports; meristem export --onnx exports" in str(
         refused.value
@@ -412,7 +412,7 @@ def generated(revived: LoadedRun, reads: Reads) -> dict[str, Tensor]:
 
 
 def test_a_generator_leaves_alone(tmp_path: Path, reads: Reads, silence: Silence) -> None:
-    revived = begun(tmp_path / "run", {"family": "electra", "embedding": 24}, "rtd")
+    revived = begun(tmp_path / "run", {"family": "electra", "embedding_size": 24}, "rtd")
     expected = generated(revived, reads)
     export_run(tmp_path / "run", tmp_path / "guesser", architecture="ElectraForMaskedLM")
     other = opened(tmp_path / "guesser", "ElectraForMaskedLM", silence)
@@ -425,7 +425,7 @@ def test_a_generator_leaves_alone(tmp_path: Path, reads: Reads, silence: Silence
 
 
 def test_a_generator_goes_along_in_a_subfolder(tmp_path: Path, reads: Reads, silence: Silence) -> None:
-    revived = begun(tmp_path / "run", {"family": "electra", "embedding": 24}, "rtd")
+    revived = begun(tmp_path / "run", {"family": "electra", "embedding_size": 24}, "rtd")
     exported = export_run(tmp_path / "run", tmp_path / "both")
     assert exported.notes == ("generator: ElectraForMaskedLM in the subfolder generator",)
     other = opened(tmp_path / "both" / "generator", "ElectraForMaskedLM", silence)
@@ -445,7 +445,7 @@ def test_a_generator_goes_along_in_a_subfolder(tmp_path: Path, reads: Reads, sil
     ],
 )
 def test_a_generator_of_another_model_is_refused(change: dict[str, Any], said: str, tmp_path: Path) -> None:
-    begun(tmp_path / "run", {"family": "electra", "embedding": 24}, "rtd")
+    begun(tmp_path / "run", {"family": "electra", "embedding_size": 24}, "rtd")
     export_run(tmp_path / "run", tmp_path / "both")
     path = tmp_path / "both" / "generator" / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
@@ -454,7 +454,7 @@ def test_a_generator_of_another_model_is_refused(change: dict[str, Any], said: s
 
 
 def test_a_generator_with_embeddings_of_its_own_is_refused(tmp_path: Path) -> None:
-    begun(tmp_path / "run", {"family": "electra", "embedding": 24}, "rtd")
+    begun(tmp_path / "run", {"family": "electra", "embedding_size": 24}, "rtd")
     export_run(tmp_path / "run", tmp_path / "both")
     path = tmp_path / "both" / "generator" / "model.safetensors"
     found = load_file(path)
@@ -478,9 +478,9 @@ def test_the_same_words_fill_a_mask(family: str, kind: str, more: dict[str, Any]
     recipe = tmp_path / "tiny.yaml"
     recipe.write_text(yaml.safe_dump({
         "corpus": {"source": str(tmp_path / "text.txt"), "document": "line"},
-        "tokenizer": {"kind": kind, "size": 512 if kind == "bpe" else 200},
+        "tokenizer": {"kind": kind, "vocab_size": 512 if kind == "bpe" else 200},
         "model": {"family": family, **MODEL, **more}, "objective": "mlm",
-        "train": {"steps": 3, "batch_tokens": 96, "rate": 1e-2}}))  # fmt: skip
+        "train": {"steps": 3, "batch_tokens": 96, "learning_rate": 1e-2}}))  # fmt: skip
     meristem.pretrain(recipe, out=tmp_path / "run", console=Console(quiet=True))
     export_run(tmp_path / "run", tmp_path / "ours")
     loaded = meristem.load(tmp_path / "run")

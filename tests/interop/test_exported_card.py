@@ -13,15 +13,15 @@ from transformers_models import run_card
 
 import meristem
 
-SMALL = ["model.layers=1", "model.width=32", "model.heads=2", "train.steps=2", "train.threads=1"]
+SMALL = ["model.layers=1", "model.hidden_size=32", "model.heads=2", "train.steps=2", "train.threads=1"]
 TEXT = [
     "corpus.source=builtin:microworld-en?size=60",
-    "model.length=48",
-    "tokenizer.size=600",
+    "model.max_length=48",
+    "tokenizer.vocab_size=600",
     "train.batch_tokens=192",
 ]
 PAIRS = ["data.train=builtin:microworld-entailment?size=40&seed=1",
-         "model.norm_place=post", "model.positions=learned", "tokenizer.size=600"]  # fmt: skip
+         "model.norm_position=post", "model.position_encoding=learned", "tokenizer.vocab_size=600"]  # fmt: skip
 
 
 def typed(folder: Path, commands: list[str]) -> list[str]:

@@ -96,7 +96,7 @@ def test_pretraining_goes_on_from_a_name_or_a_folder_with_its_shape_and_tokenize
     fill("bert-tiny")
     (tmp_path / "text.txt").write_text("\n".join(f"the sailor went home, {n} times." for n in range(60)))
     small = ["objective=mlm", "corpus.document=line", "train.steps=2", "train.batch_tokens=128", "train.threads=1"]
-    small += ["train.rate=1e-9", "train.optimizer=adamw", "model.length=32"]
+    small += ["train.learning_rate=1e-9", "train.optimizer=adamw", "model.max_length=32"]
     theirs = model.state_dict()["bert.embeddings.word_embeddings.weight"]
     for number, place in enumerate(("bert-tiny", str(tmp_path / "theirs"))):
         ended = api.pretrain(
@@ -108,11 +108,11 @@ def test_pretraining_goes_on_from_a_name_or_a_folder_with_its_shape_and_tokenize
         )
         run = load_run(ended.run)
         assert run.tokenizer.vocab_size == len(WORDS)
-        assert (run.recipe.model.width, run.recipe.model.layers, run.recipe.model.length) == (32, 2, 32)
+        assert (run.recipe.model.hidden_size, run.recipe.model.layers, run.recipe.model.max_length) == (32, 2, 32)
         assert torch.allclose(run.learner.model.backbone.embedding().weight, theirs, atol=1e-6)
     own = resolve_pretrain_recipe("bert-mini", ["from=bert-tiny", "from.tokenizer=own"])
-    assert own.model.width == 32 and own.tokenizer.size == 8192
-    assert resolve_task_recipe("classification", ["from=bert-tiny"]).model.width == 32
+    assert own.model.hidden_size == 32 and own.tokenizer.vocab_size == 8192
+    assert resolve_task_recipe("classification", ["from=bert-tiny"]).model.hidden_size == 32
 
 
 @pytest.mark.parametrize("without", ["", "model.safetensors", "config.json"])

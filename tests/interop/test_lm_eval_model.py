@@ -50,7 +50,7 @@ TASK = {
 
 @pytest.fixture(scope="module")
 def words() -> Tokenizer:
-    return train_tokenizer(TokenizerSettings.model_validate({"kind": "bpe", "size": 300}), TEXTS)
+    return train_tokenizer(TokenizerSettings.model_validate({"kind": "bpe", "vocab_size": 300}), TEXTS)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def runs(words: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 
 def begun(path: Path, family: str, objective: str, words: Tokenizer) -> Path:
-    model = {"family": family, "layers": 2, "width": 32, "heads": 4, "length": 48, "initial": 0.3}
+    model = {"family": family, "layers": 2, "hidden_size": 32, "heads": 4, "max_length": 48, "init_std": 0.3}
     recipe = resolve_recipe(path.name, {"model": model, "objective": [{"name": objective}]})
     learner = build_learner(recipe, words)
     text = yaml.safe_dump(recipe.to_dict(), sort_keys=False)

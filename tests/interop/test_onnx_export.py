@@ -48,14 +48,20 @@ EARLY = {"norm_place": "pre", "positions": "rotary"}
 FAMILIES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "bert": ({"family": "bert", **SMALL}, ["mlm", "nsp"]),
     "roberta": ({"family": "roberta", **SMALL}, ["mlm"]),
-    "electra": ({"family": "electra", **SMALL, "embedding": 16}, ["rtd"]),
-    "xlnet": ({"family": "xlnet", **SMALL, "memory": 0}, ["mlm"]),
+    "electra": ({"family": "electra", **SMALL, "embedding_size": 16}, ["rtd"]),
+    "xlnet": ({"family": "xlnet", **SMALL, "memory_length": 0}, ["mlm"]),
     "bert-prenorm": ({"family": "bert", **SMALL, **EARLY}, ["mlm", "nsp"]),
-    "xlnet-prenorm": ({"family": "xlnet", **SMALL, "memory": 0, "norm_place": "pre", "segments": False}, ["mlm"]),
+    "xlnet-prenorm": (
+        {"family": "xlnet", **SMALL, "memory_length": 0, "norm_position": "pre", "segments": False},
+        ["mlm"],
+    ),
     "gpt": ({"family": "gpt", **SMALL}, ["clm"]),
     "gpt2": ({"family": "gpt2", **SMALL}, ["clm"]),
-    "modern": ({"family": "modern", **SMALL, "groups": 2, "window": 5, "window_every": 2}, ["clm"]),
-    "transformer_xl": ({"family": "transformer_xl", **SMALL, "length": 12, "memory": 6}, ["clm"]),
+    "modern": (
+        {"family": "modern", **SMALL, "kv_heads": 2, "attention_window": 5, "attention_window_every": 2},
+        ["clm"],
+    ),
+    "transformer_xl": ({"family": "transformer_xl", **SMALL, "max_length": 12, "memory_length": 6}, ["clm"]),
     "plain": (PLAIN, ["denoising"]),
     "bart": (
         {**PLAIN, "positions": "learned", "scale_embeddings": False, "embedding_norm": True, "activation": "gelu"},
@@ -79,7 +85,7 @@ FAMILIES: dict[str, tuple[dict[str, Any], list[str]]] = {
         },
         ["denoising"],
     ),
-    "captioner": ({"family": "captioner", **SMALL, "picture": 16, "patch": 4}, ["caption"]),
+    "captioner": ({"family": "captioner", **SMALL, "image_size": 16, "patch_size": 4}, ["caption"]),
 }
 MORE = ("electra", "roberta", "xlnet", "bert-prenorm", "xlnet-prenorm")
 ENCODERS = ["bert", *(pytest.param(name, marks=pytest.mark.slow) for name in MORE)]
@@ -126,7 +132,7 @@ def make_run(name: str, tokenizer: Tokenizer, out: Path) -> Path:
     if name == "electra":
         told["heads"] = BROUGHT
     if name == "captioner":
-        told |= {"corpus": {"source": "builtin:microworld-pictures"}, "store": {"picture": model["picture"]}}
+        told |= {"corpus": {"source": "builtin:microworld-pictures"}, "dataset": {"image_size": model["picture"]}}
     recipe = resolve_recipe(name, told)
     found = build_learner(recipe, tokenizer).model
     torch.manual_seed(len(name))
@@ -258,7 +264,7 @@ def causal_logits(model: Model, tokens: NDArray[np.int64]) -> Tensor:
 def test_a_causal_model_says_the_same_whatever_is_padded(name: str, drawn: Callable[[str], Drawn]) -> None:
     made = drawn(name)
     session = made.session()
-    for time, sizes in [(1, [1]), (7, [7, 4, 1]), (made.loaded.recipe.model.length, [12, 9])]:
+    for time, sizes in [(1, [1]), (7, [7, 4, 1]), (made.loaded.recipe.model.max_length, [12, 9])]:
         sizes = [min(size, time) for size in sizes]
         tokens = words(len(sizes), time)
         for side in ("right", "left"):
@@ -431,7 +437,7 @@ def test_large_weights_lie_in_a_file_of_their_own(drawn: Callable[[str], Drawn])
 
 
 def test_a_family_without_graphs_is_refused_by_name(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    FAMILIES["rnn"] = ({"family": "rnn", "layers": 1, "width": 16, "length": LENGTH}, ["denoising"])
+    FAMILIES["rnn"] = ({"family": "rnn", "layers": 1, "hidden_size": 16, "max_length": LENGTH}, ["denoising"])
     run = make_run("rnn", tokenizer, tmp_path / "run")
     del FAMILIES["rnn"]
     with pytest.raises(MeristemError, match=r"the rnn family has no ONNX export; these have one: bert, .*xlnet"):

@@ -46,21 +46,27 @@ CLASSES = {
 REFUSED = {
     "bert-mini-prenorm": ("esm has no model.segments=2", "meristem pretrain bert-mini"),
     "electra-mini-prenorm": (
-        "electra has no model.norm_place=pre, model.positions=rotary",
+        "electra has no model.norm_position=pre, model.position_encoding=rotary",
         "meristem pretrain electra-mini",
     ),
-    "xlnet-mini-prenorm": ("xlnet has no model.norm_place=pre, model.segments=False", "meristem pretrain xlnet-mini"),
-    "bart-mini-prenorm": ("bart has no model.norm_place=pre, model.positions=rotary", "meristem pretrain bart-mini"),
-    "transformer-mini": ("bart has no model.norm_place=pre", "meristem export --onnx"),
+    "xlnet-mini-prenorm": (
+        "xlnet has no model.norm_position=pre, model.segments=False",
+        "meristem pretrain xlnet-mini",
+    ),
+    "bart-mini-prenorm": (
+        "bart has no model.norm_position=pre, model.position_encoding=rotary",
+        "meristem pretrain bart-mini",
+    ),
+    "transformer-mini": ("bart has no model.norm_position=pre", "meristem export --onnx"),
     "transformer-xl-mini": ("transformers has no transformer_xl", "meristem export --onnx"),
     "rnn-mini": ("transformers has no rnn", "meristem.load"),
     "captioner-mini": ("transformers has no captioner", "meristem export --onnx"),
     "multitask-mini": ("transformers has no multitask", "meristem export --onnx"),
     "scenes": ("transformers has no captioner", "meristem export --onnx"),
-    "transformer-base": ("bart has no model.positions=sinusoidal", "meristem export --onnx"),
+    "transformer-base": ("bart has no model.position_encoding=sinusoidal", "meristem export --onnx"),
     "transformer-xl-base": ("transformers has no transformer_xl", "meristem export --onnx"),
     "rnn-luong": ("transformers has no rnn", "meristem.load"),
-    "gpt3-small": ("gpt2 has no model.window=256", "meristem pretrain gpt2-mini"),
+    "gpt3-small": ("gpt2 has no model.attention_window=256", "meristem pretrain gpt2-mini"),
 }
 ELSEWHERE = {"elmo-mini", "elmo-base"}
 """They leave as AllenNLP's files, which tests/interop/test_elmo_files.py reads there and back."""
@@ -86,7 +92,7 @@ def tiny_run(recipe_name: str, folder: Path) -> Path:
     sizes = SMALL | {key: 48 for key in ("inner", "memory", "embedding") if getattr(family, key, None)}
     sizes = {key: value for key, value in sizes.items() if hasattr(family, key)}
     settings = [f"model.{key}={value}" for key, value in sizes.items()]
-    recipe = resolve_pretrain_recipe(recipe_name, [*settings, "tokenizer.size=700"])
+    recipe = resolve_pretrain_recipe(recipe_name, [*settings, "tokenizer.vocab_size=700"])
     tokenizer = train_tokenizer(recipe.tokenizer, TEXTS)
     learner = build_learner(recipe, tokenizer)
     scatter(learner, 5)

@@ -36,7 +36,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "gpt2": {"family": "gpt2", "way": "causal", "kind": "bpe"},
     "gpt": {"family": "gpt", "way": "causal", "kind": "bpe"},
     "modern": {"family": "modern", "way": "causal", "kind": "bpe"},
-    "mistral": {"family": "modern", "way": "causal", "kind": "bpe", "model": {"window": 16}},
+    "mistral": {"family": "modern", "way": "causal", "kind": "bpe", "model": {"attention_window": 16}},
     "t5": {"family": "transformer", "way": "encoder_decoder", "kind": "bpe", "model": T5, "sentinels": 16},
     "bart": {"family": "transformer", "way": "encoder_decoder", "kind": "bpe", "model": BART},
 }

@@ -41,7 +41,7 @@ def learnt(varied):
     made = {
         (kind, lower): json.loads(
             train_tokenizer(
-                TokenizerSettings.model_validate({"kind": kind, "size": 700, "lowercase": lower}), varied[:500]
+                TokenizerSettings.model_validate({"kind": kind, "vocab_size": 700, "lowercase": lower}), varied[:500]
             ).json_text
         )["model"]
         for kind, lower in [("wordpiece", False), ("wordpiece", True), ("bpe", False), ("unigram", False)]
@@ -230,7 +230,7 @@ def test_import_after_export_gives_the_same_tokenizer(case, tmp_path):
 def ours(request, varied):
     """A tokenizer of each kind."""
     return train_tokenizer(
-        TokenizerSettings.model_validate({"kind": request.param, "size": 400, "sentinels": 3}), varied[:300]
+        TokenizerSettings.model_validate({"kind": request.param, "vocab_size": 400, "sentinels": 3}), varied[:300]
     )
 
 

@@ -137,7 +137,7 @@ def test_rows_that_no_token_has_are_never_written(model: transformers.BertForMas
     other.save_pretrained(tmp_path / "theirs")
     (tmp_path / "theirs" / "vocab.txt").write_text(WORDS)
     one = meristem.load(import_folder(tmp_path / "theirs", tmp_path / "run").run)
-    assert one.recipe.tokenizer.room == 60
+    assert one.recipe.tokenizer.padded_vocab_size == 60
     (filled,) = one.fill("a [MASK] c", top=60)
     assert {candidate.token for candidate in filled.candidates} == set("abcdefgh")
     ((written,),) = one.generate("a b", max_tokens=8)

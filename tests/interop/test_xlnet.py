@@ -100,7 +100,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 def test_there_and_back(name: str, more: dict[str, Any], tmp_path: Path, silence: Silence) -> None:
     original = theirs(name, tmp_path / "theirs", **more)
     found = import_folder(tmp_path / "theirs", tmp_path / "run")
-    assert found.recipe.model.memory == (more.get("mem_len") or 0)
+    assert found.recipe.model.memory_length == (more.get("mem_len") or 0)
     assert not found.unused_tensors
     export_run(tmp_path / "run", tmp_path / "back", architecture=name)
     back, run = opened(tmp_path / "back", name, silence), load_run(tmp_path / "run")
@@ -147,7 +147,7 @@ def grown(folder: Path, **model: Any) -> Model:
     """A run as training leaves it, with random weights."""
     words(folder.with_suffix(".words"))
     tokenizer = Tokenizer.load(folder.with_suffix(".words"))
-    shape = {"family": "xlnet", "layers": 2, "width": 32, "heads": 4, "length": 24, **model}
+    shape = {"family": "xlnet", "layers": 2, "hidden_size": 32, "heads": 4, "max_length": 24, **model}
     recipe = resolve_recipe(folder.name, {"tokenizer": {"kind": "words"}, "model": shape, "objective": "plm"})
     learner = build_learner(recipe, tokenizer)
     scatter(learner.model, seed=5)
@@ -178,14 +178,14 @@ def test_a_run_of_ours_opens_there(more: dict[str, Any], tmp_path: Path, silence
         for left in (False, True):
             close(theirs_of(other, **ragged(left)), ours_of(model, "XLNetLMHeadModel", **ragged(left)))
     again = import_folder(tmp_path / "out", tmp_path / "again")
-    assert (again.recipe.model.length, again.recipe.model.memory) == (24, more.get("memory", 0))
+    assert (again.recipe.model.max_length, again.recipe.model.memory_length) == (24, more.get("memory", 0))
     same_tensors(tmp_path / "run", tmp_path / "again")
 
 
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"norm_place": "pre"}, "xlnet has no model.norm_place=pre"),
+        ({"norm_place": "pre"}, "xlnet has no model.norm_position=pre"),
         ({"segments": False}, "xlnet has no model.segments=False"),
         ({"activation": "swiglu"}, "xlnet has no model.activation=swiglu"),
     ],

@@ -26,7 +26,7 @@ from meristem.dataset.feed import Feed
 from meristem.dataset.length_buckets import LengthBucketedFeed as OfLikeLengths
 from meristem.dataset.length_buckets import PieceView
 from meristem.dataset.mixture import SourceMixture
-from meristem.dataset.settings import StoreSettings
+from meristem.dataset.settings import DatasetSettings
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.interfaces.batch import Batch, Row
 from meristem.interfaces.task import Sample
@@ -134,7 +134,7 @@ class Ragged:
 def recipe_of(case: Case, *, micro: int = ROWS, dropout: float = 0.0, **train: Any) -> Recipe:
     """A recipe of two narrow layers."""
     small = SMALL.get(case.family, NARROW)
-    model = {"family": case.family, **small, "length": LENGTH, "dropout": dropout}
+    model = {"family": case.family, **small, "max_length": LENGTH, "dropout": dropout}
     settings = {
         "steps": 6,
         "batch_tokens": ROWS * LENGTH,
@@ -159,8 +159,8 @@ def two_sided(mark: str, tokenizer: Tokenizer, store: TokenDataset) -> TokenData
             else builtin_image_reference(f"microworld:0:{number}")
         )
         made.append(Document(mark.join((given, ".".join(told[3:6]))), f"test:{number}"))
-    folder = store.folder.with_name(f"{store.folder.name}-{SEPARATOR_KINDS[mark]}")
-    return build_dataset(made, tokenizer, folder, StoreSettings(shard_tokens=700), processes=1)
+    folder = store.folder.with_name(f"{dataset.folder.name}-{SEPARATOR_KINDS[mark]}")
+    return build_dataset(made, tokenizer, folder, DatasetSettings(shard_tokens=700), processes=1)
 
 
 def real(
@@ -207,7 +207,7 @@ def policy(
 ) -> tuple[Learner, Feed, TrainSettings]:
     """The same for rewards: four short texts for the beginning of every document, held near the fresh model."""
     told = {"name": name, "way": "causal", "length": LENGTH, "count": 4, "max_tokens": 4, "kl": {"coefficient": 0.0}}
-    model = {"family": "gpt2", **NARROW, "length": LENGTH, "dropout": dropout}
+    model = {"family": "gpt2", **NARROW, "max_length": LENGTH, "dropout": dropout}
     settings = {"steps": 6, "rate": 1e-3, "seed": 3, **train}
     recipe = resolve_recipe(
         "test", {"model": model, "policy": told, "train": settings, "rewards": [{"name": "length", "target": 3}]}
@@ -255,7 +255,7 @@ def task(
 ) -> tuple[Learner, Feed, TrainSettings]:
     """The same for a task, whose pieces are ragged as they are."""
     told = {"name": name, "way": "bidirectional", "length": LENGTH, "stride": 5, "dropout": dropout}
-    model = {"family": "bert", **NARROW, "length": LENGTH, "dropout": dropout}
+    model = {"family": "bert", **NARROW, "max_length": LENGTH, "dropout": dropout}
     settings = {"steps": 6, "rate": 1e-3, "seed": 3, **train}
     recipe = resolve_recipe("test", {"model": model, "task": told, "train": settings})
     made = build_learner(recipe, tokenizer)
@@ -271,7 +271,7 @@ def task(
 def stepper_of(learner: Learner, settings: TrainSettings, *, plain: bool = False) -> Stepper:
     """A stepper on the cpu; a plain one descends without an adaptive optimizer, which would amplify round-off."""
     made = (
-        [torch.optim.SGD(learner.parameters(), lr=settings.rate)]
+        [torch.optim.SGD(learner.parameters(), lr=settings.learning_rate)]
         if plain
         else build_optimizers(learner.model, settings)
     )
@@ -313,7 +313,9 @@ def loop_of(
     if not run.tokenizer_path.exists():
         run.tokenizer_path.write_text("{}")
     thaw = UnfreezeSchedule(
-        stepper.learner.model, StartSettings(frozen=more.pop("frozen", 0)), len(feed.view) / feed.batch_size
+        stepper.learner.model,
+        StartSettings(embeddings_only_steps=more.pop("frozen", 0)),
+        len(feed.view) / feed.batch_size,
     )
     kind = {
         "evaluate": None,

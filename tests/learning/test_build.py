@@ -31,7 +31,7 @@ def test_several_objectives_of_one_source_are_combined(tokenizer: Tokenizer) -> 
     mix = resolve_recipe(
         "test",
         {
-            "model": {"family": "modern", "layers": 1, "width": 16, "heads": 2, "length": LENGTH},
+            "model": {"family": "modern", "layers": 1, "hidden_size": 16, "heads": 2, "max_length": LENGTH},
             "mix": [{"objective": ["mlm", "nsp"], "name": "both"}, {"objective": "clm"}],
         },
     )
@@ -52,7 +52,10 @@ def test_feeds_cut_batches_as_set(tokenizer: Tokenizer, store: TokenDataset) -> 
     assert feed(Case("mlm", "bert")) == (8, 8)
     assert feed(Case("mlm", "bert"), micro_tokens=3 * LENGTH + 5) == (8, 3)
     assert feed(Case("mlm", "bert"), batch_tokens=LENGTH, micro_tokens=9 * LENGTH) == (1, 1)
-    assert feed(Case([{"name": "mlm", "exhaustive": True}], "bert")) == (1, 1)  # each sample is read in seven rows
+    assert feed(Case([{"name": "mlm", "exhaustive_masking": True}], "bert")) == (
+        1,
+        1,
+    )  # each sample is read in seven rows
 
 
 def test_a_split_that_is_not_there_has_no_feed(tokenizer: Tokenizer, store: TokenDataset) -> None:
@@ -64,12 +67,16 @@ def test_a_split_that_is_not_there_has_no_feed(tokenizer: Tokenizer, store: Toke
 
 
 def test_lanes_without_memory_need_a_family_with_memory() -> None:
-    told = ["model.layers=1", "model.width=16", "model.heads=2", "model.length=8", "train.batch_tokens=64"]
-    forgetful = resolve_pretrain_recipe("transformer-xl-mini", [*told, "model.memory=0"])
+    told = ["model.layers=1", "model.hidden_size=16", "model.heads=2", "model.max_length=8", "train.batch_tokens=64"]
+    forgetful = resolve_pretrain_recipe("transformer-xl-mini", [*told, "model.memory_length=0"])
     assert select_view(find_class("objectives", "clm"), forgetful).kind == "windows"
-    lanes = resolve_pretrain_recipe("transformer-xl-mini", [*told, "model.memory=0", "store.lanes=true"])
+    lanes = resolve_pretrain_recipe(
+        "transformer-xl-mini", [*told, "model.memory_length=0", "dataset.contiguous_batches=true"]
+    )
     assert select_view(find_class("objectives", "clm"), lanes).kind == "lanes"
-    shuffled = resolve_pretrain_recipe("transformer-xl-mini", [*told, "model.memory=4", "store.lanes=false"])
+    shuffled = resolve_pretrain_recipe(
+        "transformer-xl-mini", [*told, "model.memory_length=4", "dataset.contiguous_batches=false"]
+    )
     assert select_view(find_class("objectives", "clm"), shuffled).kind == "windows"
     with pytest.raises(RecipeError, match=r"store\.lanes: gpt2 has no segment memory"):
-        check_recipe(resolve_pretrain_recipe("gpt2-mini", ["store.lanes=true"]))
+        check_recipe(resolve_pretrain_recipe("gpt2-mini", ["dataset.contiguous_batches=true"]))

@@ -49,10 +49,13 @@ HALVES = {"caption": READER[:2], "clm": (*READER, ".cross"), "mlm": WRITER, "nsp
 """What an objective leaves idle of a multitask model: the half it does not use."""
 LONGER = {"rtd": 300}  # steps: its target moves until the generator, four times narrower, knows the batch too
 HELD = Case(
-    [{"name": "mlm", "label_smoothing": 0.1, "l1_outputs": 0.2, "l1_states": 0.3}, {"name": "nsp", "weight": 0.5}],
+    [
+        {"name": "mlm", "label_smoothing": 0.1, "l1_logits": 0.2, "l1_hidden_states": 0.3},
+        {"name": "nsp", "weight": 0.5},
+    ],
     "bert",
 )
-EXHAUSTIVE = Case([{"name": "mlm", "exhaustive": True, "mask_rate": 0.3}], "modern")
+EXHAUSTIVE = Case([{"name": "mlm", "exhaustive_masking": True, "mask_rate": 0.3}], "modern")
 
 
 def made(

@@ -13,8 +13,8 @@ from meristem.learning.build import build_feeds, build_objectives
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.data.pretraining_data import load_pretraining_data
 
-EVERY = [*REAL, Case({"name": "mlm", "exhaustive": True}, "bert"),
-         Case([{"name": "mlm", "exhaustive": True}, "nsp"], "bert")]  # fmt: skip
+EVERY = [*REAL, Case({"name": "mlm", "exhaustive_masking": True}, "bert"),
+         Case([{"name": "mlm", "exhaustive_masking": True}, "nsp"], "bert")]  # fmt: skip
 MINIS = [name for name in builtin_recipes() if "mini" in name and resolve_recipe(*read_recipe(name)).task is None
          and resolve_recipe(*read_recipe(name)).policy is None]  # fmt: skip
 STEPS = 4
@@ -46,14 +46,14 @@ def test_shipped_recipes_read_what_they_ask_for(name: str) -> None:
     recipe_name, mapping = read_recipe(name)
     pairs = resolve_recipe(recipe_name, mapping).sources()[0].corpus.source.partition("?")[0]
     source = "builtin:microworld" if pairs == "builtin:pydocs" else pairs
-    recipe = resolve_recipe(recipe_name, mapping, [f"corpus.source={source}?size=120", "tokenizer.size=300"])
+    recipe = resolve_recipe(recipe_name, mapping, [f"corpus.source={source}?size=120", "tokenizer.vocab_size=300"])
     made = load_pretraining_data(recipe, None, Console(quiet=True))
     for feed in made.build_feeds(recipe, build_objectives(recipe, made.tokenizer), split="train", seed=0).values():
         agrees(feed, recipe)
 
 
 def test_a_pass_holds_no_more_than_it_may(tokenizer: Tokenizer, store: TokenDataset) -> None:
-    case = Case({"name": "mlm", "exhaustive": True}, "bert")
+    case = Case({"name": "mlm", "exhaustive_masking": True}, "bert")
     recipe = recipe_of(case, batch_tokens=1536, micro_tokens=400)
     objectives = build_objectives(recipe, tokenizer)
     (feed,) = build_feeds(recipe, objectives, tokenizer, {SOURCE: store}, split="train", seed=3).values()

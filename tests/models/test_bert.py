@@ -30,7 +30,7 @@ def theirs(kind: type[nn.Module], dtype: torch.dtype) -> nn.Module:
 
 
 def ours(dtype: torch.dtype) -> Model:
-    settings = BertSettings(layers=3, width=32, heads=4, inner=80, length=20)
+    settings = BertSettings(layers=3, hidden_size=32, heads=4, ffn_size=80, max_length=20)
     heads = {"mlm": Head("vocabulary"), "nsp": Head("pooled", (("classes", 2),))}
     return Model(Bert(settings, WORDS), heads).to(dtype)
 
@@ -136,14 +136,20 @@ def test_bert_base_has_the_papers_parameters() -> None:
 
 
 def test_segments_can_be_left_out() -> None:
-    model = Bert(BertSettings(layers=1, width=8, heads=2, length=8, segments=0), WORDS)
+    model = Bert(BertSettings(layers=1, hidden_size=8, heads=2, max_length=8, segments=0), WORDS)
     assert model.embed.segments is None
     assert model(tokens=torch.tensor([[1, 2]])).last_hidden_state.shape == (1, 2, 8)
 
 
 def test_pre_norm_stacks_normalise_at_the_end_instead() -> None:
     settings = BertSettings(
-        layers=1, width=8, heads=2, length=8, norm_place="pre", positions="rotary", output_initial="zero"
+        layers=1,
+        hidden_size=8,
+        heads=2,
+        max_length=8,
+        norm_position="pre",
+        position_encoding="rotary",
+        output_init="zero",
     )
     model = Bert(settings, WORDS)
     assert model.embed.norm is None
@@ -153,4 +159,4 @@ def test_pre_norm_stacks_normalise_at_the_end_instead() -> None:
 
 def test_an_unknown_head_is_refused() -> None:
     with pytest.raises(MeristemError, match="bert family has no head 'spans'; it has vocabulary, pooled"):
-        Bert(BertSettings(layers=1, width=8, heads=2, length=8), WORDS).build_head("spans")
+        Bert(BertSettings(layers=1, hidden_size=8, heads=2, max_length=8), WORDS).build_head("spans")

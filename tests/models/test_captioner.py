@@ -62,7 +62,7 @@ def test_patches_are_a_strided_convolution() -> None:
 def test_the_decoder_is_the_transformers() -> None:
     """Given the same encoder states, picture or text makes no difference to what is written."""
     model = made().backbone
-    other = Transformer(TransformerSettings(layers=2, width=16, heads=2, length=20), WORDS).double().eval()
+    other = Transformer(TransformerSettings(layers=2, hidden_size=16, heads=2, max_length=20), WORDS).double().eval()
     other.load_state_dict({k: v for k, v in model.state_dict().items() if not k.startswith("look")})
     source, tokens = torch.randint(5, WORDS, (2, 7)), torch.randint(5, WORDS, (2, 5))
     present = torch.arange(7) < torch.tensor([[7], [3]])

@@ -47,7 +47,7 @@ def theirs(kind: type[nn.Module], dtype: torch.dtype, divide: int = 1, embedding
 
 
 def ours(dtype: torch.dtype, embedding: int = 24) -> Model:
-    settings = ElectraSettings(layers=3, width=32, heads=4, inner=80, length=20, embedding=embedding)
+    settings = ElectraSettings(layers=3, hidden_size=32, heads=4, ffn_size=80, max_length=20, embedding_size=embedding)
     return Model(Electra(settings, WORDS), {"generator": QUARTER, "rtd": Head("token_score")}).to(dtype)
 
 
@@ -200,7 +200,7 @@ def test_electra_small_has_its_published_parameters() -> None:
 
 
 def test_a_generator_is_a_fraction_of_any_bidirectional_stack() -> None:
-    model = Modern(ModernSettings(layers=2, width=48, heads=6, groups=3, inner=60, length=8), WORDS)
+    model = Modern(ModernSettings(layers=2, hidden_size=48, heads=6, kv_heads=3, ffn_size=60, max_length=8), WORDS)
     small = model.build_head("generator", divide=3)
     assert isinstance(small, ElectraGenerator)
     s = small.body.stack.settings
@@ -212,9 +212,9 @@ def test_a_generator_is_a_fraction_of_any_bidirectional_stack() -> None:
 
 
 def test_a_generator_of_fractional_width_is_refused() -> None:
-    model = Electra(ElectraSettings(layers=1, width=32, heads=4, length=8), WORDS)
+    model = Electra(ElectraSettings(layers=1, hidden_size=32, heads=4, max_length=8), WORDS)
     with pytest.raises(RecipeError, match="1/3 of a width of 32 is not an integer; choose 1/1 or 1/2 or 1/4 or 1/8"):
         model.build_head("generator", divide=3)
-    rotary = Modern(ModernSettings(layers=1, width=8, heads=1, length=8), WORDS)
+    rotary = Modern(ModernSettings(layers=1, hidden_size=8, heads=1, max_length=8), WORDS)
     with pytest.raises(RecipeError, match="1 channels per head, and rotary positions need an even number"):
         rotary.build_head("generator", divide=8)

@@ -29,7 +29,13 @@ from meristem.models.elmo import ELMo, ELMoSettings
 Close = Callable[[Tensor, Tensor], None]
 REFERENCE = Path(os.environ.get("MERISTEM_REFERENCE", Path(__file__).parents[3] / "shared" / "reference")) / "elmo"
 SMALL = ELMoSettings(
-    layers=2, width=6, cells=10, filters=((1, 3), (2, 4), (4, 5)), letter_width=3, cell_clip=0.6, state_clip=0.4
+    layers=2,
+    hidden_size=6,
+    cell_size=10,
+    char_filters=((1, 3), (2, 4), (4, 5)),
+    char_embedding_size=3,
+    cell_clip=0.6,
+    state_clip=0.4,
 )
 WORDS = 31
 
@@ -60,11 +66,11 @@ def published() -> tuple[ELMo, Any]:
     lstm, cnn = options["lstm"], options["char_cnn"]
     settings = ELMoSettings(
         layers=lstm["n_layers"],
-        width=lstm["projection_dim"],
-        cells=lstm["dim"],
-        filters=cnn["filters"],
-        letter_width=cnn["embedding"]["dim"],
-        highways=cnn["n_highway"],
+        hidden_size=lstm["projection_dim"],
+        cell_size=lstm["dim"],
+        char_filters=cnn["filters"],
+        char_embedding_size=cnn["embedding"]["dim"],
+        highway_layers=cnn["n_highway"],
         activation=cnn["activation"],
         cell_clip=lstm["cell_clip"],
         state_clip=lstm["proj_clip"],
@@ -250,7 +256,7 @@ def test_each_direction_sees_only_its_side() -> None:
     handle = model.characters.register_forward_hook(hold)
     last = model(characters=characters).last_hidden_state
     handle.remove()
-    time, width = last.shape[1], SMALL.width
+    time, width = last.shape[1], SMALL.hidden_size
     for at in range(time):
         (grad,) = torch.autograd.grad(last[0, at, :width].sum(), seen[0], retain_graph=True)
         assert (grad[0, : at + 1].abs().amax(-1) > 0).all()
@@ -289,7 +295,8 @@ def test_a_row_in_two_parts_is_the_row_for_the_forward_direction(dtype: torch.dt
     first = model(characters=characters[:, :4], state=model.init_state(1))
     second = model(characters=characters[:, 4:], state=first.state)
     close(
-        torch.cat([first.last_hidden_state, second.last_hidden_state], 1)[..., : SMALL.width], whole[..., : SMALL.width]
+        torch.cat([first.last_hidden_state, second.last_hidden_state], 1)[..., : SMALL.hidden_size],
+        whole[..., : SMALL.hidden_size],
     )
     assert not model(characters=characters).state
 

@@ -34,7 +34,7 @@ def both(dtype: torch.dtype) -> tuple[Model, nn.Module, dict[str, str]]:
         embd_pdrop=0.0,
         attn_pdrop=0.0,
     )
-    settings = GPTSettings(layers=3, width=32, heads=4, length=20)
+    settings = GPTSettings(layers=3, hidden_size=32, heads=4, max_length=20)
     mine = Model(GPT(settings, WORDS), {"clm": Head("vocabulary")}).to(dtype)
     pairs = {
         "backbone.embed.tokens.weight": "transformer.tokens_embed.weight",
@@ -126,7 +126,7 @@ def test_gpt1_has_its_published_parameters() -> None:
 
 
 def test_it_is_post_norm_without_a_final_norm() -> None:
-    model = GPT(GPTSettings(layers=2, width=16, heads=2, length=8), WORDS)
+    model = GPT(GPTSettings(layers=2, hidden_size=16, heads=2, max_length=8), WORDS)
     assert all(layer.norm_position == "post" for layer in model.stack.layers)
     assert isinstance(model.stack.final_norm, nn.Identity)
     last = model(tokens=torch.tensor([[1, 2, 3]])).last_hidden_state

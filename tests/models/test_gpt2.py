@@ -36,7 +36,7 @@ def both(dtype: torch.dtype) -> tuple[Model, nn.Module, dict[str, str]]:
         bos_token_id=0,
         eos_token_id=0,
     )
-    settings = GPT2Settings(layers=3, width=32, heads=4, inner=80, length=20)
+    settings = GPT2Settings(layers=3, hidden_size=32, heads=4, ffn_size=80, max_length=20)
     mine = Model(GPT2(settings, WORDS), {"clm": Head("vocabulary")}).to(dtype)
     pairs = {
         "backbone.embed.tokens.weight": "transformer.wte.weight",
@@ -100,7 +100,9 @@ def test_gpt2_small_has_its_published_parameters() -> None:
 def test_forty_eight_layers_train() -> None:
     """GPT-2 XL's depth: five steps at its own initialisation stay finite and go down."""
     torch.manual_seed(0)
-    model = Model(GPT2(GPT2Settings(layers=48, width=16, heads=2, length=16), WORDS), {"clm": Head("vocabulary")})
+    model = Model(
+        GPT2(GPT2Settings(layers=48, hidden_size=16, heads=2, max_length=16), WORDS), {"clm": Head("vocabulary")}
+    )
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     tokens = torch.randint(WORDS, (2, 13))
     losses = []
@@ -119,9 +121,14 @@ def test_forty_eight_layers_train() -> None:
 
 def test_gpt3s_alternating_windows_are_a_setting() -> None:
     torch.manual_seed(0)
-    model = GPT2(GPT2Settings(layers=4, width=16, heads=2, length=32, window=4, window_every=2, initial=0.3), WORDS)
+    model = GPT2(
+        GPT2Settings(
+            layers=4, hidden_size=16, heads=2, max_length=32, attention_window=4, attention_window_every=2, init_std=0.3
+        ),
+        WORDS,
+    )
     tokens = torch.randint(WORDS, (1, 20))
-    dense = GPT2(GPT2Settings(layers=4, width=16, heads=2, length=32, initial=0.3), WORDS)
+    dense = GPT2(GPT2Settings(layers=4, hidden_size=16, heads=2, max_length=32, init_std=0.3), WORDS)
     dense.load_state_dict(model.state_dict())
     assert torch.allclose(
         model(tokens=tokens).last_hidden_state[:, :4], dense(tokens=tokens).last_hidden_state[:, :4], atol=1e-6

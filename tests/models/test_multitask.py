@@ -176,7 +176,7 @@ def test_the_encoder_is_berts(shape: dict[str, Any]) -> None:
 def test_images_are_encoded_as_by_a_captioner() -> None:
     shape = SHAPES["relative"]
     captioner = Captioner(
-        CaptionerSettings.model_validate({**SMALL, "activation": "gelu", "norm_place": "post", "norm_epsilon": 1e-12,
+        CaptionerSettings.model_validate({**SMALL, "activation": "gelu", "norm_position": "post", "norm_epsilon": 1e-12,
                                           "scale_embeddings": False, "embedding_norm": True,
                                           **{k: v for k, v in shape.items() if k != "segments"}}), WORDS
     ).double().eval()  # fmt: skip
@@ -206,4 +206,4 @@ def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(MeristemError, match="multitask family has no head 'nothing'"):
         model.backbone.build_head("nothing")
     with pytest.raises(ValidationError, match="tied"):
-        MultitaskSettings.model_validate({"tied": False})
+        MultitaskSettings.model_validate({"tie_embeddings": False})

@@ -24,7 +24,17 @@ MANNERS = [*product(CELLS, SCORES, PLACES), ("lstm", None, "luong"), ("gru", Non
 def settings(cell: str, score: str | None, place: str, **more: Any) -> RNNSettings:
     feeding = place == "feeding"
     kind = {"cell": cell, "attention": score, "place": "luong" if feeding else place, "feeding": feeding}
-    return RNNSettings(**{"layers": 2, "width": 6, "embedding": 5, "encoder_width": 4, "length": 16, **kind, **more})
+    return RNNSettings(
+        **{
+            "layers": 2,
+            "hidden_size": 6,
+            "embedding_size": 5,
+            "encoder_hidden_size": 4,
+            "max_length": 16,
+            **kind,
+            **more,
+        }
+    )
 
 
 def made(dtype: torch.dtype, *manner: Any, seed: int = 0, **more: Any) -> RNN:
@@ -262,7 +272,9 @@ def test_heads() -> None:
 
 def test_luongs_model_has_the_parameters_his_paper_says() -> None:
     """4 layers × 1000, no bidirectional encoder, 50,000 words a side; his biases are torch's halves."""
-    kind = RNNSettings(layers=4, width=1000, both_ways=False, feeding=True, attention="general", tied=False)
+    kind = RNNSettings(
+        layers=4, hidden_size=1000, bidirectional=False, input_feeding=True, attention="general", tie_embeddings=False
+    )
     with torch.device("meta"):
         model = Model(RNN(kind, 50_000), {"seq2seq": Head("vocabulary")})
     lstm = 4 * 1000 * (1000 + 1000 + 2)

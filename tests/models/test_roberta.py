@@ -33,7 +33,7 @@ def both(dtype: torch.dtype) -> tuple[Model, nn.Module]:
         attention_probs_dropout_prob=0.0,
         pad_token_id=1,
     )
-    settings = RobertaSettings(layers=2, width=32, heads=4, inner=80, length=20)
+    settings = RobertaSettings(layers=2, hidden_size=32, heads=4, ffn_size=80, max_length=20)
     return Model(Roberta(settings, WORDS), {"mlm": Head("vocabulary")}).to(dtype), RobertaForMaskedLM(config).to(dtype)
 
 

@@ -423,10 +423,12 @@ def test_as_many_parameters_as_published() -> None:
 
 def test_scaled_embeddings_have_unit_size() -> None:
     torch.manual_seed(0)
-    model = Transformer(TransformerSettings(layers=1, width=256), 1000)
+    model = Transformer(TransformerSettings(layers=1, hidden_size=256), 1000)
     entered = model.tokens.weight * model.enter_source.scale
     assert float(entered.detach().std()) == pytest.approx(1.0, rel=0.02)
-    other = Transformer(TransformerSettings(layers=1, width=256, scale_embeddings=False, embedding_initial=0.5), 1000)
+    other = Transformer(
+        TransformerSettings(layers=1, hidden_size=256, scale_embeddings=False, embedding_init_std=0.5), 1000
+    )
     assert float(other.tokens.weight.detach().std()) == pytest.approx(0.5, rel=0.02)
 
 

@@ -102,7 +102,7 @@ def test_the_same_as_transformers_over_several_segments(
 
 def small(**settings: object) -> TransformerXL:
     torch.manual_seed(0)
-    return TransformerXL(TransformerXLSettings(**{**SMALL, "initial": 0.3, **settings}), 37).double().eval()
+    return TransformerXL(TransformerXLSettings(**{**SMALL, "init_std": 0.3, **settings}), 37).double().eval()
 
 
 def run(model: nn.Module, parts: list[Tensor], fresh: list[list[bool]]) -> list[Tensor]:
@@ -260,7 +260,7 @@ def test_generation_has_no_length_limit() -> None:
 
 def test_the_base_model_has_the_papers_parameters() -> None:
     """151 M at 267,735 words (Dai et al. table 1)."""
-    settings = TransformerXLSettings(inner=2100, cutoffs=(20_000, 40_000, 200_000))
+    settings = TransformerXLSettings(ffn_size=2100, adaptive_cutoffs=(20_000, 40_000, 200_000))
     with torch.device("meta"):
         model = Model(TransformerXL(settings, 267_735), {"clm": Head("vocabulary")})
     assert sum(p.numel() for p in model.parameters()) == 151_107_538
@@ -277,11 +277,11 @@ def test_the_output_layer_may_have_weights_of_its_own() -> None:
 
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(ValidationError, match="memory_evaluating: needs memory > 0"):
-        TransformerXLSettings(memory=0, memory_evaluating=5)
+        TransformerXLSettings(memory_length=0, eval_memory_length=5)
     with pytest.raises(ValidationError, match="heads: 3 does not divide a width of 16; 2 does"):
-        TransformerXLSettings(width=16, heads=3)
+        TransformerXLSettings(hidden_size=16, heads=3)
     with pytest.raises(ValidationError, match="width: 15 must be even"):
-        TransformerXLSettings(width=15, heads=3)
+        TransformerXLSettings(hidden_size=15, heads=3)
     with pytest.raises(MeristemError, match="transformer_xl family has no head 'spans'; it has vocabulary, pooled"):
         small().build_head("spans")
 

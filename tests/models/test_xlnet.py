@@ -53,7 +53,9 @@ def both(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch, **settings: Any) -
     other = XLNetLMHeadModel(config).to(dtype)
     if dtype == torch.float64:
         monkeypatch.setattr(other.transformer, "positional_embedding", in_full_precision)
-    mine = XLNet(XLNetSettings(layers=3, width=WIDTH, heads=HEADS, inner=80, memory=MEMORY, **settings), WORDS)
+    mine = XLNet(
+        XLNetSettings(layers=3, hidden_size=WIDTH, heads=HEADS, ffn_size=80, memory_length=MEMORY, **settings), WORDS
+    )
     return Model(mine, {"plm": Head("vocabulary")}).to(dtype), other
 
 
@@ -305,7 +307,7 @@ def test_heads_and_refusals() -> None:
     ):
         model.build_head("spans")
     with pytest.raises(ValidationError, match="both_ways: needs memory > 0"):
-        XLNetSettings(both_ways=True)
+        XLNetSettings(bidirectional_data=True)
     with pytest.raises(
         RecipeError, match=r"generator: 1/3 of a width of 16 is not an even integer; choose 1/1 or 1/2 or 1/4 or 1/8"
     ):

@@ -20,7 +20,7 @@ from meristem.objectives.bilm import BiLMObjectiveSettings, sample_log_uniform
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.utils.randomness import SampleRng
 
-SMALL = ELMoSettings(layers=2, width=12, cells=16, filters=((1, 8), (2, 8)), letter_width=4)
+SMALL = ELMoSettings(layers=2, hidden_size=12, cell_size=16, char_filters=((1, 8), (2, 8)), char_embedding_size=4)
 
 
 def test_both_directions_predict_every_token_once(
@@ -200,6 +200,6 @@ def test_each_row_is_trained_against_its_own_negatives(batch_of: Callable[..., A
 
 def test_refusals(make: Callable[..., Any]) -> None:
     with pytest.raises(ValidationError, match="rivals: label_smoothing and l1_outputs need the logits of all tokens"):
-        BiLMObjectiveSettings(rivals=5, label_smoothing=0.1)
+        BiLMObjectiveSettings(sampled_softmax=5, label_smoothing=0.1)
     with pytest.raises(ValidationError, match="greater than or equal to 0"):
-        BiLMObjectiveSettings(rivals=-1)
+        BiLMObjectiveSettings(sampled_softmax=-1)

@@ -19,7 +19,7 @@ from meristem.config.errors import MeristemError, RecipeError
 from meristem.config.recipe import resolve_recipe
 from meristem.corpus.document import Document
 from meristem.dataset.build import build_dataset
-from meristem.dataset.settings import StoreSettings
+from meristem.dataset.settings import DatasetSettings
 from meristem.dataset.views.windows import WindowsView
 from meristem.interfaces.batch import Row
 from meristem.objectives.denoising import (
@@ -199,14 +199,14 @@ def test_random_partitions_are_uniform() -> None:
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
     """One that knows capital letters: a sentence begins with one."""
-    return train_tokenizer(TokenizerSettings(size=500), samples.documents("microworld-en?size=40"))
+    return train_tokenizer(TokenizerSettings(vocab_size=500), samples.documents("microworld-en?size=40"))
 
 
 @pytest.fixture(scope="module")
 def rows(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[tuple[Row, Row]]]:
     """Windows of stories, before and after they were damaged."""
     documents = [Document(text, "test:1") for text in samples.documents("microworld-en?size=40")]
-    stream = build_dataset(documents, tokenizer, tmp_path_factory.mktemp("s"), StoreSettings(), processes=1).split(
+    stream = build_dataset(documents, tokenizer, tmp_path_factory.mktemp("s"), DatasetSettings(), processes=1).split(
         "train"
     )
 
@@ -320,7 +320,7 @@ def test_spans_need_sentinels(tokenizer: Tokenizer) -> None:
     spans = DenoisingObjectiveSettings(kind="spans")
     with pytest.raises(MeristemError, match=r"kind=spans needs sentinel tokens .*set tokenizer\.sentinels=100"):
         DenoisingObjective(spans, tokenizer)
-    own = train_tokenizer(TokenizerSettings(size=200, sentinels=2), samples.documents("microworld-en?size=10"))
+    own = train_tokenizer(TokenizerSettings(vocab_size=200, sentinels=2), samples.documents("microworld-en?size=10"))
     objective = DenoisingObjective(spans, own)
     assert objective.sentinels.tolist() == [own.token_to_id("<extra_id_0>"), own.token_to_id("<extra_id_1>")]
     text = np.arange(5, 45) % 30 + 5

@@ -166,7 +166,7 @@ def test_a_row_without_ordinary_tokens_predicts_nothing(make: Make) -> None:
 
 def test_what_cannot_be_is_refused(tokenizer: Tokenizer) -> None:
     with pytest.raises(ValidationError, match="mask_share and random_share: their sum exceeds 1"):
-        MLMObjectiveSettings(mask_share=0.95)
+        MLMObjectiveSettings(mask_replace_prob=0.95)
 
     class Maskless:
         mask = None
@@ -176,7 +176,7 @@ def test_what_cannot_be_is_refused(tokenizer: Tokenizer) -> None:
 
 
 def test_each_unit_may_be_masked_in_a_row_of_its_own(tokenizer: Tokenizer) -> None:
-    objective = MLMObjective(MLMObjectiveSettings(exhaustive="each", unit="word"), tokenizer)
+    objective = MLMObjective(MLMObjectiveSettings(exhaustive_masking="each", unit="word"), tokenizer)
     tokens = np.array([tokenizer.start, *range(6, 16), tokenizer.end])
     row = Row(inputs={"tokens": tokens}, metadata={"special": tokenizer.special_mask[tokens]}, sample_id=3)
     rows = objective.prepare(row, SampleRng(0, 0, 0))

@@ -123,7 +123,7 @@ def test_padded_rows_are_predicted_as_they_are_alone(make: Callable[..., Any]) -
     rows = [row_of(9, (0,)), row_of(4), row_of(1, (0,)), row_of(1)]
     made = [objective.prepare(row, SampleRng(0, 0, number)) for number, row in enumerate(rows)]
     torch.manual_seed(0)
-    settings = XLNetSettings(layers=2, width=16, heads=2, length=9, initial=0.3)
+    settings = XLNetSettings(layers=2, hidden_size=16, heads=2, max_length=9, init_std=0.3)
     model = Model(XLNet(settings, 20), objective.heads).double().eval()
     batch = collate(made, objective, {"tokens": 0})
     assert batch.target_counts == {"plm": 4 + 2 + 0 + 1}
@@ -145,12 +145,12 @@ def test_what_is_predicted_changes_no_logit_of_its_prediction(
     model = {
         "family": "xlnet",
         "layers": 3,
-        "width": 16,
+        "hidden_size": 16,
         "heads": 2,
-        "length": 23,
-        "memory": memory,
-        "initial": 0.3,
-        "both_ways": memory > 0,
+        "max_length": 23,
+        "memory_length": memory,
+        "init_std": 0.3,
+        "bidirectional": memory > 0,
     }
     recipe = resolve_recipe(
         "test",

@@ -319,7 +319,7 @@ def test_weights_follow_the_settings(make: Make) -> None:
 @pytest.mark.parametrize("generator", ["2/3", "1/0", "0.25", "half", "1/", ""])
 def test_what_is_no_fraction_is_refused(generator: str) -> None:
     with pytest.raises(ValidationError, match=r"a fraction of the model's width \(1/2, 1/4, …\), or none"):
-        RTDObjectiveSettings(generator=generator)
+        RTDObjectiveSettings(generator_size=generator)
 
 
 def test_a_generator_needs_a_mask(tokenizer: Tokenizer) -> None:
@@ -330,4 +330,4 @@ def test_a_generator_needs_a_mask(tokenizer: Tokenizer) -> None:
     maskless: Any = Maskless()
     with pytest.raises(MeristemError, match=r"no mask token.*objective\.generator=none"):
         RTDObjective(RTDObjectiveSettings(), maskless)
-    assert RTDObjective(RTDObjectiveSettings(generator="none"), maskless).loss_weights == {"rtd": 1.0}
+    assert RTDObjective(RTDObjectiveSettings(generator_size="none"), maskless).loss_weights == {"rtd": 1.0}

@@ -87,7 +87,7 @@ def test_a_template_prefix_is_not_predicted_where_targets_start_with_it(tokenize
     target = Row(inputs={"source": SOURCE, "tokens": np.array([2, 10, 11, 3])}, metadata={})
     expected = {("start",): [2, 10, 11], ("end", "start"): [3, 2, 10, 11], ("end",): [3, 2, 10, 11]}
     for begin, read in expected.items():
-        row = Seq2SeqObjective(Seq2SeqObjectiveSettings(begin=begin), own).prepare(target, SampleRng(0, 0, 0))
+        row = Seq2SeqObjective(Seq2SeqObjectiveSettings(start_tokens=begin), own).prepare(target, SampleRng(0, 0, 0))
         assert row.inputs["tokens"].tolist() == read
         values = row.targets["seq2seq"]["values"].tolist()
         assert values == ([2, 10, 11, 3] if begin == ("end",) else [10, 11, 3])
@@ -121,15 +121,15 @@ def test_start_tokens_that_cannot_be_are_refused(tokenizer: Tokenizer, tmp_path:
     path = tmp_path / "vocab.txt"
     path.write_text("\n".join(["[UNK]", "[SEP]", "[MASK]", "a", "b"]))
     with pytest.raises(MeristemError, match="objective seq2seq: begin=pad, but this tokenizer has no pad token"):
-        Seq2SeqObjective(Seq2SeqObjectiveSettings(begin=("pad",)), Tokenizer.load(path))
+        Seq2SeqObjective(Seq2SeqObjectiveSettings(start_tokens=("pad",)), Tokenizer.load(path))
     with pytest.raises(ValidationError):
-        Seq2SeqObjectiveSettings(begin=())
+        Seq2SeqObjectiveSettings(start_tokens=())
     parts = {
-        "one": Seq2SeqObjective(Seq2SeqObjectiveSettings(begin=("end",)), tokenizer),
+        "one": Seq2SeqObjective(Seq2SeqObjectiveSettings(start_tokens=("end",)), tokenizer),
         "two": DenoisingObjective(DenoisingObjective.Settings(), tokenizer),
     }
     with pytest.raises(
-        RecipeError, match=r"objective.begin: seq2seq and denoising start their targets with different tokens"
+        RecipeError, match=r"objective.start_tokens: seq2seq and denoising start their targets with different tokens"
     ):
         decoder_start_ids(parts)
     assert decoder_start_ids({"one": parts["one"]}) == (tokenizer.end,)

@@ -15,7 +15,8 @@ def ready(tokenizer: Tokenizer, **settings: float) -> tuple[CLMObjective, Model,
     objective = CLMObjective(CLMObjectiveSettings(**settings), tokenizer)
     torch.manual_seed(0)
     model = Model(
-        GPT2(GPT2Settings(layers=1, width=16, heads=2, length=16), tokenizer.vocab_size), {"clm": Head("vocabulary")}
+        GPT2(GPT2Settings(layers=1, hidden_size=16, heads=2, max_length=16), tokenizer.vocab_size),
+        {"clm": Head("vocabulary")},
     )
     rows = [
         Row(inputs={"tokens": np.arange(5, 5 + n)}, metadata={"special": np.zeros(n, bool)}, sample_id=n)
@@ -59,7 +60,7 @@ def test_sums_are_sums(tokenizer: Tokenizer) -> None:
 def test_smoothing_and_penalties_apply_in_training_only(tokenizer: Tokenizer) -> None:
     """Perplexity is that of the words, however they were learned."""
     plain, model, batch = ready(tokenizer)
-    held = CLMObjective(CLMObjectiveSettings(label_smoothing=0.2, l1_outputs=0.3), tokenizer)
+    held = CLMObjective(CLMObjectiveSettings(label_smoothing=0.2, l1_logits=0.3), tokenizer)
     learned = [one.loss(model, one.encode(model, batch), batch).loss_sums["clm"].item() for one in (plain, held)]
     with torch.no_grad():
         measured = [one.loss(model, one.encode(model, batch), batch).loss_sums["clm"].item() for one in (plain, held)]

@@ -48,7 +48,7 @@ class Counting:
 
 
 def tokenizer() -> Tokenizer:
-    return train_tokenizer(TokenizerSettings.model_validate({"kind": "wordpiece", "size": 200}), TEXTS)
+    return train_tokenizer(TokenizerSettings.model_validate({"kind": "wordpiece", "vocab_size": 200}), TEXTS)
 
 
 def settings(family: str, **told: Any) -> PolicySettings:
@@ -92,7 +92,9 @@ def samples(*, references: bool = False, pictures: bool = False) -> list[Sample]
 
 def feed_for(learner: Learner, *, rows: int, micro: int | None = None, references: bool = False) -> Feed:
     policy: Any = learner.objectives["policy"]
-    view = PieceView(policy.encode_samples(samples(references=references, pictures=policy.settings.way == "image")))
+    view = PieceView(
+        policy.encode_samples(samples(references=references, pictures=policy.settings.generation_mode == "image"))
+    )
     return LengthBucketedFeed(
         view=view, objective=policy, seed=3, batch_size=rows, micro_batch_size=micro or rows, pad_values=policy.fill
     )

@@ -22,15 +22,15 @@ from meristem.reinforce.reward_specs import parse_reward_specs
 from meristem.tokenizers.train import train_tokenizer
 
 LINES = [f"Ada walked from the old harbour to garden {n}, and it rained." for n in range(40)]
-MODEL = {"family": "bert", "layers": 1, "width": 32, "heads": 2, "length": 48}
+MODEL = {"family": "bert", "layers": 1, "hidden_size": 32, "heads": 2, "max_length": 48}
 LABELS = {"labels": ("bad", "good", "so-so"), "problem": "single"}
 
 
 def classified(out: Path, **task: Any) -> Path:
     """A run as fine-tuning leaves it, with weights that make answers differ."""
-    told: dict[str, Any] = {"model": MODEL, "tokenizer": {"kind": "wordpiece", "size": 400}}
+    told: dict[str, Any] = {"model": MODEL, "tokenizer": {"kind": "wordpiece", "vocab_size": 400}}
     if task:
-        told |= {"task": {"way": "bidirectional", "length": 48, **task}, "data": {"train": "none.tsv"}}
+        told |= {"task": {"backbone_mode": "bidirectional", "max_length": 48, **task}, "data": {"train": "none.tsv"}}
     else:
         told["objective"] = "mlm"
     recipe = resolve_recipe("run", told)
@@ -68,7 +68,7 @@ def test_why_has_the_other_labels(rewards: CombinedReward) -> None:
 
 
 def test_the_prompt_may_be_read_too(run: Path, rewards: CombinedReward) -> None:
-    prompted = made({"name": "classifier", "run": str(run), "label": "good", "prompted": True})
+    prompted = made({"name": "classifier", "run": str(run), "label": "good", "include_prompt": True})
     assert values(rewards, "harbour", prompt="Ada walked ") == values(rewards, "harbour")
     assert values(prompted, "harbour", prompt="Ada walked ") == pytest.approx(values(rewards, "Ada walked harbour"))
 

@@ -17,7 +17,7 @@ from meristem.reinforce.clicks.click_table import ClickColumns, ClickTable, read
 from meristem.samples.sets.clicks import EXAMINATION_RATES, true_rate
 
 USUAL = ClickColumns.model_validate({})
-QUICK = ClickModelSettings.model_validate({"strengths": [3.0], "parts": 2})
+QUICK = ClickModelSettings.model_validate({"prior_precisions": [3.0], "folds": 2})
 
 
 def table(size: int, seed: int = 1, language: str = "en") -> ClickTable:
@@ -26,7 +26,7 @@ def table(size: int, seed: int = 1, language: str = "en") -> ClickTable:
 
 @pytest.fixture(scope="module")
 def model() -> ClickModel:
-    return ClickModel.fit(table(1200), ClickModelSettings.model_validate({"strengths": [3.0, 10.0]}))
+    return ClickModel.fit(table(1200), ClickModelSettings.model_validate({"prior_precisions": [3.0, 10.0]}))
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_texts_unlike_the_table_are_more_uncertain(model: ClickModel) -> None:
 @pytest.mark.slow
 def test_chinese() -> None:
     found = ClickModel.fit(
-        table(900, language="zh"), ClickModelSettings.model_validate({"strengths": [10.0], "parts": 3})
+        table(900, language="zh"), ClickModelSettings.model_validate({"prior_precisions": [10.0], "folds": 3})
     )
     test = table(360, seed=3, language="zh")
     rates = np.array([one.rate for one in found.predict(test.pairs)])
@@ -171,17 +171,19 @@ def test_word_vectors_say_what_unknown_words_are_like(tmp_path: Path) -> None:
     clicks = headlines(tmp_path, 2, 80)
     asked = [("new", "splendid river garden"), ("new", "tedious river garden")]
     blind = ClickModel.fit(clicks, QUICK).predict(asked)
-    told = ClickModel.fit(clicks, QUICK.model_copy(update={"vectors": str(tmp_path / "vectors.txt")})).predict(asked)
+    told = ClickModel.fit(clicks, QUICK.model_copy(update={"word_vectors": str(tmp_path / "vectors.txt")})).predict(
+        asked
+    )
     assert told[0].log_odds - told[1].log_odds > 0.3 + blind[0].log_odds - blind[1].log_odds
 
 
 @pytest.mark.slow
 def test_hidden_states_of_a_run_can_be_features(tmp_path: Path) -> None:
-    small = {"model.layers": 1, "model.width": 32, "model.heads": 2, "model.length": 32, "tokenizer.size": 400,
+    small = {"model.layers": 1, "model.hidden_size": 32, "model.heads": 2, "model.max_length": 32, "tokenizer.vocab_size": 400,
              "train.steps": 2, "train.batch_tokens": 128}  # fmt: skip
     run = api.pretrain("gpt2-mini", {**small, "corpus.source": "builtin:microworld-en?size=60"}, out=tmp_path / "run",
                        console=Console(quiet=True)).run  # fmt: skip
-    settings = QUICK.model_copy(update={"embed": str(run)})
+    settings = QUICK.model_copy(update={"embedding_run": str(run)})
     found = load_or_fit(table(60), settings, tmp_path, lambda _: None)
     assert len(found.features.mean) == 32 + len(ClickModel.fit(table(60), QUICK).features.mean)
     asked = [("repair a lamp in Oakham", text) for text in ("We mend a lovely lamp.", "", "lamp " * 200)]
@@ -191,7 +193,7 @@ def test_hidden_states_of_a_run_can_be_features(tmp_path: Path) -> None:
 def test_vectors_that_know_no_word_are_refused(tmp_path: Path) -> None:
     (tmp_path / "vectors.txt").write_text("lampe 1 0\nblume 0 1\n")
     with pytest.raises(MeristemError, match="contains none of the table's words"):
-        ClickModel.fit(table(18), QUICK.model_copy(update={"vectors": str(tmp_path / "vectors.txt")}))
+        ClickModel.fit(table(18), QUICK.model_copy(update={"word_vectors": str(tmp_path / "vectors.txt")}))
 
 
 @pytest.mark.parametrize("rows", [

@@ -33,7 +33,7 @@ def rewards(folder: Path) -> dict[str, ClicksReward]:
 
 
 def made(folder: Path, **told: Any) -> ClicksReward:
-    given = ClicksRewardSettings.model_validate({"table": TABLE, "fit": FIT, **told})
+    given = ClicksRewardSettings.model_validate({"table": TABLE, "click_model": FIT, **told})
     return ClicksReward(given, RewardContext(folder=folder, say=lambda _: None))
 
 

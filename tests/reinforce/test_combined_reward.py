@@ -44,7 +44,7 @@ def odd(answers: Any) -> CombinedReward:
 
 
 def test_values_are_weighed_summed_and_kept_apart() -> None:
-    found = made("length,target=2,weight=0.5", {"name": "includes", "words": ["sea"], "weight": -2})
+    found = made("length,target=2,weight=0.5", {"name": "includes", "required": ["sea"], "weight": -2})
     verdict = found.score(attempts("a sea", "a boat"))
     assert verdict.parts["length"].tolist() == [1.0, 1.0] and verdict.parts["includes"].tolist() == [1.0, 0.0]
     assert verdict.total.tolist() == [-1.5, 0.5] and verdict.total.dtype == np.float64
@@ -107,7 +107,7 @@ def test_long_texts_are_shown_by_their_beginning() -> None:
 
 
 def test_the_reward_that_cannot_score_a_prompt_is_named() -> None:
-    found = made("length,target=3", "includes,column=words", "includes,column=other")
+    found = made("length,target=3", "includes,required_column=words", "includes,required_column=other")
     with pytest.raises(MeristemError, match=r"^p:1: includes: the column 'words'"):
         found.check(attempts("", location="p:1"))
 
@@ -132,7 +132,7 @@ def test_reward_specs_are_strings_mappings_files_and_runs(tmp_path: Path) -> Non
             tmp_path / "my.yaml",
             str(tmp_path / "my.yaml"),
             tmp_path / "run",
-            "includes,words=[a,b],weight=2",
+            "includes,required=[a,b],weight=2",
             parse_reward_specs("repetition")[0],
         ]
     )
@@ -204,7 +204,7 @@ def test_the_best_of_each_prompt_come_first_and_level_ones_in_order() -> None:
     found = best_of_n(
         lambda number: [written("a", "sea", "b"), written("c", "d", "the sun")],
         asked,
-        made("includes,column=words"),
+        made("includes,required_column=words"),
         count=3,
         keep=2,
     )
@@ -233,7 +233,7 @@ def test_prompts_are_checked_before_anything_is_generated() -> None:
         raise AssertionError("nothing should be written")
 
     with pytest.raises(MeristemError, match="has no words for this prompt"):
-        best_of_n(write, [PromptCompletion(prompt="p", text="")], made("includes,column=words"), count=2)
+        best_of_n(write, [PromptCompletion(prompt="p", text="")], made("includes,required_column=words"), count=2)
     with pytest.raises(MeristemError, match="between 1 and 2 texts can be kept, not 3"):
         best_of_n(write, [], made("length,target=2"), count=2, keep=3)
 

@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def made(folder: Path, **told: Any) -> ClicksReward:
-    given = ClicksRewardSettings.model_validate({"table": TABLE, "fit": FIT, **told})
+    given = ClicksRewardSettings.model_validate({"table": TABLE, "click_model": FIT, **told})
     return ClicksReward(given, RewardContext(folder=folder, say=lambda _: None))
 
 
@@ -71,10 +71,10 @@ def test_a_text_is_compared_with_what_was_generated_before(folder: Path, against
 
 
 def test_several_rewards_remember_each_its_own(folder: Path) -> None:
-    told = {"name": "clicks", "table": TABLE, "fit": FIT, "against": "generated"}
+    told = {"name": "clicks", "table": TABLE, "click_model": FIT, "compare_with": "generated"}
     both = [
         ClicksRewardSettings.model_validate(told),
-        ClicksRewardSettings.model_validate({**told, "against": "table"}),
+        ClicksRewardSettings.model_validate({**told, "compare_with": "table"}),
     ]
     rewards = CombinedReward.from_settings(both, RewardContext(folder=folder, say=lambda _: None))
     query = made(folder).table.queries[0]
@@ -96,4 +96,4 @@ def test_an_invalid_history_is_refused(folder: Path, wrong: Any) -> None:
 
 def test_a_rate_alone_is_compared_with_nothing() -> None:
     with pytest.raises(RecipeError, match="by=rate is a text's rate alone"):
-        build_settings(ClicksRewardSettings, {"table": TABLE, "by": "rate", "against": "both"}, "reward")
+        build_settings(ClicksRewardSettings, {"table": TABLE, "score_by": "rate", "compare_with": "both"}, "reward")

@@ -55,7 +55,7 @@ def test_correct_sentences_beat_shuffled_ones_and_those_beat_noise(rewards: Comb
 
 
 def test_rare_words_are_forgiven_and_their_order_is_not(rewards: CombinedReward, grammar: GrammarReward) -> None:
-    plain = GrammarReward(grammar.settings.model_copy(update={"rarity": 0.0}), DESK)
+    plain = GrammarReward(grammar.settings.model_copy(update={"rarity_weight": 0.0}), DESK)
     texts = [text for text in sentences(40) if len(text.split()) > 5]
     pairs, mixed = [("", text) for text in texts], [("", shuffled(text)) for text in texts]
     rarity = grammar._rarity.mean_nats(texts)
@@ -66,8 +66,8 @@ def test_rare_words_are_forgiven_and_their_order_is_not(rewards: CombinedReward,
 
 def test_no_text_is_better_than_the_most(rewards: CombinedReward, grammar: GrammarReward) -> None:
     found = grammar._score_one(attempts("a text")[0], -100.0)
-    assert found.value == pytest.approx(grammar.settings.most)
-    assert grammar._score_one(attempts("a text")[0], 100.0).value == pytest.approx(-grammar.settings.limit)
+    assert found.value == pytest.approx(grammar.settings.max_score)
+    assert grammar._score_one(attempts("a text")[0], 100.0).value == pytest.approx(-grammar.settings.max_penalty)
 
 
 def test_repetition_emptiness_and_copies_are_below_an_ordinary_sentence(
@@ -102,13 +102,13 @@ def test_the_prompt_is_context_and_not_scored(grammar: GrammarReward) -> None:
     text = " walked to the market in the morning."
     behind, wild, alone = (grammar.score(attempts(text, prompt=prompt))[0] for prompt in ("Nils", "qxv zzk jjw", ""))
     assert len({behind.value, wild.value, alone.value}) == 3
-    unprompted = GrammarReward(grammar.settings.model_copy(update={"prompted": False}), DESK)
+    unprompted = GrammarReward(grammar.settings.model_copy(update={"include_prompt": False}), DESK)
     assert unprompted.score(attempts(text, prompt="Nils"))[0].value == alone.value
 
 
 def test_what_a_text_is_compared_with_follows_from_its_seed(grammar: GrammarReward) -> None:
     one, same, other = (grammar.score(attempts("Nils bought a red boat.", seed=seed))[0] for seed in (3, 3, 4))
-    narrow = GrammarReward(grammar.settings.model_copy(update={"drawn": 4}), DESK)
+    narrow = GrammarReward(grammar.settings.model_copy(update={"sentences_per_prompt": 4}), DESK)
     assert one == same and one.why["surprise"] == other.why["surprise"]
     few = {narrow.score(attempts("Nils bought a red boat.", seed=seed))[0].value for seed in range(5)}
     assert len(few) == 5
@@ -129,7 +129,7 @@ def test_a_judge_is_trained_once_and_resumed(rewards: CombinedReward, tmp_path: 
     said = io.StringIO()
     made(GRAMMAR, said=said)
     assert "Training" not in said.getvalue()
-    changed = {**GRAMMAR, "judge": {**TINY, "train.steps": 2, "model.width": 16}}
+    changed = {**GRAMMAR, "judge": {**TINY, "train.steps": 2, "model.hidden_size": 16}}
     made(changed, folder=tmp_path)
     (folder,) = (tmp_path / "judges").iterdir()
     (folder / "finished.json").unlink()  # as if it had been killed before its last word
@@ -142,7 +142,7 @@ def test_a_judge_is_trained_once_and_resumed(rewards: CombinedReward, tmp_path: 
 
 def test_required_runs_name_the_half_of_the_corpus() -> None:
     (told,) = parse_reward_specs(
-        {"name": "grammar", "corpus": "my.txt", "half": 1, "seed": 4, "judge": {"train.steps": 9}}
+        {"name": "grammar", "corpus": "my.txt", "half": 1, "seed": 4, "judge_settings": {"train.steps": 9}}
     )
     assert isinstance(told, GrammarReward.Settings)
     order = GrammarReward.required_runs(told)["run"]
@@ -153,7 +153,7 @@ def test_required_runs_name_the_half_of_the_corpus() -> None:
 
 
 def test_a_masked_run_can_be_the_judge(tmp_path: Path) -> None:
-    masked = {**TINY, "tokenizer.kind": "wordpiece", "tokenizer.size": 300, "train.steps": 4}
+    masked = {**TINY, "tokenizer.kind": "wordpiece", "tokenizer.vocab_size": 300, "train.steps": 4}
     found = made({**GRAMMAR, "recipe": "roberta-mini", "judge": masked, "sentences": 8}, folder=tmp_path)
     assert np.isfinite(values(found, *sentences(3), "zz qq kk", prompt="Nils said.")).all()
 
@@ -173,14 +173,14 @@ def test_no_such_run(tmp_path: Path) -> None:
 
 def test_too_few_correct_sentences(grammar: GrammarReward, tmp_path: Path) -> None:
     (tmp_path / "few.txt").write_text("A boat came in.\n\nNobody saw it.\n", encoding="utf-8")
-    told = {"name": "grammar", "run": str(grammar.settings.run), "correct": str(tmp_path / "few.txt")}
+    told = {"name": "grammar", "run": str(grammar.settings.run), "reference_corpus": str(tmp_path / "few.txt")}
     with pytest.raises(MeristemError, match=r"few\.txt has 2 sentences, and at least 8 are needed"):
         made(told)
 
 
 def test_correct_sentences_of_ones_own(grammar: GrammarReward, tmp_path: Path) -> None:
     (tmp_path / "own.txt").write_text("\n\n".join(sentences(40, seed=5)), encoding="utf-8")
-    found = made({"name": "grammar", "run": str(grammar.settings.run), "correct": str(tmp_path / "own.txt")})
+    found = made({"name": "grammar", "run": str(grammar.settings.run), "reference_corpus": str(tmp_path / "own.txt")})
     assert values(found, sentences(40, seed=5)[3])[0] == -5.0  # copied
     assert math.isfinite(values(found, *sentences(2))[0])
 

@@ -84,14 +84,14 @@ def test_the_nearest_of_several_references_counts(rewards: CombinedReward) -> No
 
 
 def test_the_prompt_can_be_what_counts(file: Path) -> None:
-    found = made({"name": "meaning", "vectors": str(file), "against": "prompt"})
+    found = made({"name": "meaning", "vectors": str(file), "compare_with": "prompt"})
     near, far = values(found, "A ship.", "A cow.", prompt="The sailor and the harbour")
     assert near > far
 
 
 def test_the_share_of_alignment_moves_the_value_between_its_parts(file: Path) -> None:
     text, known = "A boat and a sailor.", ("The ship of the captain.",)
-    both = [made({"name": "meaning", "vectors": str(file), "alignment": share}) for share in (0.0, 0.5, 1.0)]
+    both = [made({"name": "meaning", "vectors": str(file), "alignment_weight": share}) for share in (0.0, 0.5, 1.0)]
     cosine, middle, aligned = (values(one, text, references=known)[0] for one in both)
     why = both[1].score(attempts(text, references=known)).why[0]["meaning"]
     assert (cosine, aligned) == (pytest.approx(why["cosine"]), pytest.approx(why["alignment"]))
@@ -100,7 +100,7 @@ def test_the_share_of_alignment_moves_the_value_between_its_parts(file: Path) ->
 
 def test_frequent_words_count_little_unless_all_count_the_same(file: Path) -> None:
     known = ("A boat.",)
-    sif, even = (made({"name": "meaning", "vectors": str(file), "weighing": way}) for way in ("sif", "even"))
+    sif, even = (made({"name": "meaning", "vectors": str(file), "word_weighting": way}) for way in ("sif", "even"))
     loss = [
         values(one, "boat", references=known)[0] - values(one, "the boat in the", references=known)[0]
         for one in (sif, even)
@@ -110,7 +110,7 @@ def test_frequent_words_count_little_unless_all_count_the_same(file: Path) -> No
 
 def test_unknown_words_are_counted_listed_and_may_be_skipped(file: Path, rewards: CombinedReward) -> None:
     plain, padded = values(rewards, "A boat.", "A boat qqzx wwv.", references=("A boat.",))
-    skipping = made({"name": "meaning", "vectors": str(file), "unknown": "skip"})
+    skipping = made({"name": "meaning", "vectors": str(file), "unknown_words": "skip"})
     assert padded < plain == pytest.approx(values(skipping, "A boat qqzx wwv.", references=("A boat.",))[0])
     told = rewards.score(attempts("A boat qqzx wwv.", references=("A boat.",))).why[0]["meaning"]
     assert told["unknown words"] == "2 of 4: qqzx, wwv"
@@ -161,7 +161,7 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _told(lines: Path) -> dict[str, object]:
-    return {"name": "meaning", "corpus": str(lines), "learn": {"width": 16, "epochs": 5, "window": 8}}
+    return {"name": "meaning", "corpus": str(lines), "word2vec": {"vector_size": 16, "epochs": 5, "window": 8}}
 
 
 def test_vectors_are_learned_once_and_know_what_belongs_together(lines: Path, tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def table(lines: str, folder: str, half: int | None = None) -> str:
     from meristem.reinforce.word2vec import Word2VecSettings, load_or_train_vectors
 
     corpus = CorpusSettings.model_validate({"source": lines, "document": "block", "processes": 1, "half": half})
-    told = Word2VecSettings.model_validate({"width": 8, "epochs": 1})
+    told = Word2VecSettings.model_validate({"vector_size": 8, "epochs": 1})
     found = load_or_train_vectors(corpus, told, Path(folder), print, prefix_fallback=False)
     return repr((float(found.table.sum()), list(found.index)[:9]))
 

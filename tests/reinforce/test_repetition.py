@@ -30,7 +30,7 @@ def test_an_ordinary_story_loses_little(rewards: CombinedReward) -> None:
 def test_shares_are_reported_by_size(rewards: CombinedReward) -> None:
     why = rewards.score(attempts("go on go on go on")).why[0]["repetition"]
     assert why == {"words": 6.0, "runs of 2": pytest.approx(0.6), "runs of 3": 0.5, "runs of 4": pytest.approx(1 / 3)}
-    assert values(made("repetition,sizes=[1]"), "a a b b")[0] == -0.5
+    assert values(made("repetition,ngram_sizes=[1]"), "a a b b")[0] == -0.5
 
 
 def test_capitals_punctuation_and_ideographs() -> None:
@@ -72,4 +72,4 @@ def test_between_minus_one_and_nothing(text: str) -> None:
 @pytest.mark.parametrize("sizes", ["[]", "[0]", "two"])
 def test_sizes_that_are_none(sizes: str) -> None:
     with pytest.raises(RecipeError, match=r"reward\.0\.sizes"):
-        parse_reward_specs(f"repetition,sizes={sizes}")
+        parse_reward_specs(f"repetition,ngram_sizes={sizes}")

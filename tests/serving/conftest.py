@@ -51,7 +51,7 @@ def made(out: Path, family: str, *, objective: str = "", task: dict[str, Any] | 
         del model["heads"]
     if family == "captioner":
         model |= {"picture": 16, "patch": 8}
-    told: dict[str, Any] = {"model": model, "tokenizer": {"kind": kind, "size": 400}}
+    told: dict[str, Any] = {"model": model, "tokenizer": {"kind": kind, "vocab_size": 400}}
     if task is None:
         told["objective"] = [{"name": objective}]
     else:

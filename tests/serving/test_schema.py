@@ -45,7 +45,7 @@ def sent(client: TestClient, case: Any, run: str | None) -> Any:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_nothing_breaks(hub: ModelRegistry, mode: str) -> None:
-    app = create_app(hub, ServingSettings.model_validate({"deadline": 5}))
+    app = create_app(hub, ServingSettings.model_validate({"request_timeout": 5}))
     described = schemathesis.openapi.from_dict(app.openapi())
     statuses: Counter[int] = Counter()
     worked: set[str] = set()

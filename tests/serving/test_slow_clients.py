@@ -33,7 +33,7 @@ class ThreadServer:
     """A real server on a port of this machine, in a thread."""
 
     def __init__(self, hub: ModelRegistry, **settings: Any) -> None:
-        self.app = create_app(hub, ServingSettings.model_validate({"queue": 4, "port": 0, **settings}))
+        self.app = create_app(hub, ServingSettings.model_validate({"max_requests": 4, "port": 0, **settings}))
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.port = self.socket.getsockname()[1]
         http_protocol: Any = partial(TimeoutHttpProtocol, early_rejection=self.app.state.turnstile)

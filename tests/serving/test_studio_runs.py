@@ -25,10 +25,10 @@ from meristem.serving.studio.run_status import read_file_locks, run_status
 
 RECIPE: dict[str, Any] = {
     "corpus": {"source": "builtin:pydocs"},
-    "tokenizer": {"kind": "wordpiece", "size": 400},
+    "tokenizer": {"kind": "wordpiece", "vocab_size": 400},
     "model": {"family": "bert", "layers": 1},
     "objective": [{"name": "mlm", "mask_rate": 0.15}, {"name": "nsp"}],
-    "train": {"steps": 50, "rate": 0.001},
+    "train": {"steps": 50, "learning_rate": 0.001},
 }
 
 
@@ -213,10 +213,10 @@ def test_what_a_run_learns() -> None:
 
 
 def test_only_what_differs_is_told() -> None:
-    other = {**RECIPE, "train": {"steps": 50, "rate": 0.003}, "objective": [{"name": "mlm", "mask_rate": 0.3}]}
+    other = {**RECIPE, "train": {"steps": 50, "learning_rate": 0.003}, "objective": [{"name": "mlm", "mask_rate": 0.3}]}
     told = {one["setting"]: one["values"] for one in setting_differences({"a": RECIPE, "b": other})}
     assert told == {"objective.mlm.mask_rate": ["0.15", "0.3"], "objective.nsp.name": ["nsp", None],
-                    "train.rate": ["0.001", "0.003"]}  # fmt: skip
+                    "train.learning_rate": ["0.001", "0.003"]}  # fmt: skip
     assert setting_differences({"a": RECIPE, "b": RECIPE}) == []
 
 

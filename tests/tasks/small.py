@@ -28,7 +28,7 @@ BACKBONES: dict[str, dict[str, Any]] = {
     "bert": NARROW,
     "roberta": {**NARROW, "tokenizer": "bpe"},
     "modern": NARROW,
-    "modern causal": {**NARROW, "task": {"way": "causal"}, "tokenizer": "bpe"},
+    "modern causal": {**NARROW, "task": {"backbone_mode": "causal"}, "tokenizer": "bpe"},
     "gpt": {**NARROW, "tokenizer": "bpe"},
     "gpt2": {**NARROW, "tokenizer": "bpe"},
     "transformer_xl": {**NARROW, "memory": 16, "tokenizer": "words"},
@@ -38,7 +38,7 @@ BACKBONES: dict[str, dict[str, Any]] = {
     "elmo recurrent": {
         **LETTERS,
         "tokenizer": "words",
-        "task": {"network": "recurrent", "network_width": 24, "mix_again": True},
+        "task": {"network": "recurrent", "network_hidden_size": 24, "output_scalar_mix": True},
     },
     "transformer": NARROW,
     "rnn": {"layers": 1, "width": 32, "initial": 0.3},
@@ -114,8 +114,8 @@ def small(
         "small",
         {
             "task": {"name": name, "dropout": 0.0, **settings, **told},
-            "tokenizer": {"kind": kind, "size": 300},
-            "model": {"family": backbone.split()[0], "length": length, "dropout": 0.0, **own},
+            "tokenizer": {"kind": kind, "vocab_size": 300},
+            "model": {"family": backbone.split()[0], "max_length": length, "dropout": 0.0, **own},
             "train": {"seed": seed},
         },
     )

@@ -25,8 +25,8 @@ from meristem.objectives.caption import CaptionObjective as Objective
 from meristem.utils.randomness import SampleRng
 
 MODELS["captioner"] = {
-    "family": "captioner", "look": "convolutions", "picture": 16, "patch": 4, "norm_place": "pre",
-    "output_initial": "zero",
+    "family": "captioner", "image_stem": "convolutions", "image_size": 16, "patch_size": 4, "norm_position": "pre",
+    "output_init": "zero",
 }  # fmt: skip
 SAMPLES = [
     Sample(inputs={"picture": builtin_image_reference(name)}, gold=(told,), location=f"pictures:{number}")
@@ -74,7 +74,7 @@ def test_image_files(tmp_path: Path) -> None:
     finetuned("caption", "captioner", tmp_path / "captions.tsv", tmp_path / "run", settings)
     loaded = api.load(tmp_path / "run")
     task: Any = loaded.loaded_run.learner.objectives["task"]
-    assert loaded.recipe.task.picture == 16
+    assert loaded.recipe.task.image_size == 16
     assert list(loaded.predict(str(red))) == ["generated_text"]
     assert list(loaded.predict({"picture": str(blue)})) == list(loaded.predict({"image": str(blue)}))
     known = [Sample(inputs={"picture": str(red)}, gold=("a red one",), location="captions.tsv:2")]

@@ -190,9 +190,9 @@ def test_an_interrupted_run_resumes_bit_for_bit(tmp_path: Path) -> None:
 
     def train(out: str, steps: int) -> dict[str, Any]:
         overrides = {
-            "task": {"name": "choice", "lm": 0.5},
-            "model": {"family": "gpt2", "length": 64, "dropout": 0.1, "layers": 1, "width": 32, "heads": 2},
-            "tokenizer": {"kind": "bpe", "size": 300},
+            "task": {"name": "choice", "lm_weight": 0.5},
+            "model": {"family": "gpt2", "max_length": 64, "dropout": 0.1, "layers": 1, "hidden_size": 32, "heads": 2},
+            "tokenizer": {"kind": "bpe", "vocab_size": 300},
             "data": {"train": str(file), "held_out": 0},
             "train": {"steps": steps, "schedule": "constant", "batch_samples": 4, "threads": 1, "warmup": 0},
         }  # fmt: skip

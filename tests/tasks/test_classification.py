@@ -135,7 +135,7 @@ def test_the_language_model_loss_changes_no_answer_and_is_refused_elsewhere() ->
 
 def test_several_labels_are_learned_and_shown() -> None:
     it = made(golds=[("a",), ("b",), ("a", "b"), (), ("c",), ("a", "c"), (), ("b", "c")])
-    assert it.recipe.task.problem == "multiple"
+    assert it.recipe.task.problem_type == "multiple"
     it.learn(250, 5e-3, until=0.02)
     assert it.score() == {"f1_micro": 1.0, "f1_macro": 1.0, "exact": 1.0}
     answer = it.answers()[2]
@@ -152,7 +152,7 @@ def test_several_labels_in_one_column() -> None:
 def test_regression_in_the_range_of_the_data() -> None:
     golds = ["5.0", "1.5", "1", "4", "0", "5", "4.5", "1"]
     it = made(golds=golds)
-    assert (it.recipe.task.problem, it.recipe.task.range) == ("regression", (0.0, 5.0))
+    assert (it.recipe.task.problem_type, it.recipe.task.target_range) == ("regression", (0.0, 5.0))
     it.learn(150, 5e-3)
     assert it.score()["spearman"] > 0.95
     shown = it.task.format_output(it.answers()[0], it.samples[0])
@@ -263,8 +263,8 @@ def test_an_interrupted_run_resumes_bit_for_bit(backbone: str, tmp_path: Path) -
 
     def train(out: str, steps: int) -> dict[str, Any]:
         overrides = {
-            "model": {"family": backbone, "length": 32, "dropout": 0.1, **own},
-            "tokenizer": {"kind": BACKBONES[backbone].get("tokenizer", "wordpiece"), "size": 300},
+            "model": {"family": backbone, "max_length": 32, "dropout": 0.1, **own},
+            "tokenizer": {"kind": BACKBONES[backbone].get("tokenizer", "wordpiece"), "vocab_size": 300},
             "data": {"train": str(file), "held_out": 0.2},
             "train.steps": steps, "train.schedule": "constant", "train.batch_samples": 4, "train.threads": 1,
             "train.evaluate_every": 3, "train.warmup": 0,

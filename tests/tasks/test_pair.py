@@ -248,8 +248,8 @@ def test_an_interrupted_run_resumes_bit_for_bit(tmp_path: Path) -> None:
     def train(out: str, steps: int) -> dict[str, Any]:
         overrides = {
             "task": {"name": "pair", "siamese": True},
-            "model": {"family": "bert", "length": 32, "dropout": 0.1, "layers": 1, "width": 32, "heads": 2},
-            "tokenizer": {"kind": "wordpiece", "size": 300},
+            "model": {"family": "bert", "max_length": 32, "dropout": 0.1, "layers": 1, "hidden_size": 32, "heads": 2},
+            "tokenizer": {"kind": "wordpiece", "vocab_size": 300},
             "data": {"train": str(file), "held_out": 0},
             "train": {"steps": steps, "schedule": "constant", "batch_samples": 5, "threads": 1, "warmup": 0},
         }  # fmt: skip

@@ -172,10 +172,10 @@ def test_an_interrupted_run_resumes_bit_for_bit(tmp_path: Path) -> None:
     recipe.write_text(yaml.safe_dump({
         "task": {"name": "probe"},
         "data": {"train": str(file), "held_out": 0.2},
-        "tokenizer": {"kind": "wordpiece", "size": 300},
-        "model": {"family": "bert", "length": 16, "dropout": 0.1, **BACKBONES["bert"]},
+        "tokenizer": {"kind": "wordpiece", "vocab_size": 300},
+        "model": {"family": "bert", "max_length": 16, "dropout": 0.1, **BACKBONES["bert"]},
         "train": {
-            "schedule": "constant", "batch_samples": 4, "threads": 1, "evaluate_every": 3, "rate": 1e-3,
+            "schedule": "constant", "batch_samples": 4, "threads": 1, "evaluate_every": 3, "learning_rate": 1e-3,
             "optimizer": "muon",
         },
     }))  # fmt: skip

@@ -63,7 +63,7 @@ def made(backbone: str = "bert", told: Any = TOLD, *, length: int = 48, **more: 
 @cache
 def tokenizer(kind: str) -> Tokenizer:
     texts = ["Zoe\u0301 saw 👩\u200d👧 and 我爱北京 , naïve don't run 42 ❤\ufe0f", PASSAGE]
-    return train_tokenizer(TokenizerSettings(kind=kind, size=400), texts * 30)
+    return train_tokenizer(TokenizerSettings(kind=kind, vocab_size=400), texts * 30)
 
 
 # ------------------------------------------------------------ every backbone
@@ -99,7 +99,7 @@ def test_padding_and_batches_change_no_prediction(backbone: str) -> None:
 def test_questions_without_answer_are_learned_too() -> None:
     bare = [("who flies", PASSAGE), ("where", PASSAGE)]
     it = made(told=[*TOLD, *bare])
-    assert it.recipe.task.no_answer is True
+    assert it.recipe.task.allow_no_answer is True
     it.learn(80, 5e-3)
     judged = evaluate_predictions(it.task, it.answers(), it.samples)
     assert judged.metrics == {"exact": 1.0, "f1": 1.0, "has_answer_f1": 1.0, "no_answer_accuracy": 1.0}
@@ -334,9 +334,9 @@ def test_an_interrupted_run_resumes_bit_for_bit(tmp_path: Path) -> None:
     recipe.write_text(yaml.safe_dump({
         "task": {"name": "span", "stride": 4},
         "data": {"train": str(file), "held_out": 0.2},
-        "tokenizer": {"kind": "wordpiece", "size": 300},
-        "model": {"family": "bert", "length": 20, "dropout": 0.1, **BACKBONES["bert"]},
-        "train": {"schedule": "constant", "batch_samples": 4, "threads": 1, "evaluate_every": 3, "rate": 1e-3},
+        "tokenizer": {"kind": "wordpiece", "vocab_size": 300},
+        "model": {"family": "bert", "max_length": 20, "dropout": 0.1, **BACKBONES["bert"]},
+        "train": {"schedule": "constant", "batch_samples": 4, "threads": 1, "evaluate_every": 3, "learning_rate": 1e-3},
     }))  # fmt: skip
 
     def run(out: str, steps: int) -> dict[str, Any]:

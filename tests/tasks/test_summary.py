@@ -32,7 +32,9 @@ SAMPLES = pairs(TEXTS)
 
 @pytest.mark.parametrize("model", ["transformer", "gpt2"])
 def test_it_overfits_a_few_and_is_compared_with_the_first_sentence(model: str) -> None:
-    learner = overfitted("summary", model, SAMPLES, {"task.no_repeat": None, "model.length": 160, "task.length": 160})
+    learner = overfitted(
+        "summary", model, SAMPLES, {"task.no_repeat_ngram_size": None, "model.max_length": 160, "task.max_length": 160}
+    )
     task: Any = learner.objectives["task"]
     answers = predict(learner, SAMPLES).predictions
     assert [task.format_output(one, SAMPLES[0]) for one in answers] == [{"summary_text": gold} for _, gold in TEXTS]
@@ -50,7 +52,9 @@ def test_a_long_text_keeps_its_start_or_both_ends(model: str) -> None:
     words = [f"word{number}" for number in range(40)]
     samples = pairs([(" ".join(words), "short")])
     for keep in ("start", "ends"):
-        recipe = recipe_of("summary", model, samples, {"task.keep": keep, "task.length": 24, "task.max_tokens": 4})
+        recipe = recipe_of(
+            "summary", model, samples, {"task.truncation_keep": keep, "task.max_length": 24, "task.max_tokens": 4}
+        )
         task: Any = fresh(recipe, samples).objectives["task"]
         ids = task.tokenizer.encode(samples[0].inputs["source"]).ids.tolist()
         (piece,) = task.encode_samples(samples)
@@ -64,7 +68,7 @@ def test_a_long_text_keeps_its_start_or_both_ends(model: str) -> None:
 
 def test_no_trigram_is_repeated() -> None:
     samples = pairs([("many boats", "boats and boats and boats and boats and boats"), ("a tree", "one tree")])
-    plain = overfitted("summary", "transformer", samples, {"task.no_repeat": None})
+    plain = overfitted("summary", "transformer", samples, {"task.no_repeat_ngram_size": None})
     assert written(plain, samples) == [one.gold[0] for one in samples]
     settings = plain.objectives["task"].settings  # type: ignore[attr-defined]  # every task has them
     task: Any = type(plain.objectives["task"])(
@@ -92,12 +96,12 @@ def test_a_denoising_run_is_finetuned_on_summaries(recipe: str, tmp_path: Path) 
     corpus, out = tmp_path / "corpus.txt", tmp_path / "pretrained"
     corpus.write_text("\n\n".join(text for text, _ in TEXTS * 8), encoding="utf-8")
     small = {
-        "tokenizer.size": 300, "model.layers": 1, "model.width": 32, "model.heads": 2, "model.length": 96,
+        "tokenizer.vocab_size": 300, "model.layers": 1, "model.hidden_size": 32, "model.heads": 2, "model.max_length": 96,
         "train.steps": 2, "train.batch_tokens": 192, "train.threads": 1,
-        "objective.begin": ["end"],
+        "objective.start_tokens": ["end"],
     }  # fmt: skip
     if recipe == "t5-mini":
-        small["model.inner"] = 64
+        small["model.ffn_size"] = 64
     quiet = Console(file=StringIO())
     api.pretrain(recipe, small, source=str(corpus), out=out, console=quiet)
     file = tmp_path / "train.jsonl"

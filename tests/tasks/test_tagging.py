@@ -147,7 +147,7 @@ def _tokenizer(kind: str, texts: list[str]) -> Any:
     from meristem.tokenizers.settings import TokenizerSettings
     from meristem.tokenizers.train import train_tokenizer
 
-    return train_tokenizer(TokenizerSettings(kind=kind, size=400), texts)
+    return train_tokenizer(TokenizerSettings(kind=kind, vocab_size=400), texts)
 
 
 def test_words_without_tokens_have_the_default_tag() -> None:
@@ -346,9 +346,9 @@ def test_an_interrupted_run_resumes_bit_for_bit(tmp_path: Path) -> None:
     recipe.write_text(yaml.safe_dump({
         "task": {"name": "tagging", "crf": True},
         "data": {"train": str(file), "held_out": 0.2},
-        "tokenizer": {"kind": "wordpiece", "size": 300},
-        "model": {"family": "bert", "length": 16, "dropout": 0.1, **BACKBONES["bert"]},
-        "train": {"schedule": "constant", "batch_samples": 4, "threads": 1, "evaluate_every": 3, "rate": 1e-3},
+        "tokenizer": {"kind": "wordpiece", "vocab_size": 300},
+        "model": {"family": "bert", "max_length": 16, "dropout": 0.1, **BACKBONES["bert"]},
+        "train": {"schedule": "constant", "batch_samples": 4, "threads": 1, "evaluate_every": 3, "learning_rate": 1e-3},
     }))  # fmt: skip
 
     def train(out: str, steps: int) -> dict[str, Any]:

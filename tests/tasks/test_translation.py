@@ -21,7 +21,7 @@ from meristem.config.settings import find_class
 from meristem.corpus.document import Document
 from meristem.corpus.paired_text import PAIR_SEPARATOR
 from meristem.dataset.build import build_dataset
-from meristem.dataset.settings import StoreSettings
+from meristem.dataset.settings import DatasetSettings
 from meristem.dataset.views.examples import ExamplesView
 from meristem.evaluation.task_predictions import evaluate_predictions, predict
 from meristem.generation.generate import generate
@@ -57,10 +57,10 @@ def task_of(learner: Learner) -> Any:
 
 @pytest.mark.parametrize("length", [64, 8])
 def test_rows_are_those_of_pretraining_on_the_same_pairs(length: int, tmp_path: Path) -> None:
-    learner = fresh(recipe_of("translation", "bart", SAMPLES, {"task.length": length}), SAMPLES)
+    learner = fresh(recipe_of("translation", "bart", SAMPLES, {"task.max_length": length}), SAMPLES)
     task = task_of(learner)
     documents = [Document(f"{source}{PAIR_SEPARATOR}{target}", "test") for source, target in PAIRS]
-    store = build_dataset(documents, task.tokenizer, tmp_path / "store", StoreSettings(), processes=1)
+    store = build_dataset(documents, task.tokenizer, tmp_path / "store", DatasetSettings(), processes=1)
     view = ExamplesView(store.split("train"), task.tokenizer, length)
     objective = Seq2SeqObjective(find_class("objectives", "seq2seq").Settings(), task.tokenizer)
     batch = batch_of(learner, SAMPLES)
@@ -97,7 +97,7 @@ def test_a_causal_model_has_both_in_one_sequence_and_predicts_only_the_target() 
 
 
 def test_the_language_model_loss_is_the_causal_loss_over_the_sequence() -> None:
-    learner = fresh(recipe_of("translation", "gpt2", SAMPLES, {"task.lm": 0.5}), SAMPLES)
+    learner = fresh(recipe_of("translation", "gpt2", SAMPLES, {"task.lm_weight": 0.5}), SAMPLES)
     batch = batch_of(learner, SAMPLES)
     task, tokens, present = task_of(learner), batch.inputs["tokens"], batch.inputs["present"]
     assert task.loss_weights == {"clm": 1.0, "lm": 0.5}
@@ -112,7 +112,7 @@ def test_the_language_model_loss_is_the_causal_loss_over_the_sequence() -> None:
     whole = float(line) * int(present[:, 1:].sum()) - float(ends.sum())
     assert float(outcome.loss_sums["lm"]) == pytest.approx(whole, rel=1e-5)
     with pytest.raises(MeristemError, match=r"task\.lm: only causal models"):
-        fresh(recipe_of("translation", "transformer", SAMPLES, {"task.lm": 0.5}), SAMPLES)
+        fresh(recipe_of("translation", "transformer", SAMPLES, {"task.lm_weight": 0.5}), SAMPLES)
 
 
 @pytest.mark.parametrize("model", WAYS)
@@ -297,4 +297,4 @@ def test_input_formats() -> None:
 
 def test_a_length_without_space_for_text_is_rejected() -> None:
     with pytest.raises(MeristemError, match=r"task\.length: 4 leaves no room"):
-        fresh(recipe_of("translation", "gpt2", SAMPLES, {"task.length": 4}), SAMPLES)
+        fresh(recipe_of("translation", "gpt2", SAMPLES, {"task.max_length": 4}), SAMPLES)

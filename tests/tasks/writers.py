@@ -24,15 +24,15 @@ from meristem.learning.learner import Learner
 from meristem.utils.randomness import SampleRng
 
 MODELS: dict[str, dict[str, Any]] = {
-    "transformer": {"family": "transformer", "norm_place": "pre", "output_initial": "zero"},
-    "bart": {"family": "transformer", "activation": "gelu", "positions": "learned", "scale_embeddings": False},
+    "transformer": {"family": "transformer", "norm_position": "pre", "output_init": "zero"},
+    "bart": {"family": "transformer", "activation": "gelu", "position_encoding": "learned", "scale_embeddings": False},
     "t5": {
-        "family": "transformer", "activation": "geglu", "norm": "rms", "norm_place": "pre", "bias": False,
-        "positions": "none", "relative_buckets": 8, "scale_embeddings": False, "scale_scores": False,
+        "family": "transformer", "activation": "geglu", "norm": "rms", "norm_position": "pre", "bias": False,
+        "position_encoding": "none", "relative_buckets": 8, "scale_embeddings": False, "scale_attention": False,
     },
-    "rnn": {"family": "rnn", "initial": 0.2},
+    "rnn": {"family": "rnn", "init_std": 0.2},
     "gpt2": {"family": "gpt2"},
-    "transformer_xl": {"family": "transformer_xl", "memory": 8},
+    "transformer_xl": {"family": "transformer_xl", "memory_length": 8},
     "modern": {"family": "modern"},
 }  # fmt: skip
 """Model settings by name, all of them small."""
@@ -56,8 +56,15 @@ def plain(task: str, model: str) -> dict[str, Any]:
     return {
         "task": {"name": task, "label_smoothing": 0.0, "max_tokens": 30, "beams": 3},
         "tokenizer": TOKENIZERS.get(model, WORDS),
-        "model": {"layers": 2, "width": 48, "length": 64, "dropout": 0.0, **size, **shape},
-        "train": {"steps": 6, "batch_samples": 4, "rate": 3e-3, "schedule": "constant", "warmup": 0, "threads": 1},
+        "model": {"layers": 2, "hidden_size": 48, "max_length": 64, "dropout": 0.0, **size, **shape},
+        "train": {
+            "steps": 6,
+            "batch_samples": 4,
+            "learning_rate": 3e-3,
+            "schedule": "constant",
+            "warmup": 0,
+            "threads": 1,
+        },
     }
 
 

@@ -47,7 +47,8 @@ ODD = [
 def trained() -> dict[str, Tokenizer]:
     """One tokenizer of each kind."""
     return {
-        kind: train_tokenizer(TokenizerSettings.model_validate({"kind": kind, "size": 400}), CORPUS) for kind in KINDS
+        kind: train_tokenizer(TokenizerSettings.model_validate({"kind": kind, "vocab_size": 400}), CORPUS)
+        for kind in KINDS
     }
 
 

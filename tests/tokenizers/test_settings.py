@@ -11,15 +11,15 @@ def test_every_kind_is_a_file_with_its_class():
     kinds = TokenizerSettings.model_fields["kind"].annotation.__args__
     assert set(kinds) == set(module_names("tokenizers.kinds"))
     for kind in kinds:
-        assert find_class("tokenizers.kinds", kind)(TokenizerSettings(kind=kind, size=300)).learn
+        assert find_class("tokenizers.kinds", kind)(TokenizerSettings(kind=kind, vocab_size=300)).learn
 
 
 def test_bpe_must_have_every_byte():
     with pytest.raises(RecipeError, match="at least 261"):
-        build_settings(TokenizerSettings, {"kind": "bpe", "size": 260}, "tokenizer")
-    assert build_settings(TokenizerSettings, {"kind": "characters", "size": 64}, "tokenizer").size == 64
+        build_settings(TokenizerSettings, {"kind": "bpe", "vocab_size": 260}, "tokenizer")
+    assert build_settings(TokenizerSettings, {"kind": "characters", "vocab_size": 64}, "tokenizer").size == 64
 
 
 def test_the_alphabet_is_half_the_size_unless_set():
-    assert TokenizerSettings(size=1000).alphabet_limit == 500
-    assert TokenizerSettings(size=1000, alphabet=70).alphabet_limit == 70
+    assert TokenizerSettings(vocab_size=1000).alphabet_limit == 500
+    assert TokenizerSettings(vocab_size=1000, alphabet_size=70).alphabet_limit == 70

@@ -21,8 +21,8 @@ def texts() -> list[str]:
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram", "characters", "words"])
 def test_every_kind_can_have_sentinels(kind: str, texts: list[str], tmp_path: Path) -> None:
-    plain = train_tokenizer(TokenizerSettings(kind=kind, size=390), texts)
-    own = train_tokenizer(TokenizerSettings(kind=kind, size=400, sentinels=10), texts)
+    plain = train_tokenizer(TokenizerSettings(kind=kind, vocab_size=390), texts)
+    own = train_tokenizer(TokenizerSettings(kind=kind, vocab_size=400, sentinels=10), texts)
     assert own.vocab_size <= 400 and own.vocab_size == plain.vocab_size + 10  # they count towards the size
     assert [own.id_to_token(number) for number in own.sentinels] == [f"<extra_id_{k}>" for k in range(10)]
     assert own.special_mask[list(own.sentinels)].all() and own.special_mask.sum() == plain.special_mask.sum() + 10
@@ -41,4 +41,4 @@ def test_every_kind_can_have_sentinels(kind: str, texts: list[str], tmp_path: Pa
 @pytest.mark.parametrize(("kind", "size", "sentinels"), [("bpe", 300, 50), ("words", 100, 60)])
 def test_too_many_sentinels_are_rejected(kind: str, size: int, sentinels: int) -> None:
     with pytest.raises(ValidationError, match=f"{sentinels} sentinels leave too few of {size} tokens"):
-        TokenizerSettings(kind=kind, size=size, sentinels=sentinels)
+        TokenizerSettings(kind=kind, vocab_size=size, sentinels=sentinels)

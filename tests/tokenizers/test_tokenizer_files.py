@@ -45,7 +45,7 @@ def test_saved_and_loaded_is_the_same(kind, trained, tmp_path, odd, corpus):
 @pytest.mark.parametrize("lowercase", [False, True])
 def test_vocabulary_against_transformers(lowercase, corpus, odd, tmp_path):
     transformers = pytest.importorskip("transformers")
-    one = train_tokenizer(TokenizerSettings(size=500, lowercase=lowercase), corpus)
+    one = train_tokenizer(TokenizerSettings(vocab_size=500, lowercase=lowercase), corpus)
     path = write_vocabulary(one, tmp_path)
     mine = Tokenizer.load(path)
     theirs = transformers.BertTokenizerFast(vocab=str(path), do_lower_case=lowercase, split_special_tokens=True)

@@ -17,7 +17,7 @@ KINDS = ["wordpiece", "bpe", "unigram", "characters", "words"]
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_same_texts_give_the_same_tokenizer(kind, trained, corpus):
-    settings = TokenizerSettings(kind=kind, size=400)
+    settings = TokenizerSettings(kind=kind, vocab_size=400)
     for _ in range(3):  # hash maps inside the library are seeded anew each time
         assert train_tokenizer(settings, iter(corpus)).digest == trained[kind].digest
 
@@ -39,7 +39,7 @@ def test_another_process_gives_the_same_tokenizers(trained, corpus, tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_little_text_gives_fewer_tokens(kind):
-    tokenizer = train_tokenizer(TokenizerSettings(kind=kind, size=4000), ["a bit of text, a bit of text"])
+    tokenizer = train_tokenizer(TokenizerSettings(kind=kind, vocab_size=4000), ["a bit of text, a bit of text"])
     assert 10 <= tokenizer.vocab_size < 300
     assert len(tokenizer.special_mask) == len(tokenizer.word_start_mask) == tokenizer.vocab_size
     assert tokenizer.unknown not in tokenizer.encode("a bit of text").ids
@@ -49,17 +49,17 @@ def test_little_text_gives_fewer_tokens(kind):
 @pytest.mark.parametrize("texts", [[], [""], ["  \n ", "\t"]])
 def test_no_text_is_reported(kind, texts):
     with pytest.raises(MeristemError, match="no text"):
-        train_tokenizer(TokenizerSettings(kind=kind, size=300), texts)
+        train_tokenizer(TokenizerSettings(kind=kind, vocab_size=300), texts)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_size_is_not_exceeded(kind, corpus):
-    assert train_tokenizer(TokenizerSettings(kind=kind, size=280), corpus).vocab_size <= 280
+    assert train_tokenizer(TokenizerSettings(kind=kind, vocab_size=280), corpus).vocab_size <= 280
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "unigram", "words", "characters", "bpe"])
 def test_lowercase(kind, corpus):
-    tokenizer = train_tokenizer(TokenizerSettings(kind=kind, size=400, lowercase=True), corpus)
+    tokenizer = train_tokenizer(TokenizerSettings(kind=kind, vocab_size=400, lowercase=True), corpus)
     assert (tokenizer.encode("THE Old Gardener").ids == tokenizer.encode("the old gardener").ids).all()
     if kind != "bpe":  # which holds every byte
         assert not any(map(str.isupper, map(tokenizer.id_to_token, range(5, tokenizer.vocab_size))))
@@ -67,12 +67,12 @@ def test_lowercase(kind, corpus):
 
 def test_the_rest_of_the_vocabulary_goes_to_rare_characters():
     rare = "".join(chr(0x4E00 + number) for number in range(300))
-    tokenizer = train_tokenizer(TokenizerSettings(size=400, alphabet=16), [rare, "的一是" * 50])
+    tokenizer = train_tokenizer(TokenizerSettings(vocab_size=400, alphabet_size=16), [rare, "的一是" * 50])
     assert tokenizer.unknown not in tokenizer.encode(rare).ids
 
 
 def test_the_alphabet_setting_limits_the_initial_alphabet(corpus):
-    tokenizer = train_tokenizer(TokenizerSettings(size=64, alphabet=20), corpus)
+    tokenizer = train_tokenizer(TokenizerSettings(vocab_size=64, alphabet_size=20), corpus)
     assert sum(len(tokenizer.id_to_token(number).removeprefix("##")) > 1 for number in range(5, 64)) > 10
 
 
@@ -106,7 +106,7 @@ def test_a_text_without_spaces_is_chunked_too():
 def test_the_sample_is_logged_and_progress_is_reported(corpus, caplog):
     seen = []
     with caplog.at_level(logging.INFO, logger="meristem"):
-        train_tokenizer(TokenizerSettings(size=300), corpus, progress=seen.append)
+        train_tokenizer(TokenizerSettings(vocab_size=300), corpus, progress=seen.append)
     size = sum(len(text.encode()) for text in corpus)
     assert seen == sorted(seen)
     assert seen[-1] == size
@@ -121,4 +121,4 @@ def test_path_loads_instead_of_training(trained, tmp_path):
 
 
 def test_lone_surrogates_do_not_stop_training():
-    assert train_tokenizer(TokenizerSettings(size=300), ["good text \ud800 more text"]).vocab_size > 5
+    assert train_tokenizer(TokenizerSettings(vocab_size=300), ["good text \ud800 more text"]).vocab_size > 5

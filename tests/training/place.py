@@ -19,8 +19,8 @@ from meristem.training.pretraining import pretrain
 from meristem.training.run_result import RunResult
 
 PARTS: dict[str, dict[str, Any]] = {
-    "bert": {"tokenizer": {"kind": "wordpiece", "size": 300}, "objective": ["mlm", "nsp"]},
-    "gpt2": {"tokenizer": {"kind": "bpe", "size": 300}, "objective": ["clm"]},
+    "bert": {"tokenizer": {"kind": "wordpiece", "vocab_size": 300}, "objective": ["mlm", "nsp"]},
+    "gpt2": {"tokenizer": {"kind": "bpe", "vocab_size": 300}, "objective": ["clm"]},
 }
 
 
@@ -38,7 +38,7 @@ class Place:
             {
                 **PARTS[family],
                 "corpus": {"source": "builtin:microworld-en?size=40", "processes": 1, "validation": 0.1, "test": 0.1},
-                "model": {"family": family, "layers": 1, "width": 32, "heads": 2, "length": 32},
+                "model": {"family": family, "layers": 1, "hidden_size": 32, "heads": 2, "max_length": 32},
                 "train": {"steps": 6, "batch_tokens": 128, "log_every": 1, "threads": 1, "evaluate_tokens": 512},
             },
             overrides,

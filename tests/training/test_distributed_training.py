@@ -24,10 +24,10 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 SMALL = {"layers": 2, "width": 32, "heads": 2, "length": 16, "dropout": 0.0}
 KINDS: dict[str, dict[str, Any]] = {
     "bert": {"model": {"family": "bert", **SMALL}, "objective": ["mlm", "nsp"], "train": {"optimizer": "muon"}},
-    "gpt2": {"model": {"family": "gpt2", **SMALL}, "objective": ["clm"], "train": {"micro_tokens": 48}},
-    "memory": {"model": {"family": "transformer_xl", **SMALL, "memory": 16}, "objective": ["clm"]},
+    "gpt2": {"model": {"family": "gpt2", **SMALL}, "objective": ["clm"], "train": {"micro_batch_tokens": 48}},
+    "memory": {"model": {"family": "transformer_xl", **SMALL, "memory_length": 16}, "objective": ["clm"]},
     "replaced": {"model": {"family": "electra", **SMALL}, "objective": ["rtd"]},
-    "mixed": {"model": {"family": "modern", **SMALL, "inner": 64},
+    "mixed": {"model": {"family": "modern", **SMALL, "ffn_size": 64},
               "mix": [{"weight": 2, "objective": "clm"}, {"weight": 1, "objective": "mlm"}]},
 }  # fmt: skip
 OTHERS = ("gpt2", "replaced", "mixed")
@@ -51,7 +51,9 @@ def recipe_of(kind: str, steps: int = 20, **train: Any) -> Recipe:
         "rate": 2e-3,
     }
     told.update(plain.get("train", {}), **train)
-    return resolve_recipe(kind, {"tokenizer": {"kind": "bpe", "size": 300}, **plain, "corpus": corpus, "train": told})
+    return resolve_recipe(
+        kind, {"tokenizer": {"kind": "bpe", "vocab_size": 300}, **plain, "corpus": corpus, "train": told}
+    )
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -229,12 +231,12 @@ def test_a_task_learns_with_two(shard: bool, start: dict[str, Any], tmp_path: Pa
         "from": start,
         "task": {"name": "classification", "dropout": 0.0},
         "data": data,
-        "model": {"family": "bert", **SMALL, "length": 64},
-        "tokenizer": {"kind": "wordpiece", "size": 400},
+        "model": {"family": "bert", **SMALL, "max_length": 64},
+        "tokenizer": {"kind": "wordpiece", "vocab_size": 400},
         "train": {"steps": 10, "batch_samples": 7, "log_every": 1, "evaluate_every": 5, "threads": 1},
     }
     for size in (1, 2):
-        plain["train"]["shard"] = shard and size == 2
+        plain["train"]["fsdp"] = shard and size == 2
         run(resolve_recipe("task", plain), tmp_path / str(size), size)
     assert losses(tmp_path / "2") == pytest.approx(losses(tmp_path / "1"), rel=1e-4)
     reports = [json.loads((tmp_path / size / "report.json").read_text(encoding="utf-8")) for size in "12"]

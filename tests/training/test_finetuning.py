@@ -28,7 +28,7 @@ from meristem.training.init.initial_weights import load_start_weights
 __all__ = ["place", "tuning"]
 
 HEAD = "heads.classification"
-STILL: dict[str, Any] = {"train.rate": 1e-12, "train.steps": 1}
+STILL: dict[str, Any] = {"train.learning_rate": 1e-12, "train.steps": 1}
 
 
 # ------------------------------------------------------------ folders as transformers saves them
@@ -102,21 +102,23 @@ def test_a_task_starts_from_a_run_of_the_same_task(tuning: Tuning) -> None:
 def test_pretrained_weights_get_a_default_learning_rate_unless_one_is_set(tuning: Tuning) -> None:
     published(tuning.root / "folder", {0: "good", 1: "bad"}, tuning, width=512)
     file = tuning.root / "mine.yaml"
-    file.write_text("task: classification\ndata: {train: train.tsv}\ntrain: {steps: 3, rate: 2e-3}\n", encoding="utf-8")
+    file.write_text(
+        "task: classification\ndata: {train: train.tsv}\ntrain: {steps: 3, learning_rate: 2e-3}\n", encoding="utf-8"
+    )
 
     def rate(told: dict[str, Any], recipe: str | Path = "choice") -> float:
-        return float(api.resolve_task_recipe(recipe, {"from": "folder", **told}).train.rate)
+        return float(api.resolve_task_recipe(recipe, {"from": "folder", **told}).train.learning_rate)
 
     assert rate({}) == rate({}, "entities") == 7.5e-5
-    assert rate({"train.rate": 1e-3}) == 1e-3
-    assert rate({"from.learns": "head"}) == rate({"from.take": "nothing"}) == rate({"from.lora.rank": 4}) == 2e-3
+    assert rate({"train.learning_rate": 1e-3}) == 1e-3
+    assert rate({"from.train": "head"}) == rate({"from.load": "nothing"}) == rate({"from.lora.rank": 4}) == 2e-3
     assert rate({}, file) == 2e-3
     assert rate({}, "senses") == 1e-2
     tuning.file("train.tsv", sentences(16))
-    told = {name: value for name, value in QUICK.items() if name != "train.rate"} | {"train.steps": 1}
+    told = {name: value for name, value in QUICK.items() if name != "train.learning_rate"} | {"train.steps": 1}
     console = Console(file=tuning.said, width=300)
     api.finetune("classification", {"from": "folder", "data.train": "train.tsv", **told}, out="run", console=console)
-    said = "Learning rate 7.5e-05, chosen for how these weights were pretrained (train.rate sets another)"
+    said = "Learning rate 7.5e-05, chosen for how these weights were pretrained (train.learning_rate sets another)"
     assert said in tuning.said.getvalue()
 
 
@@ -125,7 +127,7 @@ def test_pretrained_weights_get_a_default_learning_rate_unless_one_is_set(tuning
     [("adamw", 256, None), ("adamw", 768, 3.3e-5), ("adamw", 1024, 1.9e-5), ("muon", 256, 1e-3), ("muon", 512, 2.5e-4)],
 )
 def test_default_learning_rates(optimizer: str, width: int, rate: float | None) -> None:
-    told = {"train.optimizer": optimizer, "model.width": width}
+    told = {"train.optimizer": optimizer, "model.hidden_size": width}
     assert default_learning_rate(api.resolve_pretrain_recipe("bert-mini", told)) == rate
     assert default_learning_rate(api.resolve_pretrain_recipe("rnn-mini", told)) is None
 
@@ -137,7 +139,7 @@ def test_scratch_misspelt_is_not_taken_for_a_run() -> None:
 
 def test_take_nothing_keeps_only_the_architecture_and_the_tokenizer(tuning: Tuning) -> None:
     tuning.learn(run="first")
-    tuning.learn({"from": "first", "from.take": "nothing", **STILL, "train.seed": 9}, run="second")
+    tuning.learn({"from": "first", "from.load": "nothing", **STILL, "train.seed": 9}, run="second")
     first, second = tuning.weights("first"), tuning.weights("second")
     assert not any(torch.equal(first[name], second[name]) for name in first if name.endswith("project.weight"))
     assert (tuning.root / "first/tokenizer.json").read_bytes() == (tuning.root / "second/tokenizer.json").read_bytes()
@@ -148,7 +150,7 @@ def test_take_nothing_keeps_only_the_architecture_and_the_tokenizer(tuning: Tuni
 
 def test_with_three_more_special_tokens_everything_else_is_loaded(tuning: Tuning, place: Place) -> None:
     place.train("train.steps=4", family="gpt2", run="gpt2")
-    tuning.learn({"from": "gpt2", "task.lm": 0.5, **STILL})
+    tuning.learn({"from": "gpt2", "task.lm_weight": 0.5, **STILL})
     old, new = load_run(tuning.root / "gpt2"), load_run(tuning.root / "run")
     before, after = (one.learner.model.state_dict() for one in (old, new))
     table = "backbone.embed.tokens.weight"
@@ -181,7 +183,7 @@ def judged(tuning: Tuning, monkeypatch: pytest.MonkeyPatch) -> Tuning:
     return tuning
 
 
-LOOKS = {"train.steps": 8, "train.evaluate_every": 2, "train.keep": 1}
+LOOKS = {"train.steps": 8, "train.evaluate_every": 2, "train.keep_checkpoints": 1}
 
 
 def test_a_finished_task_is_its_best_checkpoint(judged: Tuning) -> None:
@@ -203,7 +205,7 @@ def test_a_finished_task_is_its_best_checkpoint(judged: Tuning) -> None:
 
 
 def test_the_last_one_where_that_is_asked_for(judged: Tuning) -> None:
-    judged.learn({**LOOKS, "train.keep_best": False})
+    judged.learn({**LOOKS, "train.load_best_at_end": False})
     assert api.load(judged.root / "run").loaded_run.step == 8
     assert api.load(judged.root / "run", which="best").loaded_run.step == 4
 
@@ -223,8 +225,8 @@ def test_without_validation_a_task_is_its_last_checkpoint(tuning: Tuning) -> Non
 def test_pretraining_ends_with_its_last_checkpoint_unless_set(place: Place) -> None:
     assert not place.recipe("bert").uses_best_checkpoint
     assert place.recipe("bert", "train.patience=2").uses_best_checkpoint
-    assert place.recipe("bert", "train.keep_best=true").uses_best_checkpoint
-    assert not place.recipe("bert", "train.patience=2", "train.keep_best=false").uses_best_checkpoint
+    assert place.recipe("bert", "train.load_best_at_end=true").uses_best_checkpoint
+    assert not place.recipe("bert", "train.patience=2", "train.load_best_at_end=false").uses_best_checkpoint
 
 
 def test_labels_of_heads_are_known_by_name() -> None:
@@ -242,10 +244,12 @@ def test_a_head_with_one_number_has_no_labels() -> None:
 
 def test_vocabulary_rows_are_not_confused_with_other_rows_of_the_same_number(tuning: Tuning, place: Place) -> None:
     """A dense layer as wide as there are tokens is no table of words."""
-    place.train("train.steps=2", "model.width=300", "model.heads=2", "tokenizer.size=300", family="bert", run="bert")
+    place.train(
+        "train.steps=2", "model.hidden_size=300", "model.heads=2", "tokenizer.vocab_size=300", family="bert", run="bert"
+    )
     other = load_run(tuning.root / "bert")
     assert other.tokenizer.vocab_size == 300
-    own = place.recipe("bert", "model.width=300", "tokenizer.size=290", "from=bert", "from.tokenizer=own")
+    own = place.recipe("bert", "model.hidden_size=300", "tokenizer.vocab_size=290", "from=bert", "from.tokenizer=own")
     tokenizer = load_pretraining_data(own, None, Console(quiet=True)).tokenizer
     model = build_learner(own, tokenizer).model
     told = load_start_weights(model, tokenizer, other)

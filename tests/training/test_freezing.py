@@ -42,7 +42,7 @@ HEADS, TOP, LOW, WORDS = "heads", "backbone.stack.layers.1", "backbone.stack.lay
 def test_one_more_layer_is_unfrozen_at_every_interval_and_the_embeddings_last(
     learner: Learner, thaw: int | str, per_epoch: float
 ) -> None:
-    start = StartSettings(thaw=thaw)
+    start = StartSettings(unfreeze_every=thaw)
     prepare_trainable(learner.model, start)
     assert learning(learner.model) == {HEADS, TOP, LOW, WORDS}, "optimizers must know everything that will learn"
     thawing = UnfreezeSchedule(learner.model, start, per_epoch)
@@ -58,12 +58,12 @@ def test_one_more_layer_is_unfrozen_at_every_interval_and_the_embeddings_last(
     ("all", {HEADS, TOP, LOW, WORDS}), ("head", {HEADS}), ("embeddings", {HEADS, WORDS}),
 ])  # fmt: skip
 def test_from_learns_selects_the_trainable_parameters(learner: Learner, learns: Any, wanted: set[str]) -> None:
-    prepare_trainable(learner.model, StartSettings(learns=learns))
+    prepare_trainable(learner.model, StartSettings(train=learns))
     assert learning(learner.model) == wanted
 
 
 def test_frozen_layers_have_no_dropout_also_after_an_evaluation(learner: Learner) -> None:
-    start = StartSettings(thaw=1)
+    start = StartSettings(unfreeze_every=1)
     prepare_trainable(learner.model, start)
     UnfreezeSchedule(learner.model, start, 1.0)(1)
     stack = learner.model.backbone.stack
@@ -83,7 +83,7 @@ def test_a_frozen_backbone_records_nothing_and_gets_no_gradient(
     learner: Learner, tokenizer: Tokenizer, store: TokenDataset
 ) -> None:
     feed = real(Case(["mlm", "nsp"], "bert"), tokenizer, store)[1]
-    start = StartSettings(learns="head")
+    start = StartSettings(train="head")
     prepare_trainable(learner.model, start)
     UnfreezeSchedule(learner.model, start, 1.0)(0)
     batch = batches(feed, 0)[0]
@@ -102,7 +102,7 @@ def test_a_frozen_backbone_records_nothing_and_gets_no_gradient(
     ({"thaw": 5, "learns": "head"}, "leave out frozen and learns"),
     ({"learns": "head", "lora": {}}, "which learns=head freezes"),
     ({"thaw": "soon"}, "expected steps"),
-    ({"lora": {"layers": ["("]}}, "is not a valid regular expression"),
+    ({"lora": {"target_modules": ["("]}}, "is not a valid regular expression"),
 ])  # fmt: skip
 def test_what_does_not_go_together_is_refused(told: dict[str, Any], said: str) -> None:
     with pytest.raises(RecipeError, match=said):
@@ -112,14 +112,14 @@ def test_what_does_not_go_together_is_refused(told: dict[str, Any], said: str) -
 def test_a_model_without_anything_to_learn_is_refused(tokenizer: Tokenizer, store: TokenDataset) -> None:
     model = real(Case("clm", "gpt2"), tokenizer, store)[0].model
     with pytest.raises(MeristemError, match=r"from\.learns=head: no weight would be trained"):
-        prepare_trainable(model, StartSettings(learns="head"))
+        prepare_trainable(model, StartSettings(train="head"))
 
 
 # ------------------------------------------------------------ whole runs
 
 
 def test_only_the_head_learns_and_the_optimizer_remembers_nothing_else(tuning: Tuning) -> None:
-    tuning.learn({"from.learns": "head", "train.save_every": 1, "train.keep": 9})
+    tuning.learn({"from.train": "head", "train.save_every": 1, "train.keep_checkpoints": 9})
     first, last = tuning.weights(step=1), tuning.weights(step=6)
     moved = {name for name in first if not first[name].equal(last[name])}
     assert moved and all(name.startswith("heads.classification.") for name in moved)
@@ -128,8 +128,8 @@ def test_only_the_head_learns_and_the_optimizer_remembers_nothing_else(tuning: T
 
 
 @pytest.mark.parametrize("told", [
-    {"from.thaw": 2}, {"from.thaw": "0.5epoch", "train.optimizer": "muon", "train.layer_decay": 0.8},
-    {"from.learns": "embeddings"},
+    {"from.unfreeze_every": 2}, {"from.unfreeze_every": "0.5epoch", "train.optimizer": "muon", "train.layer_lr_decay": 0.8},
+    {"from.train": "embeddings"},
 ], ids=["thaw", "thaw muon decay", "embeddings"])  # fmt: skip
 def test_an_interrupted_run_resumes_bit_for_bit(tuning: Tuning, told: dict[str, Any]) -> None:
     dropout = {**told, "model.dropout": 0.1}
@@ -142,7 +142,15 @@ def test_an_interrupted_run_resumes_bit_for_bit(tuning: Tuning, told: dict[str, 
 
 
 def test_layers_change_only_after_they_are_unfrozen(tuning: Tuning) -> None:
-    tuning.learn({"from.thaw": 2, "train.steps": 8, "train.save_every": 1, "train.keep": 9, "model.positions": "none"})
+    tuning.learn(
+        {
+            "from.unfreeze_every": 2,
+            "train.steps": 8,
+            "train.save_every": 1,
+            "train.keep_checkpoints": 9,
+            "model.position_encoding": "none",
+        }
+    )
 
     def moved(first: int, last: int) -> set[str]:
         before, after = tuning.weights(step=first), tuning.weights(step=last)

@@ -20,7 +20,12 @@ from meristem.training.stop_signals import TrainingStopped
 
 __all__ = ["tuning"]
 
-GRID: dict[str, Any] = {"grid.rate": [1e-9, 0.01], "grid.seeds": 2, "train.steps": 30, "train.evaluate_every": 30}
+GRID: dict[str, Any] = {
+    "grid.learning_rate": [1e-9, 0.01],
+    "grid.seeds": 2,
+    "train.steps": 30,
+    "train.evaluate_every": 30,
+}
 NAMES = ["rate1e-09-1", "rate1e-09-2", "rate0.01-1", "rate0.01-2"]
 
 
@@ -89,8 +94,8 @@ def test_a_grid_that_was_stopped_resumes(tuning: Tuning, monkeypatch: pytest.Mon
 
 
 def test_epochs_replace_the_budget_of_the_recipe() -> None:
-    told = {"task": "classification", "model": {"family": "bert"}, "train": {"steps": 9, "rate": 0.5}}
-    recipe = resolve_recipe("tiny", told, ["grid.epochs=[1, 2.5]", "grid.rate=1e-4", "grid.seeds=3"])
+    told = {"task": "classification", "model": {"family": "bert"}, "train": {"steps": 9, "learning_rate": 0.5}}
+    recipe = resolve_recipe("tiny", told, ["grid.epochs=[1, 2.5]", "grid.learning_rate=1e-4", "grid.seeds=3"])
     made = list(grid._iter_cells(recipe))
     assert [cell.name for cell, _ in made] == ["rate0.0001-epochs1", "rate0.0001-epochs2.5"]
     assert [one.train.budget for _, one in made] == [("epochs", 1.0), ("epochs", 2.5)]
@@ -98,8 +103,8 @@ def test_epochs_replace_the_budget_of_the_recipe() -> None:
 
 
 @pytest.mark.parametrize(("override", "said"), [
-    ("grid.rate=[0]", r"grid\.rate: expected numbers above 0"), ("grid.seeds=0", r"grid\.seeds"),
-    ("grid.rate=[1, 1]", "twice"), ("grid.rates=[1]", "did you mean rate"),
+    ("grid.learning_rate=[0]", r"grid\.rate: expected numbers above 0"), ("grid.seeds=0", r"grid\.seeds"),
+    ("grid.learning_rate=[1, 1]", "twice"), ("grid.rates=[1]", "did you mean rate"),
 ])  # fmt: skip
 def test_a_grid_that_cannot_be_is_refused(override: str, said: str) -> None:
     with pytest.raises(RecipeError, match=said):

@@ -11,7 +11,7 @@ from meristem.recipe_resolution import resolve_pretrain_recipe, resolve_task_rec
 
 @pytest.mark.parametrize(("given", "said"), [
     ("train.batch_samples=8", "train.batch_tokens"), ("train.batch_size=8", "use train.batch_tokens in pretraining"),
-    ("train.matrix_rate=0.1", "train.optimizer=muon"), ("train.decay=0.3", "train.schedule=constant_then_decay"),
+    ("train.muon_learning_rate=0.1", "train.optimizer=muon"), ("train.decay_fraction=0.3", "train.schedule=constant_then_decay"),
 ])  # fmt: skip
 def test_pretraining(given: str, said: str) -> None:
     with pytest.raises(RecipeError, match=rf"{given.partition('=')[0]}: .*{said}"):
@@ -20,7 +20,7 @@ def test_pretraining(given: str, said: str) -> None:
 
 @pytest.mark.parametrize(("given", "said"), [
     ("train.batch_tokens=800", "train.batch_samples"), ("train.evaluate_tokens=8", "all validation samples"),
-    ("corpus.source=a.txt", "data.train=FILE"), ("store.shard_tokens=7", "data.train=FILE"),
+    ("corpus.source=a.txt", "data.train=FILE"), ("dataset.shard_tokens=7", "data.train=FILE"),
 ])  # fmt: skip
 def test_tasks(given: str, said: str) -> None:
     with pytest.raises(RecipeError, match=rf"{given.partition('=')[0]}: .*{said}"):
@@ -29,9 +29,14 @@ def test_tasks(given: str, said: str) -> None:
 
 def test_what_counts_is_taken_and_recipes_are_silent() -> None:
     assert resolve_pretrain_recipe("gpt-mini", ["train.batch_tokens=512"]).train.batch_tokens == 512
-    assert resolve_pretrain_recipe("bert-mini", ["train.optimizer=muon", "train.momentum=0.9"]).train.momentum == 0.9
     assert (
-        resolve_task_recipe("classification", {"train.batch_samples": 4, "tokenizer.size": 300}).train.batch_samples
+        resolve_pretrain_recipe("bert-mini", ["train.optimizer=muon", "train.muon_momentum=0.9"]).train.muon_momentum
+        == 0.9
+    )
+    assert (
+        resolve_task_recipe(
+            "classification", {"train.batch_samples": 4, "tokenizer.vocab_size": 300}
+        ).train.batch_samples
         == 4
     )
     for name in builtin_recipes():

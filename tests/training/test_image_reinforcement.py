@@ -27,10 +27,10 @@ from meristem.training.pretraining import pretrain
 RECIPE = """
 from:    captioner
 data:    {train: "builtin:microworld-pictures?size=40&seed=4", held_out: 0.2}
-rewards: [{name: includes, words: [red, circle]}, {name: function, call: "seeing:near", weight: 0.5}]
+rewards: [{name: includes, required: [red, circle]}, {name: function, call: "seeing:near", weight: 0.5}]
 judge:   [{name: function, title: named, call: "meristem.samples.microworld.caption_accuracy:named_share"}]
-policy:  {count: 3, max_tokens: 8, prompts: 6}
-train:   {steps: 4, batch_samples: 4, rate: 3e-3, schedule: constant, warmup: 0.0, log_every: 1, evaluate_every: 2,
+policy:  {num_generations: 3, max_new_tokens: 8, eval_prompts: 6}
+train:   {steps: 4, batch_samples: 4, learning_rate: 3e-3, schedule: constant, warmup: 0.0, log_every: 1, evaluate_every: 2,
           threads: 1}
 """
 SEEING = """
@@ -40,7 +40,7 @@ def near(prompts, completions, references, **columns):
     asked.extend(zip(prompts, references, columns.get("query", prompts)))
     return [float(len(text)) / 20 for text in completions]
 """
-TINY = {"model.layers": 1, "model.width": 32, "model.heads": 2, "train.batch_tokens": 128, "train.steps": 4,
+TINY = {"model.layers": 1, "model.hidden_size": 32, "model.heads": 2, "train.batch_tokens": 128, "train.steps": 4,
         "train.threads": 1, "train.evaluate_tokens": 512, "corpus.processes": 1}  # fmt: skip
 
 
@@ -106,7 +106,7 @@ def test_a_captioner_learns_from_rewards_and_can_be_used(captioner: Place) -> No
 
 
 def test_a_run_that_was_stopped_ends_where_the_unbroken_one_does(captioner: Place) -> None:
-    told = ("policy.baseline=learned", "policy.updates=2", "policy.supervised=0.3")
+    told = ("policy.baseline=learned", "policy.updates_per_rollout=2", "policy.supervised_weight=0.3")
     reinforced(captioner, *told, out="whole")
     reinforced(captioner, *told, "train.steps=2", out="broken")
     reinforced(captioner, *told, out="broken")
@@ -172,7 +172,10 @@ def test_a_caption_task_still_predicts_after_its_rewards(captioner: Place) -> No
     ("overrides", "message"),
     [
         (("data.train=words.txt",), "picture"),
-        (("policy.way=causal",), "policy.way=causal: captioner was not trained for that; it can do image"),
+        (
+            ("policy.generation_mode=causal",),
+            "policy.generation_mode=causal: captioner was not trained for that; it can do image",
+        ),
         (("rewards=[{name: meaning, vectors: v.txt, against: prompt}]",), "no reference caption|no file of word"),
         (("from=writer",), "the prompts are images, and writer generates from text only"),
     ],
@@ -192,8 +195,8 @@ def test_heads_that_rewards_do_not_train_stay_with_the_model(place: Place) -> No
     mix = "mix=[{objective: clm, weight: 1}, {objective: mlm, weight: 1}]"
     plain = place.recipe("gpt2").to_dict()
     plain.pop("objective")
-    plain |= {"model": {"family": "modern", "layers": 1, "width": 32, "heads": 2, "length": 32},
-              "tokenizer": {"kind": "wordpiece", "size": 300}}  # fmt: skip
+    plain |= {"model": {"family": "modern", "layers": 1, "hidden_size": 32, "heads": 2, "max_length": 32},
+              "tokenizer": {"kind": "wordpiece", "vocab_size": 300}}  # fmt: skip
     recipe = resolve_recipe("tiny", plain, [mix, "train.steps=2"])
     pretrain(recipe, place.root / "both", fresh=False, console=Console(quiet=True))
     (place.root / "prompts.tsv").write_text("prompt\ttopic\n" + "Anna went\tx\nBen saw\ty\n" * 4, encoding="utf-8")
@@ -209,9 +212,16 @@ def test_heads_that_rewards_do_not_train_stay_with_the_model(place: Place) -> No
 def test_a_multi_task_model_writes_from_what_the_prompts_are(place: Place) -> None:
     mix = """mix=[{objective: clm, weight: 1}, {objective: denoising, weight: 1},
               {objective: caption, weight: 1, corpus: "builtin:microworld-pictures?size=40"}]"""
-    plain = {**place.recipe("gpt2").to_dict(), "store": {"picture": 16}}
+    plain = {**place.recipe("gpt2").to_dict(), "dataset": {"image_size": 16}}
     plain.pop("objective")
-    plain["model"] = {"family": "multitask", "layers": 1, "width": 32, "heads": 2, "length": 32, "picture": 16}
+    plain["model"] = {
+        "family": "multitask",
+        "layers": 1,
+        "hidden_size": 32,
+        "heads": 2,
+        "max_length": 32,
+        "image_size": 16,
+    }
     recipe = resolve_recipe("tiny", plain, [mix, "train.steps=3", "train.single_task_baselines=false"])
     pretrain(recipe, place.root / "all", fresh=False, console=Console(quiet=True))
     (place.root / "prompts.txt").write_text("Anna went\nBen saw\nDora has\nEmil was\n", encoding="utf-8")
@@ -220,15 +230,15 @@ def test_a_multi_task_model_writes_from_what_the_prompts_are(place: Place) -> No
     for told, way in (
         ((), "image"),
         (("data.train=prompts.txt",), "causal"),
-        (("data.train=prompts.txt", "policy.way=encoder_decoder"), "encoder_decoder"),
+        (("data.train=prompts.txt", "policy.generation_mode=encoder_decoder"), "encoder_decoder"),
     ):
         wanted = resolve_policy_recipe("r.yaml", ("from=all", *told), place.root / "start", Console(quiet=True))
         found = complete_policy_recipe(wanted, start)
         used = "clm" if way == "causal" else "seq2seq"
-        assert found.policy.way == way and {*found.heads, used} == {"clm", "seq2seq"}
-        assert found.policy.picture == (16 if way == "image" else None)
+        assert found.policy.generation_mode == way and {*found.heads, used} == {"clm", "seq2seq"}
+        assert found.policy.image_size == (16 if way == "image" else None)
     reinforced(place, "from=all", "rewards=[{name: length, target: 4}]", "judge=null", "train.steps=1")
     loaded = api.load(place.root / "better")
-    assert set(loaded.model.heads) == {"clm", "seq2seq", "leash"} and loaded.recipe.policy.way == "image"
+    assert set(loaded.model.heads) == {"clm", "seq2seq", "leash"} and loaded.recipe.policy.generation_mode == "image"
     assert loaded.generate(draw_picture("microworld:0:1", 16), max_tokens=4)[0][0].tokens
     assert loaded.generate("Anna went", max_tokens=4)[0][0].tokens

@@ -16,7 +16,7 @@ from meristem.learning.build import build_learner
 from meristem.training.data.pretraining_data import load_pretraining_data
 from meristem.training.init.initial_weights import load_start_weights
 
-STILL = "train.rate=1e-12"  # a run that learns nothing shows what it began with
+STILL = "train.learning_rate=1e-12"  # a run that learns nothing shows what it began with
 
 
 def weights(place: Place, run: str, step: int | None = None) -> dict[str, torch.Tensor]:
@@ -26,7 +26,7 @@ def weights(place: Place, run: str, step: int | None = None) -> dict[str, torch.
 
 
 def test_starting_from_a_run_starts_with_its_final_weights(place: Place) -> None:
-    first = place.train("train.steps=40", "train.rate=3e-3", run="first")
+    first = place.train("train.steps=40", "train.learning_rate=3e-3", run="first")
     begun = place.train("from=first", "train.steps=1", STILL, run="second")
     fresh = place.train("train.steps=1", STILL, run="third")
     assert begun.metrics["loss"] == pytest.approx(first.metrics["loss"], abs=1e-6)
@@ -37,7 +37,9 @@ def test_starting_from_a_run_starts_with_its_final_weights(place: Place) -> None
 
 def test_continued_pretraining_on_other_text_keeps_the_tokenizer(place: Place) -> None:
     place.train(run="first")
-    place.train("from=first", "corpus.source=builtin:microworld-en?size=30&seed=9", "tokenizer.size=290", run="second")
+    place.train(
+        "from=first", "corpus.source=builtin:microworld-en?size=30&seed=9", "tokenizer.vocab_size=290", run="second"
+    )
     assert load_run(place.root / "second").tokenizer.digest == load_run(place.root / "first").tokenizer.digest
 
 
@@ -54,7 +56,7 @@ def test_only_the_embeddings(place: Place) -> None:
     """From a BERT into a GPT-2: they share no layer, and half of a vocabulary."""
     place.train("train.steps=10", "tokenizer.kind=bpe", family="bert", run="bert")
     other = "corpus.source=builtin:microworld-en?size=30&seed=5"
-    place.train("from.path=bert", "from.take=embeddings", "train.steps=1", STILL, other, run="gpt2")
+    place.train("from.path=bert", "from.load=embeddings", "train.steps=1", STILL, other, run="gpt2")
     place.train("train.steps=1", STILL, other, run="fresh")
     old, new = load_run(place.root / "bert"), load_run(place.root / "gpt2")
     assert old.tokenizer.digest != new.tokenizer.digest
@@ -68,7 +70,9 @@ def test_only_the_embeddings(place: Place) -> None:
 
 def test_all_weights_with_a_new_tokenizer(place: Place) -> None:
     place.train("train.steps=10", run="first")
-    place.train("from.path=first", "from.tokenizer=own", "train.steps=1", STILL, "tokenizer.size=280", run="second")
+    place.train(
+        "from.path=first", "from.tokenizer=own", "train.steps=1", STILL, "tokenizer.vocab_size=280", run="second"
+    )
     old, new = load_run(place.root / "first"), load_run(place.root / "second")
     assert new.tokenizer.vocab_size < old.tokenizer.vocab_size
     _assert_shared_rows_copied(old, new)
@@ -91,7 +95,13 @@ def _assert_shared_rows_copied(old: LoadedRun, new: LoadedRun) -> None:
 
 def test_in_frozen_first_steps_only_the_embeddings_are_trained(place: Place) -> None:
     place.train(run="first")
-    settings = ("from.path=first", "from.frozen=4", "train.save_every=2", "train.keep=9", "train.steps=8")
+    settings = (
+        "from.path=first",
+        "from.embeddings_only_steps=4",
+        "train.save_every=2",
+        "train.keep_checkpoints=9",
+        "train.steps=8",
+    )
     place.train(*settings, run="second")
     before, frozen, thawed = weights(place, "first"), weights(place, "second", 4), weights(place, "second", 8)
     embedding = load_run(place.root / "second").learner.model.backbone.embedding().weight
@@ -102,7 +112,7 @@ def test_in_frozen_first_steps_only_the_embeddings_are_trained(place: Place) -> 
 
 
 def test_frozen_steps_end_at_the_same_step_after_an_interruption(place: Place) -> None:
-    settings = ("train.schedule=constant", "train.warmup=0", "from.frozen=4", "from.path=first")
+    settings = ("train.schedule=constant", "train.warmup=0", "from.embeddings_only_steps=4", "from.path=first")
     place.train(run="first")
     place.train("train.steps=2", *settings, run="second")
     place.train("train.steps=8", *settings, run="second")
@@ -113,7 +123,7 @@ def test_frozen_steps_end_at_the_same_step_after_an_interruption(place: Place) -
 def test_embeddings_of_another_width_are_refused_with_the_setting_that_helps(place: Place) -> None:
     place.train(run="first")
     with pytest.raises(MeristemError, match=r"embeddings have width 32 in .*first and 64 here; set model\.width=32"):
-        place.train("from.path=first", "from.take=embeddings", "model.width=64", run="second")
+        place.train("from.path=first", "from.load=embeddings", "model.hidden_size=64", run="second")
 
 
 def test_a_run_that_is_not_there(place: Place) -> None:

@@ -36,20 +36,20 @@ AT_RANDOM, TWICE, IN_A_SAVE = 3, 1, 3  # benchmarks/interruptions interrupts a t
 SMALL = {"layers": 1, "width": 32, "heads": 2, "length": 32, "dropout": 0.1}
 KINDS: dict[str, dict[str, Any]] = {
     "bert": {
-        "tokenizer": {"kind": "wordpiece", "size": 200},
+        "tokenizer": {"kind": "wordpiece", "vocab_size": 200},
         "model": {"family": "bert", **SMALL},
         "objective": ["mlm", "nsp"],
         "train": {"optimizer": "muon"},
     },
     "gpt2": {
-        "tokenizer": {"kind": "bpe", "size": 300},
+        "tokenizer": {"kind": "bpe", "vocab_size": 300},
         "model": {"family": "gpt2", **SMALL, "layers": 2},
         "objective": ["clm"],
-        "train": {"optimizer": "adamw", "micro_tokens": 64},
+        "train": {"optimizer": "adamw", "micro_batch_tokens": 64},
     },
     "modern": {
-        "tokenizer": {"kind": "bpe", "size": 300},
-        "model": {"family": "modern", **SMALL, "inner": 64},
+        "tokenizer": {"kind": "bpe", "vocab_size": 300},
+        "model": {"family": "modern", **SMALL, "ffn_size": 64},
         "mix": [{"weight": 2, "objective": "clm"}, {"weight": 1, "objective": "mlm"}],
         "train": {"optimizer": "muon"},
     },

@@ -41,7 +41,7 @@ TABLE: dict[str, dict[str, int]] = {
 
 
 def model_of(family: str, tokenizer: Tokenizer) -> Model:
-    told = {"family": family, **SMALL.get(family, NARROW), "layers": 3, "length": 24}
+    told = {"family": family, **SMALL.get(family, NARROW), "layers": 3, "max_length": 24}
     return build_learner(resolve_recipe("deep", {"model": told, "objective": OBJECTIVE[family]}), tokenizer).model
 
 
@@ -69,7 +69,7 @@ def test_every_family_has_layers_between_its_heads_and_its_embeddings(family: st
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_rates_fall_by_the_factor(family: str, optimizer: str, tokenizer: Tokenizer) -> None:
     model = model_of(family, tokenizer)
-    settings = TrainSettings(layer_decay=0.5, rate=0.01, optimizer=optimizer, weight_decay=0.1)  # type: ignore[arg-type]  # one of two words
+    settings = TrainSettings(layer_lr_decay=0.5, learning_rate=0.01, optimizer=optimizer, weight_decay=0.1)  # type: ignore[arg-type]  # one of two words
     found, seen = layer_depths(model), set()
     for one in build_optimizers(model, settings):
         peak = 0.04 if isinstance(one, Muon) else 0.01

@@ -26,7 +26,7 @@ LORA = {"from.lora.rank": 2, "from.lora.alpha": 4}
 
 
 def model_of(family: str, tokenizer: Tokenizer) -> Model:
-    told = {"family": family, "layers": 2, "width": 32, "length": 16}
+    told = {"family": family, "layers": 2, "hidden_size": 32, "max_length": 16}
     told |= {} if family in ("elmo", "rnn") else {"heads": 2}
     return build_learner(
         resolve_recipe("tiny", {"model": told, "objective": OBJECTIVE[family]}), tokenizer
@@ -91,7 +91,7 @@ def test_a_pattern_without_a_match_is_answered_with_the_names_of_layers(
 
 def test_only_lora_and_heads_are_trained_with_every_optimizer(tokenizer: Tokenizer) -> None:
     model = model_of("bert", tokenizer)
-    prepare_trainable(model, StartSettings(lora=LoraSettings(rank=2, layers=("all",))))
+    prepare_trainable(model, StartSettings(lora=LoraSettings(rank=2, target_modules=("all",))))
     made = build_optimizers(model, TrainSettings(optimizer="muon"))
     moved = {p for one in made for group in one.param_groups for p in group["params"]}
     free = {p for name, p in model.named_parameters() if name.startswith("heads.")} - {
@@ -102,7 +102,7 @@ def test_only_lora_and_heads_are_trained_with_every_optimizer(tokenizer: Tokeniz
 
 def test_a_run_trains_lora_resumes_and_is_loaded_merged(tuning: Tuning) -> None:
     tuning.learn(run="base")
-    told = {"from": "base", **LORA, "from.take": "all"}
+    told = {"from": "base", **LORA, "from.load": "all"}
     tuning.learn({**told, "train.steps": 3}, run="twice")
     tuning.learn(told, run="twice")
     tuning.learn(told, run="once")
@@ -128,7 +128,9 @@ def test_a_run_trains_lora_resumes_and_is_loaded_merged(tuning: Tuning) -> None:
 def test_transformers_opens_what_was_merged(place: Place) -> None:
     transformers = pytest.importorskip("transformers")
     place.train("train.steps=2", family="bert", run="base")
-    place.train("from.path=base", "from.lora={rank: 2, layers: all}", "train.rate=0.05", family="bert", run="tuned")
+    place.train(
+        "from.path=base", "from.lora={rank: 2, layers: all}", "train.learning_rate=0.05", family="bert", run="tuned"
+    )
     api.export(place.root / "tuned", place.root / "folder")
     ours, theirs = load_run(place.root / "tuned"), transformers.AutoModel.from_pretrained(place.root / "folder").eval()
     ids = torch.tensor([ours.tokenizer.encode("the painter sold the boats").ids.tolist()])

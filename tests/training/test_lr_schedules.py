@@ -46,7 +46,7 @@ def test_each_shape_is_its_own() -> None:
 def test_the_end_is_the_floor(schedule: str) -> None:
     assert curve(total=10_000, schedule=schedule)[-1] == pytest.approx(0, abs=1e-3)
     assert curve(total=10_000, schedule=schedule, floor=0.1)[-1] == pytest.approx(0.1, abs=1e-3)
-    settings = TrainSettings(schedule=schedule, floor=0.25)
+    settings = TrainSettings(schedule=schedule, min_lr_ratio=0.25)
     assert lr_factor(settings, 100, 100) == lr_factor(settings, 10**6, 100) == pytest.approx(0.25)
 
 
@@ -67,5 +67,5 @@ def test_a_warm_up_is_a_share_or_a_number() -> None:
 def test_a_rate_is_always_between_nothing_and_its_peak(
     schedule: str, warmup: float, total: int, floor: float, step: int
 ) -> None:
-    found = lr_factor(TrainSettings(schedule=schedule, warmup=warmup, floor=floor), step, total)  # type: ignore[arg-type]
+    found = lr_factor(TrainSettings(schedule=schedule, warmup=warmup, min_lr_ratio=floor), step, total)  # type: ignore[arg-type]
     assert 0 <= found <= 1 + 1e-12

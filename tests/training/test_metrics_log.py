@@ -44,10 +44,17 @@ def test_intervals_that_make_no_sense_are_refused(given: dict[str, Any], said: s
 def test_none_is_accepted_where_the_help_says_none() -> None:
     plain = {"model": {"family": "gpt2"}, "objective": "clm"}
     found = resolve_recipe(
-        "test", plain, ["train.clip=none", "train.patience=None", "from.path=none", "train.threads=none"]
+        "test", plain, ["train.max_grad_norm=none", "train.patience=None", "from.path=none", "train.threads=none"]
     )
-    assert (found.train.clip, found.train.patience, found.start.path, found.train.threads) == (None, None, None, None)
-    assert resolve_recipe("test", {"model": {"family": "electra"}, "objective": {"name": "rtd", "generator": "none"}})
+    assert (found.train.max_grad_norm, found.train.patience, found.start.path, found.train.threads) == (
+        None,
+        None,
+        None,
+        None,
+    )
+    assert resolve_recipe(
+        "test", {"model": {"family": "electra"}, "objective": {"name": "rtd", "generator_size": "none"}}
+    )
 
 
 def test_the_first_step_has_a_line_and_slow_ones_too(

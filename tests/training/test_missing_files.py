@@ -22,7 +22,7 @@ def test_a_missing_source_is_named_before_settings_that_differ(place: Place, tmp
 @pytest.mark.parametrize(
     ("setting", "near"),
     [
-        ("from.vectors={}/vectors.tx", "vectors.txt"),
+        ("from.word_vectors={}/vectors.tx", "vectors.txt"),
         ("tokenizer.path={}/vectors.tx", "vectors.txt"),
         ("from={}/runs/old", "old1"),
     ],

@@ -20,8 +20,8 @@ from meristem.learning.build import check_recipe
 from meristem.samples.microworld import describe_scene, draw, generate_scene
 from meristem.training.pretraining import pretrain
 
-CAPTIONER = {"family": "captioner", "layers": 1, "width": 16, "heads": 2, "length": 32, "patch": 8}
-TRANSFORMER = {"family": "transformer", "layers": 1, "width": 16, "heads": 2, "length": 32}
+CAPTIONER = {"family": "captioner", "layers": 1, "hidden_size": 16, "heads": 2, "max_length": 32, "patch_size": 8}
+TRANSFORMER = {"family": "transformer", "layers": 1, "hidden_size": 16, "heads": 2, "max_length": 32}
 MIX = [
     {"objective": "caption", "corpus": "builtin:microworld-pictures?size=60", "weight": 2},
     {"objective": "denoising", "corpus": "builtin:microworld-en?size=20"},
@@ -33,9 +33,9 @@ def recipe_of(steps: int = 8, **parts: Any) -> Recipe:
     """A tiny recipe."""
     return resolve_recipe("tiny", {
         "corpus": {"processes": 1, "validation": 0.1, "test": 0.1}, "model": TRANSFORMER,
-        "tokenizer": {"size": 300, "sentinels": 10},
+        "tokenizer": {"vocab_size": 300, "sentinels": 10},
         "train": {"steps": steps, "batch_tokens": 128, "log_every": 1, "threads": 1, "evaluate_tokens": 256,
-                  "evaluate_every": 100, "schedule": "constant", "warmup": 0, "rate": 3e-3},
+                  "evaluate_every": 100, "schedule": "constant", "warmup": 0, "learning_rate": 3e-3},
         **parts,
     })  # fmt: skip
 
@@ -98,8 +98,8 @@ def test_describe_of_a_mixture(place: Place) -> None:
     ({"objective": "caption", "model": CAPTIONER}, "caption reads pictures, and this corpus is plain text"),
     ({"objective": "seq2seq", "corpus": {"source": "builtin:microworld-pictures"}}, "this corpus is pictures"),
     ({"objective": "caption", "corpus": {"source": "builtin:microworld-pictures"}}, "caption needs a image backbone"),
-    ({"objective": "caption", "model": CAPTIONER, "store": {"picture": 64},
-      "corpus": {"source": "builtin:microworld-pictures"}}, "model.picture=32 and store.picture=64 must be the same"),
+    ({"objective": "caption", "model": CAPTIONER, "dataset": {"image_size": 64},
+      "corpus": {"source": "builtin:microworld-pictures"}}, "model.image_size=32 and dataset.image_size=64 must be the same"),
 ])  # fmt: skip
 def test_what_cannot_work_is_refused_before_anything_is_read(parts: dict[str, Any], says: str) -> None:
     with pytest.raises(RecipeError, match=says):

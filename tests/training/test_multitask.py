@@ -33,7 +33,7 @@ from meristem.training.report.model_card import insert_section
 from meristem.training.run_result import RunResult
 
 ENCODER = {"layers": 1, "width": 16, "heads": 2, "length": 32}
-MODEL = {"family": "multitask", **ENCODER, "patch": 8}
+MODEL = {"family": "multitask", **ENCODER, "patch_size": 8}
 TEXT, PAIRS = "builtin:microworld-en?size=24", "builtin:microworld-pairs?size=60&to=zh"
 MIX = [
     {"objective": ["mlm", "nsp"], "corpus": TEXT, "weight": 2},
@@ -51,7 +51,7 @@ def recipe_of(steps: int = 12, **parts: Any) -> Recipe:
              "evaluate_every": 100, "schedule": "constant", "warmup": 0, "rate": 3e-3}  # fmt: skip
     return resolve_recipe("tiny", {
         "corpus": {"processes": 1, "validation": 0.1, "test": 0.1}, "model": MODEL, "mix": MIX,
-        "tokenizer": {"kind": "bpe", "size": 300, "sentinels": 10}, **parts,
+        "tokenizer": {"kind": "bpe", "vocab_size": 300, "sentinels": 10}, **parts,
         "train": {**train, **parts.get("train", {})},
     })  # fmt: skip
 
@@ -166,7 +166,7 @@ def test_a_task_alone_starts_with_the_weights_of_the_mix(mixed: Trained) -> None
     fresh = build_learner(mixed.recipe, tokenizer).model.state_dict()
     source = mixed.recipe.mix[-1]
     alone = single_task_baselines.single_task_recipe(mixed.recipe, source, 2)
-    still = alone.train.model_copy(update={"rate": 1e-30, "weight_decay": 0.0})
+    still = alone.train.model_copy(update={"learning_rate": 1e-30, "weight_decay": 0.0})
     out = mixed.folder.parent / "still"
     mixed_run = single_task_baselines.RunFolder(mixed.folder)
     single_task_baselines.run_recipe(
@@ -273,7 +273,9 @@ def test_only_the_encoder_is_loaded_with_take_encoder(encoder: LoadedRun, place:
 def test_another_shape_is_refused_with_what_to_set(encoder: LoadedRun, place: Place) -> None:
     parts = _from(encoder)
     parts["model"] |= {"width": 32, "layers": 2, "norm_place": "pre", "embedding_norm": False}
-    wanted = "set model.width=16 model.layers=1 model.norm_place=post model.inner=64 model.embedding_norm=true"
+    wanted = (
+        "set model.hidden_size=16 model.layers=1 model.norm_position=post model.ffn_size=64 model.embedding_norm=true"
+    )
     with pytest.raises(MeristemError, match=wanted):
         train(recipe_of(2, **parts), place.root / "run")
 
@@ -281,7 +283,7 @@ def test_another_shape_is_refused_with_what_to_set(encoder: LoadedRun, place: Pl
 def test_what_has_no_encoder_is_refused(place: Place) -> None:
     other = resolve_recipe("gpt2", {**recipe_of(2).to_dict(), "model": {"family": "gpt2", **ENCODER}, "mix": MIX[1:2]})
     train(other, place.root / "gpt2")
-    parts = {"from": {"path": str(place.root / "gpt2"), "take": "encoder"}}
+    parts = {"from": {"path": str(place.root / "gpt2"), "load": "encoder"}}
     with pytest.raises(MeristemError, match="gpt2 has no encoder that fits multitask"):
         train(recipe_of(2, **parts), place.root / "run")
     with pytest.raises(MeristemError, match="families that can start from an encoder: multitask"):
@@ -377,7 +379,7 @@ def test_tasks_read_with_the_encoder_and_write_with_both(
     recipe = resolve_task_recipe(task, {key: value for key, value in small.items() if value is not None})
     ended = finetune(recipe, place.root / task, fresh=False, console=Console(quiet=True))
     run = load_run(ended.run)
-    assert getattr(run.recipe.task, "way", None) in (way, None)
+    assert getattr(run.recipe.task, "backbone_mode", None) in (way, None)
     kept = "backbone.encoder.layers.0.attention.project.weight"
     assert run.learner.model.state_dict()[kept].shape == (48, 16)
     assert ended.test

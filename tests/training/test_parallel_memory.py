@@ -23,7 +23,7 @@ STEPS = 6
 
 def recipe_of(**train: Any) -> Recipe:
     told = {"steps": STEPS, "batch_tokens": 192, "save_every": 1000, "evaluate_every": 1000, "threads": 1, **train}
-    model = {"family": "gpt2", "layers": 2, "width": 64, "heads": 2, "length": 32}
+    model = {"family": "gpt2", "layers": 2, "hidden_size": 64, "heads": 2, "max_length": 32}
     corpus = {"source": "builtin:microworld-en?size=40", "processes": 1, "validation": 0, "test": 0}
     tokenizer = {"kind": "bpe", "size": 400}
     return resolve_recipe(

@@ -48,14 +48,16 @@ def test_what_is_frozen_is_not_moved(tokenizer: Tokenizer, store: TokenDataset) 
 
 
 def test_rates_are_set_from_their_peak(tokenizer: Tokenizer, store: TokenDataset) -> None:
-    made = build_optimizers(model_of(tokenizer, store), TrainSettings(optimizer="muon", rate=0.02, matrix_rate=0.05))
+    made = build_optimizers(
+        model_of(tokenizer, store), TrainSettings(optimizer="muon", learning_rate=0.02, muon_learning_rate=0.05)
+    )
     for share in (0.5, 0.1, 1.0):
         set_lr_factor(made, share)
         assert [{group["lr"] for group in one.param_groups} for one in made] == [{0.02 * share}, {0.05 * share}]
 
 
 def test_matrices_have_four_times_the_learning_rate_unless_set(tokenizer: Tokenizer, store: TokenDataset) -> None:
-    _, muon = build_optimizers(model_of(tokenizer, store), TrainSettings(optimizer="muon", rate=0.02))
+    _, muon = build_optimizers(model_of(tokenizer, store), TrainSettings(optimizer="muon", learning_rate=0.02))
     assert {group["lr"] for group in muon.param_groups} == {0.08}
 
 

@@ -78,12 +78,18 @@ def test_evaluating_does_not_change_the_training(place: Place) -> None:
     assert place.losses("often") == place.losses("seldom")
 
 
-RISKY = ("train.rate=0.2", "train.warmup=20", "train.schedule=constant", "train.clip=null", "train.evaluate_every=2")
+RISKY = (
+    "train.learning_rate=0.2",
+    "train.warmup=20",
+    "train.schedule=constant",
+    "train.max_grad_norm=null",
+    "train.evaluate_every=2",
+)
 """A rate that soon makes it worse, so that the best is neither the first nor the last."""
 
 
 def test_the_best_is_kept_though_no_save_was_due(place: Place) -> None:
-    place.train(*RISKY, "train.steps=40", "train.save_every=1h", "train.keep=1")
+    place.train(*RISKY, "train.steps=40", "train.save_every=1h", "train.keep_checkpoints=1")
     measured = {line["step"]: line["loss"] for line in place.lines("evaluation")}
     best = min(measured, key=lambda step: measured[step])
     assert best < 40
@@ -144,8 +150,8 @@ def test_devices_and_intervals_may_change(place: Place) -> None:
         "train.steps=6",
         "train.save_every=2",
         "train.log_every=3",
-        "train.keep=5",
-        "train.workers=1",
+        "train.keep_checkpoints=5",
+        "train.dataloader_workers=1",
         "corpus.processes=2",
     )
     assert ended.step == 6
@@ -154,18 +160,18 @@ def test_devices_and_intervals_may_change(place: Place) -> None:
 def test_another_rate_is_refused_with_the_difference_and_two_commands(place: Place) -> None:
     place.train()
     with pytest.raises(RecipeError) as caught:
-        place.train("train.rate=5e-4", "model.layers=2")
+        place.train("train.learning_rate=5e-4", "model.layers=2")
     told = str(caught.value)
-    assert "train.rate: 0.001 in the run, 0.0005 now" in told
+    assert "train.learning_rate: 0.001 in the run, 0.0005 now" in told
     assert "model.layers: 1 in the run, 2 now" in told
     assert f"--out {place.root / 'run'}-2" in told
     assert "--fresh" in told
 
 
 def test_fresh_moves_the_old_run_aside(place: Place) -> None:
-    place.train("train.rate=1e-3")
+    place.train("train.learning_rate=1e-3")
     old = place.losses()
-    place.train("train.rate=5e-4", fresh=True)
+    place.train("train.learning_rate=5e-4", fresh=True)
     assert place.losses("run.old-1") == old
     assert place.losses() != old
     assert "The old run is kept as" in place.said.getvalue()
@@ -254,7 +260,13 @@ def test_text_that_changed_is_another_run(place: Place, monkeypatch: pytest.Monk
 # ------------------------------------------------------------ what is not finite
 
 
-WILD = ("train.rate=1e30", "train.warmup=0", "train.clip=null", "train.steps=20", "train.evaluate_every=100")
+WILD = (
+    "train.learning_rate=1e30",
+    "train.warmup=0",
+    "train.max_grad_norm=null",
+    "train.steps=20",
+    "train.evaluate_every=100",
+)
 
 
 def test_steps_that_are_not_finite_are_skipped_counted_and_named_and_five_stop_the_run(place: Place) -> None:

@@ -27,10 +27,10 @@ from meristem.training.stop_signals import TrainingStopped
 RECIPE = """
 from:    run
 data:    {train: prompts.tsv, held_out: 0.25}
-rewards: [{name: includes, words: [the, a]}, {name: function, call: "liking:short", weight: 0.5}]
+rewards: [{name: includes, required: [the, a]}, {name: function, call: "liking:short", weight: 0.5}]
 judge:   [{name: length, target: [2, 8]}]
-policy:  {count: 3, max_tokens: 6, prompts: 6}
-train:   {steps: 4, batch_samples: 4, rate: 3e-3, schedule: constant, warmup: 0.0, log_every: 1, evaluate_every: 2,
+policy:  {num_generations: 3, max_new_tokens: 6, eval_prompts: 6}
+train:   {steps: 4, batch_samples: 4, learning_rate: 3e-3, schedule: constant, warmup: 0.0, log_every: 1, evaluate_every: 2,
           threads: 1}
 """
 LIKING = """
@@ -56,7 +56,7 @@ PROMPTS = "prompt\ttarget\ttopic\n" + "".join(
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that writes, trained once."""
     root = tmp_path_factory.mktemp("writer")
-    Place(root).train("train.steps=12", "train.rate=3e-3")
+    Place(root).train("train.steps=12", "train.learning_rate=3e-3")
     return root / "run"
 
 
@@ -101,9 +101,9 @@ def test_a_run_learns_reports_and_can_be_used(writer: Place) -> None:
 @pytest.mark.parametrize(
     "overrides",
     [
-        ("policy.baseline=learned", "policy.updates=2", "policy.supervised=0.3"),
+        ("policy.baseline=learned", "policy.updates_per_rollout=2", "policy.supervised_weight=0.3"),
         pytest.param((), marks=pytest.mark.slow),
-        pytest.param(("train.micro_tokens=64",), marks=pytest.mark.slow),
+        pytest.param(("train.micro_batch_tokens=64",), marks=pytest.mark.slow),
     ],
     ids=str,
 )
@@ -120,8 +120,8 @@ def test_a_run_that_was_stopped_ends_where_the_unbroken_one_does(writer: Place, 
 def test_a_task_run_still_predicts_after_its_rewards(writer: Place) -> None:
     data = {"data.train": "builtin:microworld-queries?size=40&seed=1", "data.text": "query", "data.target": "text",
             "data.held_out": 0.2}  # fmt: skip
-    tiny = {"model.family": "gpt2", "model.layers": 1, "model.width": 32, "model.heads": 2, "model.length": 48,
-            "tokenizer.size": 400, "train.steps": 3, "train.threads": 1, "task.max_tokens": 8}  # fmt: skip
+    tiny = {"model.family": "gpt2", "model.layers": 1, "model.hidden_size": 32, "model.heads": 2, "model.max_length": 48,
+            "tokenizer.vocab_size": 400, "train.steps": 3, "train.threads": 1, "task.max_tokens": 8}  # fmt: skip
     api.finetune("lines", {**data, **tiny}, out=writer.root / "lines", console=Console(quiet=True))
     ended = reinforced(writer, "from=lines", "data.train=builtin:microworld-queries?size=24&seed=2", "data.text=query",
                        "rewards=[{name: includes, words: [free]}]", "judge=null", "train.steps=1")  # fmt: skip
@@ -139,7 +139,13 @@ def test_two_runs_with_one_seed_are_the_same_and_another_seed_is_another(writer:
 
 
 def test_a_runaway_stops_the_run_and_says_why(writer: Place) -> None:
-    loose = ("train.rate=0.3", "policy.kl.target=0.01", "policy.alarm=2", "policy.kl.adapt=0", "train.steps=30")
+    loose = (
+        "train.learning_rate=0.3",
+        "policy.kl.target=0.01",
+        "policy.stop_patience=2",
+        "policy.kl.adaptation_rate=0",
+        "train.steps=30",
+    )
     ended = reinforced(writer, *loose)
     assert 2 <= ended.step < 30
     assert "the policy diverged" in writer.said.getvalue()
@@ -168,10 +174,12 @@ def test_ctrl_c_keeps_what_was_learned(writer: Place, monkeypatch: pytest.Monkey
 
 def test_without_a_kl_penalty_the_reward_is_hacked_and_the_report_warns(writer: Place) -> None:
     """A reward that pays for one letter, thirty steps: held, the texts stay what they were; loose, they do not."""
-    greedy = ("rewards=[{name: function, call: 'liking:greedy'}]", "policy.max_tokens=10", "policy.count=6",
-              "train.steps=30", "train.rate=1e-2", "train.batch_samples=8", "train.evaluate_every=30")  # fmt: skip
-    reinforced(writer, *greedy, "policy.kl.coefficient=0", "policy.collapse=null", out="loose")
-    reinforced(writer, *greedy, "policy.kl.target=0.5", "policy.kl.coefficient=2", "policy.kl.adapt=0.5", out="held")
+    greedy = ("rewards=[{name: function, call: 'liking:greedy'}]", "policy.max_new_tokens=10", "policy.num_generations=6",
+              "train.steps=30", "train.learning_rate=1e-2", "train.batch_samples=8", "train.evaluate_every=30")  # fmt: skip
+    reinforced(writer, *greedy, "policy.kl.coefficient=0", "policy.min_distinct2_ratio=null", out="loose")
+    reinforced(
+        writer, *greedy, "policy.kl.target=0.5", "policy.kl.coefficient=2", "policy.kl.adaptation_rate=0.5", out="held"
+    )
     loose, held = (json.loads((writer.root / out / "report.json").read_bytes()) for out in ("loose", "held"))
     kinds = {one["kind"] for one in loose["warnings"] if one["severity"] == "serious"}
     assert kinds & {"repetition", "sameness"}, loose["warnings"]
@@ -188,8 +196,8 @@ def test_without_a_kl_penalty_the_reward_is_hacked_and_the_report_warns(writer: 
         (("rewards=[]",), "rewards: missing"),
         (("rewards=[{name: gramar}]",), "did you mean grammar"),
         (("policy.cout=3",), "did you mean count"),
-        (("policy.count=1",), "at least 2"),
-        (("train.shard=true",), "train.shard"),
+        (("policy.num_generations=1",), "at least 2"),
+        (("train.fsdp=true",), "train.fsdp"),
         (("data.train=nothing.tsv",), "nothing.tsv"),
         (("data.text=promt",), "did you mean prompt"),
         (("objective=clm",), "policy and objective"),
@@ -241,7 +249,7 @@ def test_another_start_is_refused(writer: Place) -> None:
     with pytest.raises(MeristemError, match=r"data\.json: not UTF-8"):
         reinforced(writer, "train.steps=3")
     facts.write_bytes(before)
-    writer.train("train.steps=14", "train.rate=3e-3")
+    writer.train("train.steps=14", "train.learning_rate=3e-3")
     with pytest.raises(MeristemError, match="have changed since this run started"):
         reinforced(writer)
 
@@ -250,8 +258,8 @@ def test_the_start_may_be_a_recipe(writer: Place) -> None:
     tiny = Path("tiny.yaml")
     tiny.write_text(
         "corpus: {source: 'builtin:microworld-en?size=40', processes: 1}\n"
-        "tokenizer: {kind: bpe, size: 300}\nobjective: clm\n"
-        "model: {family: gpt2, layers: 1, width: 32, heads: 2, length: 32}\n"
+        "tokenizer: {kind: bpe, vocab_size: 300}\nobjective: clm\n"
+        "model: {family: gpt2, layers: 1, hidden_size: 32, heads: 2, max_length: 32}\n"
         "train: {steps: 3, batch_tokens: 128, threads: 1}\n",
         encoding="utf-8",
     )

@@ -27,11 +27,11 @@ from meristem.training.trackers.metrics_log import RunLogger
 from meristem.training.train_state import TrainState
 
 PAIRS = [
-    Case([{"name": "mlm", "l1_states": 0.5}, "nsp"], "bert"),
-    Case({"name": "clm", "l1_states": 0.5}, "gpt2"),
-    Case({"name": "bilm", "l1_states": 0.5}, "elmo"),
-    Case({"name": "denoising", "l1_states": 0.5}, "transformer"),
-    Case({"name": "plm", "l1_states": 0.5}, "xlnet"),
+    Case([{"name": "mlm", "l1_hidden_states": 0.5}, "nsp"], "bert"),
+    Case({"name": "clm", "l1_hidden_states": 0.5}, "gpt2"),
+    Case({"name": "bilm", "l1_hidden_states": 0.5}, "elmo"),
+    Case({"name": "denoising", "l1_hidden_states": 0.5}, "transformer"),
+    Case({"name": "plm", "l1_hidden_states": 0.5}, "xlnet"),
 ]
 
 
@@ -156,7 +156,9 @@ def test_the_run_logger_writes_json_that_every_reader_accepts(tmp_path: Path) ->
 def test_a_run_that_never_took_a_step_is_started_over(place: Place) -> None:
     """A command that failed before its first step left a folder that refused the corrected one."""
     with pytest.raises(MeristemError):  # after the folder was made: no lane gets a token
-        place.train("train.batch_tokens=100000000", "store.lanes=true", "model.family=transformer_xl", run="dead")
+        place.train(
+            "train.batch_tokens=100000000", "dataset.contiguous_batches=true", "model.family=transformer_xl", run="dead"
+        )
     assert (place.root / "dead/recipe.yaml").exists()
     ended = place.train("train.steps=2", "model.layers=2", run="dead")
     assert ended.step == 2 and "never took a step; starting over" in place.said.getvalue()

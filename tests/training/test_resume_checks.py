@@ -12,7 +12,7 @@ from meristem.config.recipe import Recipe, resolve_recipe
 from meristem.training.resume_checks import refuse_changed_settings
 
 BERT: dict[str, Any] = {
-    "model": {"family": "modern", "layers": 2, "width": 32, "heads": 2, "length": 16},
+    "model": {"family": "modern", "layers": 2, "hidden_size": 32, "heads": 2, "max_length": 16},
     "objective": ["mlm", "nsp"],
     "train": {"steps": 10},
 }
@@ -31,11 +31,11 @@ def made(*overrides: str, base: dict[str, Any] = BERT) -> Recipe:
         "train.minutes=5",
         "train.epochs=3",
         "train.device=cuda",
-        "train.workers=2",
+        "train.dataloader_workers=2",
         "train.threads=1",
         "train.log_every=3",
         "train.save_every=1m",
-        "train.keep=9",
+        "train.keep_checkpoints=9",
         "corpus.processes=7",
     ],
 )
@@ -44,9 +44,9 @@ def test_budgets_devices_and_intervals_may_change(override: str) -> None:
 
 
 def test_the_memory_of_an_index_may_change() -> None:
-    refuse_changed_settings(made("corpus.near=true"), made("corpus.near.memory_mb=64"), OUT)
+    refuse_changed_settings(made("corpus.near_dedup=true"), made("corpus.near_dedup.memory_mb=64"), OUT)
     with pytest.raises(RecipeError, match=r"corpus\.near\.jaccard: 0\.8 in the run, 0\.7 now"):
-        refuse_changed_settings(made("corpus.near=true"), made("corpus.near.jaccard=0.7"), OUT)
+        refuse_changed_settings(made("corpus.near_dedup=true"), made("corpus.near_dedup.jaccard=0.7"), OUT)
 
 
 def test_another_name_is_the_same_run() -> None:
@@ -56,13 +56,13 @@ def test_another_name_is_the_same_run() -> None:
 @pytest.mark.parametrize(
     ("override", "line"),
     [
-        ("train.rate=0.5", "train.rate: 0.001 in the run, 0.5 now"),
+        ("train.learning_rate=0.5", "train.learning_rate: 0.001 in the run, 0.5 now"),
         ("train.seed=4", "train.seed: 0 in the run, 4 now"),
         ("train.batch_tokens=64", "train.batch_tokens: 4096 in the run, 64 now"),
         ("model.layers=3", "model.layers: 2 in the run, 3 now"),
         ("objective.mask_rate=0.3", "objective.mlm.mask_rate: 0.15 in the run, 0.3 now"),
         ("corpus.source=builtin:microworld", "corpus.source: 'builtin:pydocs' in the run, 'builtin:microworld' now"),
-        ("tokenizer.size=500", "tokenizer.size: 8192 in the run, 500 now"),
+        ("tokenizer.vocab_size=500", "tokenizer.vocab_size: 8192 in the run, 500 now"),
         ("from=.", "from.path: None in the run, '.' now"),
         ("train.betas=[0.9, 0.99]", "train.betas: [0.9, 0.98] in the run, [0.9, 0.99] now"),
     ],
@@ -90,4 +90,6 @@ def test_each_source_of_a_mix_may_change_its_processes_and_nothing_else() -> Non
 
 def test_many_differences_are_counted() -> None:
     with pytest.raises(RecipeError, match=r"… and \d+ more"):
-        refuse_changed_settings(made(), made("model.family=gpt2", "model.width=64", "model.length=32", base=MIX), OUT)
+        refuse_changed_settings(
+            made(), made("model.family=gpt2", "model.hidden_size=64", "model.max_length=32", base=MIX), OUT
+        )

@@ -24,9 +24,9 @@ RECIPE = """
 from:    run
 data:    {train: "builtin:microworld-queries?size=12&seed=4", text: query, target: text, held_out: 0.25}
 rewards: [{name: clicks, table: "builtin:microworld-clicks?size=120&seed=7", top: 2, against: both,
-           fit: {strengths: [3.0], parts: 3}}]
-policy:  {count: 3, max_tokens: 6, prompts: 3}
-train:   {steps: 4, batch_samples: 4, rate: 1e-2, schedule: constant, warmup: 0.0, log_every: 1, evaluate_every: 4,
+           click_model: {strengths: [3.0], parts: 3}}]
+policy:  {num_generations: 3, max_new_tokens: 6, eval_prompts: 3}
+train:   {steps: 4, batch_samples: 4, learning_rate: 1e-2, schedule: constant, warmup: 0.0, log_every: 1, evaluate_every: 4,
           threads: 1}
 """
 
@@ -81,7 +81,7 @@ def test_a_resumed_run_has_the_history_of_what_it_generated(writer: Place, monke
     assert json.dumps(history) == json.dumps(same) != json.dumps(half)
     entries = history["policy"]["clicks"]
     assert entries and all(1 <= len(some) <= 2 for some in entries.values())
-    reinforced(writer, "rewards.clicks.against=table", out="plain")
+    reinforced(writer, "rewards.clicks.compare_with=table", out="plain")
     plain, none = kept(writer, "plain")
     assert none == {} and not all(torch.equal(whole[name], plain[name]) for name in whole)  # it does count
 

@@ -23,8 +23,8 @@ RECIPE = """
 from:    {start}
 data:    {{train: prompts.tsv, held_out: 0.25}}
 rewards: [{{name: length, target: [2, 8]}}]
-policy:  {{count: 2, max_tokens: 4, prompts: 4, baseline: learned}}
-train:   {{steps: 2, batch_samples: 2, rate: 1e-3, log_every: 1, evaluate_every: 2, threads: 1}}
+policy:  {{num_generations: 2, max_new_tokens: 4, eval_prompts: 4, baseline: learned}}
+train:   {{steps: 2, batch_samples: 2, learning_rate: 1e-3, log_every: 1, evaluate_every: 2, threads: 1}}
 """
 QUICK = ("train.steps=1", "train.threads=1", "train.evaluate_every=none")
 
@@ -99,7 +99,7 @@ def test_a_command_that_makes_no_sense(words: tuple[str, ...], sentence: str) ->
 
 def test_other_runs_start_from_it(rewarded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(budget, "PEAK_SIZE", 64)
-    shape = ("model.layers=1", "model.width=32", "model.heads=2", "model.length=32", "train.batch_tokens=64")
+    shape = ("model.layers=1", "model.hidden_size=32", "model.heads=2", "model.max_length=32", "train.batch_tokens=64")
     text = "builtin:microworld-en?size=60"
     quiet: dict[str, Any] = {"console": Console(quiet=True)}
     told = (*QUICK, *shape, "train.optimizer=adamw", "corpus.processes=1", f"from={rewarded}")

@@ -161,15 +161,15 @@ def recommended(sentence: str) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("recipe", "given", "sentence"), [
-    ("bert-mini", "objective.span_stop=0.3", "with objective.unit=token; set objective.unit=span, or leave it out"),
-    ("bert-mini", "objective.mlm.span_longest=3", "set objective.mlm.unit=span, or leave it out"),
-    ("bert-mini", "objective={name: mlm, span_stop: 0.3}", "objective.span_stop: has no effect with"),
-    ("gpt2-mini", "model.rotary_base=5000", "set model.positions=rotary, or leave it out"),
-    ("gpt2-mini", "model.window_every=2", "with model.window=null; set model.window, or leave it out"),
-    ("electra-mini", "objective.detection_weight=9", None),
-    ("gpt2-mini", "from.take=encoder", "set from.path, or leave it out"),
-    ("gpt2-mini", "store.picture=16", "gpt2 has no image input"),
-    ("rnn-mini", "train.recompute=true", "rnn does not support gradient checkpointing"),
+    ("bert-mini", "objective.span_geometric_p=0.3", "with objective.unit=token; set objective.unit=span, or leave it out"),
+    ("bert-mini", "objective.mlm.max_span_length=3", "set objective.mlm.unit=span, or leave it out"),
+    ("bert-mini", "objective={name: mlm, span_stop: 0.3}", "objective.span_geometric_p: has no effect with"),
+    ("gpt2-mini", "model.rotary_base=5000", "set model.position_encoding=rotary, or leave it out"),
+    ("gpt2-mini", "model.attention_window_every=2", "with model.attention_window=null; set model.attention_window, or leave it out"),
+    ("electra-mini", "objective.discriminator_weight=9", None),
+    ("gpt2-mini", "from.load=encoder", "set from.path, or leave it out"),
+    ("gpt2-mini", "dataset.image_size=16", "gpt2 has no image input"),
+    ("rnn-mini", "train.gradient_checkpointing=true", "rnn does not support gradient checkpointing"),
 ])  # fmt: skip
 def test_pretraining_answers_in_one_sentence(recipe: str, given: str, sentence: str | None) -> None:
     if sentence is None:
@@ -182,23 +182,29 @@ def test_pretraining_answers_in_one_sentence(recipe: str, given: str, sentence: 
 
 
 def test_no_answer_recommends_what_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"task.network_width: has no effect with task.network=none; leave it out$"):
-        resolve_task_recipe("probe", ["task.network_width=64"])  # a probe has no network of its own
+    with pytest.raises(
+        RecipeError, match=r"task.network_hidden_size: has no effect with task.network=none; leave it out$"
+    ):
+        resolve_task_recipe("probe", ["task.network_hidden_size=64"])  # a probe has no network of its own
     (tmp_path / "prompts.txt").write_text("The old\n")
     rewards = {"policy": {}, "data": {"train": str(tmp_path / "prompts.txt")}, "from": {"recipe": "gpt2-mini"},
                "rewards": [{"name": "meaning", "corpus": "builtin:microworld-en"}]}  # fmt: skip
     (tmp_path / "r.yaml").write_text(str(rewards))
-    with pytest.raises(RecipeError, match=r"^rewards.meaning.words: .*; leave it out$"):
-        check_reinforce_recipe(tmp_path / "r.yaml", ["rewards.meaning.words=9"])  # vectors and a corpus exclude another
+    with pytest.raises(RecipeError, match=r"^rewards.meaning.max_vectors: .*; leave it out$"):
+        check_reinforce_recipe(
+            tmp_path / "r.yaml", ["rewards.meaning.max_vectors=9"]
+        )  # vectors and a corpus exclude another
 
 
 def test_a_recipe_file_of_ones_own(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
-    path.write_text("model: {family: bert}\nobjective: {name: mlm, span_stop: 0.3}\ntrain: {momentum: 0.95}\n")
-    with pytest.raises(RecipeError, match=r"^objective.span_stop: has no effect .* set objective.unit=span"):
+    path.write_text(
+        "model: {family: bert}\nobjective: {name: mlm, span_geometric_p: 0.3}\ntrain: {muon_momentum: 0.95}\n"
+    )
+    with pytest.raises(RecipeError, match=r"^objective.span_geometric_p: has no effect .* set objective.unit=span"):
         resolve_pretrain_recipe(path)
-    assert resolve_pretrain_recipe(path, ["objective.unit=span"]).train.momentum == 0.95  # a default, written out
-    path.write_text("model: {family: bert}\nobjective: {name: mlm, unit: span, span_stop: 0.3}\n")
+    assert resolve_pretrain_recipe(path, ["objective.unit=span"]).train.muon_momentum == 0.95  # a default, written out
+    path.write_text("model: {family: bert}\nobjective: {name: mlm, unit: span, span_geometric_p: 0.3}\n")
     assert resolve_pretrain_recipe(path, ["objective.unit=word"])  # an ablation need not edit the file
     path.write_text("model: {family: bert}\ntask: pair\ndata: {train: a.tsv}\ncorpus: {source: a.txt}\n")
     with pytest.raises(RecipeError, match=r"^corpus.source: a task is trained on labelled samples"):
@@ -215,7 +221,7 @@ def test_shipped_recipes_hold_nothing_that_has_no_effect() -> None:
 
 
 @pytest.mark.parametrize(("given", "golds", "sentence"), [
-    ({"threshold": 0.4}, ("good", "bad"), "task.threshold: .* a single problem; set task.problem=multiple"),
+    ({"threshold": 0.4}, ("good", "bad"), "task.threshold: .* a single problem; set task.problem_type=multiple"),
     ({"class_weights": "balanced"}, (0.1, 0.7), "task.class_weights: .* a regression problem; set task"),
 ])  # fmt: skip
 def test_a_problem_that_the_labels_decide(given: dict[str, Any], golds: tuple[Any, ...], sentence: str) -> None:

@@ -17,11 +17,11 @@ pytestmark = pytest.mark.usefixtures("small_peak")
 QUIET = Console(quiet=True)
 ELMO = {
     "model.layers": 1,
-    "model.width": 16,
-    "model.cells": 24,
-    "model.length": 32,
-    "model.filters": [[1, 8], [2, 8]],
-    "tokenizer.size": 400,
+    "model.hidden_size": 16,
+    "model.cell_size": 24,
+    "model.max_length": 32,
+    "model.char_filters": [[1, 8], [2, 8]],
+    "tokenizer.vocab_size": 400,
     "train.batch_tokens": 128,
     "train.steps": 2,
     "corpus.limit": 40,
@@ -29,9 +29,9 @@ ELMO = {
 }
 TASK = {
     "task.network": "recurrent",
-    "task.network_width": 16,
+    "task.network_hidden_size": 16,
     "task.word_embedding_size": 8,
-    "from.learns": "head",
+    "from.train": "head",
     "data.train": "builtin:microworld-entities?size=24&seed=1",
     "data.validation": "builtin:microworld-entities?size=8&seed=2",
     "train.batch_samples": 8,
@@ -79,7 +79,7 @@ def test_saved_resumed_and_used(elmo: Path, tmp_path: Path) -> None:
 def test_word_vectors_initialize_the_tasks_own_embeddings(elmo: Path, tmp_path: Path) -> None:
     words = {"the": drawn()["the"], "in": drawn()["garden"], "and": -drawn()["the"]}
     file = glove(tmp_path / "glove.txt", words)
-    found = _taught(elmo, tmp_path / "vectors", 1, **{"from.vectors": str(file), "train.rate": 1e-9})
+    found = _taught(elmo, tmp_path / "vectors", 1, **{"from.word_vectors": str(file), "train.learning_rate": 1e-9})
     tokenizer = meristem.load(tmp_path / "vectors").tokenizer
     the, and_ = (found["heads.word_embedding.weight"][tokenizer.token_to_id(word)] for word in ("the", "and"))
     centre = (the + and_) / 2  # opposite vectors stay opposite round the mean of all, whatever the projection

@@ -16,7 +16,7 @@ from meristem.checkpoint import disk, manifest
 from meristem.config.errors import MeristemError
 from meristem.training import budget
 
-SMALL = ["model.layers=1", "model.width=16", "model.heads=2", "model.length=16", "tokenizer.size=300",
+SMALL = ["model.layers=1", "model.hidden_size=16", "model.heads=2", "model.max_length=16", "tokenizer.vocab_size=300",
          "corpus.limit=60", "train.batch_tokens=64", "train.evaluate_tokens=64", "train.evaluate_every=2",
          "objective=mlm"]  # fmt: skip
 

@@ -31,7 +31,7 @@ def test_continued_pretraining_on_text_of_another_script_is_refused_before_a_run
     with pytest.raises(MeristemError, match=r"of the tokens of .*other\.txt are unknown.*from\.tokenizer=own"):
         place.train(start, *other, family="bert", run="refused")
     assert not (place.root / "refused").exists()
-    place.train(start, *other, "store.max_unknown=1", family="bert", run="forced")
+    place.train(start, *other, "dataset.max_unknown=1", family="bert", run="forced")
     assert "WARNING: " in place.said.getvalue()
     place.train(start, *other, "from.tokenizer=own", family="bert", run="own")
     assert "% unknown)" not in place.said.getvalue().split("Training tiny")[-1]

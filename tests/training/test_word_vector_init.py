@@ -60,7 +60,7 @@ def test_vectors_of_another_width_keep_their_neighbours(place: Place, tokenizer:
 
 def test_a_run_starts_from_word_vectors(place: Place, words: Words) -> None:
     glove(place.root / "glove.txt", words)
-    ended = place.train("from.vectors=glove.txt", "tokenizer.kind=wordpiece", family="bert")
+    ended = place.train("from.word_vectors=glove.txt", "tokenizer.kind=wordpiece", family="bert")
     assert ended.step == 6
     assert "word vectors: 9 words of 32 dimensions in glove.txt initialized" in place.said.getvalue()
     assert "% of the tokens in the training text" in place.said.getvalue()
@@ -110,7 +110,7 @@ def test_coverage_is_reported_of_the_vocabulary_and_of_the_text(
 
 
 def test_a_byte_level_tokenizer_finds_words_after_a_space_and_with_a_capital(place: Place) -> None:
-    place.train("tokenizer.size=400", "train.steps=1", run="bpe")
+    place.train("tokenizer.vocab_size=400", "train.steps=1", run="bpe")
     tokenizer = Tokenizer.load(place.root / "bpe" / "tokenizer.json")
     inside = [
         t for n in range(tokenizer.vocab_size) if (t := tokenizer.id_to_token(n)).startswith("Ġ") and t[1:].isalpha()
@@ -124,7 +124,7 @@ def test_a_byte_level_tokenizer_finds_words_after_a_space_and_with_a_capital(pla
 
 
 def test_an_embedding_that_is_narrower_than_the_model(tokenizer: Tokenizer, words: Words, tmp_path: Path) -> None:
-    told = {"family": "electra", "layers": 1, "width": 32, "heads": 2, "embedding": 16, "length": 16}
+    told = {"family": "electra", "layers": 1, "hidden_size": 32, "heads": 2, "embedding_size": 16, "max_length": 16}
     model = build_learner(resolve_recipe("tiny", {"model": told, "objective": "rtd"}), tokenizer).model
     init_from_word_vectors(model, tokenizer, glove(tmp_path / "glove.txt", words))
     assert model.backbone.embedding().weight.shape[1] == 16

@@ -20,15 +20,15 @@ from meristem.training.run_result import RunResult
 
 SMALL = {
     "model.layers": 2,
-    "model.width": 32,
+    "model.hidden_size": 32,
     "model.heads": 2,
-    "model.length": 24,
-    "tokenizer.size": 300,
+    "model.max_length": 24,
+    "tokenizer.vocab_size": 300,
 }
 QUICK = {
     "train.steps": 6,
     "train.batch_samples": 8,
-    "train.rate": 3e-3,
+    "train.learning_rate": 3e-3,
     "train.schedule": "constant",
     "train.warmup": 0,
     "train.log_every": 1,

@@ -107,7 +107,7 @@ class ImageEmbedding(nn.Module):
             actual_size = "×".join(map(str, image.shape[1:]))
             raise MeristemError(
                 f"image: this model takes images of {image_size}×{image_size}×3, not {actual_size}; resize them, or "
-                f"train with model.picture and store.picture of that size"
+                f"train with model.image_size and dataset.image_size of that size"
             )
         x = self.cut(self._scale_pixels(image)) + self.positions()
         x = x if self.norm is None else self.norm(x)

@@ -25,7 +25,7 @@ class AdaptiveSoftmaxHead(VocabularyHead):
         super().__init__(embedding, bias=True)
         vocab_size = embedding.num_embeddings
         if list(cutoffs) != sorted(set(cutoffs)) or cutoffs[0] < 1:
-            raise MeristemError(f"model.cutoffs: {list(cutoffs)} must be positive and strictly increasing")
+            raise MeristemError(f"model.adaptive_cutoffs: {list(cutoffs)} must be positive and strictly increasing")
         self.cutoffs = [cutoff for cutoff in cutoffs if cutoff < vocab_size] + [vocab_size]
         self.shortlist_size = self.cutoffs[0]
         self.cluster_sizes = [stop - start for start, stop in pairwise([0, *self.cutoffs])]
@@ -56,7 +56,7 @@ class AdaptiveSoftmaxHead(VocabularyHead):
         if smoothing or l1 or uniform_N is not None:
             raise MeristemError(
                 "objective: label_smoothing, l1_outputs and sampled tokens need the logits of the whole vocabulary, "
-                "which an adaptive softmax does not compute; leave them out, or set model.cutoffs=[]"
+                "which an adaptive softmax does not compute; leave them out, or set model.adaptive_cutoffs=[]"
             )
         hidden = self.apply_transform(states_ND)
         if torch.is_grad_enabled() and (hidden.requires_grad or self.weight.requires_grad):

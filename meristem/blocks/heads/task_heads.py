@@ -179,7 +179,7 @@ def build_shared_head(backbone: Any, kind: str, sizes: Mapping[str, int], family
     `family_kinds` are the kinds a family builds itself, for the message when a kind is unknown.
     """
     settings, input_size = backbone.settings, head_input_size(backbone, sizes)
-    init_std = getattr(settings, "initial", input_size**-0.5)
+    init_std = getattr(settings, "init_std", getattr(settings, "init_range", input_size**-0.5))
     match kind:
         case "pooled":
             return PooledHead(input_size, sizes["classes"], init_std)

@@ -39,7 +39,7 @@ class RelativeIncrementalDecoder:
     def init_state(self, batch_size: int, capacity: int, **inputs: Tensor) -> State:
         """Empty ring buffer of at most `context_length` slots."""
         s, weight = self._stack.settings, next(self._stack.parameters())
-        shape = (batch_size, s.layers, 2, s.heads, min(capacity, self.context_length), s.width // s.heads)
+        shape = (batch_size, s.layers, 2, s.heads, min(capacity, self.context_length), s.hidden_size // s.heads)
         return {
             "cache": weight.new_zeros(shape),
             "next": torch.zeros(batch_size, dtype=torch.long, device=weight.device),
@@ -57,7 +57,7 @@ class RelativeIncrementalDecoder:
     def prefill(self, tokens_BT: Tensor, lengths_B: Tensor, state: State) -> tuple[Tensor, State]:
         """Process prompts in chunks (chunked prefill); padding is never written to the cache."""
         rows = torch.arange(len(lengths_B), device=lengths_B.device)
-        last_BD = next(self._stack.parameters()).new_zeros(len(lengths_B), self._stack.settings.width)
+        last_BD = next(self._stack.parameters()).new_zeros(len(lengths_B), self._stack.settings.hidden_size)
         for start in range(0, tokens_BT.shape[1], self._chunk):
             chunk_tokens = tokens_BT[:, start : start + self._chunk]
             last_index_B = lengths_B - 1 - start
@@ -115,8 +115,8 @@ class RelativeIncrementalDecoder:
         if self._distance_keys_NHLC is None:
             s, weight = self._stack.settings, next(self._stack.parameters())
             distances = torch.arange(-self._lookahead, self.context_length, device=weight.device)
-            distances = distances if s.clamp is None else distances.clamp(-s.clamp, s.clamp)
-            encoding = sinusoidal_encoding(distances[None], s.width, weight.dtype)
+            distances = distances if s.clamp_distance is None else distances.clamp(-s.clamp_distance, s.clamp_distance)
+            encoding = sinusoidal_encoding(distances[None], s.hidden_size, weight.dtype)
             self._distance_keys_NHLC = [
                 layer.attention.project_distances(encoding)[:, 0] for layer in self._stack.iter_layers()
             ]

@@ -38,7 +38,10 @@ class TransformerIncrementalDecoder:
         self._backbone, self._stack = backbone, stack
         self._embedding, self._final_norm = embedding, norm_function(stack.final_norm)
         s = stack.settings
-        windows = [s.window if (layer_index + 1) % s.window_every == 0 else None for layer_index in range(s.layers)]
+        windows = [
+            s.attention_window if (layer_index + 1) % s.attention_window_every == 0 else None
+            for layer_index in range(s.layers)
+        ]
         self._layers = [
             IncrementalLayer(cast(TransformerLayer, layer), window)
             for layer, window in zip(stack.layers, windows, strict=True)

@@ -83,40 +83,52 @@ class TransformerDecoder(nn.Module):
     ) -> None:
         super().__init__()
         self.settings, self.scale, self.relative = settings, scale, relative
-        head_dim = settings.width // settings.heads
+        head_dim = settings.hidden_size // settings.heads
         rotary = (
-            RotaryEmbedding(settings.length, head_dim, settings.rotary_base) if settings.positions == "rotary" else None
+            RotaryEmbedding(settings.max_length, head_dim, settings.rotary_base)
+            if settings.position_encoding == "rotary"
+            else None
         )
         self.layers = nn.ModuleList(self._build_layer(rotary) for _ in range(num_layers))
-        self.final_norm = self._build_norm() if settings.norm_place == "pre" else nn.Identity()
+        self.final_norm = self._build_norm() if settings.norm_position == "pre" else nn.Identity()
         self.recompute = False
         """Gradient checkpointing: recompute activations in the backward pass instead of storing them."""
 
     def _build_norm(self) -> nn.Module:
-        return build_norm(self.settings.norm, self.settings.width, self.settings.norm_epsilon, bias=self.settings.bias)
+        return build_norm(
+            self.settings.norm, self.settings.hidden_size, self.settings.norm_epsilon, bias=self.settings.bias
+        )
 
     def _build_layer(self, rotary: RotaryEmbedding | None) -> TransformerDecoderLayer:
         s = self.settings
         return TransformerDecoderLayer(
             MultiHeadAttention(
-                s.width, s.heads, num_kv_heads=s.groups, rotary=rotary, dropout=s.dropout, bias=s.bias, scale=self.scale
+                s.hidden_size,
+                s.heads,
+                num_kv_heads=s.kv_heads,
+                rotary=rotary,
+                dropout=s.dropout,
+                bias=s.bias,
+                scale=self.scale,
             ),
-            CrossAttention(s.width, s.heads, num_kv_heads=s.groups, dropout=s.dropout, bias=s.bias, scale=self.scale),
-            FeedForward(s.width, s.inner or 4 * s.width, s.activation, bias=s.bias),
+            CrossAttention(
+                s.hidden_size, s.heads, num_kv_heads=s.kv_heads, dropout=s.dropout, bias=s.bias, scale=self.scale
+            ),
+            FeedForward(s.hidden_size, s.ffn_size or 4 * s.hidden_size, s.activation, bias=s.bias),
             (self._build_norm(), self._build_norm(), self._build_norm()),
-            norm_position=s.norm_place,
+            norm_position=s.norm_position,
             dropout=s.dropout,
         )
 
     def init_weights(self) -> None:
         """Initialize with normal weights and zero biases; residual projections by `output_initial`."""
-        init_normal(self, self.settings.initial)
+        init_normal(self, self.settings.init_std)
         outputs = (
             output
             for layer in self.iter_layers()
             for output in (layer.attention.output, layer.cross.output, layer.feed_forward.narrow)
         )
-        scale_residual_outputs(outputs, self.settings.output_initial)
+        scale_residual_outputs(outputs, self.settings.output_init)
 
     def iter_layers(self) -> Iterator[TransformerDecoderLayer]:
         """The layers, typed."""
@@ -124,7 +136,7 @@ class TransformerDecoder(nn.Module):
 
     def layer_window(self, layer_index: int) -> int | None:
         """Sliding window of a layer's self-attention; None if unlimited."""
-        return self.settings.window if (layer_index + 1) % self.settings.window_every == 0 else None
+        return self.settings.attention_window if (layer_index + 1) % self.settings.attention_window_every == 0 else None
 
     def forward(
         self,
@@ -191,7 +203,9 @@ class TransformerDecoder(nn.Module):
     def empty_cache(self, batch_size: int, capacity: int, template: Tensor) -> Tensor:
         """Empty KV cache [B, L, 2, G, slots, C] for `capacity` tokens per row."""
         s = self.settings
-        return template.new_zeros(batch_size, len(self.layers), 2, s.groups or s.heads, capacity, s.width // s.heads)
+        return template.new_zeros(
+            batch_size, len(self.layers), 2, s.kv_heads or s.heads, capacity, s.hidden_size // s.heads
+        )
 
 
 def source_attention_mask(present_BS: Tensor | None, dtype: torch.dtype) -> AttentionMask:

@@ -34,11 +34,11 @@ def build_generator(
     """A generator of 1/divisor the hidden size on the same embeddings; its head transforms to the embedding size."""
     small_settings = generator_settings(settings, divisor)
     transform = PredictionTransform(
-        small_settings.width,
+        small_settings.hidden_size,
         small_settings.activation,
         small_settings.norm,
         small_settings.norm_epsilon,
-        small_settings.initial,
+        small_settings.init_std,
         out_size=embed.embedding_size,
     )
     return ElectraGenerator(
@@ -52,7 +52,7 @@ class GeneratorBody(nn.Module):
     def __init__(self, embed: TokenEmbedding | SharedTokenEmbedding, settings: StackSettings) -> None:
         super().__init__()
         self.embed = embed
-        self.project = embedding_projection(embed.embedding_size, settings.width, settings.initial)
+        self.project = embedding_projection(embed.embedding_size, settings.hidden_size, settings.init_std)
         self.stack = TransformerStack(settings)
         self.stack.init_weights()
 
@@ -72,21 +72,23 @@ class GeneratorBody(nn.Module):
 
 def generator_settings(settings: StackSettings, divisor: int) -> StackSettings:
     """Settings of a stack with 1/divisor the hidden size, heads and feed-forward size, and the same depth."""
-    if settings.width % divisor:
-        valid_fractions = [f"1/{d}" for d in range(1, 9) if settings.width % d == 0]
+    if settings.hidden_size % divisor:
+        valid_fractions = [f"1/{d}" for d in range(1, 9) if settings.hidden_size % d == 0]
         raise RecipeError(
-            f"objective.generator: 1/{divisor} of a width of {settings.width} is not an integer; "
+            f"objective.generator_size: 1/{divisor} of a width of {settings.hidden_size} is not an integer; "
             f"choose {' or '.join(valid_fractions)}"
         )
-    width, max_heads = settings.width // divisor, max(1, settings.heads // divisor)
+    width, max_heads = settings.hidden_size // divisor, max(1, settings.heads // divisor)
     heads = max(h for h in range(1, max_heads + 1) if width % h == 0)
     num_kv_heads = None
-    if settings.groups is not None:
-        num_kv_heads = max(g for g in range(1, min(heads, settings.groups) + 1) if heads % g == 0)
-    inner = (settings.inner or 4 * settings.width) // divisor
-    if settings.positions == "rotary" and width // heads % 2:
+    if settings.kv_heads is not None:
+        num_kv_heads = max(g for g in range(1, min(heads, settings.kv_heads) + 1) if heads % g == 0)
+    inner = (settings.ffn_size or 4 * settings.hidden_size) // divisor
+    if settings.position_encoding == "rotary" and width // heads % 2:
         raise RecipeError(
-            f"objective.generator: 1/{divisor} of the model has {width // heads} channels per head, and rotary "
+            f"objective.generator_size: 1/{divisor} of the model has {width // heads} channels per head, and rotary "
             "positions need an even number; choose a larger generator"
         )
-    return settings.model_copy(update={"width": width, "heads": heads, "groups": num_kv_heads, "inner": inner})
+    return settings.model_copy(
+        update={"hidden_size": width, "heads": heads, "kv_heads": num_kv_heads, "ffn_size": inner}
+    )

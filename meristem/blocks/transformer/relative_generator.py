@@ -21,11 +21,11 @@ def build_relative_generator(tokens: nn.Embedding, settings: RelativeStackSettin
     """A generator of 1/divisor the hidden size on the same embeddings, without memory and segments."""
     small_settings = _generator_settings(settings, divisor)
     transform = PredictionTransform(
-        small_settings.width,
+        small_settings.hidden_size,
         small_settings.activation,
         "layer",
         small_settings.norm_epsilon,
-        small_settings.initial,
+        small_settings.init_std,
         out_size=tokens.embedding_dim,
     )
     return ElectraGenerator(
@@ -39,7 +39,7 @@ class RelativeGeneratorBody(nn.Module):
     def __init__(self, tokens: nn.Embedding, settings: RelativeStackSettings) -> None:
         super().__init__()
         self.tokens = tokens
-        self.project = embedding_projection(tokens.embedding_dim, settings.width, settings.initial)
+        self.project = embedding_projection(tokens.embedding_dim, settings.hidden_size, settings.init_std)
         self.stack = RelativeStack(settings)
         self.stack.init_weights()
 
@@ -69,13 +69,13 @@ class RelativeGeneratorBody(nn.Module):
 
 
 def _generator_settings(settings: RelativeStackSettings, divisor: int) -> RelativeStackSettings:
-    if settings.width % (2 * divisor):
-        valid_fractions = [f"1/{d}" for d in range(1, 9) if settings.width % (2 * d) == 0]
+    if settings.hidden_size % (2 * divisor):
+        valid_fractions = [f"1/{d}" for d in range(1, 9) if settings.hidden_size % (2 * d) == 0]
         raise RecipeError(
-            f"objective.generator: 1/{divisor} of a width of {settings.width} is not an even integer; "
+            f"objective.generator_size: 1/{divisor} of a width of {settings.hidden_size} is not an even integer; "
             f"choose {' or '.join(valid_fractions)}"
         )
-    width, max_heads = settings.width // divisor, max(1, settings.heads // divisor)
+    width, max_heads = settings.hidden_size // divisor, max(1, settings.heads // divisor)
     heads = max(h for h in range(1, max_heads + 1) if width % h == 0)
-    inner = (settings.inner or 4 * settings.width) // divisor
-    return settings.model_copy(update={"width": width, "heads": heads, "inner": inner})
+    inner = (settings.ffn_size or 4 * settings.hidden_size) // divisor
+    return settings.model_copy(update={"hidden_size": width, "heads": heads, "ffn_size": inner})

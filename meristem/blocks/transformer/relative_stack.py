@@ -34,46 +34,62 @@ from meristem.interfaces.batch import Hidden, State
 class RelativeStackSettings(Settings):
     """Sizes, memory and architecture of a relative-attention stack."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "width": "hidden_size",
+        "inner": "ffn_size",
+        "length": "max_length",
+        "memory": "memory_length",
+        "memory_evaluating": "eval_memory_length",
+        "clamp": "clamp_distance",
+        "norm_place": "norm_position",
+        "initial": "init_std",
+        "output_initial": "output_init",
+    }
+
     needs: ClassVar[SettingConditions] = {
-        "memory_evaluating": (when("memory", above=0),),
+        "eval_memory_length": (when("memory_length", above=0),),
     }
 
     layers: int = Field(12, ge=1)
     """Number of layers."""
-    width: int = Field(768, ge=8)
+    hidden_size: int = Field(768, ge=8)
     """Hidden size (d_model)."""
     heads: int = Field(12, ge=1)
-    """Number of attention heads; must divide the width."""
-    inner: int | None = Field(None, ge=8)
-    """Hidden size of the feed-forward network; 4 × width unless set."""
-    length: int = Field(512, ge=4)
+    """Number of attention heads; must divide the hidden size."""
+    ffn_size: int | None = Field(None, ge=8)
+    """Hidden size of the feed-forward network; 4 × hidden_size unless set."""
+    max_length: int = Field(512, ge=4)
     """Segment length in tokens."""
-    memory: int = Field(0, ge=0)
+    memory_length: int = Field(0, ge=0)
     """Memory length: hidden states of previous segments that every layer attends to; 0 is no memory."""
-    memory_evaluating: int | None = Field(None, ge=1)
+    eval_memory_length: int | None = Field(None, ge=1)
     """Memory length in evaluation, where longer may be better; as in training unless set."""
-    clamp: int | None = Field(None, ge=1)
+    clamp_distance: int | None = Field(None, ge=1)
     """Larger distances are clamped to this (clamp_len)."""
     activation: ActivationName = "gelu"
     """gelu, gelu_tanh, relu, relu6 or swiglu."""
-    norm_place: NormPosition = "post"
+    norm_position: NormPosition = "post"
     """Norm before each sub-layer (pre) or after its residual (post, as in the papers)."""
     norm_epsilon: float = Field(1e-5, gt=0)
     """Epsilon of the norms."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout rate."""
-    initial: float = Field(0.02, gt=0)
+    init_std: float = Field(0.02, gt=0)
     """Standard deviation of initial weights."""
-    output_initial: OutputInit = "normal"
+    output_init: OutputInit = "normal"
     """Initialization of projections into the residual stream: normal, scaled by 1/√(2·layers), or zero."""
 
     @model_validator(mode="after")
     def _check_sizes(self) -> Self:
-        check_head_count(self.width, self.heads)
-        if self.width % 2:
-            raise ValueError(f"width: {self.width} must be even: distances are encoded as sines and cosines")
-        if self.memory_evaluating is not None and not self.memory:
-            raise ValueError("memory_evaluating: needs memory > 0; a model trained without memory cannot use it")
+        check_head_count(self.hidden_size, self.heads)
+        if self.hidden_size % 2:
+            raise ValueError(
+                f"hidden_size: {self.hidden_size} must be even: distances are encoded as sines and cosines"
+            )
+        if self.eval_memory_length is not None and not self.memory_length:
+            raise ValueError(
+                "eval_memory_length: needs memory_length > 0; a model trained without memory cannot use it"
+            )
         return self
 
 
@@ -146,27 +162,27 @@ class RelativeStack(nn.Module):
     def __init__(self, settings: RelativeStackSettings, *, num_segments: int = 0, shared_biases: bool = False) -> None:
         super().__init__()
         self.settings = settings
-        head_dim = settings.width // settings.heads
+        head_dim = settings.hidden_size // settings.heads
         layer_biases = [
             RelativeAttentionBiases(settings.heads, head_dim, segments=num_segments > 0) for _ in range(settings.layers)
         ]
         self.layers = nn.ModuleList(
             self._build_layer(layer_biases[0] if shared_biases else biases, num_segments) for biases in layer_biases
         )
-        self.final_norm = self._build_norm() if settings.norm_place == "pre" else nn.Identity()
+        self.final_norm = self._build_norm() if settings.norm_position == "pre" else nn.Identity()
         self.recompute = False
         """Gradient checkpointing: recompute activations in the backward pass instead of storing them."""
 
     def _build_norm(self) -> nn.Module:
-        return build_norm("layer", self.settings.width, self.settings.norm_epsilon)
+        return build_norm("layer", self.settings.hidden_size, self.settings.norm_epsilon)
 
     def _build_layer(self, biases: RelativeAttentionBiases, num_segments: int) -> RelativeLayer:
         s = self.settings
         return RelativeLayer(
-            RelativeAttention(s.width, s.heads, biases, num_segments=num_segments, dropout=s.dropout),
-            FeedForward(s.width, s.inner or 4 * s.width, s.activation),
+            RelativeAttention(s.hidden_size, s.heads, biases, num_segments=num_segments, dropout=s.dropout),
+            FeedForward(s.hidden_size, s.ffn_size or 4 * s.hidden_size, s.activation),
             (self._build_norm(), self._build_norm()),
-            norm_position=s.norm_place,
+            norm_position=s.norm_position,
             dropout=s.dropout,
         )
 
@@ -176,28 +192,28 @@ class RelativeStack(nn.Module):
         s = self.settings
         for module in self.modules():
             if isinstance(module, nn.Linear):
-                nn.init.normal_(module.weight, std=s.initial)
+                nn.init.normal_(module.weight, std=s.init_std)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
             elif isinstance(module, RelativeAttentionBiases | RelativeAttention):
                 for parameter in module.parameters(recurse=False):
-                    nn.init.normal_(parameter, std=s.initial)
+                    nn.init.normal_(parameter, std=s.init_std)
         outputs = (
             output for layer in self.iter_layers() for output in (layer.attention.output, layer.feed_forward.narrow)
         )
-        scale_residual_outputs(outputs, s.output_initial)
+        scale_residual_outputs(outputs, s.output_init)
 
     def empty_memory(self, batch_size: int) -> State:
         """Empty segment memory; {} if the memory length is 0."""
         s = self.settings
-        template = next(self.parameters()).new_zeros(batch_size, 0, s.width)
-        return SegmentMemory.empty(template, s.layers, s.memory).state if s.memory else {}
+        template = next(self.parameters()).new_zeros(batch_size, 0, s.hidden_size)
+        return SegmentMemory.empty(template, s.layers, s.memory_length).state if s.memory_length else {}
 
     @property
     def memory_length(self) -> int:
         """Memory length in the current mode (training or evaluation)."""
         s = self.settings
-        return s.memory if self.training or s.memory_evaluating is None else s.memory_evaluating
+        return s.memory_length if self.training or s.eval_memory_length is None else s.eval_memory_length
 
     def forward(
         self, x_BTD: Tensor, mask_spec: RelativeMaskSpec, *, queries: Tensor | None = None, at: Tensor | None = None,
@@ -231,9 +247,13 @@ class RelativeStack(nn.Module):
     def distance_encoding(self, mask_spec: RelativeMaskSpec, backwards_B1: Tensor | None = None) -> Tensor:
         """Sinusoidal encoding of distances [1 or B, L, D]; negated in rows that are read backwards."""
         s = self.settings
-        distances = mask_spec.distances if s.clamp is None else mask_spec.distances.clamp(-s.clamp, s.clamp)
+        distances = (
+            mask_spec.distances
+            if s.clamp_distance is None
+            else mask_spec.distances.clamp(-s.clamp_distance, s.clamp_distance)
+        )
         signed = distances[None] if backwards_B1 is None else torch.where(backwards_B1, -distances, distances)
-        return apply_dropout(sinusoidal_encoding(signed, s.width, mask_spec.dtype), s.dropout, self.training)
+        return apply_dropout(sinusoidal_encoding(signed, s.hidden_size, mask_spec.dtype), s.dropout, self.training)
 
     def iter_layers(self) -> Iterator[RelativeLayer]:
         """The layers, typed."""

@@ -29,58 +29,71 @@ from meristem.interfaces.batch import Hidden, State
 class StackSettings(Settings):
     """Sizes and architecture of a stack of transformer layers."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "width": "hidden_size",
+        "groups": "kv_heads",
+        "inner": "ffn_size",
+        "length": "max_length",
+        "norm_place": "norm_position",
+        "positions": "position_encoding",
+        "window": "attention_window",
+        "window_every": "attention_window_every",
+        "initial": "init_std",
+        "output_initial": "output_init",
+    }
+
     needs: ClassVar[SettingConditions] = {
-        "rotary_base": (when("positions", "rotary"),),
-        "window_every": (when("window"),),
+        "rotary_base": (when("position_encoding", "rotary"),),
+        "attention_window_every": (when("attention_window"),),
     }
 
     layers: int = Field(12, ge=1)
     """Number of layers."""
-    width: int = Field(768, ge=8)
+    hidden_size: int = Field(768, ge=8)
     """Hidden size (d_model)."""
     heads: int = Field(12, ge=1)
-    """Number of attention heads; must divide the width."""
-    groups: int | None = Field(None, ge=1)
+    """Number of attention heads; must divide the hidden size."""
+    kv_heads: int | None = Field(None, ge=1)
     """Number of key-value heads (grouped-query attention); as many as heads unless set."""
-    inner: int | None = Field(None, ge=8)
-    """Hidden size of the feed-forward network; 4 × width unless set."""
-    length: int = Field(512, ge=4)
+    ffn_size: int | None = Field(None, ge=8)
+    """Hidden size of the feed-forward network; 4 × hidden_size unless set."""
+    max_length: int = Field(512, ge=4)
     """Maximum input length in tokens."""
     activation: ActivationName = "gelu"
     """gelu, gelu_tanh, relu, relu6, swiglu or geglu."""
     norm: NormName = "layer"
     """layer or rms."""
-    norm_place: NormPosition = "pre"
+    norm_position: NormPosition = "pre"
     """Norm before each sub-layer (pre) or after its residual (post)."""
     norm_epsilon: float = Field(1e-5, gt=0)
     """Epsilon of the norms."""
-    positions: PositionName = "learned"
+    position_encoding: PositionName = "learned"
     """learned, sinusoidal, rotary or none."""
     rotary_base: float = Field(10_000.0, gt=1)
     """Base of rotary positions: the longest wavelength in units of 2π tokens (rope_theta)."""
-    window: int | None = Field(None, ge=1)
+    attention_window: int | None = Field(None, ge=1)
     """Sliding window attention: only keys at a smaller distance are visible."""
-    window_every: int = Field(1, ge=1)
+    attention_window_every: int = Field(1, ge=1)
     """Which layers use the window: every layer (1), every second (2, as in GPT-3), …"""
     bias: bool = True
     """Biases in linear layers and norms."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout rate."""
-    initial: float = Field(0.02, gt=0)
+    init_std: float = Field(0.02, gt=0)
     """Standard deviation of initial weights."""
-    output_initial: OutputInit = "normal"
+    output_init: OutputInit = "normal"
     """Initialization of projections into the residual stream: normal, scaled by 1/√(2·layers) (GPT-2), or zero."""
 
     @model_validator(mode="after")
     def _check_sizes(self) -> Self:
-        check_head_count(self.width, self.heads)
-        if self.groups is not None and self.heads % self.groups:
+        check_head_count(self.hidden_size, self.heads)
+        if self.kv_heads is not None and self.heads % self.kv_heads:
             raise ValueError(
-                f"groups: {self.groups} key-value heads do not divide {self.heads} heads; choose a divisor of heads"
+                f"kv_heads: {self.kv_heads} key-value heads do not divide {self.heads} heads; choose a divisor of heads"
             )
-        if self.positions == "rotary" and (self.width // self.heads) % 2:
+        if self.position_encoding == "rotary" and (self.hidden_size // self.heads) % 2:
             raise ValueError(
-                f"positions: rotary needs an even number of channels per head, not {self.width // self.heads}"
+                f"position_encoding: rotary needs an even number of channels per head, not {self.hidden_size // self.heads}"
             )
         return self
 
@@ -93,37 +106,47 @@ class TransformerStack(nn.Module):
     ) -> None:
         super().__init__()
         self.settings, self.scale, self.relative = settings, scale, relative
-        head_dim = settings.width // settings.heads
+        head_dim = settings.hidden_size // settings.heads
         rotary = (
-            RotaryEmbedding(settings.length, head_dim, settings.rotary_base) if settings.positions == "rotary" else None
+            RotaryEmbedding(settings.max_length, head_dim, settings.rotary_base)
+            if settings.position_encoding == "rotary"
+            else None
         )
         self.layers = nn.ModuleList(self._build_layer(rotary) for _ in range(settings.layers))
-        self.final_norm = self._build_norm() if settings.norm_place == "pre" else nn.Identity()
+        self.final_norm = self._build_norm() if settings.norm_position == "pre" else nn.Identity()
         self.recompute = False
         """Gradient checkpointing: recompute activations in the backward pass instead of storing them."""
 
     def _build_norm(self) -> nn.Module:
-        return build_norm(self.settings.norm, self.settings.width, self.settings.norm_epsilon, bias=self.settings.bias)
+        return build_norm(
+            self.settings.norm, self.settings.hidden_size, self.settings.norm_epsilon, bias=self.settings.bias
+        )
 
     def _build_layer(self, rotary: RotaryEmbedding | None) -> TransformerLayer:
         s = self.settings
         return TransformerLayer(
             MultiHeadAttention(
-                s.width, s.heads, num_kv_heads=s.groups, rotary=rotary, dropout=s.dropout, bias=s.bias, scale=self.scale
+                s.hidden_size,
+                s.heads,
+                num_kv_heads=s.kv_heads,
+                rotary=rotary,
+                dropout=s.dropout,
+                bias=s.bias,
+                scale=self.scale,
             ),
-            FeedForward(s.width, s.inner or 4 * s.width, s.activation, bias=s.bias),
+            FeedForward(s.hidden_size, s.ffn_size or 4 * s.hidden_size, s.activation, bias=s.bias),
             (self._build_norm(), self._build_norm()),
-            norm_position=s.norm_place,
+            norm_position=s.norm_position,
             dropout=s.dropout,
         )
 
     def init_weights(self) -> None:
         """Initialize with normal weights and zero biases; residual projections by `output_initial`."""
-        init_normal(self, self.settings.initial)
+        init_normal(self, self.settings.init_std)
         outputs = (
             output for layer in self._iter_layers() for output in (layer.attention.output, layer.feed_forward.narrow)
         )
-        scale_residual_outputs(outputs, self.settings.output_initial)
+        scale_residual_outputs(outputs, self.settings.output_init)
 
     def forward(
         self,
@@ -152,12 +175,14 @@ class TransformerStack(nn.Module):
             documents=documents,
         )
         full_mask = self._attention_mask(mask_spec)
-        window_mask = self._attention_mask(mask_spec, self.settings.window) if self.settings.window else None
+        window_mask = (
+            self._attention_mask(mask_spec, self.settings.attention_window) if self.settings.attention_window else None
+        )
         layer_outputs, weights = [x], list[Tensor]()
         for layer_index, layer in enumerate(self._iter_layers()):
             mask = (
                 window_mask
-                if window_mask is not None and (layer_index + 1) % self.settings.window_every == 0
+                if window_mask is not None and (layer_index + 1) % self.settings.attention_window_every == 0
                 else full_mask
             )
             mask = replace(mask, attention_weights=weights) if "attention" in want else mask
@@ -198,7 +223,7 @@ class TransformerStack(nn.Module):
     def empty_cache(self, batch_size: int, capacity: int, template: Tensor) -> State:
         """Empty KV cache for `batch_size` rows of up to `capacity` tokens, as the state of incremental decoding."""
         s = self.settings
-        shape = (batch_size, s.layers, 2, s.groups or s.heads, capacity, s.width // s.heads)
+        shape = (batch_size, s.layers, 2, s.kv_heads or s.heads, capacity, s.hidden_size // s.heads)
         return {
             "cache": template.new_zeros(shape),
             "next": torch.zeros(batch_size, dtype=torch.long, device=template.device),

@@ -32,7 +32,7 @@ def cleaning_steps(settings: CorpusSettings) -> tuple[CleaningStep, ...]:
     """The steps applied to every document, in order."""
 
     def drop_short(document: Document) -> Document | Drop:
-        return document if len(document.text) >= settings.shortest else Drop("too short")
+        return document if len(document.text) >= settings.min_characters else Drop("too short")
 
     steps: list[CleaningStep] = [repair_mojibake, normalise_newlines, strip_controls, compose, trim_spaces]
     if settings.boilerplate:
@@ -41,8 +41,8 @@ def cleaning_steps(settings: CorpusSettings) -> tuple[CleaningStep, ...]:
         steps.append(language_step(settings.languages))
     if settings.quality:
         steps.append(quality_step(settings.quality))
-    if settings.private:
-        steps.append(pii_step(settings.private))
+    if settings.pii:
+        steps.append(pii_step(settings.pii))
     steps += [drop_empty, drop_short]
     return tuple(map(clean_each_side, steps)) if settings.side_separator else tuple(steps)
 

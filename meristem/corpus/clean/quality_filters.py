@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from itertools import filterfalse
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field
 
@@ -36,13 +36,20 @@ IDEOGRAPHS_PER_WORD = 2
 class QualitySettings(Settings):
     """The limit of each rule, with the papers' values as defaults; null turns a rule off."""
 
-    shortest_words: CountLimit = 50
+    renamed: ClassVar[dict[str, str]] = {
+        "shortest_words": "min_words",
+        "longest_words": "max_words",
+        "shortest_mean": "min_mean_word_length",
+        "longest_mean": "max_mean_word_length",
+    }
+
+    min_words: CountLimit = 50
     """Minimum number of words in a document (Gopher)."""
-    longest_words: CountLimit = 100_000
+    max_words: CountLimit = 100_000
     """Maximum number of words in a document (Gopher)."""
-    shortest_mean: AmountLimit = 3.0
+    min_mean_word_length: AmountLimit = 3.0
     """Minimum mean word length (Gopher); not for scripts without spaces between words."""
-    longest_mean: AmountLimit = 10.0
+    max_mean_word_length: AmountLimit = 10.0
     """Maximum mean word length (Gopher); not for scripts without spaces between words."""
     hashes: AmountLimit = 0.1
     """Maximum number of hash signs per word (Gopher)."""
@@ -141,14 +148,14 @@ def _check_symbols(text: str, settings: QualitySettings) -> str:
 def _check_word_counts(split_text: SplitText, settings: QualitySettings) -> str:
     """Rules about numbers of words and sentences, word lengths, and symbols per word."""
     text, count = split_text.text, len(split_text.words)
-    if _is_below(count, settings.shortest_words):
+    if _is_below(count, settings.min_words):
         return "too few words"
-    if _exceeds(count, settings.longest_words):
+    if _exceeds(count, settings.max_words):
         return "too many words"
     mean = (len(split_text.joined) - count + 1) / max(count, 1)
-    if not split_text.is_unspaced and _is_below(mean, settings.shortest_mean):
+    if not split_text.is_unspaced and _is_below(mean, settings.min_mean_word_length):
         return "words too short"
-    if not split_text.is_unspaced and _exceeds(mean, settings.longest_mean):
+    if not split_text.is_unspaced and _exceeds(mean, settings.max_mean_word_length):
         return "words too long"
     ellipses = text.count("…") + text.count("...")
     if _exceeds(text.count("#"), _scale_limit(settings.hashes, count)) or _exceeds(

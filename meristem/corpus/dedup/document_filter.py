@@ -43,7 +43,7 @@ class DocumentFilter:
         """Splits of documents from separate validation and test data, by their number."""
         self._read_range: ReadRange | None = None
         self._lines_before = 0
-        self._temp_dir = TemporaryDirectory(prefix="meristem-") if folder is None and settings.near else None
+        self._temp_dir = TemporaryDirectory(prefix="meristem-") if folder is None and settings.near_dedup else None
         index_folder = Path(self._temp_dir.name) if self._temp_dir else folder
         self.files: dict[str, AppendOnlyArray] = {}
         """Files needed to resume later, by name."""
@@ -60,10 +60,10 @@ class DocumentFilter:
             )
             for first_row in range(0, len(digests), BLOCK_ROWS):
                 self._digests.add_known(digests.rows(slice(first_row, first_row + BLOCK_ROWS))[:, 0])
-        if self._settings.near is not None:
-            self._lsh_index = LSHIndex(self._settings.near, index_folder, count=counts.get("signatures", 0))
+        if self._settings.near_dedup is not None:
+            self._lsh_index = LSHIndex(self._settings.near_dedup, index_folder, count=counts.get("signatures", 0))
             self.files["signatures"] = self._lsh_index.signatures
-            if not self._settings.near.drop:
+            if not self._settings.near_dedup.drop:
                 self.files["numbers"] = AppendOnlyArray(index_folder / "numbers", "<f8", count=counts.get("numbers", 0))
 
     def __enter__(self) -> Self:

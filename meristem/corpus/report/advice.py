@@ -41,10 +41,10 @@ EXPECTED_REASONS = ("duplicate", "near duplicate", "over the limit", "in the oth
 """Reasons that may drop many documents without anything being wrong."""
 
 RULE_SETTINGS = {
-    "too few words": "shortest_words",
-    "too many words": "longest_words",
-    "words too short": "shortest_mean",
-    "words too long": "longest_mean",
+    "too few words": "min_words",
+    "too many words": "max_words",
+    "words too short": "min_mean_word_length",
+    "words too long": "max_mean_word_length",
     "too few sentences": "sentences",
     "too many bullet lines": "bullet_lines",
     "too many ellipsis lines": "ellipsis_lines",
@@ -112,7 +112,7 @@ def _setting_to_keep(reason: str, settings: CorpusSettings) -> tuple[str, str]:
     if language != reason and language in KNOWN_LANGUAGES:
         return f"corpus.languages=[{','.join([*(settings.languages or ()), language])}]", f"keeps {language} as well"
     if reason == "too short":
-        return f"corpus.shortest={max(settings.shortest // 4, 1)}", "keeps shorter documents"
+        return f"corpus.min_characters={max(settings.min_characters // 4, 1)}", "keeps shorter documents"
     if settings.quality and reason in RULE_SETTINGS:
         return f"corpus.quality.{RULE_SETTINGS[reason]}=null", "turns that rule off; or set another limit"
     return ("corpus.quality=false", "keeps them") if settings.quality and language == reason else ("", "")
@@ -142,7 +142,7 @@ def _advise_near_duplicates(
         yield Advice(
             finding=f"{findings.alike:,} of {findings.compared:,} compared documents are near duplicates of "
             f"another one ({format_share(findings.alike, findings.compared)})",
-            setting="corpus.near=true",
+            setting="corpus.near_dedup=true",
             effect="keeps only the first of each",
         )
 
@@ -214,7 +214,7 @@ def _advise_pii(account: CorpusAccount, findings: SampleFindings, settings: Corp
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in trial.removed.most_common())
         yield Advice(
             finding=f"Personal data in {trial.affected:,} of {findings.documents:,} sampled documents: {kinds}",
-            setting="corpus.private=true",
+            setting="corpus.pii=true",
             effect="replaces it by placeholders such as <email>",
         )
 
@@ -228,11 +228,11 @@ def _advise_short_documents(
         documents = sum(below.values())
         characters = sum(1.5 * 2**length * count for length, count in below.items())
         is_many = account.kept >= MIN_DOCUMENTS and documents >= SHORT_DOCUMENT_SHARE * account.kept
-        if is_many and characters <= SHORT_TEXT_SHARE * account.characters and settings.shortest < 2**log2_length:
+        if is_many and characters <= SHORT_TEXT_SHARE * account.characters and settings.min_characters < 2**log2_length:
             yield Advice(
                 finding=f"{format_share(documents, account.kept)} of the documents have fewer than "
                 f"{2**log2_length} characters, and contain {format_share(characters, account.characters)} of the text",
-                setting=f"corpus.shortest={2**log2_length}",
+                setting=f"corpus.min_characters={2**log2_length}",
                 effect="drops them",
             )
             return

@@ -101,7 +101,7 @@ class CorpusSampler:
             self._line_counts.update(candidate_lines(text))
             beginning = text[:KEY_CHARS]
             self._random_sample.offer(zlib.crc32(beginning.encode()), text)
-            if self.settings.near is None and self.settings.side_separator != IMAGE_SEPARATOR:
+            if self.settings.near_dedup is None and self.settings.side_separator != IMAGE_SEPARATOR:
                 self._similar_sample.offer(sentence_key(beginning), text)
             yield document
 
@@ -122,7 +122,7 @@ class CorpusSampler:
             if settings.quality or settings.side_separator
             else try_settings(texts, quality=True),
             boilerplate=SettingTrial() if settings.boilerplate else try_settings(texts, boilerplate=True),
-            private=SettingTrial() if settings.private else try_settings(texts, private=True),
+            private=SettingTrial() if settings.pii else try_settings(texts, private=True),
             garbled=sum(any(sign in text for sign in MOJIBAKE_SIGNS) for text in texts),
             compared=len(similar_texts),
             alike=count_near_duplicates(similar_texts),

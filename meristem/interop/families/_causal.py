@@ -37,7 +37,7 @@ class CausalModelType(ModelType):
         )
         if start in (end if isinstance(end, list) else [end]) and start is not None:
             return {"name": name}
-        return {"name": name, "begin": [] if start is None else ["start"]}
+        return {"name": name, "start_tokens": [] if start is None else ["start"]}
 
     @classmethod
     def finalize_export(cls, config: dict[str, Any], tensors: dict[str, Tensor], loaded: LoadedRun) -> list[str]:

@@ -12,9 +12,9 @@ from meristem.interop.weight_map import CONCAT, WeightRule
 
 COMMON_ENTRIES = (
     ConfigEntry("layers", "num_hidden_layers", 12),
-    ConfigEntry("width", "hidden_size", 768),
+    ConfigEntry("hidden_size", "hidden_size", 768),
     ConfigEntry("heads", "num_attention_heads", 12),
-    ConfigEntry("inner", "intermediate_size", 3072),
+    ConfigEntry("ffn_size", "intermediate_size", 3072),
     ConfigEntry("dropout", ("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.1),
     ConfigEntry("norm_epsilon", "layer_norm_eps", 1e-12),
 )
@@ -78,7 +78,7 @@ class EncoderModelType(ModelType):
     pooler_name: ClassVar[str | None] = None
     """Their name of the pooler's dense layer, if the base model has one."""
     optional_heads = frozenset({"pooler"})
-    head_only_settings = {"pooler": "pooled"}
+    head_only_settings = {"pooler_activation": "pooled"}
 
     @classmethod
     def finalize_export(cls, config: dict[str, Any], tensors: dict[str, Tensor], loaded: LoadedRun) -> list[str]:
@@ -86,7 +86,7 @@ class EncoderModelType(ModelType):
         is_body_class = config["architectures"][0] == next(iter(cls.architectures))
         if cls.pooler_name is None or not is_body_class or f"{cls.pooler_name}.weight" in tensors:
             return []
-        state, width = loaded.learner.model.state_dict(), loaded.recipe.model.width
+        state, width = loaded.learner.model.state_dict(), loaded.recipe.model.hidden_size
         for name in loaded.learner.model.heads:
             for rule in cls.heads[name].rules if name in cls.heads else ():
                 if rule.theirs == cls.pooler_name:

@@ -54,7 +54,7 @@ class EncoderDecoderModelType(ModelType):
         start_ids = [cls._token_id(key, config) for key in START_KEYS]
         return {
             "name": name,
-            "begin": [cls._token_role(token_id, config) for token_id in start_ids if token_id is not None],
+            "start_tokens": [cls._token_role(token_id, config) for token_id in start_ids if token_id is not None],
         }
 
     @classmethod
@@ -70,7 +70,7 @@ class EncoderDecoderModelType(ModelType):
                 return role
         raise MeristemError(
             f"config.json: targets begin with token {token_id}, which is neither the pad, start nor end token; "
-            "only these have a counterpart (objective.begin)"
+            "only these have a counterpart (objective.start_tokens)"
         )
 
     @classmethod
@@ -79,7 +79,7 @@ class EncoderDecoderModelType(ModelType):
         start_ids = decoder_start_ids(loaded.learner.model, loaded.tokenizer)
         if len(start_ids) > len(START_KEYS):
             raise MeristemError(
-                f"{cls.name} has no objective.begin of {len(start_ids)} tokens: its targets begin after one or two"
+                f"{cls.name} has no objective.start_tokens of {len(start_ids)} tokens: its targets begin after one or two"
             )
         config |= {"is_encoder_decoder": True, **dict(zip(START_KEYS, start_ids, strict=False))}
         return super().finalize_export(config, tensors, loaded)

@@ -55,15 +55,15 @@ class BartModelType(EncoderDecoderModelType):
     config_entries = (
         ConfigEntry("layers", "encoder_layers", 12),
         ConfigEntry("decoder_layers", "decoder_layers", 12),
-        ConfigEntry("width", "d_model", 1024),
+        ConfigEntry("hidden_size", "d_model", 1024),
         ConfigEntry("heads", PAIRED_KEYS[0], 16),
-        ConfigEntry("inner", PAIRED_KEYS[1], 4096),
-        ConfigEntry("length", "max_position_embeddings", 1024),
+        ConfigEntry("ffn_size", PAIRED_KEYS[1], 4096),
+        ConfigEntry("max_length", "max_position_embeddings", 1024),
         ConfigEntry("activation", "activation_function", "gelu", ACTIVATIONS),
         ConfigEntry("dropout", ("dropout", "attention_dropout"), 0.1),
         ConfigEntry("scale_embeddings", "scale_embedding", False),
     )
-    fixed_settings = {"norm_place": "post", "positions": "learned", "embedding_norm": True}
+    fixed_settings = {"norm_position": "post", "position_encoding": "learned", "embedding_norm": True}
     required_config = {"tie_word_embeddings": True, "is_decoder": False}
     base_prefix = "model."
     body_rules = (

@@ -29,11 +29,11 @@ class BertModelType(EncoderModelType):
     family = "bert"
     config_entries = (
         *COMMON_ENTRIES,
-        ConfigEntry("length", "max_position_embeddings", 512),
+        ConfigEntry("max_length", "max_position_embeddings", 512),
         ConfigEntry("segments", "type_vocab_size", 2),
         ConfigEntry("activation", "hidden_act", "gelu", ACTIVATIONS),
     )
-    fixed_settings = {"norm_place": "post", "positions": "learned"}
+    fixed_settings = {"norm_position": "post", "position_encoding": "learned"}
     required_config = {"position_embedding_type": "absolute", **ENCODER_CONFIG}
     base_prefix = "bert."
     pooler_name = "bert.pooler.dense"

@@ -26,19 +26,19 @@ class DistilBertModelType(EncoderModelType):
     family = "bert"
     config_entries = (
         ConfigEntry("layers", "n_layers", 6),
-        ConfigEntry("width", "dim", 768),
+        ConfigEntry("hidden_size", "dim", 768),
         ConfigEntry("heads", "n_heads", 12),
-        ConfigEntry("inner", "hidden_dim", 3072),
-        ConfigEntry("length", "max_position_embeddings", 512),
+        ConfigEntry("ffn_size", "hidden_dim", 3072),
+        ConfigEntry("max_length", "max_position_embeddings", 512),
         ConfigEntry("activation", "activation", "gelu", ACTIVATIONS),
         ConfigEntry("dropout", ("dropout", "attention_dropout"), 0.1),
     )
     fixed_settings = {
-        "norm_place": "post",
-        "positions": "learned",
+        "norm_position": "post",
+        "position_encoding": "learned",
         "segments": 0,
         "norm_epsilon": 1e-12,
-        "pooler": "relu",
+        "pooler_activation": "relu",
     }
     required_config = {"sinusoidal_pos_embds": False}
     base_prefix = "distilbert."

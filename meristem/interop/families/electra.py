@@ -33,16 +33,16 @@ class ElectraBaseModelType(EncoderModelType):
     name = "electra"
     family = "electra"
     config_entries = (
-        *(entry for entry in COMMON_ENTRIES if entry.ours not in ("width", "heads", "inner")),
-        ConfigEntry("width", "hidden_size", 256),
+        *(entry for entry in COMMON_ENTRIES if entry.ours not in ("hidden_size", "heads", "ffn_size")),
+        ConfigEntry("hidden_size", "hidden_size", 256),
         ConfigEntry("heads", "num_attention_heads", 4),
-        ConfigEntry("inner", "intermediate_size", 1024),
-        ConfigEntry("embedding", "embedding_size", 128),
-        ConfigEntry("length", "max_position_embeddings", 512),
+        ConfigEntry("ffn_size", "intermediate_size", 1024),
+        ConfigEntry("embedding_size", "embedding_size", 128),
+        ConfigEntry("max_length", "max_position_embeddings", 512),
         ConfigEntry("segments", "type_vocab_size", 2),
         ConfigEntry("activation", "hidden_act", "gelu", {"gelu": "gelu"}),  # its vocabulary head always uses gelu
     )
-    fixed_settings = {"norm_place": "post", "positions": "learned", "pooler": "gelu"}
+    fixed_settings = {"norm_position": "post", "position_encoding": "learned", "pooler_activation": "gelu"}
     required_config = {
         "position_embedding_type": "absolute",
         "summary_type": "first",
@@ -79,7 +79,7 @@ class ElectraGeneratorModelType(ElectraBaseModelType):
         """Narrower than the discriminator, except for its embeddings."""
         divisor = dict(model.head_specs["generator"].sizes)["divide"]
         return generator_settings(settings, divisor).model_copy(
-            update={"embedding": settings.embedding or settings.width}
+            update={"embedding_size": settings.embedding_size or settings.hidden_size}
         )
 
 
@@ -138,4 +138,4 @@ class ElectraModelType(ElectraBaseModelType):
             if generator_size
             else next(divisor for divisor in (4, 3, 2, 1) if width % divisor == 0)
         )
-        return {"name": name, "generator": f"1/{divisor}"}
+        return {"name": name, "generator_size": f"1/{divisor}"}

@@ -45,10 +45,10 @@ class EsmModelType(EncoderModelType):
     extra_families = ("roberta",)
     config_entries = (
         *COMMON_ENTRIES,
-        ConfigEntry("length", "max_position_embeddings", 1026),
+        ConfigEntry("max_length", "max_position_embeddings", 1026),
         ConfigEntry("rotary_base", "rope_theta", 10_000.0),
     )
-    fixed_settings = {"norm_place": "pre", "positions": "rotary", "segments": 0}
+    fixed_settings = {"norm_position": "pre", "position_encoding": "rotary", "segments": 0}
     required_config = {
         "position_embedding_type": "rotary",
         "emb_layer_norm_before": False,
@@ -91,7 +91,7 @@ class EsmModelType(EncoderModelType):
             raise MeristemError("ESM needs a padding token, and this run's tokenizer has none")
         config["mask_token_id"] = loaded.tokenizer.mask
         settings = loaded.recipe.model
-        head_dim = settings.width // settings.heads
+        head_dim = settings.hidden_size // settings.heads
         exponents = torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim
         tensors["esm.rotary_embeddings.inv_freq"] = 1.0 / settings.rotary_base**exponents
         tensors["esm.contact_head.regression.weight"] = torch.zeros(1, settings.layers * settings.heads)

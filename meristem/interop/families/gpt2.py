@@ -23,15 +23,15 @@ class GPT2ModelType(CausalModelType):
     family = "gpt2"
     config_entries = (
         ConfigEntry("layers", "n_layer", 12),
-        ConfigEntry("width", "n_embd", 768),
+        ConfigEntry("hidden_size", "n_embd", 768),
         ConfigEntry("heads", "n_head", 12),
-        ConfigEntry("inner", "n_inner", None),
-        ConfigEntry("length", "n_positions", 1024),
+        ConfigEntry("ffn_size", "n_inner", None),
+        ConfigEntry("max_length", "n_positions", 1024),
         ConfigEntry("activation", "activation_function", "gelu_new", ACTIVATIONS),
         ConfigEntry("dropout", ("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.1),
         ConfigEntry("norm_epsilon", "layer_norm_epsilon", 1e-5),
     )
-    fixed_settings = {"norm_place": "pre", "positions": "learned"}
+    fixed_settings = {"norm_position": "pre", "position_encoding": "learned"}
     required_config = {
         "scale_attn_weights": True,
         "scale_attn_by_inverse_layer_idx": False,

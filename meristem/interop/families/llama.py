@@ -30,11 +30,11 @@ LAYER_RULES = (
 
 SHAPE_ENTRIES = (
     ConfigEntry("layers", "num_hidden_layers", 32),
-    ConfigEntry("width", "hidden_size", 4096),
+    ConfigEntry("hidden_size", "hidden_size", 4096),
     ConfigEntry("heads", "num_attention_heads", 32),
-    ConfigEntry("groups", "num_key_value_heads", None),
-    ConfigEntry("inner", "intermediate_size", 11008),
-    ConfigEntry("length", "max_position_embeddings", 2048),
+    ConfigEntry("kv_heads", "num_key_value_heads", None),
+    ConfigEntry("ffn_size", "intermediate_size", 11008),
+    ConfigEntry("max_length", "max_position_embeddings", 2048),
     ConfigEntry("dropout", "attention_dropout", 0.0),
     ConfigEntry("norm_epsilon", "rms_norm_eps", 1e-6),
     ConfigEntry("rotary_base", ("rope_parameters.rope_theta", "rope_theta"), 10_000.0),
@@ -50,9 +50,9 @@ class LlamaModelType(CausalModelType):
         *SHAPE_ENTRIES,
         ConfigEntry("bias", ("attention_bias", "mlp_bias"), False),
         ConfigEntry("activation", "hidden_act", "silu", {"swiglu": "silu", "geglu": "gelu_new"}),
-        ConfigEntry("tied", "tie_word_embeddings", False),
+        ConfigEntry("tie_embeddings", "tie_word_embeddings", False),
     )
-    fixed_settings = {"norm": "rms", "norm_place": "pre", "positions": "rotary"}
+    fixed_settings = {"norm": "rms", "norm_position": "pre", "position_encoding": "rotary"}
     required_config = {"rope_parameters.rope_type": "default", "rope_parameters.partial_rotary_factor": 1.0}
     attention_mode = "causal"
     base_prefix = "model."
@@ -92,7 +92,7 @@ class LlamaModelType(CausalModelType):
         """All biases or none, head_dim = hidden_size / heads, and no RoPE scaling."""
         if bool(config.get("mlp_bias")) != bool(settings.get("bias")):
             raise MeristemError("config.json: attention_bias and mlp_bias differ; only both or none are supported")
-        head_dim = settings["width"] // settings["heads"]
+        head_dim = settings["hidden_size"] // settings["heads"]
         if (size := config.get("head_dim")) not in (None, head_dim):
             raise MeristemError(f"config.json: head_dim={size}: only hidden_size / heads = {head_dim} is supported")
         if rope_scaling := config.get("rope_scaling"):  # the key before transformers 5

@@ -9,7 +9,7 @@ from typing import Any
 from meristem.interop.families.llama import SHAPE_ENTRIES, LlamaModelType
 from meristem.interop.model_type import ConfigEntry
 
-DEFAULTS = {"groups": 8, "inner": 14336, "length": 4096 * 32}
+DEFAULTS = {"kv_heads": 8, "ffn_size": 14336, "max_length": 4096 * 32}
 
 
 class MistralModelType(LlamaModelType):
@@ -19,8 +19,8 @@ class MistralModelType(LlamaModelType):
     config_entries = (
         *(replace(entry, default=DEFAULTS.get(entry.ours, entry.default)) for entry in SHAPE_ENTRIES),
         ConfigEntry("activation", "hidden_act", "silu", {"swiglu": "silu", "geglu": "gelu_new"}),
-        ConfigEntry("window", "sliding_window", 4096),
-        ConfigEntry("tied", "tie_word_embeddings", False),
+        ConfigEntry("attention_window", "sliding_window", 4096),
+        ConfigEntry("tie_embeddings", "tie_word_embeddings", False),
     )
     fixed_settings = {**LlamaModelType.fixed_settings, "bias": False}
     architectures = {name.replace("Llama", "Mistral"): heads for name, heads in LlamaModelType.architectures.items()}
@@ -30,5 +30,5 @@ class MistralModelType(LlamaModelType):
     def adjust_settings(cls, settings: dict[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
         """A window of null means none; only a missing key means the default."""
         if "sliding_window" in config and config["sliding_window"] is None:
-            settings["window"] = None
+            settings["attention_window"] = None
         return super().adjust_settings(settings, config)

@@ -15,16 +15,16 @@ class OpenAIGPTModelType(CausalModelType):
     family = "gpt"
     config_entries = (
         ConfigEntry("layers", "n_layer", 12),
-        ConfigEntry("width", "n_embd", 768),
+        ConfigEntry("hidden_size", "n_embd", 768),
         ConfigEntry("heads", "n_head", 12),
-        ConfigEntry("length", "n_positions", 512),
+        ConfigEntry("max_length", "n_positions", 512),
         ConfigEntry(
             "activation", "afn", "gelu", {"gelu_tanh": "gelu", "relu": "relu"}
         ),  # its gelu is the tanh approximation
         ConfigEntry("dropout", ("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.1),
         ConfigEntry("norm_epsilon", "layer_norm_epsilon", 1e-5),
     )
-    fixed_settings = {"norm_place": "post", "positions": "learned"}
+    fixed_settings = {"norm_position": "post", "position_encoding": "learned"}
     required_config = {"tie_word_embeddings": True}
     base_prefix = "transformer."
     body_rules = (

@@ -35,7 +35,7 @@ class LastRows(WeightTransform):
 
     def to_ours(self, theirs: Sequence[Tensor], settings: Any) -> Tensor:
         (tensor,) = theirs
-        return tensor[len(tensor) - settings.length :]
+        return tensor[len(tensor) - settings.max_length :]
 
 
 class RobertaModelType(EncoderModelType):
@@ -45,11 +45,11 @@ class RobertaModelType(EncoderModelType):
     family = "roberta"
     config_entries = (
         *COMMON_ENTRIES,
-        ConfigEntry("length", "max_position_embeddings", 512),
+        ConfigEntry("max_length", "max_position_embeddings", 512),
         ConfigEntry("segments", "type_vocab_size", 2),
         ConfigEntry("activation", "hidden_act", "gelu", {"gelu": "gelu"}),  # its vocabulary head always uses gelu
     )
-    fixed_settings = {"norm_place": "post", "positions": "learned"}
+    fixed_settings = {"norm_position": "post", "position_encoding": "learned"}
     required_config = {"position_embedding_type": "absolute", **ENCODER_CONFIG}
     base_prefix = "roberta."
     pooler_name = "roberta.pooler.dense"
@@ -96,14 +96,16 @@ class RobertaModelType(EncoderModelType):
     def adjust_settings(cls, settings: dict[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
         """Rows up to the padding token's id are not positions."""
         pad_id = config.get("pad_token_id")
-        return settings | {"length": settings["length"] - (DEFAULT_PAD_ID if pad_id is None else int(pad_id)) - 1}
+        return settings | {
+            "max_length": settings["max_length"] - (DEFAULT_PAD_ID if pad_id is None else int(pad_id)) - 1
+        }
 
     @classmethod
     def config_from_settings(cls, settings: Any) -> dict[str, Any]:
         """Rows for the positions, the padding token and those before it; no segments become one of zeros."""
         config = super().config_from_settings(settings)
         return config | {
-            "max_position_embeddings": settings.length + DEFAULT_PAD_ID + 1,
+            "max_position_embeddings": settings.max_length + DEFAULT_PAD_ID + 1,
             "type_vocab_size": settings.segments or 1,
         }
 

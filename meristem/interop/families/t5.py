@@ -77,24 +77,24 @@ class T5ModelType(EncoderDecoderModelType):
     name = "t5"
     config_entries = (
         ConfigEntry("layers", "num_layers", 6),
-        ConfigEntry("width", "d_model", 512),
+        ConfigEntry("hidden_size", "d_model", 512),
         ConfigEntry("heads", "num_heads", 8),
-        ConfigEntry("inner", "d_ff", 2048),
-        ConfigEntry("length", "n_positions", 512),
+        ConfigEntry("ffn_size", "d_ff", 2048),
+        ConfigEntry("max_length", "n_positions", 512),
         ConfigEntry("dropout", "dropout_rate", 0.1),
         ConfigEntry("norm_epsilon", "layer_norm_epsilon", 1e-6),
         ConfigEntry("relative_buckets", "relative_attention_num_buckets", 32),
-        ConfigEntry("relative_farthest", "relative_attention_max_distance", 128),
-        ConfigEntry("tied", "tie_word_embeddings", True),
+        ConfigEntry("relative_max_distance", "relative_attention_max_distance", 128),
+        ConfigEntry("tie_embeddings", "tie_word_embeddings", True),
         ConfigEntry("scale_output", "scale_decoder_outputs", True),
     )
     fixed_settings = {
         "norm": "rms",
-        "norm_place": "pre",
-        "positions": "none",
+        "norm_position": "pre",
+        "position_encoding": "none",
         "bias": False,
         "scale_embeddings": False,
-        "scale_scores": False,
+        "scale_attention": False,
     }
     required_config = {"is_decoder": False}
     base_prefix = "transformer."
@@ -153,7 +153,7 @@ class T5ModelType(EncoderDecoderModelType):
     def adjust_settings(cls, settings: dict[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
         """The decoder has as many layers as the encoder by default; two keys may refine the gated activation."""
         head_dim, name = config.get("d_kv") or 64, str(config.get("feed_forward_proj") or "relu")
-        heads, width = settings["heads"], settings["width"]
+        heads, width = settings["heads"], settings["hidden_size"]
         if not isinstance(head_dim, int) or not isinstance(heads, int) or head_dim * heads != width:
             raise MeristemError(
                 f"config.json: d_kv={head_dim} × num_heads={heads} is not d_model={width}: "
@@ -174,7 +174,7 @@ class T5ModelType(EncoderDecoderModelType):
         name = f"gated-{inner}" if gated else inner
         return {
             **super().config_from_settings(settings),
-            "d_kv": settings.width // settings.heads,
+            "d_kv": settings.hidden_size // settings.heads,
             "num_decoder_layers": settings.decoder_layers or settings.layers,
             "feed_forward_proj": SHORT_NAMES.get(name, name),
             "is_gated_act": gated,
@@ -196,8 +196,8 @@ class T5ModelType(EncoderDecoderModelType):
     def finalize_export(cls, config: dict[str, Any], tensors: dict[str, Tensor], loaded: LoadedRun) -> list[str]:
         """Marks an untied output as such, although transformers 5 warns about it in any case."""
         notes = super().finalize_export(config, tensors, loaded)
-        config["tie_word_embeddings"] = loaded.recipe.model.tied
-        if not loaded.recipe.model.tied:
+        config["tie_word_embeddings"] = loaded.recipe.model.tie_embeddings
+        if not loaded.recipe.model.tie_embeddings:
             notes.append(
                 "lm_head is not tied: transformers 5 warns about that, as for every T5 1.1, and uses it correctly"
             )

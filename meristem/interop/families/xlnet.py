@@ -57,15 +57,15 @@ class XLNetModelType(ModelType):
     family = "xlnet"
     config_entries = (
         ConfigEntry("layers", "n_layer", 24),
-        ConfigEntry("width", "d_model", 1024),
+        ConfigEntry("hidden_size", "d_model", 1024),
         ConfigEntry("heads", "n_head", 16),
-        ConfigEntry("inner", "d_inner", 4096),
-        ConfigEntry("length", "n_positions", 512),  # XLNet has no maximum length and keeps unknown keys
+        ConfigEntry("ffn_size", "d_inner", 4096),
+        ConfigEntry("max_length", "n_positions", 512),  # XLNet has no maximum length and keeps unknown keys
         ConfigEntry("activation", "ff_activation", "gelu", ACTIVATIONS),
         ConfigEntry("dropout", "dropout", 0.1),
         ConfigEntry("norm_epsilon", "layer_norm_eps", 1e-12),
     )
-    fixed_settings = {"norm_place": "post", "segments": True}
+    fixed_settings = {"norm_position": "post", "segments": True}
     required_config = {
         "untie_r": True,
         "attn_type": "bi",
@@ -75,7 +75,7 @@ class XLNetModelType(ModelType):
         "summary_activation": "tanh",
         "tie_word_embeddings": True,
     }
-    training_settings = frozenset({"both_ways", "memory_evaluating"})
+    training_settings = frozenset({"bidirectional_data", "eval_memory_length"})
     base_prefix = "transformer."
     body_rules = (
         *LAYER_RULES,
@@ -137,15 +137,15 @@ class XLNetModelType(ModelType):
     def adjust_settings(cls, settings: dict[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
         """No memory is null there and 0 here; unlimited distances are −1 there and None here."""
         memory, clamp = config.get("mem_len", 512) or 0, config.get("clamp_len", -1)
-        settings |= {"memory": memory, "clamp": clamp if clamp and clamp > 0 else None}
-        return settings | {"both_ways": bool(memory and config.get("bi_data"))}
+        settings |= {"memory_length": memory, "clamp_distance": clamp if clamp and clamp > 0 else None}
+        return settings | {"bidirectional_data": bool(memory and config.get("bi_data"))}
 
     @classmethod
     def config_from_settings(cls, settings: Any) -> dict[str, Any]:
         """The inverse; `bi_data` would reverse half of every batch, so it is only used in training here."""
         return super().config_from_settings(settings) | {
-            "mem_len": settings.memory or None,
-            "clamp_len": settings.clamp or -1,
+            "mem_len": settings.memory_length or None,
+            "clamp_len": settings.clamp_distance or -1,
         }
 
 

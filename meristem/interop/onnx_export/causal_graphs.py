@@ -31,9 +31,9 @@ class OnnxCausal(nn.Module):
         present: list[Tensor] = []
         s = stack.settings
         full_mask = masks.attention_mask(None, x.dtype)
-        window_mask = full_mask if s.window is None else masks.attention_mask(s.window, x.dtype)
+        window_mask = full_mask if s.attention_window is None else masks.attention_mask(s.attention_window, x.dtype)
         for number, layer in enumerate(stack.layers):
-            layer_mask = window_mask if (number + 1) % s.window_every == 0 else full_mask
+            layer_mask = window_mask if (number + 1) % s.attention_window_every == 0 else full_mask
             x = layer(
                 x,
                 layer_mask,
@@ -62,7 +62,7 @@ class OnnxRelativeCausal(nn.Module):
         stack, x = self.backbone.stack, self.backbone.embed(input_ids)
         present: list[Tensor] = []
         distances_S = torch.arange(attention_mask.shape[1], device=x.device)
-        clamp = stack.settings.clamp
+        clamp = stack.settings.clamp_distance
         waves_1SD = sinusoidal_encoding(
             distances_S[None] if clamp is None else distances_S[None].clamp(max=clamp),
             self.backbone.hidden_size,
@@ -106,9 +106,9 @@ def build_causal_graph(model: Model, file: str = "model.onnx") -> OnnxGraph:
     else:
         assert isinstance(backbone, GPT2)
         module = OnnxCausal(backbone, head)
-        kv_heads = backbone.settings.groups or backbone.settings.heads
+        kv_heads = backbone.settings.kv_heads or backbone.settings.heads
     s = backbone.settings
-    past = cache_inputs(s.layers, kv_heads, s.width // s.heads, parts=[("", "past")])
+    past = cache_inputs(s.layers, kv_heads, s.hidden_size // s.heads, parts=[("", "past")])
     return OnnxGraph(
         file=file,
         module=module,

@@ -104,7 +104,7 @@ def _encoder_graph(backbone: Transformer, file: str = "encoder_model.onnx") -> O
 
 
 def _image_encoder_graph(backbone: Captioner) -> OnnxGraph:
-    image_size = backbone.settings.picture
+    image_size = backbone.settings.image_size
     return OnnxGraph(
         file="encoder_model.onnx",
         module=OnnxImageEncoder(backbone),
@@ -117,8 +117,8 @@ def _decoder_graph(backbone: Transformer, head: nn.Module) -> OnnxGraph:
     s = backbone.settings
     past = cache_inputs(
         len(backbone.decoder.layers),
-        s.groups or s.heads,
-        s.width // s.heads,
+        s.kv_heads or s.heads,
+        s.hidden_size // s.heads,
         parts=[(".decoder", "past"), (".encoder", "past_source")],
     )
     return OnnxGraph(
@@ -126,7 +126,7 @@ def _decoder_graph(backbone: Transformer, head: nn.Module) -> OnnxGraph:
         module=OnnxDecoder(backbone, head),
         inputs=(
             GraphInput("input_ids", ("batch", "length")),
-            GraphInput("encoder_hidden_states", ("batch", "new_source", s.width), torch.float32),
+            GraphInput("encoder_hidden_states", ("batch", "new_source", s.hidden_size), torch.float32),
             GraphInput("encoder_attention_mask", ("batch", "source")),
         ),
         past=past,

@@ -102,9 +102,9 @@ def _build_config(loaded: LoadedRun, kind: str, graphs: list[OnnxGraph]) -> dict
     config: dict[str, Any] = {
         "family": recipe.model.family,
         "kind": kind,
-        "length": recipe.model.length,
+        "max_length": recipe.model.max_length,
         "vocab_size": len(model.backbone.embedding().weight),
-        "hidden_size": recipe.model.width,
+        "hidden_size": recipe.model.hidden_size,
         "pad_token_id": tokenizer.pad,
         "unk_token_id": tokenizer.unknown,
         "bos_token_id": tokenizer.start,

@@ -174,7 +174,7 @@ def _format_names(names: Any) -> str:
 def _context_note(loaded: LoadedRun) -> str:
     if loaded.recipe.model.family == "transformer_xl":
         return "A text may have any length: tokens outside the attention window may be removed from past and mask."
-    return f"Past and new tokens together may be up to {loaded.recipe.model.length}."
+    return f"Past and new tokens together may be up to {loaded.recipe.model.max_length}."
 
 
 def example_program(loaded: LoadedRun, kind: str, config: Mapping[str, Any]) -> str:

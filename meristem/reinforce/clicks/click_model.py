@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import tanh
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -31,15 +32,22 @@ MIN_VARIANCE = 1e-3
 class ClickModelSettings(Settings):
     """How a click model is fitted."""
 
-    strengths: tuple[float, ...] = Field((0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0), min_length=1)
+    renamed: ClassVar[dict[str, str]] = {
+        "embed": "embedding_run",
+        "parts": "folds",
+        "strengths": "prior_precisions",
+        "vectors": "word_vectors",
+    }
+
+    prior_precisions: tuple[float, ...] = Field((0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0), min_length=1)
     """Precisions of the prior to try by cross-validation; the best is used."""
-    parts: int = Field(5, ge=2, le=50)
+    folds: int = Field(5, ge=2, le=50)
     """Folds of the queries for that; calibration and uncertainty come from these fits too."""
     seed: int = Field(0, ge=0)
     """Seed of the assignment of queries to folds."""
-    vectors: str | None = None
+    word_vectors: str | None = None
     """A file of word vectors (word2vec, GloVe) whose mean over a text is added to the features."""
-    embed: str | None = None
+    embedding_run: str | None = None
     """A run whose mean hidden state over a text is added to the features."""
 
 
@@ -80,13 +88,13 @@ class ClickModel:
         cls, table: ClickTable, settings: ClickModelSettings, say: Callable[[str], None] = lambda _: None
     ) -> ClickModel:
         """Choose the prior by cross-validation over queries, calibrate on the held-out folds, and fit on everything."""
-        fold = assign_folds(table.queries, min(settings.parts, len(table.queries)), settings.seed)
-        embed = text_embedder(settings.vectors, settings.embed, table.texts)
+        fold = assign_folds(table.queries, min(settings.folds, len(table.queries)), settings.seed)
+        embed = text_embedder(settings.word_vectors, settings.embedding_run, table.texts)
         features, matrix = TextFeatures.fit(table.pairs, table.pair_query, embed)
         query_vocabulary = QueryVocabulary.from_queries(table.queries if features.natural_queries else ())
         directions = PrincipalDirections.from_matrix(matrix)
         data = ClickData.from_table(table, directions, query_vocabulary(table.queries))
-        prior_precision, cross_validated = _select_prior(data, fold, settings.strengths)
+        prior_precision, cross_validated = _select_prior(data, fold, settings.prior_precisions)
         row_weights = tempered_weights(
             data, cross_validated.calibrate(tempered_weights(data, INITIAL_RESIDUAL)).residual
         )

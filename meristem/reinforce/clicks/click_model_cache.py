@@ -14,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from meristem.checkpoint import disk
+from meristem.config.setting_names import with_hashed_names
 from meristem.corpus.file_contents import FileContents
 from meristem.reinforce.clicks.calibration import Calibration
 from meristem.reinforce.clicks.click_model import ClickModel, ClickModelSettings
@@ -33,7 +34,12 @@ def load_or_fit(
 ) -> ClickModel:
     """The click model of a table, from the cache in the folder or fitted now."""
     cache_key = json.dumps(
-        [VERSION, settings.model_dump(), table.digest, *map(_file_state, (settings.vectors, settings.embed))]
+        [
+            VERSION,
+            with_hashed_names(settings, settings.model_dump()),
+            table.digest,
+            *map(_file_state, (settings.word_vectors, settings.embedding_run)),
+        ]
     )
     path = folder / "clicks" / f"{hashlib.sha256(cache_key.encode()).hexdigest()[:20]}.safetensors"
     model = _read_cached(path, table, settings)
@@ -87,7 +93,7 @@ def _read_cached(path: Path, table: ClickTable, settings: ClickModelSettings) ->
     features = TextFeatures(
         **{name: tensor[name] for name in ("ids", "rarity", "mean", "spread")},
         natural_queries=metadata["spoken"],
-        embed=text_embedder(settings.vectors, settings.embed),
+        embed=text_embedder(settings.word_vectors, settings.embedding_run),
     )
     parts = [tensor[f"weights.{name}"] for name in ("text", "query", "own", "looks", "level")]
     weights = tuple(ClickWeights(text=text, query=query, own=own, looks=looks, level=float(level))

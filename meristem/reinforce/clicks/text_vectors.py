@@ -49,7 +49,7 @@ def _hidden_state_mean(run: str) -> EmbedFn:
     head_kind = encoding_lm_kind(model)
     if head_kind == "source" or "characters" in model.backbone.capabilities:
         raise MeristemError(f"{run}: cannot embed a text by itself; use a causal or masked run without character input")
-    max_length = loaded.recipe.model.length
+    max_length = loaded.recipe.model.max_length
     special_ids = (tokenizer.start, tokenizer.end) if head_kind != "causal" else (None, None)
 
     @torch.no_grad()

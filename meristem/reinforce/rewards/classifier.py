@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -31,13 +31,17 @@ MAX_OTHER_LABELS = 3
 class ClassifierRewardSettings(RewardSettings):
     """The classifier, and the label to reward."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "prompted": "include_prompt",
+    }
+
     name: Literal["classifier"] = "classifier"
     """The reward's name."""
     run: str
     """A run trained with `meristem finetune classification`."""
     label: str | None = None
     """The label whose probability is the reward; leave it out for a regression run, whose output is the reward."""
-    prompted: bool = False
+    include_prompt: bool = False
     """Whether the prompt is part of the classified text."""
 
 
@@ -97,7 +101,7 @@ class ClassifierReward(Reward):
     def score(self, completions: Sequence[PromptCompletion]) -> list[RewardScore]:
         """Score all texts, batched by length."""
         texts = [
-            completion.prompt + completion.text if self.settings.prompted else completion.text
+            completion.prompt + completion.text if self.settings.include_prompt else completion.text
             for completion in completions
         ]
         return [self._score_one(prediction) for prediction in self._predict(texts)]

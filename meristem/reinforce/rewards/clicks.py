@@ -27,10 +27,20 @@ MAX_SHOWN_CHARS = 80
 class ClicksRewardSettings(RewardSettings):
     """The click table, and how a text is compared with it."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "against": "compare_with",
+        "by": "score_by",
+        "cautious": "uncertainty_penalty",
+        "fit": "click_model",
+        "near": "num_neighbors",
+        "top": "top_k",
+        "unseen": "unseen_query",
+    }
+
     needs: ClassVar[SettingConditions] = {
-        "top": (when("by", "margin", "rank"),),
-        "against": (when("by", "margin", "rank"),),
-        "near": (when("unseen", "nearest"),),
+        "top_k": (when("score_by", "margin", "rank"),),
+        "compare_with": (when("score_by", "margin", "rank"),),
+        "num_neighbors": (when("unseen_query", "nearest"),),
     }
 
     name: Literal["clicks"] = "clicks"
@@ -39,25 +49,27 @@ class ClicksRewardSettings(RewardSettings):
     """A table of query, text, shown and clicked: csv, tsv, jsonl, parquet, or builtin:microworld-clicks."""
     columns: ClickColumns = ClickColumns.model_validate({})
     """The names of its columns."""
-    top: int = Field(5, ge=1)
+    top_k: int = Field(5, ge=1)
     """The number of texts of the query, those with the highest rates, that a text is compared with."""
-    against: Literal["table", "generated", "both"] = "table"
+    compare_with: Literal["table", "generated", "both"] = "table"
     """Which best texts: the table's, those the run itself has generated so far for the query, or both."""
-    by: Literal["margin", "rank", "rate"] = "margin"
+    score_by: Literal["margin", "rank", "rate"] = "margin"
     """Log-odds minus the mean of these texts, the share of them that it beats, or its rate alone."""
-    cautious: float = Field(0.0, ge=0.0)
+    uncertainty_penalty: float = Field(0.0, ge=0.0)
     """Standard deviations subtracted from the prediction, so that texts unlike any in the table earn nothing."""
-    unseen: Literal["nearest", "overall", "refuse"] = "nearest"
+    unseen_query: Literal["nearest", "overall", "refuse"] = "nearest"
     """For a query that is not in the table, compare with the best texts of similar queries, or overall, or refuse."""
-    near: int = Field(5, ge=1)
+    num_neighbors: int = Field(5, ge=1)
     """Number of most similar queries."""
-    fit: ClickModelSettings = ClickModelSettings.model_validate({})
+    click_model: ClickModelSettings = ClickModelSettings.model_validate({})
     """How the click model is fitted."""
 
     @model_validator(mode="after")
     def _check_comparison(self) -> Self:
-        if self.by == "rate" and self.against != "table":
-            raise ValueError(f"against={self.against}: by=rate is a text's rate alone; use by=margin or by=rank")
+        if self.score_by == "rate" and self.compare_with != "table":
+            raise ValueError(
+                f"compare_with={self.compare_with}: score_by=rate is a text's rate alone; use score_by=margin or score_by=rank"
+            )
         return self
 
 
@@ -84,7 +96,7 @@ class ClicksReward(Reward):
     def __init__(self, settings: ClicksRewardSettings, context: RewardContext) -> None:
         self.settings = settings
         self.table = read_click_table(settings.table, settings.columns)
-        self.model = load_or_fit(self.table, settings.fit, context.folder, context.say)
+        self.model = load_or_fit(self.table, settings.click_model, context.folder, context.say)
         self._known_queries = frozenset(self.table.queries)
         self._similarity = query_similarity(self.table.queries)
         self._comparison_cache: dict[str, ComparisonTexts] = {}
@@ -93,7 +105,7 @@ class ClicksReward(Reward):
     @classmethod
     def keeps_history(cls, settings: ClicksRewardSettings) -> bool:
         """True where texts are compared with those generated before."""
-        return settings.against != "table"
+        return settings.compare_with != "table"
 
     def with_history(self, history: GeneratedHistory | None) -> ClicksReward:
         """A reward that also compares with the best texts of this history; the fitted model is shared."""
@@ -104,7 +116,7 @@ class ClicksReward(Reward):
     def remember(self, history: GeneratedHistory | None, observations: Sequence[Any]) -> GeneratedHistory:
         """The best texts of each query so far."""
         return update_history(history, [(query, text, log_odds, std) for query, text, log_odds, std in observations],
-                       self.settings.top)  # fmt: skip
+                       self.settings.top_k)  # fmt: skip
 
     def check(self, completions: Sequence[PromptCompletion]) -> None:
         """Refuse prompts without a query, and unknown queries with unseen=refuse."""
@@ -125,7 +137,7 @@ class ClicksReward(Reward):
         comparison = self._add_generated(self._comparison(completion), query)
         table_estimate = dict(self.model.table_texts(query)).get(text)
         used_estimate = table_estimate or (estimate if text else self.model.worst)
-        log_odds = used_estimate.log_odds - self.settings.cautious * used_estimate.std
+        log_odds = used_estimate.log_odds - self.settings.uncertainty_penalty * used_estimate.std
         best_text, best_estimate = comparison.texts[0]
         why: dict[str, float | str] = {
             "expected rate": used_estimate.rate,
@@ -135,7 +147,9 @@ class ClicksReward(Reward):
             "best of these": best_text if len(best_text) <= MAX_SHOWN_CHARS else f"{best_text[: MAX_SHOWN_CHARS - 1]}…",
             "its rate": best_estimate.rate,
         }
-        observation = [query, text, log_odds, used_estimate.std] if text and self.settings.against != "table" else None
+        observation = (
+            [query, text, log_odds, used_estimate.std] if text and self.settings.compare_with != "table" else None
+        )
         return RewardScore(
             value=self._value(log_odds, [other for _, other in comparison.texts]), why=why, observation=observation
         )
@@ -145,22 +159,22 @@ class ClicksReward(Reward):
 
         Their log-odds are those they were rewarded with, `cautious` subtracted.
         """
-        entries = self._history.get(query, ()) if self.settings.against != "table" else ()
+        entries = self._history.get(query, ()) if self.settings.compare_with != "table" else ()
         if not entries:
             return table_texts
         texts = {
             str(text): estimate_from_log_odds(float(log_odds), float(std), False) for text, log_odds, std in entries
         }
         description = f"the {len(texts)} best generated so far"
-        if self.settings.against == "both":
+        if self.settings.compare_with == "both":
             texts = {**texts, **dict(table_texts.texts)}
             description = f"{description}, and {table_texts.description}"
         return ComparisonTexts(tuple(sorted(texts.items(), key=lambda item: (-item[1].log_odds, item[0]))), description)
 
     def _value(self, log_odds: float, others: Sequence[ClickEstimate]) -> float:
-        if self.settings.by == "rate":
+        if self.settings.score_by == "rate":
             return 0.5 + 0.5 * tanh(log_odds / 2)
-        if self.settings.by == "margin":
+        if self.settings.score_by == "margin":
             return log_odds - sum(other.log_odds for other in others) / len(others)
         # Only the other texts' uncertainty: otherwise a text about which nothing is known would beat some by it.
         win_probabilities = (0.5 + 0.5 * erf((log_odds - other.log_odds) / (sqrt(2) * other.std)) for other in others)
@@ -181,7 +195,7 @@ class ClicksReward(Reward):
             )
         if not query:
             raise MeristemError(f"{location}clicks: the query is empty; each prompt must be a search query")
-        if query not in self._known_queries and self.settings.unseen == "refuse":
+        if query not in self._known_queries and self.settings.unseen_query == "refuse":
             raise MeristemError(
                 f"{location}clicks: the query {query!r:.80} is not in {self.settings.table}; drop the prompt, or "
                 "compare with similar queries: unseen=nearest"
@@ -193,12 +207,12 @@ class ClicksReward(Reward):
     def _find_comparison(self, query: str) -> ComparisonTexts:
         """The best texts of the query, of the queries most like it, or of all."""
         if query in self._known_queries:
-            return ComparisonTexts(tuple(self.model.table_texts(query)[: self.settings.top]), "its query's best")
+            return ComparisonTexts(tuple(self.model.table_texts(query)[: self.settings.top_k]), "its query's best")
         similarities = self._similarity(query)
         ranked = sorted((-value, index) for index, value in enumerate(similarities.tolist()) if value > 0)
-        if self.settings.unseen == "overall" or not ranked:
+        if self.settings.unseen_query == "overall" or not ranked:
             return self._best_overall
-        similar_queries = [self.table.queries[index] for _, index in ranked[: self.settings.near]]
+        similar_queries = [self.table.queries[index] for _, index in ranked[: self.settings.num_neighbors]]
         suffix = f" and {len(similar_queries) - 1} more" if len(similar_queries) > 1 else ""
         return ComparisonTexts(
             self._top_texts(similar_queries), f"an unknown query; the best of {similar_queries[0]!r}{suffix}"
@@ -207,7 +221,7 @@ class ClicksReward(Reward):
     def _top_texts(self, queries: Sequence[str]) -> tuple[tuple[str, ClickEstimate], ...]:
         """The top K texts of each query, best first."""
         candidates = [
-            candidate for query in queries for candidate in self.model.table_texts(query)[: self.settings.top]
+            candidate for query in queries for candidate in self.model.table_texts(query)[: self.settings.top_k]
         ]
         return tuple(sorted(candidates, key=lambda candidate: -candidate[1].log_odds))
 

@@ -39,12 +39,29 @@ RARITY_SENTENCES = 4096
 class GrammarRewardSettings(RewardSettings):
     """The judge model, the correct sentences, and the guards against degenerate texts."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "copy_share": "max_copied_share",
+        "copy_words": "copy_ngram_size",
+        "correct": "reference_corpus",
+        "drawn": "sentences_per_prompt",
+        "judge": "judge_settings",
+        "limit": "max_penalty",
+        "longest": "max_characters",
+        "most": "max_score",
+        "prompted": "include_prompt",
+        "rarity": "rarity_weight",
+        "recipe": "judge_recipe",
+        "sentences": "reference_sentences",
+        "shortest": "min_words",
+        "variety": "min_distinct2",
+    }
+
     needs: ClassVar[SettingConditions] = {
         "corpus": (when("run", None),),
         "half": (when("run", None),),
-        "document": (when("run", None) | when("correct"),),
-        "recipe": (when("run", None),),
-        "judge": (when("run", None),),
+        "document": (when("run", None) | when("reference_corpus"),),
+        "judge_recipe": (when("run", None),),
+        "judge_settings": (when("run", None),),
     }
 
     name: Literal["grammar"] = "grammar"
@@ -57,35 +74,35 @@ class GrammarRewardSettings(RewardSettings):
     """Use only this half of the corpus, so that another judge can be trained on the other half."""
     document: Literal["auto", "file", "block", "line"] = "auto"
     """What one document of a text file is: halves and held-out parts consist of whole documents."""
-    recipe: str = "gpt2-mini"
+    judge_recipe: str = "gpt2-mini"
     """The recipe of that judge."""
-    judge: dict[str, Any] = {}
-    """Its other settings, as in {train.steps: 500, model.width: 128}."""
+    judge_settings: dict[str, Any] = {}
+    """Its other settings, as in {train.steps: 500, model.hidden_size: 128}."""
     seed: int = Field(0, ge=0)
     """Seed of the judge's training and of sampling sentences."""
-    correct: str | tuple[str, ...] | None = None
+    reference_corpus: str | tuple[str, ...] | None = None
     """Text to sample correct sentences from; the held-out part of the judge's corpus unless set."""
-    sentences: int = Field(256, ge=MIN_SENTENCES)
+    reference_sentences: int = Field(256, ge=MIN_SENTENCES)
     """Correct sentences that are scored once; their standard deviation is the unit of the reward."""
-    drawn: int = Field(64, ge=1)
+    sentences_per_prompt: int = Field(64, ge=1)
     """How many of them, sampled for each prompt, a text is compared with."""
-    rarity: float = Field(1.0, ge=0, le=1)
+    rarity_weight: float = Field(1.0, ge=0, le=1)
     """Share of unigram surprisal that is subtracted: 1 is SLOR (Pauls & Klein 2012); at 0 common words are favored."""
-    prompted: bool = True
+    include_prompt: bool = True
     """Whether a text continues its prompt and is scored after it; false where it is generated from a source."""
-    limit: float = Field(5.0, gt=0)
-    """The lowest value is −limit; values are nearly linear in the middle."""
-    most: float = Field(1.0, gt=0)
+    max_penalty: float = Field(5.0, gt=0)
+    """The lowest value is −max_penalty; values are nearly linear in the middle."""
+    max_score: float = Field(1.0, gt=0)
     """The highest value: text with much lower surprisal than correct sentences is bland, not more correct."""
-    shortest: int = Field(3, ge=1)
-    """Minimum number of words; a shorter text gets −limit."""
-    variety: float = Field(0.5, ge=0, le=1)
-    """Minimum share of distinct word pairs in any 40 words; a less diverse text gets −limit."""
-    copy_words: int = Field(8, ge=2)
+    min_words: int = Field(3, ge=1)
+    """Minimum number of words; a shorter text gets −max_penalty."""
+    min_distinct2: float = Field(0.5, ge=0, le=1)
+    """Minimum share of distinct word pairs in any 40 words; a less diverse text gets −max_penalty."""
+    copy_ngram_size: int = Field(8, ge=2)
     """A sequence of so many words that occurs in a reference, a correct sentence or the prompt counts as copied."""
-    copy_share: float = Field(0.5, gt=0, le=1)
-    """Maximum share of copied words; a text with more gets −limit."""
-    longest: int = Field(4000, ge=1)
+    max_copied_share: float = Field(0.5, gt=0, le=1)
+    """Maximum share of copied words; a text with more gets −max_penalty."""
+    max_characters: int = Field(4000, ge=1)
     """Characters of a text that are scored."""
 
     @model_validator(mode="after")
@@ -100,14 +117,14 @@ def reference_sentences(
 ) -> list[ReferenceSentence]:
     """Up to `count` sentences that the judge was not trained on: from `correct`, or held out of its corpus."""
     reward = settings
-    if reward.correct is not None:
-        corpus = CorpusSettings.model_validate({"source": reward.correct, "document": reward.document})
+    if reward.reference_corpus is not None:
+        corpus = CorpusSettings.model_validate({"source": reward.reference_corpus, "document": reward.document})
     assert corpus is not None
     candidates = sample_sentences(
-        corpus, held_out=reward.correct is None, count=count, min_words=reward.shortest, seed=reward.seed
+        corpus, held_out=reward.reference_corpus is None, count=count, min_words=reward.min_words, seed=reward.seed
     )
     if len(candidates) < MIN_SENTENCES:
-        description = f"{corpus.source} " + ("holds out" if reward.correct is None else "has")
+        description = f"{corpus.source} " + ("holds out" if reward.reference_corpus is None else "has")
         raise MeristemError(
             f"grammar: {description} {len(candidates)} sentences, and at least {MIN_SENTENCES} are needed; give "
             "correct=FILE with text that the judge was not trained on, or use smaller documents: document=block or line"
@@ -126,7 +143,7 @@ def _reject_non_scoring_judge(judge: Recipe) -> None:
 
 
 class GrammarReward(Reward):
-    """z = (mean surprisal of correct sentences − surprisal of the text) / their std, between −limit and most."""
+    """z = (mean surprisal of correct sentences − surprisal of the text) / their std, between −max_penalty and most."""
 
     Settings = GrammarRewardSettings
     name = "grammar"
@@ -140,7 +157,8 @@ class GrammarReward(Reward):
         overrides = {f"corpus.{key}": value for key, value in corpus_settings.items()}
         return {
             "run": RequiredRun(
-                recipe=settings.recipe, overrides={**overrides, "train.seed": settings.seed, **settings.judge}
+                recipe=settings.judge_recipe,
+                overrides={**overrides, "train.seed": settings.seed, **settings.judge_settings},
             )
         }
 
@@ -153,8 +171,8 @@ class GrammarReward(Reward):
         judge = load_recipe(RunFolder.open(run_path)) if run_path else runs["run"]
         if judge.task is None and judge.policy is None:
             _reject_non_scoring_judge(judge)
-        if not run_path or settings.correct is not None:
-            reference_sentences(settings, judge.sources()[0].corpus, settings.sentences)
+        if not run_path or settings.reference_corpus is not None:
+            reference_sentences(settings, judge.sources()[0].corpus, settings.reference_sentences)
 
     def __init__(self, settings: GrammarRewardSettings, context: RewardContext) -> None:
         assert settings.run is not None  # trained where it was not set
@@ -162,10 +180,10 @@ class GrammarReward(Reward):
         self._judge = JudgeModel.from_run(settings.run, context.say)
         references, rarity_texts = self._load_references(settings.run)
         self._rarity = UnigramRarity(self._judge.tokenizer, rarity_texts)
-        self._copy_detector = CopyDetector((item.text for item in references), settings.copy_words)
+        self._copy_detector = CopyDetector((item.text for item in references), settings.copy_ngram_size)
         self._reference_alone = self._finite_surprise(("", item.text) for item in references)
         self._reference_in_context = self._finite_surprise((item.context, item.text) for item in references)
-        suffix = ", corrected for word frequency," if settings.rarity else ""
+        suffix = ", corrected for word frequency," if settings.rarity_weight else ""
         alone, in_context = (
             f"{item.mean():.2f} ± {item.std():.2f}" for item in (self._reference_alone, self._reference_in_context)
         )
@@ -182,15 +200,16 @@ class GrammarReward(Reward):
     def _surprise(self, pairs: Sequence[tuple[str, str]]) -> Floats:
         """[pairs] nats per token, minus `rarity` times the unigram surprisal."""
         values = self._judge.nats_per_token(pairs)
-        return values - self.settings.rarity * self._rarity.mean_nats([text for _, text in pairs])
+        return values - self.settings.rarity_weight * self._rarity.mean_nats([text for _, text in pairs])
 
     def _load_references(self, run: str) -> tuple[list[ReferenceSentence], list[str]]:
         """Sentences that the judge was not trained on: those to compare with, and more for unigram frequencies."""
         reward, sources = self.settings, self._judge.recipe.sources()
-        if reward.correct is None and sources[0].corpus is None:
+        if reward.reference_corpus is None and sources[0].corpus is None:
             raise MeristemError(f"{run} was trained on labelled data: give correct=FILE with correct sentences")
         references, rarity_sentences = (
-            reference_sentences(reward, sources[0].corpus, number) for number in (reward.sentences, RARITY_SENTENCES)
+            reference_sentences(reward, sources[0].corpus, number)
+            for number in (reward.reference_sentences, RARITY_SENTENCES)
         )
         return references, [sentence.text for sentence in rarity_sentences]
 
@@ -207,26 +226,26 @@ class GrammarReward(Reward):
 
     def _context_and_text(self, completion: PromptCompletion) -> tuple[str, str]:
         """The context of a text, and as much of the text as is scored."""
-        text = completion.text[: self.settings.longest]
-        prompt = completion.prompt[-self.settings.longest :] if self.settings.prompted else ""
+        text = completion.text[: self.settings.max_characters]
+        prompt = completion.prompt[-self.settings.max_characters :] if self.settings.include_prompt else ""
         return (prompt, text) if prompt.strip() else ("", text.lstrip())
 
     def _guard(self, completion: PromptCompletion) -> str:
         """Why a text gets the lowest value regardless of the judge: repetition, for one, has a low perplexity."""
         reward, tokens = self.settings, normalized_words(completion.text)
-        if len(tokens) < reward.shortest:
-            return f"too short: {len(tokens)} of at least {reward.shortest} words"
+        if len(tokens) < reward.min_words:
+            return f"too short: {len(tokens)} of at least {reward.min_words} words"
         distinct_share = min_distinct_share(tokens)
-        if distinct_share < reward.variety:
+        if distinct_share < reward.min_distinct2:
             return (
                 f"repetitive: {distinct_share:.0%} of its word pairs are distinct, "
-                f"at least {reward.variety:.0%} are required"
+                f"at least {reward.min_distinct2:.0%} are required"
             )
-        sources = (*completion.references, completion.prompt) if reward.prompted else completion.references
+        sources = (*completion.references, completion.prompt) if reward.include_prompt else completion.references
         copied_share = max(
-            self._copy_detector.copied_share(tokens), CopyDetector(sources, reward.copy_words).copied_share(tokens)
+            self._copy_detector.copied_share(tokens), CopyDetector(sources, reward.copy_ngram_size).copied_share(tokens)
         )
-        if copied_share > reward.copy_share:
+        if copied_share > reward.max_copied_share:
             return (
                 f"copied: {copied_share:.0%} of its words are copied from a reference, a correct sentence or the prompt"
             )
@@ -241,14 +260,14 @@ class GrammarReward(Reward):
         )
         mean = float(self._sample_references(reference_values, completion.seed).mean())
         z = (mean - surprise) / max(float(reference_values.std()), 1e-3)
-        bound = reward.limit if z < 0 else reward.most
+        bound = reward.max_penalty if z < 0 else reward.max_score
         value = bound * float(np.tanh(z / bound))
         return RewardScore(value=value, why={"surprise": surprise, "of correct sentences": mean, "spreads better": z})
 
     def _sample_references(self, values: Floats, seed: int) -> Floats:
         """A sample of the correct sentences' surprisals, by the completion's seed."""
-        count = min(self.settings.drawn, len(values))
+        count = min(self.settings.sentences_per_prompt, len(values))
         return values[generator(seed, "grammar", 0, 0).permutation(len(values))[:count]]
 
     def _lowest_score(self, guard: str) -> RewardScore:
-        return RewardScore(value=-self.settings.limit, why={"guard": guard})
+        return RewardScore(value=-self.settings.max_penalty, why={"guard": guard})

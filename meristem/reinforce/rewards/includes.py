@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
@@ -17,20 +17,26 @@ Phrases = tuple[str, ...]
 class IncludesRewardSettings(RewardSettings):
     """Required and forbidden words."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "column": "required_column",
+        "without": "forbidden",
+        "words": "required",
+    }
+
     name: Literal["includes"] = "includes"
     """The reward's name."""
-    words: Phrases = ()
-    """Words or phrases that every text must contain: words=[sea,old boat]."""
-    column: str | None = None
+    required: Phrases = ()
+    """Words or phrases that every text must contain: required=[sea,old boat]."""
+    required_column: str | None = None
     """Column of the prompts with the required words of each: a list, or comma-separated."""
-    without: Phrases = ()
+    forbidden: Phrases = ()
     """Words or phrases that no text may contain."""
 
     @model_validator(mode="after")
     def _check_phrases(self) -> Self:
-        if not (self.words or self.without or self.column):
-            raise ValueError("includes: give words=[…], column=NAME or without=[…]")
-        if wordless := [phrase for phrase in (*self.words, *self.without) if not normalized_words(phrase)]:
+        if not (self.required or self.forbidden or self.required_column):
+            raise ValueError("includes: give required=[…], required_column=NAME or forbidden=[…]")
+        if wordless := [phrase for phrase in (*self.required, *self.forbidden) if not normalized_words(phrase)]:
             raise ValueError(f"includes: {wordless[0]!r} has no word in it")
         return self
 
@@ -55,7 +61,7 @@ class IncludesReward(Reward):
 
     def _score_one(self, completion: PromptCompletion) -> RewardScore:
         text = _pad_words(completion.text)
-        required, forbidden = self._required_phrases(completion), self.settings.without
+        required, forbidden = self._required_phrases(completion), self.settings.forbidden
         missing = [phrase for phrase in required if _pad_words(phrase) not in text]
         present = [phrase for phrase in forbidden if _pad_words(phrase) in text]
         value = (1 - len(missing) / len(required) if required else 0.0) - (
@@ -73,16 +79,16 @@ class IncludesReward(Reward):
 
     def _required_phrases(self, completion: PromptCompletion) -> Phrases:
         """The required phrases of the settings and of the prompt's row."""
-        name = self.settings.column
+        name = self.settings.required_column
         if name is None:
-            return self.settings.words
+            return self.settings.required
         cell = completion.columns.get(name)
         phrases = tuple(phrase for phrase in _split_cell(cell) if normalized_words(phrase))
         if not phrases:
             location = f"{completion.location}: " if completion.location else ""
             suggestion = did_you_mean(name, list(completion.columns)) if cell is None and completion.columns else ""
             raise MeristemError(f"{location}includes: the column {name!r} has no words for this prompt{suggestion}")
-        return tuple(dict.fromkeys((*self.settings.words, *phrases)))
+        return tuple(dict.fromkeys((*self.settings.required, *phrases)))
 
 
 def _split_cell(cell: Any) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -15,13 +15,17 @@ from meristem.reinforce.word_ngrams import normalized_words
 class LengthRewardSettings(RewardSettings):
     """The target length."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "slack": "tolerance",
+    }
+
     name: Literal["length"] = "length"
     """The reward's name."""
     target: int | tuple[int, int]
     """Number of words, or a range: target=20, target=[10,30]."""
     unit: Literal["words", "characters"] = "words"
     """What is counted; an ideograph is a word."""
-    slack: float = Field(0.25, gt=0)
+    tolerance: float = Field(0.25, gt=0)
     """Tolerance as a share of the nearer bound: a text that far outside gets 0.61, one twice as far 0.14."""
 
     @model_validator(mode="after")
@@ -55,6 +59,6 @@ class LengthReward(Reward):
         size = len(normalized_words(text)) if reward.unit == "words" else len(text.strip())
         nearest_bound = low if size < low else high
         distance = abs(size - nearest_bound) if not low <= size <= high else 0
-        value = math.exp(-0.5 * (distance / (reward.slack * max(1, nearest_bound))) ** 2)
+        value = math.exp(-0.5 * (distance / (reward.tolerance * max(1, nearest_bound))) ** 2)
         target_text = f"{low}" if low == high else f"{low} to {high}"
         return RewardScore(value=value, why={reward.unit: float(size), "wanted": target_text})

@@ -24,11 +24,22 @@ MAX_LISTED_UNKNOWN = 5
 class MeaningRewardSettings(RewardSettings):
     """The word vectors, and what a text is compared with."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "against": "compare_with",
+        "alignment": "alignment_weight",
+        "alike": "prefix_fallback",
+        "learn": "word2vec",
+        "longest": "max_words",
+        "unknown": "unknown_words",
+        "weighing": "word_weighting",
+        "words": "max_vectors",
+    }
+
     needs: ClassVar[SettingConditions] = {
         "half": (when("vectors", None),),
         "document": (when("vectors", None),),
-        "learn": (when("vectors", None),),
-        "words": (when("corpus", None),),
+        "word2vec": (when("vectors", None),),
+        "max_vectors": (when("corpus", None),),
     }
 
     name: Literal["meaning"] = "meaning"
@@ -41,21 +52,21 @@ class MeaningRewardSettings(RewardSettings):
     """Use only this half of the corpus, so that a judge's vectors can be trained on the other half."""
     document: Literal["auto", "file", "block", "line"] = "auto"
     """What one document of that text is: halves consist of whole documents."""
-    learn: Word2VecSettings = Word2VecSettings.model_validate({})
+    word2vec: Word2VecSettings = Word2VecSettings.model_validate({})
     """How the vectors are trained."""
-    against: Literal["references", "prompt"] = "references"
+    compare_with: Literal["references", "prompt"] = "references"
     """What a text is compared with: the closest of the prompt's references, or the prompt itself."""
-    alignment: float = Field(0.5, ge=0, le=1)
+    alignment_weight: float = Field(0.5, ge=0, le=1)
     """Weight of the soft alignment in the value; the rest is the cosine of the centroids."""
-    weighing: Literal["sif", "even"] = "sif"
+    word_weighting: Literal["sif", "even"] = "sif"
     """Whether frequent words count less (SIF: a / (a + p), Arora et al. 2017) or all words equally."""
-    unknown: Literal["count", "skip"] = "count"
+    unknown_words: Literal["count", "skip"] = "count"
     """Whether a word without a vector lowers the value, or is ignored."""
-    alike: bool = True
+    prefix_fallback: bool = True
     """Whether an unknown word is replaced by a known one with the same beginning."""
-    words: int = Field(200_000, ge=1)
+    max_vectors: int = Field(200_000, ge=1)
     """Number of words read from the start of a file."""
-    longest: int = Field(512, ge=1)
+    max_words: int = Field(512, ge=1)
     """Words of a text that are compared, at most."""
 
     @model_validator(mode="after")
@@ -77,7 +88,7 @@ class MeaningReward(Reward):
         if settings.vectors is not None:
             next(read_vectors(Path(settings.vectors).expanduser()), None)
         else:
-            check_corpus(cls.corpus(settings), settings.learn)
+            check_corpus(cls.corpus(settings), settings.word2vec)
 
     @staticmethod
     def corpus(settings: MeaningRewardSettings) -> CorpusSettings:
@@ -91,11 +102,11 @@ class MeaningReward(Reward):
         self._reference_cache: dict[str, VectorizedText] = {}
         if reward.vectors is not None:
             self.vectors = WordVectors.read(
-                Path(reward.vectors).expanduser(), reward.words, prefix_fallback=reward.alike
+                Path(reward.vectors).expanduser(), reward.max_vectors, prefix_fallback=reward.prefix_fallback
             )
             return
         self.vectors = load_or_train_vectors(
-            self.corpus(reward), reward.learn, context.folder, context.say, prefix_fallback=reward.alike
+            self.corpus(reward), reward.word2vec, context.folder, context.say, prefix_fallback=reward.prefix_fallback
         )
 
     def check(self, completions: Sequence[PromptCompletion]) -> None:
@@ -118,14 +129,17 @@ class MeaningReward(Reward):
         reward, comparisons = self.settings, self._comparison_vectors(completion)
         if not comparisons:
             raise MeristemError(self._unknown_message(completion))
-        text = self.vectors.vectorize(completion.text, reward.longest)
+        text = self.vectors.vectorize(completion.text, reward.max_words)
         if not len(text.rows):
             return RewardScore(value=-1.0, why={"unknown words": _format_unknown(text) or "no word at all"})
         similarities = [
-            similarity(self.vectors, text.rows, other.rows, uniform=reward.weighing == "even") for other in comparisons
+            similarity(self.vectors, text.rows, other.rows, uniform=reward.word_weighting == "even")
+            for other in comparisons
         ]
         values = [
-            self._penalize_unknown(text, other, (1 - reward.alignment) * cosine + reward.alignment * aligned)
+            self._penalize_unknown(
+                text, other, (1 - reward.alignment_weight) * cosine + reward.alignment_weight * aligned
+            )
             for other, (cosine, aligned) in zip(comparisons, similarities, strict=True)
         ]
         best = max(range(len(values)), key=values.__getitem__)
@@ -140,16 +154,16 @@ class MeaningReward(Reward):
         A word without a vector weighs as much as the rarest; one that the other text has too costs nothing.
         """
         unmatched = sum(word not in other.unknown for word in text.unknown)
-        if self.settings.unknown == "skip" or not unmatched or value <= 0:
+        if self.settings.unknown_words == "skip" or not unmatched or value <= 0:
             return value
-        if self.settings.weighing == "even":
+        if self.settings.word_weighting == "even":
             return value * len(text.rows) / (len(text.rows) + unmatched)
         known, rarest = float(self.vectors.weights[text.rows].sum()), float(self.vectors.weights.max())
         return value * known / (known + rarest * unmatched)
 
     def _comparison_texts(self, completion: PromptCompletion) -> tuple[str, ...]:
         """The texts that a completion of this prompt is compared with."""
-        texts = (completion.prompt,) if self.settings.against == "prompt" else completion.references
+        texts = (completion.prompt,) if self.settings.compare_with == "prompt" else completion.references
         if not any(text.strip() for text in texts):
             location = f"{completion.location}: " if completion.location else ""
             if completion.picture:
@@ -157,7 +171,7 @@ class MeaningReward(Reward):
                     f"{location}meaning: no reference caption for the image {completion.picture:.80}; give a column of "
                     "captions (data.target=COLUMN): an image itself has no words to compare with"
                 )
-            if self.settings.against == "prompt":
+            if self.settings.compare_with == "prompt":
                 raise MeristemError(f"{location}meaning: the prompt is empty, and texts are compared with it")
             raise MeristemError(
                 f"{location}meaning: no reference for the prompt {completion.prompt!r:.80}; give one, "
@@ -170,7 +184,7 @@ class MeaningReward(Reward):
         texts = self._comparison_texts(completion)
         for text in texts:
             if text not in self._reference_cache:
-                self._reference_cache[text] = self.vectors.vectorize(text, self.settings.longest)
+                self._reference_cache[text] = self.vectors.vectorize(text, self.settings.max_words)
         return [vectorized for vectorized in (self._reference_cache[text] for text in texts) if len(vectorized.rows)]
 
     def _unknown_message(self, completion: PromptCompletion) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -14,9 +14,13 @@ from meristem.reinforce.word_ngrams import normalized_words, repeated_ngram_shar
 class RepetitionRewardSettings(RewardSettings):
     """Which n-grams are counted."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "sizes": "ngram_sizes",
+    }
+
     name: Literal["repetition"] = "repetition"
     """The reward's name."""
-    sizes: tuple[Annotated[int, Field(ge=1, le=100)], ...] = Field((2, 3, 4), min_length=1)
+    ngram_sizes: tuple[Annotated[int, Field(ge=1, le=100)], ...] = Field((2, 3, 4), min_length=1)
     """Sizes of the n-grams, in words."""
 
 
@@ -34,5 +38,5 @@ class RepetitionReward(Reward):
         return [self._score_one(normalized_words(completion.text)) for completion in completions]
 
     def _score_one(self, tokens: list[str]) -> RewardScore:
-        shares = {f"runs of {size}": repeated_ngram_share(tokens, size) for size in self.settings.sizes}
+        shares = {f"runs of {size}": repeated_ngram_share(tokens, size) for size in self.settings.ngram_sizes}
         return RewardScore(value=0.0 - sum(shares.values()) / len(shares), why={"words": float(len(tokens)), **shares})

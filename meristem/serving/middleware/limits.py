@@ -30,7 +30,7 @@ class RequestLimitsMiddleware:
         """`early` is called with the client's name, and may refuse the request before its body is read."""
         self._app, self._settings, self._check_admission = app, settings, early
         self._json_limits = untrusted_files.ParseLimits(
-            max_bytes=settings.body, max_items=MAX_JSON_ITEMS, max_objects=1 << 12, max_depth=MAX_JSON_DEPTH
+            max_bytes=settings.max_body_bytes, max_items=MAX_JSON_ITEMS, max_objects=1 << 12, max_depth=MAX_JSON_DEPTH
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -63,18 +63,18 @@ class RequestLimitsMiddleware:
 
     async def _read_body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
         """The whole body; raises if it is too large or too slow, or if the client disconnects."""
-        max_bytes, content_length = self._settings.body, headers.get(b"content-length", b"0")
+        max_bytes, content_length = self._settings.max_body_bytes, headers.get(b"content-length", b"0")
         expects_continue = headers.get(b"expect", b"").lower() == b"100-continue"
         if not content_length.isdigit() or int(content_length) > (
             max_bytes if expects_continue else OVERSIZE_READ_FACTOR * max_bytes
         ):
             raise self._too_large_error()
         try:
-            async with asyncio.timeout(self._settings.patience):
+            async with asyncio.timeout(self._settings.body_timeout):
                 return await self._receive_body(receive, max_bytes)
         except TimeoutError:
             raise RequestError(
-                408, f"the body did not arrive within {self._settings.patience:g} s: send it again"
+                408, f"the body did not arrive within {self._settings.body_timeout:g} s: send it again"
             ) from None
 
     async def _receive_body(self, receive: Receive, max_bytes: int) -> bytes:
@@ -95,7 +95,7 @@ class RequestLimitsMiddleware:
                 return bytes(body)
 
     def _too_large_error(self) -> RequestError:
-        return RequestError(413, f"the body is larger than {self._settings.body:,} bytes: send less")
+        return RequestError(413, f"the body is larger than {self._settings.max_body_bytes:,} bytes: send less")
 
 
 def _check_headers(scope: Scope) -> dict[bytes, bytes]:

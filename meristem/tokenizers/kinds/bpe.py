@@ -32,7 +32,7 @@ class BPETokenizer:
         library.train_from_iterator(
             texts,
             trainers.BpeTrainer(
-                vocab_size=self.settings.size,
+                vocab_size=self.settings.vocab_size,
                 min_frequency=2,
                 special_tokens=list(ROBERTA_SPECIALS),
                 show_progress=False,

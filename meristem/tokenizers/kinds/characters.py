@@ -33,7 +33,7 @@ class CharactersTokenizer:
         counts: Counter[str] = Counter()
         for text in texts:
             counts.update(normalizers.Lowercase().normalize_str(text) if self.settings.lowercase else text)
-        characters = most_common(counts, self.settings.size - len(BERT_SPECIALS))
+        characters = most_common(counts, self.settings.vocab_size - len(BERT_SPECIALS))
         library = self.build({token: number for number, token in enumerate([*BERT_SPECIALS, *characters])})
         library.add_special_tokens(list(BERT_SPECIALS))
         return library

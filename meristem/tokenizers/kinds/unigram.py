@@ -55,7 +55,7 @@ class UnigramTokenizer:
         for word, count in counts.items():
             for character in word:
                 characters[character] += count
-        max_pieces = self.settings.size - len(BERT_SPECIALS)
+        max_pieces = self.settings.vocab_size - len(BERT_SPECIALS)
         alphabet = most_common(characters, min(self.settings.alphabet_limit, max_pieces))
         counts = _restrict_alphabet(counts, set(alphabet))
         pieces = [*alphabet, *most_common(_substrings(counts), SEEDS_PER_TOKEN * max_pieces)]

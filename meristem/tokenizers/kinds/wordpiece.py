@@ -36,8 +36,12 @@ class WordPieceTokenizer:
                 characters[character] += count
         tokens = [token for token in self._train_merges(counts, characters) if token not in BERT_SPECIALS]
         known_tokens = set(tokens)
-        rare = [character for character in most_common(characters, self.settings.size) if character not in known_tokens]
-        vocabulary_tokens = [*BERT_SPECIALS, *tokens, *rare][: self.settings.size]
+        rare = [
+            character
+            for character in most_common(characters, self.settings.vocab_size)
+            if character not in known_tokens
+        ]
+        vocabulary_tokens = [*BERT_SPECIALS, *tokens, *rare][: self.settings.vocab_size]
         library = self.build({token: number for number, token in enumerate(vocabulary_tokens)})
         library.add_special_tokens(list(BERT_SPECIALS))
         return library
@@ -52,7 +56,7 @@ class WordPieceTokenizer:
         alphabet = sorted(most_common(common, self.settings.alphabet_limit))
         inside = sorted({character for word in counts for character in word[1:]} & set(alphabet))
         trainer = trainers.WordPieceTrainer(
-            vocab_size=self.settings.size,
+            vocab_size=self.settings.vocab_size,
             min_frequency=2,
             show_progress=False,
             limit_alphabet=len(alphabet),

@@ -29,7 +29,7 @@ class WordsTokenizer:
     def learn(self, texts: Sequence[str]) -> tokenizers.Tokenizer:
         """Count words and keep the most frequent."""
         counts = count_words(self.build({"[UNK]": 0}), texts)
-        frequent_words = most_common(counts, self.settings.size - len(BERT_SPECIALS))
+        frequent_words = most_common(counts, self.settings.vocab_size - len(BERT_SPECIALS))
         library = self.build({token: number for number, token in enumerate([*BERT_SPECIALS, *frequent_words])})
         library.add_special_tokens(list(BERT_SPECIALS))
         return library

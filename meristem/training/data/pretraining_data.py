@@ -184,7 +184,7 @@ def load_pretraining_data(
     saved_keys = existing_run.shard_keys() if existing_run is not None else {}
     if existing_run is not None:
         tokenizer = Tokenizer.load(existing_run.tokenizer_path)
-    elif start.path is not None and start.take in ("all", "encoder") and start.tokenizer == "keep":
+    elif start.path is not None and start.load in ("all", "encoder") and start.tokenizer == "keep":
         tokenizer = Tokenizer.load(RunFolder.open(Path(start.path)).tokenizer_path)
     else:
         tokenizer = prepare_tokenizer(recipe.tokenizer, [source.corpus for source in sources], console)
@@ -193,7 +193,7 @@ def load_pretraining_data(
         corpus_source.name: prepare_dataset(
             corpus_source.corpus,
             tokenizer,
-            recipe.store,
+            recipe.dataset,
             keep_words=by_word,
             console=console,
             cache_key=saved_keys.get(corpus_source.name),
@@ -201,13 +201,13 @@ def load_pretraining_data(
         for corpus_source in sources
     }
     kept_tokenizer = (
-        str(start.path) if start.path is not None and start.take == "all" and start.tokenizer == "keep" else None
+        str(start.path) if start.path is not None and start.load == "all" and start.tokenizer == "keep" else None
     )
     is_foreign_tokenizer = kept_tokenizer is not None or recipe.tokenizer.path is not None  # not trained on this text
     for corpus_source in sources if existing_run is None and is_foreign_tokenizer else ():
         share = unknown_share(prepared[corpus_source.name].dataset.split("train"), tokenizer)
         check_unknown_share(
-            share, recipe.store.max_unknown, _corpus_label(corpus_source.corpus), kept_from=kept_tokenizer
+            share, recipe.dataset.max_unknown, _corpus_label(corpus_source.corpus), kept_from=kept_tokenizer
         )
     datasets, cache_keys = (
         {name: getattr(entry, field) for name, entry in prepared.items()} for field in ("dataset", "cache_key")
@@ -216,7 +216,7 @@ def load_pretraining_data(
         tokenizer=tokenizer,
         datasets=datasets,
         cache_keys=cache_keys,
-        max_length=recipe.model.length,
+        max_length=recipe.model.max_length,
         distributed=distributed,
     )
 

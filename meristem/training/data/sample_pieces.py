@@ -57,7 +57,9 @@ class SampleData(TrainingData):
         batch_size, pieces = train.batch_samples, self.pieces(split)
         max_tokens = (max(piece.num_tokens for piece in pieces) + self.extra_tokens) * objective.max_rows_per_sample
         micro_batch_size = (
-            batch_size if train.micro_tokens is None else max(1, min(batch_size, train.micro_tokens // max_tokens))
+            batch_size
+            if train.micro_batch_tokens is None
+            else max(1, min(batch_size, train.micro_batch_tokens // max_tokens))
         )
         view, padding = PieceView(pieces, shuffled=split == "train"), pad_values(self.tokenizer)
         tokens_per_sample = sample_tokens(view, objective).mean

@@ -7,13 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-import yaml
-
 from meristem.checkpoint import disk, provenance
 from meristem.checkpoint.folder_layout import list_steps
 from meristem.checkpoint.run_folder import RUN_FILES, RunFolder
 from meristem.config.errors import MeristemError
-from meristem.config.recipe import Recipe
+from meristem.config.recipe import Recipe, recipe_yaml
 from meristem.dataset.feed import Feed
 from meristem.distributed.process_group import DistributedContext
 from meristem.interfaces.batch import Model, Objective
@@ -146,9 +144,3 @@ def create_run(out: Path, recipe: Recipe, training_data: TrainingData) -> RunFol
     run = RunFolder.create(out, recipe_yaml(recipe), run.tokenizer_path)
     (out / CREATING_MARKER).unlink(missing_ok=True)
     return run
-
-
-def recipe_yaml(recipe: Recipe) -> str:
-    """The resolved recipe as YAML text, for recipe.yaml."""
-    title = f"# {recipe.name} — resolved: every default written out\n"
-    return title + yaml.safe_dump(recipe.to_dict(), sort_keys=False, allow_unicode=True)

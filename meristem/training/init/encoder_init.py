@@ -12,8 +12,8 @@ from meristem.config.errors import MeristemError
 from meristem.interfaces.batch import Model
 
 SHARED_SETTINGS = (
-    *("width", "layers", "heads", "groups", "activation", "norm", "norm_place", "norm_epsilon"),
-    *("positions", "rotary_base", "window", "window_every", "bias", "segments"),
+    *("hidden_size", "layers", "heads", "kv_heads", "activation", "norm", "norm_position", "norm_epsilon"),
+    *("position_encoding", "rotary_base", "attention_window", "attention_window_every", "bias", "segments"),
 )
 """Model settings that must agree for the encoder to compute the same function."""
 
@@ -64,21 +64,23 @@ def _rename_prefixes(tensors: Mapping[str, Tensor], prefixes: Mapping[str, str])
 
 def _check_encoder_shape(settings: Any, source_run: LoadedRun) -> None:
     source_settings = source_run.recipe.model
-    if source_settings.embedding not in (None, source_settings.width):
+    if source_settings.embedding_size not in (None, source_settings.hidden_size):
         raise MeristemError(
-            f"from: {source_run.run.path} has embeddings of width {source_settings.embedding} and layers of width "
-            f"{source_settings.width} (model.embedding), and {settings.family} has one width for both; "
-            "use a run without model.embedding"
+            f"from: {source_run.run.path} has embeddings of width {source_settings.embedding_size} and layers of width "
+            f"{source_settings.hidden_size} (model.embedding_size), and {settings.family} has one width for both; "
+            "use a run without model.embedding_size"
         )
     required = {name: getattr(source_settings, name) for name in SHARED_SETTINGS}
     required |= {
-        "inner": source_settings.inner or 4 * source_settings.width,
-        "embedding_norm": source_settings.norm_place == "post",
+        "ffn_size": source_settings.ffn_size or 4 * source_settings.hidden_size,
+        "embedding_norm": source_settings.norm_position == "post",
     }
-    required |= {"scale_embeddings": False, "relative_buckets": 0, "scale_scores": True}
-    if source_settings.positions == "learned":
-        required["length"] = source_settings.length
-    current = {name: getattr(settings, name) for name in required} | {"inner": settings.inner or 4 * settings.width}
+    required |= {"scale_embeddings": False, "relative_buckets": 0, "scale_attention": True}
+    if source_settings.position_encoding == "learned":
+        required["max_length"] = source_settings.max_length
+    current = {name: getattr(settings, name) for name in required} | {
+        "ffn_size": settings.ffn_size or 4 * settings.hidden_size
+    }
     mismatches = {name: value for name, value in required.items() if current[name] != value}
     if mismatches:
         overrides = " ".join(f"model.{name}={_format_value(value)}" for name, value in mismatches.items())

@@ -86,7 +86,7 @@ def _encoder_tensors(source_tensors: dict[str, Tensor], model: Model, source_run
         family = encoder_init.backbone_settings(model).family
         families = [name for name in module_names("models") if find_class("models", name).encoder_prefixes]
         raise MeristemError(
-            f"from.take=encoder: {source_run.recipe.model.family} has no encoder that fits {family}; "
+            f"from.load=encoder: {source_run.recipe.model.family} has no encoder that fits {family}; "
             f"families that can start from an encoder: {', '.join(families)} (model.family=…)"
         )
     return encoder_tensors
@@ -155,7 +155,7 @@ def _copy_token_rows(
         if target.shape[1:] != source.shape[1:]:
             raise MeristemError(
                 f"from: embeddings have width {source.shape[-1]} in {source_run.run.path} and {target.shape[-1]} here; "
-                f"set model.width={source.shape[-1]}"
+                f"set model.hidden_size={source.shape[-1]}"
             )
         target[shared_tokens.target_ids] = source[shared_tokens.source_ids].to(target)
 

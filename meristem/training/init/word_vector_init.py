@@ -38,11 +38,11 @@ def init_from_word_vectors(model: Model, tokenizer: Tokenizer, path: Path, texts
         sums.add(tokenizer, batch, usage.weights([word for word, _ in batch], word_count + 1))
         word_count += len(batch)
     if sums is None:
-        raise MeristemError(f"from.vectors: {path} holds no words")
+        raise MeristemError(f"from.word_vectors: {path} holds no words")
     is_covered, means = sums.means()
     if not is_covered.any():
         raise MeristemError(
-            f"from.vectors: none of the {word_count:,} words in {path} can be encoded with this tokenizer's tokens"
+            f"from.word_vectors: none of the {word_count:,} words in {path} can be encoded with this tokenizer's tokens"
         )
     means = _project(means[is_covered], embedding_weight.shape[1])
     with torch.no_grad():  # with the standard deviation of the embeddings they replace
@@ -63,7 +63,7 @@ def _target_embedding(model: Model) -> nn.Embedding:
             name for name in module_names("models") if "characters" not in find_class("models", name).capabilities
         ]
         raise MeristemError(
-            f"from.vectors: {type(model.backbone).__name__} reads words by their characters and has no input embedding "
+            f"from.word_vectors: {type(model.backbone).__name__} reads words by their characters and has no input embedding "
             f"of words; families with word embeddings: {', '.join(families)}; or give the task embeddings "
             "of its own: task.network=recurrent task.word_embedding_size=100"
         )

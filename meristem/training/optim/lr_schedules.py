@@ -18,7 +18,7 @@ def lr_factor(settings: TrainSettings, step: int, total: int) -> float:
     if step < warmup:
         return (step + 1) / (warmup + 1)
     progress = min(1.0, (step - warmup) / max(1, total - warmup))
-    return settings.floor + (1 - settings.floor) * _decay_factor(settings, step, warmup, progress)
+    return settings.min_lr_ratio + (1 - settings.min_lr_ratio) * _decay_factor(settings, step, warmup, progress)
 
 
 def _decay_factor(settings: TrainSettings, step: int, warmup: int, progress: float) -> float:
@@ -30,6 +30,6 @@ def _decay_factor(settings: TrainSettings, step: int, warmup: int, progress: flo
         case "inverse_sqrt":
             return math.sqrt(max(1, warmup) / max(1, step + 1, warmup))
         case "constant_then_decay":
-            return min(1.0, (1 - progress) / settings.decay)
+            return min(1.0, (1 - progress) / settings.decay_fraction)
         case "constant":
             return 1.0

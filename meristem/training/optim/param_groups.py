@@ -28,21 +28,23 @@ def build_optimizers(
     trainable = [p for p in model.parameters() if p.requires_grad]
     matrices = muon_parameters(model) if settings.optimizer == "muon" else []
     matrix_ids = {id(p) for p in matrices}
-    depth_by_parameter = layer_depths(model) if settings.layer_decay < 1 else dict.fromkeys(trainable, 0)
+    depth_by_parameter = layer_depths(model) if settings.layer_lr_decay < 1 else dict.fromkeys(trainable, 0)
     optimizers: list[torch.optim.Optimizer] = []
     if adamw_parameters := [p for p in trainable if id(p) not in matrix_ids]:
-        groups = _param_groups(adamw_parameters, depth_by_parameter, settings, settings.rate)
+        groups = _param_groups(adamw_parameters, depth_by_parameter, settings, settings.learning_rate)
         optimizers.append(
-            torch.optim.AdamW(groups, lr=settings.rate, betas=settings.betas, eps=settings.epsilon, fused=True)
+            torch.optim.AdamW(groups, lr=settings.learning_rate, betas=settings.betas, eps=settings.epsilon, fused=True)
         )
     if matrices:
-        muon_learning_rate = settings.matrix_rate or 4 * settings.rate  # measured on WikiText-2: docs/log/2026-11.md
+        muon_learning_rate = (
+            settings.muon_learning_rate or 4 * settings.learning_rate
+        )  # measured on WikiText-2: docs/log/2026-11.md
         groups = _param_groups(matrices, depth_by_parameter, settings, muon_learning_rate)
         optimizers.append(
             Muon(
                 groups,
                 muon_learning_rate,
-                momentum=settings.momentum,
+                momentum=settings.muon_momentum,
                 weight_decay=settings.weight_decay,
                 distributed=distributed,
             )
@@ -74,7 +76,7 @@ def _param_groups(
         {
             "params": grouped[no_decay, depth],
             "weight_decay": 0.0 if no_decay else settings.weight_decay,
-            "lr": learning_rate * settings.layer_decay**depth,
+            "lr": learning_rate * settings.layer_lr_decay**depth,
         }
         for no_decay, depth in sorted(grouped)
     ]

@@ -35,7 +35,7 @@ def render_card(
         f"# {recipe.name}",
         "",
         f"A {model.family} {kind} with {parameters / 1e6:.1f} M parameters "
-        f"({model.layers} layers × {model.width}, up to {model.length} tokens), "
+        f"({model.layers} layers × {model.hidden_size}, up to {model.max_length} tokens), "
         f"trained with Meristem for {state.step:,} steps on {state.tokens:,} tokens "
         f"({state.flops:.2e} FLOPs, {format_duration(state.seconds)}){_start_phrase(recipe)}.",
         "",

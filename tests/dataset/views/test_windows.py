@@ -15,7 +15,7 @@ from meristem.config.settings import find_class
 from meristem.corpus.document import Document
 from meristem.dataset.build import build_dataset
 from meristem.dataset.char_ids import token_char_ids
-from meristem.dataset.settings import StoreSettings
+from meristem.dataset.settings import DatasetSettings
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.dataset.views.windows import WindowsView
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -130,7 +130,7 @@ def test_char_ids_come_with_the_tokens_on_request(tokenizer: Tokenizer, store: T
     """From a word store as each token was written; from another store as the vocabulary names it."""
     text = "Hello wonderful 天 world"
     documents = [Document(text, "test:0")]
-    settings = StoreSettings()
+    settings = DatasetSettings()
     kept = build_dataset(documents, tokenizer, tmp_path / "kept", settings, processes=1, keep_words=True).split("train")
     plain = build_dataset(documents, tokenizer, tmp_path / "plain", settings, processes=1).split("train")
     assert kept.has_spellings and not plain.has_spellings

@@ -23,13 +23,13 @@ def test_substrings_are_all_that_repeat_weighted_by_length():
 
 
 def test_frequent_words_become_one_piece(corpus):
-    tokenizer = train_tokenizer(TokenizerSettings(kind="unigram", size=200), corpus)
+    tokenizer = train_tokenizer(TokenizerSettings(kind="unigram", vocab_size=200), corpus)
     assert 180 <= tokenizer.vocab_size <= 200
     pieces = [tokenizer.id_to_token(number) for number in tokenizer.encode("The old gardener planted boats.").ids]
     assert pieces == ["▁The", "▁old", "▁gardener", "▁planted", "▁boats", "."]
 
 
 def test_likelihood_prefers_pieces_over_their_parts(corpus):
-    small, large = (train_tokenizer(TokenizerSettings(kind="unigram", size=size), corpus) for size in (110, 200))
+    small, large = (train_tokenizer(TokenizerSettings(kind="unigram", vocab_size=size), corpus) for size in (110, 200))
     lengths = [sum(map(len, one.encode_ids(corpus))) for one in (small, large)]
     assert lengths[1] < 0.8 * lengths[0]

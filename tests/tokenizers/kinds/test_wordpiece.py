@@ -5,7 +5,9 @@ from meristem.tokenizers.train import train_tokenizer
 
 
 def test_merges_follow_frequency():
-    tokenizer = train_tokenizer(TokenizerSettings(size=64), ["low lower lowest low low newer newer newer wider"] * 10)
+    tokenizer = train_tokenizer(
+        TokenizerSettings(vocab_size=64), ["low lower lowest low low newer newer newer wider"] * 10
+    )
     assert tokenizer.token_to_id("low") is not None
     assert tokenizer.token_to_id("##er") is not None
     assert tokenizer.encode("slower").ids.tolist() == [tokenizer.unknown]  # "##l" never occurred in the text
