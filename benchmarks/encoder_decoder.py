@@ -20,8 +20,8 @@ from meristem.models.transformer import Transformer, TransformerSettings
 
 LAYERS, WIDTH, HEADS, INNER, LENGTH, ROWS = 4, 256, 4, 1024, 128, 16
 BART = {
-    "norm_place": "post",
-    "positions": "learned",
+    "norm_position": "post",
+    "position_encoding": "learned",
     "activation": "gelu",
     "scale_embeddings": False,
     "embedding_norm": True,

@@ -32,7 +32,8 @@ from meristem.drawing.training_curves import read_metrics
 OUT, PAGE = RESULTS / "family.json", RESULTS / "family.md"
 PICTURE = RESULTS.parent / "pictures" / "family.png"
 HELD_OUT = ["corpus.validation=0.01", "corpus.test=0.0"]
-SHORT = ["model.max_length=32", "model.layers=3", "model.hidden_size=128", "tokenizer.vocab_size=512", "train.batch_tokens=2048",
+SHORT = ["model.max_length=32", "model.layers=3", "model.hidden_size=128", "tokenizer.vocab_size=512",
+         "train.batch_tokens=2048",
          "dataset.contiguous_batches=true"]  # fmt: skip
 
 

@@ -85,7 +85,8 @@ def ours(start: Path, data: Path, out: Path) -> TrainingTime:
     shutil.rmtree(out, ignore_errors=True)
     before = time.perf_counter()
     settings = {"from": str(start), "data.train": str(data), "data.held_out": 0, "train.epochs": 1,
-                "train.batch_samples": BATCH, "train.learning_rate": RATE, "train.warmup": 0, "train.schedule": "linear",
+                "train.batch_samples": BATCH, "train.learning_rate": RATE, "train.warmup": 0,
+                "train.schedule": "linear",
                 "train.betas": [0.9, 0.999], "train.weight_decay": 0.0, "train.log_every": 8}  # fmt: skip
     meristem.api.finetune("classification", settings, out=out, console=Console(quiet=True))
     whole = time.perf_counter() - before

@@ -63,7 +63,7 @@ def main() -> None:
         "boilerplate": remove_boilerplate,
         "languages": language_step(None),
         "quality": quality_step(QualitySettings()),
-        "private": pii_step(tuple(PLACEHOLDERS)),
+        "pii": pii_step(tuple(PLACEHOLDERS)),
     }
     rows = []
     for name in FILES:

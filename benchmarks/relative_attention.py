@@ -23,7 +23,7 @@ from meristem.training.step import Stepper
 from meristem.utils.randomness import SampleRng
 
 VOCABULARY = 30_522
-SHAPE = {"layers": 4, "width": 256, "heads": 4, "dropout": 0.0}
+SHAPE = {"layers": 4, "hidden_size": 256, "heads": 4, "dropout": 0.0}
 
 
 def batch_of(objective: Any, rows: int, length: int, **extra: Any) -> Batch:
@@ -48,7 +48,7 @@ def step_of(
     batch = batch_of(objective, rows, length + (name == "clm"), **extra)
     objectives = {"main": objective}
     torch.manual_seed(0)
-    model = backbone(backbone.Settings(**SHAPE, length=length, **settings), VOCABULARY)
+    model = backbone(backbone.Settings(**SHAPE, max_length=length, **settings), VOCABULARY)
     learner = Learner(Model(model, collect_heads(objectives)), objectives).train()
     train = TrainSettings(steps=1000, max_grad_norm=None)
     stepper = Stepper(
@@ -82,8 +82,11 @@ def their_xlnet(batch: Batch) -> Callable[[], object]:
 def relative(repeats: int) -> list[list[str]]:
     """A causal step at length 256: Transformer-XL's attention against GPT-2's, vocabulary and all."""
     rows = []
-    for what, settings, fresh in (("no memory", {"memory": 0}, None), ("memory 256", {"memory": 256}, False)):
-        plain, _ = step_of("gpt2", "clm", 16, 256, norm_place="post", activation="relu")
+    for what, settings, fresh in (
+        ("no memory", {"memory_length": 0}, None),
+        ("memory 256", {"memory_length": 256}, False),
+    ):
+        plain, _ = step_of("gpt2", "clm", 16, 256, norm_position="post", activation="relu")
         ours, _ = step_of("transformer_xl", "clm", 16, 256, fresh, **settings)
         timings = alternate({"relative": ours, "plain": plain}, repeats=repeats, warmup=2)
         middle, low, high = (1 / value for value in ratio(timings, "relative", "plain"))

@@ -23,7 +23,7 @@ from meristem.training.step import Stepper
 from meristem.utils.randomness import SampleRng
 
 VOCABULARY, LENGTH, ROWS = 30_522, 128, 32
-SHAPE = {"layers": 4, "width": 256, "heads": 4, "length": LENGTH}
+SHAPE = {"layers": 4, "hidden_size": 256, "heads": 4, "max_length": LENGTH}
 FAMILIES = ("electra", "bert")
 """Embedding sizes: 128, as in ELECTRA-small, and the model's own 256."""
 
@@ -69,8 +69,8 @@ def main() -> None:
             continue
         sides = {
             "mlm": step_of("mlm", family),
-            "rtd": step_of("rtd", family, generator="1/4"),
-            "random": step_of("rtd", family, generator="none"),
+            "rtd": step_of("rtd", family, generator_size="1/4"),
+            "random": step_of("rtd", family, generator_size="none"),
         }
         timings = alternate(sides, repeats=options.repeats, warmup=2)
         cells = [f"{timings[side].median * 1000:.0f} ms" for side in sides]

@@ -31,16 +31,19 @@ from meristem.reinforce.reward_base import PromptCompletion
 from meristem.reinforce.reward_setup import build_rewards, rewards_cache
 
 CELLS, PAGE = RESULTS / "rewards", RESULTS / "rewards.md"
-SMALL = {"model.layers": 3, "model.hidden_size": 192, "model.heads": 4, "model.max_length": 96, "tokenizer.vocab_size": 4096,
+SMALL = {"model.layers": 3, "model.hidden_size": 192, "model.heads": 4, "model.max_length": 96,
+         "tokenizer.vocab_size": 4096,
          "train.batch_tokens": 3072}  # fmt: skip
 STEPS, JUDGE_STEPS = 500, 1200
 """Training steps of the policy and of the judge: a judge should know more than the policy."""
 TEMPERATURES = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6)
 PROMPT_WORDS, TOKENS, PROMPTS = 8, 32, 200
-POLICY = {"policy.prompt_words": PROMPT_WORDS, "policy.num_generations": 4, "policy.max_new_tokens": TOKENS, "policy.eval_prompts": 64,
+POLICY = {"policy.prompt_words": PROMPT_WORDS, "policy.num_generations": 4, "policy.max_new_tokens": TOKENS,
+          "policy.eval_prompts": 64,
           "policy.kl.target": 8, "policy.kl.coefficient": 0.05, "policy.kl.adaptation_rate": 0.2, "train.steps": 150,
           "train.batch_samples": 16, "train.learning_rate": 2e-4}  # fmt: skip
-GRAMMAR = {"policy.kl.target": 5, "policy.kl.coefficient": 0.15, "policy.kl.adaptation_rate": 0.05, "policy.entropy_coefficient": 0.4,
+GRAMMAR = {"policy.kl.target": 5, "policy.kl.coefficient": 0.15, "policy.kl.adaptation_rate": 0.05,
+           "policy.entropy_coefficient": 0.4,
            "train.steps": 200, "train.learning_rate": 1e-4}  # fmt: skip
 Numbers = dict[str, float]
 

@@ -19,11 +19,13 @@ from meristem import api
 
 FILE = "upworthy/exploratory_packages.csv"
 COLUMNS = {"query": "test", "text": "headline", "shown": "impressions", "clicked": "clicks"}
-WRITER = {"model.layers": 3, "model.hidden_size": 192, "model.heads": 4, "model.max_length": 128, "tokenizer.vocab_size": 4096,
+WRITER = {"model.layers": 3, "model.hidden_size": 192, "model.heads": 4, "model.max_length": 128,
+          "tokenizer.vocab_size": 4096,
           "task.max_tokens": 32, "train.epochs": 6, "data.validation": None, "data.test": None, "data.held_out": 0.05,
           "data.text": "prompt", "data.target": "headline"}  # fmt: skip
 POLICY = {"policy.max_new_tokens": 32, "policy.kl.target": 8, "policy.min_distinct2_ratio": 0.4, "train.steps": 150,
-          "train.learning_rate": 2e-4, "data.validation": None, "data.test": None, "data.held_out": 0.2, "data.text": "prompt",
+          "train.learning_rate": 2e-4, "data.validation": None, "data.test": None, "data.held_out": 0.2,
+          "data.text": "prompt",
           "data.target": "headline"}  # fmt: skip
 
 
@@ -34,7 +36,8 @@ def headlines(data: Path, work: Path, seed: int) -> dict[str, float]:
     start = api.finetune("lines", overrides, out=work / "headline-writer", console=Console()).run
     glove = str(data / "glove/glove.6B.50d.top40k.txt")
     own, other = (
-        {"name": "clicks", "title": part, "table": str(folder / f"{part}.csv"), "columns": COLUMNS, "score_by": "margin",
+        {"name": "clicks", "title": part, "table": str(folder / f"{part}.csv"), "columns": COLUMNS,
+         "score_by": "margin",
          "unseen_query": "overall", "click_model": {"word_vectors": glove}}
         for part in ("own", "other")
     )  # fmt: skip
@@ -43,7 +46,7 @@ def headlines(data: Path, work: Path, seed: int) -> dict[str, float]:
         "from": str(start),
         "train.seed": seed,
         "data.train": str(folder / "prompts.jsonl"),
-        "rewards": [{**own, "cautious": 1.0}, {"name": "repetition", "weight": 1.0}],
+        "rewards": [{**own, "uncertainty_penalty": 1.0}, {"name": "repetition", "weight": 1.0}],
         "judge": [other],
     }
     run = api.reinforce("clicks-microworld", settings, out=work / f"headlines-{seed}", console=Console()).run

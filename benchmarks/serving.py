@@ -128,7 +128,7 @@ def _both(port: int, plain: int, route: str, bodies: Any, model: str, clients: i
 
 def overload(runs: Path, seconds: float, overloaded: float, threads: int) -> Iterator[list[str]]:
     """Four times the capacity: rows of measurement, value, target."""
-    with ours(runs, "--queue", str(PLACES), "--threads", str(threads)) as (port, server):
+    with ours(runs, "--max-requests", str(PLACES), "--threads", str(threads)) as (port, server):
         bodies = named(CLASSIFY, "reviews")
         load(port, "/classify", bodies, clients=PLACES, seconds=3)
         full = load(port, "/classify", bodies, clients=PLACES, seconds=seconds)
@@ -172,7 +172,7 @@ def attacks(runs: Path, number: int) -> Iterator[list[str]]:
 
 def described(runs: Path, examples: int, kept: Path) -> Iterator[list[str]]:
     """Schema-based fuzzing of each route (valid and invalid requests): rows of measurement, value, target."""
-    with ours(runs, "--deadline", "0.5", names=BESIDE | OTHERS) as (port, server):
+    with ours(runs, "--request-timeout", "0.5", names=BESIDE | OTHERS) as (port, server):
         for route, statuses in schemas(port, examples, kept).items():
             bad = sum(count for status, count in statuses.items() if status.startswith("5") and status != "503")
             each = ", ".join(f"{status}: {count:,}" for status, count in statuses.items())

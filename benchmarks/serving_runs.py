@@ -17,7 +17,7 @@ from meristem.samples import pydocs
 from meristem.tokenizers.train import train_tokenizer
 
 LENGTH = 128
-LABELS = {"labels": ("bad", "good"), "problem": "single"}
+LABELS = {"labels": ("bad", "good"), "problem_type": "single"}
 WRITES = {"beams": 2, "max_tokens": 8}
 BESIDE: dict[str, dict[str, Any]] = {
     "gpt2": {"family": "gpt2", "objective": "clm"},
@@ -26,10 +26,12 @@ BESIDE: dict[str, dict[str, Any]] = {
 }
 """Runs that are also exported for transformers."""
 OTHERS: dict[str, dict[str, Any]] = {
-    "names": {"family": "bert", "task": {"name": "tagging", "backbone_mode": "bidirectional", "labels": ("O", "B-x", "I-x")}},
+    "names": {"family": "bert", "task": {"name": "tagging", "backbone_mode": "bidirectional", "labels": ("O", "B-x",
+    "I-x")}},
     "squad": {"family": "bert", "task": {"name": "span", "backbone_mode": "bidirectional"}},
     "choices": {"family": "bert", "task": {"name": "choice", "backbone_mode": "bidirectional"}},
-    "translator": {"family": "transformer", "task": {"name": "translation", "backbone_mode": "encoder_decoder", **WRITES}},
+    "translator": {"family": "transformer", "task": {"name": "translation", "backbone_mode": "encoder_decoder",
+    **WRITES}},
     "shortener": {"family": "transformer", "task": {"name": "summary", "backbone_mode": "encoder_decoder", **WRITES}},
     "talker": {"family": "gpt2", "task": {"name": "dialogue", "backbone_mode": "causal", **WRITES}},
     "captioner": {"family": "captioner", "image_size": 64,
@@ -48,7 +50,7 @@ def make(place: Path, *, layers: int, width: int, vocabulary: int) -> tuple[Path
     """(folder of runs, folder of the same for transformers)."""
     ours, theirs = place / "runs", place / "exported"
     words = texts()
-    size = {"layers": layers, "width": width, "heads": width // 64, "length": LENGTH}
+    size = {"layers": layers, "hidden_size": width, "heads": width // 64, "max_length": LENGTH}
     for name, shape in (BESIDE | OTHERS).items():
         if not (ours / name).exists():
             _write(ours / name, shape, size, vocabulary, words)
@@ -59,9 +61,9 @@ def make(place: Path, *, layers: int, width: int, vocabulary: int) -> tuple[Path
 
 def _write(out: Path, shape: dict[str, Any], size: dict[str, int], vocabulary: int, words: list[str]) -> None:
     family, task = shape["family"], shape.get("task")
-    seen = {"picture": shape["picture"]} if "picture" in shape else {}
+    seen = {"image_size": shape["image_size"]} if "image_size" in shape else {}
     recipe_settings: dict[str, Any] = {"model": {"family": family, **size, **seen}}
-    recipe_settings["tokenizer"] = {"kind": "bpe" if family == "gpt2" else "wordpiece", "size": vocabulary}
+    recipe_settings["tokenizer"] = {"kind": "bpe" if family == "gpt2" else "wordpiece", "vocab_size": vocabulary}
     if task is None:
         recipe_settings["objective"] = [{"name": shape["objective"]}]
     else:

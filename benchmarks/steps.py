@@ -34,7 +34,7 @@ CASES = {
     "clm": {"family": "gpt2", "max_length": 256, "rows": 16},
 }
 PRODUCT = 2 * PEAK_SIZE**3
-SHAPE = {"layers": 4, "width": 256, "heads": 4}
+SHAPE = {"layers": 4, "hidden_size": 256, "heads": 4}
 
 
 def batch_for(kind: str, vocabulary: int) -> tuple[Any, Batch]:
@@ -56,7 +56,7 @@ def ours(kind: str, vocabulary: int, dropout: float) -> tuple[Callable[[], objec
     """One training step of ours, optimizer included."""
     family = find_class("models", CASES[kind]["family"])
     objective, batch = batch_for(kind, vocabulary)
-    settings = family.Settings(**SHAPE, length=CASES[kind]["length"], dropout=dropout)
+    settings = family.Settings(**SHAPE, max_length=CASES[kind]["length"], dropout=dropout)
     objectives = {"main": objective}
     learner = Learner(Model(family(settings, vocabulary), collect_heads(objectives)), objectives).train()
     train = TrainSettings(steps=1000, max_grad_norm=None)

@@ -469,7 +469,7 @@ class LoadedModel:
         """Loss, perplexity, bits per byte, accuracy and minimal pairs; for a fine-tuned run, the metrics of its task.
 
         `data` is text, a labelled file, a list of mappings or a DataFrame; default: the run's test split. With a
-        `template`, labelled samples are evaluated zero-shot or few-shot with a prompt: `words`, `shots` from
+        `template`, labelled samples are evaluated zero-shot or few-shot with a prompt: `label_words`, `shots` from
         `shot_data`, `calibrate` and the other prompt settings. The metrics are in "metrics" and in `to_pandas()`.
         """
         with as_file(data) as path:

@@ -50,7 +50,8 @@ POLICY = {
     "policy.num_generations": 2,
     "policy.max_new_tokens": 6,
 }
-JUDGE = "{train.steps: 2, model.layers: 1, model.hidden_size: 32, model.heads: 2, tokenizer.vocab_size: 300, corpus.processes: 1}"
+JUDGE = "{train.steps: 2, model.layers: 1, model.hidden_size: 32, model.heads: 2, tokenizer.vocab_size: 300,
+          corpus.processes: 1}"
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ def smaller(words: list[str]) -> list[str]:
         case "corpus" if given[0].startswith("builtin:"):
             return _with(words[:2], rest, {"corpus.limit": SMALL["corpus.limit"]})
         case "reward" if given[:1] == ["grammar"] and len(given) > 1:
-            return _with(words[:2], rest, {"judge": JUDGE})
+            return _with(words[:2], rest, {"judge_settings": JUDGE})
         case "generate" if "--max-tokens" not in rest:
             return [*words, "--max-tokens", "6"]
         case "serve" | "studio":
@@ -338,7 +339,8 @@ def _my_yaml(path: Path) -> None:
     _json_lines([{"prompt": text[:30]} for text in ENGLISH[:12]])(Path("prompts.jsonl"))
     path.write_text(
         "from: runs/gpt2-mini\ndata: {train: prompts.jsonl}\n"
-        "rewards: [{name: length, target: 5}]\njudge: [{name: repetition}]\npolicy: {num_generations: 2}\ntrain: {steps: 1}\n",
+        "rewards: [{name: length, target: 5}]\njudge: [{name: repetition}]\npolicy: {num_generations: 2}\ntrain: "
+        "{steps: 1}\n",
         encoding="utf-8",
     )
 

@@ -106,7 +106,7 @@ def test_the_pages_objective_is_found_trained_and_refused_where_it_does_not_fit(
 ) -> None:
     put("adding-an-objective.md")
     assert find_class("objectives", "swap").__name__ == "SwapObjective"
-    small = {"layers": 2, "width": 32, "heads": 4, "length": 24}
+    small = {"layers": 2, "hidden_size": 32, "heads": 4, "max_length": 24}
     for family in ("bert", "modern"):
         assert falls(losses({"model": {"family": family, **small}, "objective": "swap"}, tokenizer, store), 0.75)
     with pytest.raises(RecipeError, match=r"objective swap needs a bidirectional backbone.*bert"):

@@ -21,7 +21,7 @@ from meristem.tokenizers.train import train_tokenizer
 
 LINES = [f"Ada walked from the old harbour to garden {n}, and 安娜走回家。" for n in range(40)]
 TEXT = "Ada walked home from the old garden."
-TWO = {"layers": 2, "width": 32, "heads": 2, "length": 48}
+TWO = {"layers": 2, "hidden_size": 32, "heads": 2, "max_length": 48}
 RUNS: dict[str, dict[str, Any]] = {
     "bert": {"model": {"family": "bert", **TWO}, "objective": "mlm"},
     "gpt2": {"model": {"family": "gpt2", **TWO}, "objective": "clm", "tokenizer": {"kind": "bpe", "vocab_size": 400}},

@@ -177,7 +177,8 @@ def test_every_prompt_of_a_file_has_its_best(meristem: Meristem, run: Path) -> N
     (["--reference", "x"], 2, "--reference: needs --best-of N and --reward NAME"),
     (["--best-of", "2", "--reward", "repetition", "--count", "3"], 1, "between 1 and 2 texts can be kept, not 3"),
     (["--best-of", "2", "--reward", "meaning,vectors=none.txt"], 1, "none.txt: no file of word vectors"),
-    (["--best-of", "2", "--reward", "includes,required_column=words"], 1, "prompt 1: includes: the column 'words' has no words"),
+    (["--best-of", "2", "--reward", "includes,required_column=words"], 1,
+     "prompt 1: includes: the column 'words' has no words"),
 ])  # fmt: skip
 def test_what_cannot_be_ranked(meristem: Meristem, run: Path, words: list[str], code: int, told: str) -> None:
     said = meristem("generate", run, "--prompt", "Ada", "--max-tokens", "4", *words)
@@ -190,7 +191,7 @@ def test_what_cannot_be_ranked(meristem: Meristem, run: Path, words: list[str], 
 def test_the_same_from_python(run: Path, tmp_path: Path) -> None:
     found = package.reward("length", text="a b c", target=3)
     assert found == RewardScore(value=1.0, why={"words": 3.0, "wanted": "3"})
-    assert [one.value for one in package.reward("includes", text=["sea", "sun"], words=["sea"])] == [1.0, 0.0]
+    assert [one.value for one in package.reward("includes", text=["sea", "sun"], required=["sea"])] == [1.0, 0.0]
     both = package.reward([{"name": "length", "target": 2}, "repetition"], text="a b")
     assert both.value == 1.0 and both.why == {"length": 1.0, "repetition": 0.0}
     ((best,),) = load(run).best("Ada", of=4, rewards=["length,target=3"], max_tokens=8)

@@ -27,7 +27,7 @@ from meristem.tokenizers.train import train_tokenizer
 
 pytestmark = pytest.mark.usefixtures("small_peak")
 LINES = [f"Ada walked from the old harbour to garden {n}, and it rained." for n in range(40)]
-LABELS = {"labels": ("bad", "good"), "problem": "single"}
+LABELS = {"labels": ("bad", "good"), "problem_type": "single"}
 TASKS: dict[str, dict[str, Any]] = {
     "classification": LABELS,
     "pair": LABELS,
@@ -39,7 +39,7 @@ TASKS: dict[str, dict[str, Any]] = {
 
 def made(out: Path, task: str, **data: Any) -> Path:
     """A run as fine-tuning leaves it, with weights that make answers differ."""
-    settings = {"name": task, "way": "bidirectional", "length": 48, **TASKS[task]}
+    settings = {"name": task, "backbone_mode": "bidirectional", "max_length": 48, **TASKS[task]}
     model = {"family": "bert", "layers": 1, "hidden_size": 32, "heads": 2, "max_length": 48}
     recipe = resolve_recipe(
         "run",

@@ -180,7 +180,7 @@ def test_which_tokens_look_replaced() -> None:
 
 def test_a_model_with_several_heads_takes_the_best_for_each_verb() -> None:
     cls = find_class("models", "gpt2")
-    backbone = cls(cls.Settings(layers=1, width=8, heads=1, length=16), 40)
+    backbone = cls(cls.Settings(layers=1, hidden_size=8, heads=1, max_length=16), 40)
     model = Model(backbone, {name: Head("vocabulary") for name in ("clm", "seq2seq", "mlm")})
     assert [lm_kind_for(model, verb) for verb in LM_KIND_PREFERENCE] == ["causal", "masked", "causal"]
     assert all(lm_kind_for(model, verb, source=True) == "source" for verb in LM_KIND_PREFERENCE)

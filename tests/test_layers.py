@@ -291,7 +291,9 @@ AVOIDED_NAMES = frozenset(
     ]
 )
 """Names that this project used for ideas which have a usual name (docs/glossary.md)."""
-KEPT_NAMES = {"framed": "a setting of tasks and policies (task.add_special_tokens), renamed with the other settings"}
+KEPT_NAMES = {
+    "add_special_tokens": "a setting of tasks and policies (task.add_special_tokens), renamed with the other settings"
+}
 """Avoided names that stay as identifiers, each with its reason."""
 
 

@@ -62,7 +62,7 @@ def test_a_mapping_of_overrides_is_the_same() -> None:
 
 def test_yaml_reads_3e_4_as_a_string_and_settings_as_a_number() -> None:
     assert yaml.safe_load("3e-4") == "3e-4"
-    assert made(train={"rate": "3e-4", "steps": 5}).train.rate == 3e-4
+    assert made(train={"learning_rate": "3e-4", "steps": 5}).train.rate == 3e-4
 
 
 def test_the_recipe_given_is_left_as_it_was() -> None:

@@ -24,7 +24,8 @@ RECIPES = builtin_reward_recipes()
 TINY = {"model.layers": 1, "model.hidden_size": 32, "model.heads": 2, "tokenizer.vocab_size": 500, "train.steps": 6,
         "train.threads": 1}  # fmt: skip
 SHORT = {"train.steps": 2, "train.batch_samples": 4, "train.evaluate_every": 2, "train.log_every": 1,
-         "train.threads": 1, "policy.eval_prompts": 4, "policy.num_generations": 2, "policy.max_new_tokens": 8}  # fmt: skip
+         "train.threads": 1, "policy.eval_prompts": 4, "policy.num_generations": 2,
+         "policy.max_new_tokens": 8}  # fmt: skip
 
 pytestmark = pytest.mark.usefixtures("small_peak")
 
@@ -75,7 +76,7 @@ def test_a_recipe_runs_from_nothing_to_a_report(recipe: str, tmp_path: Path, mon
     data = {f"data.{key}": fewer(value) for key, value in plain["data"].items()}
     told: dict[str, Any] = {**SHORT, **data, "from": str(start_of(recipe, tmp_path / "start"))}
     for section in ("rewards", "judge"):
-        small = [{"judge": judge} if one["name"] == "grammar" else {} for one in plain[section]]
+        small = [{"judge_settings": judge} if one["name"] == "grammar" else {} for one in plain[section]]
         told[section] = [{**fewer(one), **more} for one, more in zip(plain[section], small, strict=True)]
     ended = api.reinforce(recipe, told, out=tmp_path / "run", console=Console(quiet=True))
     report = json.loads((tmp_path / "run" / "report.json").read_bytes())

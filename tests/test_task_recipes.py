@@ -108,7 +108,8 @@ def beats(report: dict[str, Any], by: float) -> bool:
                                             pytest.param("commands", 0.05, marks=pytest.mark.slow)])  # fmt: skip
 def test_a_short_training_beats_a_guess(recipe: str, by: float, tmp_path: Path) -> None:
     # about 10 s each: a number that means something needs a hundred steps
-    some = {**SMALL, "model.layers": 2, "model.hidden_size": 64, "tokenizer.vocab_size": 2000, "train.learning_rate": 2e-3,
+    some = {**SMALL, "model.layers": 2, "model.hidden_size": 64, "tokenizer.vocab_size": 2000,
+            "train.learning_rate": 2e-3,
             "train.steps": 150, "train.batch_samples": 16, "train.evaluate_every": 1000}  # fmt: skip
     more = {"task.crf": False} if recipe == "entities" else {}
     report = trained(recipe, tmp_path / "run", {**some, **more, **data(recipe, train=400, test=150)})
@@ -118,7 +119,8 @@ def test_a_short_training_beats_a_guess(recipe: str, by: float, tmp_path: Path) 
 @pytest.mark.slow
 def test_a_longer_training_finds_answers(tmp_path: Path) -> None:
     # minutes: where a passage answers a question is learned late
-    some = {**data("span", train=3000, test=150), "model.layers": 2, "model.hidden_size": 128, "tokenizer.vocab_size": 3000,
+    some = {**data("span", train=3000, test=150), "model.layers": 2, "model.hidden_size": 128,
+            "tokenizer.vocab_size": 3000,
             "train.epochs": 5, "train.learning_rate": 1e-3, "train.evaluate_every": "1epoch"}  # fmt: skip
     report = trained("span", tmp_path / "run", some)
     assert beats(report, 0.05), (report["metrics"], report["baselines"])

@@ -35,7 +35,8 @@ HONEST, HOSTILE = 4, 4
 """API keys of the honest and of the hostile clients."""
 RUNS = {"causal": "gpt2-mini", "masked": "bert-mini-prenorm"}
 SIZE = (
-    "model.layers=2", "model.hidden_size=64", "model.heads=2", "model.max_length=128", "model.dropout=0", "tokenizer.vocab_size=500",
+    "model.layers=2", "model.hidden_size=64", "model.heads=2", "model.max_length=128", "model.dropout=0",
+    "tokenizer.vocab_size=500",
     "train.batch_tokens=640", "train.steps=5", "train.threads=1",
 )  # fmt: skip
 WARM_UP = 60.0

@@ -13,7 +13,7 @@ import yaml
 from meristem import samples
 
 STEPS = 12
-SMALL = {"layers": 1, "width": 32, "heads": 2, "length": 32, "dropout": 0.1}
+SMALL = {"layers": 1, "hidden_size": 32, "heads": 2, "max_length": 32, "dropout": 0.1}
 TEXT = "builtin:microworld-en?size=40"
 CHINESE = "builtin:microworld-zh?size=40"
 PAIRS = "builtin:microworld-pairs?size=60"
@@ -201,7 +201,8 @@ def write_recipe(kind: str, file: Path, starts: Mapping[str, Path]) -> list[str]
         plain["from"] = str(starts["gpt2"])
         del plain["tokenizer"]
         train = {
-            "steps": 6, "batch_samples": 4, "rate": 1e-2, "schedule": "constant", "warmup": 0.0, "log_every": 1,
+            "steps": 6, "batch_samples": 4, "learning_rate": 1e-2, "schedule": "constant", "warmup": 0.0,
+            "log_every": 1,
             "evaluate_every": 3, "save_every": 2, "threads": 1,
         }  # fmt: skip
     plain["train"] = {**train, **plain.get("train", {})}

@@ -21,11 +21,13 @@ STEPS = 6
 STOPPED_AT = 4
 TEXT = "builtin:microworld-en?size=30"
 PAIRS = "builtin:microworld-pairs?size=40"
-SMALL = {"layers": 1, "width": 16, "heads": 2, "length": 24}
-TRAIN = {"steps": STEPS, "save_every": 2, "evaluate_every": 2, "evaluate_tokens": 96, "threads": 1, "keep": 2,
-         "workers": 0, "batch_tokens": 96, "batch_samples": 4}  # fmt: skip
+SMALL = {"layers": 1, "hidden_size": 16, "heads": 2, "max_length": 24}
+TRAIN = {"steps": STEPS, "save_every": 2, "evaluate_every": 2, "evaluate_tokens": 96, "threads": 1,
+         "keep_checkpoints": 2,
+         "dataloader_workers": 0, "batch_tokens": 96, "batch_samples": 4}  # fmt: skip
 PRETRAINED: dict[str, dict[str, Any]] = {
-    "transformer_xl": {"model": {"family": "transformer_xl", **SMALL, "layers": 2, "memory_length": 8}, "objective": "clm",
+    "transformer_xl": {"model": {"family": "transformer_xl", **SMALL, "layers": 2, "memory_length": 8},
+    "objective": "clm",
                        "tokenizer": {"kind": "bpe", "vocab_size": 300}, "train": {"optimizer": "muon"}},
     "bert": {"model": {"family": "bert", **SMALL}, "objective": ["mlm", "nsp"],
              "tokenizer": {"kind": "wordpiece", "vocab_size": 120}},
@@ -42,7 +44,8 @@ TUNED: dict[str, dict[str, Any]] = {
     "lora": {"from": "bert", "lora": {"rank": 2}, "task": {"name": "classification"}, "data": "sentiment"},
     "reward": {
         "from": "gpt2", "data": "sentiment", "rewards": [{"name": "length", "target": 6}, {"name": "repetition"}],
-        "policy": {"prompt_words": 4, "num_generations": 2, "max_new_tokens": 6, "eval_prompts": 4, "kl": {"target": 8}},
+        "policy": {"prompt_words": 4, "num_generations": 2, "max_new_tokens": 6, "eval_prompts": 4,
+        "kl": {"target": 8}},
     },
 }  # fmt: skip
 KINDS = (*PRETRAINED, *TUNED)

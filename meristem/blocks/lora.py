@@ -44,7 +44,8 @@ def add_lora(backbone: nn.Module, rank: int, alpha: float, layers: Sequence[str]
     if not selected:
         known_names = ", ".join(dict.fromkeys(re.sub(r"\.\d+\.", ".N.", name) for name in linears)) or "none"
         raise MeristemError(
-            f"from.lora.target_modules: {', '.join(layers)} matches no linear layer of this backbone; it has {known_names}"
+            f"from.lora.target_modules: {', '.join(layers)} matches no linear layer of this backbone; it has "
+            f"{known_names}"
         )
     for module in selected:
         parametrization = LoRAParametrization(module.weight, rank, alpha)

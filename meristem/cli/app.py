@@ -111,7 +111,7 @@ for command in (
     train.recipes,
     train.describe,
 ):
-    app.command(name=command.__name__.rstrip("_"))(command)
+    app.command(name=command.__name__.rstrip("_"), cls=getattr(command, "command_class", None))(command)
 
 
 def main() -> NoReturn:

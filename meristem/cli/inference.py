@@ -50,7 +50,7 @@ def evaluate(
     limit: options.Limit = None,
     pll: options.Pll = False,
     template: options.Template = None,
-    words: options.LabelWords = None,
+    label_words: options.LabelWords = None,
     shots: options.Shots = 0,
     shot_data: options.ShotData = None,
     seed: options.ShotSeed = 0,
@@ -65,14 +65,14 @@ def evaluate(
     """Loss, perplexity, bits per byte, accuracy and minimal pairs; for a fine-tuned run, task metrics with intervals.
 
     With --template, zero-shot or few-shot evaluation of a model that was not fine-tuned:
-    meristem evaluate runs/gpt2-mini --data dev.tsv --template "{text} It was {label}." --words 0=bad,1=good
+    meristem evaluate runs/gpt2-mini --data dev.tsv --template "{text} It was {label}." --label-words 0=bad,1=good
     """
     column_options = {"columns": options.parse_key_values("--columns", columns)}
     shot_options = {
         "shots": shots,
         "shot_data": shot_data,
         "seed": seed,
-        "words": options.parse_key_values("--words", words),
+        "label_words": options.parse_key_values("--label-words", label_words),
     }
     prompt_options = {**shot_options, "calibrate": calibrate, "per_token": per_token}
     template_options = options.template_options(template, prompt_options, {"--pairs": pairs, "--pll": pll})

@@ -108,7 +108,7 @@ Template = Annotated[
     ),
 ]
 LabelWords = Annotated[
-    str | None, Option("--words", help="With --template: the word for each label, as in 0=bad,1=good.")
+    str | None, Option("--label-words", "--words", help="With --template: the word for each label, as in 0=bad,1=good.")
 ]
 Shots = Annotated[int, Option(min=0, help="With --template: number of few-shot examples in the prompt.")]
 ShotData = Annotated[str | None, Option(help="With --template: the labelled file the examples are drawn from.")]
@@ -287,19 +287,6 @@ Runs = Annotated[
     list[Path], Argument(help="Runs to serve; each is served under its folder's name.", show_default=False)
 ]
 RunsFolder = Annotated[Path, Argument(help="The folder with the runs; new runs appear on the page.")]
-Port = Annotated[int, Option(min=0, max=65535, help="The port; 0 picks a free one.")]
-Host = Annotated[str, Option(help="The address to listen on; any address but localhost needs --key-file.")]
-KeyFile = Annotated[Path | None, Option(help="A file with one API key per line; every request must send one.")]
-Threads = Annotated[
-    int | None,
-    Option(min=1, show_default=False, help="Number of inference threads, one batch each. Default: all cores."),
-]
-AllowNonfinite = Annotated[bool, Option(help="Also serve runs whose weights contain NaN or infinity.")]
-MaxRequests = Annotated[
-    int, Option(min=1, help="Maximum number of running and waiting requests; more are answered 429.")
-]
-RequestTimeout = Annotated[float, Option(min=0.001, help="Timeout of a request in seconds.")]
-
 SchemaPath = Annotated[Path | None, Option(help="Write a JSON schema of recipes, for editors, to this file.")]
 RecipeOrRun = Annotated[
     str, Argument(metavar="RECIPE|RUN", help="A recipe's name or file, or a run.", show_default=False)

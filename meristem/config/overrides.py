@@ -28,6 +28,7 @@ RUN_OPTIONS = {
     "overwrite_output_dir": "a run is started again with --fresh; the old one is kept",
     "resume_from_checkpoint": "repeat the command of the run: it resumes from its latest checkpoint",
     "num_processes": "processes are given with --processes N",
+    "max_new_tokens": "give --max-tokens N to meristem generate; a run has task.max_tokens or policy.max_new_tokens",
     "num_beams": "give --beams N to meristem generate, or task.beams=N for a task that generates text",
     "do_sample": "meristem generate samples unless --temperature 0 is given",
     "num_return_sequences": "give --count N to meristem generate",

@@ -1,4 +1,4 @@
-"""Formats of the recipe.yaml in a run: 1 has the earlier names of settings, 2 the current ones; older ones are migrated.
+"""Formats of the recipe.yaml in a run: 1 has the earlier names of settings, which are migrated, 2 the current ones.
 
 A run writes the number into its recipe.yaml. A recipe that a user writes needs none: it has the current names.
 """

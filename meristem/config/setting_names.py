@@ -34,7 +34,7 @@ def migrate_settings(cls: type[Settings], values: Any) -> Any:
     renamed = inherited_table(cls, "renamed")
     migrated = {}
     for name, value in values.items():
-        current_name = renamed.get(name, name)
+        current_name = renamed.get(str(name), str(name))
         nested = nested_class(cls, current_name)
         migrated[current_name] = value if nested is None else migrate_settings(nested, value)
     return migrated

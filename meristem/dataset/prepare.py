@@ -119,7 +119,8 @@ def _train_tokenizer(
     """Train a tokenizer and put it into the cache."""
     states = "\n".join(version.state for version in versions if version.state)
     console.print(
-        f"Training a {settings.kind} tokenizer of {settings.vocab_size:,} tokens on up to {settings.sample_mb:g} MB of text"
+        f"Training a {settings.kind} tokenizer of {settings.vocab_size:,} tokens on up to {settings.sample_mb:g} "
+        "MB of text"
     )
     with ReadProgressBar(console, "reading") as bar:
         readings = (

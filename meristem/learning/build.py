@@ -47,11 +47,13 @@ def check_recipe(recipe: Recipe) -> None:
             _check_corpus_kind(find_class("objectives", settings.name), source.corpus.side_separator)
     if recipe.dataset.contiguous_batches and "memory" not in family.capabilities:
         raise RecipeError(
-            f"dataset.contiguous_batches: {recipe.model.family} has no segment memory, which lanes are for; leave dataset.contiguous_batches out"
+            f"dataset.contiguous_batches: {recipe.model.family} has no segment memory, which lanes are for; leave "
+            "dataset.contiguous_batches out"
         )
     if "image" in family.capabilities and recipe.model.image_size != recipe.dataset.image_size:
         raise RecipeError(
-            f"model.image_size={recipe.model.image_size} and dataset.image_size={recipe.dataset.image_size} must be the same size"
+            f"model.image_size={recipe.model.image_size} and dataset.image_size={recipe.dataset.image_size} must "
+            "be the same size"
         )
     train = recipe.train
     for name in ("batch_tokens", "micro_batch_tokens"):

@@ -32,6 +32,9 @@ class BertSettings(StackSettings):
         "embedding": "embedding_size",
         "pooler": "pooler_activation",
     }
+    foreign_names: ClassVar[dict[str, str]] = {
+        "type_vocab_size": "segments",
+    }
 
     family: Literal["bert"] = "bert"
     """The family this model belongs to."""

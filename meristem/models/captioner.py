@@ -51,7 +51,8 @@ class CaptionerSettings(TransformerSettings):
             )
         if self.image_stem == "convolutions" and (self.patch_size < 2 or self.patch_size & (self.patch_size - 1)):
             raise ValueError(
-                f"patch_size: with image_stem=convolutions it must be a power of two (2, 4, 8, …), not {self.patch_size}"
+                "patch_size: with image_stem=convolutions it must be a power of two (2, 4, 8, …), not "
+                f"{self.patch_size}"
             )
         return self
 

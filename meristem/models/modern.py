@@ -25,6 +25,9 @@ class ModernSettings(GPT2Settings):
         "transform": "output_transform",
         "tied": "tie_embeddings",
     }
+    foreign_names: ClassVar[dict[str, str]] = {
+        "tie_word_embeddings": "tie_embeddings",
+    }
 
     family: Literal["modern"] = "modern"  # type: ignore[assignment]  # a family of its own
     """The family this model belongs to."""

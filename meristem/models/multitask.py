@@ -68,7 +68,7 @@ class MultitaskSettings(CaptionerSettings):
     scale_embeddings: bool = False
     """Multiply embeddings by √hidden_size, as in the Transformer's paper."""
     embedding_norm: bool = True
-    """A norm over embeddings and positions before the first layer (BERT, BART); switch it off with norm_position=pre."""
+    """A norm over embeddings and positions before the first layer (BERT, BART); off with norm_position=pre."""
     segments: int = Field(2, ge=0)
     """Number of segment embeddings (token types) of the encoder; 0 leaves segments out."""
     tie_embeddings: Literal[True] = True

@@ -36,6 +36,9 @@ class TransformerSettings(StackSettings):
         "scale_scores": "scale_attention",
         "tied": "tie_embeddings",
     }
+    foreign_names: ClassVar[dict[str, str]] = {
+        "tie_word_embeddings": "tie_embeddings",
+    }
 
     needs: ClassVar[SettingConditions] = {
         "relative_max_distance": (when("relative_buckets", above=0),),

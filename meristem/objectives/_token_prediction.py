@@ -21,6 +21,9 @@ class TokenLossSettings(Settings):
         "l1_outputs": "l1_logits",
         "l1_states": "l1_hidden_states",
     }
+    foreign_names: ClassVar[dict[str, str]] = {
+        "label_smoothing_factor": "label_smoothing",
+    }
 
     weight: float = Field(1.0, gt=0)
     """Weight of this objective's loss in the sum."""

@@ -30,6 +30,11 @@ class TokenSelectionSettings(Settings):
         "span_stop": "span_geometric_p",
         "span_longest": "max_span_length",
     }
+    foreign_names: ClassVar[dict[str, str]] = {
+        "mlm_probability": "mask_rate",
+        "masking_rate": "mask_rate",
+        "mask_prob": "mask_rate",
+    }
 
     needs: ClassVar[SettingConditions] = {
         "span_geometric_p": (when("unit", "span"),),

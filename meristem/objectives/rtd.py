@@ -38,7 +38,7 @@ class RTDObjectiveSettings(TokenSelectionSettings):
     discriminator_weight: float = Field(50.0, gt=0)
     """Weight of the discriminator's loss relative to the generator's (λ in Clark et al. 2020, §3.1)."""
     generator_size: str = "1/4"
-    """The generator's hidden size as a fraction of the model's; none replaces with random tokens, without a generator."""
+    """The generator's hidden size as a fraction of the model's; none replaces with random tokens instead."""
 
     @field_validator("generator_size")
     @classmethod

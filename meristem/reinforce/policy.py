@@ -280,7 +280,8 @@ class PolicyObjective(Objective):
         """Completions or tokens, whichever the loss averages over."""
         lengths = {term: len(targets["at"]) for term, targets in batch.targets.items()}
         texts = lengths.get("text", 0)
-        counts = {"policy": texts if self.settings.loss_aggregation == "text" else lengths.get("policy", 0), "value": texts,
+        counts = {"policy": texts if self.settings.loss_aggregation == "text" else lengths.get("policy", 0),
+                  "value": texts,
                   "supervised": lengths.get("supervised", 0)}  # fmt: skip
         return {term: counts[term] for term in self.loss_weights}
 
@@ -335,6 +336,7 @@ class PolicyObjective(Objective):
                     f"{settings.kl.target:g}. Use a higher policy.kl.coefficient or a lower train.learning_rate")  # fmt: skip
         if int(controller.dull) >= settings.stop_patience:
             return ("the completions have become alike: distinct-2 is below "
-                    f"{settings.min_distinct2_ratio:.0%} of its initial value. Use a higher policy.kl.coefficient, a higher "
+                    f"{settings.min_distinct2_ratio:.0%} of its initial value. Use a higher "
+                    "policy.kl.coefficient, a higher "
                     "policy.entropy_coefficient or a reward for variety")  # fmt: skip
         return None

@@ -108,7 +108,8 @@ def generation_mode(recipe: Recipe, start_run: LoadedRun) -> str:
     )
     if mode not in available:
         raise MeristemError(
-            f"policy.generation_mode={mode}: {start_run.run.path} was not trained for that; it can do {' or '.join(available)}"
+            f"policy.generation_mode={mode}: {start_run.run.path} was not trained for that; it can do "
+            f"{' or '.join(available)}"
         )
     if mode != "image" and has_image_prompts(recipe.data):
         raise MeristemError(

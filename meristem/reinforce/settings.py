@@ -56,6 +56,11 @@ class PolicySettings(Settings):
         "way": "generation_mode",
         "whiten": "whiten_rewards",
     }
+    foreign_names: ClassVar[dict[str, str]] = {
+        "epsilon": "clip_range",
+        "num_ppo_epochs": "updates_per_rollout",
+        "beta": "kl.coefficient",
+    }
 
     needs: ClassVar[SettingConditions] = {
         "image_size": (when("generation_mode", None, "image"),),

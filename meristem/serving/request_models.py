@@ -89,13 +89,13 @@ class GenerateRequest(ModelRequest):
             "top_k",
             "top_p",
             "repetition_penalty",
-            "no_repeat",
             "beams",
             "max_tokens",
             "min_tokens",
             "seed",
         )
         values = {"temperature": self.temperature or 1.0, "greedy": self.temperature == 0, "stop": tuple(self.stop)}
+        values["no_repeat_ngram_size"] = self.no_repeat
         return SamplingSettings.model_validate({**values, **{name: getattr(self, name) for name in shared_names}})
 
 

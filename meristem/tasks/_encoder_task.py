@@ -84,7 +84,8 @@ class EncoderTask(Task):
             )
         if settings.output_scalar_mix and settings.network == "none":
             raise MeristemError(
-                "task.output_scalar_mix: there is no network to concatenate the layers to; set task.network=recurrent or linear"
+                "task.output_scalar_mix: there is no network to concatenate the layers to; set "
+                "task.network=recurrent or linear"
             )
         if settings.word_embedding_size and settings.network == "none":
             raise MeristemError(

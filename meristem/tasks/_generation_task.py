@@ -42,6 +42,11 @@ class GenerationTaskSettings(Settings):
         "lm": "lm_weight",
         "no_repeat": "no_repeat_ngram_size",
     }
+    foreign_names: ClassVar[dict[str, str]] = {
+        "num_beams": "beams",
+        "max_new_tokens": "max_tokens",
+        "min_new_tokens": "min_tokens",
+    }
 
     needs: ClassVar[SettingConditions] = {
         "decoder_start_ids": (when("backbone_mode", None, "encoder_decoder"),),
@@ -111,7 +116,8 @@ class GenerationTask(Task):
             )
         if settings.lm_weight and settings.backbone_mode != "causal":
             raise MeristemError(
-                f"task.lm_weight: only causal models have a language-model loss over the source; this one is {settings.way}"
+                "task.lm_weight: only causal models have a language-model loss over the source; this one is "
+                f"{settings.way}"
             )
         self.settings, self.tokenizer = settings, tokenizer
         self.layout: SourceTargetLayout = self._build_layout(settings, tokenizer)

@@ -46,6 +46,10 @@ class LabelTaskSettings(EncoderTaskSettings):
         "range": "target_range",
         "between": "label_separator",
     }
+    foreign_names: ClassVar[dict[str, str]] = {
+        "num_labels": "labels are found in the training data; leave it out, or name them in order with task.labels=[…]",
+        "id2label": "labels are found in the training data; leave it out, or name them in order with task.labels=[…]",
+    }
 
     needs: ClassVar[SettingConditions] = {
         "target_range": (when("problem_type", None, "regression"),),

@@ -53,7 +53,8 @@ class ProbeTaskSettings(WordTaskSettings):
             or self.word_embedding_size
         ):
             raise ValueError(
-                "a probe uses the layers unchanged: lm_weight, scalar_mix, output_scalar_mix, network and word_embedding_size cannot be set"
+                "a probe uses the layers unchanged: lm_weight, scalar_mix, output_scalar_mix, network and "
+                "word_embedding_size cannot be set"
             )
         return self
 

@@ -18,6 +18,11 @@ class TokenizerSettings(Settings):
         "room": "padded_vocab_size",
         "size": "vocab_size",
     }
+    foreign_names: ClassVar[dict[str, str]] = {
+        "vocabulary_size": "vocab_size",
+        "type": "kind",
+        "tokenizer_type": "kind",
+    }
 
     needs: ClassVar[SettingConditions] = {
         "vocab_size": (when("path", None),),
@@ -35,9 +40,9 @@ class TokenizerSettings(Settings):
     sample_mb: float = Field(64, gt=0)
     """Megabytes of text to train on, sampled evenly over the corpus."""
     alphabet_size: int | None = Field(None, ge=16)
-    """Maximum number of characters in the initial alphabet of wordpiece and unigram; half the vocabulary size if not set."""
+    """Maximum number of characters in the initial alphabet of wordpiece and unigram; half of vocab_size if not set."""
     sentinels: int = Field(0, ge=0, le=10_000)
-    """Number of sentinel tokens <extra_id_0>, … for span corruption (T5 has 100); they count towards the vocabulary size."""
+    """Number of sentinel tokens <extra_id_0>, … for span corruption (T5 has 100); they count as tokens."""
     padded_vocab_size: int | None = Field(None, ge=1)
     """Rows of the model's token embedding, if a published model has more of them than its tokenizer has tokens."""
     path: str | None = None

@@ -38,7 +38,7 @@ def _trainable_parameters(model: Model, start: StartSettings) -> set[nn.Paramete
 class UnfreezeSchedule:
     """Gradual unfreezing (Howard & Ruder 2018): heads first, one more layer from the top per interval, embeddings last.
 
-    Or, for continued pretraining with a new tokenizer (`from.embeddings_only_steps`): the embeddings first, then everything.
+    Or, for continued pretraining with a new tokenizer (`from.embeddings_only_steps`): the embeddings first, then all.
     """
 
     def __init__(self, model: Model, start: StartSettings, steps_per_epoch: float) -> None:

@@ -12,6 +12,9 @@ from meristem.config.conditions import SettingConditions, when
 from meristem.config.settings import Settings
 
 BUDGETS = ("steps", "epochs", "tokens", "flops", "minutes")
+BATCH_SIZE_ADVICE = (
+    "use train.batch_tokens in pretraining (tokens of a step), train.batch_samples for tasks and rewards"
+)
 _UNIT_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -71,7 +74,46 @@ class TrainSettings(Settings):
 
     exclusive: ClassVar[tuple[str, ...]] = BUDGETS
     foreign_names: ClassVar[dict[str, str]] = {
-        "batch_size": "train.batch_tokens in pretraining (tokens of a step), train.batch_samples for tasks and rewards"
+        "lr": "learning_rate",
+        "peak_lr": "learning_rate",
+        "max_lr": "learning_rate",
+        "num_train_epochs": "epochs",
+        "num_epochs": "epochs",
+        "max_epochs": "epochs",
+        "max_steps": "steps",
+        "num_train_steps": "steps",
+        "train_steps": "steps",
+        "batch_size": BATCH_SIZE_ADVICE,
+        "train_batch_size": BATCH_SIZE_ADVICE,
+        "per_device_train_batch_size": BATCH_SIZE_ADVICE,
+        "gradient_accumulation_steps": "a batch above train.micro_batch_tokens is accumulated over forward passes",
+        "warmup_ratio": "warmup",
+        "warmup_steps": "warmup",
+        "num_warmup_steps": "warmup",
+        "grad_clip": "max_grad_norm",
+        "gradient_clip_val": "max_grad_norm",
+        "clip_grad_norm": "max_grad_norm",
+        "save_steps": "save_every",
+        "eval_steps": "evaluate_every",
+        "logging_steps": "log_every",
+        "lr_scheduler_type": "schedule",
+        "lr_scheduler": "schedule",
+        "scheduler": "schedule",
+        "bf16": "precision=bfloat16",
+        "fp16": "precision=bfloat16",
+        "min_lr": "train.min_lr_ratio is the final learning rate as a share of its peak",
+        "adam_beta1": "train.betas=[0.9,0.98] sets both moments of AdamW",
+        "adam_beta2": "train.betas=[0.9,0.98] sets both moments of AdamW",
+        "adam_epsilon": "epsilon",
+        "optim": "optimizer",
+        "dataloader_num_workers": "dataloader_workers",
+        "num_workers": "dataloader_workers",
+        "save_total_limit": "keep_checkpoints",
+        "load_best_model_at_end": "load_best_at_end",
+        "early_stopping_patience": "patience",
+        "torch_compile": "compile",
+        "random_seed": "seed",
+        "activation_checkpointing": "gradient_checkpointing",
     }
 
     steps: int | None = Field(None, ge=1)
@@ -204,6 +246,11 @@ class LoraSettings(Settings):
     renamed: ClassVar[dict[str, str]] = {
         "layers": "target_modules",
     }
+    foreign_names: ClassVar[dict[str, str]] = {
+        "r": "rank",
+        "lora_r": "rank",
+        "lora_alpha": "alpha",
+    }
 
     rank: int = Field(8, ge=1)
     """Rank of the LoRA matrices."""
@@ -232,6 +279,12 @@ class StartSettings(Settings):
         "take": "load",
         "thaw": "unfreeze_every",
         "vectors": "word_vectors",
+    }
+    foreign_names: ClassVar[dict[str, str]] = {
+        "model_name_or_path": "path",
+        "pretrained": "path",
+        "checkpoint": "path",
+        "init_from": "path",
     }
 
     needs: ClassVar[SettingConditions] = {

@@ -11,9 +11,13 @@ from pathlib import Path
 
 CHOOSE_OTHER_PATH = "choose another location (--out for a run, $MERISTEM_CACHE for the cache)"
 RUN_AGAIN = "run the same command again"
-START_FEWER = "start fewer (--processes 1 corpus.processes=1 train.dataloader_workers=0 train.threads=1) or raise the limit (ulimit -u)"
+START_FEWER = (
+    "start fewer (--processes 1 corpus.processes=1 train.dataloader_workers=0 train.threads=1) "
+    "or raise the limit (ulimit -u)"
+)
 FREE_MEMORY = (
-    "close other programs, raise the limit (ulimit -v), or make the work smaller (train.batch_tokens, model.hidden_size, "
+    "close other programs, raise the limit (ulimit -v), or make the work smaller (train.batch_tokens, "
+    "model.hidden_size, "
     "corpus.processes=1)"
 )
 REMEDIES: dict[int, str] = {

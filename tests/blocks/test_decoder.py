@@ -21,7 +21,7 @@ def made(layers: int = 3, **settings: Any) -> TransformerDecoder:
 
 @pytest.mark.parametrize("place", ["pre", "post"])
 def test_a_layer_is_three_parts_each_with_its_residual(place: str) -> None:
-    decoder = made(1, norm_place=place)
+    decoder = made(1, norm_position=place)
     (layer,) = decoder.iter_layers()
     x, source = torch.randn(2, 1, 16, dtype=torch.float64), torch.randn(2, 5, 16, dtype=torch.float64)
     parts = [
@@ -36,7 +36,7 @@ def test_a_layer_is_three_parts_each_with_its_residual(place: str) -> None:
 
 
 def test_a_projected_source_gives_the_same_output() -> None:
-    decoder, x = made(groups=2), torch.randn(2, 4, 16, dtype=torch.float64)
+    decoder, x = made(kv_heads=2), torch.randn(2, 4, 16, dtype=torch.float64)
     source, present = torch.randn(2, 5, 16, dtype=torch.float64), torch.arange(5) < torch.tensor([[5], [2]])
     kept = decoder.project_source(source)
     assert kept.shape == (2, 3, 2, 2, 5, 4)
@@ -58,12 +58,12 @@ def test_some_layers_may_have_a_window() -> None:
         (grad,) = torch.autograd.grad(made(**settings)(x, source).last_hidden_state[0, 11, 0], x)
         return 11 - int((grad[0].abs().sum(-1) > 0).nonzero()[0])
 
-    assert reach(window=3) == 6
-    assert reach(window=2, window_every=2) == 11
+    assert reach(attention_window=3) == 6
+    assert reach(attention_window=2, attention_window_every=2) == 11
 
 
 def test_residual_projections_are_initialized_as_set() -> None:
-    normal, scaled, zero = (next(made(output_initial=kind).iter_layers()) for kind in ("normal", "scaled", "zero"))
+    normal, scaled, zero = (next(made(output_init=kind).iter_layers()) for kind in ("normal", "scaled", "zero"))
     for part in ("attention.output", "cross.output", "feed_forward.narrow"):
         weights = [layer.get_submodule(part).weight for layer in (normal, scaled, zero)]
         torch.testing.assert_close(weights[1], weights[0] / 9**0.5)

@@ -12,7 +12,7 @@ from meristem.blocks.meta_init import on_meta_device
 from meristem.config.settings import find_class
 from meristem.interfaces.batch import Head, Model
 
-SMALL = {"layers": 2, "width": 32, "heads": 4, "length": 24}
+SMALL = {"layers": 2, "hidden_size": 32, "heads": 4, "max_length": 24}
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "modern", "electra", "xlnet", "transformer"])

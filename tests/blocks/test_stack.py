@@ -22,11 +22,11 @@ def made(**settings: Any) -> TransformerStack:
     "settings",
     [
         {},
-        {"positions": "rotary"},
-        {"groups": 2, "positions": "rotary"},
-        {"window": 3},
-        {"window": 3, "window_every": 2},
-        {"norm_place": "post"},
+        {"position_encoding": "rotary"},
+        {"kv_heads": 2, "position_encoding": "rotary"},
+        {"attention_window": 3},
+        {"attention_window": 3, "attention_window_every": 2},
+        {"norm_position": "post"},
     ],
 )
 def test_a_kv_cache_gives_what_one_pass_gives(settings: dict[str, Any]) -> None:
@@ -42,7 +42,7 @@ def test_a_kv_cache_gives_what_one_pass_gives(settings: dict[str, Any]) -> None:
     assert state["next"].tolist() == [9, 9]
 
 
-@pytest.mark.parametrize("settings", [{}, {"positions": "rotary", "groups": 1}, {"window": 3}])
+@pytest.mark.parametrize("settings", [{}, {"position_encoding": "rotary", "kv_heads": 1}, {"attention_window": 3}])
 def test_rows_at_different_positions_share_a_kv_cache(settings: dict[str, Any]) -> None:
     stack, x = made(**settings), torch.randn(2, 8, 16, dtype=torch.float64)
     whole = stack(x, causal=True).last_hidden_state
@@ -57,7 +57,7 @@ def test_rows_at_different_positions_share_a_kv_cache(settings: dict[str, Any]) 
         torch.testing.assert_close(hidden.last_hidden_state[1, 0], whole[1, 3 + step], atol=1e-12, rtol=0)
 
 
-@pytest.mark.parametrize("settings", [{}, {"positions": "rotary"}, {"norm_place": "post"}, {"layers": 1}])
+@pytest.mark.parametrize("settings", [{}, {"position_encoding": "rotary"}, {"norm_position": "post"}, {"layers": 1}])
 def test_output_positions_equal_those_of_a_full_pass(settings: dict[str, Any]) -> None:
     stack, x = made(**settings), torch.randn(3, 9, 16, dtype=torch.float64, requires_grad=True)
     present = torch.arange(9)[None] < torch.tensor([[9], [4], [7]])
@@ -71,7 +71,7 @@ def test_output_positions_equal_those_of_a_full_pass(settings: dict[str, Any]) -
 
 
 def test_padding_changes_nothing_for_other_tokens() -> None:
-    for settings in ({}, {"window": 2}, {"norm_place": "post", "positions": "rotary"}):
+    for settings in ({}, {"attention_window": 2}, {"norm_position": "post", "position_encoding": "rotary"}):
         stack, x = made(**settings), torch.randn(2, 9, 16, dtype=torch.float64)
         present = torch.tensor([[True] * 9, [True] * 4 + [False] * 5])
         both = stack(x, causal=False, present=present).last_hidden_state
@@ -99,9 +99,9 @@ def test_every_second_layer_may_have_a_window() -> None:
         (grad,) = torch.autograd.grad(made(**settings)(x, causal=True).last_hidden_state[0, 11, 0], x)
         return 11 - int((grad[0].abs().sum(-1) > 0).nonzero()[0])
 
-    assert reach(window=3) == 6
-    assert reach(window=2) == 3
-    assert reach(window=2, window_every=2) == 11
+    assert reach(attention_window=3) == 6
+    assert reach(attention_window=2) == 3
+    assert reach(attention_window=2, attention_window_every=2) == 11
 
 
 def test_only_requested_outputs_are_returned() -> None:
@@ -133,20 +133,20 @@ def test_gradient_checkpointing_changes_no_gradient(dropout: float) -> None:
 
 def test_residual_projections_are_initialized_as_set() -> None:
     normal, scaled, zero = (
-        made(output_initial=kind).layers[0].feed_forward.narrow.weight for kind in ("normal", "scaled", "zero")
+        made(output_init=kind).layers[0].feed_forward.narrow.weight for kind in ("normal", "scaled", "zero")
     )
     torch.testing.assert_close(scaled, normal / 6**0.5)
     assert zero.abs().max() == 0
     x = torch.randn(1, 4, 16, dtype=torch.float64)
-    torch.testing.assert_close(made(output_initial="zero")(x, causal=False).last_hidden_state, made().final_norm(x))
+    torch.testing.assert_close(made(output_init="zero")(x, causal=False).last_hidden_state, made().final_norm(x))
 
 
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"width": 16, "heads": 5}, "heads: 5 does not divide a width of 16; 4 does"),
-        ({"groups": 3}, "groups: 3 key-value heads do not divide 4 heads"),
-        ({"width": 12, "positions": "rotary"}, "rotary needs an even number of channels per head, not 3"),
+        ({"hidden_size": 16, "heads": 5}, "heads: 5 does not divide a width of 16; 4 does"),
+        ({"kv_heads": 3}, "groups: 3 key-value heads do not divide 4 heads"),
+        ({"hidden_size": 12, "position_encoding": "rotary"}, "rotary needs an even number of channels per head, not 3"),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(settings: dict[str, Any], said: str) -> None:

@@ -41,7 +41,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 HARM = "<img src=x onerror=window.__hacked=1>"
 SCRIPT = "<script>window.__hacked=1;alert(1)</script>"
 LINES = [f"Ada walked from the old harbour to garden {n}, and it rained on Diego {HARM}." for n in range(40)]
-MODEL = {"layers": 2, "width": 32, "heads": 2, "length": 48}
+MODEL = {"layers": 2, "hidden_size": 32, "heads": 2, "max_length": 48}
 
 
 @pytest.fixture(scope="session")
@@ -134,7 +134,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     bpe = {"tokenizer": {"kind": "bpe", "vocab_size": 400}}
     pieces = {"tokenizer": {"kind": "wordpiece", "vocab_size": 400}}
     for name, rate, steps in (("writer", 0.001, 40), ("writer-slow", 0.0001, 60)):
-        prepared(place / name, steps, model={"family": "gpt2"}, objective="clm", train={"rate": rate}, **bpe)
+        prepared(place / name, steps, model={"family": "gpt2"}, objective="clm", train={"negative_rate": rate}, **bpe)
     prepared(place / HARM, 2000, model={"family": "bert"}, objective="mlm", corpus={"source": SCRIPT}, **pieces)
     task = {
         "name": "classification",
@@ -198,13 +198,19 @@ def able(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     place = tmp_path_factory.mktemp("able") / "runs"
     for name, shape in TASKS.items():
         family = shape["family"]
-        model = {"family": family, **({"picture": 16, "patch": 8} if family == "captioner" else {})}
-        task = {"way": READS[family], "length": 48, **shape["task"]}
+        model = {"family": family, **({"image_size": 16, "patch_size": 8} if family == "captioner" else {})}
+        task = {"backbone_mode": READS[family], "max_length": 48, **shape["task"]}
         words = {"kind": shape.get("kind", "wordpiece"), "size": 400}
         prepared(place / name, 3, model=model, task=task, data={"train": "none.tsv"}, tokenizer=words)
-    prepared(place / "writer", 3, model={"family": "gpt2"}, objective="clm", tokenizer={"kind": "bpe", "size": 400})
+    prepared(
+        place / "writer", 3, model={"family": "gpt2"}, objective="clm", tokenizer={"kind": "bpe", "vocab_size": 400}
+    )
     path = prepared(
-        place / "filler", 3, model={"family": "bert"}, objective="mlm", tokenizer={"kind": "wordpiece", "size": 400}
+        place / "filler",
+        3,
+        model={"family": "bert"},
+        objective="mlm",
+        tokenizer={"kind": "wordpiece", "vocab_size": 400},
     )
     (path / "README.md").write_text(CARD)
     prepared(
@@ -212,15 +218,15 @@ def able(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         3,
         model={"family": "electra"},
         objective="rtd",
-        tokenizer={"kind": "wordpiece", "size": 400},
+        tokenizer={"kind": "wordpiece", "vocab_size": 400},
     )
     prepared(
         place / "reader",
         3,
         model={"family": "multitask", "decoder_layers": 1, "image_size": 16, "patch_size": 8},
         mix=[{"objective": "mlm"}, {"objective": "caption", "corpus": "builtin:microworld-pictures?size=8"}],
-        store={"picture": 16},
-        tokenizer={"kind": "wordpiece", "size": 400},
+        dataset={"image_size": 16},
+        tokenizer={"kind": "wordpiece", "vocab_size": 400},
     )
     with listening(place) as url:
         yield url

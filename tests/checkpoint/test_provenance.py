@@ -13,7 +13,8 @@ from meristem import api
 from meristem.config.errors import MeristemError
 from meristem.training import budget
 
-SMALL = ["model.layers=1", "model.hidden_size=16", "model.heads=2", "model.max_length=16", "tokenizer.vocab_size=200", "objective=mlm",
+SMALL = ["model.layers=1", "model.hidden_size=16", "model.heads=2", "model.max_length=16",
+         "tokenizer.vocab_size=200", "objective=mlm",
          "train.batch_tokens=64", "train.evaluate_tokens=64", "train.steps=1", "corpus.validation=0.1",
          "corpus.test=0.2", "corpus.document=block"]  # fmt: skip
 QUIET = Console(quiet=True)

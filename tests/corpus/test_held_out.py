@@ -36,7 +36,7 @@ def book(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("more", [{}, {"near": {"jaccard": 0.99, "drop": False}}, {"deduplicate": False}])
+@pytest.mark.parametrize("more", [{}, {"near_dedup": {"jaccard": 0.99, "drop": False}}, {"deduplicate": False}])
 def test_files_of_their_own_are_the_splits_and_leave_the_training_text(book, read, more):
     documents, account = read(
         book / "train.txt", document="line", validation=str(book / "valid.txt"), test=str(book / "more"), **more

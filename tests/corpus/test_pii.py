@@ -182,8 +182,8 @@ def test_the_account_counts_them_whatever_the_number_of_processes(read, tmp_path
     for number in range(3):
         (tmp_path / f"{number}.txt").write_text("\n".join(lines[number * 200 : number * 200 + 200]))
     monkeypatch.setattr("meristem.corpus.pipeline.MIN_POOL_BYTES", 1)
-    alone, one = read(tmp_path, document="line", private=True, processes=1)
-    apart, two = read(tmp_path, document="line", private=True, processes=2)
+    alone, one = read(tmp_path, document="line", pii=True, processes=1)
+    apart, two = read(tmp_path, document="line", pii=True, processes=2)
     assert one.removed == {"e-mail": 600, "phone": 300} and one.repaired["replace private"] == 600
     assert alone == apart and one == two
     assert not any("@" in document.text for document in alone)

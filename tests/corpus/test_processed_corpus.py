@@ -112,7 +112,7 @@ def test_places_are_counted_from_the_start_of_their_file(source, tmp_path):
 def test_processes_and_memory_change_nothing(source, tmp_path, monkeypatch):
     monkeypatch.setattr(reading_module, "MIN_POOL_BYTES", 1)
     read(corpus(source), tmp_path / "one")
-    read(corpus(source, processes=2, near={"memory_mb": 1}), tmp_path / "two")
+    read(corpus(source, processes=2, near_dedup={"memory_mb": 1}), tmp_path / "two")
     assert files(tmp_path / "one") == files(tmp_path / "two")
 
 
@@ -124,7 +124,7 @@ def test_a_pass_interrupted_at_any_write_resumes_to_the_same_parts(tmp_path, mon
     monkeypatch.setattr("meristem.corpus.processed_corpus.PART_BYTES", 6_000)
     monkeypatch.setattr("meristem.corpus.read.read_ranges.RANGE_BYTES", 5_000)
     monkeypatch.setattr(os, "fsync", lambda handle: None)  # no power is cut here, and it would take most of the time
-    settings = corpus(write(tmp_path / "a.txt", stories(60, 1)), near={"drop": False})
+    settings = corpus(write(tmp_path / "a.txt", stories(60, 1)), near_dedup={"drop": False})
     real: dict[Any, Callable[..., Any]] = {
         (Path, "replace"): Path.replace,
         (os, "fsync"): os.fsync,
@@ -267,7 +267,7 @@ def test_near_duplicates_may_be_kept_on_one_side(tmp_path):
     words = [["".join(rng.choices(SYLLABLES, k=3)) for _ in range(100)] for _ in range(half)]
     texts = [" ".join(one) for one in (*words, *([*one[:50], "changed", *one[51:]] for one in words))]
     path = write(tmp_path / "a.txt", texts)
-    settings = corpus(path, near={"drop": False}, validation=0.2, test=0.2)
+    settings = corpus(path, near_dedup={"drop": False}, validation=0.2, test=0.2)
     documents, account = read(settings, tmp_path / "processed")
     assert documents == read(settings, None)[0]
     assert account.dropped["near duplicate"] == 0
@@ -275,7 +275,7 @@ def test_near_duplicates_may_be_kept_on_one_side(tmp_path):
     split = {d.text: d.split for d in documents}
     together = sum(split[one] == split[other] for one, other in zip(texts[:half], texts[half:], strict=True))
     assert together == half
-    apart = {d.text: d.split for d in read(corpus(path, near=None, validation=0.2, test=0.2), None)[0]}
+    apart = {d.text: d.split for d in read(corpus(path, near_dedup=None, validation=0.2, test=0.2), None)[0]}
     assert sum(apart[one] == apart[other] for one, other in zip(texts[:half], texts[half:], strict=True)) < 0.6 * half
 
 
@@ -300,7 +300,7 @@ def test_steps_alone_are_worth_keeping_too(tmp_path):
     english = "It was the best of times and it was the worst of times, and that is what he said to them. "
     german = "Es war die beste und auch die schlechteste Zeit, und das ist es, was er zu ihnen gesagt hat. "
     path = write(tmp_path / "a.txt", [f"{text}{number}" for number in range(20) for text in (english, german)])
-    settings = corpus(path, near=None, languages=["en"])
+    settings = corpus(path, near_dedup=None, languages=["en"])
     documents, account = read(settings, processed_corpus_dir(settings))
     assert (documents, account) == read(settings, None)
     assert {d.language for d in documents} == {"en"}
@@ -342,14 +342,14 @@ def test_where_a_corpus_is_kept(source, tmp_path, monkeypatch):
     monkeypatch.setenv("MERISTEM_CACHE", str(tmp_path / "cache"))
     place = processed_corpus_dir(corpus(source))
     assert place is not None and place.parent == tmp_path / "cache/corpora"
-    same = [corpus(source, processes=2), corpus(source, near={"memory_mb": 7}), corpus(source, validation=0.3)]
+    same = [corpus(source, processes=2), corpus(source, near_dedup={"memory_mb": 7}), corpus(source, validation=0.3)]
     assert {processed_corpus_dir(one) for one in same} == {place}
     monkeypatch.chdir(source.parent)
     assert processed_corpus_dir(corpus(Path("text"))) == place
     write(source / "z.txt", ["more"])
     assert processed_corpus_dir(corpus(source)) == place
-    assert processed_corpus_dir(corpus(source, near={"jaccard": 0.7})) != place
-    assert processed_corpus_dir(corpus(source, near=None)) is None
+    assert processed_corpus_dir(corpus(source, near_dedup={"jaccard": 0.7})) != place
+    assert processed_corpus_dir(corpus(source, near_dedup=None)) is None
     assert processed_corpus_dir(CorpusSettings(source="builtin:pydocs", near_dedup=True)) is None
 
 
@@ -373,7 +373,7 @@ def test_a_second_pass_waits_for_the_first(source, tmp_path, monkeypatch, caplog
 def test_a_corpus_without_usable_documents_is_an_error(tmp_path):
     path = write(tmp_path / "a.txt", ["short"])
     with pytest.raises(MeristemError, match="no usable documents"):
-        read(corpus(path, shortest=100), tmp_path / "processed")
+        read(corpus(path, min_characters=100), tmp_path / "processed")
 
 
 def test_a_hostile_description_is_only_damaged(source, tmp_path):

@@ -197,10 +197,10 @@ def test_what_is_switched_off_leaves_the_key_of_a_corpus_alone(tmp_path: Path):
     (tmp_path / "a.txt").write_text("text")
     keys = {
         corpus_digest(CorpusSettings(source=str(tmp_path), **given))
-        for given in ({}, {"quality": False}, {"private": False}, {"languages": None}, {"boilerplate": False})
+        for given in ({}, {"quality": False}, {"pii": False}, {"languages": None}, {"boilerplate": False})
     }
     assert len(keys) == 1
-    for on in ({"quality": True}, {"private": True}, {"languages": "en"}, {"boilerplate": True}):
+    for on in ({"quality": True}, {"pii": True}, {"languages": "en"}, {"boilerplate": True}):
         keys.add(corpus_digest(CorpusSettings(source=str(tmp_path), **on)))
     assert len(keys) == 5
 

@@ -53,7 +53,7 @@ def test_near_copies_are_noticed_where_nobody_asked_for_them() -> None:
     copies = [changed(text) for text in texts[:20]]
     _, found = looked([*texts, *copies])
     assert (found.compared, found.alike) == (100, 20)
-    _, found = looked([*texts, *copies], near=True)
+    _, found = looked([*texts, *copies], near_dedup=True)
     assert (found.compared, found.alike) == (0, 0)
 
 
@@ -74,7 +74,7 @@ def test_what_is_off_is_tried_and_what_is_on_is_not() -> None:
     assert found.private.affected == 30
     assert found.boilerplate.affected == 30
     assert found.quality.dropped.total() > 0
-    _, found = looked(texts, private=True, boilerplate=True, quality=True)
+    _, found = looked(texts, pii=True, boilerplate=True, quality=True)
     assert found.private == found.boilerplate == found.quality == SettingTrial()
 
 

@@ -86,7 +86,13 @@ def test_digest_follows_what_matters(folder):
     first = corpus_digest(settings)
     assert corpus_digest(settings.model_copy(update={"processes": 7})) == first
     assert corpus_digest(CorpusSettings(source=(str(folder), str(folder / "b.txt")))) == first
-    for change in ({"deduplicate": False}, {"validation": 0.1}, {"document": "line"}, {"limit": 5}, {"shortest": 3}):
+    for change in (
+        {"deduplicate": False},
+        {"validation": 0.1},
+        {"document": "line"},
+        {"limit": 5},
+        {"min_characters": 3},
+    ):
         assert corpus_digest(settings.model_copy(update=change)) != first
     os.utime(folder / "b.txt", ns=(1, 1))
     touched = corpus_digest(settings)

@@ -27,25 +27,25 @@ from meristem.interfaces.task import Sample
 from meristem.tokenizers.tokenizer import Tokenizer
 
 TEXT = "the old gardener watered a small garden."
-SMALL = {"layers": 2, "width": 32, "heads": 2, "length": 24, "initial": 0.3}
+SMALL = {"layers": 2, "hidden_size": 32, "heads": 2, "max_length": 24, "init_std": 0.3}
 PIXELS = np.random.default_rng(0).integers(256, size=(16, 16, 3), dtype=np.uint8)
 HEADS = {"causal": "clm", "masked": "mlm", "source": "seq2seq", "streams": "plm", "judge": "rtd"}
 FAMILIES: dict[str, tuple[str, dict[str, Any], set[str]]] = {
     "bert": ("masked", {}, {"self"}),
     "roberta": ("masked", {}, {"self"}),
-    "electra": ("judge", {"embedding": 16}, {"self"}),
+    "electra": ("judge", {"embedding_size": 16}, {"self"}),
     "gpt": ("causal", {}, {"self"}),
     "gpt2": ("causal", {}, {"self"}),
-    "gpt2 banded": ("causal", {"window": 3, "window_every": 2}, {"self"}),
+    "gpt2 banded": ("causal", {"attention_window": 3, "attention_window_every": 2}, {"self"}),
     "modern": ("masked", {}, {"self"}),
-    "modern causal": ("causal", {"groups": 1}, {"self"}),
+    "modern causal": ("causal", {"kv_heads": 1}, {"self"}),
     "transformer": ("source", {}, {"cross", "self", "decoder"}),
-    "transformer t5": ("source", {"relative_buckets": 8, "scale_scores": False}, {"cross", "self", "decoder"}),
-    "transformer_xl": ("causal", {"memory": 6}, {"self"}),
-    "xlnet": ("streams", {"memory": 6}, {"self", "content", "query"}),
+    "transformer t5": ("source", {"relative_buckets": 8, "scale_attention": False}, {"cross", "self", "decoder"}),
+    "transformer_xl": ("causal", {"memory_length": 6}, {"self"}),
+    "xlnet": ("streams", {"memory_length": 6}, {"self", "content", "query"}),
     "rnn": ("source", {}, {"align"}),
-    "rnn bahdanau": ("source", {"place": "bahdanau", "attention": "additive"}, {"align"}),
-    "captioner": ("source", {"picture": 16, "patch": 4}, {"image", "self", "decoder"}),
+    "rnn bahdanau": ("source", {"attention_style": "bahdanau", "attention": "additive"}, {"align"}),
+    "captioner": ("source", {"image_size": 16, "patch_size": 4}, {"image", "self", "decoder"}),
 }
 CAUSAL = [name for name, (way, _, _) in FAMILIES.items() if way == "causal"]
 
@@ -169,7 +169,7 @@ def test_a_target_is_written_unless_it_is_given(name: str, tokenizer: Tokenizer)
 
 
 def test_what_never_ends_is_cut(tokenizer: Tokenizer) -> None:
-    model = model_of("transformer", tokenizer, length=200)
+    model = model_of("transformer", tokenizer, max_length=200)
     torch.nn.init.zeros_(model.backbone.embedding().weight[tokenizer.end])  # it can never be the likeliest
     found = attention_maps(model, tokenizer, TEXT)
     assert len(found.kinds["cross"].queries) == 64
@@ -246,7 +246,7 @@ def test_memory_stands_before_the_text(name: str, tokenizer: Tokenizer) -> None:
     with pytest.raises(MeristemError, match="has no memory"):
         attention_maps(model_of("gpt2", tokenizer), tokenizer, TEXT, previous_text="the painter")
     with pytest.raises(MeristemError, match="has no memory"):
-        attention_maps(model_of(name, tokenizer, memory=0), tokenizer, TEXT, previous_text="the painter")
+        attention_maps(model_of(name, tokenizer, memory_length=0), tokenizer, TEXT, previous_text="the painter")
 
 
 # ------------------------------------------------------------ texts as they are read
@@ -285,7 +285,7 @@ def test_half_characters_are_no_obstacle(tokenizer: Tokenizer) -> None:
 
 
 def test_what_has_no_attention_is_refused(tokenizer: Tokenizer) -> None:
-    letters = {"cells": 16, "filters": ((1, 8),), "letter_width": 4}
+    letters = {"cell_size": 16, "char_filters": ((1, 8),), "char_embedding_size": 4}
     for name, told in (("rnn", {"attention": None}), ("elmo", letters)):
         with pytest.raises(MeristemError, match=r"has no attention; Transformers have it .* and so has rnn"):
             attention_maps(model_of(name, tokenizer, **told), tokenizer, TEXT)

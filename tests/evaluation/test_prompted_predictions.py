@@ -132,7 +132,7 @@ def test_per_token_divides_by_the_tokens_of_the_word() -> None:
 
 def test_choices_are_scored_by_their_own_text() -> None:
     it = revived()
-    found = asked(it, CHOICES, template="{context} {choice}", words={})
+    found = asked(it, CHOICES, template="{context} {choice}", label_words={})
     for sample, context, answer in zip(
         CHOICES, ("The grass was wet because", "He fell so"), found.predictions, strict=True
     ):
@@ -144,7 +144,9 @@ def test_choices_are_scored_by_their_own_text() -> None:
 
 def test_a_masked_model_reads_the_whole_template() -> None:
     it = revived("bert")
-    found = asked(it, REVIEWS[:2], template="{text} It was {label}, they said.", words={"0": "bad", "1": "good"})
+    found = asked(
+        it, REVIEWS[:2], template="{text} It was {label}, they said.", label_label_words={"0": "bad", "1": "good"}
+    )
     for sample, answer in zip(REVIEWS, found.predictions, strict=False):
         by_hand = []
         for word in ("bad", "good"):
@@ -162,7 +164,7 @@ def test_pairs_are_asked_about_too() -> None:
     samples = [
         Sample(inputs={"text": "He fell.", "text_b": "He sang."}, gold=gold, location="x") for gold in ("no", "yes")
     ]
-    found = asked(revived(), samples, template="{text} {text_b} {label}", words={})
+    found = asked(revived(), samples, template="{text} {text_b} {label}", label_words={})
     assert found.first_prompt == "He fell. He sang. "
     assert found.evaluation.num_samples == 2
 
@@ -281,7 +283,7 @@ def test_calibration_takes_away_what_a_model_says_of_nothing() -> None:
         Sample(inputs={"text": "The soup was warm."}, gold="1", location="x"),
         Sample(inputs={"text": "The old bread."}, gold="0", location="y"),
     ]
-    plain, fair = (asked(it, samples, words=words, calibrate=calibrate) for calibrate in (False, True))
+    plain, fair = (asked(it, samples, label_words=words, calibrate=calibrate) for calibrate in (False, True))
     assert plain.evaluation.metrics["accuracy"] == 0.5  # everything is bad
     assert fair.evaluation.metrics["accuracy"] == 1.0
     sigmoid = 1 / (1 + np.exp(-1.0))  # of nothing the two differ by 2, of the warm soup by 1
@@ -305,7 +307,7 @@ def test_calibration_is_the_mean_over_content_free_texts_with_the_same_examples(
 
 def test_choices_are_calibrated_each_by_itself() -> None:
     it = revived()
-    fair = asked(it, CHOICES, template="{context} {choice}", words={}, calibrate=True, content_free=("N/A",))
+    fair = asked(it, CHOICES, template="{context} {choice}", label_words={}, calibrate=True, content_free=("N/A",))
     contexts = (("The grass was wet because", "N/A because"), ("He fell so", "N/A so"))
     for sample, (context, nothing), answer in zip(CHOICES, contexts, fair.predictions, strict=True):
         after, before = (
@@ -331,7 +333,7 @@ def test_files_are_asked_about_like_any_other(tmp_path: Path) -> None:
         shot_data=str(tmp_path / "train.tsv"),
         limit=4,
         template=TEMPLATE,
-        words=WORDS,
+        label_words=WORDS,
         shots=2,
     )
     expected = asked(it, REVIEWS[:4], shots=2, examples=SHOTS)
@@ -360,9 +362,9 @@ def test_braces_and_line_breaks_may_be_typed() -> None:
 
 
 @pytest.mark.parametrize(("told", "message"), [
-    ({"words": {"1": "good", "2": "bad"}}, r"dev\.tsv:2: the label '0' has no word"),
-    ({"words": {"0": "good", "1": "good"}}, "'good' and 'good' have the same tokens"),
-    ({"words": {"0": "", "1": "good"}}, "'' has no tokens"),
+    ({"label_words": {"1": "good", "2": "bad"}}, r"dev\.tsv:2: the label '0' has no word"),
+    ({"label_words": {"0": "good", "1": "good"}}, "'good' and 'good' have the same tokens"),
+    ({"label_words": {"0": "", "1": "good"}}, "'' has no tokens"),
     ({"shots": 2}, "give --shot-data FILE"),
     ({"shots": 99, "examples": SHOTS}, "99 examples requested, but there are only 12"),
 ])  # fmt: skip
@@ -374,7 +376,7 @@ def test_what_cannot_be_asked_is_said(told: dict[str, Any], message: str) -> Non
 def test_numbers_are_not_asked_for() -> None:
     samples = [Sample(inputs={"text": "a"}, gold=gold, location="x") for gold in ("1.5", "2.5")]
     with pytest.raises(MeristemError, match="chooses one label, and these samples have numbers"):
-        asked(revived(), samples, words={})
+        asked(revived(), samples, label_words={})
 
 
 def test_the_command_asks_as_python_does(make_run: Callable[..., LoadedRun], tmp_path: Path) -> None:
@@ -384,10 +386,21 @@ def test_the_command_asks_as_python_does(make_run: Callable[..., LoadedRun], tmp
     file.write_text("\n".join(["stars,opinion", *rows]) + "\n", encoding="utf-8")
     shots = ["--shots", "2", "--shot-data", str(file), "--calibrate", "--columns", "text=opinion,label=stars"]
     template = r"{text}\nSentiment: {label}"
-    words = ["evaluate", run, "--data", str(file), "--template", template, "--words", "0=bad,1=good", *shots, "--json"]
+    words = [
+        "evaluate",
+        run,
+        "--data",
+        str(file),
+        "--template",
+        template,
+        "--label-words",
+        "0=bad,1=good",
+        *shots,
+        "--json",
+    ]
     said = CliRunner().invoke(app, words)
     found = api.load(run).evaluate(
-        data=str(file), template=template, words={"0": "bad", "1": "good"}, shots=2, shot_data=str(file),
+        data=str(file), template=template, label_words={"0": "bad", "1": "good"}, shots=2, shot_data=str(file),
         calibrate=True, columns={"text": "opinion", "label": "stars"},
     )  # fmt: skip
     assert json.loads(said.stdout) == json.loads(json.dumps(found))
@@ -401,7 +414,7 @@ def test_the_command_asks_as_python_does(make_run: Callable[..., LoadedRun], tmp
         (["--report", str(page)], "a report shows predictions on labelled samples"),
         (["--shots", "2"], "--shots: needs --template"),
         (["--template", template, "--pll"], "measure one at a time"),
-        (["--template", template, "--words", "0"], "expected NAME=VALUE"),
+        (["--template", template, "--label-words", "0"], "expected NAME=VALUE"),
         (["--template", template], "give them with --data FILE"),
     ):
         assert message in str(CliRunner().invoke(app, ["evaluate", run, *wrong]).exception)

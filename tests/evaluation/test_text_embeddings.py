@@ -20,7 +20,7 @@ FAMILIES = {"bert": "mlm", "gpt2": "clm", "transformer": "seq2seq", "rnn": "seq2
 def make(family: str, head: str, size: int) -> Model:
     torch.manual_seed(1)
     cls = find_class("models", family)
-    told: dict[str, Any] = {"layers": 1, "width": 32, "heads": 2, "length": 32}
+    told: dict[str, Any] = {"layers": 1, "hidden_size": 32, "heads": 2, "max_length": 32}
     known = {key: value for key, value in told.items() if key in cls.Settings.model_fields}
     return Model(cls(cls.Settings.model_validate(known), size), {head: Head("vocabulary")} if head != "bilm" else {})
 
@@ -38,7 +38,7 @@ def test_together_is_alone(family: str, pooling: Any, tokenizer: Tokenizer) -> N
 
 
 def test_what_reads_pictures_has_no_vector_of_a_text(tokenizer: Tokenizer) -> None:
-    told = {"layers": 1, "width": 32, "heads": 2, "length": 32, "picture": 16, "patch": 8}
+    told = {"layers": 1, "hidden_size": 32, "heads": 2, "max_length": 32, "image_size": 16, "patch_size": 8}
     cls = find_class("models", "captioner")
     model = Model(cls(cls.Settings.model_validate(told), tokenizer.vocab_size), {"seq2seq": Head("vocabulary")})
     with pytest.raises(MeristemError, match="does not encode text by itself"):

@@ -81,7 +81,7 @@ def test_a_fused_recurrent_net_gives_its_layers(tokenizer: Tokenizer) -> None:
 
 
 def test_a_task_s_own_mix_is_used(tokenizer: Tokenizer) -> None:
-    model = make("elmo", tokenizer.vocab_size, heads={"mix": Head("mix")})
+    model = make("elmo", tokenizer.vocab_size, heads={"scalar_mix": Head("mix")})
     mix: Any = model.heads["mix"]
     framed = [build_embedding_input(model, tokenizer, TEXTS[0])]
     with torch.no_grad():

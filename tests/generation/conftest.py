@@ -24,11 +24,11 @@ def make_model(family: str, heads: tuple[str, ...], vocabulary: int, **settings:
     torch.manual_seed(7)
     plain = {
         "layers": 2,
-        "width": 32,
+        "hidden_size": 32,
         "heads": 4,
-        "length": LENGTH,
-        "initial": 0.3,
-        "output_initial": "normal",
+        "max_length": LENGTH,
+        "init_std": 0.3,
+        "output_init": "normal",
         **settings,
     }
     cls = find_class("models", family)

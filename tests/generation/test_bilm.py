@@ -39,7 +39,14 @@ def words() -> Tokenizer:
 def elmo(words: Tokenizer) -> Model:
     torch.manual_seed(3)
     cls = find_class("models", "elmo")
-    told = {"layers": 2, "width": 12, "cells": 20, "length": 16, "letter_width": 4, "filters": [[1, 8], [2, 8]]}
+    told = {
+        "layers": 2,
+        "hidden_size": 12,
+        "cell_size": 20,
+        "max_length": 16,
+        "char_embedding_size": 4,
+        "char_filters": [[1, 8], [2, 8]],
+    }
     backbone = cls(cls.Settings.model_validate(told), words.vocab_size)
     backbone.spell = TokenCharIds(words)
     model = Model(backbone, {"bilm": Head("vocabulary")})

@@ -21,9 +21,9 @@ from meristem.tokenizers.tokenizer import Tokenizer
 
 FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "gpt2": ("gpt2", "clm", {}),
-    "banded": ("gpt2", "clm", {"window": 3, "window_every": 2}),
-    "modern": ("modern", "clm", {"groups": 2}),
-    "transformer_xl": ("transformer_xl", "clm", {"memory": 12}),
+    "banded": ("gpt2", "clm", {"attention_window": 3, "attention_window_every": 2}),
+    "modern": ("modern", "clm", {"kv_heads": 2}),
+    "transformer_xl": ("transformer_xl", "clm", {"memory_length": 12}),
     "transformer": ("transformer", "seq2seq", {}),
     "rnn": ("rnn", "seq2seq", {"heads": None}),
 }
@@ -32,7 +32,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"greedy": True, "max_tokens": 9},
     {"seed": 3, "max_tokens": 30, "temperature": 1.5, "top_k": 40},
     {"seed": 4, "max_tokens": 5, "repetition_penalty": 1.3, "min_tokens": 5},
-    {"seed": 5, "max_tokens": 14, "top_p": 0.9, "no_repeat": 2},
+    {"seed": 5, "max_tokens": 14, "top_p": 0.9, "no_repeat_ngram_size": 2},
 ]
 
 
@@ -44,7 +44,7 @@ def model(request: pytest.FixtureRequest, make: Any, tokenizer: Tokenizer) -> Mo
         from meristem.interfaces.batch import Head
         from meristem.models.rnn import RNN
 
-        told = {"layers": 2, "width": 32, "length": 24}
+        told = {"layers": 2, "hidden_size": 32, "max_length": 24}
         return Model(RNN(RNN.Settings.model_validate(told), tokenizer.vocab_size), {head: Head("vocabulary")}).eval()
     return make(family, (head,), tokenizer.vocab_size, **more)  # type: ignore[no-any-return]
 

@@ -25,23 +25,29 @@ from meristem.tokenizers.train import train_tokenizer
 
 VOCABULARY, LENGTH = 61, 24
 T5 = {
-    "norm_place": "pre",
-    "positions": "none",
+    "norm_position": "pre",
+    "position_encoding": "none",
     "norm": "rms",
     "bias": False,
     "relative_buckets": 8,
-    "relative_farthest": 10,
+    "relative_max_distance": 10,
     "scale_embeddings": False,
-    "scale_scores": False,
+    "scale_attention": False,
     "scale_output": True,
 }
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {},
     "uneven": {"layers": 1, "decoder_layers": 3},
-    "bart": {"positions": "learned", "embedding_norm": True, "scale_embeddings": False, "activation": "gelu"},
+    "bart": {"position_encoding": "learned", "embedding_norm": True, "scale_embeddings": False, "activation": "gelu"},
     "t5": T5,
-    "t5-banded": {**T5, "activation": "geglu", "tied": False, "window": 4},
-    "rotary": {"positions": "rotary", "norm_place": "pre", "groups": 2, "window": 3, "window_every": 2},
+    "t5-banded": {**T5, "activation": "geglu", "tie_embeddings": False, "attention_window": 4},
+    "rotary": {
+        "position_encoding": "rotary",
+        "norm_position": "pre",
+        "kv_heads": 2,
+        "attention_window": 3,
+        "attention_window_every": 2,
+    },
 }
 SOURCES = ["The old gardener", "老园丁", "My sister sold seventeen boats and a small"]
 
@@ -114,7 +120,7 @@ def test_select_rows_keeps_each_rows_source(model: Model) -> None:
 
 
 def test_a_target_longer_than_the_model_goes_on_from_its_last_half(make: Any) -> None:
-    model = make("transformer", ("seq2seq",), VOCABULARY, length=8)
+    model = make("transformer", ("seq2seq",), VOCABULARY, max_length=8)
     sources, rows = texts([3, 8], seed=100), texts([2, 7])
     tokens, lengths = padded(rows)
     session = DecodeSession(model, tokens, lengths, capacity=4, **beside(sources))

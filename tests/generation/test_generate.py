@@ -144,7 +144,7 @@ def test_what_cannot_be_done_is_said(causal: Model, tokenizer: Tokenizer) -> Non
         generate(causal, tokenizer, ["a"], SamplingSettings(beams=2), count=4)
     with pytest.raises(MeristemError, match="at least 1"):
         generate(causal, tokenizer, ["a"], SamplingSettings(), count=0)
-    backbone = Bert(Bert.Settings(layers=1, width=8, heads=1), tokenizer.vocab_size)
+    backbone = Bert(Bert.Settings(layers=1, hidden_size=8, heads=1), tokenizer.vocab_size)
     wordless = Model(backbone, {"nsp": Head("pooled", (("classes", 2),))})
     with pytest.raises(MeristemError, match=r"trained for nsp and has no language-model head"):
         generate(wordless, tokenizer, ["a"], SamplingSettings())

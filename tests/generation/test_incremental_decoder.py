@@ -14,12 +14,12 @@ from meristem.interfaces.batch import Model
 VOCABULARY = 61
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2": ("gpt2", {}),
-    "gpt3": ("gpt2", {"window": 3, "window_every": 2}),
-    "post": ("gpt2", {"norm_place": "post"}),
+    "gpt3": ("gpt2", {"attention_window": 3, "attention_window_every": 2}),
+    "post": ("gpt2", {"norm_position": "post"}),
     "gpt": ("gpt", {}),
     "modern": ("modern", {}),
-    "grouped": ("modern", {"groups": 2, "transform": True}),
-    "sinusoidal": ("gpt2", {"positions": "sinusoidal", "activation": "relu"}),
+    "grouped": ("modern", {"kv_heads": 2, "output_transform": True}),
+    "sinusoidal": ("gpt2", {"position_encoding": "sinusoidal", "activation": "relu"}),
 }
 
 
@@ -78,7 +78,7 @@ def test_select_rows_reorders_repeats_and_drops(model: Model) -> None:
 
 
 def test_goes_on_past_the_length_row_by_row(make: Any) -> None:
-    model = make("gpt2", ("clm",), VOCABULARY, length=8)
+    model = make("gpt2", ("clm",), VOCABULARY, max_length=8)
     rows = texts([2, 7, 5])
     tokens, lengths = padded(rows)
     session = DecodeSession(model, tokens, lengths, capacity=4)  # less than it will need: room is made on the way
@@ -99,7 +99,7 @@ def window(size: int, length: int) -> int:
 
 @pytest.mark.parametrize("size", range(7, 30))
 def test_a_long_prompt_is_read_as_if_it_had_grown(make: Any, size: int) -> None:
-    model = make("gpt2", ("clm",), VOCABULARY, length=9)
+    model = make("gpt2", ("clm",), VOCABULARY, max_length=9)
     (row,) = texts([size])
     grown = DecodeSession(model, torch.tensor([row[:5]]), capacity=9)
     for token in row[5:]:
@@ -111,7 +111,7 @@ def test_a_long_prompt_is_read_as_if_it_had_grown(make: Any, size: int) -> None:
 def test_greedy_equals_transformers(make: Any) -> None:
     transformers = pytest.importorskip("transformers")
     width, layers, length = 32, 2, 40
-    ours = make("gpt2", ("clm",), VOCABULARY, length=length)
+    ours = make("gpt2", ("clm",), VOCABULARY, max_length=length)
     theirs = transformers.GPT2LMHeadModel(
         transformers.GPT2Config(
             vocab_size=VOCABULARY,

@@ -27,7 +27,7 @@ TEXT = "The old gardener planted the apple tree."
 
 @pytest.fixture(scope="module", params=[0, 8], ids=["alone", "memory"])
 def xlnet(request: pytest.FixtureRequest, make: Any, tokenizer: Tokenizer) -> Model:
-    model: Model = make("xlnet", ("plm",), tokenizer.vocab_size, memory=request.param)
+    model: Model = make("xlnet", ("plm",), tokenizer.vocab_size, memory_length=request.param)
     return model
 
 
@@ -99,7 +99,7 @@ def test_a_batch_says_what_each_text_says_alone(xlnet: Model, tokenizer: Tokeniz
 
 
 def test_long_texts_go_through_memory(make: Any, tokenizer: Tokenizer) -> None:
-    model = make("xlnet", ("plm",), tokenizer.vocab_size, memory=8)
+    model = make("xlnet", ("plm",), tokenizer.vocab_size, memory_length=8)
     ids = tokenizer.encode(TEXT * 5).ids.astype(np.int64)
     (found,) = permutation_scores(model, tokenizer, [ids], [0])
     first = document_start_ids(model, tokenizer, "permutation")

@@ -110,7 +110,9 @@ def make_source(make: Any, family: str, tokenizer: Tokenizer, sizes: dict[str, i
 
     torch.manual_seed(3)
     cls = find_class("models", family)
-    backbone = cls(cls.Settings.model_validate({"layers": 1, "width": 32, "length": 24}), tokenizer.vocab_size)
+    backbone = cls(
+        cls.Settings.model_validate({"layers": 1, "hidden_size": 32, "max_length": 24}), tokenizer.vocab_size
+    )
     return Model(backbone, {"seq2seq": Head("vocabulary")}).eval()
 
 

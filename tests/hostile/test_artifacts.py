@@ -31,7 +31,8 @@ model: {family: bert, hidden_size: 16, heads: 2, layers: 1, ffn_size: 32, max_le
 objective: mlm
 tokenizer: {vocab_size: 64}
 corpus: {source: TEXT, processes: 1}
-train: {steps: 2, batch_tokens: 64, dataloader_workers: 0, save_every: 2, evaluate_every: 2, evaluate_tokens: 64, threads: 1}
+train: {steps: 2, batch_tokens: 64, dataloader_workers: 0, save_every: 2, evaluate_every: 2, evaluate_tokens: 64,
+        threads: 1}
 """
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LINES: list[str] = []

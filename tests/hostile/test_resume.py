@@ -20,7 +20,8 @@ model: {family: transformer_xl, hidden_size: 16, heads: 2, layers: 2, ffn_size: 
 objective: clm
 tokenizer: {vocab_size: 64}
 corpus: {source: TEXT, processes: 1}
-train: {steps: 6, batch_tokens: 64, dataloader_workers: 0, save_every: 2, evaluate_every: 2, evaluate_tokens: 64, threads: 1,
+train: {steps: 6, batch_tokens: 64, dataloader_workers: 0, save_every: 2, evaluate_every: 2, evaluate_tokens: 64,
+        threads: 1,
         optimizer: muon, keep_checkpoints: 2}
 """
 TRIALS = 60

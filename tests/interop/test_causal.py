@@ -209,7 +209,7 @@ def grown(folder: Path, model: dict[str, Any], objective: str = "clm") -> Loaded
     return load_run(folder)
 
 
-SMALL = {"layers": 2, "width": 32, "heads": 4, "length": 32}
+SMALL = {"layers": 2, "hidden_size": 32, "heads": 4, "max_length": 32}
 OWN = [
     ("GPT2LMHeadModel", {"family": "gpt2"}),
     ("GPT2LMHeadModel", {"family": "gpt2", "ffn_size": 40, "activation": "relu", "dropout": 0.1}),
@@ -292,7 +292,7 @@ def test_what_ours_cannot_do_is_named(name: str, more: dict[str, Any], said: str
     ],
 )
 def test_what_reads_a_family_that_they_do_not_have(family: str, objective: str, others: str, tmp_path: Path) -> None:
-    shape = {"layers": 1, "width": 16, "length": 8} | ({} if family == "rnn" else {"heads": 2})
+    shape = {"layers": 1, "hidden_size": 16, "max_length": 8} | ({} if family == "rnn" else {"heads": 2})
     grown(tmp_path / "run", {"family": family, **shape}, objective)
     with pytest.raises(MeristemError) as caught:
         export_run(tmp_path / "run", tmp_path / "out")

@@ -193,7 +193,7 @@ def test_a_run_of_ours_leaves_as_their_files(tmp_path: Path) -> None:
     import_folder(tmp_path / "out-again", tmp_path / "once-more")
     same_tensors(tmp_path / "again", tmp_path / "once-more")
     assert load(tmp_path / "again").model.backbone.settings == model.backbone.settings.model_copy(
-        update={"length": 128}
+        update={"max_length": 128}
     )
 
 

@@ -371,7 +371,8 @@ def test_older_folders_say_by_their_ties_whether_states_are_scaled(words: Tokeni
 TINY = {
     "model.layers": 2, "model.hidden_size": 32, "model.heads": 4, "model.max_length": LENGTH, "model.ffn_size": 48,
     "tokenizer.vocab_size": 330, "train.steps": 3, "train.batch_tokens": 160, "train.threads": 1, "corpus.processes": 1,
-    "train.minutes": None, "train.micro_batch_tokens": None, "train.learning_rate": 1e-2, "train.warmup": 0, "model.init_std": 0.6,
+    "train.minutes": None, "train.micro_batch_tokens": None, "train.learning_rate": 1e-2, "train.warmup": 0,
+    "model.init_std": 0.6,
     "model.output_init": "normal",
 }  # fmt: skip
 SOURCE = "builtin:microworld-en?size=30"

@@ -310,8 +310,8 @@ def test_a_discriminator_gets_a_new_generator(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- runs that began here
 
 TEXTS = [f"The gardener number {n} planted {n * 7} trees. The sailor went home, it rained." for n in range(40)]
-MODEL = {"layers": 2, "width": 32, "heads": 4, "length": 24}
-EARLY = {"norm_place": "pre", "positions": "rotary"}
+MODEL = {"layers": 2, "hidden_size": 32, "heads": 4, "max_length": 24}
+EARLY = {"norm_position": "pre", "position_encoding": "rotary"}
 
 
 def begun(path: Path, model: dict[str, Any], objective: Any, kind: str = "wordpiece") -> LoadedRun:

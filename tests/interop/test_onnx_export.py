@@ -42,9 +42,9 @@ from meristem.tokenizers.tokenizer import Tokenizer
 
 LENGTH = 24
 CLOSE = 1e-4
-SMALL = {"layers": 2, "width": 32, "heads": 4, "length": LENGTH, "initial": 0.3, "output_initial": "normal"}
+SMALL = {"layers": 2, "hidden_size": 32, "heads": 4, "max_length": LENGTH, "init_std": 0.3, "output_init": "normal"}
 PLAIN = {"family": "transformer", **SMALL}
-EARLY = {"norm_place": "pre", "positions": "rotary"}
+EARLY = {"norm_position": "pre", "position_encoding": "rotary"}
 FAMILIES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "bert": ({"family": "bert", **SMALL}, ["mlm", "nsp"]),
     "roberta": ({"family": "roberta", **SMALL}, ["mlm"]),
@@ -64,22 +64,28 @@ FAMILIES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "transformer_xl": ({"family": "transformer_xl", **SMALL, "max_length": 12, "memory_length": 6}, ["clm"]),
     "plain": (PLAIN, ["denoising"]),
     "bart": (
-        {**PLAIN, "positions": "learned", "scale_embeddings": False, "embedding_norm": True, "activation": "gelu"},
+        {
+            **PLAIN,
+            "position_encoding": "learned",
+            "scale_embeddings": False,
+            "embedding_norm": True,
+            "activation": "gelu",
+        },
         ["denoising"],
     ),
     "bart-prenorm": ({**PLAIN, **EARLY, "scale_embeddings": False, "activation": "gelu"}, ["denoising"]),
     "t5": (
         {
             **PLAIN,
-            "positions": "none",
+            "position_encoding": "none",
             "scale_embeddings": False,
             "relative_buckets": 8,
-            "relative_farthest": 20,
-            "scale_scores": False,
+            "relative_max_distance": 20,
+            "scale_attention": False,
             "norm": "rms",
-            "norm_place": "pre",
+            "norm_position": "pre",
             "activation": "geglu",
-            "tied": False,
+            "tie_embeddings": False,
             "bias": False,
             "decoder_layers": 1,
         },
@@ -128,7 +134,7 @@ def make_run(name: str, tokenizer: Tokenizer, out: Path) -> Path:
     model, objectives = FAMILIES[name]
     told: dict[str, Any] = {"model": model, "objective": [{"name": one} for one in objectives]}
     if name == "bert":
-        told["tokenizer"] = {"room": ROOM}
+        told["tokenizer"] = {"padded_vocab_size": ROOM}
     if name == "electra":
         told["heads"] = BROUGHT
     if name == "captioner":

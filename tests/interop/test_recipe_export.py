@@ -73,7 +73,7 @@ ELSEWHERE = {"elmo-mini", "elmo-base"}
 PAGE = Path(__file__).parents[2] / "docs" / "interop.md"
 TEXTS = [f"The gardener number {n} planted {n * 7} trees. The sailor went home, it rained." for n in range(40)]
 SENTENCES = ["The sailor planted 7 trees.", "it rained", "naïve gardeners 😀", ""]
-SMALL = {"layers": 2, "width": 32, "heads": 4, "length": 24}
+SMALL = {"layers": 2, "hidden_size": 32, "heads": 4, "max_length": 24}
 BATCH, TIME = 3, 11
 
 

@@ -22,12 +22,12 @@ from meristem.interop.import_weights import checkpoint_state, write_run
 from meristem.learning.build import build_learner
 from meristem.tokenizers.train import train_tokenizer
 
-SHAPE = {"layers": 2, "width": 32, "heads": 2, "length": 40}
-BART = {"norm_place": "post", "positions": "learned", "embedding_norm": True, "activation": "gelu",
+SHAPE = {"layers": 2, "hidden_size": 32, "heads": 2, "max_length": 40}
+BART = {"norm_position": "post", "position_encoding": "learned", "embedding_norm": True, "activation": "gelu",
         "scale_embeddings": False}  # fmt: skip
-T5 = {"norm_place": "pre", "norm": "rms", "norm_epsilon": 1e-6, "bias": False, "positions": "none",
-      "relative_buckets": 32, "activation": "geglu", "inner": 48, "scale_embeddings": False,
-      "scale_scores": False}  # fmt: skip
+T5 = {"norm_position": "pre", "norm": "rms", "norm_epsilon": 1e-6, "bias": False, "position_encoding": "none",
+      "relative_buckets": 32, "activation": "geglu", "ffn_size": 48, "scale_embeddings": False,
+      "scale_attention": False}  # fmt: skip
 FAMILIES: dict[str, dict[str, Any]] = {
     "bert": {"family": "bert", "way": "bidirectional", "kind": "wordpiece"},
     "roberta": {"family": "roberta", "way": "bidirectional", "kind": "bpe"},
@@ -42,16 +42,16 @@ FAMILIES: dict[str, dict[str, Any]] = {
 }
 LINES = [f"Ada walked from the old harbour of Port{n} to a garden, and it rained on {n} boats." for n in range(60)]
 TEXTS = ["The old garden.", "Ada walked to the harbour, and it rained and rained.", "boats", "naïve 😀 boats of Port9"]
-SINGLE = {"labels": ["bad", "fair", "good"], "problem": "single"}
+SINGLE = {"labels": ["bad", "fair", "good"], "problem_type": "single"}
 TAGS = {"labels": ["O", "B-person", "I-person", "B-place", "I-place"]}
 
 
 def made(out: Path, name: str, task: str, kind: str | None = None, **told: Any) -> Path:
     """A run as fine-tuning leaves it, with random weights everywhere."""
     case = FAMILIES[name] | ({"kind": kind} if kind else {})
-    settings = {"name": task, "way": case["way"], "length": SHAPE["length"], **told}
+    settings = {"name": task, "backbone_mode": case["way"], "max_length": SHAPE["length"], **told}
     model = {"family": case["family"], **SHAPE, **case.get("model", {})}
-    pieces = {"kind": case["kind"], "size": 700, "sentinels": case.get("sentinels", 0)}
+    pieces = {"kind": case["kind"], "vocab_size": 700, "sentinels": case.get("sentinels", 0)}
     recipe = resolve_recipe(
         "run", {"task": settings, "data": {"train": "none.tsv"}, "model": model, "tokenizer": pieces}
     )
@@ -123,10 +123,10 @@ def test_a_pair_leaves_as_a_classifier(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["bert", "gpt2"])
 def test_several_labels_and_numbers_keep_their_meaning(name: str, tmp_path: Path) -> None:
-    several = made(tmp_path / "several", name, "classification", labels=["a", "b", "c"], problem="multiple")
+    several = made(tmp_path / "several", name, "classification", labels=["a", "b", "c"], problem_type="multiple")
     theirs = transformers.pipeline("text-classification", model=str(exported(several)), top_k=None)
     alike(load(several).predict(TEXTS, top=3), theirs(TEXTS))
-    number = made(tmp_path / "number", name, "classification", problem="regression", range=(0.0, 5.0))
+    number = made(tmp_path / "number", name, "classification", problem_type="regression", target_range=(0.0, 5.0))
     folder = exported(number)
     pipeline = transformers.pipeline("text-classification", model=str(folder))
     ours = [one["score"] for one in load(number).predict(TEXTS)]
@@ -135,10 +135,10 @@ def test_several_labels_and_numbers_keep_their_meaning(name: str, tmp_path: Path
 
 
 def test_a_range_that_begins_elsewhere_is_in_the_bias_or_is_said(tmp_path: Path) -> None:
-    with_bias = made(tmp_path / "bert", "bert", "classification", problem="regression", range=(1.0, 5.0))
+    with_bias = made(tmp_path / "bert", "bert", "classification", problem_type="regression", target_range=(1.0, 5.0))
     pipeline = transformers.pipeline("text-classification", model=str(exported(with_bias)))
     alike([{**one, "label": "LABEL_0"} for one in load(with_bias).predict(TEXTS)], pipeline(TEXTS))
-    without = made(tmp_path / "gpt2", "gpt2", "classification", problem="regression", range=(1.0, 5.0))
+    without = made(tmp_path / "gpt2", "gpt2", "classification", problem_type="regression", target_range=(1.0, 5.0))
     assert "add 1 to its output" in meristem.export(without, tmp_path / "out").summary()
 
 
@@ -223,7 +223,7 @@ def test_choices_are_scored_the_same(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["gpt", "gpt2"])
 def test_choices_beside_a_language_model_are_scored_the_same(name: str, tmp_path: Path) -> None:
     """The task + λ · LM of the first GPT is a class with two heads there; a choice is read at its last token."""
-    run = made(tmp_path / "run", name, "choice", lm=0.5)
+    run = made(tmp_path / "run", name, "choice", lm_weight=0.5)
     folder, choices = exported(run), ["it rained", "the boats of Ada", "a garden"]
     ours = load(run).predict({"text": TEXTS[1], "choices": choices}, top=3)
     words = transformers.AutoTokenizer.from_pretrained(folder)
@@ -241,7 +241,7 @@ def test_choices_beside_a_language_model_are_scored_the_same(name: str, tmp_path
 
 
 def test_a_language_model_beside_a_task_stays_at_home(tmp_path: Path) -> None:
-    done = meristem.export(made(tmp_path / "run", "gpt2", "classification", **SINGLE, lm=0.5), tmp_path / "out")
+    done = meristem.export(made(tmp_path / "run", "gpt2", "classification", **SINGLE, lm_weight=0.5), tmp_path / "out")
     assert done.architecture == "GPT2ForSequenceClassification"
     assert any(note.startswith("clm: left out") for note in done.notes)
 
@@ -261,7 +261,7 @@ def test_a_translator_writes_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "task", "told"), [
     ("bert", "classification", SINGLE), ("gpt2", "classification", SINGLE), ("roberta", "tagging", TAGS),
     ("electra", "span", {}), ("xlnet", "span", {}), ("bart", "span", {}), ("bert", "choice", {}),
-    ("xlnet", "choice", {}), ("gpt2", "choice", {"lm": 0.5}),
+    ("xlnet", "choice", {}), ("gpt2", "choice", {"lm_weight": 0.5}),
     ("bart", "translation", {"beams": 1, "max_tokens": 12}),
 ])  # fmt: skip
 def test_the_program_on_the_card_runs(
@@ -276,10 +276,10 @@ def test_the_program_on_the_card_runs(
 @pytest.mark.parametrize(("name", "task", "told", "why"), [
     ("bert", "tagging", {**TAGS, "crf": True}, "a CRF over tags.*--drop-crf exports the per-word scores"),
     ("bert", "pair", {**SINGLE, "siamese": True}, "two texts encoded separately"),
-    ("bert", "classification", {**SINGLE, "mix": True}, "a mix of layers"),
+    ("bert", "classification", {**SINGLE, "scalar_mix": True}, "a mix of layers"),
     ("bert", "classification", {**SINGLE, "network": "recurrent"}, "task.network=recurrent"),
     ("bert", "classification", {**SINGLE, "pooling": "mean"}, "task.pooling=mean"),
-    ("gpt2", "pair", {"problem": "regression", "range": (0, 1)}, "a pair encoded in both orders"),
+    ("gpt2", "pair", {"problem_type": "regression", "target_range": (0, 1)}, "a pair encoded in both orders"),
     ("gpt2", "choice", {}, "transformers has no gpt2 with a head for task choice"),
     ("bert", "commands", {**TAGS, "intents": ["go", "stop"]}, "an intent head and a slot head"),
 ])  # fmt: skip

@@ -169,7 +169,9 @@ def grown(folder: Path, **model: Any) -> Model:
     return load_run(folder).learner.model
 
 
-@pytest.mark.parametrize("more", [{}, {"memory": 5, "both_ways": True, "clamp": 6, "inner": 40}], ids=str)
+@pytest.mark.parametrize(
+    "more", [{}, {"memory_length": 5, "bidirectional_data": True, "clamp_distance": 6, "ffn_size": 40}], ids=str
+)
 def test_a_run_of_ours_opens_there(more: dict[str, Any], tmp_path: Path, silence: Silence) -> None:
     model = grown(tmp_path / "run", **more)
     assert export_run(tmp_path / "run", tmp_path / "out").architecture == "XLNetLMHeadModel"
@@ -185,7 +187,7 @@ def test_a_run_of_ours_opens_there(more: dict[str, Any], tmp_path: Path, silence
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"norm_place": "pre"}, "xlnet has no model.norm_position=pre"),
+        ({"norm_position": "pre"}, "xlnet has no model.norm_position=pre"),
         ({"segments": False}, "xlnet has no model.segments=False"),
         ({"activation": "swiglu"}, "xlnet has no model.activation=swiglu"),
     ],

@@ -47,15 +47,21 @@ from meristem.utils.randomness import SampleRng
 
 LENGTH, ROWS = 24, 8
 SOURCE = "main"
-NARROW = {"layers": 2, "width": 32, "heads": 4}
+NARROW = {"layers": 2, "hidden_size": 32, "heads": 4}
 SMALL: dict[str, dict[str, Any]] = {
-    "captioner": {**NARROW, "patch": 8},
-    "electra": {**NARROW, "embedding": 16},
-    "elmo": {"layers": 2, "width": 24, "cells": 48, "letter_width": 4, "filters": ((1, 8), (2, 8), (3, 16))},
-    "multitask": {**NARROW, "patch": 8},
-    "rnn": {"layers": 2, "width": 48, "initial": 0.3},
-    "transformer_xl": {**NARROW, "memory": 16},
-    "xlnet": {**NARROW, "memory": 16, "segments": False, "initial": 0.1},
+    "captioner": {**NARROW, "patch_size": 8},
+    "electra": {**NARROW, "embedding_size": 16},
+    "elmo": {
+        "layers": 2,
+        "hidden_size": 24,
+        "cell_size": 48,
+        "char_embedding_size": 4,
+        "char_filters": ((1, 8), (2, 8), (3, 16)),
+    },
+    "multitask": {**NARROW, "patch_size": 8},
+    "rnn": {"layers": 2, "hidden_size": 48, "init_std": 0.3},
+    "transformer_xl": {**NARROW, "memory_length": 16},
+    "xlnet": {**NARROW, "memory_length": 16, "segments": False, "init_std": 0.1},
 }
 """Families whose small selves are not simply two narrow layers: family → its settings."""
 
@@ -138,8 +144,8 @@ def recipe_of(case: Case, *, micro: int = ROWS, dropout: float = 0.0, **train: A
     settings = {
         "steps": 6,
         "batch_tokens": ROWS * LENGTH,
-        "micro_tokens": micro * LENGTH,
-        "rate": 1e-3,
+        "micro_batch_tokens": micro * LENGTH,
+        "learning_rate": 1e-3,
         "seed": 3,
         **train,
     }
@@ -206,9 +212,16 @@ def policy(
     **train: Any,
 ) -> tuple[Learner, Feed, TrainSettings]:
     """The same for rewards: four short texts for the beginning of every document, held near the fresh model."""
-    told = {"name": name, "way": "causal", "length": LENGTH, "count": 4, "max_tokens": 4, "kl": {"coefficient": 0.0}}
+    told = {
+        "name": name,
+        "generation_mode": "causal",
+        "max_length": LENGTH,
+        "num_generations": 4,
+        "max_new_tokens": 4,
+        "kl": {"coefficient": 0.0},
+    }
     model = {"family": "gpt2", **NARROW, "max_length": LENGTH, "dropout": dropout}
-    settings = {"steps": 6, "rate": 1e-3, "seed": 3, **train}
+    settings = {"steps": 6, "learning_rate": 1e-3, "seed": 3, **train}
     recipe = resolve_recipe(
         "test", {"model": model, "policy": told, "train": settings, "rewards": [{"name": "length", "target": 3}]}
     )
@@ -254,9 +267,9 @@ def task(
     **train: Any,
 ) -> tuple[Learner, Feed, TrainSettings]:
     """The same for a task, whose pieces are ragged as they are."""
-    told = {"name": name, "way": "bidirectional", "length": LENGTH, "stride": 5, "dropout": dropout}
+    told = {"name": name, "backbone_mode": "bidirectional", "max_length": LENGTH, "stride": 5, "dropout": dropout}
     model = {"family": "bert", **NARROW, "max_length": LENGTH, "dropout": dropout}
-    settings = {"steps": 6, "rate": 1e-3, "seed": 3, **train}
+    settings = {"steps": 6, "learning_rate": 1e-3, "seed": 3, **train}
     recipe = resolve_recipe("test", {"model": model, "task": told, "train": settings})
     made = build_learner(recipe, tokenizer)
     objective = made.objectives["task"]

@@ -50,8 +50,8 @@ def test_feeds_cut_batches_as_set(tokenizer: Tokenizer, store: TokenDataset) -> 
         return found.batch_size, found.micro_batch_size
 
     assert feed(Case("mlm", "bert")) == (8, 8)
-    assert feed(Case("mlm", "bert"), micro_tokens=3 * LENGTH + 5) == (8, 3)
-    assert feed(Case("mlm", "bert"), batch_tokens=LENGTH, micro_tokens=9 * LENGTH) == (1, 1)
+    assert feed(Case("mlm", "bert"), micro_batch_tokens=3 * LENGTH + 5) == (8, 3)
+    assert feed(Case("mlm", "bert"), batch_tokens=LENGTH, micro_batch_tokens=9 * LENGTH) == (1, 1)
     assert feed(Case([{"name": "mlm", "exhaustive_masking": True}], "bert")) == (
         1,
         1,

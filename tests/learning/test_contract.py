@@ -80,7 +80,7 @@ def idle(case: Case | str) -> tuple[str, ...]:
 @pytest.mark.parametrize("case", [c for c in EVERYTHING if c != "policy"], ids=str)
 def test_one_batch_can_be_overfitted(case: Case | str, tokenizer: Tokenizer, store: TokenDataset) -> None:
     rate = 1e-2 if isinstance(case, str) else 5e-3
-    learner, feed, settings = made(case, tokenizer, store, rate=rate, schedule="constant", weight_decay=0.0)
+    learner, feed, settings = made(case, tokenizer, store, learning_rate=rate, schedule="constant", weight_decay=0.0)
     stepper = stepper_of(learner, settings)
     batch = [feed.batch(0, 0)]
     number = LONGER.get(name_of(case), 80)
@@ -220,7 +220,7 @@ def test_masked_tokens_are_nowhere_in_the_input(family: str, tokenizer: Tokenize
 
 @pytest.mark.parametrize("fate", ["random", "kept"])
 def test_kept_and_random_tokens_are_visible(fate: str, tokenizer: Tokenizer, store: TokenDataset) -> None:
-    shares = {"mask_share": 0.0, "random_share": 1.0 if fate == "random" else 0.0}
+    shares = {"mask_replace_prob": 0.0, "random_replace_prob": 1.0 if fate == "random" else 0.0}
     learner, feed, _ = real(Case([{"name": "mlm", **shares}], "bert"), tokenizer, store)
     batch = feed.batch(0, 0)
     assert (batch.inputs["tokens"] != tokenizer.mask).all()

@@ -110,7 +110,7 @@ def test_an_objective_with_a_generator_combines_with_another(tokenizer: Tokenize
 def test_rows_multiply(tokenizer: Tokenizer) -> None:
     both = MultiObjective(
         [
-            part(MLMObjective, tokenizer, exhaustive=True),
+            part(MLMObjective, tokenizer, exhaustive_masking=True),
             with_view(Several(None, tokenizer), part(MLMObjective, tokenizer).view),
         ]
     )

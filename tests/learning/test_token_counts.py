@@ -54,7 +54,7 @@ def test_shipped_recipes_read_what_they_ask_for(name: str) -> None:
 
 def test_a_pass_holds_no_more_than_it_may(tokenizer: Tokenizer, store: TokenDataset) -> None:
     case = Case({"name": "mlm", "exhaustive_masking": True}, "bert")
-    recipe = recipe_of(case, batch_tokens=1536, micro_tokens=400)
+    recipe = recipe_of(case, batch_tokens=1536, micro_batch_tokens=400)
     objectives = build_objectives(recipe, tokenizer)
     (feed,) = build_feeds(recipe, objectives, tokenizer, {SOURCE: store}, split="train", seed=3).values()
     assert feed.micro_steps > 1

@@ -16,15 +16,23 @@ from meristem.models.transformer import Transformer, TransformerSettings
 WORDS, SIDE = 61, 12
 LOOKS: dict[str, dict[str, Any]] = {
     "patches": {},
-    "learned": {"picture_positions": "learned", "positions": "learned", "embedding_norm": True},
-    "convolutions": {"look": "convolutions", "norm_place": "pre"},
-    "rotary": {"positions": "rotary", "length": 7},  # fewer tokens than a picture has places
+    "learned": {"image_position_encoding": "learned", "position_encoding": "learned", "embedding_norm": True},
+    "convolutions": {"image_stem": "convolutions", "norm_position": "pre"},
+    "rotary": {"position_encoding": "rotary", "max_length": 7},  # fewer tokens than a picture has places
 }
 
 
 def made(**settings: Any) -> Model:
     torch.manual_seed(0)
-    plain = {"layers": 2, "width": 16, "heads": 2, "length": 20, "picture": SIDE, "patch": 4, "initial": 0.3}
+    plain = {
+        "layers": 2,
+        "hidden_size": 16,
+        "heads": 2,
+        "max_length": 20,
+        "image_size": SIDE,
+        "patch_size": 4,
+        "init_std": 0.3,
+    }
     model = Model(Captioner(CaptionerSettings.model_validate({**plain, **settings}), WORDS), HEAD)
     return model.double().eval()
 
@@ -121,7 +129,7 @@ def test_incremental_decoding_equals_one_pass(model: Model) -> None:
 def test_images_can_be_memorized() -> None:
     """Eight pictures, eight captions: only the pictures tell which is which."""
     torch.manual_seed(0)
-    model = made(initial=0.05, length=8).train()
+    model = made(init_std=0.05, max_length=8).train()
     image, tokens = pictures(8), torch.full((8, 1), 2)
     target = torch.arange(8) + 5
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
@@ -147,9 +155,9 @@ def test_every_parameter_used_gets_a_gradient(model: Model) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"patch": 5}, "patch: 5 pixels do not divide an image of 12"),
-        ({"patch": 6, "look": "convolutions"}, r"must be a power of two \(2, 4, 8, …\), not 6"),
-        ({"patch": 1, "look": "convolutions"}, "must be a power of two"),
+        ({"patch_size": 5}, "patch: 5 pixels do not divide an image of 12"),
+        ({"patch_size": 6, "image_stem": "convolutions"}, r"must be a power of two \(2, 4, 8, …\), not 6"),
+        ({"patch_size": 1, "image_stem": "convolutions"}, "must be a power of two"),
     ],
 )
 def test_grids_that_do_not_fit_are_refused(settings: dict[str, Any], said: str) -> None:

@@ -14,13 +14,13 @@ def made(**settings: object) -> Modern:
     torch.manual_seed(0)
     kind = {
         "layers": 2,
-        "width": 32,
+        "hidden_size": 32,
         "heads": 4,
-        "groups": 2,
-        "inner": 48,
-        "length": 20,
-        "output_initial": "normal",
-        "initial": 0.2,
+        "kv_heads": 2,
+        "ffn_size": 48,
+        "max_length": 20,
+        "output_init": "normal",
+        "init_std": 0.2,
     }
     return Modern(ModernSettings(**{**kind, **settings}), WORDS).double()  # type: ignore[arg-type]
 
@@ -92,4 +92,4 @@ def test_it_has_no_biases_and_no_positions_to_learn() -> None:
 
 def test_a_transform_before_the_vocabulary_is_a_setting() -> None:
     assert made().build_head("vocabulary").transform is None
-    assert isinstance(made(transform=True).build_head("vocabulary").transform, PredictionTransform)
+    assert isinstance(made(output_transform=True).build_head("vocabulary").transform, PredictionTransform)

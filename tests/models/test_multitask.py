@@ -17,13 +17,13 @@ from meristem.models.captioner import Captioner, CaptionerSettings
 from meristem.models.multitask import Multitask, MultitaskSettings
 
 WORDS, SIDE = 61, 12
-ENCODER = {"layers": 2, "width": 16, "heads": 2, "length": 20, "initial": 0.3}
-SMALL = {**ENCODER, "picture": SIDE, "patch": 4}
+ENCODER = {"layers": 2, "hidden_size": 16, "heads": 2, "max_length": 20, "init_std": 0.3}
+SMALL = {**ENCODER, "image_size": SIDE, "patch_size": 4}
 SHAPES: dict[str, dict[str, Any]] = {
     "post": {},
-    "pre": {"norm_place": "pre", "embedding_norm": False, "positions": "rotary", "transform": False},
-    "relative": {"positions": "none", "relative_buckets": 8, "norm": "rms", "bias": False, "segments": 0},
-    "scaled": {"positions": "sinusoidal", "scale_embeddings": True, "decoder_layers": 1},
+    "pre": {"norm_position": "pre", "embedding_norm": False, "position_encoding": "rotary", "output_transform": False},
+    "relative": {"position_encoding": "none", "relative_buckets": 8, "norm": "rms", "bias": False, "segments": 0},
+    "scaled": {"position_encoding": "sinusoidal", "scale_embeddings": True, "decoder_layers": 1},
 }
 HEADS = {
     "mlm": Head("vocabulary"),
@@ -155,7 +155,7 @@ def test_the_decoder_alone_decodes_incrementally(model: Model) -> None:
     torch.testing.assert_close(session.logits, whole[[2, 0], sizes[[2, 0]] - 1], atol=1e-9, rtol=0)
 
 
-@pytest.mark.parametrize("shape", [{}, {"norm_place": "pre", "positions": "rotary"}])
+@pytest.mark.parametrize("shape", [{}, {"norm_position": "pre", "position_encoding": "rotary"}])
 def test_the_encoder_is_berts(shape: dict[str, Any]) -> None:
     """The same weights under their new names give BERT's states, with segments and padding."""
     bert = Bert(BertSettings.model_validate({**ENCODER, **shape}), WORDS).double().eval()

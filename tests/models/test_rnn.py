@@ -23,7 +23,12 @@ MANNERS = [*product(CELLS, SCORES, PLACES), ("lstm", None, "luong"), ("gru", Non
 
 def settings(cell: str, score: str | None, place: str, **more: Any) -> RNNSettings:
     feeding = place == "feeding"
-    kind = {"cell": cell, "attention": score, "place": "luong" if feeding else place, "feeding": feeding}
+    kind = {
+        "cell": cell,
+        "attention": score,
+        "attention_style": "luong" if feeding else place,
+        "input_feeding": feeding,
+    }
     return RNNSettings(
         **{
             "layers": 2,
@@ -174,9 +179,9 @@ def test_the_same_as_the_formulas(manner: Any, dtype: torch.dtype, close: Close,
 @pytest.mark.parametrize(
     "more",
     [
-        {"both_ways": False, "encoder_width": None},
-        {"both_ways": False, "encoder_width": 5, "bridge": "tanh"},
-        {"encoder_width": None},
+        {"bidirectional": False, "encoder_hidden_size": None},
+        {"bidirectional": False, "encoder_hidden_size": 5, "bridge": "tanh"},
+        {"encoder_hidden_size": None},
         {"bridge": "tanh", "layers": 1},
     ],
     ids=str,
@@ -260,11 +265,11 @@ def test_incremental_decoding_is_the_same(manner: Any, dtype: torch.dtype, close
 
 
 def test_heads() -> None:
-    tied = Model(made(torch.float32, "lstm", "dot", "luong", embedding=6), {"seq2seq": Head("vocabulary")})
+    tied = Model(made(torch.float32, "lstm", "dot", "luong", embedding_size=6), {"seq2seq": Head("vocabulary")})
     assert tied.heads["seq2seq"].weight is tied.backbone.embedding().weight and tied.heads["seq2seq"].transform is None
     narrow = made(torch.float32, "lstm", "dot", "luong").build_head("vocabulary")
     assert narrow(torch.zeros(2, 6)).shape == (2, WORDS) and narrow.transform.weight.shape == (5, 6)
-    free = Model(made(torch.float32, "lstm", "dot", "luong", tied=False), {"seq2seq": Head("vocabulary")})
+    free = Model(made(torch.float32, "lstm", "dot", "luong", tie_embeddings=False), {"seq2seq": Head("vocabulary")})
     assert free.heads["seq2seq"].weight.shape == (WORDS, 6) and "heads.seq2seq.weight" in dict(free.named_parameters())
     with pytest.raises(MeristemError, match="the rnn family has no head 'spans'; it has vocabulary, pooled"):
         tied.backbone.build_head("spans")
@@ -285,9 +290,9 @@ def test_luongs_model_has_the_parameters_his_paper_says() -> None:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"width": 7}, "width: 7 is odd and cannot be split into two directions; set encoder_width"),
-        ({"feeding": True, "place": "bahdanau"}, "input feeding needs attention with place=luong"),
-        ({"feeding": True, "attention": None}, "input feeding needs attention with place=luong"),
+        ({"hidden_size": 7}, "width: 7 is odd and cannot be split into two directions; set encoder_width"),
+        ({"input_feeding": True, "attention_style": "bahdanau"}, "input feeding needs attention with place=luong"),
+        ({"input_feeding": True, "attention": None}, "input feeding needs attention with place=luong"),
         ({"attention": "cosine"}, "'dot', 'general' or 'additive'"),
     ],
 )

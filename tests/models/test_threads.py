@@ -16,7 +16,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "gpt2": {},
     "modern": {},
     "transformer": {"relative_buckets": 8},
-    "transformer_xl": {"memory": 0},
+    "transformer_xl": {"memory_length": 0},
     "xlnet": {},
 }
 
@@ -26,7 +26,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
 def test_attention_weights_belong_to_their_own_call(family: str) -> None:
     torch.manual_seed(0)
     cls = find_class("models", family)
-    settings = cls.Settings(layers=2, width=16, heads=2, length=16, **FAMILIES[family])
+    settings = cls.Settings(layers=2, hidden_size=16, heads=2, max_length=16, **FAMILIES[family])
     model = cls(settings, 50).eval()
     rows = [torch.randint(0, 50, (1, 4 + number % 9)) for number in range(16)]
 

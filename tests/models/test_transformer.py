@@ -18,36 +18,49 @@ Randomise = Callable[[nn.Module], None]
 Pairs = dict[str, list[str]]
 
 BART = {
-    "norm_place": "post",
-    "positions": "learned",
+    "norm_position": "post",
+    "position_encoding": "learned",
     "activation": "gelu",
     "scale_embeddings": False,
     "embedding_norm": True,
 }
 T5 = {
-    "norm_place": "pre",
-    "positions": "none",
+    "norm_position": "pre",
+    "position_encoding": "none",
     "norm": "rms",
     "norm_epsilon": 1e-6,
     "bias": False,
     "relative_buckets": 8,
-    "relative_farthest": 12,
+    "relative_max_distance": 12,
     "scale_embeddings": False,
-    "scale_scores": False,
+    "scale_attention": False,
     "scale_output": True,
 }
-T5_1_1 = {**T5, "activation": "geglu", "scale_output": False, "tied": False}
+T5_1_1 = {**T5, "activation": "geglu", "scale_output": False, "tie_embeddings": False}
 SHAPES: dict[str, dict[str, Any]] = {
     "plain": {},
     "bart": BART,
     "t5": T5,
     "t5-1.1": T5_1_1,
-    "rotary": {"positions": "rotary", "norm_place": "pre", "groups": 2, "window": 3, "window_every": 2},
+    "rotary": {
+        "position_encoding": "rotary",
+        "norm_position": "pre",
+        "kv_heads": 2,
+        "attention_window": 3,
+        "attention_window_every": 2,
+    },
 }
 
 
 def ours(dtype: torch.dtype, **settings: Any) -> Model:
-    plain = {"layers": 3, "decoder_layers": 2, "width": WIDTH, "heads": HEADS, "inner": INNER, "length": LENGTH}
+    plain = {
+        "layers": 3,
+        "decoder_layers": 2,
+        "hidden_size": WIDTH,
+        "heads": HEADS,
+        "ffn_size": INNER,
+        "max_length": LENGTH,
+    }
     made = TransformerSettings.model_validate({**plain, **settings})
     return Model(Transformer(made, WORDS), {"seq2seq": Head("vocabulary")}).to(dtype)
 
@@ -159,7 +172,7 @@ def torch_name(name: str) -> list[str]:
 def test_the_same_as_torchs_own(
     place: str, dtype: torch.dtype, close: Close, sides: dict[str, Tensor], randomised: Randomise
 ) -> None:
-    other, mine = Reference(place == "pre").to(dtype), ours(dtype, norm_place=place)
+    other, mine = Reference(place == "pre").to(dtype), ours(dtype, norm_position=place)
     randomised(other)
     named, pairs = dict(other.named_parameters()), {}
     with torch.no_grad():
@@ -341,7 +354,7 @@ def test_the_same_as_t5(
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_target_sees_its_past_and_the_whole_source(shape: str) -> None:
     torch.manual_seed(0)
-    model = ours(torch.float64, **SHAPES[shape], initial=0.3).eval()
+    model = ours(torch.float64, **SHAPES[shape], init_std=0.3).eval()
     source, tokens = torch.randint(5, WORDS, (2, 7)), torch.randint(5, WORDS, (2, 9))
     seen: list[Tensor] = []
 
@@ -365,7 +378,7 @@ def test_the_target_sees_its_past_and_the_whole_source(shape: str) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_padding_changes_nothing_on_either_side(shape: str) -> None:
     torch.manual_seed(0)
-    model = ours(torch.float64, **SHAPES[shape], initial=0.3).eval()
+    model = ours(torch.float64, **SHAPES[shape], init_std=0.3).eval()
     source, tokens = torch.randint(5, WORDS, (1, 7)), torch.randint(5, WORDS, (1, 5))
     alone = model.backbone(source=source, tokens=tokens)
     more = torch.randint(5, WORDS, (1, 4))
@@ -410,11 +423,19 @@ def parameters(vocabulary: int, **settings: Any) -> int:
 
 def test_as_many_parameters_as_published() -> None:
     assert parameters(37_000) == 63_082_496  # the paper's table says 65 M, with a vocabulary a little larger
-    bart = {**BART, "layers": 6, "width": 768, "heads": 12, "length": 1024}
+    bart = {**BART, "layers": 6, "hidden_size": 768, "heads": 12, "max_length": 1024}
     assert parameters(50_265, **bart) == 139_420_416 - 4 * 768  # theirs keep two unused positions on each side
-    t5 = {**T5, "relative_buckets": 32, "relative_farthest": 128}
+    t5 = {**T5, "relative_buckets": 32, "relative_max_distance": 128}
     assert parameters(32_128, **t5) == 60_506_624
-    gated = {**t5, "activation": "geglu", "tied": False, "scale_output": False, "inner": 1024, "layers": 8, "heads": 8}
+    gated = {
+        **t5,
+        "activation": "geglu",
+        "tie_embeddings": False,
+        "scale_output": False,
+        "ffn_size": 1024,
+        "layers": 8,
+        "heads": 8,
+    }
     assert (
         parameters(32_128, **gated)
         == 2 * 32_128 * 512 + 8 * (4 + 6) * 512**2 + 8 * (8 + 6) * 512**2 + (8 * 2 + 8 * 3 + 2) * 512 + 2 * 32 * 8
@@ -437,7 +458,7 @@ def test_unscaled_scores_start_as_large_as_scaled_ones() -> None:
     found = []
     for scaled in (True, False):
         torch.manual_seed(0)
-        model = ours(torch.float64, **{**T5, "scale_scores": scaled, "groups": 2}, initial=0.3)
+        model = ours(torch.float64, **{**T5, "scale_attention": scaled, "kv_heads": 2}, init_std=0.3)
         found.append(model.backbone(source=source, tokens=tokens, want=("attention",)))
     for one, other in zip(
         *((f.last_hidden_state, *f.attention, *f.extra["encoder_attention"]) for f in found), strict=True

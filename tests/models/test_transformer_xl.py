@@ -17,10 +17,10 @@ from meristem.models.transformer_xl import TransformerXL, TransformerXLSettings
 
 Close = Callable[[Tensor, Tensor], None]
 SEGMENTS = (5, 7, 1, 3)
-SMALL = {"layers": 2, "width": 16, "heads": 4, "inner": 24, "length": 8, "memory": 7}
+SMALL = {"layers": 2, "hidden_size": 16, "heads": 4, "ffn_size": 24, "max_length": 8, "memory_length": 7}
 CASES = {
     "plain": {},
-    "adaptive": {"cutoffs": (10, 20), "shared_biases": False, "clamp": 6},
+    "adaptive": {"adaptive_cutoffs": (10, 20), "shared_biases": False, "clamp_distance": 6},
     "same": {"shared_biases": False, "same_length": True},
 }
 LAYER = {
@@ -127,7 +127,7 @@ def test_a_fresh_row_has_no_memory_and_others_continue() -> None:
 
 def test_memory_as_long_as_the_text_is_the_text_in_one_piece() -> None:
     """Every layer's states are exactly what one long segment would hold, as long as memory holds all of them."""
-    model = small(memory=20)
+    model = small(memory_length=20)
     tokens = torch.randint(37, (2, 19))
     found = run(model, list(tokens.split([7, 8, 4], 1)), [[True] * 2, [False] * 2, [False] * 2])
     torch.testing.assert_close(torch.cat(found, 1), model(tokens=tokens).last_hidden_state, atol=1e-12, rtol=0)
@@ -145,7 +145,7 @@ def test_no_gradient_enters_memory() -> None:
 
 
 def test_no_later_token_is_seen_and_all_memory_is() -> None:
-    model = small(memory=5)
+    model = small(memory_length=5)
     tokens = torch.randint(37, (1, 16))
     before = run(model, list(tokens.split(8, 1)), [[True], [False]])[1]
     for at in range(16):
@@ -158,7 +158,7 @@ def test_no_later_token_is_seen_and_all_memory_is() -> None:
 
 @pytest.mark.parametrize("same_length", [False, True])
 def test_evaluation_may_use_a_longer_memory(same_length: bool) -> None:
-    model = small(memory=4, memory_evaluating=20, same_length=same_length)
+    model = small(memory_length=4, eval_memory_length=20, same_length=same_length)
     tokens = torch.randint(37, (1, 16))
     parts, fresh = list(tokens.split(8, 1)), [[True], [False]]
     torch.testing.assert_close(
@@ -197,7 +197,9 @@ def test_documents_are_kept_apart_in_memory_too() -> None:
 
 def test_memory_is_off_unless_requested() -> None:
     assert small()(tokens=torch.randint(37, (2, 8))).state == {}
-    assert small(memory=0)(tokens=torch.randint(37, (2, 8)), fresh=torch.ones(2, 1, dtype=torch.bool)).state == {}
+    assert (
+        small(memory_length=0)(tokens=torch.randint(37, (2, 8)), fresh=torch.ones(2, 1, dtype=torch.bool)).state == {}
+    )
 
 
 # ---------------------------------------------------------------- writing
@@ -216,10 +218,10 @@ def banded(model: TransformerXL, tokens: Tensor, reach: int) -> Tensor:
     "settings",
     [
         {},
-        {"memory": 0},
+        {"memory_length": 0},
         {"same_length": True},
-        {"norm_place": "pre", "clamp": 5},
-        {"memory_evaluating": 11, "shared_biases": False},
+        {"norm_position": "pre", "clamp_distance": 5},
+        {"eval_memory_length": 11, "shared_biases": False},
     ],
     ids=str,
 )
@@ -268,11 +270,13 @@ def test_the_base_model_has_the_papers_parameters() -> None:
 
 
 def test_the_output_layer_may_have_weights_of_its_own() -> None:
-    model = small(tied=False, cutoffs=(10,))
+    model = small(tie_embeddings=False, adaptive_cutoffs=(10,))
     head = model.build_head("vocabulary")
     assert head.weight is not model.tokens.weight
     assert small().build_head("vocabulary").weight.shape == (37, 16)
-    assert type(small(cutoffs=(37, 90)).build_head("vocabulary")).__name__ == "VocabularyHead"  # no word lies beyond
+    assert (
+        type(small(adaptive_cutoffs=(37, 90)).build_head("vocabulary")).__name__ == "VocabularyHead"
+    )  # no word lies beyond
 
 
 def test_what_cannot_be_is_refused() -> None:

@@ -38,7 +38,7 @@ def in_full_precision(position: Tensor, frequency: Tensor, rows: int | None = No
 
 
 def both(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> tuple[Model, XLNetLMHeadModel]:
-    names = {"clamp": "clamp_len", "both_ways": "bi_data"}
+    names = {"clamp_distance": "clamp_len", "bidirectional_data": "bi_data"}
     config = XLNetConfig(
         vocab_size=WORDS,
         d_model=WIDTH,
@@ -113,7 +113,7 @@ def their_masks(rank: Tensor, slots: Tensor, dtype: torch.dtype) -> dict[str, Te
 
 @pytest.mark.parametrize("whole", [True, False], ids=["whole", "ordered"])
 @pytest.mark.parametrize("time", [13, 8, 3])
-@pytest.mark.parametrize("settings", [{}, {"clamp": 5}, {"both_ways": True}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"clamp_distance": 5}, {"bidirectional_data": True}], ids=str)
 def test_two_streams_over_three_segments(
     time: int, whole: bool, settings: dict[str, Any], dtype: torch.dtype, close: Close,
     randomised: Callable[[nn.Module], None], monkeypatch: pytest.MonkeyPatch,
@@ -184,7 +184,15 @@ def test_content_alone_with_padding(
 
 def small(**settings: Any) -> XLNet:
     torch.manual_seed(0)
-    made = {"layers": 3, "width": 16, "heads": 4, "length": 8, "memory": 5, "initial": 0.3, **settings}
+    made = {
+        "layers": 3,
+        "hidden_size": 16,
+        "heads": 4,
+        "max_length": 8,
+        "memory_length": 5,
+        "init_std": 0.3,
+        **settings,
+    }
     return XLNet(XLNetSettings(**made), WORDS).double().eval()
 
 
@@ -199,7 +207,7 @@ def held(model: XLNet) -> list[Tensor]:
 @pytest.mark.parametrize("whole", [True, False], ids=["whole", "ordered"])
 @pytest.mark.parametrize("layers", [1, 4])
 def test_a_query_sees_what_comes_before_in_the_order_and_nothing_else(time: int, whole: bool, layers: int) -> None:
-    model, new = small(layers=layers), torch.ones(1, 1, dtype=torch.bool)
+    model, new = small(target_modules=layers), torch.ones(1, 1, dtype=torch.bool)
     state = model(tokens=torch.randint(WORDS, (1, 7)), fresh=new).state
     seen = held(model)
     tokens = torch.randint(WORDS, (1, time))
@@ -316,7 +324,7 @@ def test_heads_and_refusals() -> None:
 
 def test_the_generator_is_bidirectional() -> None:
     """The generator of replaced token detection: states at the wanted positions, padding unseen."""
-    model = small(memory=0)
+    model = small(memory_length=0)
     generator = model.build_head("generator", divide=2).double()
     assert generator.words.weight is model.tokens.weight
     tokens, wanted = torch.randint(WORDS, (2, 6)), torch.tensor([0, 8])

@@ -27,7 +27,7 @@ def test_both_directions_predict_every_token_once(
     make: Callable[..., Any], prepared: Callable[..., Any], store: TokenDataset
 ) -> None:
     stream = store.split("train")
-    rows = [after for _, (after,) in prepared(make("bilm"), length=20)]
+    rows = [after for _, (after,) in prepared(make("bilm"), max_length=20)]
     for term in ("forward", "backward"):
         found = np.concatenate([row.targets[term]["values"] for row in rows[:-1]])
         assert np.array_equal(found, stream.tokens(0, len(found)))  # the last row may overlap
@@ -36,7 +36,7 @@ def test_both_directions_predict_every_token_once(
 
 def test_each_direction_predicts_what_it_has_not_seen(make: Callable[..., Any], prepared: Callable[..., Any]) -> None:
     """Forwards a position predicts the token after it, backwards the one before it; the frame is never predicted."""
-    for before, (after,) in prepared(make("bilm"), length=20):
+    for before, (after,) in prepared(make("bilm"), max_length=20):
         tokens = before.inputs["tokens"]
         for term, step in (("forward", 1), ("backward", -1)):
             goal = after.targets[term]
@@ -62,7 +62,7 @@ def batch_of(make: Callable[..., Any], prepared: Callable[..., Any], tokenizer: 
         objective = make("bilm", **settings)
         model = Model(ELMo(SMALL, tokenizer.vocab_size), objective.heads)
         rows = []
-        for (before, _), size in zip(prepared(objective, length=20), (20, 20, 13), strict=False):
+        for (before, _), size in zip(prepared(objective, max_length=20), (20, 20, 13), strict=False):
             tokens = before.inputs["tokens"][:size]
             words = [tokenizer.id_to_token(token).encode() for token in tokens.tolist()]
             row = Row(
@@ -110,7 +110,7 @@ def test_what_is_predicted_changes_no_logit_of_its_prediction(
 
 
 def test_evaluation_returns_ranks_and_is_exact(batch_of: Callable[..., Any]) -> None:
-    model, objective, batch = batch_of(rivals=7)
+    model, objective, batch = batch_of(sampled_softmax=7)
     exact = batch_of()[1]
     model.eval()
     with torch.no_grad():
@@ -122,7 +122,7 @@ def test_evaluation_returns_ranks_and_is_exact(batch_of: Callable[..., Any]) -> 
 
 
 def test_hidden_states_can_have_an_l1_penalty(batch_of: Callable[..., Any]) -> None:
-    model, objective, batch = batch_of(l1_states=0.3)
+    model, objective, batch = batch_of(l1_hidden_states=0.3)
     hidden = objective.encode(model, batch)
     outcome = objective.loss(model, hidden, batch)
     assert batch.target_counts["bilm.states"] == 53 and objective.loss_weights["bilm.states"] == 0.3
@@ -180,7 +180,7 @@ def test_many_negatives_approach_the_exact_loss() -> None:
 
 
 def test_each_row_is_trained_against_its_own_negatives(batch_of: Callable[..., Any]) -> None:
-    model, objective, batch = batch_of(rivals=7)
+    model, objective, batch = batch_of(sampled_softmax=7)
     goal = batch.targets["forward"]
     assert goal["rivals"].shape == (21,) and len(goal["at"]) == 47 and "rivals" not in batch.targets["backward"]
     hidden = objective.encode(model, batch)

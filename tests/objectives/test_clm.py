@@ -14,7 +14,7 @@ def test_every_token_of_an_epoch_is_predicted_exactly_once(
     make: Callable[..., Any], prepared: Callable[..., Any], store: TokenDataset
 ) -> None:
     stream = store.split("train")
-    targets = np.concatenate([after.targets["clm"]["values"] for _, (after,) in prepared(make("clm"), length=19)])
+    targets = np.concatenate([after.targets["clm"]["values"] for _, (after,) in prepared(make("clm"), max_length=19)])
     assert np.array_equal(targets, stream.tokens(1, len(stream)))
 
 

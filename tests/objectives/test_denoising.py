@@ -339,7 +339,7 @@ def test_spans_need_sentinels(tokenizer: Tokenizer) -> None:
     ("objective", "says"),
     [
         ({"permute_rate": 0, "infill_rate": 0}, "every noise is off"),
-        ({"kind": "spans", "span_mean": 0.5}, "must be at least 1"),
+        ({"kind": "spans", "mean_span_length": 0.5}, "must be at least 1"),
         ({"infil_rate": 0.5}, "did you mean infill_rate"),
     ],
 )

@@ -50,7 +50,7 @@ def test_every_position_is_selected_equally_often(make: Make, prepared: Run) -> 
 
 def test_random_tokens_are_any_ordinary_token(make: Make, prepared: Run, tokenizer: Tokenizer) -> None:
     seen = np.zeros(tokenizer.vocab_size)
-    for _, (after,) in prepared(make("mlm", mask_share=0, random_share=1), epochs=8):
+    for _, (after,) in prepared(make("mlm", mask_replace_prob=0, random_replace_prob=1), epochs=8):
         seen += np.bincount(after.inputs["tokens"][after.targets["mlm"]["at"]], minlength=tokenizer.vocab_size)
     assert seen[tokenizer.special_mask].sum() == 0
     usual = seen[~tokenizer.special_mask]
@@ -131,7 +131,7 @@ def test_spans_mask_whole_words_at_about_the_rate(make: Make, prepared: Run, tok
 def test_exhaustive_masking_masks_every_token_exactly_once(
     make: Make, prepared: Run, tokenizer: Tokenizer, settings: dict[str, Any]
 ) -> None:
-    objective = make("mlm", exhaustive=True, **settings)
+    objective = make("mlm", exhaustive_masking=True, **settings)
     assert objective.max_rows_per_sample == int(np.ceil(1 / settings.get("mask_rate", 0.15)))
     for before, rows in prepared(objective):
         assert len(rows) == objective.max_rows_per_sample

@@ -107,7 +107,7 @@ def test_special_tokens_are_never_predicted_and_always_seen(
     make: Callable[..., Any], prepared: Callable[..., Any], tokenizer: Tokenizer
 ) -> None:
     for settings in ({}, {"unit": "span"}, {"context": "ordered"}):
-        for before, (after,) in prepared(make("plm", **settings), length=25):
+        for before, (after,) in prepared(make("plm", **settings), max_length=25):
             special = before.metadata["special"]
             assert special.any()
             assert not special[after.inputs["slots"]].any()
@@ -119,7 +119,7 @@ def test_special_tokens_are_never_predicted_and_always_seen(
 
 def test_padded_rows_are_predicted_as_they_are_alone(make: Callable[..., Any]) -> None:
     """Rows of 9, 4 and 1 tokens in one batch, one of them with nothing to predict: padding changes no prediction."""
-    objective = make("plm", one_in=2)
+    objective = make("plm", predict_one_in=2)
     rows = [row_of(9, (0,)), row_of(4), row_of(1, (0,)), row_of(1)]
     made = [objective.prepare(row, SampleRng(0, 0, number)) for number, row in enumerate(rows)]
     torch.manual_seed(0)
@@ -185,6 +185,6 @@ def test_what_is_predicted_changes_no_logit_of_its_prediction(
 
 
 def test_the_hidden_l1_penalty_is_counted_at_the_slots(make: Callable[..., Any]) -> None:
-    objective = make("plm", l1_states=0.1)
+    objective = make("plm", l1_hidden_states=0.1)
     made = [objective.prepare(row_of(size), SampleRng(0, 0, size)) for size in (12, 18)]
     assert collate(made, objective, {"tokens": 0}).target_counts == {"plm": 5, "plm.states": 5}

@@ -28,7 +28,15 @@ LENGTH = 24
 
 def model_for(objective: RTDObjective, tokenizer: Tokenizer, **settings: Any) -> Model:
     torch.manual_seed(0)
-    small = {"layers": 2, "width": 32, "heads": 4, "embedding": 16, "length": LENGTH, "initial": 0.3, **settings}
+    small = {
+        "layers": 2,
+        "hidden_size": 32,
+        "heads": 4,
+        "embedding_size": 16,
+        "max_length": LENGTH,
+        "init_std": 0.3,
+        **settings,
+    }
     return Model(Electra(ElectraSettings(**small), tokenizer.vocab_size), objective.heads)
 
 
@@ -106,7 +114,7 @@ def test_masking_is_new_each_epoch_and_reproducible(objective: RTDObjective, pre
 
 
 def test_without_a_generator_tokens_are_replaced_at_random(make: Make, prepared: Run, tokenizer: Tokenizer) -> None:
-    objective, ordinary, replaced, chosen = make("rtd", generator="none"), 0, 0, 0
+    objective, ordinary, replaced, chosen = make("rtd", generator_size="none"), 0, 0, 0
     seen = np.zeros(tokenizer.vocab_size)
     for before, (after,) in prepared(objective, epochs=8):
         tokens, shown, label = before.inputs["tokens"], after.inputs["tokens"], after.targets["rtd"]["values"]
@@ -128,7 +136,7 @@ def test_without_a_generator_tokens_are_replaced_at_random(make: Make, prepared:
 def test_a_row_without_ordinary_tokens_replaces_nothing(make: Make) -> None:
     row = Row(inputs={"tokens": np.array([2, 3])}, metadata={"special": np.array([True, True])})
     for generator in ("1/4", "none"):
-        after = make("rtd", generator=generator).prepare(row, SampleRng(0, 0, 0))
+        after = make("rtd", generator_size=generator).prepare(row, SampleRng(0, 0, 0))
         assert np.array_equal(after.inputs["tokens"], [2, 3])
         assert np.array_equal(after.targets["rtd"]["at"], [0, 1])
 
@@ -230,7 +238,7 @@ def test_masked_tokens_are_nowhere_in_the_input(objective: RTDObjective, prepare
 
 @pytest.mark.parametrize("generator", ["1/4", "none"])
 def test_padding_has_no_loss(make: Make, tokenizer: Tokenizer, store: TokenDataset, generator: str) -> None:
-    objective = make("rtd", generator=generator)
+    objective = make("rtd", generator_size=generator)
     feed = feed_for(objective, tokenizer, store)
     rows = []
     for number, keep in enumerate((24, 13, 5)):
@@ -310,10 +318,10 @@ def test_the_generators_last_layer_runs_at_masked_positions_alone(
 
 def test_weights_follow_the_settings(make: Make) -> None:
     assert make("rtd").loss_weights == {"generator": 1.0, "rtd": 50.0}
-    assert make("rtd", weight=0.5, detection_weight=10).loss_weights == {"generator": 0.5, "rtd": 5.0}
-    assert make("rtd", generator="none").loss_weights == {"rtd": 1.0}
-    assert set(make("rtd", generator="none").heads) == {"rtd"}
-    assert dict(make("rtd", generator="1/3").heads["generator"].sizes) == {"divide": 3}
+    assert make("rtd", weight=0.5, discriminator_weight=10).loss_weights == {"generator": 0.5, "rtd": 5.0}
+    assert make("rtd", generator_size="none").loss_weights == {"rtd": 1.0}
+    assert set(make("rtd", generator_size="none").heads) == {"rtd"}
+    assert dict(make("rtd", generator_size="1/3").heads["generator"].sizes) == {"divide": 3}
 
 
 @pytest.mark.parametrize("generator", ["2/3", "1/0", "0.25", "half", "1/", ""])

@@ -70,7 +70,7 @@ def test_targets_start_with_the_set_tokens(
     name: str, begin: list[str], read: list[int], first: int, make: Callable[..., Any], tokenizer: Tokenizer
 ) -> None:
     assert (tokenizer.pad, tokenizer.start, tokenizer.end) == (0, 2, 3)
-    objective = make(name, begin=begin)
+    objective = make(name, start_tokens=begin)
     given = {"seq2seq": {"source": SOURCE}, "caption": {"image": np.zeros((4, 4, 3), np.uint8)}}[name]
     row = objective.prepare(row_of(**given), SampleRng(0, 0, 0))
     assert row.inputs["tokens"].tolist() == [*read, 10, 11]
@@ -93,7 +93,7 @@ def test_a_template_prefix_is_not_predicted_where_targets_start_with_it(tokenize
         assert values == ([2, 10, 11, 3] if begin == ("end",) else [10, 11, 3])
         assert row.targets["seq2seq"]["at"].tolist() == list(range(len(read) - len(values), len(read)))
     noisy = DenoisingObjective(
-        DenoisingObjective.Settings(permute_rate=0, infill_rate=0, delete_rate=0.5, begin=("end", "start")), own
+        DenoisingObjective.Settings(permute_rate=0, infill_rate=0, delete_rate=0.5, start_tokens=("end", "start")), own
     )
     tokens = np.array([10, 11, 12, 13])
     notes = {"special": np.zeros(4, bool), "sentences": np.zeros(0, np.int64)}

@@ -27,7 +27,7 @@ def ready(tokenizer: Tokenizer, **settings: float) -> tuple[CLMObjective, Model,
 
 
 def test_the_hidden_l1_penalty_is_a_term_without_padding(tokenizer: Tokenizer) -> None:
-    objective, model, batch = ready(tokenizer, l1_states=0.5, weight=2.0)
+    objective, model, batch = ready(tokenizer, l1_hidden_states=0.5, weight=2.0)
     assert objective.loss_weights == {"clm": 2.0, "clm.states": 0.5}
     assert batch.target_counts == {"clm": 11, "clm.states": 11}
     hidden = objective.encode(model, batch)

@@ -53,7 +53,7 @@ def tokenizer() -> Tokenizer:
 
 def settings(family: str, **told: Any) -> PolicySettings:
     way, side = WAYS.get(family, "encoder_decoder"), 8 if family == "captioner" else None
-    plain = {"way": way, "picture": side, "length": 24, "count": 3, "max_tokens": 6}
+    plain = {"generation_mode": way, "image_size": side, "max_length": 24, "num_generations": 3, "max_new_tokens": 6}
     return PolicySettings.model_validate({**plain, **told})
 
 
@@ -71,8 +71,8 @@ def learner_for(family: str, words: Tokenizer, reward: Any, *, double: bool = Fa
 def _model(family: str, words: Tokenizer, heads: Any) -> Model:
     torch.manual_seed(5)
     cls = find_class("models", family)
-    sizes = {"layers": 1, "width": 16, "length": 24} | ({} if family == "rnn" else {"heads": 2})
-    sizes |= {"picture": 8} if family == "captioner" else {}
+    sizes = {"layers": 1, "hidden_size": 16, "max_length": 24} | ({} if family == "rnn" else {"heads": 2})
+    sizes |= {"image_size": 8} if family == "captioner" else {}
     model = Model(cls(cls.Settings.model_validate(sizes), words.vocab_size), heads)
     with torch.no_grad():
         for parameter in model.parameters():

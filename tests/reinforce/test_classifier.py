@@ -23,7 +23,7 @@ from meristem.tokenizers.train import train_tokenizer
 
 LINES = [f"Ada walked from the old harbour to garden {n}, and it rained." for n in range(40)]
 MODEL = {"family": "bert", "layers": 1, "hidden_size": 32, "heads": 2, "max_length": 48}
-LABELS = {"labels": ("bad", "good", "so-so"), "problem": "single"}
+LABELS = {"labels": ("bad", "good", "so-so"), "problem_type": "single"}
 
 
 def classified(out: Path, **task: Any) -> Path:
@@ -74,7 +74,7 @@ def test_the_prompt_may_be_read_too(run: Path, rewards: CombinedReward) -> None:
 
 
 def test_a_number_is_the_reward_itself(tmp_path: Path) -> None:
-    run = classified(tmp_path / "numbers", name="classification", problem="regression", range=(1.0, 5.0))
+    run = classified(tmp_path / "numbers", name="classification", problem_type="regression", target_range=(1.0, 5.0))
     found = values(made({"name": "classifier", "run": str(run)}), *LINES[:4])
     assert len(set(found)) > 1 and np.isfinite(found).all()
     with pytest.raises(MeristemError, match="is a regression run without labels; leave label=good out"):

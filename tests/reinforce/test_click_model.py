@@ -179,7 +179,8 @@ def test_word_vectors_say_what_unknown_words_are_like(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_hidden_states_of_a_run_can_be_features(tmp_path: Path) -> None:
-    small = {"model.layers": 1, "model.hidden_size": 32, "model.heads": 2, "model.max_length": 32, "tokenizer.vocab_size": 400,
+    small = {"model.layers": 1, "model.hidden_size": 32, "model.heads": 2, "model.max_length": 32,
+             "tokenizer.vocab_size": 400,
              "train.steps": 2, "train.batch_tokens": 128}  # fmt: skip
     run = api.pretrain("gpt2-mini", {**small, "corpus.source": "builtin:microworld-en?size=60"}, out=tmp_path / "run",
                        console=Console(quiet=True)).run  # fmt: skip

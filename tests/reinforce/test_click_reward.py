@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def rewards(folder: Path) -> dict[str, ClicksReward]:
-    return {by: made(folder, by=by) for by in ("margin", "rank", "rate")}
+    return {by: made(folder, score_by=by) for by in ("margin", "rank", "rate")}
 
 
 def made(folder: Path, **told: Any) -> ClicksReward:
@@ -91,7 +91,7 @@ def test_an_unknown_query_is_compared_with_similar_ones(rewards: dict[str, Click
     (strange,) = rewards["margin"].score([PromptCompletion(prompt="☃☃☃", text="We mend a lovely lamp.")])
     assert strange.why["held against"] == "an unknown query; the best of all queries"
     assert isfinite(strange.value)
-    (overall,) = made(folder, unseen="overall").score([attempt])
+    (overall,) = made(folder, unseen_query="overall").score([attempt])
     assert overall.why["held against"] == "an unknown query; the best of all queries"
 
 
@@ -104,7 +104,7 @@ def test_the_query_may_be_in_a_column(rewards: dict[str, ClicksReward]) -> None:
 
 
 def test_caution_subtracts_the_uncertainty(rewards: dict[str, ClicksReward], folder: Path) -> None:
-    careful = made(folder, by="margin", cautious=1.0)
+    careful = made(folder, score_by="margin", uncertainty_penalty=1.0)
     attempts = [PromptCompletion(prompt=NEW, text=text) for text in ("We mend a lovely lamp in Oakham.", "zxq wvk jjj")]
     bold, shy = (np.array([one.value for one in reward.score(attempts)]) for reward in (rewards["margin"], careful))
     assert (shy < bold).all()
@@ -134,7 +134,7 @@ def test_prompts_that_cannot_be_scored_are_refused_before_training(
     reward.check([PromptCompletion(prompt=NEW, text="")])
     with pytest.raises(MeristemError, match=r"prompts\.tsv:4: clicks: the query is empty"):
         reward.check([PromptCompletion(prompt=" ", text="", location="prompts.tsv:4")])
-    strict = made(folder, unseen="refuse")
+    strict = made(folder, unseen_query="refuse")
     strict.check([PromptCompletion(prompt=known(strict), text="")])
     with pytest.raises(MeristemError, match=f"prompts.tsv:5: clicks: the query '{NEW}' is not in"):
         strict.check([PromptCompletion(prompt=NEW, text="", location="prompts.tsv:5")])

@@ -51,7 +51,7 @@ def test_queries_that_were_not_asked_for_long_are_dropped(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("against", ["generated", "both"])
 def test_a_text_is_compared_with_what_was_generated_before(folder: Path, against: str) -> None:
-    plain, reward = made(folder, top=3), made(folder, top=3, against=against)
+    plain, reward = made(folder, top_k=3), made(folder, top_k=3, compare_with=against)
     query = reward.table.queries[0]
     attempts = [PromptCompletion(prompt=query, text=f"A lovely new lamp for {n} coins.") for n in (2, 3)]
     first = reward.score(attempts)
@@ -91,7 +91,7 @@ def test_several_rewards_remember_each_its_own(folder: Path) -> None:
 @pytest.mark.parametrize("wrong", [[], {"q": 1}, {"q": [["a", 1.0]]}, {"q": [["a", "b", 0.1]]}, {"q": [["a", 1.0, 0]]}])
 def test_an_invalid_history_is_refused(folder: Path, wrong: Any) -> None:
     with pytest.raises(MeristemError, match="the history of clicks is invalid"):
-        made(folder, against="both").with_history(wrong)
+        made(folder, compare_with="both").with_history(wrong)
 
 
 def test_a_rate_alone_is_compared_with_nothing() -> None:

@@ -129,7 +129,7 @@ def test_a_judge_is_trained_once_and_resumed(rewards: CombinedReward, tmp_path: 
     said = io.StringIO()
     made(GRAMMAR, said=said)
     assert "Training" not in said.getvalue()
-    changed = {**GRAMMAR, "judge": {**TINY, "train.steps": 2, "model.hidden_size": 16}}
+    changed = {**GRAMMAR, "judge_settings": {**TINY, "train.steps": 2, "model.hidden_size": 16}}
     made(changed, folder=tmp_path)
     (folder,) = (tmp_path / "judges").iterdir()
     (folder / "finished.json").unlink()  # as if it had been killed before its last word
@@ -154,7 +154,9 @@ def test_required_runs_name_the_half_of_the_corpus() -> None:
 
 def test_a_masked_run_can_be_the_judge(tmp_path: Path) -> None:
     masked = {**TINY, "tokenizer.kind": "wordpiece", "tokenizer.vocab_size": 300, "train.steps": 4}
-    found = made({**GRAMMAR, "recipe": "roberta-mini", "judge": masked, "sentences": 8}, folder=tmp_path)
+    found = made(
+        {**GRAMMAR, "judge_recipe": "roberta-mini", "judge_settings": masked, "reference_sentences": 8}, folder=tmp_path
+    )
     assert np.isfinite(values(found, *sentences(3), "zz qq kk", prompt="Nils said.")).all()
 
 

@@ -36,7 +36,7 @@ def made(family: str, **told: Any) -> tuple[Learner, Any, Batch]:
 
 
 def stepper(learner: Learner, **told: Any) -> Stepper:
-    plain = {"steps": 100, "rate": 1e-2, "schedule": "constant", "warmup": 0.0, "weight_decay": 0.0,
+    plain = {"steps": 100, "learning_rate": 1e-2, "schedule": "constant", "warmup": 0.0, "weight_decay": 0.0,
              "optimizer": "adamw", **told}  # fmt: skip
     train = TrainSettings.model_validate(plain)
     return Stepper(learner=learner, optimizers=build_optimizers(learner.model, train), settings=train,
@@ -79,7 +79,9 @@ def test_at_the_start_the_kl_is_zero_and_advantages_sum_to_zero(family: str) -> 
 
 
 def test_returns_include_kl_entropy_and_the_penalty_for_truncation() -> None:
-    learner, policy, batch = made("gpt2", whiten=False, unfinished=5.0, entropy=0.3, kl={"coefficient": 0.5})
+    learner, policy, batch = made(
+        "gpt2", whiten_rewards=False, missing_eos_penalty=5.0, entropy_coefficient=0.3, kl={"coefficient": 0.5}
+    )
     with torch.no_grad():
         for parameter in policy.reference.parameters():
             parameter.mul_(0.8)
@@ -139,16 +141,16 @@ def test_parts_of_a_step_add_up_to_the_whole(micro: int) -> None:
         ("gpt2", {}),
         ("transformer", {}),
         ("rnn", {}),
-        ("gpt2", {"baseline": "learned", "count": 1}),
-        ("gpt2", {"baseline": "grpo", "updates": 3}),
-        pytest.param("gpt2", {"per": "token", "temperature": 0.8}, marks=pytest.mark.slow),
+        ("gpt2", {"baseline": "learned", "num_generations": 1}),
+        ("gpt2", {"baseline": "grpo", "updates_per_rollout": 3}),
+        pytest.param("gpt2", {"loss_aggregation": "token", "temperature": 0.8}, marks=pytest.mark.slow),
     ],
     ids=str,
 )
 def test_it_learns_to_generate_what_is_rewarded(family: str, told: dict[str, Any]) -> None:
     # fifty steps take one to three seconds, and fewer do not tell learning from chance
-    learner = learner_for(family, WORDS, Counting(letters), kl={"coefficient": 0.0}, collapse=None, **told)
-    feed, walk = feed_for(learner, rows=8), stepper(learner, rate=2e-2)
+    learner = learner_for(family, WORDS, Counting(letters), kl={"coefficient": 0.0}, min_distinct2_ratio=None, **told)
+    feed, walk = feed_for(learner, rows=8), stepper(learner, negative_rate=2e-2)
     rewards = []
     for step in range(50):
         taken = walk.train_step(step, 100, "policy", [feed.batch(step, 0)])
@@ -161,15 +163,15 @@ def test_the_kl_controller_keeps_the_kl_near_its_target() -> None:
     far = {}
     for coefficient in (0.0, 0.3):
         kl = {"coefficient": coefficient, "target": 1.0, "adapt": 0.5}
-        learner = learner_for("gpt2", WORDS, Counting(letters), kl=kl, collapse=None)
-        feed, walk = feed_for(learner, rows=8), stepper(learner, rate=2e-2)
+        learner = learner_for("gpt2", WORDS, Counting(letters), kl=kl, min_distinct2_ratio=None)
+        feed, walk = feed_for(learner, rows=8), stepper(learner, negative_rate=2e-2)
         took = [walk.train_step(step, 100, "policy", [feed.batch(step, 0)]).metrics["kl"] for step in range(40)]
         far[coefficient] = np.mean([float(total / number) for total, number in took[-8:]])
     assert far[0.3] < 0.6 * far[0.0], far
 
 
 def test_a_supervised_share_learns_the_references() -> None:
-    learner = learner_for("gpt2", WORDS, Counting(lambda text: 0.0), supervised=1.0)
+    learner = learner_for("gpt2", WORDS, Counting(lambda text: 0.0), supervised_weight=1.0)
     feed, walk = feed_for(learner, rows=8, references=True), stepper(learner)
     losses = [
         float(walk.train_step(step, 100, "policy", [feed.batch(step, 0)]).terms["supervised"]) for step in range(20)
@@ -178,7 +180,7 @@ def test_a_supervised_share_learns_the_references() -> None:
 
 
 def test_it_says_why_it_should_stop() -> None:
-    learner, policy, _ = made("gpt2", alarm=3, kl={"target": 1.0, "runaway": 2.0}, collapse=0.5)
+    learner, policy, _ = made("gpt2", stop_patience=3, kl={"target": 1.0, "max_ratio": 2.0}, min_distinct2_ratio=0.5)
     one = torch.tensor(1.0)
 
     def settled(kl: float, variety: float) -> str | None:
@@ -203,13 +205,13 @@ def test_the_random_numbers_of_a_completion_depend_only_on_its_sample() -> None:
 
 
 def test_nothing_is_generated_past_the_limit() -> None:
-    learner, policy, batch = made("gpt2", max_tokens=2)
+    learner, policy, batch = made("gpt2", max_new_tokens=2)
     explored = learner.explore("policy", batch)
     assert explored.targets["text"]["written"].max() <= 2
     assert all(len(one.text.split()) <= 2 for one in policy.rewards.asked)
 
 
-@pytest.mark.parametrize(("family", "told"), [("gpt2", {}), ("gpt2", {"framed": True}), ("transformer", {})])
+@pytest.mark.parametrize(("family", "told"), [("gpt2", {}), ("gpt2", {"use_delimiter": True}), ("transformer", {})])
 def test_prompts_longer_than_the_model_are_cut_to_leave_room_for_a_text(family: str, told: dict[str, Any]) -> None:
     words = add_task_tokens(WORDS) if told else WORDS
     learner = learner_for(family, words, Counting(letters), **told)
@@ -224,7 +226,7 @@ def test_prompts_longer_than_the_model_are_cut_to_leave_room_for_a_text(family: 
 
 def test_refusals() -> None:
     with pytest.raises(ValueError, match="at least 2"):
-        settings("gpt2", count=1)
+        settings("gpt2", num_generations=1)
     learner, policy, batch = made("gpt2")
     policy.rewards = None
     with pytest.raises(MeristemError, match="meristem reinforce"):

@@ -24,8 +24,8 @@ from meristem.serving.settings import ServingSettings
 from meristem.tokenizers.train import train_tokenizer
 
 LINES = [f"Ada walked from the old harbour to garden {n}, and it rained on Diego." for n in range(40)]
-MODEL = {"layers": 1, "width": 32, "heads": 2, "length": 48}
-LABELS = {"labels": ("bad", "good"), "problem": "single"}
+MODEL = {"layers": 1, "hidden_size": 32, "heads": 2, "max_length": 48}
+LABELS = {"labels": ("bad", "good"), "problem_type": "single"}
 SHAPES: dict[str, dict[str, Any]] = {
     "gpt2": {"family": "gpt2", "objective": "clm", "kind": "bpe"},
     "bert": {"family": "bert", "objective": "mlm"},
@@ -50,13 +50,13 @@ def made(out: Path, family: str, *, objective: str = "", task: dict[str, Any] | 
     if family == "rnn":
         del model["heads"]
     if family == "captioner":
-        model |= {"picture": 16, "patch": 8}
+        model |= {"image_size": 16, "patch_size": 8}
     told: dict[str, Any] = {"model": model, "tokenizer": {"kind": kind, "vocab_size": 400}}
     if task is None:
         told["objective"] = [{"name": objective}]
     else:
-        more = {"picture": 16} if task["name"] == "caption" else {}
-        told["task"] = {"way": READS[family], "length": 48, **more, **task}
+        more = {"image_size": 16} if task["name"] == "caption" else {}
+        told["task"] = {"backbone_mode": READS[family], "max_length": 48, **more, **task}
         told["data"] = {"train": "none.tsv"}
     recipe = resolve_recipe(out.name, told)
     words = train_tokenizer(recipe.tokenizer, LINES)

@@ -309,7 +309,7 @@ def test_whoever_leaves_or_waits_too_long_is_not_worked_for(stuck: Any) -> None:
 @pytest.fixture
 def single(hub: ModelRegistry) -> Iterator[Any]:
     """A server with one place."""
-    app = create_app(hub, settings(queue=1))
+    app = create_app(hub, settings(max_requests=1))
     app.state.engine.start()
     yield app
     app.state.engine.stop()
@@ -338,7 +338,7 @@ def test_more_than_fit_are_told_to_come_back(single: Any) -> None:
 
 
 def test_a_slow_body_is_not_waited_for(hub: ModelRegistry) -> None:
-    app = create_app(hub, settings(patience=0.2))
+    app = create_app(hub, settings(body_timeout=0.2))
 
     async def scenario() -> None:
         received = [{"type": "http.request", "body": b'{"text": ', "more_body": True}]

@@ -62,7 +62,7 @@ class Process:
 
 @pytest.fixture(scope="module")
 def server(runs: dict[str, Path]) -> Iterator[Process]:
-    made = Process(runs["bert"], runs["gpt2"], "--queue", 3)
+    made = Process(runs["bert"], runs["gpt2"], "--max-requests", 3)
     yield made
     if made.process.poll() is None:
         made.process.kill()

@@ -22,8 +22,14 @@ from meristem.learning.learner import Learner
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.utils.randomness import SampleRng
 
-NARROW = {"layers": 2, "width": 32, "heads": 4}
-LETTERS = {"layers": 2, "width": 24, "cells": 48, "letter_width": 4, "filters": ((1, 8), (2, 8), (3, 16))}
+NARROW = {"layers": 2, "hidden_size": 32, "heads": 4}
+LETTERS = {
+    "layers": 2,
+    "hidden_size": 24,
+    "cell_size": 48,
+    "char_embedding_size": 4,
+    "char_filters": ((1, 8), (2, 8), (3, 16)),
+}
 BACKBONES: dict[str, dict[str, Any]] = {
     "bert": NARROW,
     "roberta": {**NARROW, "tokenizer": "bpe"},
@@ -33,7 +39,7 @@ BACKBONES: dict[str, dict[str, Any]] = {
     "gpt2": {**NARROW, "tokenizer": "bpe"},
     "transformer_xl": {**NARROW, "memory": 16, "tokenizer": "words"},
     "xlnet": {**NARROW, "memory": 0, "initial": 0.1, "tokenizer": "unigram"},
-    "electra": {**NARROW, "embedding": 16},
+    "electra": {**NARROW, "embedding_size": 16},
     "elmo": {**LETTERS, "tokenizer": "words"},
     "elmo recurrent": {
         **LETTERS,
@@ -41,7 +47,7 @@ BACKBONES: dict[str, dict[str, Any]] = {
         "task": {"network": "recurrent", "network_hidden_size": 24, "output_scalar_mix": True},
     },
     "transformer": NARROW,
-    "rnn": {"layers": 1, "width": 32, "initial": 0.3},
+    "rnn": {"layers": 1, "hidden_size": 32, "init_std": 0.3},
 }
 """Every kind of text backbone, by a name that starts with its family."""
 FEW = ("bert", "modern causal", "gpt2", "xlnet", "elmo recurrent", "transformer")

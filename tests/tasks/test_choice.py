@@ -82,7 +82,7 @@ def test_gradients_are_finite_where_samples_have_fewer_choices() -> None:
 
 
 def test_a_row_is_the_context_and_a_choice() -> None:
-    it = made("gpt2", length=64)
+    it = made("gpt2", max_length=64)
     batch = it.batch()
     assert (len(batch.sample_index), it.task.max_rows_per_sample) == (14, 3)
     assert batch.sample_index.tolist() == [0, 0, 1, 1, 1, 2, 2, 2, 3, 4, 4, 4, 5, 5]
@@ -96,7 +96,7 @@ def test_questions_are_joined_to_the_context() -> None:
     task = made().task
     assert task.context_text({"text": "A story.", "question": "Who came?"}) == "A story. Who came?"
     assert task.context_text({"text": "A story.", "question": ""}) == "A story."
-    other = made(joined={"Who came?": "Of {text}, the guest was"}).task
+    other = made(question_templates={"Who came?": "Of {text}, the guest was"}).task
     assert (
         other.context_text({"text": "a {text} story.", "question": "Who came?"}) == "Of a {text} story, the guest was"
     )
@@ -110,7 +110,7 @@ def test_heads_are_those_of_exports() -> None:
 
 @pytest.mark.parametrize("backbone", ["gpt2", "transformer_xl"])
 def test_the_language_model_loss_covers_every_choice(backbone: str) -> None:
-    it = made(backbone, lm=0.5)
+    it = made(backbone, lm_weight=0.5)
     batch = it.batch()
     outcome = it.learner("task", batch, {"choice": 1, "lm": 1})
     model, tokens, present = it.learner.model, batch.inputs["tokens"], batch.inputs["present"]
@@ -124,7 +124,7 @@ def test_the_language_model_loss_covers_every_choice(backbone: str) -> None:
 
 
 def test_a_long_context_is_truncated_at_its_beginning_and_counted() -> None:
-    it = made("gpt2", length=24)
+    it = made("gpt2", max_length=24)
     long = Sample(inputs={"text": "word " * 60 + "the end.", "question": "cause", "choices": ("It rained.", "No.")})
     (piece,) = it.task.encode_samples([long])
     context, choice = piece.features["pairs"][0]

@@ -101,7 +101,7 @@ def test_a_captioner_is_rejected_with_the_families_that_can() -> None:
 
 @pytest.mark.parametrize("backbone", CAUSAL)
 def test_the_language_model_loss_is_the_loss_of_clm_on_the_same_tokens(backbone: str) -> None:
-    it = made(backbone, lm=0.5)
+    it = made(backbone, lm_weight=0.5)
     batch = it.batch()
     outcome = it.learner("task", batch, {"classification": 1, "lm": 1})
     framed = [
@@ -123,11 +123,11 @@ def test_the_language_model_loss_is_the_loss_of_clm_on_the_same_tokens(backbone:
 
 
 def test_the_language_model_loss_changes_no_answer_and_is_refused_elsewhere() -> None:
-    with_words, without = made("gpt2", lm=0.5), made("gpt2")
+    with_words, without = made("gpt2", lm_weight=0.5), made("gpt2")
     with_words.learner.model.load_state_dict(without.learner.model.state_dict(), strict=False)
     assert close(with_words.answers(), without.answers())
     with pytest.raises(MeristemError, match=r"task\.lm: only causal models"):
-        made("bert", lm=0.5)
+        made("bert", lm_weight=0.5)
 
 
 # ------------------------------------------------------------ several labels, numbers, weights
@@ -211,12 +211,12 @@ def test_labels_missing_from_training_data_are_reported_and_counted_as_wrong() -
 
 @pytest.mark.parametrize(("golds", "told", "message"), [
     (["x"] * 8, {}, "every training sample has the label 'x'"),
-    (["1.5"] * 7 + ["many"], {"problem": "regression"}, r"a\.tsv:9: 'many' is not a number"),
+    (["1.5"] * 7 + ["many"], {"problem_type": "regression"}, r"a\.tsv:9: 'many' is not a number"),
     (["1.5"] * 7 + ["1e308"], {}, r"a\.tsv:9: '1e308' is too large: numbers must be between -1e\+30 and 1e\+30"),
-    (["-1e308", "1.5"] * 4, {"problem": "regression"}, r"a\.tsv:2: '-1e308' is too large"),
+    (["-1e308", "1.5"] * 4, {"problem_type": "regression"}, r"a\.tsv:2: '-1e308' is too large"),
     (["a", "b"] * 4, {"class_weights": {"a": 1e308}}, r"task\.class_weights\.a: 1e\+308 is above 1e\+30"),
     (["a", "b"] * 4, {"labels": ("a", "c")}, r"a\.tsv:3: the label 'b' is not among task\.labels"),
-    (["a", ["b"]] * 4, {"problem": "single"}, r"a\.tsv:3: \['b'\] is a list of labels"),
+    (["a", ["b"]] * 4, {"problem_type": "single"}, r"a\.tsv:3: \['b'\] is a list of labels"),
     ([()] * 8, {}, "no training sample has any label"),
 ])  # fmt: skip
 def test_invalid_golds_are_reported(golds: Any, told: dict[str, Any], message: str) -> None:
@@ -235,7 +235,7 @@ def test_an_empty_text_has_an_answer(backbone: str) -> None:
 
 @pytest.mark.parametrize("backbone", ["bert", "gpt2", "xlnet", "elmo", "transformer"])
 def test_truncated_tokens_are_counted(backbone: str) -> None:
-    it = made(backbone, length=8)
+    it = made(backbone, max_length=8)
     pieces = it.task.encode_samples(it.samples)
     whole = [len(found.ids) for found in it.task.text_encoder.tokenize([text for text, _ in TEXTS])]
     room = it.task.text_encoder.max_text_tokens()
@@ -287,7 +287,7 @@ def test_an_interrupted_run_resumes_bit_for_bit(backbone: str, tmp_path: Path) -
 # ------------------------------------------------------------ [x; ELMo]
 
 
-BESIDE = {"network": "recurrent", "network_width": 24, "word_embedding_size": 12}
+BESIDE = {"network": "recurrent", "network_hidden_size": 24, "word_embedding_size": 12}
 
 
 def test_a_frozen_elmo_with_trainable_word_embeddings() -> None:

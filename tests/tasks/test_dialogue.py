@@ -171,7 +171,8 @@ def test_a_causal_run_is_finetuned_on_dialogue(tmp_path: Path) -> None:
     corpus, out, file = tmp_path / "corpus.txt", tmp_path / "pretrained", tmp_path / "talks.jsonl"
     corpus.write_text("\n\n".join(" ".join((*turns, reply)) for turns, reply in TALKS * 10), encoding="utf-8")
     small = {
-        "tokenizer.vocab_size": 300, "model.layers": 1, "model.hidden_size": 32, "model.heads": 2, "model.max_length": 64,
+        "tokenizer.vocab_size": 300, "model.layers": 1, "model.hidden_size": 32, "model.heads": 2,
+        "model.max_length": 64,
         "train.steps": 2, "train.batch_tokens": 128, "train.threads": 1,
     }  # fmt: skip
     api.pretrain("gpt2-mini", small, source=str(corpus), out=out, console=Console(file=StringIO()))

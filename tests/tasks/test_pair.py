@@ -77,7 +77,7 @@ def test_texts_read_apart_are_learned_too(backbone: str, numbers: bool) -> None:
 
 
 @pytest.mark.parametrize("backbone", FEW_FIRST)
-@pytest.mark.parametrize("told", [{}, {"orders": "both"}, {"siamese": True}], ids=["one", "both", "siamese"])
+@pytest.mark.parametrize("told", [{}, {"pair_orders": "both"}, {"siamese": True}], ids=["one", "both", "siamese"])
 def test_padding_changes_no_prediction(backbone: str, told: dict[str, Any]) -> None:
     it = made(backbone, numbers=bool(told), **told)
     it.learn(3)
@@ -125,7 +125,7 @@ def test_similarity_is_encoded_in_both_orders_by_causal_models() -> None:
 
 
 def test_the_vectors_of_both_orders_are_added() -> None:
-    it, one = made("bert", orders="both"), made("bert")
+    it, one = made("bert", pair_orders="both"), made("bert")
     one.learner.load_state_dict(it.learner.state_dict())
     turned = small(
         "pair",
@@ -197,7 +197,7 @@ def test_pairs_are_truncated_as_by_the_tokenizers_library() -> None:
 
 @pytest.mark.parametrize("told", [{}, {"siamese": True}])
 def test_truncated_tokens_are_counted(told: dict[str, Any]) -> None:
-    it = made(length=10, **told)
+    it = made(max_length=10, **told)
     sizes = np.array([[len(it.tokenizer.encode(text).ids) for text in pair[:2]] for pair in PAIRS])
     cut = np.maximum(sizes - 8, 0).sum(1) if told else np.maximum(sizes.sum(1) - 7, 0)
     assert [piece.num_truncated for piece in it.task.encode_samples(it.samples)] == cut.tolist()
@@ -231,7 +231,7 @@ def test_input_and_output_formats() -> None:
 
 def test_siamese_texts_have_no_order() -> None:
     with pytest.raises(MeristemError, match=r"task\.orders: siamese texts are encoded separately"):
-        made(siamese=True, orders="both")
+        made(siamese=True, pair_orders="both")
 
 
 def test_a_captioner_is_rejected_with_the_families_that_can() -> None:

@@ -110,7 +110,7 @@ def test_padding_and_batches_change_no_prediction(backbone: str, on: str) -> Non
         told = [
             Sample(inputs={"text": one.inputs["text"]}, gold="ab"[n % 2], location="x") for n, one in enumerate(told)
         ]
-    it = small("probe", told, backbone, on=on)
+    it = small("probe", told, backbone, level=on)
     it.learn(3, 1e-2)
     for one, sample in zip(it.answers(), told, strict=True):
         (alone,) = it.answers([sample])
@@ -126,7 +126,7 @@ def test_texts_are_probed_by_their_mean_state() -> None:
             [("good soup", "1"), ("bad bread", "0"), ("good bread", "1"), ("bad soup", "0")]
         )
     ]
-    it = small("probe", told, on="text")
+    it = small("probe", told, level="text")
     assert (it.task.sample_type, type(it.task).sample_type_for(it.recipe.task)) == ("text", "text")
     it.learn(50, 3e-2)
     assert it.score()["layer_0_accuracy"] == 1.0
@@ -134,7 +134,7 @@ def test_texts_are_probed_by_their_mean_state() -> None:
     assert [(one["layer"], one["label"]) for one in shown] == [(0, "1"), (1, "1"), (2, "1")]
     assert it.answers([it.task.parse_input("good good")])[0].layers[0].tags == ("1",)
     with pytest.raises(MeristemError, match=r"x:1: a probe predicts a single label"):
-        small("probe", [Sample(inputs={"text": "a"}, gold=("a", "b"), location="x:1")], on="text")
+        small("probe", [Sample(inputs={"text": "a"}, gold=("a", "b"), location="x:1")], level="text")
 
 
 def test_evaluation() -> None:
@@ -159,7 +159,7 @@ def test_evaluation() -> None:
 
 def test_settings_a_probe_does_not_have_are_rejected() -> None:
     with pytest.raises(RecipeError, match="a probe uses the layers unchanged"):
-        made(mix=True)
+        made(scalar_mix=True)
     with pytest.raises(MeristemError, match="the rnn family has no layer outputs to probe"):
         made("rnn")
 

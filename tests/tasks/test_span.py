@@ -143,7 +143,7 @@ def test_windows_share_the_question_and_point_to_the_answer(backbone: str) -> No
 @settings(max_examples=50, deadline=None)
 @given(st.integers(8, 40), st.integers(1, 60), st.integers(1, 12), st.data())
 def test_every_answer_is_complete_in_some_window(length: int, stride: int, reach: int, data: Any) -> None:
-    task = task_of("characters", length=length, stride=stride, answer_length=reach, question_length=2)
+    task = task_of("characters", max_length=length, stride=stride, max_answer_length=reach, max_question_length=2)
     passage = "abcdefghij" * 10
     room = task.text_encoder.max_text_tokens(2) - 2
     start = data.draw(st.integers(0, len(passage) - 1))
@@ -159,7 +159,9 @@ def test_every_answer_is_complete_in_some_window(length: int, stride: int, reach
 
 
 def task_of(kind: str = "wordpiece", **more: Any) -> SpanTask:
-    told = SpanTask.Settings(way="bidirectional", length=more.pop("length", 32), no_answer=False, **more)
+    told = SpanTask.Settings(
+        backbone_mode="bidirectional", max_length=more.pop("length", 32), allow_no_answer=False, **more
+    )
     return SpanTask(told, tokenizer(kind))
 
 
@@ -171,7 +173,7 @@ def offered(task: SpanTask, given_: Sample, *found: dict[tuple[int, int], float]
 
 
 def test_windows_are_compared_by_scores() -> None:
-    task, long = task_of(length=20, stride=4), sample("who", PASSAGE)
+    task, long = task_of(max_length=20, stride=4), sample("who", PASSAGE)
     found = offered(task, long, {(1, 1): 2.0, (3, 3): 1.0}, {(4, 4): 3.0, (3, 3): 2.5})
     assert (found.text, [one.text for one in found.others]) == ("boats", ["seven", "sailor"])
     wanted = torch.tensor([3.0, 2.5, 2.0]).softmax(0)  # the same stretch in two windows counts once
@@ -180,7 +182,7 @@ def test_windows_are_compared_by_scores() -> None:
 
 def test_no_answer_is_compared_with_the_best_span() -> None:
     one = sample("who", PASSAGE)
-    told = {"no_answer": True}
+    told = {"allow_no_answer": True}
     settings_ = task_of().settings.model_copy(update=told)
     for nothing, bias, text in ((1.0, 0.0, "sailor"), (2.5, 0.0, ""), (2.5, -1.0, "sailor"), (1.0, 2.0, "")):
         task = SpanTask(settings_.model_copy(update={"no_answer_bias": bias}), tokenizer("wordpiece"))
@@ -190,11 +192,11 @@ def test_no_answer_is_compared_with_the_best_span() -> None:
 
 
 def test_answers_are_not_longer_than_they_may_be() -> None:
-    it = made(answer_length=2, best=50)
+    it = made(max_answer_length=2, n_best_size=50)
     for one in it.answers():
         for found in (one, *one.others):
             assert len(found.text.split()) <= 2
-    it = made(best=3)
+    it = made(n_best_size=3)
     assert all(len(one.others) == 2 for one in it.answers())
 
 
@@ -224,7 +226,7 @@ def test_an_answer_is_always_a_span_of_the_passage(kind: str, passage: str, data
     start, end = token_span_to_chars(passage, found.offsets, first, last)
     assert 0 <= start <= end <= len(passage)
     assert passage[start:end] == passage[start:end].strip()
-    task, given_ = task_of(kind, length=256), sample("who", passage)
+    task, given_ = task_of(kind, max_length=256), sample("who", passage)
     answer_ = offered(task, given_, {(first, last): 1.0})
     assert passage[answer_.start : answer_.end] == answer_.text
     assert answer_.text in passage
@@ -251,7 +253,7 @@ def test_a_gold_answer_comes_back_from_its_tokens(kind: str, passage: str, data:
 @pytest.mark.parametrize("gold", ["Zoe\u0301", "👩\u200d👧", "👍🏽", "爱北", "❤\ufe0f", "n't r"])
 def test_marks_and_joined_emoji_are_never_cut(kind: str, gold: str) -> None:
     passage = "So  Zoe\u0301 saw 👩\u200d👧 👍🏽 我爱北京, ❤\ufe0f don't run"
-    task, given_ = task_of(kind, length=128), sample("who", passage, gold)
+    task, given_ = task_of(kind, max_length=128), sample("who", passage, gold)
     (piece,) = task.encode_samples([given_])
     found = offered(task, given_, {piece.features["target"]: 1.0})
     assert gold in found.text
@@ -272,7 +274,7 @@ def test_words_separated_by_spaces_are_never_cut(kind: str) -> None:
 
 
 def test_a_span_of_only_white_space_is_no_answer() -> None:
-    task, given_ = task_of("characters", length=64), sample("who", "a  \n b")
+    task, given_ = task_of("characters", max_length=64), sample("who", "a  \n b")
     assert offered(task, given_, {(1, 3): 5.0, (0, 2): 1.0}).text == "a"
     found = offered(task, given_, {(1, 3): 5.0})
     assert (found.text, found.start, found.end) == ("", 0, 0)

@@ -72,7 +72,7 @@ def test_no_trigram_is_repeated() -> None:
     assert written(plain, samples) == [one.gold[0] for one in samples]
     settings = plain.objectives["task"].settings  # type: ignore[attr-defined]  # every task has them
     task: Any = type(plain.objectives["task"])(
-        settings.model_copy(update={"no_repeat": 3}), plain.objectives["task"].tokenizer
+        settings.model_copy(update={"no_repeat_ngram_size": 3}), plain.objectives["task"].tokenizer
     )  # type: ignore[attr-defined]
     for one in task.generate(plain.model, samples):
         for text in one.texts:
@@ -96,7 +96,8 @@ def test_a_denoising_run_is_finetuned_on_summaries(recipe: str, tmp_path: Path) 
     corpus, out = tmp_path / "corpus.txt", tmp_path / "pretrained"
     corpus.write_text("\n\n".join(text for text, _ in TEXTS * 8), encoding="utf-8")
     small = {
-        "tokenizer.vocab_size": 300, "model.layers": 1, "model.hidden_size": 32, "model.heads": 2, "model.max_length": 96,
+        "tokenizer.vocab_size": 300, "model.layers": 1, "model.hidden_size": 32, "model.heads": 2,
+        "model.max_length": 96,
         "train.steps": 2, "train.batch_tokens": 192, "train.threads": 1,
         "objective.start_tokens": ["end"],
     }  # fmt: skip

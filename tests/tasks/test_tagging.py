@@ -108,7 +108,7 @@ def test_plain_tags_are_distinguished_from_entities() -> None:
 
 @pytest.mark.parametrize("crf", [False, True])
 def test_a_causal_model_with_the_language_model_loss(crf: bool) -> None:
-    it = made("gpt2", crf=crf, lm=0.5)
+    it = made("gpt2", crf=crf, lm_weight=0.5)
     batch = it.batch()
     assert batch.target_counts["lm"] == sum(piece.num_tokens - 1 for piece in it.task.encode_samples(it.samples))
     outcome = it.learner("task", batch, {"tagging": 2, "lm": 3})

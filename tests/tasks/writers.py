@@ -36,9 +36,9 @@ MODELS: dict[str, dict[str, Any]] = {
     "modern": {"family": "modern"},
 }  # fmt: skip
 """Model settings by name, all of them small."""
-BYTES = {"kind": "bpe", "size": 400}
+BYTES = {"kind": "bpe", "vocab_size": 400}
 TOKENIZERS = {"t5": {**BYTES, "sentinels": 4}, "bart": BYTES, "gpt2": BYTES}
-WORDS = {"kind": "words", "size": 200}
+WORDS = {"kind": "words", "vocab_size": 200}
 
 
 def pairs(texts: Sequence[tuple[str, str]]) -> list[Sample]:

@@ -21,7 +21,7 @@ from meristem.training.pretraining import pretrain
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-SMALL = {"layers": 2, "width": 32, "heads": 2, "length": 16, "dropout": 0.0}
+SMALL = {"layers": 2, "hidden_size": 32, "heads": 2, "max_length": 16, "dropout": 0.0}
 KINDS: dict[str, dict[str, Any]] = {
     "bert": {"model": {"family": "bert", **SMALL}, "objective": ["mlm", "nsp"], "train": {"optimizer": "muon"}},
     "gpt2": {"model": {"family": "gpt2", **SMALL}, "objective": ["clm"], "train": {"micro_batch_tokens": 48}},
@@ -48,7 +48,7 @@ def recipe_of(kind: str, steps: int = 20, **train: Any) -> Recipe:
         "save_every": 1000,
         "schedule": "constant",
         "warmup": 0,
-        "rate": 2e-3,
+        "learning_rate": 2e-3,
     }
     told.update(plain.get("train", {}), **train)
     return resolve_recipe(
@@ -191,7 +191,7 @@ def test_in_double_precision_they_are_one(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["bert", *(pytest.param(kind, marks=pytest.mark.slow) for kind in MORE)])
 def test_sharded_weights_train_the_same(kind: str, tmp_path: Path) -> None:
     run(recipe_of(kind), tmp_path / "1")
-    run(recipe_of(kind, shard=True), tmp_path / "2", 2)
+    run(recipe_of(kind, fsdp=True), tmp_path / "2", 2)
     assert losses(tmp_path / "2") == pytest.approx(losses(tmp_path / "1"), rel=1e-4)
     whole, parts = weights(tmp_path / "1"), weights(tmp_path / "2")
     assert {name: value.shape for name, value in parts.items()} == {name: v.shape for name, v in whole.items()}
@@ -208,7 +208,7 @@ def test_two_then_one_then_three_processes_with_sharding(kind: str, tmp_path: Pa
     run(recipe_of(kind, 18), tmp_path / "whole", double=True)
     out = tmp_path / "parts"
     for size, steps, shard in ((2, 6, False), (1, 12, False), (3, 18, True)):
-        run(recipe_of(kind, steps, shard=shard), out, size, double=True)
+        run(recipe_of(kind, steps, fsdp=shard), out, size, double=True)
     assert losses(out) == pytest.approx(losses(tmp_path / "whole"), rel=1e-9)
     for name, value in weights(out).items():
         torch.testing.assert_close(value, weights(tmp_path / "whole")[name], rtol=1e-9, atol=1e-9, msg=name)
@@ -223,7 +223,7 @@ def test_a_resumed_distributed_run_is_bit_identical(tmp_path: Path) -> None:
         assert torch.equal(value, weights(tmp_path / "whole")[name]), name
 
 
-@pytest.mark.parametrize(("shard", "start"), [(False, {}), (True, {}), (False, {"thaw": 3})], ids=str)
+@pytest.mark.parametrize(("shard", "start"), [(False, {}), (True, {}), (False, {"unfreeze_every": 3})], ids=str)
 def test_a_task_learns_with_two(shard: bool, start: dict[str, Any], tmp_path: Path) -> None:
     data = {split: f"builtin:microworld-sentiment?size={size}&seed={seed}"
             for seed, (split, size) in enumerate((("train", 60), ("validation", 20), ("test", 20)))}  # fmt: skip

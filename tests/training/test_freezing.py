@@ -97,11 +97,11 @@ def test_a_frozen_backbone_records_nothing_and_gets_no_gradient(
 
 
 @pytest.mark.parametrize(("told", "said"), [
-    ({"thaw": "10m"}, "not after a time"),
-    ({"thaw": 5, "frozen": 3}, "leave out frozen"),
-    ({"thaw": 5, "learns": "head"}, "leave out frozen and learns"),
-    ({"learns": "head", "lora": {}}, "which learns=head freezes"),
-    ({"thaw": "soon"}, "expected steps"),
+    ({"unfreeze_every": "10m"}, "not after a time"),
+    ({"unfreeze_every": 5, "embeddings_only_steps": 3}, "leave out frozen"),
+    ({"unfreeze_every": 5, "train": "head"}, "leave out frozen and learns"),
+    ({"train": "head", "lora": {}}, "which learns=head freezes"),
+    ({"unfreeze_every": "soon"}, "expected steps"),
     ({"lora": {"target_modules": ["("]}}, "is not a valid regular expression"),
 ])  # fmt: skip
 def test_what_does_not_go_together_is_refused(told: dict[str, Any], said: str) -> None:
@@ -128,7 +128,8 @@ def test_only_the_head_learns_and_the_optimizer_remembers_nothing_else(tuning: T
 
 
 @pytest.mark.parametrize("told", [
-    {"from.unfreeze_every": 2}, {"from.unfreeze_every": "0.5epoch", "train.optimizer": "muon", "train.layer_lr_decay": 0.8},
+    {"from.unfreeze_every": 2}, {"from.unfreeze_every": "0.5epoch", "train.optimizer": "muon",
+     "train.layer_lr_decay": 0.8},
     {"from.train": "embeddings"},
 ], ids=["thaw", "thaw muon decay", "embeddings"])  # fmt: skip
 def test_an_interrupted_run_resumes_bit_for_bit(tuning: Tuning, told: dict[str, Any]) -> None:

@@ -11,7 +11,8 @@ from meristem.recipe_resolution import resolve_pretrain_recipe, resolve_task_rec
 
 @pytest.mark.parametrize(("given", "said"), [
     ("train.batch_samples=8", "train.batch_tokens"), ("train.batch_size=8", "use train.batch_tokens in pretraining"),
-    ("train.muon_learning_rate=0.1", "train.optimizer=muon"), ("train.decay_fraction=0.3", "train.schedule=constant_then_decay"),
+    ("train.muon_learning_rate=0.1", "train.optimizer=muon"), ("train.decay_fraction=0.3",
+     "train.schedule=constant_then_decay"),
 ])  # fmt: skip
 def test_pretraining(given: str, said: str) -> None:
     with pytest.raises(RecipeError, match=rf"{given.partition('=')[0]}: .*{said}"):

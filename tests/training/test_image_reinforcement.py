@@ -30,7 +30,8 @@ data:    {train: "builtin:microworld-pictures?size=40&seed=4", held_out: 0.2}
 rewards: [{name: includes, required: [red, circle]}, {name: function, call: "seeing:near", weight: 0.5}]
 judge:   [{name: function, title: named, call: "meristem.samples.microworld.caption_accuracy:named_share"}]
 policy:  {num_generations: 3, max_new_tokens: 8, eval_prompts: 6}
-train:   {steps: 4, batch_samples: 4, learning_rate: 3e-3, schedule: constant, warmup: 0.0, log_every: 1, evaluate_every: 2,
+train:   {steps: 4, batch_samples: 4, learning_rate: 3e-3, schedule: constant, warmup: 0.0, log_every: 1,
+          evaluate_every: 2,
           threads: 1}
 """
 SEEING = """

@@ -33,7 +33,7 @@ CLOCKS = ("seconds", "tokens_per_second", "mfu", "memory")
 PATIENCE = 60.0  # seconds after which a child counts as hanging
 AT_RANDOM, TWICE, IN_A_SAVE = 3, 1, 3  # benchmarks/interruptions interrupts a thousand
 
-SMALL = {"layers": 1, "width": 32, "heads": 2, "length": 32, "dropout": 0.1}
+SMALL = {"layers": 1, "hidden_size": 32, "heads": 2, "max_length": 32, "dropout": 0.1}
 KINDS: dict[str, dict[str, Any]] = {
     "bert": {
         "tokenizer": {"kind": "wordpiece", "vocab_size": 200},

@@ -23,7 +23,8 @@ from meristem.training import launch
 from meristem.training.pretraining import pretrain
 
 SMALL = [
-    "model.layers=1", "model.hidden_size=32", "model.heads=2", "model.max_length=32", "tokenizer.vocab_size=300", "tokenizer.kind=bpe",
+    "model.layers=1", "model.hidden_size=32", "model.heads=2", "model.max_length=32", "tokenizer.vocab_size=300",
+    "tokenizer.kind=bpe",
     "train.batch_tokens=224", "train.log_every=1", "train.save_every=10", "train.evaluate_tokens=256",
 ]  # fmt: skip
 

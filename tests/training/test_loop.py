@@ -137,7 +137,13 @@ def test_four_bad_steps_and_a_good_one_do_not(tmp_path: Path, tokenizer: Tokeniz
 def test_only_the_embeddings_learn_while_the_rest_is_frozen(
     tmp_path: Path, tokenizer: Tokenizer, store: TokenDataset
 ) -> None:
-    loop = begun(tmp_path, tokenizer, store, frozen=3, train={"save_every": 1, "keep": 9, "optimizer": "muon"})
+    loop = begun(
+        tmp_path,
+        tokenizer,
+        store,
+        embeddings_only_steps=3,
+        train={"save_every": 1, "keep_checkpoints": 9, "optimizer": "muon"},
+    )
     names = [name for name, _ in loop.stepper.learner.model.named_parameters()]
     fresh = {name: value.clone() for name, value in loop.stepper.learner.model.state_dict().items()}
     loop.fit()
@@ -152,11 +158,11 @@ def test_only_the_embeddings_learn_while_the_rest_is_frozen(
 
 
 def test_a_frozen_start_can_be_interrupted(tmp_path: Path, tokenizer: Tokenizer, store: TokenDataset) -> None:
-    whole = begun(tmp_path / "whole", tokenizer, store, frozen=3)
+    whole = begun(tmp_path / "whole", tokenizer, store, embeddings_only_steps=3)
     whole.fit()
     for stop in (2, 3, 4):
         folder = tmp_path / str(stop)
-        first = begun(folder, tokenizer, store, frozen=3)
+        first = begun(folder, tokenizer, store, embeddings_only_steps=3)
         first.stepper.learner.model.backbone.register_forward_hook(
             lambda *_, first=first, stop=stop: (
                 os.kill(os.getpid(), signal.SIGINT) if first.state.step == stop - 1 else None
@@ -179,7 +185,7 @@ def test_the_best_is_kept_and_patience_ends_a_run(tmp_path: Path, tokenizer: Tok
         store,
         total=20,
         evaluate=lambda: {"loss": next(losses)},
-        train={"evaluate_every": 2, "patience": 3, "save_every": 1, "keep": 1},
+        train={"evaluate_every": 2, "patience": 3, "save_every": 1, "keep_checkpoints": 1},
     )
     found = loop.fit()
     assert loop.state.step == 10
@@ -202,7 +208,7 @@ def test_evaluations_are_at_every_tenth_of_the_run_unless_set(
 def test_workers_change_nothing(tmp_path: Path, tokenizer: Tokenizer, store: TokenDataset) -> None:
     losses = []
     for workers in (0, 2):
-        begun(tmp_path / str(workers), tokenizer, store, train={"workers": workers}).fit()
+        begun(tmp_path / str(workers), tokenizer, store, train={"dataloader_workers": workers}).fit()
         losses.append([line["loss"] for line in lines(tmp_path / str(workers), "train")])
     assert losses[0] == losses[1]
 

@@ -37,7 +37,7 @@ def test_each_shape_is_its_own() -> None:
     assert curve(schedule="linear")[28] == pytest.approx(0.8)
     assert curve(schedule="inverse_sqrt")[39] == pytest.approx(0.5)
     assert curve(schedule="constant")[99] == 1
-    decaying = curve(schedule="constant_then_decay", decay=0.2)
+    decaying = curve(schedule="constant_then_decay", decay_fraction=0.2)
     assert decaying[10:82] == [1.0] * 72
     assert decaying[91] == pytest.approx(0.5)
 

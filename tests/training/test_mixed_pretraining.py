@@ -99,7 +99,8 @@ def test_describe_of_a_mixture(place: Place) -> None:
     ({"objective": "seq2seq", "corpus": {"source": "builtin:microworld-pictures"}}, "this corpus is pictures"),
     ({"objective": "caption", "corpus": {"source": "builtin:microworld-pictures"}}, "caption needs a image backbone"),
     ({"objective": "caption", "model": CAPTIONER, "dataset": {"image_size": 64},
-      "corpus": {"source": "builtin:microworld-pictures"}}, "model.image_size=32 and dataset.image_size=64 must be the same"),
+      "corpus": {"source": "builtin:microworld-pictures"}},
+      "model.image_size=32 and dataset.image_size=64 must be the same"),
 ])  # fmt: skip
 def test_what_cannot_work_is_refused_before_anything_is_read(parts: dict[str, Any], says: str) -> None:
     with pytest.raises(RecipeError, match=says):

@@ -32,7 +32,7 @@ from meristem.training.pretraining import pretrain
 from meristem.training.report.model_card import insert_section
 from meristem.training.run_result import RunResult
 
-ENCODER = {"layers": 1, "width": 16, "heads": 2, "length": 32}
+ENCODER = {"layers": 1, "hidden_size": 16, "heads": 2, "max_length": 32}
 MODEL = {"family": "multitask", **ENCODER, "patch_size": 8}
 TEXT, PAIRS = "builtin:microworld-en?size=24", "builtin:microworld-pairs?size=60&to=zh"
 MIX = [
@@ -48,7 +48,7 @@ TERMS = {"mlm+nsp": ("mlm", "nsp"), **{name: (name,) for name in ("clm", "denois
 def recipe_of(steps: int = 12, **parts: Any) -> Recipe:
     """A tiny recipe; settings of train are given with their section's name in front."""
     train = {"steps": steps, "batch_tokens": 128, "log_every": 1, "threads": 1, "evaluate_tokens": 256,
-             "evaluate_every": 100, "schedule": "constant", "warmup": 0, "rate": 3e-3}  # fmt: skip
+             "evaluate_every": 100, "schedule": "constant", "warmup": 0, "learning_rate": 3e-3}  # fmt: skip
     return resolve_recipe("tiny", {
         "corpus": {"processes": 1, "validation": 0.1, "test": 0.1}, "model": MODEL, "mix": MIX,
         "tokenizer": {"kind": "bpe", "vocab_size": 300, "sentinels": 10}, **parts,
@@ -118,7 +118,7 @@ def test_one_tokenizer_is_trained_on_all_texts(mixed: Trained, tmp_path: Path) -
     for text in ("triangle", "Kenji", "的"):
         ids = tokenizer.encode(text).ids.tolist()
         assert tokenizer.unknown not in ids
-    captions_alone = recipe_of(2, mix=MIX[:1])
+    captions_alone = recipe_of(2, scalar_mix=MIX[:1])
     train(captions_alone, tmp_path / "alone")
     other = load_run(tmp_path / "alone").tokenizer
     said = "A yellow cross is to the left of a blue circle."
@@ -138,7 +138,7 @@ def test_a_mix_of_everything_resumes_bit_for_bit(mixed: Trained, place: Place) -
 
 
 def test_tasks_get_better_together(place: Place) -> None:
-    train(recipe_of(90, train={"rate": 1e-2}), place.root / "run")
+    train(recipe_of(90, train={"negative_rate": 1e-2}), place.root / "run")
     for term in ("mlm", "clm.loss", "denoising.loss", "seq2seq.loss", "caption.loss"):
         losses = [line[term] for line in place.lines("train", "run") if term in line]
         assert sum(losses[-4:]) / 4 < 0.95 * losses[0], term
@@ -241,7 +241,7 @@ def _from(encoder: LoadedRun, **more: Any) -> dict[str, Any]:
     return {"from": {"path": str(encoder.run.path), **more}, "model": {**MODEL, **shape}}
 
 
-STILL = {"rate": 1e-30, "weight_decay": 0.0}
+STILL = {"learning_rate": 1e-30, "weight_decay": 0.0}
 
 
 def test_a_pretrained_encoder_is_loaded(encoder: LoadedRun, place: Place) -> None:
@@ -263,7 +263,7 @@ def test_a_pretrained_encoder_is_loaded(encoder: LoadedRun, place: Place) -> Non
 
 
 def test_only_the_encoder_is_loaded_with_take_encoder(encoder: LoadedRun, place: Place) -> None:
-    train(recipe_of(2, train=STILL, **_from(encoder, take="encoder")), place.root / "run")
+    train(recipe_of(2, train=STILL, **_from(encoder, load="encoder")), place.root / "run")
     mine, theirs = load_run(place.root / "run").learner.model.state_dict(), encoder.learner.model.state_dict()
     layer, head = "layers.0.attention.project.weight", "heads.mlm.transform.dense.weight"
     assert torch.allclose(mine[f"backbone.encoder.{layer}"], theirs[f"backbone.stack.{layer}"], atol=1e-12)
@@ -272,7 +272,7 @@ def test_only_the_encoder_is_loaded_with_take_encoder(encoder: LoadedRun, place:
 
 def test_another_shape_is_refused_with_what_to_set(encoder: LoadedRun, place: Place) -> None:
     parts = _from(encoder)
-    parts["model"] |= {"width": 32, "layers": 2, "norm_place": "pre", "embedding_norm": False}
+    parts["model"] |= {"hidden_size": 32, "layers": 2, "norm_position": "pre", "embedding_norm": False}
     wanted = (
         "set model.hidden_size=16 model.layers=1 model.norm_position=post model.ffn_size=64 model.embedding_norm=true"
     )

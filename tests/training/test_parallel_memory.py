@@ -25,13 +25,13 @@ def recipe_of(**train: Any) -> Recipe:
     told = {"steps": STEPS, "batch_tokens": 192, "save_every": 1000, "evaluate_every": 1000, "threads": 1, **train}
     model = {"family": "gpt2", "layers": 2, "hidden_size": 64, "heads": 2, "max_length": 32}
     corpus = {"source": "builtin:microworld-en?size=40", "processes": 1, "validation": 0, "test": 0}
-    tokenizer = {"kind": "bpe", "size": 400}
+    tokenizer = {"kind": "bpe", "vocab_size": 400}
     return resolve_recipe(
         "sent", {"model": model, "objective": ["clm"], "corpus": corpus, "tokenizer": tokenizer, "train": told}
     )
 
 
-SHARDED = {"shard": True, "optimizer": "muon"}
+SHARDED = {"fsdp": True, "optimizer": "muon"}
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="sockets are looked for in /proc")
@@ -81,7 +81,7 @@ def _moved(recipe: Recipe, number: int, folder: Path) -> list[float]:
 
 
 def test_a_part_is_smaller_than_a_copy_and_more_devices_than_rows_are_refused() -> None:
-    copy, part = (describe_recipe(recipe_of(shard=shard), vocab_size=400, devices=3).shared for shard in (False, True))
+    copy, part = (describe_recipe(recipe_of(fsdp=shard), vocab_size=400, devices=3).shared for shard in (False, True))
     assert copy is not None
     assert part is not None
     assert part.held == pytest.approx(copy.held / 3, rel=0.01)

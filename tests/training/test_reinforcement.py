@@ -30,7 +30,8 @@ data:    {train: prompts.tsv, held_out: 0.25}
 rewards: [{name: includes, required: [the, a]}, {name: function, call: "liking:short", weight: 0.5}]
 judge:   [{name: length, target: [2, 8]}]
 policy:  {num_generations: 3, max_new_tokens: 6, eval_prompts: 6}
-train:   {steps: 4, batch_samples: 4, learning_rate: 3e-3, schedule: constant, warmup: 0.0, log_every: 1, evaluate_every: 2,
+train:   {steps: 4, batch_samples: 4, learning_rate: 3e-3, schedule: constant, warmup: 0.0, log_every: 1,
+          evaluate_every: 2,
           threads: 1}
 """
 LIKING = """
@@ -120,7 +121,8 @@ def test_a_run_that_was_stopped_ends_where_the_unbroken_one_does(writer: Place, 
 def test_a_task_run_still_predicts_after_its_rewards(writer: Place) -> None:
     data = {"data.train": "builtin:microworld-queries?size=40&seed=1", "data.text": "query", "data.target": "text",
             "data.held_out": 0.2}  # fmt: skip
-    tiny = {"model.family": "gpt2", "model.layers": 1, "model.hidden_size": 32, "model.heads": 2, "model.max_length": 48,
+    tiny = {"model.family": "gpt2", "model.layers": 1, "model.hidden_size": 32, "model.heads": 2,
+            "model.max_length": 48,
             "tokenizer.vocab_size": 400, "train.steps": 3, "train.threads": 1, "task.max_tokens": 8}  # fmt: skip
     api.finetune("lines", {**data, **tiny}, out=writer.root / "lines", console=Console(quiet=True))
     ended = reinforced(writer, "from=lines", "data.train=builtin:microworld-queries?size=24&seed=2", "data.text=query",
@@ -174,8 +176,10 @@ def test_ctrl_c_keeps_what_was_learned(writer: Place, monkeypatch: pytest.Monkey
 
 def test_without_a_kl_penalty_the_reward_is_hacked_and_the_report_warns(writer: Place) -> None:
     """A reward that pays for one letter, thirty steps: held, the texts stay what they were; loose, they do not."""
-    greedy = ("rewards=[{name: function, call: 'liking:greedy'}]", "policy.max_new_tokens=10", "policy.num_generations=6",
-              "train.steps=30", "train.learning_rate=1e-2", "train.batch_samples=8", "train.evaluate_every=30")  # fmt: skip
+    greedy = ("rewards=[{name: function, call: 'liking:greedy'}]", "policy.max_new_tokens=10",
+              "policy.num_generations=6",
+              "train.steps=30", "train.learning_rate=1e-2", "train.batch_samples=8",
+              "train.evaluate_every=30")  # fmt: skip
     reinforced(writer, *greedy, "policy.kl.coefficient=0", "policy.min_distinct2_ratio=null", out="loose")
     reinforced(
         writer, *greedy, "policy.kl.target=0.5", "policy.kl.coefficient=2", "policy.kl.adaptation_rate=0.5", out="held"

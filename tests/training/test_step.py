@@ -77,7 +77,9 @@ def test_a_step_reports_what_it_did(tokenizer: Tokenizer, store: TokenDataset) -
 def test_gradients_are_clipped(tokenizer: Tokenizer, store: TokenDataset) -> None:
     moved = []
     for clip in (None, 1e-3):
-        learner, feed, settings = real(BERT, tokenizer, store, clip=clip, rate=1.0, warmup=0, schedule="constant")
+        learner, feed, settings = real(
+            BERT, tokenizer, store, max_grad_norm=clip, learning_rate=1.0, warmup=0, schedule="constant"
+        )
         before = {n: p.detach().clone() for n, p in learner.named_parameters()}
         whole = gradients(learner, feed)
         norm = torch.cat([g.flatten() for g in whole.values()]).norm()
@@ -129,7 +131,9 @@ def test_devices_and_precisions_are_as_set() -> None:
 
 
 def test_bfloat16_training_keeps_float32_weights(tokenizer: Tokenizer, store: TokenDataset) -> None:
-    learner, feed, settings = real(BERT, tokenizer, store, precision="bfloat16", rate=5e-3, schedule="constant")
+    learner, feed, settings = real(
+        BERT, tokenizer, store, precision="bfloat16", learning_rate=5e-3, schedule="constant"
+    )
     stepper, same = stepper_of(learner, settings), batches(feed, 0)
     losses = [float(stepper.train_step(step, 30, SOURCE, same).loss) for step in range(30)]
     assert losses[-1] < 0.5 * losses[0]

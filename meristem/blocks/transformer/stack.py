@@ -41,6 +41,45 @@ class StackSettings(Settings):
         "initial": "init_std",
         "output_initial": "output_init",
     }
+    foreign_names: ClassVar[dict[str, str]] = {
+        "n_layer": "layers",
+        "n_layers": "layers",
+        "num_layers": "layers",
+        "num_hidden_layers": "layers",
+        "d_model": "hidden_size",
+        "n_embd": "hidden_size",
+        "hidden_dim": "hidden_size",
+        "dim": "hidden_size",
+        "embed_dim": "hidden_size",
+        "n_head": "heads",
+        "n_heads": "heads",
+        "num_heads": "heads",
+        "num_attention_heads": "heads",
+        "num_key_value_heads": "kv_heads",
+        "n_kv_heads": "kv_heads",
+        "intermediate_size": "ffn_size",
+        "d_ff": "ffn_size",
+        "ffn_dim": "ffn_size",
+        "n_inner": "ffn_size",
+        "max_seq_len": "max_length",
+        "max_seq_length": "max_length",
+        "max_position_embeddings": "max_length",
+        "block_size": "max_length",
+        "n_positions": "max_length",
+        "n_ctx": "max_length",
+        "context_length": "max_length",
+        "seq_len": "max_length",
+        "hidden_dropout_prob": "dropout",
+        "attention_probs_dropout_prob": "dropout",
+        "resid_pdrop": "dropout",
+        "hidden_act": "activation",
+        "layer_norm_eps": "norm_epsilon",
+        "layer_norm_epsilon": "norm_epsilon",
+        "rms_norm_eps": "norm_epsilon",
+        "rope_theta": "rotary_base",
+        "initializer_range": "init_std",
+        "sliding_window": "attention_window",
+    }
 
     needs: ClassVar[SettingConditions] = {
         "rotary_base": (when("position_encoding", "rotary"),),
@@ -93,7 +132,8 @@ class StackSettings(Settings):
             )
         if self.position_encoding == "rotary" and (self.hidden_size // self.heads) % 2:
             raise ValueError(
-                f"position_encoding: rotary needs an even number of channels per head, not {self.hidden_size // self.heads}"
+                "position_encoding: rotary needs an even number of channels per head, not "
+                f"{self.hidden_size // self.heads}"
             )
         return self
 

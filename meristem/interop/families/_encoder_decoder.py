@@ -79,7 +79,8 @@ class EncoderDecoderModelType(ModelType):
         start_ids = decoder_start_ids(loaded.learner.model, loaded.tokenizer)
         if len(start_ids) > len(START_KEYS):
             raise MeristemError(
-                f"{cls.name} has no objective.start_tokens of {len(start_ids)} tokens: its targets begin after one or two"
+                f"{cls.name} has no objective.start_tokens of {len(start_ids)} tokens: its targets begin after "
+                "one or two"
             )
         config |= {"is_encoder_decoder": True, **dict(zip(START_KEYS, start_ids, strict=False))}
         return super().finalize_export(config, tensors, loaded)

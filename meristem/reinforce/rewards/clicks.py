@@ -68,7 +68,8 @@ class ClicksRewardSettings(RewardSettings):
     def _check_comparison(self) -> Self:
         if self.score_by == "rate" and self.compare_with != "table":
             raise ValueError(
-                f"compare_with={self.compare_with}: score_by=rate is a text's rate alone; use score_by=margin or score_by=rank"
+                f"compare_with={self.compare_with}: score_by=rate is a text's rate alone; use score_by=margin or "
+                "score_by=rank"
             )
         return self
 

@@ -63,7 +63,8 @@ def _target_embedding(model: Model) -> nn.Embedding:
             name for name in module_names("models") if "characters" not in find_class("models", name).capabilities
         ]
         raise MeristemError(
-            f"from.word_vectors: {type(model.backbone).__name__} reads words by their characters and has no input embedding "
+            f"from.word_vectors: {type(model.backbone).__name__} reads words by their characters and has no input "
+            "embedding "
             f"of words; families with word embeddings: {', '.join(families)}; or give the task embeddings "
             "of its own: task.network=recurrent task.word_embedding_size=100"
         )
