@@ -50,8 +50,10 @@ POLICY = {
     "policy.num_generations": 2,
     "policy.max_new_tokens": 6,
 }
-JUDGE = "{train.steps: 2, model.layers: 1, model.hidden_size: 32, model.heads: 2, tokenizer.vocab_size: 300,
-          corpus.processes: 1}"
+JUDGE = (
+    "{train.steps: 2, model.layers: 1, model.hidden_size: 32, model.heads: 2, tokenizer.vocab_size: 300, "
+    "corpus.processes: 1}"
+)
 
 
 @dataclass(frozen=True)

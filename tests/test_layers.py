@@ -291,10 +291,6 @@ AVOIDED_NAMES = frozenset(
     ]
 )
 """Names that this project used for ideas which have a usual name (docs/glossary.md)."""
-KEPT_NAMES = {
-    "add_special_tokens": "a setting of tasks and policies (task.add_special_tokens), renamed with the other settings"
-}
-"""Avoided names that stay as identifiers, each with its reason."""
 
 
 def identifiers(tree: ast.AST) -> Iterator[str]:
@@ -312,4 +308,4 @@ def identifiers(tree: ast.AST) -> Iterator[str]:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_names_are_those_of_the_field(path: Path) -> None:
     names = {path.stem, *identifiers(ast.parse(path.read_text(encoding="utf-8")))}
-    assert names & AVOIDED_NAMES - KEPT_NAMES.keys() == set()
+    assert names & AVOIDED_NAMES == set()

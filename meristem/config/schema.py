@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from meristem.config.recipe import HeadSettings
+from meristem.config.recipe_format import FORMAT_KEY, RECIPE_FORMAT
 from meristem.config.settings import SECTIONS, Settings, find_class, module_names, section_class
 
 
@@ -45,6 +46,7 @@ def recipe_schema() -> dict[str, Any]:
         "type": "object",
         "additionalProperties": False,
         "properties": {
+            FORMAT_KEY: {"type": "integer", "minimum": 1, "maximum": RECIPE_FORMAT},
             **sections,
             "model": {"anyOf": families},
             "task": {"anyOf": [{"enum": list(module_names("tasks"))}, *_settings_refs(add, "tasks")]},

@@ -333,7 +333,7 @@ class PolicyObjective(Objective):
         controller.dull.copy_((controller.dull + 1) * collapsed)
         if int(controller.wild) >= settings.stop_patience:
             return (f"the policy diverged from the reference model: KL {mean['kl']:.1f} nats, policy.kl.target is "
-                    f"{settings.kl.target:g}. Use a higher policy.kl.coefficient or a lower train.learning_rate")  # fmt: skip
+                    f"{settings.kl.target:g}. Raise policy.kl.coefficient or lower train.learning_rate")  # fmt: skip
         if int(controller.dull) >= settings.stop_patience:
             return ("the completions have become alike: distinct-2 is below "
                     f"{settings.min_distinct2_ratio:.0%} of its initial value. Use a higher "

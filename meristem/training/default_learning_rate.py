@@ -27,5 +27,7 @@ def describe_learning_rate(recipe: Recipe, source_recipe: Recipe) -> str:
     """Log line for a run that uses the default learning rate; empty if it does not."""
     if recipe.task is None or recipe.train.learning_rate != default_learning_rate(source_recipe):
         return ""
-    return f"Learning rate {recipe.train.learning_rate:g},
-                            chosen for these pretrained weights (train.learning_rate sets another)"
+    return (
+        f"Learning rate {recipe.train.learning_rate:g}, "
+        "chosen for these pretrained weights (train.learning_rate sets another)"
+    )

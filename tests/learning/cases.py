@@ -165,7 +165,7 @@ def two_sided(mark: str, tokenizer: Tokenizer, store: TokenDataset) -> TokenData
             else builtin_image_reference(f"microworld:0:{number}")
         )
         made.append(Document(mark.join((given, ".".join(told[3:6]))), f"test:{number}"))
-    folder = store.folder.with_name(f"{dataset.folder.name}-{SEPARATOR_KINDS[mark]}")
+    folder = store.folder.with_name(f"{store.folder.name}-{SEPARATOR_KINDS[mark]}")
     return build_dataset(made, tokenizer, folder, DatasetSettings(shard_tokens=700), processes=1)
 
 
