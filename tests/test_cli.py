@@ -133,7 +133,7 @@ def test_the_schema_is_written_for_editors(meristem: Meristem) -> None:
         (["pretrain", "bert-mnii", "novel.txt"], 2, "no recipe 'bert-mnii', did you mean bert-mini?"),
         (["pretrain", "bert-mini", "train.ratee=1"], 2, "train.ratee: unknown setting, did you mean rate?"),
         (["pretrain", "bert-mini", "objective.mask_rat=0.2"], 2, "unknown setting, did you mean mask_rate?"),
-        (["pretrain", "bert-mini", "rate=1"], 2, "rate: unknown setting, did you mean train.learning_rate?"),
+        (["pretrain", "bert-mini", "rate=1"], 2, "rate: unknown setting; write train.learning_rate=1"),
         (["pretrain", "bert-mini", "train.learning_rate=fast"], 2, "train.learning_rate: "),
         (["pretrain", "bert-mini", "train.steps=0"], 2, "train.steps: "),
         (["pretrain", "bert-mini", "train.save_every=often"], 2, "expected steps (500), time (30s, 10m, 2h) or epochs"),

@@ -62,7 +62,7 @@ def test_a_mapping_of_overrides_is_the_same() -> None:
 
 def test_yaml_reads_3e_4_as_a_string_and_settings_as_a_number() -> None:
     assert yaml.safe_load("3e-4") == "3e-4"
-    assert made(train={"learning_rate": "3e-4", "steps": 5}).train.rate == 3e-4
+    assert made(train={"learning_rate": "3e-4", "steps": 5}).train.learning_rate == 3e-4
 
 
 def test_the_recipe_given_is_left_as_it_was() -> None:
@@ -90,14 +90,14 @@ def test_a_run_without_a_budget_has_three_minutes() -> None:
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("train.rat=1", "train.rat: unknown setting, did you mean rate?"),
+        ("train.learning_rat=1", "train.learning_rat: unknown setting, did you mean learning_rate?"),
         ("model.layer=1", "model.layer: unknown setting, did you mean layers?"),
         ("model.family=brt", "model.family: no 'brt', did you mean bert?"),
         ("objective.mask_rat=0.2", "objective.mask_rat: unknown setting, did you mean mask_rate?"),
         ("objective=mml", "objective.name: no 'mml', did you mean mlm?"),
         ("trian.rate=1", "trian.rate: unknown setting, did you mean train?"),
-        ("rate=1", "rate: unknown setting, did you mean train.learning_rate?"),
-        ("source=x", "source: unknown setting, did you mean corpus.source?"),
+        ("rate=1", "rate: unknown setting; write train.learning_rate=1"),
+        ("source=x", "source: unknown setting; write corpus.source=x"),
         (
             "tokenizer.kind=wordpeace",
             "tokenizer.kind: Input should be 'wordpiece', 'bpe', 'unigram', 'characters' or 'words' (got 'wordpeace')",

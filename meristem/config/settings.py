@@ -155,19 +155,22 @@ def unknown_setting(cls: type[Settings], parent: str, name: str, value: Any) -> 
         return f"{parent}.{name} is now {parent}.{current_name}; write {setting_line(parent, current_name, value)}"
     if own_name := inherited_table(cls, "foreign_names").get(name):
         return f"{parent}.{name}: unknown setting; {_foreign_advice(parent, own_name, value)}"
-    advice = None if parent.split(".")[0] in ("heads", "serve") else line_for_name(name, value)
+    advice = None if parent.split(".")[0] in ("heads", "serve") else line_for_name(name, value, parent, cls)
     return f"{parent}.{name}: unknown setting" + (f"; {advice}" if advice else did_you_mean(name, [*cls.model_fields]))
 
 
-def line_for_name(name: str, value: Any) -> str | None:
-    """Advice for a setting named without its section, in another one, or as in other libraries; None if unknown."""
+def line_for_name(name: str, value: Any, own_section: str = "", own_class: type[Settings] | None = None) -> str | None:
+    """Advice for a setting named without its section, in another one, as in other libraries or as before; or None."""
     sections = [(section, section_class(section)) for section in SEARCHED_SECTIONS]
-    for own_names in ("model_fields", "foreign_names"):
+    for own_names in ("model_fields", "foreign_names", "renamed"):
         for section, cls in (*sections, *_found_by_name()):
             prefix = "from" if section == "start" else section
-            if own_names == "model_fields" and name in cls.model_fields and name not in ("name", "family"):
+            known_there = own_class if prefix == own_section and own_class is not None else cls
+            if own_names == "model_fields" and name in known_there.model_fields and name not in ("name", "family"):
                 return f"write {setting_line(prefix, name, value)}"
-            if own_names == "foreign_names" and (own_name := inherited_table(cls, own_names).get(name)):
+            if own_names != "model_fields" and (own_name := inherited_table(cls, own_names).get(name)):
+                if own_name.isidentifier() and own_name not in known_there.model_fields:
+                    continue
                 return _foreign_advice(prefix, own_name, value)
     return None
 

@@ -38,7 +38,7 @@ import sys
 from meristem.blocks.meta_init import on_meta_device
 from meristem.models.bert import Bert
 with on_meta_device():
-    Bert(Bert.Settings(layers=2, width=32, heads=4, length=24), 50)
+    Bert(Bert.Settings(layers=2, hidden_size=32, heads=4, max_length=24), 50)
 print([name for name in ("torch._dynamo", "sympy") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

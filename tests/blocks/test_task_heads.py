@@ -33,7 +33,7 @@ class Wide:
     hidden_size: int = 8
 
 
-WIDE = Wide(SimpleNamespace(family="bert", layers=2, initial=0.02))
+WIDE = Wide(SimpleNamespace(family="bert", layers=2, init_std=0.02))
 
 
 def test_an_unknown_head_names_the_known_ones() -> None:
@@ -41,9 +41,7 @@ def test_an_unknown_head_names_the_known_ones() -> None:
         build_shared_head(WIDE, "spans", {}, ("vocabulary", "pooled"))
 
 
-@pytest.mark.parametrize(
-    ("sizes", "width"), [({}, 8), ({"hidden_size": 6}, 6), ({"times": 3}, 24), ({"beside": 4}, 12)]
-)
+@pytest.mark.parametrize(("sizes", "width"), [({}, 8), ({"width": 6}, 6), ({"times": 3}, 24), ({"beside": 4}, 12)])
 def test_a_head_has_the_size_of_its_input(sizes: dict[str, int], width: int) -> None:
     assert build_shared_head(WIDE, "tags", {"classes": 5, **sizes}, ())(torch.randn(2, width)).shape == (2, 5)
 

@@ -212,7 +212,7 @@ def test_near_is_a_switch_or_settings():
     assert build_settings(CorpusSettings, {"near_dedup": {"jaccard": 0.7}}, "corpus").near == MinHashSettings(
         jaccard=0.7
     )
-    with pytest.raises(RecipeError, match=r"corpus\.near\.jaccard"):
+    with pytest.raises(RecipeError, match=r"corpus\.near_dedup\.jaccard"):
         build_settings(CorpusSettings, {"near_dedup": {"jaccard": 1.5}}, "corpus")
     with pytest.raises(RecipeError, match="different images may have similar captions"):
         build_settings(CorpusSettings, {"near_dedup": True, "source": "a.jsonl", "picture": "image"}, "corpus")

@@ -168,7 +168,7 @@ def test_settings_name_kinds_or_all_or_none():
 
     assert kinds(True) == tuple(PLACEHOLDERS) and kinds(False) == () and CorpusSettings().pii == ()
     assert kinds("phone") == ("phone",) and kinds(["e-mail", "key"]) == ("e-mail", "key")
-    with pytest.raises(RecipeError, match=r"corpus\.private\.0.*'e-mail'"):
+    with pytest.raises(RecipeError, match=r"corpus\.pii\.0.*'e-mail'"):
         kinds(["emial"])
 
 

@@ -77,7 +77,7 @@ def test_a_dataset_of_another_format_is_refused(store: TokenDataset) -> None:
 @pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"store": 3}', '{"store": {"format": 1}}', "\0", "[" * 9999])
 def test_an_invalid_manifest_is_refused(store: TokenDataset, text: str) -> None:
     (store.folder / "dataset.json").write_text(text)
-    with pytest.raises(MeristemError, match=r"store\.json.*damaged"):
+    with pytest.raises(MeristemError, match=r"dataset\.json.*damaged"):
         TokenDataset.open(store.folder)
 
 

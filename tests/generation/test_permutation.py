@@ -127,7 +127,7 @@ def test_incremental_decoding_is_the_full_two_stream_pass(xlnet: Model, tokenize
     tokens = rng.choice(ordinary, size + 40).tolist()
     other = rng.choice(ordinary, size + 43).tolist()  # rows of different lengths do not disturb each other
     backbone: Any = xlnet.backbone
-    reach = LENGTH + backbone.settings.memory
+    reach = LENGTH + backbone.settings.memory_length
     prompts = [torch.tensor(tokens[:size]), torch.tensor(other[: size + 3])]
     padded = torch.nn.utils.rnn.pad_sequence(prompts, batch_first=True)
     session = DecodeSession(xlnet, padded, torch.tensor([size, size + 3]), capacity=size + 4)

@@ -510,7 +510,7 @@ def test_a_shape_that_theirs_cannot_say_is_named(tmp_path: Path) -> None:
 
 def test_a_pooler_of_another_kind_is_named_only_where_one_is_used(tmp_path: Path) -> None:
     begun(tmp_path / "run", {"family": "bert", "segments": 0}, ["mlm", "nsp"])
-    with pytest.raises(MeristemError, match=r"distilbert has no model\.pooler=tanh"):
+    with pytest.raises(MeristemError, match=r"distilbert has no model\.pooler_activation=tanh"):
         export_run(tmp_path / "run", tmp_path / "ours")
 
 

@@ -59,7 +59,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "char_filters": ((1, 8), (2, 8), (3, 16)),
     },
     "multitask": {**NARROW, "patch_size": 8},
-    "rnn": {"layers": 2, "hidden_size": 48, "init_std": 0.3},
+    "rnn": {"layers": 2, "hidden_size": 48, "init_range": 0.3},
     "transformer_xl": {**NARROW, "memory_length": 16},
     "xlnet": {**NARROW, "memory_length": 16, "segments": False, "init_std": 0.1},
 }

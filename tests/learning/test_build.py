@@ -78,5 +78,5 @@ def test_lanes_without_memory_need_a_family_with_memory() -> None:
         "transformer-xl-mini", [*told, "model.memory_length=4", "dataset.contiguous_batches=false"]
     )
     assert select_view(find_class("objectives", "clm"), shuffled).kind == "windows"
-    with pytest.raises(RecipeError, match=r"store\.lanes: gpt2 has no segment memory"):
+    with pytest.raises(RecipeError, match=r"dataset\.contiguous_batches: gpt2 has no segment memory"):
         check_recipe(resolve_pretrain_recipe("gpt2-mini", ["dataset.contiguous_batches=true"]))

@@ -84,7 +84,7 @@ def published() -> tuple[ELMo, Any]:
 
 def copy(model: ELMo, get: Callable[[str], Tensor]) -> None:
     """TensorFlow's names and gates (input, new, forget + 1, output) → ours (input, forget, output, new)."""
-    c, cells, width = model.characters, model.settings.cells, model.settings.width
+    c, cells, width = model.characters, model.settings.cell_size, model.settings.hidden_size
     c.letters.weight.copy_(get("char_embed"))
     for number, convolve in enumerate(c.filters):
         convolve.weight.copy_(get(f"CNN/W_cnn_{number}")[0].permute(2, 1, 0))

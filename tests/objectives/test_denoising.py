@@ -350,5 +350,7 @@ def test_recipes_that_make_no_sense(objective: dict[str, Any], says: str) -> Non
 
 def test_isolated_documents_are_refused(tokenizer: Tokenizer) -> None:
     row = Row(inputs={"tokens": np.array([5, 6]), "documents": np.array([0, 0])}, metadata={})
-    with pytest.raises(MeristemError, match=r"store\.isolate: denoising cannot isolate the documents of a window"):
+    with pytest.raises(
+        MeristemError, match=r"dataset\.intra_document_mask: denoising cannot isolate the documents of a window"
+    ):
         DenoisingObjective(DenoisingObjectiveSettings(), tokenizer).prepare(row, SampleRng(0, 0, 0))

@@ -336,6 +336,6 @@ def test_a_generator_needs_a_mask(tokenizer: Tokenizer) -> None:
         special_mask, word_start_mask = tokenizer.special_mask, tokenizer.word_start_mask
 
     maskless: Any = Maskless()
-    with pytest.raises(MeristemError, match=r"no mask token.*objective\.generator=none"):
+    with pytest.raises(MeristemError, match=r"no mask token.*objective\.generator_size=none"):
         RTDObjective(RTDObjectiveSettings(), maskless)
     assert RTDObjective(RTDObjectiveSettings(generator_size="none"), maskless).loss_weights == {"rtd": 1.0}

@@ -37,8 +37,8 @@ BACKBONES: dict[str, dict[str, Any]] = {
     "modern causal": {**NARROW, "task": {"backbone_mode": "causal"}, "tokenizer": "bpe"},
     "gpt": {**NARROW, "tokenizer": "bpe"},
     "gpt2": {**NARROW, "tokenizer": "bpe"},
-    "transformer_xl": {**NARROW, "memory": 16, "tokenizer": "words"},
-    "xlnet": {**NARROW, "memory": 0, "initial": 0.1, "tokenizer": "unigram"},
+    "transformer_xl": {**NARROW, "memory_length": 16, "tokenizer": "words"},
+    "xlnet": {**NARROW, "memory_length": 0, "init_std": 0.1, "tokenizer": "unigram"},
     "electra": {**NARROW, "embedding_size": 16},
     "elmo": {**LETTERS, "tokenizer": "words"},
     "elmo recurrent": {
@@ -47,7 +47,7 @@ BACKBONES: dict[str, dict[str, Any]] = {
         "task": {"network": "recurrent", "network_hidden_size": 24, "output_scalar_mix": True},
     },
     "transformer": NARROW,
-    "rnn": {"layers": 1, "hidden_size": 32, "init_std": 0.3},
+    "rnn": {"layers": 1, "hidden_size": 32, "init_range": 0.3},
 }
 """Every kind of text backbone, by a name that starts with its family."""
 FEW = ("bert", "modern causal", "gpt2", "xlnet", "elmo recurrent", "transformer")
@@ -111,7 +111,7 @@ class Small:
 
 
 def small(
-    name: str, samples: Sequence[Sample], backbone: str = "bert", *, length: int = 32, seed: int = 1, **told: Any
+    name: str, samples: Sequence[Sample], backbone: str = "bert", *, max_length: int = 32, seed: int = 1, **told: Any
 ) -> Small:
     """A task on a backbone, with a tokenizer trained on its samples; `told` are settings of the task."""
     own = dict(BACKBONES[backbone])
@@ -121,7 +121,7 @@ def small(
         {
             "task": {"name": name, "dropout": 0.0, **settings, **told},
             "tokenizer": {"kind": kind, "vocab_size": 300},
-            "model": {"family": backbone.split()[0], "max_length": length, "dropout": 0.0, **own},
+            "model": {"family": backbone.split()[0], "max_length": max_length, "dropout": 0.0, **own},
             "train": {"seed": seed},
         },
     )

@@ -126,7 +126,7 @@ def test_the_language_model_loss_changes_no_answer_and_is_refused_elsewhere() ->
     with_words, without = made("gpt2", lm_weight=0.5), made("gpt2")
     with_words.learner.model.load_state_dict(without.learner.model.state_dict(), strict=False)
     assert close(with_words.answers(), without.answers())
-    with pytest.raises(MeristemError, match=r"task\.lm: only causal models"):
+    with pytest.raises(MeristemError, match=r"task\.lm_weight: only causal models"):
         made("bert", lm_weight=0.5)
 
 
@@ -144,7 +144,7 @@ def test_several_labels_are_learned_and_shown() -> None:
 
 
 def test_several_labels_in_one_column() -> None:
-    it = made(golds=["a", "b", "a, b", "", "c", "a,c", "", "b,c"], problem="multiple")
+    it = made(golds=["a", "b", "a, b", "", "c", "a,c", "", "b,c"], problem_type="multiple")
     assert it.recipe.task.labels == ("a", "b", "c")
     assert it.task.gold_label(it.samples[2]) == ("a", "b")
 

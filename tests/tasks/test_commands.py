@@ -83,7 +83,7 @@ def test_the_loss_terms_have_their_own_weights_and_counts() -> None:
 
 def test_a_long_command_has_one_intent() -> None:
     long = (" ".join([TOLD[1][0]] * 8), "music", " ".join([TOLD[1][2]] * 8))
-    it = made(told=[long, *TOLD], length=16)
+    it = made(told=[long, *TOLD], max_length=16)
     pieces = it.task.encode_samples(it.samples)
     assert sum(piece.sample_index == 0 for piece in pieces) > 3
     batch = it.batch()

@@ -117,8 +117,8 @@ def test_similarity_is_encoded_in_both_orders_by_causal_models() -> None:
     turned = [Sample(inputs={"text": s.inputs["text_b"], "text_b": s.inputs["text"]}) for s in it.samples]
     assert close(it.answers(), it.answers(turned))
     assert not close(
-        made("gpt2", numbers=True, orders="one").answers(),
-        made("gpt2", orders="one", numbers=True).answers(turned),
+        made("gpt2", numbers=True, pair_orders="one").answers(),
+        made("gpt2", pair_orders="one", numbers=True).answers(turned),
         1e-4,
     )
     assert made("bert", numbers=True).task.max_rows_per_sample == 1
@@ -209,7 +209,7 @@ def test_truncated_tokens_are_counted(told: dict[str, Any]) -> None:
 
 
 def test_the_language_model_loss_covers_every_row() -> None:
-    it = made("gpt2", numbers=True, lm=0.5)
+    it = made("gpt2", numbers=True, lm_weight=0.5)
     batch = it.batch()
     assert batch.target_counts == {
         "pair": len(PAIRS),
@@ -230,7 +230,7 @@ def test_input_and_output_formats() -> None:
 
 
 def test_siamese_texts_have_no_order() -> None:
-    with pytest.raises(MeristemError, match=r"task\.orders: siamese texts are encoded separately"):
+    with pytest.raises(MeristemError, match=r"task\.pair_orders: siamese texts are encoded separately"):
         made(siamese=True, pair_orders="both")
 
 

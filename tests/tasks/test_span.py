@@ -56,8 +56,8 @@ def samples(told: Any = TOLD) -> list[Sample]:
     return [sample(*one, number=number) for number, one in enumerate(told)]
 
 
-def made(backbone: str = "bert", told: Any = TOLD, *, length: int = 48, **more: Any) -> Small:
-    return small("span", samples(told), backbone, length=length, **more)
+def made(backbone: str = "bert", told: Any = TOLD, *, max_length: int = 48, **more: Any) -> Small:
+    return small("span", samples(told), backbone, max_length=max_length, **more)
 
 
 @cache
@@ -81,7 +81,7 @@ def test_it_overfits_a_few_questions(backbone: str) -> None:
 
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_padding_and_batches_change_no_prediction(backbone: str) -> None:
-    it = made(backbone, length=24)
+    it = made(backbone, max_length=24)
     it.learn(1)
     for one, given_ in zip(it.answers(), it.samples, strict=True):
         alone = it.answers([given_])[0]
@@ -116,7 +116,7 @@ def test_questions_without_answer_are_learned_too() -> None:
 
 @pytest.mark.parametrize("backbone", CARRIERS)
 def test_windows_share_the_question_and_point_to_the_answer(backbone: str) -> None:
-    it = made(backbone, length=20, stride=4, question_length=3)
+    it = made(backbone, max_length=20, stride=4, max_question_length=3)
     pieces = it.task.encode_samples(it.samples)
     mine = [piece for piece in pieces if piece.sample_index == 2]
     assert len(mine) > 1
@@ -160,7 +160,7 @@ def test_every_answer_is_complete_in_some_window(length: int, stride: int, reach
 
 def task_of(kind: str = "wordpiece", **more: Any) -> SpanTask:
     told = SpanTask.Settings(
-        backbone_mode="bidirectional", max_length=more.pop("length", 32), allow_no_answer=False, **more
+        backbone_mode="bidirectional", max_length=more.pop("max_length", 32), allow_no_answer=False, **more
     )
     return SpanTask(told, tokenizer(kind))
 

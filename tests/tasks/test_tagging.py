@@ -127,7 +127,7 @@ HARD = "Zoë\u0301 saw 👩\u200d👧 and 我爱北京 , naïve don't"
 def test_every_word_has_its_own_token(kind: str) -> None:
     words = ["Zoë\u0301", "saw", "👩\u200d👧", "我", "爱", "北", "京", ",", "do", "n't", "\x01", "unheard"]
     sample = samples([(" ".join(words[:-1]), " ".join(["X", "Y"] * 5 + ["X"]))])[0]
-    it = small("tagging", [sample] * 20, "bert", length=64)
+    it = small("tagging", [sample] * 20, "bert", max_length=64)
     tokenizer = _tokenizer(kind, [HARD] * 30 + ["我爱北京"] * 30)
     task = type(it.task)(it.recipe.task, tokenizer)
     text, offsets = join_words(words)
@@ -219,7 +219,7 @@ def test_a_token_belongs_to_the_window_with_the_most_context() -> None:
 @pytest.mark.parametrize("crf", [False, True])
 def test_no_word_of_a_long_text_is_lost(backbone: str, crf: bool) -> None:
     long = [(" ".join(text for text, _ in NAMED * 3), " ".join(tags for _, tags in NAMED * 3)), *NAMED[:2]]
-    it = small("tagging", samples(long), backbone, length=16, crf=crf)
+    it = small("tagging", samples(long), backbone, max_length=16, crf=crf)
     pieces = it.task.encode_samples(it.samples)
     assert len(pieces) > 5
     mine = np.concatenate(

@@ -111,7 +111,7 @@ def test_the_language_model_loss_is_the_causal_loss_over_the_sequence() -> None:
     )
     whole = float(line) * int(present[:, 1:].sum()) - float(ends.sum())
     assert float(outcome.loss_sums["lm"]) == pytest.approx(whole, rel=1e-5)
-    with pytest.raises(MeristemError, match=r"task\.lm: only causal models"):
+    with pytest.raises(MeristemError, match=r"task\.lm_weight: only causal models"):
         fresh(recipe_of("translation", "transformer", SAMPLES, {"task.lm_weight": 0.5}), SAMPLES)
 
 
@@ -200,11 +200,11 @@ def test_a_source_longer_than_the_model_is_truncated_and_counted(learner: Learne
     task = task_of(learner)
     long = pairs([("the cat sleeps " * 40, "die Katze"), *PAIRS[:1], ("the cat", "die Katze schläft " * 40)])
     first, second, third = (piece.num_truncated for piece in task.encode_samples(long))
-    room = task.layout.max_target_tokens if task.layout.end_id is not None else task.settings.length
+    room = task.layout.max_target_tokens if task.layout.end_id is not None else task.settings.max_length
     assert first == len(task.tokenizer.encode(long[0].inputs["source"]).ids) - task.layout.max_source_tokens > 0
     assert second == 0
     assert third == len(task.tokenizer.encode(long[2].gold[0]).ids) - room > 0
-    length = task.settings.length
+    length = task.settings.max_length
     for piece in task.encode_samples(long):
         start = task.layout.generation_inputs(piece)
         row = task.prepare(_row(task, piece.sample_index, long), SampleRng(0, 0, 0))
@@ -296,5 +296,5 @@ def test_input_formats() -> None:
 
 
 def test_a_length_without_space_for_text_is_rejected() -> None:
-    with pytest.raises(MeristemError, match=r"task\.length: 4 leaves no room"):
+    with pytest.raises(MeristemError, match=r"task\.max_length: 4 leaves no room"):
         fresh(recipe_of("translation", "gpt2", SAMPLES, {"task.max_length": 4}), SAMPLES)

@@ -111,7 +111,7 @@ def test_what_does_not_go_together_is_refused(told: dict[str, Any], said: str) -
 
 def test_a_model_without_anything_to_learn_is_refused(tokenizer: Tokenizer, store: TokenDataset) -> None:
     model = real(Case("clm", "gpt2"), tokenizer, store)[0].model
-    with pytest.raises(MeristemError, match=r"from\.learns=head: no weight would be trained"):
+    with pytest.raises(MeristemError, match=r"from\.train=head: no weight would be trained"):
         prepare_trainable(model, StartSettings(train="head"))
 
 

@@ -99,11 +99,11 @@ def test_epochs_replace_the_budget_of_the_recipe() -> None:
     made = list(grid._iter_cells(recipe))
     assert [cell.name for cell, _ in made] == ["rate0.0001-epochs1", "rate0.0001-epochs2.5"]
     assert [one.train.budget for _, one in made] == [("epochs", 1.0), ("epochs", 2.5)]
-    assert {one.train.rate for _, one in made} == {1e-4} and all(one.grid is None for _, one in made)
+    assert {one.train.learning_rate for _, one in made} == {1e-4} and all(one.grid is None for _, one in made)
 
 
 @pytest.mark.parametrize(("override", "said"), [
-    ("grid.learning_rate=[0]", r"grid\.rate: expected numbers above 0"), ("grid.seeds=0", r"grid\.seeds"),
+    ("grid.learning_rate=[0]", r"grid\.learning_rate: expected numbers above 0"), ("grid.seeds=0", r"grid\.seeds"),
     ("grid.learning_rate=[1, 1]", "twice"), ("grid.rates=[1]", "did you mean rate"),
 ])  # fmt: skip
 def test_a_grid_that_cannot_be_is_refused(override: str, said: str) -> None:

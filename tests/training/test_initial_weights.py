@@ -122,7 +122,9 @@ def test_frozen_steps_end_at_the_same_step_after_an_interruption(place: Place) -
 
 def test_embeddings_of_another_width_are_refused_with_the_setting_that_helps(place: Place) -> None:
     place.train(run="first")
-    with pytest.raises(MeristemError, match=r"embeddings have width 32 in .*first and 64 here; set model\.width=32"):
+    with pytest.raises(
+        MeristemError, match=r"embeddings have width 32 in .*first and 64 here; set model\.hidden_size=32"
+    ):
         place.train("from.path=first", "from.load=embeddings", "model.hidden_size=64", run="second")
 
 

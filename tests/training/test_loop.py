@@ -121,7 +121,7 @@ def test_five_bad_steps_in_a_row_stop_the_run(tmp_path: Path, tokenizer: Tokeniz
     loop = begun(tmp_path, tokenizer, store, total=12)
     before = {name: value.clone() for name, value in loop.stepper.learner.state_dict().items()}
     spoil(loop, set(range(12)))
-    with pytest.raises(MeristemError, match=r"5 steps in a row were not finite.*lower train\.rate"):
+    with pytest.raises(MeristemError, match=r"5 steps in a row were not finite.*lower train\.learning_rate"):
         loop.fit()
     assert loop.state.step == 5
     assert all(torch.equal(before[name], value) for name, value in loop.stepper.learner.state_dict().items())

@@ -270,7 +270,7 @@ WILD = (
 
 
 def test_steps_that_are_not_finite_are_skipped_counted_and_named_and_five_stop_the_run(place: Place) -> None:
-    with pytest.raises(MeristemError, match=r"5 steps in a row were not finite .*train\.rate") as caught:
+    with pytest.raises(MeristemError, match=r"5 steps in a row were not finite .*train\.learning_rate") as caught:
         place.train(*WILD, "train.save_every=1")
     skipped = place.lines("skipped")
     assert len(skipped) == 5

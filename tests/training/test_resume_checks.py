@@ -45,7 +45,7 @@ def test_budgets_devices_and_intervals_may_change(override: str) -> None:
 
 def test_the_memory_of_an_index_may_change() -> None:
     refuse_changed_settings(made("corpus.near_dedup=true"), made("corpus.near_dedup.memory_mb=64"), OUT)
-    with pytest.raises(RecipeError, match=r"corpus\.near\.jaccard: 0\.8 in the run, 0\.7 now"):
+    with pytest.raises(RecipeError, match=r"corpus\.near_dedup\.jaccard: 0\.8 in the run, 0\.7 now"):
         refuse_changed_settings(made("corpus.near_dedup=true"), made("corpus.near_dedup.jaccard=0.7"), OUT)
 
 

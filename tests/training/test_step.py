@@ -62,7 +62,7 @@ def test_one_bad_pass_of_several_is_enough(tokenizer: Tokenizer, store: TokenDat
 
 
 def test_a_step_reports_what_it_did(tokenizer: Tokenizer, store: TokenDataset) -> None:
-    learner, feed, settings = real(BERT, tokenizer, store, micro=4, warmup=0, rate=0.002)
+    learner, feed, settings = real(BERT, tokenizer, store, micro=4, warmup=0, learning_rate=0.002)
     learner.eval()
     whole = [feed.batch_at(0, ROWS)]
     stepper = stepper_of(learner, settings)
@@ -98,7 +98,7 @@ def test_dropout_is_seeded_by_the_step_alone(tokenizer: Tokenizer, store: TokenD
         torch.manual_seed(noise)
         found.append([float(t.loss) for t in steps(stepper_of(learner, settings), feed, range(2))])
     assert found[0] == found[1]
-    learner, feed, settings = real(BERT, tokenizer, store, dropout=0.3, rate=1e-12)
+    learner, feed, settings = real(BERT, tokenizer, store, dropout=0.3, learning_rate=1e-12)
     stepper, same = stepper_of(learner, settings), batches(feed, 0)
     assert stepper.train_step(0, 6, SOURCE, same).loss != stepper.train_step(1, 6, SOURCE, same).loss
 

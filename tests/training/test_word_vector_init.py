@@ -138,7 +138,7 @@ def test_a_model_that_reads_letters_is_refused_with_those_that_look_words_up(
         resolve_recipe("tiny", {"model": {"family": "elmo", **LETTERS}, "objective": "bilm"}), tokenizer
     ).model
     with pytest.raises(
-        MeristemError, match=r"from\.vectors: ELMo reads words by their characters.*with word embeddings: bert, "
+        MeristemError, match=r"from\.word_vectors: ELMo reads words by their characters.*with word embeddings: bert, "
     ):
         init_from_word_vectors(model, tokenizer, glove(tmp_path / "glove.txt", words))
 

@@ -147,7 +147,7 @@ def test_what_cannot_be_paired_is_refused(make: Make, tokenizer: Tokenizer) -> N
     assert len(PairsView(one, tokenizer, 64, negatives="swap")) == 1
     with pytest.raises(MeristemError, match="no document has the two tokens"):
         PairsView(make(["a", "b"]).split("train"), tokenizer, 32)
-    with pytest.raises(MeristemError, match=r"model\.length: 4"):
+    with pytest.raises(MeristemError, match=r"model\.max_length: 4"):
         PairsView(one, tokenizer, 4, negatives="swap")
 
 

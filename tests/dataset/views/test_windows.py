@@ -98,7 +98,7 @@ def test_rows_are_pure(store: TokenDataset, tokenizer: Tokenizer) -> None:
 
 def test_impossible_lengths_numbers_and_tokenizers_are_refused(store: TokenDataset, tokenizer: Tokenizer) -> None:
     stream = store.split("train")
-    with pytest.raises(MeristemError, match=r"model\.length: 2 leaves no room"):
+    with pytest.raises(MeristemError, match=r"model\.max_length: 2 leaves no room"):
         WindowsView(stream, tokenizer, 2)
     with pytest.raises(IndexError):
         (view := WindowsView(stream, tokenizer, 8)).row(len(view), DRAW)
