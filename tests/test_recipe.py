@@ -111,7 +111,7 @@ def test_a_run_without_a_budget_has_three_minutes() -> None:
             "train.save_every=soon",
             "train.save_every: expected steps (500), time (30s, 10m, 2h) or epochs (1epoch) (got 'soon')",
         ),
-        ("model.heads=3", "model: heads: 3 does not divide a width of 32; 2 does"),
+        ("model.heads=3", "model: heads: 3 does not divide a hidden size of 32; 2 does"),
     ],
 )
 def test_mistakes_are_answered_with_what_is_right(override: str, said: str) -> None:

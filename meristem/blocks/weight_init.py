@@ -36,4 +36,4 @@ def check_head_count(hidden_size: int, num_heads: int) -> None:
             (candidate for candidate in range(1, min(hidden_size, 4096) + 1) if hidden_size % candidate == 0),
             key=lambda candidate: abs(candidate - num_heads),
         )
-        raise ValueError(f"heads: {num_heads} does not divide a width of {hidden_size}; {nearest} does")
+        raise ValueError(f"heads: {num_heads} does not divide a hidden size of {hidden_size}; {nearest} does")

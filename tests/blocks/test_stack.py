@@ -144,7 +144,7 @@ def test_residual_projections_are_initialized_as_set() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"hidden_size": 16, "heads": 5}, "heads: 5 does not divide a width of 16; 4 does"),
+        ({"hidden_size": 16, "heads": 5}, "heads: 5 does not divide a hidden size of 16; 4 does"),
         ({"kv_heads": 3}, "kv_heads: 3 key-value heads do not divide 4 heads"),
         ({"hidden_size": 12, "position_encoding": "rotary"}, "rotary needs an even number of channels per head, not 3"),
     ],

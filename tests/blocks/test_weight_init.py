@@ -27,5 +27,5 @@ def test_residual_outputs_are_scaled_by_their_number(how: str, factor: float) ->
 
 def test_heads_that_do_not_divide_are_refused_with_ones_that_do() -> None:
     check_head_count(64, 4)
-    with pytest.raises(ValueError, match="heads: 5 does not divide a width of 64; 4 does"):
+    with pytest.raises(ValueError, match="heads: 5 does not divide a hidden size of 64; 4 does"):
         check_head_count(64, 5)

@@ -204,7 +204,7 @@ def test_a_generator_is_a_fraction_of_any_bidirectional_stack() -> None:
     small = model.build_head("generator", divide=3)
     assert isinstance(small, ElectraGenerator)
     s = small.body.stack.settings
-    assert (s.layers, s.width, s.heads, s.groups, s.inner) == (2, 16, 2, 2, 20)
+    assert (s.layers, s.hidden_size, s.heads, s.kv_heads, s.ffn_size) == (2, 16, 2, 2, 20)
     assert small.words(small(tokens=torch.tensor([[1, 2, 3]]), wanted=torch.tensor([2])).last_hidden_state).shape == (
         1,
         WORDS,
@@ -213,7 +213,9 @@ def test_a_generator_is_a_fraction_of_any_bidirectional_stack() -> None:
 
 def test_a_generator_of_fractional_width_is_refused() -> None:
     model = Electra(ElectraSettings(layers=1, hidden_size=32, heads=4, max_length=8), WORDS)
-    with pytest.raises(RecipeError, match="1/3 of a width of 32 is not an integer; choose 1/1 or 1/2 or 1/4 or 1/8"):
+    with pytest.raises(
+        RecipeError, match="1/3 of a hidden size of 32 is not an integer; choose 1/1 or 1/2 or 1/4 or 1/8"
+    ):
         model.build_head("generator", divide=3)
     rotary = Modern(ModernSettings(layers=1, hidden_size=8, heads=1, max_length=8), WORDS)
     with pytest.raises(RecipeError, match="1 channels per head, and rotary positions need an even number"):

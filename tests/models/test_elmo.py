@@ -160,7 +160,7 @@ def word_by_formula(model: ELMo, letters: Tensor) -> Tensor:
 
 def layer_by_formula(model: ELMo, number: int, way: int, inputs: list[Tensor]) -> list[Tensor]:
     s, layer = model.settings, model.layers[number]
-    h, c = inputs[0].new_zeros(s.width), inputs[0].new_zeros(s.cells)
+    h, c = inputs[0].new_zeros(s.hidden_size), inputs[0].new_zeros(s.cell_size)
     out = []
     for x in inputs:
         z = x @ layer.read[way] + h @ layer.recur[way] + layer.bias.view(2, -1)[way]

@@ -205,5 +205,5 @@ def test_what_cannot_be_is_refused() -> None:
         model.backbone(tokens=tokens(), source=tokens(), image=pictures())
     with pytest.raises(MeristemError, match="multitask family has no head 'nothing'"):
         model.backbone.build_head("nothing")
-    with pytest.raises(ValidationError, match="tied"):
+    with pytest.raises(ValidationError, match="tie_embeddings"):
         MultitaskSettings.model_validate({"tie_embeddings": False})

@@ -128,19 +128,19 @@ def by_formula(model: RNN, source: Tensor, tokens: Tensor) -> tuple[Tensor, Tens
     table, kind, net = model.words.weight, model.settings, model.decoder.net.net
     annotations, ends = encode(model, list(table[source]))
     kept = [tuple(bridged(model, part) for part in end) for end in ends]
-    said, out, weights = table.new_zeros(kind.width), [], []
+    said, out, weights = table.new_zeros(kind.hidden_size), [], []
     for x in table[tokens]:
         a = table.new_zeros(len(source))
-        if kind.attention and kind.place == "bahdanau":
+        if kind.attention and kind.attention_style == "bahdanau":
             c, a = look(model, kept[-1][0], annotations)
             x = torch.cat([x, c])
-        elif kind.feeding:
+        elif kind.input_feeding:
             x = torch.cat([x, said])
         for layer in range(kind.layers):
             kept[layer] = cell_step(net, f"l{layer}", x, kept[layer])
             x = kept[layer][0]
         said = x
-        if kind.attention and kind.place == "luong":
+        if kind.attention and kind.attention_style == "luong":
             c, a = look(model, x, annotations)
             said = torch.tanh(model.decoder.join.weight @ torch.cat([c, x]))
         out.append(said)

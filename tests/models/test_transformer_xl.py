@@ -280,11 +280,11 @@ def test_the_output_layer_may_have_weights_of_its_own() -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(ValidationError, match="memory_evaluating: needs memory > 0"):
+    with pytest.raises(ValidationError, match="eval_memory_length: needs memory_length > 0"):
         TransformerXLSettings(memory_length=0, eval_memory_length=5)
-    with pytest.raises(ValidationError, match="heads: 3 does not divide a width of 16; 2 does"):
+    with pytest.raises(ValidationError, match="heads: 3 does not divide a hidden size of 16; 2 does"):
         TransformerXLSettings(hidden_size=16, heads=3)
-    with pytest.raises(ValidationError, match="width: 15 must be even"):
+    with pytest.raises(ValidationError, match="hidden_size: 15 must be even"):
         TransformerXLSettings(hidden_size=15, heads=3)
     with pytest.raises(MeristemError, match="transformer_xl family has no head 'spans'; it has vocabulary, pooled"):
         small().build_head("spans")

@@ -207,7 +207,7 @@ def held(model: XLNet) -> list[Tensor]:
 @pytest.mark.parametrize("whole", [True, False], ids=["whole", "ordered"])
 @pytest.mark.parametrize("layers", [1, 4])
 def test_a_query_sees_what_comes_before_in_the_order_and_nothing_else(time: int, whole: bool, layers: int) -> None:
-    model, new = small(target_modules=layers), torch.ones(1, 1, dtype=torch.bool)
+    model, new = small(layers=layers), torch.ones(1, 1, dtype=torch.bool)
     state = model(tokens=torch.randint(WORDS, (1, 7)), fresh=new).state
     seen = held(model)
     tokens = torch.randint(WORDS, (1, time))
@@ -314,10 +314,11 @@ def test_heads_and_refusals() -> None:
         MeristemError, match="has no head 'spans'; it has vocabulary, token_score, generator, pooled, tags"
     ):
         model.build_head("spans")
-    with pytest.raises(ValidationError, match="both_ways: needs memory > 0"):
+    with pytest.raises(ValidationError, match="bidirectional_data: needs memory_length > 0"):
         XLNetSettings(bidirectional_data=True)
     with pytest.raises(
-        RecipeError, match=r"generator: 1/3 of a width of 16 is not an even integer; choose 1/1 or 1/2 or 1/4 or 1/8"
+        RecipeError,
+        match=r"generator_size: 1/3 of a hidden size of 16 is not an even integer; choose 1/1 or 1/2 or 1/4 or 1/8",
     ):
         model.build_head("generator", divide=3)
 

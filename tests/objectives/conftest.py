@@ -31,9 +31,9 @@ def make(tokenizer: Tokenizer) -> Callable[..., Any]:
 def prepared(tokenizer: Tokenizer, store: TokenDataset) -> Callable[..., Prepared]:
     """Every row of some epochs, before and after it was prepared."""
 
-    def run(objective: Objective, *, epochs: int = 1, length: int = 48, seed: int = 0) -> Prepared:
+    def run(objective: Objective, *, epochs: int = 1, max_length: int = 48, seed: int = 0) -> Prepared:
         view = find_class("dataset.views", objective.view.kind)(
-            store.split("train"), tokenizer, length, **dict(objective.view.options)
+            store.split("train"), tokenizer, max_length, **dict(objective.view.options)
         )
         for epoch in range(epochs):
             for index in range(len(view)):

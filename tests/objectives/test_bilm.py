@@ -199,7 +199,9 @@ def test_each_row_is_trained_against_its_own_negatives(batch_of: Callable[..., A
 
 
 def test_refusals(make: Callable[..., Any]) -> None:
-    with pytest.raises(ValidationError, match="rivals: label_smoothing and l1_outputs need the logits of all tokens"):
+    with pytest.raises(
+        ValidationError, match="sampled_softmax: label_smoothing and l1_logits need the logits of all tokens"
+    ):
         BiLMObjectiveSettings(sampled_softmax=5, label_smoothing=0.1)
     with pytest.raises(ValidationError, match="greater than or equal to 0"):
         BiLMObjectiveSettings(sampled_softmax=-1)

@@ -165,7 +165,7 @@ def test_a_row_without_ordinary_tokens_predicts_nothing(make: Make) -> None:
 
 
 def test_what_cannot_be_is_refused(tokenizer: Tokenizer) -> None:
-    with pytest.raises(ValidationError, match="mask_share and random_share: their sum exceeds 1"):
+    with pytest.raises(ValidationError, match="mask_replace_prob and random_replace_prob: their sum exceeds 1"):
         MLMObjectiveSettings(mask_replace_prob=0.95)
 
     class Maskless:

@@ -15,7 +15,8 @@ def test_half_of_the_pairs_are_wrong(
     make: Callable[..., Any], prepared: Callable[..., Any], rate: float, negatives: str
 ) -> None:
     rows = [
-        after for _, (after,) in prepared(make("nsp", negative_rate=rate, negatives=negatives), epochs=25, length=32)
+        after
+        for _, (after,) in prepared(make("nsp", negative_rate=rate, negatives=negatives), epochs=25, max_length=32)
     ]
     labels = np.concatenate([row.targets["nsp"]["values"] for row in rows])
     assert len(labels) > 2500
@@ -31,7 +32,7 @@ def test_the_label_is_in_the_targets_and_nowhere_else(make: Callable[..., Any], 
 
 def test_settings_choose_the_view(make: Callable[..., Any]) -> None:
     view = make("nsp", negatives="swap", negative_rate=0.3).view
-    assert (view.kind, dict(view.options)) == ("pairs", {"negatives": "swap", "negative_rate": 0.3})
+    assert (view.kind, dict(view.options)) == ("pairs", {"negatives": "swap", "rate": 0.3})
 
 
 def test_a_tokenizer_without_a_start_is_refused() -> None:

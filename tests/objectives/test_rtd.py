@@ -326,7 +326,7 @@ def test_weights_follow_the_settings(make: Make) -> None:
 
 @pytest.mark.parametrize("generator", ["2/3", "1/0", "0.25", "half", "1/", ""])
 def test_what_is_no_fraction_is_refused(generator: str) -> None:
-    with pytest.raises(ValidationError, match=r"a fraction of the model's width \(1/2, 1/4, …\), or none"):
+    with pytest.raises(ValidationError, match=r"a fraction of the model's hidden size \(1/2, 1/4, …\), or none"):
         RTDObjectiveSettings(generator_size=generator)
 
 

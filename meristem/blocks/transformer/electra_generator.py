@@ -75,7 +75,7 @@ def generator_settings(settings: StackSettings, divisor: int) -> StackSettings:
     if settings.hidden_size % divisor:
         valid_fractions = [f"1/{d}" for d in range(1, 9) if settings.hidden_size % d == 0]
         raise RecipeError(
-            f"objective.generator_size: 1/{divisor} of a width of {settings.hidden_size} is not an integer; "
+            f"objective.generator_size: 1/{divisor} of a hidden size of {settings.hidden_size} is not an integer; "
             f"choose {' or '.join(valid_fractions)}"
         )
     width, max_heads = settings.hidden_size // divisor, max(1, settings.heads // divisor)

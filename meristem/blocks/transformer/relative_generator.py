@@ -72,7 +72,7 @@ def _generator_settings(settings: RelativeStackSettings, divisor: int) -> Relati
     if settings.hidden_size % (2 * divisor):
         valid_fractions = [f"1/{d}" for d in range(1, 9) if settings.hidden_size % (2 * d) == 0]
         raise RecipeError(
-            f"objective.generator_size: 1/{divisor} of a width of {settings.hidden_size} is not an even integer; "
+            f"objective.generator_size: 1/{divisor} of a hidden size of {settings.hidden_size} is not an even integer; "
             f"choose {' or '.join(valid_fractions)}"
         )
     width, max_heads = settings.hidden_size // divisor, max(1, settings.heads // divisor)
