@@ -111,7 +111,7 @@ def resolve_task_recipe(recipe: str | Path | None = None, overrides: Overrides =
         mapping["train"]["learning_rate"] = learning_rate
     if (
         str(recipe_name) in builtin_task_recipes()
-        and mapping["task"].get("lm")
+        and mapping["task"].get("lm_weight")
         and not _reads_causally(mapping, start_recipe)
     ):
         del mapping["task"][
@@ -182,7 +182,7 @@ def _reads_causally(mapping: Mapping[str, Any], start_recipe: Recipe) -> bool:
 
 def _trains_all_weights(start: Mapping[str, Any]) -> bool:
     """Whether all weights are loaded and trained (no frozen layers, no LoRA)."""
-    return start.get("take", "all") == start.get("learns", "all") == "all" and "lora" not in start
+    return start.get("load", "all") == start.get("train", "all") == "all" and "lora" not in start
 
 
 def resolve_policy_recipe(recipe: str | Path, overrides: Overrides, start_path: Path, console: Console) -> Recipe:

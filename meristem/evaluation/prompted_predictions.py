@@ -162,7 +162,7 @@ def _build_task(
                 f"{sample.location}: the label {str(sample.gold)!r} has no word{did_you_mean(str(sample.gold), words)}"
             )
     if words:
-        return task(task.Settings(problem="single", labels=words, **known_settings), scorer.tokenizer)
+        return task(task.Settings(problem_type="single", labels=words, **known_settings), scorer.tokenizer)
     fitted_settings = task.fit_settings(task.Settings(**known_settings), samples)
     if fitted_settings.problem_type != "single":
         problem_name = "numbers" if fitted_settings.problem_type == "regression" else "several labels"

@@ -150,7 +150,7 @@ def test_a_folder_of_pickles_is_not_a_run(run: Path, tmp_path: Path) -> None:
 
 def test_weights_of_another_model_are_refused(run: Path) -> None:
     text = (run / "recipe.yaml").read_text(encoding="utf-8")
-    (run / "recipe.yaml").write_text(text.replace("width: 32", "width: 64"), encoding="utf-8")
+    (run / "recipe.yaml").write_text(text.replace("hidden_size: 32", "hidden_size: 64"), encoding="utf-8")
     with pytest.raises(MeristemError, match="the checkpoint is from another model"):
         load_run(run)
 

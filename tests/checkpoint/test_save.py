@@ -36,7 +36,7 @@ def test_the_folder_is_as_designed(tmp_path: Path, make: Any, tokenizer: Path) -
     assert (tmp_path / "c" / "latest").read_text() == "step-00001000\n"
     assert (folder / "tokenizer.json").read_bytes() == tokenizer.read_bytes()
     manifest = json.loads((folder / "manifest.json").read_text())
-    assert (manifest["format"], manifest["step"]) == (1, 1000)
+    assert (manifest["format"], manifest["step"]) == (2, 1000)
     assert manifest["aliases"] == {"head.weight": "embedding.weight"}
     for name, facts in manifest["files"].items():
         assert facts["size"] == (folder / name).stat().st_size

@@ -97,7 +97,7 @@ def test_a_manifest_of_other_types_is_refused(change: dict[str, Any], two: Path)
 
 def test_a_later_format_is_refused_in_one_sentence_and_nothing_older_takes_its_place(two: Path) -> None:
     reseal(two / "step-00000020", format=7)
-    sentence = r"manifest\.json has format 7, and this version of meristem reads formats up to 1: update meristem, or"
+    sentence = r"manifest\.json has format 7, and this version of meristem reads formats up to 2: update meristem, or"
     for asked in ({}, {"step": 20}, {"weights_only": True}):
         with pytest.raises(MeristemError, match=rf"^\S+step-00000020: {sentence} [^.\n]*$"):
             load_checkpoint(two, **asked)
@@ -107,7 +107,7 @@ def test_a_later_format_is_refused_in_one_sentence_and_nothing_older_takes_its_p
 
 def test_a_format_that_was_flipped_is_damage_and_the_older_checkpoint_is_used(two: Path) -> None:
     path = two / "step-00000020" / "manifest.json"
-    path.write_bytes(path.read_bytes().replace(b'"format": 1', b'"format": 9'))
+    path.write_bytes(path.read_bytes().replace(b'"format": 2', b'"format": 9'))
     loaded = load_checkpoint(two)
     assert loaded is not None and loaded.snapshot.step == 10
     assert "step-00000020 is damaged: manifest.json" in loaded.notices[0]
@@ -118,10 +118,10 @@ def test_older_formats_are_read_and_a_manifest_without_a_number_is_of_the_first(
 ) -> None:
     folder = two / "step-00000020"
     content = json.loads((folder / "manifest.json").read_bytes())
-    assert content["format"] == manifest.FORMAT == 1
+    assert content["format"] == manifest.FORMAT == 2
     bare = {name: value for name, value in content.items() if name not in ("format", "seal")}
     (folder / "manifest.json").write_bytes(manifest._dump_with_seal(bare))
-    monkeypatch.setattr(manifest, "FORMAT", 2)
+    reseal(two / "step-00000010", format=1)
     assert manifest.read_manifest(folder).format == 1 == manifest.read_manifest(two / "step-00000010").format
     reseal(folder, format=2)
     assert manifest.read_manifest(folder).format == 2 and find_problems(folder) == []

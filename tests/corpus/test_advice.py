@@ -100,7 +100,7 @@ def test_many_short_documents_that_hold_little() -> None:
     (one,) = given(counts=account(lengths=Counter({4: 100, 5: 200, 11: 700})))
     assert one.setting == "corpus.min_characters=128"
     assert "30 % of the documents have fewer than 128 characters, and contain 0.6 % of the text" in one.finding
-    assert given(counts=account(lengths=Counter({4: 100, 5: 200, 11: 700})), shortest=128) == []
+    assert given(counts=account(lengths=Counter({4: 100, 5: 200, 11: 700})), min_characters=128) == []
     lines = account(characters=60_000, lengths=Counter({4: 100, 5: 900}))  # a corpus of short lines is meant so
     assert given(counts=lines) == []
 
@@ -110,7 +110,7 @@ def test_one_reason_that_drops_most() -> None:
     (one,) = given(counts=counts, languages=("en",))
     assert (one.setting, "80 %" in one.finding) == ("corpus.languages=[en,de]", True)
     counts = account(kept=100, dropped=Counter({"too short": 900}))
-    assert given(counts=counts, shortest=400)[0].setting == "corpus.min_characters=100"
+    assert given(counts=counts, min_characters=400)[0].setting == "corpus.min_characters=100"
     counts = account(kept=100, dropped=Counter({"too few words": 900}))
     assert given(counts=counts, quality=True)[0].setting == "corpus.quality.min_words=null"
     counts = account(kept=100, dropped=Counter({"repeated lines": 900}))

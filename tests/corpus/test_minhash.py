@@ -207,9 +207,9 @@ def test_bands_follow_from_the_threshold():
 
 
 def test_near_is_a_switch_or_settings():
-    assert build_settings(CorpusSettings, {"near_dedup": True}, "corpus").near == MinHashSettings()
-    assert build_settings(CorpusSettings, {"near_dedup": False}, "corpus").near is None
-    assert build_settings(CorpusSettings, {"near_dedup": {"jaccard": 0.7}}, "corpus").near == MinHashSettings(
+    assert build_settings(CorpusSettings, {"near_dedup": True}, "corpus").near_dedup == MinHashSettings()
+    assert build_settings(CorpusSettings, {"near_dedup": False}, "corpus").near_dedup is None
+    assert build_settings(CorpusSettings, {"near_dedup": {"jaccard": 0.7}}, "corpus").near_dedup == MinHashSettings(
         jaccard=0.7
     )
     with pytest.raises(RecipeError, match=r"corpus\.near_dedup\.jaccard"):

@@ -164,7 +164,7 @@ def test_whatever_the_text_what_is_marked_stays_so(text):
 
 def test_settings_name_kinds_or_all_or_none():
     def kinds(value):
-        return build_settings(CorpusSettings, {"pii": value}, "corpus").private
+        return build_settings(CorpusSettings, {"pii": value}, "corpus").pii
 
     assert kinds(True) == tuple(PLACEHOLDERS) and kinds(False) == () and CorpusSettings().pii == ()
     assert kinds("phone") == ("phone",) and kinds(["e-mail", "key"]) == ("e-mail", "key")

@@ -72,10 +72,10 @@ def test_ordinary_text_passes(text, language):
 RNG = random.Random(1)
 LINES = ENGLISH.strip().split("\n")
 WRONG = {
-    "too few words": ("Only a few words, and that is all.", "shortest_words"),
-    "too many words": (ENGLISH + words(100_001, RNG), "longest_words"),
-    "words too short": (ENGLISH + "a b c d e f g h i j. " * 40, "shortest_mean"),
-    "words too long": (ENGLISH + " ".join("x" * 40 for _ in range(60)), "longest_mean"),
+    "too few words": ("Only a few words, and that is all.", "min_words"),
+    "too many words": (ENGLISH + words(100_001, RNG), "max_words"),
+    "words too short": (ENGLISH + "a b c d e f g h i j. " * 40, "min_mean_word_length"),
+    "words too long": (ENGLISH + " ".join("x" * 40 for _ in range(60)), "max_mean_word_length"),
     "too many symbols": (ENGLISH + " #" * 40, "hashes"),
     "too few sentences": (ENGLISH.replace(".", ",").replace("spring,", "spring."), "sentences"),
     "too many bullet lines": ("\n".join(f"- {line}" for line in LINES), "bullet_lines"),
@@ -185,11 +185,11 @@ def test_settings_switch_and_nest():
         return build_settings(CorpusSettings, plain["corpus"], "corpus").quality
 
     assert made() == RULES and CorpusSettings().quality is None
-    assert made("corpus.quality.min_words=30").shortest_words == 30
+    assert made("corpus.quality.min_words=30").min_words == 30
     assert made("corpus.quality.curly_brackets=null").curly_brackets is None
     assert made("corpus.quality=false") is None
-    with pytest.raises(RecipeError, match=r"corpus\.quality\.shortest_wrds.*did you mean shortest_words\?"):
-        made("corpus.quality.shortest_wrds=3")
+    with pytest.raises(RecipeError, match=r"corpus\.quality\.min_wrds.*did you mean min_words\?"):
+        made("corpus.quality.min_wrds=3")
     assert all(field.description for field in QualitySettings.model_fields.values())
 
 

@@ -122,7 +122,7 @@ class CorpusSampler:
             if settings.quality or settings.side_separator
             else try_settings(texts, quality=True),
             boilerplate=SettingTrial() if settings.boilerplate else try_settings(texts, boilerplate=True),
-            private=SettingTrial() if settings.pii else try_settings(texts, private=True),
+            private=SettingTrial() if settings.pii else try_settings(texts, pii=True),
             garbled=sum(any(sign in text for sign in MOJIBAKE_SIGNS) for text in texts),
             compared=len(similar_texts),
             alike=count_near_duplicates(similar_texts),

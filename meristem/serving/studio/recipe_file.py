@@ -15,6 +15,7 @@ import yaml
 
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError
+from meristem.config.recipe_format import migrate_recipe
 from meristem.serving.studio.metrics_tail import MAX_CACHED_RUNS, file_stamp
 from meristem.utils import untrusted_files
 
@@ -38,9 +39,9 @@ def _read_recipe(path: Path, _stamp: tuple[int, int, int]) -> dict[str, Any]:
         return {}
     try:
         recipe = _parse_yaml(untrusted_files.read_text(path, untrusted_files.RECIPE_LIMITS.max_bytes))
+        return migrate_recipe(recipe, path) if isinstance(recipe, dict) else {}
     except (MeristemError, ValueError):
         return {}
-    return recipe if isinstance(recipe, dict) else {}
 
 
 def _parse_yaml(text: str) -> Any:
