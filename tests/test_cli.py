@@ -119,7 +119,9 @@ def test_the_schema_is_written_for_editors(meristem: Meristem) -> None:
     schema = json.loads(Path("recipe.json").read_text(encoding="utf-8"))
     assert said.code == 0
     assert {"corpus", "model", "train", "objective", "from"} <= schema["properties"].keys()
-    assert schema["$defs"]["training.TrainSettings"]["properties"]["rate"]["description"] == "Peak learning rate."
+    assert (
+        schema["$defs"]["training.TrainSettings"]["properties"]["learning_rate"]["description"] == "Peak learning rate."
+    )
 
 
 # ------------------------------------------------------------ wrong words
@@ -131,7 +133,11 @@ def test_the_schema_is_written_for_editors(meristem: Meristem) -> None:
         (["pretrian"], 2, "Did you mean 'pretrain'"),
         (["pretrain", "bert-mnii"], 2, "'bert-mnii' is neither a recipe nor a file, did you mean bert-mini?"),
         (["pretrain", "bert-mnii", "novel.txt"], 2, "no recipe 'bert-mnii', did you mean bert-mini?"),
-        (["pretrain", "bert-mini", "train.ratee=1"], 2, "train.ratee: unknown setting, did you mean rate?"),
+        (
+            ["pretrain", "bert-mini", "train.learning_ratee=1"],
+            2,
+            "train.learning_ratee: unknown setting, did you mean learning_rate?",
+        ),
         (["pretrain", "bert-mini", "objective.mask_rat=0.2"], 2, "unknown setting, did you mean mask_rate?"),
         (["pretrain", "bert-mini", "rate=1"], 2, "rate: unknown setting; write train.learning_rate=1"),
         (["pretrain", "bert-mini", "train.learning_rate=fast"], 2, "train.learning_rate: "),

@@ -112,10 +112,11 @@ def required_capabilities(recipe: Recipe) -> list[frozenset[str]]:
         for source in recipe.sources()
         for settings in source.objective
     ]
-    return [
-        objective_class.requires | ({settings.backbone_mode} if getattr(settings, "backbone_mode", None) else set())
-        for objective_class, settings in classes_and_settings
-    ]
+    required = []
+    for objective_class, settings in classes_and_settings:
+        mode = getattr(settings, "backbone_mode", None) or getattr(settings, "generation_mode", None)  # task or policy
+        required.append(objective_class.requires | ({mode} if mode else set()))
+    return required
 
 
 def build_learner(recipe: Recipe, tokenizer: Tokenizer) -> Learner:

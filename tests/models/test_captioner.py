@@ -155,7 +155,7 @@ def test_every_parameter_used_gets_a_gradient(model: Model) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"patch_size": 5}, "patch: 5 pixels do not divide an image of 12"),
+        ({"patch_size": 5}, "patch_size: 5 pixels do not divide an image of 12"),
         ({"patch_size": 6, "image_stem": "convolutions"}, r"must be a power of two \(2, 4, 8, …\), not 6"),
         ({"patch_size": 1, "image_stem": "convolutions"}, "must be a power of two"),
     ],

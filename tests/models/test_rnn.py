@@ -195,7 +195,7 @@ def test_other_encoders_and_bridges(cell: str, more: Any, close: Close, ragged_p
             ragged_pairs[k][row][ragged_pairs[p][row]] for k, p in (("source", "source_present"), ("tokens", "present"))
         )
         close(hidden.last_hidden_state[row][: len(tokens)], by_formula(model, source, tokens)[0])
-    equal = more.get("encoder_width", 4) is None
+    equal = more.get("encoder_hidden_size", 4) is None
     assert isinstance(model.bridge, nn.Identity) == (equal and "bridge" not in more)
     assert isinstance(model.decoder.look.score.project, nn.Identity) == equal
 

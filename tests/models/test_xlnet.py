@@ -124,7 +124,7 @@ def test_two_streams_over_three_segments(
     randomised(other)
     copy(mine, other)
     mems, state, rows = None, None, 4
-    backwards = (torch.arange(rows) >= rows // 2)[:, None] if settings.get("both_ways") else None
+    backwards = (torch.arange(rows) >= rows // 2)[:, None] if settings.get("bidirectional_data") else None
     ours, expected = torch.zeros((), dtype=dtype), torch.zeros((), dtype=dtype)
     for number in range(3):
         tokens = torch.randint(WORDS, (rows, time))

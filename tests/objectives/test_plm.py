@@ -150,7 +150,7 @@ def test_what_is_predicted_changes_no_logit_of_its_prediction(
         "max_length": 23,
         "memory_length": memory,
         "init_std": 0.3,
-        "bidirectional": memory > 0,
+        "bidirectional_data": memory > 0,
     }
     recipe = resolve_recipe(
         "test",

@@ -18,7 +18,7 @@ from meristem.reinforce.rewards.clicks import ClicksReward, ClicksRewardSettings
 from meristem.samples.sets.clicks import best_line, parse_query, true_rate
 
 TABLE = "builtin:microworld-clicks?size=600&seed=1"
-FIT = {"strengths": [3.0], "parts": 3}
+FIT = {"prior_precisions": [3.0], "folds": 3}
 NEW = "repair a lamp in Oakham"
 
 

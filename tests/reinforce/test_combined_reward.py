@@ -148,7 +148,7 @@ def test_reward_specs_are_strings_mappings_files_and_runs(tmp_path: Path) -> Non
     ]
     plain = [one.model_dump() for one in told]
     assert plain[2]["target"] == (2, 3) and plain[5]["target"] == 7
-    assert (plain[6]["weight"], plain[6]["words"]) == (2.0, ("a", "b"))
+    assert (plain[6]["weight"], plain[6]["required"]) == (2.0, ("a", "b"))
 
 
 @pytest.mark.parametrize(

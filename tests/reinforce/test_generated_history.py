@@ -19,7 +19,7 @@ from meristem.reinforce.reward_base import PromptCompletion, RewardContext
 from meristem.reinforce.rewards.clicks import ClicksReward, ClicksRewardSettings
 
 TABLE = "builtin:microworld-clicks?size=300&seed=1"
-FIT = {"strengths": [3.0], "parts": 3}
+FIT = {"prior_precisions": [3.0], "folds": 3}
 SEEN = [("q", "a", 1.0, 0.1), ("q", "b", 2.0, 0.2), ("q", "c", 2.0, 0.1), ("r", "a", 0.5, 0.1), ("q", "a", 1.5, 0.3)]
 
 

@@ -221,7 +221,7 @@ def test_prompts_longer_than_the_model_are_cut_to_leave_room_for_a_text(family: 
         view=PieceView(pieces), objective=policy, seed=3, batch_size=1, micro_batch_size=1, pad_values=policy.fill
     ).batch(0, 0)
     explored = learner.explore("policy", batch)
-    assert explored.inputs["tokens"].shape[1] <= settings(family).length + 1
+    assert explored.inputs["tokens"].shape[1] <= settings(family).max_length + 1
 
 
 def test_refusals() -> None:

@@ -30,7 +30,7 @@ MODELS: dict[str, dict[str, Any]] = {
         "family": "transformer", "activation": "geglu", "norm": "rms", "norm_position": "pre", "bias": False,
         "position_encoding": "none", "relative_buckets": 8, "scale_embeddings": False, "scale_attention": False,
     },
-    "rnn": {"family": "rnn", "init_std": 0.2},
+    "rnn": {"family": "rnn", "init_range": 0.2},
     "gpt2": {"family": "gpt2"},
     "transformer_xl": {"family": "transformer_xl", "memory_length": 8},
     "modern": {"family": "modern"},

@@ -118,7 +118,7 @@ def test_pretrained_weights_get_a_default_learning_rate_unless_one_is_set(tuning
     told = {name: value for name, value in QUICK.items() if name != "train.learning_rate"} | {"train.steps": 1}
     console = Console(file=tuning.said, width=300)
     api.finetune("classification", {"from": "folder", "data.train": "train.tsv", **told}, out="run", console=console)
-    said = "Learning rate 7.5e-05, chosen for how these weights were pretrained (train.learning_rate sets another)"
+    said = "Learning rate 7.5e-05, chosen for these pretrained weights (train.learning_rate sets another)"
     assert said in tuning.said.getvalue()
 
 

@@ -24,7 +24,7 @@ RECIPE = """
 from:    run
 data:    {train: "builtin:microworld-queries?size=12&seed=4", text: query, target: text, held_out: 0.25}
 rewards: [{name: clicks, table: "builtin:microworld-clicks?size=120&seed=7", top: 2, against: both,
-           click_model: {strengths: [3.0], parts: 3}}]
+           click_model: {prior_precisions: [3.0], folds: 3}}]
 policy:  {num_generations: 3, max_new_tokens: 6, eval_prompts: 3}
 train:   {steps: 4, batch_samples: 4, learning_rate: 1e-2, schedule: constant, warmup: 0.0, log_every: 1,
           evaluate_every: 4,

@@ -55,7 +55,7 @@ def _not_a_classifier(run: str, objectives: Sequence[str]) -> MeristemError:
 def classifier_labels(settings: ClassifierRewardSettings, task: Any) -> tuple[str, ...]:
     """The labels of a run's task; raises unless the rewarded one is among them."""
     reward, labels = settings, tuple(map(str, task.labels))
-    if task.problem == "regression":
+    if task.problem_type == "regression":
         if reward.label is not None:
             raise MeristemError(
                 f"reward classifier: {reward.run} is a regression run without labels; leave label={reward.label} out"
