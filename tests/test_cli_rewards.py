@@ -81,7 +81,7 @@ def test_several_rewards_of_a_file_and_their_sum(meristem: Meristem) -> None:
 def test_texts_of_a_file_with_their_prompts_and_columns(meristem: Meristem) -> None:
     rows = ["a boat at sea", json.dumps({"text": "a boat", "words": ["boat", "sea"]})]
     Path("texts.txt").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    command = ["reward", "includes", "column=words", "--file", "texts.txt", "--json"]
+    command = ["reward", "includes", "required_column=words", "--file", "texts.txt", "--json"]
     assert [one["value"] for one in meristem(*command, "--column", "words=sea").answers] == [1.0, 0.5]
     said = meristem(*command)
     assert said.code == 1 and said.err.startswith("meristem: texts.txt:1: includes: the column 'words' has no words")
@@ -102,7 +102,7 @@ def test_references_and_prompts_reach_a_reward(meristem: Meristem) -> None:
 @pytest.mark.usefixtures("small_peak")
 def test_grammar_trains_its_judge_first(meristem: Meristem) -> None:
     judge = json.dumps({**TINY, "train.steps": 2})
-    told = ["reward", "grammar", f"corpus={GRAMMAR['corpus']}", f"judge={judge}", "sentences=32", "--json"]
+    told = ["reward", "grammar", f"corpus={GRAMMAR['corpus']}", f"judge_settings={judge}", "reference_sentences=32", "--json"]
     said = meristem(*told, "--text", sentences(1)[0], "--text", "the the the the")
     good, dull = said.answers
     assert good["value"] > dull["value"] == -5.0 and "repetitive" in dull["why"]["grammar"]["guard"]

@@ -138,7 +138,7 @@ def make_run(name: str, tokenizer: Tokenizer, out: Path) -> Path:
     if name == "electra":
         told["heads"] = BROUGHT
     if name == "captioner":
-        told |= {"corpus": {"source": "builtin:microworld-pictures"}, "dataset": {"image_size": model["picture"]}}
+        told |= {"corpus": {"source": "builtin:microworld-pictures"}, "dataset": {"image_size": model["image_size"]}}
     recipe = resolve_recipe(name, told)
     found = build_learner(recipe, tokenizer).model
     torch.manual_seed(len(name))

@@ -49,7 +49,7 @@ TAGS = {"labels": ["O", "B-person", "I-person", "B-place", "I-place"]}
 def made(out: Path, name: str, task: str, kind: str | None = None, **told: Any) -> Path:
     """A run as fine-tuning leaves it, with random weights everywhere."""
     case = FAMILIES[name] | ({"kind": kind} if kind else {})
-    settings = {"name": task, "backbone_mode": case["way"], "max_length": SHAPE["length"], **told}
+    settings = {"name": task, "backbone_mode": case["way"], "max_length": SHAPE["max_length"], **told}
     model = {"family": case["family"], **SHAPE, **case.get("model", {})}
     pieces = {"kind": case["kind"], "vocab_size": 700, "sentinels": case.get("sentinels", 0)}
     recipe = resolve_recipe(

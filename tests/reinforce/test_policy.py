@@ -101,7 +101,7 @@ def test_whitened_rewards_use_the_running_statistics() -> None:
 
 
 def test_with_several_updates_ratios_are_clipped() -> None:
-    learner, policy, batch = made("gpt2", double=True, updates=3, clip=0.2)
+    learner, policy, batch = made("gpt2", double=True, updates_per_rollout=3, clip_range=0.2)
     explored = learner.explore("policy", batch)
     totals = {"policy": 12}
     with torch.no_grad():
@@ -122,7 +122,7 @@ def test_parts_of_a_step_add_up_to_the_whole(micro: int) -> None:
     """Accumulated over passes of uneven sizes the gradient is that of one pass: sums and totals, never means."""
     found = []
     for size in (4, micro):
-        learner = learner_for("gpt2", WORDS, Counting(letters), double=True, supervised=0.5, baseline="learned")
+        learner = learner_for("gpt2", WORDS, Counting(letters), double=True, supervised_weight=0.5, baseline="learned")
         feed = feed_for(learner, rows=4, micro=size, references=True)
         batches = [learner.explore("policy", feed.batch(0, m)) for m in range(feed.micro_steps)]
         names = learner.objectives["policy"].loss_weights
@@ -150,7 +150,7 @@ def test_parts_of_a_step_add_up_to_the_whole(micro: int) -> None:
 def test_it_learns_to_generate_what_is_rewarded(family: str, told: dict[str, Any]) -> None:
     # fifty steps take one to three seconds, and fewer do not tell learning from chance
     learner = learner_for(family, WORDS, Counting(letters), kl={"coefficient": 0.0}, min_distinct2_ratio=None, **told)
-    feed, walk = feed_for(learner, rows=8), stepper(learner, negative_rate=2e-2)
+    feed, walk = feed_for(learner, rows=8), stepper(learner, learning_rate=2e-2)
     rewards = []
     for step in range(50):
         taken = walk.train_step(step, 100, "policy", [feed.batch(step, 0)])
@@ -164,7 +164,7 @@ def test_the_kl_controller_keeps_the_kl_near_its_target() -> None:
     for coefficient in (0.0, 0.3):
         kl = {"coefficient": coefficient, "target": 1.0, "adapt": 0.5}
         learner = learner_for("gpt2", WORDS, Counting(letters), kl=kl, min_distinct2_ratio=None)
-        feed, walk = feed_for(learner, rows=8), stepper(learner, negative_rate=2e-2)
+        feed, walk = feed_for(learner, rows=8), stepper(learner, learning_rate=2e-2)
         took = [walk.train_step(step, 100, "policy", [feed.batch(step, 0)]).metrics["kl"] for step in range(40)]
         far[coefficient] = np.mean([float(total / number) for total, number in took[-8:]])
     assert far[0.3] < 0.6 * far[0.0], far
