@@ -102,7 +102,14 @@ def test_references_and_prompts_reach_a_reward(meristem: Meristem) -> None:
 @pytest.mark.usefixtures("small_peak")
 def test_grammar_trains_its_judge_first(meristem: Meristem) -> None:
     judge = json.dumps({**TINY, "train.steps": 2})
-    told = ["reward", "grammar", f"corpus={GRAMMAR['corpus']}", f"judge_settings={judge}", "reference_sentences=32", "--json"]
+    told = [
+        "reward",
+        "grammar",
+        f"corpus={GRAMMAR['corpus']}",
+        f"judge_settings={judge}",
+        "reference_sentences=32",
+        "--json",
+    ]
     said = meristem(*told, "--text", sentences(1)[0], "--text", "the the the the")
     good, dull = said.answers
     assert good["value"] > dull["value"] == -5.0 and "repetitive" in dull["why"]["grammar"]["guard"]

@@ -65,7 +65,7 @@ class PolicySettings(Settings):
     needs: ClassVar[SettingConditions] = {
         "image_size": (when("generation_mode", None, "image"),),
         "clip_range": (when("updates_per_rollout", above=1),),
-        "stop_patience": (when("min_distinct2_ratio") | when("kl.runaway"),),
+        "stop_patience": (when("min_distinct2_ratio") | when("kl.max_ratio"),),
     }
 
     name: Literal["policy"] = "policy"

@@ -95,5 +95,5 @@ def test_an_invalid_history_is_refused(folder: Path, wrong: Any) -> None:
 
 
 def test_a_rate_alone_is_compared_with_nothing() -> None:
-    with pytest.raises(RecipeError, match="by=rate is a text's rate alone"):
+    with pytest.raises(RecipeError, match="score_by=rate is a text's rate alone"):
         build_settings(ClicksRewardSettings, {"table": TABLE, "score_by": "rate", "compare_with": "both"}, "reward")

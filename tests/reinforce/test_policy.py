@@ -162,7 +162,7 @@ def test_it_learns_to_generate_what_is_rewarded(family: str, told: dict[str, Any
 def test_the_kl_controller_keeps_the_kl_near_its_target() -> None:
     far = {}
     for coefficient in (0.0, 0.3):
-        kl = {"coefficient": coefficient, "target": 1.0, "adapt": 0.5}
+        kl = {"coefficient": coefficient, "target": 1.0, "adaptation_rate": 0.5}
         learner = learner_for("gpt2", WORDS, Counting(letters), kl=kl, min_distinct2_ratio=None)
         feed, walk = feed_for(learner, rows=8), stepper(learner, learning_rate=2e-2)
         took = [walk.train_step(step, 100, "policy", [feed.batch(step, 0)]).metrics["kl"] for step in range(40)]

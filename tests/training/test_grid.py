@@ -66,7 +66,7 @@ def test_every_combination_once_and_the_best_is_what_the_folder_opens(tuning: Tu
 
 def _assert_shown(tuning: Tuning, out: Path) -> None:
     page, said = (out / "grid.md").read_text(encoding="utf-8"), tuning.said.getvalue()
-    assert "| rate | seeds | loss | accuracy |" in page and "| 0.01 | 2 |" in page
+    assert "| learning_rate | seeds | loss | accuracy |" in page and "| 0.01 | 2 |" in page
     assert page.count("| best |") == 1 and "± " in page
     assert "Test, mean over 2 seeds: loss" in page
     assert "Best on validation by accuracy: rate0.01" in said and "Run 4 of 4" in said
@@ -104,7 +104,7 @@ def test_epochs_replace_the_budget_of_the_recipe() -> None:
 
 @pytest.mark.parametrize(("override", "said"), [
     ("grid.learning_rate=[0]", r"grid\.learning_rate: expected numbers above 0"), ("grid.seeds=0", r"grid\.seeds"),
-    ("grid.learning_rate=[1, 1]", "twice"), ("grid.rates=[1]", "did you mean rate"),
+    ("grid.learning_rate=[1, 1]", "twice"), ("grid.learning_rates=[1]", "did you mean learning_rate"),
 ])  # fmt: skip
 def test_a_grid_that_cannot_be_is_refused(override: str, said: str) -> None:
     with pytest.raises(RecipeError, match=said):

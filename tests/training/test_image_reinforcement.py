@@ -177,7 +177,7 @@ def test_a_caption_task_still_predicts_after_its_rewards(captioner: Place) -> No
             ("policy.generation_mode=causal",),
             "policy.generation_mode=causal: captioner was not trained for that; it can do image",
         ),
-        (("rewards=[{name: meaning, vectors: v.txt, against: prompt}]",), "no reference caption|no file of word"),
+        (("rewards=[{name: meaning, vectors: v.txt, compare_with: prompt}]",), "no reference caption|no file of word"),
         (("from=writer",), "the prompts are images, and writer generates from text only"),
     ],
     ids=str,

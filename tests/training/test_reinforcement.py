@@ -126,7 +126,7 @@ def test_a_task_run_still_predicts_after_its_rewards(writer: Place) -> None:
             "tokenizer.vocab_size": 400, "train.steps": 3, "train.threads": 1, "task.max_tokens": 8}  # fmt: skip
     api.finetune("lines", {**data, **tiny}, out=writer.root / "lines", console=Console(quiet=True))
     ended = reinforced(writer, "from=lines", "data.train=builtin:microworld-queries?size=24&seed=2", "data.text=query",
-                       "rewards=[{name: includes, words: [free]}]", "judge=null", "train.steps=1")  # fmt: skip
+                       "rewards=[{name: includes, required: [free]}]", "judge=null", "train.steps=1")  # fmt: skip
     assert ended.example_commands[0].startswith("meristem predict")
     assert "translation_text" in api.load(writer.root / "better").predict("rent a lamp in Thornbury")
 
@@ -305,9 +305,12 @@ def test_own_prompts_take_the_place_of_all_built_in_ones(writer: Place) -> None:
         ),
         (("judge=[{name: grammar, corpus: small.txt}]",), "small.txt holds out 0 sentences"),
         (("rewards=[{name: grammar, run: nowhere}]",), "run=nowhere is not a run folder"),
-        (("rewards=[{name: grammar, corpus: large.txt, document: line, correct: small.txt}]",), "small.txt has 1 sent"),
         (
-            ("rewards=[{name: grammar, corpus: large.txt, recipe: t5-mini}]",),
+            ("rewards=[{name: grammar, corpus: large.txt, document: line, reference_corpus: small.txt}]",),
+            "small.txt has 1 sent",
+        ),
+        (
+            ("rewards=[{name: grammar, corpus: large.txt, judge_recipe: t5-mini}]",),
             "t5-mini is trained with denoising and cannot",
         ),
         (("rewards=[{name: classifier, run: run, label: x}]",), "run is not a classifier .it was trained for clm"),

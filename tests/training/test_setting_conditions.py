@@ -164,7 +164,7 @@ def recommended(sentence: str) -> Iterator[dict[str, Any]]:
     ("bert-mini", "objective.span_geometric_p=0.3",
      "with objective.unit=token; set objective.unit=span, or leave it out"),
     ("bert-mini", "objective.mlm.max_span_length=3", "set objective.mlm.unit=span, or leave it out"),
-    ("bert-mini", "objective={name: mlm, span_stop: 0.3}", "objective.span_geometric_p: has no effect with"),
+    ("bert-mini", "objective={name: mlm, span_geometric_p: 0.3}", "objective.span_geometric_p: has no effect with"),
     ("gpt2-mini", "model.rotary_base=5000", "set model.position_encoding=rotary, or leave it out"),
     ("gpt2-mini", "model.attention_window_every=2",
      "with model.attention_window=null; set model.attention_window, or leave it out"),
