@@ -142,7 +142,7 @@ def _launch_failed() -> bool:
 def _exit_failed(code: int) -> NoReturn:
     """Exit after a failure; one of several processes does not wait for the others, which may be gone."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        # torch's process group, when it is destroyed at a normal exit, waits for them as long as train.distributed_timeout
+        # torch's process group waits for them as long as train.distributed_timeout
         with suppress(OSError):
             sys.stdout.flush()
             sys.stderr.flush()

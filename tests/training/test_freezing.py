@@ -98,9 +98,9 @@ def test_a_frozen_backbone_records_nothing_and_gets_no_gradient(
 
 @pytest.mark.parametrize(("told", "said"), [
     ({"unfreeze_every": "10m"}, "not after a time"),
-    ({"unfreeze_every": 5, "embeddings_only_steps": 3}, "leave out frozen"),
-    ({"unfreeze_every": 5, "train": "head"}, "leave out frozen and learns"),
-    ({"train": "head", "lora": {}}, "which learns=head freezes"),
+    ({"unfreeze_every": 5, "embeddings_only_steps": 3}, "leave out embeddings_only_steps"),
+    ({"unfreeze_every": 5, "train": "head"}, "leave out embeddings_only_steps and train"),
+    ({"train": "head", "lora": {}}, "which train=head freezes"),
     ({"unfreeze_every": "soon"}, "expected steps"),
     ({"lora": {"target_modules": ["("]}}, "is not a valid regular expression"),
 ])  # fmt: skip

@@ -141,7 +141,7 @@ def test_only_the_embeddings_learn_while_the_rest_is_frozen(
         tmp_path,
         tokenizer,
         store,
-        embeddings_only_steps=3,
+        frozen=3,
         train={"save_every": 1, "keep_checkpoints": 9, "optimizer": "muon"},
     )
     names = [name for name, _ in loop.stepper.learner.model.named_parameters()]
@@ -158,11 +158,11 @@ def test_only_the_embeddings_learn_while_the_rest_is_frozen(
 
 
 def test_a_frozen_start_can_be_interrupted(tmp_path: Path, tokenizer: Tokenizer, store: TokenDataset) -> None:
-    whole = begun(tmp_path / "whole", tokenizer, store, embeddings_only_steps=3)
+    whole = begun(tmp_path / "whole", tokenizer, store, frozen=3)
     whole.fit()
     for stop in (2, 3, 4):
         folder = tmp_path / str(stop)
-        first = begun(folder, tokenizer, store, embeddings_only_steps=3)
+        first = begun(folder, tokenizer, store, frozen=3)
         first.stepper.learner.model.backbone.register_forward_hook(
             lambda *_, first=first, stop=stop: (
                 os.kill(os.getpid(), signal.SIGINT) if first.state.step == stop - 1 else None

@@ -199,7 +199,7 @@ def test_without_a_kl_penalty_the_reward_is_hacked_and_the_report_warns(writer: 
         (("from=null",), "from: missing; give a generative model"),
         (("rewards=[]",), "rewards: missing"),
         (("rewards=[{name: gramar}]",), "did you mean grammar"),
-        (("policy.cout=3",), "did you mean count"),
+        (("policy.num_generation=3",), "did you mean num_generations"),
         (("policy.num_generations=1",), "at least 2"),
         (("train.fsdp=true",), "train.fsdp"),
         (("data.train=nothing.tsv",), "nothing.tsv"),
@@ -298,7 +298,7 @@ def test_own_prompts_take_the_place_of_all_built_in_ones(writer: Place) -> None:
     [
         (("data.train=nothing.tsv",), "data.train: .*nothing.tsv"),
         (("data.test=builtin:nothing",), "builtin:nothing"),
-        (("policy.cout=3",), "did you mean count"),
+        (("policy.num_generation=3",), "did you mean num_generations"),
         (
             ("rewards=[{name: grammar, corpus: small.txt}]",),
             "small.txt holds out 0 sentences, and at least 8 are needed",

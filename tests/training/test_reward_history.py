@@ -23,7 +23,7 @@ from meristem.training.budget import StepFlops, step_flops
 RECIPE = """
 from:    run
 data:    {train: "builtin:microworld-queries?size=12&seed=4", text: query, target: text, held_out: 0.25}
-rewards: [{name: clicks, table: "builtin:microworld-clicks?size=120&seed=7", top: 2, against: both,
+rewards: [{name: clicks, table: "builtin:microworld-clicks?size=120&seed=7", top_k: 2, compare_with: both,
            click_model: {prior_precisions: [3.0], folds: 3}}]
 policy:  {num_generations: 3, max_new_tokens: 6, eval_prompts: 3}
 train:   {steps: 4, batch_samples: 4, learning_rate: 1e-2, schedule: constant, warmup: 0.0, log_every: 1,
