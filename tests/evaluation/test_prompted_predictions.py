@@ -191,7 +191,7 @@ def test_examples_are_balanced_and_follow_from_the_seed() -> None:
 
 
 def test_a_prompt_is_its_examples_and_then_the_question() -> None:
-    found = asked(revived(length=512), shots=3, examples=SHOTS, between="\n--\n")
+    found = asked(revived(length=512), shots=3, examples=SHOTS, example_separator="\n--\n")
     *shown, question = found.first_prompt.split("\n--\n")
     expected = [
         f"{s.inputs['text']}\nSentiment: {WORDS[s.gold]}"

@@ -441,7 +441,7 @@ def test_a_generator_goes_along_in_a_subfolder(tmp_path: Path, reads: Reads, sil
     [
         ({"hidden_size": 12}, "hidden_size=12 does not divide the discriminator's 32"),
         ({"hidden_act": "relu"}, "hidden_act='relu' is not supported"),
-        ({"intermediate_size": 48}, "is not the generator of this model, since these settings differ: inner"),
+        ({"intermediate_size": 48}, "is not the generator of this model, since these settings differ: ffn_size"),
     ],
 )
 def test_a_generator_of_another_model_is_refused(change: dict[str, Any], said: str, tmp_path: Path) -> None:

@@ -194,7 +194,7 @@ def test_spans_are_scored_the_same(name: str, tmp_path: Path) -> None:
             scores = model(**given)
         inside = np.flatnonzero(sides)
         sums = (scores.start_logits[0, inside, None] + scores.end_logits[0, None, inside]).numpy()
-        limit = np.triu(np.ones_like(sums)) - np.triu(np.ones_like(sums), load(run).task().settings.answer_length)
+        limit = np.triu(np.ones_like(sums)) - np.triu(np.ones_like(sums), load(run).task().settings.max_answer_length)
         first, last = np.unravel_index(np.where(limit > 0, sums, -np.inf).argmax(), sums.shape)
         found = one["passage"][offsets[inside[first]][0] : offsets[inside[last]][1]].strip()
         assert said["answer"] in ("", found)

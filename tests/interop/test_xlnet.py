@@ -180,7 +180,7 @@ def test_a_run_of_ours_opens_there(more: dict[str, Any], tmp_path: Path, silence
         for left in (False, True):
             close(theirs_of(other, **ragged(left)), ours_of(model, "XLNetLMHeadModel", **ragged(left)))
     again = import_folder(tmp_path / "out", tmp_path / "again")
-    assert (again.recipe.model.max_length, again.recipe.model.memory_length) == (24, more.get("memory", 0))
+    assert (again.recipe.model.max_length, again.recipe.model.memory_length) == (24, more.get("memory_length", 0))
     same_tensors(tmp_path / "run", tmp_path / "again")
 
 

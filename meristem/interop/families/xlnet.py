@@ -26,7 +26,7 @@ LAYER_RULES = (
     WeightRule(
         "backbone.stack.layers.{}.attention.output.weight",
         "transformer.layer.{}.rel_attn.o",
-        Reshape(theirs=("width", "heads", -1), ours=("width", -1)),
+        Reshape(theirs=("hidden_size", "heads", -1), ours=("hidden_size", -1)),
     ),
     WeightRule("backbone.stack.layers.{}.attention.segments", "transformer.layer.{}.rel_attn.seg_embed"),
     WeightRule("backbone.stack.layers.{}.attention.biases.content", "transformer.layer.{}.rel_attn.r_w_bias"),

@@ -102,7 +102,7 @@ def _build_config(loaded: LoadedRun, kind: str, graphs: list[OnnxGraph]) -> dict
     config: dict[str, Any] = {
         "family": recipe.model.family,
         "kind": kind,
-        "max_length": recipe.model.max_length,
+        "length": recipe.model.max_length,
         "vocab_size": len(model.backbone.embedding().weight),
         "hidden_size": recipe.model.hidden_size,
         "pad_token_id": tokenizer.pad,

@@ -48,7 +48,7 @@ def describe_run(run: ServedRun) -> dict[str, Any]:
         "family": run.recipe.model.family,
         "step": run.loaded_run.step,
         "parameters": sum(parameter.numel() for parameter in run.model.parameters()),
-        "max_length": run.model.backbone.max_length,
+        "length": run.model.backbone.max_length,
         "tasks": list(run.tasks),
         "can": list(run.routes),
     }
