@@ -144,9 +144,7 @@ def test_choices_are_scored_by_their_own_text() -> None:
 
 def test_a_masked_model_reads_the_whole_template() -> None:
     it = revived("bert")
-    found = asked(
-        it, REVIEWS[:2], template="{text} It was {label}, they said.", label_words={"0": "bad", "1": "good"}
-    )
+    found = asked(it, REVIEWS[:2], template="{text} It was {label}, they said.", label_words={"0": "bad", "1": "good"})
     for sample, answer in zip(REVIEWS, found.predictions, strict=False):
         by_hand = []
         for word in ("bad", "good"):
