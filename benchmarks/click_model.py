@@ -184,37 +184,37 @@ def page(found: Sequence[dict[str, Any]]) -> str:
     gains = [[kind, *(_gain(some, kind) for some in ([one] for one in found)), _gain(found, kind)]
              for kind in ("significant", "all")]  # fmt: skip
     held = ", ".join(f"{one['tests']:,}" for one in found)
-    head = ["", "pairs", *(f"fifth {one['fold']}" for one in found), "together"]
-    return f"""# Which headline is clicked more
+    head = ["", "pairs", *(f"fifth {one['fold']}" for one in found), "all folds"]
+    return f"""# Predicting which headline gets more clicks
 
-`python -m benchmarks.click_model ../shared/data`: Upworthy's headline tests. Two different headlines of one test, what
-was shown with different pictures added up; significant: their rates differ at 5 %. A fifth of the tests is held out
-({held} tests), and tests that share a headline are on one side. What the model sees was chosen on fifths 1 to 4 and
-nothing by fifth 0, whose numbers are therefore the fair ones; the others lean towards the model. A bag of words is a
-logistic regression on the words that differ between the headlines of significant pairs, its penalty chosen on training
-tests. Target: 58 % of significant pairs.
+`python -m benchmarks.click_model ../shared/data`: Upworthy's headline tests. A pair is two different headlines of
+one test; views with different images are added. A pair is significant if its click rates differ at the 5 % level. A
+fifth of the tests is held out ({held} tests); tests that share a headline are in the same split. The features of
+the model were chosen on fifths 1 to 4 and never on fifth 0, so the numbers of fifth 0 are unbiased and the others
+slightly optimistic. The bag of words is a logistic regression on the words that differ between the headlines of
+significant pairs, with its penalty chosen on training tests. Target: 58 % of significant pairs.
 
 {table(head, lines)}
 
-In brackets: 95 % by drawing tests again, since pairs of one test are not independent. The click model with GloVe above
-the bag of words, on the same pairs, in points:
+In brackets: 95 % bootstrap intervals over tests, since pairs of one test are not independent. Gain of the click
+model with GloVe over the bag of words, on the same pairs, in percentage points:
 
 {table(head[1:], gains)}
 
-## Rates that come true
+## Calibration
 
-The click model with GloVe, tests held out, by tenth of the expected rate. A new test's level is not known: only what
-its headlines say moves the expectation.
+The click model with GloVe on held-out tests, by decile of the expected rate. The level of a new test is unknown, so the
+expected rate depends only on its headlines.
 
 {_calibration(found)}
 
-## Sure and right
+## Accuracy by expected difference
 
-Significant pairs by fifth of the expected difference.
+Significant pairs by quintile of the expected difference.
 
 {_sureness(found)}
 
-A fit takes {np.mean([one["click model with GloVe, seconds"] for one in found]):.0f} seconds of one core.
+One fit takes {np.mean([one["click model with GloVe, seconds"] for one in found]):.0f} seconds on one core.
 """
 
 
@@ -247,7 +247,7 @@ def _calibration(found: Sequence[dict[str, Any]]) -> str:
         shown = sum(views for *_, views in some)
         expected, observed = (sum(one[at] * one[2] for one in some) / shown for at in (0, 1))
         rows.append([str(tenth + 1), f"{expected:.2%}", f"{observed:.2%}", f"{shown:,}"])
-    return table(["tenth", "expected", "observed", "views"], rows)
+    return table(["decile", "expected", "observed", "views"], rows)
 
 
 def _sureness(found: Sequence[dict[str, Any]]) -> str:
@@ -257,7 +257,7 @@ def _sureness(found: Sequence[dict[str, Any]]) -> str:
         count = sum(one[2] for one in some)
         gap, right = (sum(one[at] * one[2] for one in some) / count for at in (0, 1))
         rows.append([str(fifth + 1), f"{gap:.2f}", f"{right:.1%}", f"{count:,}"])
-    return table(["fifth", "expected difference, log-odds", "right", "pairs"], rows)
+    return table(["quintile", "expected difference, log-odds", "correct", "pairs"], rows)
 
 
 def main() -> None:

@@ -75,10 +75,11 @@ def train(place: str, text: Path, steps: int) -> Trained:
 
 def page(rows: str, steps: int) -> str:
     """The text of docs/results/depth.md."""
-    return f"""# Forty-eight layers, norms before and after
+    return f"""# Pre-norm and post-norm with 48 layers
 
-`python -m benchmarks.depth ../shared/data/wikitext-2/train.txt`: GPT-2 of width 64 with 48 layers, {steps} steps of
-1,024 tokens of WikiText-2, AdamW at 1e-3 after 20 steps of warm-up, the same initial weights and text for both.
+`python -m benchmarks.depth ../shared/data/wikitext-2/train.txt`: GPT-2 with hidden size 64 and 48 layers, {steps}
+steps of 1,024 tokens of WikiText-2, AdamW at 1e-3 after 20 steps of warm-up, with the same initial weights and
+text.
 
 {rows}
 

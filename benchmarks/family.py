@@ -25,7 +25,7 @@ from rich.console import Console
 from benchmarks.side_by_side import RESULTS, table
 from meristem import api
 from meristem.config.errors import MeristemError
-from meristem.dataset.prepare import cache
+from meristem.dataset.prepare import cache_dir
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.drawing.training_curves import read_metrics
 
@@ -102,7 +102,7 @@ def source(plan: Plan, data: Path, work: Path) -> list[str]:
 def level(run: Path) -> float:
     """Unigram level: cross-entropy of the validation tokens under the token frequencies of the training data."""
     (key,) = json.loads((run / "data.json").read_text()).values()
-    store = TokenDataset.open(cache() / "stores" / key, verify=False)
+    store = TokenDataset.open(cache_dir() / "stores" / key, verify=False)
     train, held = (store.split(split) for split in ("train", "validation"))
     counts = np.bincount(train.tokens(0, len(train)))
     wanted = held.tokens(0, len(held))
@@ -174,29 +174,29 @@ def summary(kept: dict[str, list[dict[str, Any]]]) -> str:
     """The table of all finished runs."""
     plans = {plan.name: plan for plan in PLANS}
     rows = [row(name, plans[name], runs) for name, runs in kept.items() if name in plans and runs]
-    head = ["family", "recipe", "steps", "threads", "commonest words", "validation loss", "more"]
+    head = ["family", "recipe", "steps", "threads", "unigram", "validation loss", "more"]
     return table(head, rows) + "\n\n" + memory_gain(kept)
 
 
 def page(kept: dict[str, list[dict[str, Any]]], minutes: float) -> str:
     """The text of docs/results/family.md, all from the runs."""
-    return f"""# Every family on real text
+    return f"""# All model families on real text
 
-`python -m benchmarks.family ../shared/data`: the recipes as they are shipped, {minutes:g} minutes of training each
-on so many cores (threads) of a shared machine. WikiText-2's training articles (1 % of them held out for
-validation), Multi30k English to German for translation, the microworld's pictures for captions. "Commonest words"
-is the cross-entropy of the validation tokens under the shares they have in the training tokens: what can be reached
-without looking at any context. Losses are in nats for each predicted token; where several seeds were run, their
-mean and range. One seed shows that a family learns, not which family is better: they predict different things.
+`python -m benchmarks.family ../shared/data`: the built-in recipes, {minutes:g} minutes of training each on the
+given number of threads of a shared machine. Data: WikiText-2's training articles (1 % of them held out for
+validation), Multi30k English to German for translation, microworld images for captions. "Unigram" is the
+cross-entropy of the validation tokens under the unigram distribution of the training tokens, a baseline without any
+context. Losses are in nats per predicted token; with several seeds, mean and range. One seed shows that a family
+learns, not which family is better: they predict different things.
 
 {summary(kept)}
 
 ![Validation loss over each run](../pictures/family.png)
 
-The two lines `xl` are one model (3 layers × 128, BPE of 512) that reads the same text in the same order with
-segments of 32 tokens, once looking back at 128 states and once at none. "Named right" is the share of colours,
-shapes and relations in greedy captions of 200 pictures drawn from another seed. ELECTRA's AUC is that of its
-judgement of every token.
+The two rows `xl` are one model (3 layers × 128, BPE of 512) that reads the same text in the same order in
+segments of 32 tokens, once with a memory of 128 states and once without. "Named right" is the share of correct colours,
+shapes and relations in greedy captions of 200 images generated from another seed. ELECTRA's AUC is that of its
+discriminator over all tokens.
 """
 
 

@@ -116,9 +116,9 @@ def main() -> None:
     published = glove(data / "glove" / "glove.6B.50d.top40k.txt")
     own = learned(english(data, Path()))
     parts: dict[str, Callable[[], Any]] = {
-        "words counted": lambda: CountVectorizer(token_pattern=r"\S+"),
-        "mean of GloVe's vectors (6 billion words)": lambda: mean_of(published),
-        "mean of word2vec's vectors, learned from the pretraining text": lambda: mean_of(own),
+        "word counts": lambda: CountVectorizer(token_pattern=r"\S+"),
+        "mean of GloVe vectors (6 billion words)": lambda: mean_of(published),
+        "mean of word2vec vectors trained on the pretraining text": lambda: mean_of(own),
     }
     FILE.write_text(json.dumps({name: accuracies(part, train, dev) for name, part in parts.items()}, indent=1) + "\n")
     print(table(["logistic regression on", "accuracy"], rows()))
