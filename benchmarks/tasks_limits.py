@@ -102,8 +102,8 @@ def script(data: Path) -> str:
 
     everything, names = rare([one for one, _ in tagged]), rare([one for one, tag in tagged if tag != "O"])
     return (
-        f"Of the Chinese characters in Weibo's test sentences {everything} ({names} in its names) stand fewer than "
-        f"{SEEN} times in the poems, which are almost all of what the Chinese encoder reads."
+        f"Of the Chinese characters in Weibo's test sentences, {everything} ({names} in its names) occur fewer than "
+        f"{SEEN} times in the poems, which are almost all of the Chinese encoder's training text."
     )
 
 
