@@ -14,9 +14,11 @@ CODE_BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 CODE_SPAN = re.compile(r"`[^`\n]+`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
-SOURCE_PATH = re.compile(r"`((?:[\w-]+/)+[\w-]*(?:\.(?:py|js|yaml|md))?|[\w-]+/[\w/-]+\.\w+)`")
-EXAMPLES = ("gcnn", "swap", "shouting", "NAME", "runs/", "cluster/", "exported/", "data/", "blobs/")
-"""Parts of paths that pages use as examples or placeholders."""
+SOURCE_PATH = re.compile(r"`((?:[A-Za-z_][\w-]*/)+(?:[\w-]+\.\w+)?)`")
+EXAMPLE_NAMES = {"gcnn", "swap", "shouting", "NAME"}
+"""Files that pages create in an example, and a placeholder."""
+EXAMPLE_FOLDERS = ("runs/", "cluster/", "data/")
+"""Folders of a user."""
 HISTORY = ("docs/log/", "CHANGELOG.md")
 """Pages about earlier versions, whose source paths need not exist any more."""
 
@@ -51,7 +53,8 @@ def broken_links(page: Path) -> list[str]:
 
 def missing_paths(page: Path) -> list[str]:
     """Source files and folders that a page names and that are neither in the repository nor in the package."""
-    named = {path for path in SOURCE_PATH.findall(prose(page)) if not any(part in path for part in EXAMPLES)}
+    named = {path for path in SOURCE_PATH.findall(prose(page)) if Path(path).stem not in EXAMPLE_NAMES}
+    named -= {path for path in named if path.startswith(EXAMPLE_FOLDERS)}
     roots = (ROOT, ROOT / "meristem", page.parent)
     return sorted(path for path in named if not any((root / path).exists() for root in roots))
 
