@@ -77,14 +77,14 @@ def articles(data: Path, work: Path) -> Path:
     out = work / "articles.jsonl"
     if out.is_file():
         return out
-    found: list[list[str]] = []
+    articles: list[list[str]] = []
     for line in (data / "wikitext-2" / "train.txt").read_text(encoding="utf-8").splitlines():
         text = line.strip()
         if text.startswith("= ") and not text.startswith("= ="):
-            found.append([])
-        if found and text:
-            found[-1].append(text)
-    out.write_text("".join(json.dumps({"text": "\n".join(lines)}) + "\n" for lines in found), encoding="utf-8")
+            articles.append([])
+        if articles and text:
+            articles[-1].append(text)
+    out.write_text("".join(json.dumps({"text": "\n".join(lines)}) + "\n" for lines in articles), encoding="utf-8")
     return out
 
 
@@ -105,9 +105,9 @@ def level(run: Path) -> float:
     store = TokenDataset.open(cache_dir() / "stores" / key, verify=False)
     train, held = (store.split(split) for split in ("train", "validation"))
     counts = np.bincount(train.tokens(0, len(train)))
-    wanted = held.tokens(0, len(held))
-    counts = np.pad(counts, (0, max(0, int(wanted.max()) + 1 - len(counts)))) + 1.0
-    return float(-np.log(counts[wanted] / counts.sum()).mean())
+    token_ids = held.tokens(0, len(held))
+    counts = np.pad(counts, (0, max(0, int(token_ids.max()) + 1 - len(counts)))) + 1.0
+    return float(-np.log(counts[token_ids] / counts.sum()).mean())
 
 
 def run(plan: Plan, seed: int, data: Path, work: Path, minutes: float) -> dict[str, Any]:
@@ -119,11 +119,11 @@ def run(plan: Plan, seed: int, data: Path, work: Path, minutes: float) -> dict[s
     lines = read_metrics(out / "metrics.jsonl")
     total = max(line["step"] for line in lines)
     curve = [(line["step"] / total, line["loss"]) for line in lines if line["kind"] == "evaluation"]
-    found = {"metrics": ended.metrics, "used": ended.used, "curve": curve, "level": level(out)}
-    found["threads"] = torch.get_num_threads()
+    result = {"metrics": ended.metrics, "used": ended.used, "curve": curve, "level": level(out)}
+    result["threads"] = torch.get_num_threads()
     if plan.text == "pictures":
-        found["named"] = named(out)
-    return found
+        result["named"] = named(out)
+    return result
 
 
 def named(run: Path, pictures: int = 200) -> float:
@@ -140,28 +140,28 @@ def named(run: Path, pictures: int = 200) -> float:
 
 def row(name: str, plan: Plan, runs: list[dict[str, Any]]) -> list[str]:
     """The table row of one family: validation loss, unigram level, further metrics."""
-    losses = [statistics.mean(one["metrics"][term] for term in plan.judged) for one in runs]
+    losses = [statistics.mean(run["metrics"][term] for term in plan.judged) for run in runs]
     spread = f" ({min(losses):.3f}–{max(losses):.3f})" if len(losses) > 1 else ""
     extra = []
     if "rtd.auc" in runs[0]["metrics"]:
-        extra.append("AUC " + " ".join(f"{one['metrics']['rtd.auc']:.3f}" for one in runs))
+        extra.append("AUC " + " ".join(f"{run['metrics']['rtd.auc']:.3f}" for run in runs))
     if "named" in runs[0]:
-        extra.append("named right " + " ".join(f"{one['named']:.1%}" for one in runs))
-    steps = " ".join(f"{one['used']['steps']:.0f}" for one in runs)
+        extra.append("named right " + " ".join(f"{run['named']:.1%}" for run in runs))
+    steps = " ".join(f"{run['used']['steps']:.0f}" for run in runs)
     return [
         name,
         plan.recipe,
         steps,
-        "/".join(map(str, sorted({one["threads"] for one in runs}))),
+        "/".join(map(str, sorted({run["threads"] for run in runs}))),
         f"{runs[0]['level']:.3f}",
         f"{statistics.mean(losses):.3f}{spread}",
         "; ".join(extra),
     ]
 
 
-def memory_gain(kept: dict[str, list[dict[str, Any]]]) -> str:
+def memory_gain(results: dict[str, list[dict[str, Any]]]) -> str:
     """Reduction of perplexity by segment memory, for each seed."""
-    pairs = zip(kept.get("xl, memory 128", []), kept.get("xl, no memory", []), strict=False)
+    pairs = zip(results.get("xl, memory 128", []), results.get("xl, no memory", []), strict=False)
     gains = [1 - math.exp(a["metrics"]["loss"] - b["metrics"]["loss"]) for a, b in pairs]
     return (
         ""
@@ -170,15 +170,15 @@ def memory_gain(kept: dict[str, list[dict[str, Any]]]) -> str:
     )
 
 
-def summary(kept: dict[str, list[dict[str, Any]]]) -> str:
+def summary(results: dict[str, list[dict[str, Any]]]) -> str:
     """The table of all finished runs."""
     plans = {plan.name: plan for plan in PLANS}
-    rows = [row(name, plans[name], runs) for name, runs in kept.items() if name in plans and runs]
+    rows = [row(name, plans[name], runs) for name, runs in results.items() if name in plans and runs]
     head = ["family", "recipe", "steps", "threads", "unigram", "validation loss", "more"]
-    return table(head, rows) + "\n\n" + memory_gain(kept)
+    return table(head, rows) + "\n\n" + memory_gain(results)
 
 
-def page(kept: dict[str, list[dict[str, Any]]], minutes: float) -> str:
+def page(results: dict[str, list[dict[str, Any]]], minutes: float) -> str:
     """The text of docs/results/family.md, all from the runs."""
     return f"""# All model families on real text
 
@@ -189,7 +189,7 @@ cross-entropy of the validation tokens under the unigram distribution of the tra
 context. Losses are in nats per predicted token; with several seeds, mean and range. One seed shows that a family
 learns, not which family is better: they predict different things.
 
-{summary(kept)}
+{summary(results)}
 
 ![Validation loss over each run](../pictures/family.png)
 
@@ -200,7 +200,7 @@ discriminator over all tokens.
 """
 
 
-def draw(kept: dict[str, list[dict[str, Any]]]) -> None:
+def draw(results: dict[str, list[dict[str, Any]]]) -> None:
     """Plot every family's validation loss over its run, relative to its first value."""
     import matplotlib
 
@@ -208,11 +208,11 @@ def draw(kept: dict[str, list[dict[str, Any]]]) -> None:
     from matplotlib import pyplot
 
     columns = 4
-    shown = [(name, runs) for name, runs in kept.items() if runs]
+    shown = [(name, runs) for name, runs in results.items() if runs]
     figure, axes = pyplot.subplots(-(-len(shown) // columns), columns, figsize=(12, 2.4 * -(-len(shown) // columns)))
     for axis, (name, runs) in zip(axes.flat, shown, strict=False):
-        for one in runs:
-            axis.plot(*zip(*one["curve"], strict=True), color="#22313f", linewidth=1.2)
+        for run in runs:
+            axis.plot(*zip(*run["curve"], strict=True), color="#22313f", linewidth=1.2)
         axis.set_title(name, fontsize=9, color="#22313f")
         axis.tick_params(labelsize=7)
         axis.spines[["top", "right"]].set_visible(False)
@@ -235,11 +235,11 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("runs/family"))
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
-    kept: dict[str, list[dict[str, Any]]] = json.loads(OUT.read_text()) if OUT.is_file() else {}
+    results: dict[str, list[dict[str, Any]]] = json.loads(OUT.read_text()) if OUT.is_file() else {}
     for plan in PLANS:
         if options.only and plan.name not in options.only:
             continue
-        runs = kept.setdefault(plan.name, [])
+        runs = results.setdefault(plan.name, [])
         for seed in range(len(runs), min(plan.seeds, options.seeds)):
             print(plan.name, seed, flush=True)
             try:
@@ -247,10 +247,10 @@ def main() -> None:
             except MeristemError as error:
                 print(f"{plan.name}: {error}", flush=True)
                 break
-            OUT.write_text(json.dumps(kept, indent=1))
-    print(summary(kept))
-    PAGE.write_text(page(kept, options.minutes), encoding="utf-8")
-    draw(kept)
+            OUT.write_text(json.dumps(results, indent=1))
+    print(summary(results))
+    PAGE.write_text(page(results, options.minutes), encoding="utf-8")
+    draw(results)
 
 
 if __name__ == "__main__":
