@@ -20,29 +20,60 @@ FLOW = [
     ("predictions", "generation/, tasks/"),
 ]
 LAYERS = [
-    (["cli", "api"], "commands and the Python interface"),
-    (["serving"], "HTTP server, middleware, routes, the studio page"),
-    (["interop"], "transformers, ONNX, AllenNLP, lm-eval, datatrove"),
-    (["describe"], "what a recipe costs, what a run is"),
-    (["reinforce"], "policy objective, rewards, their data and reports"),
-    (["finetune"], "labelled data as training data, grids, reports"),
-    (["training"], "trainer, loop, step, optimizers, trackers"),
-    (["evaluation"], "held-out loss, minimal pairs, predictions, attention maps"),
-    (["tasks"], "one task per file"),
-    (["generation"], "decoding, sampling, beam search, fill, scoring"),
-    (["checkpoint"], "saving, verifying, loading, run folders"),
-    (["learning"], "model and objectives as one learner"),
-    (["objectives"], "what is hidden and what is predicted"),
-    (["models", "blocks"], "families, and the parts they are made of"),
-    (["dataset", "distributed"], "token shards, views, the feed; process groups"),
-    (["tokenizers", "labelled", "corpus", "samples"], "text in: documents, labelled samples, tokenizers"),
-    (["metrics", "drawing"], "what is counted, plots and report pages"),
-    (["interfaces", "config", "utils"], "contracts, recipes and settings, small helpers"),
+    (
+        "entry points",
+        [
+            (["cli", "api"], "commands and the Python interface"),
+            (["serving"], "HTTP server, middleware, routes, the studio"),
+            (["interop"], "transformers, ONNX, AllenNLP, lm-eval, datatrove"),
+            (["describe"], "cost of a recipe, contents of a run"),
+        ],
+    ),
+    (
+        "training",
+        [
+            (["reinforce"], "policy objective, rewards, their data and reports"),
+            (["finetune"], "labelled data as training data, grids, reports"),
+            (["training"], "trainer, loop, step, optimizers, trackers"),
+        ],
+    ),
+    (
+        "inference",
+        [
+            (["evaluation"], "held-out loss, minimal pairs, predictions, attention maps"),
+            (["tasks"], "one downstream task per file"),
+            (["generation"], "decoding, sampling, beam search, fill, scoring"),
+        ],
+    ),
+    (
+        "models",
+        [
+            (["checkpoint"], "saving, verifying, loading, run folders"),
+            (["learning"], "model and objectives as one learner"),
+            (["objectives"], "corruption, targets and loss, one per file"),
+            (["models", "blocks"], "one family per file; attention, recurrent layers, heads"),
+        ],
+    ),
+    (
+        "data",
+        [
+            (["dataset", "distributed"], "token shards, views, batches; process groups"),
+            (["tokenizers", "labelled", "corpus", "samples"], "documents, labelled samples, tokenizers"),
+        ],
+    ),
+    (
+        "base",
+        [
+            (["metrics", "drawing"], "metrics, plots and report pages"),
+            (["interfaces", "config", "utils"], "contracts, recipes and settings, helpers"),
+        ],
+    ),
 ]
 STYLE = """<style>
 text { font: 14px system-ui, sans-serif; fill: #1f2933 } .soft { fill: #617080; font-size: 12px }
+.group { font-weight: 600; font-size: 12px; fill: #617080 }
 rect { fill: #eef3f8; stroke: #b6c4d2 } path { stroke: #617080; fill: none; stroke-width: 1.5 }
-@media (prefers-color-scheme: dark) { text { fill: #e6edf3 } .soft { fill: #9fb0c0 } rect { fill: #1c2733; stroke: #46586a } path { stroke: #9fb0c0 } }
+@media (prefers-color-scheme: dark) { text { fill: #e6edf3 } .soft, .group { fill: #9fb0c0 } rect { fill: #1c2733; stroke: #46586a } path { stroke: #9fb0c0 } }
 </style>"""  # noqa: E501
 
 
@@ -61,30 +92,39 @@ def data_flow() -> str:
     """Boxes in two rows, joined by arrows."""
     per_row, box, gap, height = 4, 190, 36, 64
     parts = []
-    for number, (name, place) in enumerate(FLOW):
+    for number, (name, folders) in enumerate(FLOW):
         row, column = divmod(number, per_row)
         x, y = 10 + column * (box + gap), 10 + row * (height + 46)
         parts.append(f'<rect x="{x}" y="{y}" width="{box}" height="{height}" rx="8"/>')
-        parts += [text(x + box / 2, y + 28, name), text(x + box / 2, y + 48, place, "soft")]
+        parts += [text(x + box / 2, y + 28, name), text(x + box / 2, y + 48, folders, "soft")]
         if column < per_row - 1:
-            start, middle = x + box, y + height / 2
-            parts.append(f'<path d="M{start + 4} {middle} h{gap - 10} m-6 -5 l6 5 l-6 5"/>')
+            box_end, middle = x + box, y + height / 2
+            parts.append(f'<path d="M{box_end + 4} {middle} h{gap - 10} m-6 -5 l6 5 l-6 5"/>')
         elif number + 1 < len(FLOW):
             below, left = y + height, 10 + box / 2
             middle = below + 23
             parts.append(f'<path d="M{x + box / 2} {below} V{middle} H{left} V{below + 44} m-5 -6 l5 6 l5 -6"/>')
-    return svg(per_row * (box + gap), 2 * height + 66, parts, "Data flow")
+    return svg(20 + per_row * box + (per_row - 1) * gap, 2 * height + 66, parts, "Data flow")
 
 
 def layers() -> str:
-    """A stack of boxes; a layer imports only from those below it."""
-    width, height = 860, 34
-    parts = []
-    for number, (names, what) in enumerate(LAYERS):
-        y = 8 + number * (height + 6)
-        parts.append(f'<rect x="10" y="{y}" width="{width - 20}" height="{height}" rx="6"/>')
-        parts += [text(26, y + 22, " · ".join(names), anchor="start"), text(width - 26, y + 22, what, "soft", "end")]
-    return svg(width, 16 + len(LAYERS) * (height + 6), parts, "Layers")
+    """Rows in labelled groups, highest layer first, and an arrow in the direction of imports."""
+    left, width, height, gap, group_gap, names_width = 130, 860, 30, 5, 12, 316
+    parts: list[str] = []
+    y = 10
+    for group, rows in LAYERS:
+        group_height = len(rows) * (height + gap) - gap
+        parts.append(text(left - 16, y + group_height / 2 + 4, group, "group", "end"))
+        for names, description in rows:
+            parts.append(f'<rect x="{left}" y="{y}" width="{width - left - 10}" height="{height}" rx="6"/>')
+            parts.append(text(left + 16, y + 20, " · ".join(names), anchor="start"))
+            parts.append(text(left + names_width, y + 20, description, "soft", "start"))
+            y += height + gap
+        y += group_gap
+    bottom = y - gap - group_gap
+    parts.append(f'<path d="M26 14 V{bottom - 4} m-5 -6 l5 6 l5 -6"/>')
+    parts.append(f'<g transform="translate(16 {bottom / 2}) rotate(-90)">{text(0, 0, "imports", "soft")}</g>')
+    return svg(width, bottom + 10, parts, "Layers")
 
 
 if __name__ == "__main__":

@@ -56,15 +56,15 @@ class Pairs:
         tests: dict[int, list[int]] = defaultdict(list)
         for number, query in enumerate(clicks.pair_query.tolist()):
             tests[query].append(number)
-        found = []
+        compared = []
         for members in tests.values():
-            for one, other in combinations(members, 2):
-                both = (clicked[one] + clicked[other]) / (shown[one] + shown[other])
-                noise = sqrt(both * (1 - both) * (1 / shown[one] + 1 / shown[other]))
-                gap = clicked[one] / shown[one] - clicked[other] / shown[other]
+            for first_text, second_text in combinations(members, 2):
+                both = (clicked[first_text] + clicked[second_text]) / (shown[first_text] + shown[second_text])
+                noise = sqrt(both * (1 - both) * (1 / shown[first_text] + 1 / shown[second_text]))
+                gap = clicked[first_text] / shown[first_text] - clicked[second_text] / shown[second_text]
                 if gap:
-                    found.append((one, other, gap / noise))
-        first, second, errors = (np.array(some) for some in zip(*found, strict=True))
+                    compared.append((first_text, second_text, gap / noise))
+        first, second, errors = (np.array(column) for column in zip(*compared, strict=True))
         return cls(first, second, errors)
 
     def right(self, scores: Floats, test: NDArray[np.int64], *, significant: bool) -> list[tuple[float, int]]:
@@ -74,7 +74,11 @@ class Pairs:
         hits = np.where(gaps == 0, 0.5, (gaps > 0) == (self.errors[chosen] > 0))
         where = test[self.first[chosen]]
         count = np.bincount(where)
-        return [(float(hit), int(some)) for hit, some in zip(np.bincount(where, hits), count, strict=True) if some]
+        return [
+            (float(hit), int(num_pairs))
+            for hit, num_pairs in zip(np.bincount(where, hits), count, strict=True)
+            if num_pairs
+        ]
 
 
 def parts(file: Path) -> dict[str, int]:
@@ -115,8 +119,8 @@ def bag_of_words(train: ClickTable, test: ClickTable, part: Sequence[int]) -> Fl
         return LogisticRegression(C=penalty, fit_intercept=False, max_iter=1000).fit(apart[rows], won[rows])
 
     def worth(penalty: float) -> float:
-        return float(np.mean([fitted(penalty, fold != one).score(apart[fold == one], won[fold == one])
-                              for one in np.unique(fold)]))  # fmt: skip
+        return float(np.mean([fitted(penalty, fold != held_out).score(apart[fold == held_out], won[fold == held_out])
+                              for held_out in np.unique(fold)]))  # fmt: skip
 
     best = fitted(max(PENALTIES, key=worth), np.ones(len(won), dtype=bool))
     return np.asarray(words.transform(test.texts) @ best.coef_[0])
@@ -130,8 +134,8 @@ def click_model(train: ClickTable, test: ClickTable, vectors: Path | None) -> li
 
 def measured(clicks: ClickTable, fold: int, data: Path) -> dict[str, Any]:
     """All measurements of one held-out fold."""
-    found = parts(data / FILE)
-    part = np.array([found[query] for query in clicks.queries])
+    fold_of_query = parts(data / FILE)
+    part = np.array([fold_of_query[query] for query in clicks.queries])
     train, test = clicks.select_queries(part != fold), clicks.select_queries(part == fold)
     pairs = Pairs.of(test)
     out: dict[str, Any] = {"fold": fold, "tests": len(test.queries), "headlines": len(test.texts)}
@@ -145,7 +149,10 @@ def measured(clicks: ClickTable, fold: int, data: Path) -> dict[str, Any]:
         out[f"{name}, pairs"] = _pairs(pairs, expected)
     for name, scores in guesses.items():
         kinds = {"significant": True, "all": False}
-        out[name] = {kind: pairs.right(scores, test.pair_query, significant=wanted) for kind, wanted in kinds.items()}
+        out[name] = {
+            kind: pairs.right(scores, test.pair_query, significant=is_significant)
+            for kind, is_significant in kinds.items()
+        }
     return out
 
 
@@ -171,50 +178,50 @@ def _pairs(pairs: Pairs, expected: Sequence[ClickEstimate]) -> list[tuple[float,
 # ---------------------------------------------------------------- report
 
 
-def page(found: Sequence[dict[str, Any]]) -> str:
+def page(folds: Sequence[dict[str, Any]]) -> str:
     """The text of docs/results/clicks.md."""
     names = ("bag of words", "click model", "click model with GloVe")
     lines = []
     for name in names:
         for kind in ("significant", "all"):
-            each = [np.array(one[name][kind]) for one in found]
+            each = [np.array(fold[name][kind]) for fold in folds]
             shares = [f"{hits:.1%} of {count:,.0f}" for hits, count in map(_share, each)]
             mean, low, high = _interval(np.vstack(each))
             lines.append([name, kind, *shares, f"{mean:.1%} ({low:.1%} to {high:.1%})"])
-    gains = [[kind, *(_gain(some, kind) for some in ([one] for one in found)), _gain(found, kind)]
+    gains = [[kind, *(_gain(fold_group, kind) for fold_group in ([fold] for fold in folds)), _gain(folds, kind)]
              for kind in ("significant", "all")]  # fmt: skip
-    held = ", ".join(f"{one['tests']:,}" for one in found)
-    head = ["", "pairs", *(f"fifth {one['fold']}" for one in found), "together"]
-    return f"""# Which headline is clicked more
+    held = ", ".join(f"{fold['tests']:,}" for fold in folds)
+    head = ["", "pairs", *(f"fifth {fold['fold']}" for fold in folds), "all folds"]
+    return f"""# Predicting which headline gets more clicks
 
-`python -m benchmarks.click_model ../shared/data`: Upworthy's headline tests. Two different headlines of one test, what
-was shown with different pictures added up; significant: their rates differ at 5 %. A fifth of the tests is held out
-({held} tests), and tests that share a headline are on one side. What the model sees was chosen on fifths 1 to 4 and
-nothing by fifth 0, whose numbers are therefore the fair ones; the others lean towards the model. A bag of words is a
-logistic regression on the words that differ between the headlines of significant pairs, its penalty chosen on training
-tests. Target: 58 % of significant pairs.
+`python -m benchmarks.click_model ../shared/data`: Upworthy's headline tests. A pair is two different headlines of
+one test; views with different images are added. A pair is significant if its click rates differ at the 5 % level. A
+fifth of the tests is held out ({held} tests); tests that share a headline are in the same split. The features of
+the model were chosen on fifths 1 to 4 and never on fifth 0, so the numbers of fifth 0 are unbiased and the others
+slightly optimistic. The bag of words is a logistic regression on the words that differ between the headlines of
+significant pairs, with its penalty chosen on training tests. Target: 58 % of significant pairs.
 
 {table(head, lines)}
 
-In brackets: 95 % by drawing tests again, since pairs of one test are not independent. The click model with GloVe above
-the bag of words, on the same pairs, in points:
+In brackets: 95 % bootstrap intervals over tests, since pairs of one test are not independent. Gain of the click
+model with GloVe over the bag of words, on the same pairs, in percentage points:
 
 {table(head[1:], gains)}
 
-## Rates that come true
+## Calibration
 
-The click model with GloVe, tests held out, by tenth of the expected rate. A new test's level is not known: only what
-its headlines say moves the expectation.
+The click model with GloVe on held-out tests, by decile of the expected rate. The level of a new test is unknown, so the
+expected rate depends only on its headlines.
 
-{_calibration(found)}
+{_calibration(folds)}
 
-## Sure and right
+## Accuracy by expected difference
 
-Significant pairs by fifth of the expected difference.
+Significant pairs by quintile of the expected difference.
 
-{_sureness(found)}
+{_sureness(folds)}
 
-A fit takes {np.mean([one["click model with GloVe, seconds"] for one in found]):.0f} seconds of one core.
+One fit takes {np.mean([fold["click model with GloVe, seconds"] for fold in folds]):.0f} seconds on one core.
 """
 
 
@@ -232,32 +239,32 @@ def _interval(hits: Floats) -> tuple[float, float, float]:
     return float(hits[:, 0].sum() / hits[:, -1].sum()), float(low), float(high)
 
 
-def _gain(found: Sequence[dict[str, Any]], kind: str) -> str:
+def _gain(folds: Sequence[dict[str, Any]], kind: str) -> str:
     ours, theirs = (
-        np.vstack([one[name][kind] for one in found]) for name in ("click model with GloVe", "bag of words")
+        np.vstack([fold[name][kind] for fold in folds]) for name in ("click model with GloVe", "bag of words")
     )
     gain, low, high = (100 * one for one in _interval(np.stack([ours[:, 0] - theirs[:, 0], ours[:, 1]], axis=1)))
     return f"{gain:+.1f} ({low:+.1f} to {high:+.1f})"
 
 
-def _calibration(found: Sequence[dict[str, Any]]) -> str:
+def _calibration(folds: Sequence[dict[str, Any]]) -> str:
     rows = []
     for tenth in range(10):
-        some = [one["click model with GloVe, rates"][tenth] for one in found]
-        shown = sum(views for *_, views in some)
-        expected, observed = (sum(one[at] * one[2] for one in some) / shown for at in (0, 1))
+        deciles = [fold["click model with GloVe, rates"][tenth] for fold in folds]
+        shown = sum(views for *_, views in deciles)
+        expected, observed = (sum(decile[at] * decile[2] for decile in deciles) / shown for at in (0, 1))
         rows.append([str(tenth + 1), f"{expected:.2%}", f"{observed:.2%}", f"{shown:,}"])
-    return table(["tenth", "expected", "observed", "views"], rows)
+    return table(["decile", "expected", "observed", "views"], rows)
 
 
-def _sureness(found: Sequence[dict[str, Any]]) -> str:
+def _sureness(folds: Sequence[dict[str, Any]]) -> str:
     rows = []
     for fifth in range(5):
-        some = [one["click model with GloVe, pairs"][fifth] for one in found]
-        count = sum(one[2] for one in some)
-        gap, right = (sum(one[at] * one[2] for one in some) / count for at in (0, 1))
+        quintiles = [fold["click model with GloVe, pairs"][fifth] for fold in folds]
+        count = sum(quintile[2] for quintile in quintiles)
+        gap, right = (sum(quintile[at] * quintile[2] for quintile in quintiles) / count for at in (0, 1))
         rows.append([str(fifth + 1), f"{gap:.2f}", f"{right:.1%}", f"{count:,}"])
-    return table(["fifth", "expected difference, log-odds", "right", "pairs"], rows)
+    return table(["quintile", "expected difference, log-odds", "correct", "pairs"], rows)
 
 
 def main() -> None:
@@ -267,13 +274,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, help="folds to hold out in turn, at most 5")
     options = parser.parse_args()
     clicks = read_click_table(str(options.data / FILE), COLUMNS)
-    found: dict[str, Any] = json.loads(KEPT.read_text()) if KEPT.is_file() else {}
+    results: dict[str, Any] = json.loads(KEPT.read_text()) if KEPT.is_file() else {}
     for fold in range(min(options.seeds, PARTS)):
-        if str(fold) not in found:
-            found[str(fold)] = measured(clicks, fold, options.data)
-            KEPT.write_text(json.dumps(found))
-    wanted = [found[str(fold)] for fold in range(min(options.seeds, PARTS))]
-    text = page(wanted)
+        if str(fold) not in results:
+            results[str(fold)] = measured(clicks, fold, options.data)
+            KEPT.write_text(json.dumps(results))
+    shown_folds = [results[str(fold)] for fold in range(min(options.seeds, PARTS))]
+    text = page(shown_folds)
     PAGE.write_text(text, encoding="utf-8")
     print(text)
 

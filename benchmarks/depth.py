@@ -48,9 +48,9 @@ def by_layer(learner: Learner) -> list[float]:
     ]
 
 
-def train(place: str, text: Path, steps: int) -> Trained:
+def train(norm_position: str, text: Path, steps: int) -> Trained:
     """Train with layer norms before or after each sub-layer."""
-    settings = [*MODEL, *TRAIN, f"train.steps={steps}", f"model.norm_position={place}", f"corpus.source={text}"]
+    settings = [*MODEL, *TRAIN, f"train.steps={steps}", f"model.norm_position={norm_position}", f"corpus.source={text}"]
     recipe = resolve_pretrain_recipe("gpt2-mini", settings)
     data = load_pretraining_data(recipe, None, Console(stderr=True))
     learner = build_learner(recipe, data.tokenizer).train()
@@ -61,24 +61,25 @@ def train(place: str, text: Path, steps: int) -> Trained:
         settings=recipe.train,
         device=torch.device("cpu"),
     )
-    found = Trained()
+    trained = Trained()
     for step in range(steps):
         batch = feed.batch(step, 0)
         if step in LOOK or step == steps - 1:
             outcome = learner("main", batch, batch.target_counts)
             outcome.loss.backward()
-            found.norms[step] = by_layer(learner)
+            trained.norms[step] = by_layer(learner)
             learner.zero_grad(set_to_none=True)
-        found.losses.append(float(stepper.train_step(step, steps, "main", [batch]).loss))
-    return found
+        trained.losses.append(float(stepper.train_step(step, steps, "main", [batch]).loss))
+    return trained
 
 
 def page(rows: str, steps: int) -> str:
     """The text of docs/results/depth.md."""
-    return f"""# Forty-eight layers, norms before and after
+    return f"""# Pre-norm and post-norm with 48 layers
 
-`python -m benchmarks.depth ../shared/data/wikitext-2/train.txt`: GPT-2 of width 64 with 48 layers, {steps} steps of
-1,024 tokens of WikiText-2, AdamW at 1e-3 after 20 steps of warm-up, the same initial weights and text for both.
+`python -m benchmarks.depth ../shared/data/wikitext-2/train.txt`: GPT-2 with hidden size 64 and 48 layers, {steps}
+steps of 1,024 tokens of WikiText-2, AdamW at 1e-3 after 20 steps of warm-up, with the same initial weights and
+text.
 
 {rows}
 
@@ -94,9 +95,9 @@ def draw(sides: dict[str, Trained]) -> None:
     from matplotlib import pyplot
 
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 3.8))
-    for (name, found), colour in zip(sides.items(), ("#22313f", "#c0392b"), strict=True):
-        left.plot(found.losses, color=colour, label=f"{name}-norm")
-        for (step, norms), style in zip(found.norms.items(), ("-", "--", ":"), strict=False):
+    for (name, trained), colour in zip(sides.items(), ("#22313f", "#c0392b"), strict=True):
+        left.plot(trained.losses, color=colour, label=f"{name}-norm")
+        for (step, norms), style in zip(trained.norms.items(), ("-", "--", ":"), strict=False):
             right.plot(range(1, len(norms) + 1), norms, style, color=colour, label=f"{name}-norm, step {step}")
     left.set(xlabel="step", ylabel="training loss")
     right.set(xlabel="layer", ylabel="gradient norm", yscale="log")
@@ -114,17 +115,17 @@ def main() -> None:
     parser.add_argument("text", type=Path)
     parser.add_argument("--steps", type=int, default=200)
     options = parser.parse_args()
-    sides = {place: train(place, options.text, options.steps) for place in ("pre", "post")}
+    sides = {position: train(position, options.text, options.steps) for position in ("pre", "post")}
     rows = []
-    for name, found in sides.items():
-        last = found.norms[options.steps - 1]
-        mean = sum(found.losses[-20:]) / 20
+    for name, trained in sides.items():
+        last = trained.norms[options.steps - 1]
+        mean = sum(trained.losses[-20:]) / 20
         rows.append(
             [
                 f"{name}-norm",
-                f"{found.losses[0]:.2f}",
+                f"{trained.losses[0]:.2f}",
                 f"{mean:.2f}",
-                f"{max(found.losses[20:]):.2f}",
+                f"{max(trained.losses[20:]):.2f}",
                 f"{last[0]:.1e}",
                 f"{last[-1]:.1e}",
             ]

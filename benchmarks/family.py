@@ -25,7 +25,7 @@ from rich.console import Console
 from benchmarks.side_by_side import RESULTS, table
 from meristem import api
 from meristem.config.errors import MeristemError
-from meristem.dataset.prepare import cache
+from meristem.dataset.prepare import cache_dir
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.drawing.training_curves import read_metrics
 
@@ -78,14 +78,14 @@ def articles(data: Path, work: Path) -> Path:
     out = work / "articles.jsonl"
     if out.is_file():
         return out
-    found: list[list[str]] = []
+    articles: list[list[str]] = []
     for line in (data / "wikitext-2" / "train.txt").read_text(encoding="utf-8").splitlines():
         text = line.strip()
         if text.startswith("= ") and not text.startswith("= ="):
-            found.append([])
-        if found and text:
-            found[-1].append(text)
-    out.write_text("".join(json.dumps({"text": "\n".join(lines)}) + "\n" for lines in found), encoding="utf-8")
+            articles.append([])
+        if articles and text:
+            articles[-1].append(text)
+    out.write_text("".join(json.dumps({"text": "\n".join(lines)}) + "\n" for lines in articles), encoding="utf-8")
     return out
 
 
@@ -103,12 +103,12 @@ def source(plan: Plan, data: Path, work: Path) -> list[str]:
 def level(run: Path) -> float:
     """Unigram level: cross-entropy of the validation tokens under the token frequencies of the training data."""
     (key,) = json.loads((run / "data.json").read_text()).values()
-    store = TokenDataset.open(cache() / "stores" / key, verify=False)
+    store = TokenDataset.open(cache_dir() / "stores" / key, verify=False)
     train, held = (store.split(split) for split in ("train", "validation"))
     counts = np.bincount(train.tokens(0, len(train)))
-    wanted = held.tokens(0, len(held))
-    counts = np.pad(counts, (0, max(0, int(wanted.max()) + 1 - len(counts)))) + 1.0
-    return float(-np.log(counts[wanted] / counts.sum()).mean())
+    token_ids = held.tokens(0, len(held))
+    counts = np.pad(counts, (0, max(0, int(token_ids.max()) + 1 - len(counts)))) + 1.0
+    return float(-np.log(counts[token_ids] / counts.sum()).mean())
 
 
 def run(plan: Plan, seed: int, data: Path, work: Path, minutes: float) -> dict[str, Any]:
@@ -120,11 +120,11 @@ def run(plan: Plan, seed: int, data: Path, work: Path, minutes: float) -> dict[s
     lines = read_metrics(out / "metrics.jsonl")
     total = max(line["step"] for line in lines)
     curve = [(line["step"] / total, line["loss"]) for line in lines if line["kind"] == "evaluation"]
-    found = {"metrics": ended.metrics, "used": ended.used, "curve": curve, "level": level(out)}
-    found["threads"] = torch.get_num_threads()
+    result = {"metrics": ended.metrics, "used": ended.used, "curve": curve, "level": level(out)}
+    result["threads"] = torch.get_num_threads()
     if plan.text == "pictures":
-        found["named"] = named(out)
-    return found
+        result["named"] = named(out)
+    return result
 
 
 def named(run: Path, pictures: int = 200) -> float:
@@ -141,28 +141,28 @@ def named(run: Path, pictures: int = 200) -> float:
 
 def row(name: str, plan: Plan, runs: list[dict[str, Any]]) -> list[str]:
     """The table row of one family: validation loss, unigram level, further metrics."""
-    losses = [statistics.mean(one["metrics"][term] for term in plan.judged) for one in runs]
+    losses = [statistics.mean(run["metrics"][term] for term in plan.judged) for run in runs]
     spread = f" ({min(losses):.3f}–{max(losses):.3f})" if len(losses) > 1 else ""
     extra = []
     if "rtd.auc" in runs[0]["metrics"]:
-        extra.append("AUC " + " ".join(f"{one['metrics']['rtd.auc']:.3f}" for one in runs))
+        extra.append("AUC " + " ".join(f"{run['metrics']['rtd.auc']:.3f}" for run in runs))
     if "named" in runs[0]:
-        extra.append("named right " + " ".join(f"{one['named']:.1%}" for one in runs))
-    steps = " ".join(f"{one['used']['steps']:.0f}" for one in runs)
+        extra.append("named right " + " ".join(f"{run['named']:.1%}" for run in runs))
+    steps = " ".join(f"{run['used']['steps']:.0f}" for run in runs)
     return [
         name,
         plan.recipe,
         steps,
-        "/".join(map(str, sorted({one["threads"] for one in runs}))),
+        "/".join(map(str, sorted({run["threads"] for run in runs}))),
         f"{runs[0]['level']:.3f}",
         f"{statistics.mean(losses):.3f}{spread}",
         "; ".join(extra),
     ]
 
 
-def memory_gain(kept: dict[str, list[dict[str, Any]]]) -> str:
+def memory_gain(results: dict[str, list[dict[str, Any]]]) -> str:
     """Reduction of perplexity by segment memory, for each seed."""
-    pairs = zip(kept.get("xl, memory 128", []), kept.get("xl, no memory", []), strict=False)
+    pairs = zip(results.get("xl, memory 128", []), results.get("xl, no memory", []), strict=False)
     gains = [1 - math.exp(a["metrics"]["loss"] - b["metrics"]["loss"]) for a, b in pairs]
     return (
         ""
@@ -171,37 +171,37 @@ def memory_gain(kept: dict[str, list[dict[str, Any]]]) -> str:
     )
 
 
-def summary(kept: dict[str, list[dict[str, Any]]]) -> str:
+def summary(results: dict[str, list[dict[str, Any]]]) -> str:
     """The table of all finished runs."""
     plans = {plan.name: plan for plan in PLANS}
-    rows = [row(name, plans[name], runs) for name, runs in kept.items() if name in plans and runs]
-    head = ["family", "recipe", "steps", "threads", "commonest words", "validation loss", "more"]
-    return table(head, rows) + "\n\n" + memory_gain(kept)
+    rows = [row(name, plans[name], runs) for name, runs in results.items() if name in plans and runs]
+    head = ["family", "recipe", "steps", "threads", "unigram", "validation loss", "more"]
+    return table(head, rows) + "\n\n" + memory_gain(results)
 
 
-def page(kept: dict[str, list[dict[str, Any]]], minutes: float) -> str:
+def page(results: dict[str, list[dict[str, Any]]], minutes: float) -> str:
     """The text of docs/results/family.md, all from the runs."""
-    return f"""# Every family on real text
+    return f"""# All model families on real text
 
-`python -m benchmarks.family ../shared/data`: the recipes as they are shipped, {minutes:g} minutes of training each
-on so many cores (threads) of a shared machine. WikiText-2's training articles (1 % of them held out for
-validation), Multi30k English to German for translation, the microworld's pictures for captions. "Commonest words"
-is the cross-entropy of the validation tokens under the shares they have in the training tokens: what can be reached
-without looking at any context. Losses are in nats for each predicted token; where several seeds were run, their
-mean and range. One seed shows that a family learns, not which family is better: they predict different things.
+`python -m benchmarks.family ../shared/data`: the built-in recipes, {minutes:g} minutes of training each on the
+given number of threads of a shared machine. Data: WikiText-2's training articles (1 % of them held out for
+validation), Multi30k English to German for translation, microworld images for captions. "Unigram" is the
+cross-entropy of the validation tokens under the unigram distribution of the training tokens, a baseline without any
+context. Losses are in nats per predicted token; with several seeds, mean and range. One seed shows that a family
+learns, not which family is better: they predict different things.
 
-{summary(kept)}
+{summary(results)}
 
 ![Validation loss over each run](../pictures/family.png)
 
-The two lines `xl` are one model (3 layers × 128, BPE of 512) that reads the same text in the same order with
-segments of 32 tokens, once looking back at 128 states and once at none. "Named right" is the share of colours,
-shapes and relations in greedy captions of 200 pictures drawn from another seed. ELECTRA's AUC is that of its
-judgement of every token.
+The two rows `xl` are one model (3 layers × 128, BPE of 512) that reads the same text in the same order in
+segments of 32 tokens, once with a memory of 128 states and once without. "Named right" is the share of correct colours,
+shapes and relations in greedy captions of 200 images generated from another seed. ELECTRA's AUC is that of its
+discriminator over all tokens.
 """
 
 
-def draw(kept: dict[str, list[dict[str, Any]]]) -> None:
+def draw(results: dict[str, list[dict[str, Any]]]) -> None:
     """Plot every family's validation loss over its run, relative to its first value."""
     import matplotlib
 
@@ -209,11 +209,11 @@ def draw(kept: dict[str, list[dict[str, Any]]]) -> None:
     from matplotlib import pyplot
 
     columns = 4
-    shown = [(name, runs) for name, runs in kept.items() if runs]
+    shown = [(name, runs) for name, runs in results.items() if runs]
     figure, axes = pyplot.subplots(-(-len(shown) // columns), columns, figsize=(12, 2.4 * -(-len(shown) // columns)))
     for axis, (name, runs) in zip(axes.flat, shown, strict=False):
-        for one in runs:
-            axis.plot(*zip(*one["curve"], strict=True), color="#22313f", linewidth=1.2)
+        for run in runs:
+            axis.plot(*zip(*run["curve"], strict=True), color="#22313f", linewidth=1.2)
         axis.set_title(name, fontsize=9, color="#22313f")
         axis.tick_params(labelsize=7)
         axis.spines[["top", "right"]].set_visible(False)
@@ -236,11 +236,11 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("runs/family"))
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
-    kept: dict[str, list[dict[str, Any]]] = json.loads(OUT.read_text()) if OUT.is_file() else {}
+    results: dict[str, list[dict[str, Any]]] = json.loads(OUT.read_text()) if OUT.is_file() else {}
     for plan in PLANS:
         if options.only and plan.name not in options.only:
             continue
-        runs = kept.setdefault(plan.name, [])
+        runs = results.setdefault(plan.name, [])
         for seed in range(len(runs), min(plan.seeds, options.seeds)):
             print(plan.name, seed, flush=True)
             try:
@@ -248,10 +248,10 @@ def main() -> None:
             except MeristemError as error:
                 print(f"{plan.name}: {error}", flush=True)
                 break
-            OUT.write_text(json.dumps(kept, indent=1))
-    print(summary(kept))
-    PAGE.write_text(page(kept, options.minutes), encoding="utf-8")
-    draw(kept)
+            OUT.write_text(json.dumps(results, indent=1))
+    print(summary(results))
+    PAGE.write_text(page(results, options.minutes), encoding="utf-8")
+    draw(results)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,8 @@ from meristem.tokenizers.train import train_tokenizer
 SHAPE = {"family": "bert", "layers": 4, "hidden_size": 256, "heads": 4, "max_length": 128}
 BATCH, RATE = 32, 3e-4
 OURS = "meristem"
-PLAIN, PLAIN_GROUPED = "their model in a plain loop", "their model in a plain loop, like lengths together"
+PLAIN = "transformers model in a plain loop"
+PLAIN_GROUPED = f"{PLAIN}, batches of similar length"
 RANDOM, GROUPED = "Trainer", "Trainer, group_by_length"
 MISSING = (
     "The Trainer itself was not measured: it needs accelerate, which is not installed here "
@@ -182,7 +183,7 @@ def training_table(start: Path, data: Path, place: Path, samples: int, repeats: 
         ]
         for name, each in found.items()
     ]
-    shown = table(["side", "samples a second", "ours ×", "from file to model", "ours ×", "mean loss"], rows)
+    shown = table(["side", "samples per second", "ours ×", "total, from file to model", "ours ×", "mean loss"], rows)
     return shown if has_trainer else f"{shown}\n\n{MISSING}"
 
 
@@ -207,8 +208,8 @@ def prediction_table(run: Path, place: Path, sentences: list[str], repeats: int)
     rows = [[name, f"{len(sentences) / one.median:,.0f}"] for name, one in took.items()]
     rows.append(["ours × (quartiles)", f"{middle:.2f} ({low:.2f} to {high:.2f})"])
     return (
-        f"{table(['side', 'sentences a second'], rows)}\n\n"
-        f"{same:,} of {len(pairs):,} labels are the same; scores differ by {apart:.1e} at the most."
+        f"{table(['side', 'sentences per second'], rows)}\n\n"
+        f"{same:,} of {len(pairs):,} labels are identical; scores differ by at most {apart:.1e}."
     )
 
 
@@ -234,15 +235,16 @@ def main() -> None:
         asked = [text for text, _ in rows[options.samples : options.samples + options.sentences]]
         second = prediction_table(place / "ours", place, asked, options.repeats)
     threads = torch.get_num_threads()
-    shape = f"BERT, {SHAPE['layers']} layers, width {SHAPE['width']}, 8,192 tokens"
+    shape = f"BERT, {SHAPE['layers']} layers, hidden size {SHAPE['width']}, 8,192 tokens"
     found = (
-        "# Fine-tuning and prediction beside transformers\n\n"
+        "# Fine-tuning and prediction compared with transformers\n\n"
         f"`python -m benchmarks.finetuning DATA --repeats {options.repeats} --samples {options.samples} "
-        f"--sentences {options.sentences}`, begun at a load of {load:.1f}: {shape}, {threads} threads, "
+        f"--sentences {options.sentences}`, load average at the start {load:.1f}: {shape}, {threads} threads, "
         f"torch {torch.__version__.partition('+')[0]}, transformers {transformers.__version__}; medians of "
-        f"{options.repeats} repeats in turns.\n\n"
+        f"{options.repeats} alternated repeats.\n\n"
         f"## One epoch of SST-2, {options.samples:,} samples, batches of {BATCH}\n\n{first}\n\n"
-        f"## Prediction over {options.sentences:,} sentences, their pipeline with batches of {BATCH}\n\n{second}\n"
+        f"## Prediction over {options.sentences:,} sentences, transformers pipeline with batches of {BATCH}\n\n"
+        f"{second}\n"
     )
     (RESULTS / "finetuning.md").write_text(found, encoding="utf-8")
     print(found)

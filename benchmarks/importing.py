@@ -46,8 +46,7 @@ def make_folder(folder: Path, layers: int) -> int:
 def inside(side: str, folder: Path, out: Path) -> dict[str, float]:
     """One side in this process, after importing its libraries: seconds, and peak memory in bytes."""
     if side == OURS:
-        import meristem.interop.elmo
-
+        import meristem.interop.elmo_files
         import meristem.interop.families.bert
         import meristem.models.bert
         import meristem.objectives.mlm  # noqa: F401  # all found by name otherwise

@@ -88,17 +88,17 @@ def page(numbers: dict[str, dict[str, dict[str, float]]], minutes: float) -> str
                          f"{one['steps']:.0f}", TERMS[family], f"{one['loss']:.3f}"])  # fmt: skip
     capabilities = torch.cpu.get_capabilities()
     has = ", ".join(name for name in FEATURES if capabilities.get(name)) or "none of these"
-    header = ["recipe", "parameters", "processor seconds a step", "steps", "term", "validation loss"]
-    return f"""# The faithful shape beside the faster one
+    header = ["recipe", "parameters", "processor seconds per step", "steps", "term", "validation loss"]
+    return f"""# Published architectures and their pre-norm variants
 
-`python -m benchmarks.prenorm --minutes {minutes:g}`: each mini recipe in the shape of its paper and of its class in transformers, beside the
-same with norms first (and rotary positions; XLNet without segments), for {minutes:g} minute{"s" * (minutes != 1)} of processor time each on
-builtin:pydocs: one thread, {quickest()}, seed 0. Lower is better; within a family both hide the same text in the same way.
-The processor had: {has} (of {", ".join(FEATURES)}).
+`python -m benchmarks.prenorm --minutes {minutes:g}`: each mini recipe in the architecture of its paper and its transformers class, beside the
+same with pre-norm (and rotary positions; XLNet without segments), for {minutes:g} minute{"s" * (minutes != 1)} of processor time each on
+builtin:pydocs: one thread, {quickest()}, seed 0. Lower is better; within a family both mask the same tokens.
+Processor features: {has} (of {", ".join(FEATURES)}).
 
 {table(header, rows)}
 
-Families that are not in the table were not measured yet.
+Families that are not in the table have not been measured.
 """  # noqa: E501  # a page's lines are as long as they are
 
 

@@ -185,9 +185,10 @@ def page() -> str:
             continue
         rows = [[name, f"{statistics.mean(values):.3f}", f"{min(values):.3f} – {max(values):.3f}"]
                 for name in cells[0] if (values := [cell[name] for cell in cells])]  # fmt: skip
-        parts += [f"## {part}, {len(cells)} seeds", "", table(["measure", "mean", "lowest – highest"], rows), ""]
-    intro = "`python -m benchmarks.rewards ../shared/data --work FOLDER`; surprise in nats per token, by another judge."
-    return "\n".join(["# Rewards, measured", "", intro, "", *parts])
+        parts += [f"## {part}, {len(cells)} seeds", "", table(["metric", "mean", "lowest – highest"], rows), ""]
+    command = "python -m benchmarks.rewards ../shared/data --work FOLDER"
+    intro = f"`{command}`; surprisal in nats per token, under an independent judge."
+    return "\n".join(["# Reward training", "", intro, "", *parts])
 
 
 def main() -> None:

@@ -128,11 +128,11 @@ def through(source: Path, tokenizer: Path, near_duplicates: bool) -> None:
     from rich.console import Console
 
     from meristem.corpus.settings import CorpusSettings
-    from meristem.dataset.prepare import cache, prepare_dataset
+    from meristem.dataset.prepare import cache_dir, prepare_dataset
     from meristem.dataset.settings import DatasetSettings
     from meristem.tokenizers.tokenizer import Tokenizer
 
-    (cache() / BEGUN).touch()
+    (cache_dir() / BEGUN).touch()
     corpus = CorpusSettings.model_validate(
         {
             "source": str(source),

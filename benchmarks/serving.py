@@ -99,7 +99,7 @@ def side_by_side(runs: Path, folder: Path, seconds: float, repeats: int, threads
                    f"{_middle(b.rate() for _, b in both):.0f}", f"{statistics.median(rates):.1f}×", "≥ 3×"]  # fmt: skip
             cost = [1000 * spent / max(1, sum(len(pair[side].latencies.get(200, ())) for pair in both))
                     for side, spent in enumerate(used)]  # fmt: skip
-            yield [f"{route}, processor time, ms a request", f"{cost[0]:.1f}", f"{cost[1]:.1f}",
+            yield [f"{route}, processor time, ms per request", f"{cost[0]:.1f}", f"{cost[1]:.1f}",
                    f"{cost[1] / cost[0]:.1f}×", ""]  # fmt: skip
             yield [f"{route}, one client, p50 ms", f"{_middle(a.median for a, _ in single):.1f}",
                    f"{_middle(b.median for _, b in single):.1f}",
@@ -146,7 +146,7 @@ def overload(runs: Path, seconds: float, overloaded: float, threads: int) -> Ite
         yield ["answered 429: p99 ms", f"{over.quantile(0.99, 429):.0f} ({over.rate(429):.0f}/s)", "≤ 100"]
         share = f"{over.rate() / capacity:.0%} of capacity before and after, {over.rate() / full.rate():.0%} of before"
         yield ["goodput", share, "≥ 95 %"]
-        yield ["cores that the load itself took: at capacity, overloaded", f"{full.busy:.2f}, {over.busy:.2f}", ""]
+        yield ["cores used by the load generator: at capacity, overloaded", f"{full.busy:.2f}, {over.busy:.2f}", ""]
         yield ["memory growth", f"{grown:.1%}", "≤ 10 %"]
         yield ["1–5 s later: requests/s, p99 ms", f"{again.rate():.0f}, {again.quantile(0.99):.0f}", "as at capacity"]
         yield ["after that: requests/s, p99 ms", f"{later.rate():.0f}, {later.quantile(0.99):.0f}", "as at capacity"]
@@ -156,8 +156,9 @@ def attacks(runs: Path, number: int) -> Iterator[list[str]]:
     """Disconnecting clients and malicious requests: rows of measurement, value, target."""
     with ours(runs) as (port, _):
         left = disconnects(port, number)
-        yield [f"{number} disconnects: places, texts left", f"{left['inside']:.0f}, {left['writing']:.0f}", "0, 0"]
-        yield ["tokens written a second after all had left", f"{left['tokens written after']:.0f}", "0"]
+        remaining = f"{left['inside']:.0f}, {left['writing']:.0f}"
+        yield [f"{number} disconnects: requests, sequences left", remaining, "0, 0"]
+        yield ["tokens generated one second after all disconnected", f"{left['tokens written after']:.0f}", "0"]
         healthy = load(port, "/classify", named(CLASSIFY, "reviews"), clients=4, seconds=15)
         found: dict[str, int] = {}
         thread = threading.Thread(target=lambda: found.update(bombs(port)))
@@ -165,9 +166,9 @@ def attacks(runs: Path, number: int) -> Iterator[list[str]]:
         during = load(port, "/classify", named(CLASSIFY, "reviews"), clients=4, seconds=15)
         thread.join()
         for name, status in found.items():
-            yield [f"bomb: {name}", str(status) if status else "closed", "4xx or closed"]
+            yield [f"malicious request: {name}", str(status) if status else "closed", "4xx or closed"]
         worse = during.quantile(0.99) / healthy.quantile(0.99)
-        yield ["healthy clients' p99 meanwhile", f"{during.quantile(0.99):.0f} ms ({worse:.2f}×)", "≤ 1.5×"]
+        yield ["p99 of other clients meanwhile", f"{during.quantile(0.99):.0f} ms ({worse:.2f}×)", "≤ 1.5×"]
 
 
 def described(runs: Path, examples: int, kept: Path) -> Iterator[list[str]]:
@@ -178,7 +179,7 @@ def described(runs: Path, examples: int, kept: Path) -> Iterator[list[str]]:
             each = ", ".join(f"{status}: {count:,}" for status, count in statuses.items())
             yield [f"{route}, up to {examples:,} + {examples:,} examples", f"{bad} failures ({each})", "0"]
         is_ready = server.is_running() and send_request(port, "GET", "/health/ready")[0] == 200
-        yield ["the process is the same", str(is_ready), "True"]
+        yield ["the process has not restarted", str(is_ready), "True"]
 
 
 def _sized(options: argparse.Namespace, layers: int, width: int) -> tuple[Path, Path]:
@@ -187,31 +188,31 @@ def _sized(options: argparse.Namespace, layers: int, width: int) -> tuple[Path, 
 
 
 Parts = Iterator[tuple[list[str], Iterator[list[str]]]]
-SIDES = ["meristem serve", "transformers in a plain route", "ratio", "wanted"]
+SIDES = ["meristem serve", "transformers in a plain route", "ratio", "target"]
 
 
 def _beside(options: argparse.Namespace) -> Parts:
     runs, folder = _sized(options, options.layers, options.width)
-    size = f"{options.layers} layers, width {options.width}; {options.repeats} loads of {options.seconds:g} s"
+    size = f"{options.layers} layers, hidden size {options.width}; {options.repeats} loads of {options.seconds:g} s"
     yield [size, *SIDES], side_by_side(runs, folder, options.seconds, options.repeats, options.threads)
 
 
 def _overload(options: argparse.Namespace) -> Parts:
     for layers, width in ((options.layers, options.width), LARGER):
         rows = overload(_sized(options, layers, width)[0], options.seconds, options.overload, options.threads)
-        yield [f"overload for {options.overload:g} s, {layers} layers, width {width}", "found", "wanted"], rows
+        yield [f"overload for {options.overload:g} s, {layers} layers, hidden size {width}", "measured", "target"], rows
 
 
 def _attacks(options: argparse.Namespace) -> Parts:
     runs, _ = _sized(options, options.layers, options.width)
-    yield ["attacks", "found", "wanted"], attacks(runs, options.disconnects)
+    yield ["attacks", "measured", "target"], attacks(runs, options.disconnects)
 
 
 def _described(options: argparse.Namespace) -> Parts:
     kept = options.results / "serving" / "routes.json"
     rows = described(_sized(options, options.layers, options.width)[0], options.examples, kept)
-    what = "what schemathesis asks, by status; 503: not done within half a second"
-    yield [what, "found", "wanted"], rows
+    what = "schemathesis requests, by status; 503: not finished within half a second"
+    yield [what, "measured", "target"], rows
 
 
 PARTS = {"beside": _beside, "overload": _overload, "attacks": _attacks, "described": _described}

@@ -84,9 +84,9 @@ def measured(folder: Path, runs: int, points: int) -> Iterator[list[str]]:
         address = f"http://127.0.0.1:{port}/"
         views = [_seconds(lambda: (page.goto(address), page.locator(".runs li").first.wait_for()))
                  for _ in range(6)]  # fmt: skip
-        yield ["first view of a server that has just begun", f"{views[0]:.2f} s", "< 1 s"]
-        yield ["the same again, median of 5", f"{statistics.median(views[1:]):.2f} s", "< 1 s"]
-        yield ["all that is transferred for it", f"{page.evaluate(BYTES) / 1000:.0f} kB", "< 400 kB"]
+        yield ["first page load after the server starts", f"{views[0]:.2f} s", "< 1 s"]
+        yield ["repeated, median of 5", f"{statistics.median(views[1:]):.2f} s", "< 1 s"]
+        yield ["bytes transferred for it", f"{page.evaluate(BYTES) / 1000:.0f} kB", "< 400 kB"]
         all_of_them = address + "#/compare?" + "&".join(f"run=run-{number}" for number in range(runs))
 
         def compare() -> None:
@@ -95,11 +95,11 @@ def measured(folder: Path, runs: int, points: int) -> Iterator[list[str]]:
             page.locator(".chart path.curve").nth(runs - 1).wait_for()
 
         cold, *warm = (_seconds(compare) for _ in range(4))
-        yield [f"{runs} runs × {points:,} points on one axis, never read before", f"{cold:.2f} s", ""]
-        yield ["the same again, median of 3", f"{statistics.median(warm):.2f} s", ""]
+        yield [f"{runs} runs × {points:,} points in one chart, cold cache", f"{cold:.2f} s", ""]
+        yield ["repeated, median of 3", f"{statistics.median(warm):.2f} s", ""]
         frames = page.evaluate(FRAMES)
         usual, slow = statistics.median(frames), frames[int(0.95 * len(frames))]
-        yield ["a frame while pointing at them: median, 95 %", f"{usual:.0f} ms, {slow:.0f} ms", "smooth"]
+        yield ["frame time while hovering: median, 95 %", f"{usual:.0f} ms, {slow:.0f} ms", "smooth"]
         yield ["errors and warnings in the console", str(len(wrong)), "0"]
 
 
@@ -129,9 +129,9 @@ def main() -> None:
         return
     long_runs(options.place, options.runs, options.points)
     shutil.rmtree(options.place / ".cache", ignore_errors=True)
-    intro = f"`python -m benchmarks.studio`, {os.cpu_count()} cores, chromium without a window."
+    intro = f"`python -m benchmarks.studio`, {os.cpu_count()} cores, headless chromium."
     rows = list(measured(options.place, options.runs, options.points))
-    page = f"# Studio\n\n{intro}\n\n" + table(["what", "found", "wanted"], rows) + "\n"
+    page = f"# Studio\n\n{intro}\n\n" + table(["measurement", "measured", "target"], rows) + "\n"
     print(page)
     if options.out is not None:
         options.out.write_text(page, encoding="utf-8")

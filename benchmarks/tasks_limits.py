@@ -102,8 +102,8 @@ def script(data: Path) -> str:
 
     everything, names = rare([one for one, _ in tagged]), rare([one for one, tag in tagged if tag != "O"])
     return (
-        f"Of the Chinese characters in Weibo's test sentences {everything} ({names} in its names) stand fewer than "
-        f"{SEEN} times in the poems, which are almost all of what the Chinese encoder reads."
+        f"Of the Chinese characters in Weibo's test sentences, {everything} ({names} in its names) occur fewer than "
+        f"{SEEN} times in the poems, which are almost all of the Chinese encoder's training text."
     )
 
 
@@ -116,9 +116,9 @@ def main() -> None:
     published = glove(data / "glove" / "glove.6B.50d.top40k.txt")
     own = learned(english(data, Path()))
     parts: dict[str, Callable[[], Any]] = {
-        "words counted": lambda: CountVectorizer(token_pattern=r"\S+"),
-        "mean of GloVe's vectors (6 billion words)": lambda: mean_of(published),
-        "mean of word2vec's vectors, learned from the pretraining text": lambda: mean_of(own),
+        "word counts": lambda: CountVectorizer(token_pattern=r"\S+"),
+        "mean of GloVe vectors (6 billion words)": lambda: mean_of(published),
+        "mean of word2vec vectors trained on the pretraining text": lambda: mean_of(own),
     }
     FILE.write_text(json.dumps({name: accuracies(part, train, dev) for name, part in parts.items()}, indent=1) + "\n")
     print(table(["logistic regression on", "accuracy"], rows()))

@@ -48,11 +48,11 @@ class TableRow:
         return [self.task, self.start, self.metric, mean, seeds, trivial, self.reach, f"{self.minutes:.1f}"]
 
 
-def lines(found: Sequence[Cell], data: Path) -> list[TableRow]:
+def lines(cells: Sequence[Cell], data: Path) -> list[TableRow]:
     """All table rows, in the order of the benchmark's rows."""
-    out = [line for row in ROWS for line in _lines(row, [one for one in found if one["row"] == row.name], data)]
+    out = [line for row in ROWS for line in _lines(row, [cell for cell in cells if cell["row"] == row.name], data)]
     for name in PAIRS:
-        cells_of_row = [one for one in found if one["row"] == name]
+        cells_of_row = [cell for cell in cells if cell["row"] == name]
         out += [
             TableRow(
                 name, "pretrained", "accuracy", (cell["test"]["accuracy"],), 0.5, "≥ 57 %, no training", cell["minutes"]
@@ -62,14 +62,14 @@ def lines(found: Sequence[Cell], data: Path) -> list[TableRow]:
     return out
 
 
-def _lines(row: Row, found: Sequence[Cell], data: Path) -> Iterator[TableRow]:
-    base = row.trivial(data) if row.trivial and found else {}
+def _lines(row: Row, cells: Sequence[Cell], data: Path) -> Iterator[TableRow]:
+    base = row.trivial(data) if row.trivial and cells else {}
     order = [start.name for start in row.starts]
-    for start in sorted({one["start"] for one in found}, key=order.index):
-        some = [one for one in found if one["start"] == start]
+    for start in sorted({cell["start"] for cell in cells}, key=order.index):
+        start_cells = [cell for cell in cells if cell["start"] == start]
         for metric in (row.metric, *row.beside):
-            values = tuple(one[row.split][metric] for one in some)
-            minutes = statistics.median(one["minutes"] for one in some)
+            values = tuple(cell[row.split][metric] for cell in start_cells)
+            minutes = statistics.median(cell["minutes"] for cell in start_cells)
             yield TableRow(row.name, start, metric, values, base.get(row.name, base.get(metric)), row.reach, minutes)
 
 
@@ -83,17 +83,17 @@ FEW, STS, SQUAD = "SST-2, 500 examples", "STS-B, siamese", "SQuAD, part 1 → pa
 
 def mean(task: str, start: str = "pretrained") -> Number:
     """Mean over the seeds."""
-    return lambda found: statistics.mean(found[task, start])
+    return lambda values: statistics.mean(values[task, start])
 
 
 def above(task: str, start: str = "pretrained", other: str = "scratch") -> Number:
     """Difference of two means."""
-    return lambda found: mean(task, start)(found) - mean(task, other)(found)
+    return lambda values: mean(task, start)(values) - mean(task, other)(values)
 
 
 def beyond(task: str) -> Number:
     """Worst pretrained seed minus best seed from scratch."""
-    return lambda found: min(found[task, "pretrained"]) - max(found[task, "scratch"])
+    return lambda values: min(values[task, "pretrained"]) - max(values[task, "scratch"])
 
 
 @dataclass(frozen=True)
@@ -109,19 +109,19 @@ class Target:
 TARGETS = (
     Target("SST-2, accuracy", 0.81, mean("SST-2")),
     Target("SST-2 with 500 examples, above scratch", 0.04, above(FEW),
-          "the text: averaged word vectors learned from it tell hardly more of these sentences than counted words "
-          "(below), and twice the pretraining tells no more (docs/log/2026-11.md)"),
+          "the pretraining text: averaged word vectors trained on it predict these labels hardly better than word "
+          "counts (below), and twice the pretraining gives no gain (docs/log/2026-11.md)"),
     Target("GloVe with 500 examples, above scratch", 0.0, above(FEW, "GloVe")),
     Target("STS-B, Spearman", 0.55, mean(STS)),
-    Target("STS-B, above scratch at the rate of the other rows", 0.10, above(STS)),
-    Target("STS-B, above scratch at its own best rate", 0.10, above(STS, other="scratch at 2e-5"),
-          "random words that stay apart already say which words two sentences share, and these sentences are alike "
-          "mostly by that (0.638 by counting); what so short a pretraining knows beyond is little"),
+    Target("STS-B, above scratch at the learning rate of the other rows", 0.10, above(STS)),
+    Target("STS-B, above scratch at its own best learning rate", 0.10, above(STS, other="scratch at 2e-5"),
+          "random embeddings already show which words two sentences share, which explains most of their "
+          "similarity (0.638 by word overlap); so short a pretraining adds little"),
     Target("UD English POS, accuracy", 0.92, mean("UD English POS")),
     Target("Weibo NER, worst pretrained seed above the best from scratch", 0.0, beyond("Weibo NER"),
-          "a third of the characters are hardly in the text that was read (below)"),
+          "a third of the characters are rare in the pretraining text (below)"),
     Target("SQuAD, F1 above scratch", 0.03, above(SQUAD),
-          "what limits it is not known: from 4,700 questions five of six runs are best after their first epoch, and "
+          "the cause is unknown: with 4,700 questions, five of six runs are best after their first epoch, and "
           "twice the pretraining gives the same (docs/log/2026-11.md)"),
     Target("Multi30k, BLEU of the better one", 26, mean("Multi30k en→de", "recurrent + attention")),
     Target("BLiMP, causal", 0.57, mean("BLiMP, causal")),
@@ -132,83 +132,87 @@ TARGETS = (
 def target_rows(shown: Sequence[TableRow]) -> list[list[str]]:
     """Table rows of the targets with their results; targets without cells are skipped."""
     metrics = {row.name: row.metric for row in ROWS} | dict.fromkeys(PAIRS, "accuracy")
-    found = {(one.task, one.start): one.values for one in shown if one.metric == metrics[one.task]}
+    values = {(line.task, line.start): line.values for line in shown if line.metric == metrics[line.task]}
     out = []
     for target in TARGETS:
         try:
-            number = target.number(found)
+            number = target.number(values)
         except KeyError:
             continue
         reached = number >= target.least if target.least else number > 0
-        said = "yes" if reached else f"no: {target.why}"
-        out.append([target.description, f"{target.least:g}", f"{number:.3f}", said])
+        verdict = "yes" if reached else f"no: {target.why}"
+        out.append([target.description, f"{target.least:g}", f"{number:.3f}", verdict])
     return out
 
 
 # ---------------------------------------------------------------- page and plot
 
 
-def page(found: Sequence[Cell], data: Path) -> str:
+def page(cells: Sequence[Cell], data: Path) -> str:
     """The text of docs/results/tasks.md; every number comes from the cells."""
-    shown = lines(found, data)
-    head = ["task", "start", "metric", "mean (lowest–highest)", "seeds", "trivial", "reach", "minutes a run"]
-    layers = [line for row in ROWS if row.task == "probe" for line in _layers(row, found)]
-    return f"""# What pretraining is worth
+    shown = lines(cells, data)
+    results = ["metric", "mean (lowest–highest)", "seeds", "trivial", "target", "minutes per run"]
+    head = ["task", "initial weights", *results]
+    layers = [line for row in ROWS if row.task == "probe" for line in _layers(row, cells)]
+    return f"""# Fine-tuning with and without pretraining
 
-`python -m benchmarks.tasks ../shared/data`: one pretraining each of a mini encoder, a mini causal model and a mini
-encoder-decoder on english_novels and wikitext-2 (ELMo too; the Chinese encoder on Weibo's sentences and Tang poems):
+`python -m benchmarks.tasks ../shared/data`: a mini encoder, a mini causal model, a mini encoder-decoder and an ELMo
+are pretrained once each on english_novels and wikitext-2, and a Chinese encoder on Weibo's sentences and Tang
+poems:
 
-{table(["pretraining", "recipe", "steps", "tokens read", "minutes", "test loss", "precision"], pretrainings())}
+{table(["pretraining", "recipe", "steps", "training tokens", "minutes", "test loss", "precision"], pretrainings())}
 
-Minutes are of one core of two, whose other one trained something else meanwhile, and count pauses in which something
-else was measured. Then each task from those weights and from nothing (the same shape and tokenizer), in as many epochs,
-with three seeds, which also choose the examples where only some are used. Pretrained starts learn at 1e-3 (2e-3 with
-500 examples, 5e-4 on SQuAD, probes' classifiers at 1e-2), others at 5e-4: from about ten
-trials of the pretrained and seven of the scratch start on SST-2's test
-data, mostly one seed each. On STS-B's development data three or four rates of either start were tried with one seed:
-the pretrained one is best at 1e-3, scratch at 2e-5, where words that began apart at random stay so, and sentences are
-alike as far as they share them. The other rows took the rates over untried, so their scratch lines are not the best
-possible. Epochs were cut to what the time allowed; Multi30k has eight minutes of one core.
-SST-2, STS-B and COPA are measured on validation data, by which the best epoch was chosen too; everything else on test
-data. COPA has 100 of them, which alone leaves an accuracy of 0.6 within ± 0.10 (95 %).
-`trivial` is the commonest label, the usual tag of each word, the passage's first words, the shared words, the
-copied source, the first sentence.
+Minutes are on one of two cores, while the other trained something else, and include pauses in which something else
+was measured. Each task is then trained from those weights and from scratch (the same architecture and tokenizer),
+with the same number of epochs and three seeds, which also choose the examples where only some are used. The
+learning rate is 1e-3 from pretrained weights (2e-3 with 500 examples, 5e-4 on SQuAD, 1e-2 for the classifiers of
+probes) and 5e-4 otherwise. These were chosen in about ten trials from pretrained weights and seven from scratch on
+SST-2's test data, mostly with one seed each. On STS-B's development data, three or four learning rates were tried
+for each with one seed: 1e-3 is best from pretrained weights, and 2e-5 from scratch, where random embeddings hardly
+change and sentences are similar as far as they share words. The other rows use the same learning rates without
+tuning, so their scratch results are not the best possible. Epochs were limited by time; Multi30k has eight minutes
+on one core. SST-2, STS-B and COPA are measured on validation data, on which the best epoch was also chosen;
+everything else on test data. COPA has 100 samples, so an accuracy of 0.6 is only known within ± 0.10 (95 %). The
+trivial baseline is the most frequent label, the most frequent tag of each word, the first words of the passage,
+word overlap, the copied source, or the first sentence.
 
-{_took(found)}
+{_took(cells)}
 
-![Each task from a pretrained start, from nothing, and without a model](../pictures/{PICTURE.name})
+![Each task with pretrained weights, from scratch, and a trivial baseline](../pictures/{PICTURE.name})
 
 {table(head, [line.cells() for line in shown])}
 
-## What was to be reached
+## Targets
 
-{table(["what", "at least", "mean", "reached"], target_rows(shown))}
+{table(["target", "at least", "mean", "reached"], target_rows(shown))}
 
 {limits.script(data)}
 
 {chr(10).join([*layers, *_limits()])}
-Each cell is a file in docs/results/tasks.
+Each cell is a file in `docs/results/tasks`.
 """
 
 
-def _took(found: Sequence[Cell]) -> str:
+def _took(cells: Sequence[Cell]) -> str:
     """Total time, and the longest row."""
-    each = {row: sum(one["minutes"] for one in found if one["row"] == row) for row in {one["row"] for one in found}}
+    each = {
+        row: sum(cell["minutes"] for cell in cells if cell["row"] == row) for row in {cell["row"] for cell in cells}
+    }
     longest = max(each, key=lambda row: each[row])
     return (
-        f"Two runs at a time on two cores, all cells took {sum(each.values()) / 120:.1f} hours, the longest row "
-        f"({longest}) {each[longest] / 2:.0f} minutes, pauses counted."
+        f"Two runs at a time on two cores, all runs took {sum(each.values()) / 120:.1f} hours, the longest row "
+        f"({longest}) {each[longest] / 2:.0f} minutes, including pauses."
     )
 
 
-def _layers(row: Row, found: Sequence[Cell]) -> list[str]:
-    some = [one["test"] for one in found if one["row"] == row.name]
-    names = sorted({name for one in some for name in one if name.startswith("layer_")})
+def _layers(row: Row, cells: Sequence[Cell]) -> list[str]:
+    layer_metrics = [cell["test"] for cell in cells if cell["row"] == row.name]
+    names = sorted({name for metrics in layer_metrics for name in metrics if name.startswith("layer_")})
     if not names:
         return []
     means = []
     for name in names:
-        values = [one[name] for one in some]
+        values = [metrics[name] for metrics in layer_metrics]
         number = name.removeprefix("layer_").removesuffix("_accuracy")
         summary = f"{statistics.mean(values):.3f} ({min(values):.3f}–{max(values):.3f})"
         means.append(["embeddings" if number == "0" else number, summary])
@@ -216,12 +220,12 @@ def _layers(row: Row, found: Sequence[Cell]) -> list[str]:
 
 
 def _limits() -> list[str]:
-    found = limits.rows()
-    if not found:
+    rows = limits.rows()
+    if not rows:
         return []
-    intro = "`python -m benchmarks.tasks_limits ../shared/data`: accuracy on development data, three draws."
+    intro = "`python -m benchmarks.tasks_limits ../shared/data`: accuracy on development data, three random samples."
     head = ["logistic regression on", "accuracy"]
-    return ["## What 500 sentences of SST-2 tell a model that only counts", "", intro, "", table(head, found), ""]
+    return ["## Simple models on 500 sentences of SST-2", "", intro, "", table(head, rows), ""]
 
 
 def draw(shown: Sequence[TableRow]) -> None:
@@ -234,13 +238,13 @@ def draw(shown: Sequence[TableRow]) -> None:
     tasks = list(dict.fromkeys((line.task, line.metric) for line in shown))
     figure, axis = pyplot.subplots(figsize=(9, 0.66 * len(tasks) + 0.9))
     for at, task in enumerate(reversed(tasks)):
-        some = [line for line in shown if (line.task, line.metric) == task]
+        task_lines = [line for line in shown if (line.task, line.metric) == task]
         others = iter(OTHERS)
         axis.axhspan(at - 0.5, at + 0.5, color="#f3f2ee" if at % 2 else "#ffffff", zorder=0)
-        for number, line in enumerate(some):
+        for number, line in enumerate(task_lines):
             whole = 100.0 if line.metric == "bleu" else 1.0
             values = [value / whole for value in line.values]
-            height = at + APART * ((len(some) - 1) / 2 - number)
+            height = at + APART * ((len(task_lines) - 1) / 2 - number)
             colour = COLOURS.get(line.start) or next(others)
             mean = statistics.mean(values)
             axis.plot([min(values), max(values)], [height] * 2, color=colour, linewidth=2)
@@ -264,9 +268,9 @@ def draw(shown: Sequence[TableRow]) -> None:
 
 def write(data: Path) -> None:
     """Write page and plot from the existing cells."""
-    found = [json.loads(path.read_text()) for path in sorted(CELLS.glob("*.json"))]
-    PAGE.write_text(page(found, data), encoding="utf-8")
-    draw([line for line in lines(found, data) if line.metric not in ("rouge2", "rougeL")])
+    cells = [json.loads(path.read_text()) for path in sorted(CELLS.glob("*.json"))]
+    PAGE.write_text(page(cells, data), encoding="utf-8")
+    draw([line for line in lines(cells, data) if line.metric not in ("rouge2", "rougeL")])
 
 
 def main() -> None:

@@ -33,17 +33,17 @@ QUIET = Console(quiet=True)
 YES, NO = "yes", "–"
 
 REASONS = {
-    "gap": "the model reads left to right and sees only one side of a gap",
-    "source": "the model learned p(target given source); a text without a source has no probability",
-    "picture": "the encoder reads pictures only, so that there is no text to encode",
-    "recurrent": "the layers are LSTMs and attend to nothing",
-    "right": "a policy gradient needs texts drawn token by token, left to right, from the head that learns",
-    "class": "transformers has no class of this architecture; `--onnx` writes it for onnxruntime",
-    "detection": "only replaced-token detection (ELECTRA's objective) trains a head that judges every token",
-    "decoder": "an encoder has no decoder that could write a target",
+    "gap": "the model is causal and does not see the text after a mask",
+    "source": "the model learned p(target | source); it gives no probability to a text without a source",
+    "picture": "the encoder reads images only and cannot encode text",
+    "recurrent": "the layers are LSTMs without attention",
+    "right": "a policy gradient needs completions sampled left to right from the trained head",
+    "class": "transformers has no class with this architecture; `--onnx` exports it for onnxruntime",
+    "detection": "only replaced token detection (ELECTRA's objective) trains a head that classifies every token",
+    "decoder": "the model is an encoder and has no decoder to generate a target",
     "image": "the encoder reads text only",
     "layers": "the fused recurrent encoder returns the states of its last layer only",
-    "loop": "projected and clipped LSTM cells, and attention inside every step, are no operator that ONNX has",
+    "loop": "ONNX has no operator for projected and clipped LSTM cells or for attention inside a recurrent step",
 }
 """Why a cell is empty, in words that follow from the papers."""
 WHY: dict[str, dict[str, str]] = {

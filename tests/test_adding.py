@@ -111,8 +111,8 @@ def test_the_pages_objective_is_found_trained_and_refused_where_it_does_not_fit(
         assert falls(losses({"model": {"family": family, **small}, "objective": "swap"}, tokenizer, store), 0.75)
     with pytest.raises(RecipeError, match=r"objective swap needs a bidirectional backbone.*bert"):
         losses({"model": {"family": "gpt2", **small}, "objective": "swap"}, tokenizer, store)
-    with pytest.raises(RecipeError, match=r"objective.rat: unknown setting, did you mean rate\?"):
-        resolve_recipe("test", {"model": {"family": "bert"}, "objective": {"name": "swap", "rat": 0.2}})
+    with pytest.raises(RecipeError, match=r"objective.swap_rat: unknown setting, did you mean swap_rate\?"):
+        resolve_recipe("test", {"model": {"family": "bert"}, "objective": {"name": "swap", "swap_rat": 0.2}})
 
 
 def test_the_pages_family_is_found_trained_and_refused_where_it_does_not_fit(
@@ -123,7 +123,7 @@ def test_the_pages_family_is_found_trained_and_refused_where_it_does_not_fit(
     assert falls(losses({"model": model, "objective": "clm"}, tokenizer, store), 0.5)
     with pytest.raises(RecipeError, match="objective mlm needs a bidirectional backbone, and gcnn is causal"):
         losses({"model": model, "objective": "mlm"}, tokenizer, store)
-    with pytest.raises(MeristemError, match="cannot keep documents apart"):
+    with pytest.raises(MeristemError, match="cannot mask attention between documents"):
         losses({"model": model, "objective": "clm", "dataset": {"intra_document_mask": True}}, tokenizer, store)
 
 

@@ -39,9 +39,9 @@ COUNTER_FIELDS = (
 )
 
 
-def shift_line_number(place: str, lines: int) -> str:
+def shift_line_number(location: str, lines: int) -> str:
     """A `file:line` location counted from the start of a range, as one counted from the start of its file."""
-    name, _, line = place.rpartition(":")
+    name, _, line = location.rpartition(":")
     return f"{name}:{int(line) + lines}"
 
 
@@ -116,7 +116,7 @@ class CorpusAccount:
 
     def add_examples(self, reason: str, dropped: Iterable[tuple[str, str]]) -> None:
         """Store a few of the documents dropped for a reason, given as (location, text), as examples."""
-        excerpts = [(place, excerpt(text)) for place, text in dropped]
+        excerpts = [(location, excerpt(text)) for location, text in dropped]
         if excerpts:
             self.examples[reason] = select_examples([*self.examples.get(reason, ()), *excerpts])
 
@@ -151,7 +151,7 @@ class CorpusAccount:
     def shift_line_numbers(self, lines: int) -> None:
         """Add the number of lines before this part to the line numbers of examples."""
         for reason, examples in self.examples.items():
-            self.examples[reason] = [(shift_line_number(place, lines), text) for place, text in examples]
+            self.examples[reason] = [(shift_line_number(location, lines), text) for location, text in examples]
 
     def to_dict(self) -> dict[str, Any]:
         """The counts as a dictionary for JSON."""
@@ -165,7 +165,7 @@ class CorpusAccount:
             setattr(account, name, Counter(fields_dict.get(name, {})))
         account.lengths = Counter({int(power): count for power, count in fields_dict.get("lengths", {}).items()})
         account.examples = {
-            reason: [(place, text) for place, text in examples]
+            reason: [(location, text) for location, text in examples]
             for reason, examples in fields_dict.get("examples", {}).items()
         }
         account.warnings = list(fields_dict.get("warnings", ()))

@@ -115,13 +115,13 @@ def document_columns(document: Document) -> dict[str, str]:
     """A document as columns to be read back: pairs with corpus.target=target, images with corpus.picture=picture."""
     source, target, separator = split_pair(document.text)
     if separator == PAIR_SEPARATOR:
-        return {"source": source, "target": target, "place": document.place}
+        return {"source": source, "target": target, "place": document.location}
     if separator == IMAGE_SEPARATOR:
         digest, _, path = source.partition(" ")
         image = digest if path == BUILTIN_REFERENCE else str(Path(path).resolve())
-        return {"picture": image, "text": target, "place": document.place}
+        return {"picture": image, "text": target, "place": document.location}
     language = {"language": document.language} if document.language else {}
-    return {"text": target, "place": document.place, **language}
+    return {"text": target, "place": document.location, **language}
 
 
 class ReadProgressBar(Progress):

@@ -164,17 +164,20 @@ def iter_documents(folder: Path, parts: Iterable[CorpusPart]) -> Iterator[Unspli
         try:
             with path.open(encoding="utf-8", errors="surrogatepass", newline="\n") as file:
                 for line in file:
-                    yield UnsplitDocument(**untrusted_files.parse_json_line(line))
+                    yield _parse_document(line)
         except OSError as error:
             raise MeristemError(f"{path}: cannot be read ({error.strerror}); run again to recreate it") from None
 
 
 def _document_fields(document: UnsplitDocument) -> dict[str, Any]:
-    """A document as one JSON line; the split is included only if it is known."""
-    record_fields = document._asdict()
-    return (
-        record_fields if document.split else {name: value for name, value in record_fields.items() if name != "split"}
-    )
+    """The fields of a JSON line: the location is called `place`, and the split is left out if it is not known."""
+    fields = {"place" if name == "location" else name: value for name, value in document._asdict().items()}
+    return fields if document.split else {name: value for name, value in fields.items() if name != "split"}
+
+
+def _parse_document(line: str) -> UnsplitDocument:
+    fields = untrusted_files.parse_json_line(line)
+    return UnsplitDocument(**{"location" if name == "place" else name: value for name, value in fields.items()})
 
 
 class PartWriter:

@@ -16,7 +16,7 @@ class Document:
     """A text and its location: `file:line` or `file#row`."""
 
     text: str
-    place: str
+    location: str
     split: str = "train"
     side_separator: str = ""
     """The separator between its two sides, if it has two (`paired_text.py`)."""
@@ -42,10 +42,10 @@ def cut_position(text: str) -> int:
     return last + 1 if last >= 0 else MAX_DOCUMENT_CHARS
 
 
-def cut_document(text: str, place: str) -> Iterator[Document]:
+def cut_document(text: str, location: str) -> Iterator[Document]:
     """The text as one document, or as several if it is too long for one."""
     while len(text) > MAX_DOCUMENT_CHARS:
         position = cut_position(text)
-        yield Document(text[:position], place)
+        yield Document(text[:position], location)
         text = text[position:]
-    yield Document(text, place)
+    yield Document(text, location)

@@ -25,7 +25,7 @@ class DocumentBatch:
     """Cleaned documents as columns, which are faster to send between processes than objects, with their counts."""
 
     texts: list[str] = field(default_factory=list)
-    places: list[str] = field(default_factory=list)
+    locations: list[str] = field(default_factory=list)
     digests: list[bytes] = field(default_factory=list)
     split_numbers: list[float] = field(default_factory=list)
     """A number in [0, 1) per document, which decides its split."""
@@ -46,10 +46,10 @@ def read_batches(read_range: ReadRange, settings: CorpusSettings) -> Iterator[Do
         if isinstance(document, Drop):
             account.drop(document.reason)
             if isinstance(item, Document):
-                account.add_examples(document.reason, [(item.place, item.text)])
+                account.add_examples(document.reason, [(item.location, item.text)])
             continue
         batch.texts.append(document.text)
-        batch.places.append(document.place)
+        batch.locations.append(document.location)
         batch.languages.append(document.language)
         for kind, occurrences in document.notes:
             account.removed[kind] += occurrences

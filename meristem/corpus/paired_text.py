@@ -39,7 +39,7 @@ def split_pair(text: str) -> PairedText:
     return PairedText("", text, "")
 
 
-def join_pair(source: str, target: str, separator: str, place: str) -> Document | Drop:
+def join_pair(source: str, target: str, separator: str, location: str) -> Document | Drop:
     """Join two sides into one document."""
     if len(source) + len(target) >= MAX_DOCUMENT_CHARS:
         return Drop("too long")
@@ -47,7 +47,7 @@ def join_pair(source: str, target: str, separator: str, place: str) -> Document 
         source = source.replace(PAIR_SEPARATOR, "").replace(IMAGE_SEPARATOR, "")
     return Document(
         separator.join((source, target.replace(PAIR_SEPARATOR, "").replace(IMAGE_SEPARATOR, ""))),
-        place,
+        location,
         side_separator=separator,
     )
 
@@ -88,7 +88,7 @@ def clean_each_side(step: CleaningStep) -> CleaningStep:
         languages = document.language.split("-")  # en-de, or en if both sides are English
         cleaned: list[Document] = []
         for number, side in enumerate(originals):
-            result = step(Document(side, document.place, language=languages[min(number, len(languages) - 1)]))
+            result = step(Document(side, document.location, language=languages[min(number, len(languages) - 1)]))
             if isinstance(result, Drop):
                 return result
             cleaned.append(result)

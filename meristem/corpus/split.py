@@ -60,7 +60,7 @@ class UnsplitDocument(NamedTuple):
     """A document before its split is known."""
 
     text: str
-    place: str
+    location: str
     number: float
     """A number in [0, 1) from a hash of its text, or of the first text it is a near duplicate of."""
     language: str = ""
@@ -75,9 +75,9 @@ def assign_splits(documents: Iterable[UnsplitDocument], settings: CorpusSettings
         numbers = []
         for document in source:
             if document.split:
-                yield Document(document.text, document.place, document.split, language=document.language)
+                yield Document(document.text, document.location, document.split, language=document.language)
                 continue
-            spool.write(untrusted_files.to_json([document.text, document.place, document.language]) + "\n")
+            spool.write(untrusted_files.to_json([document.text, document.location, document.language]) + "\n")
             numbers.append(document.number)
             if len(numbers) > MAX_QUOTA_DOCUMENTS:
                 break
@@ -88,11 +88,11 @@ def assign_splits(documents: Iterable[UnsplitDocument], settings: CorpusSettings
         yield from _read_spooled(spool, splits)
     for document in source:
         split = split_by_hash(document.number, settings)
-        yield Document(document.text, document.place, split, language=document.language)
+        yield Document(document.text, document.location, split, language=document.language)
 
 
 def _read_spooled(spool: IO[str], splits: Sequence[str]) -> Iterator[Document]:
     spool.seek(0)
     for line, split in zip(spool, splits, strict=True):
-        text, place, language = json.loads(line)
-        yield Document(text, place, split, language=language)
+        text, location, language = json.loads(line)
+        yield Document(text, location, split, language=language)

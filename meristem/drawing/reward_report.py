@@ -128,7 +128,7 @@ class TextComparison:
     opinion: str = ""
     """The judge's reasons, in words or numbers."""
     references: tuple[str, ...] = ()
-    place: str = ""
+    location: str = ""
     picture: str = ""
     """Where the prompt is an image, a PNG of it as a data URI."""
 

@@ -186,7 +186,7 @@ def _samples_section(pairs: Sequence[TextComparison]) -> Iterator[str]:
             yield f'<p class="opinion">{escape_content(pair.opinion)}</p>'
         for reference in pair.references[:2]:
             yield f'<p class="place">reference: {escape_content(reference, 300)}</p>'
-        yield f'<p class="place">{escape_content(pair.place, 200)}</p></article>' if pair.place else "</article>"
+        yield f'<p class="place">{escape_content(pair.location, 200)}</p></article>' if pair.location else "</article>"
 
 
 def _prompt_image(pair: TextComparison) -> str:

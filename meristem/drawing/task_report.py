@@ -68,7 +68,7 @@ class LabelConfusion:
     """One label predicted for another."""
 
     gold: str
-    said: str
+    prediction: str
     count: int
     share: float
     """Share of the samples with that gold label."""
@@ -96,7 +96,7 @@ def top_confusions(confusion: ConfusionMatrix, limit: int) -> list[LabelConfusio
         )
         label_pair = confusion.labels[gold], confusion.labels[predicted]
         result.append(
-            LabelConfusion(gold=label_pair[0], said=label_pair[1], count=count, share=count / int(samples[gold]))
+            LabelConfusion(gold=label_pair[0], prediction=label_pair[1], count=count, share=count / int(samples[gold]))
         )
     return result
 

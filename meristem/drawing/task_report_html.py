@@ -139,7 +139,7 @@ def _confusion_section(confusion: ConfusionMatrix | None) -> Iterator[str]:
         yield "<h2>Most frequent confusions</h2>\n<ul>"
         for pair in confused_pairs:
             yield (
-                f"<li>{escape_content(pair.gold, 60)} predicted as {escape_content(pair.said, 60)}: "
+                f"<li>{escape_content(pair.gold, 60)} predicted as {escape_content(pair.prediction, 60)}: "
                 f"{pair.count:,} times, {100 * pair.share:.0f} % of its samples</li>"
             )
         yield "</ul>"
@@ -177,9 +177,10 @@ def _mistakes_table(report: TaskReport) -> Iterator[str]:
     yield f'<th scope="col" class="sure">{report.confidence_label}</th></tr></thead><tbody>'
     for mistake in report.result.mistakes:
         yield (
-            f'<tr><td class="given">{escape_content(mistake.given)}'
-            f'<span class="place">{escape_content(mistake.place, 200)}</span></td>'
-            f'<td class="gold">{escape_content(mistake.gold)}</td><td class="said">{escape_content(mistake.said)}</td>'
+            f'<tr><td class="given">{escape_content(mistake.input_text)}'
+            f'<span class="place">{escape_content(mistake.location, 200)}</span></td>'
+            f'<td class="gold">{escape_content(mistake.gold)}</td>'
+            f'<td class="said">{escape_content(mistake.prediction)}</td>'
             f'<td class="sure">{report.format_confidence(mistake.confidence)}</td></tr>'
         )
     yield "</tbody></table></div>"

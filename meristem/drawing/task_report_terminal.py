@@ -94,7 +94,7 @@ def _confusions_table(confusion: ConfusionMatrix) -> RenderableType:
     for heading in ("times", "share"):
         table.add_column(heading, justify="right")
     for pair in top_confusions(confusion, MAX_CONFUSIONS):
-        table.add_row(_text(pair.gold, 30), _text(pair.said, 30), f"{pair.count:,}", f"{100 * pair.share:.0f} %")
+        table.add_row(_text(pair.gold, 30), _text(pair.prediction, 30), f"{pair.count:,}", f"{100 * pair.share:.0f} %")
     return _with_title("Most frequent confusions", table)
 
 
@@ -106,8 +106,11 @@ def _mistakes_table(report: TaskReport) -> RenderableType:
     table.add_column("predicted", max_width=24, overflow="fold")
     table.add_column("input", ratio=1, overflow="fold")
     for mistake in report.result.mistakes[:MAX_MISTAKES]:
-        input_text = Text.assemble(_text(mistake.given, 160), "\n", (shorten_middle(mistake.place, 60), "dim"))
+        input_text = Text.assemble(_text(mistake.input_text, 160), "\n", (shorten_middle(mistake.location, 60), "dim"))
         table.add_row(
-            report.format_confidence(mistake.confidence), _text(mistake.gold, 80), _text(mistake.said, 80), input_text
+            report.format_confidence(mistake.confidence),
+            _text(mistake.gold, 80),
+            _text(mistake.prediction, 80),
+            input_text,
         )
     return _with_title(title, table)

@@ -49,10 +49,11 @@ class SamplePiece:
 class Mistake:
     """A wrong prediction and the model's confidence in it."""
 
-    place: str
-    given: str
+    location: str
+    """File and line of the sample."""
+    input_text: str
     gold: str
-    said: str
+    prediction: str
     confidence: float
 
 

@@ -77,7 +77,7 @@ class DatatroveReader(PipelineStep):  # type: ignore[misc]  # datatrove is untyp
             if isinstance(item, Drop):
                 self.stat_update(StatHints.dropped, f"dropped_{item.reason}")
                 continue
-            location = shift_line_number(item.place, lines_before) if lines_before else item.place
+            location = shift_line_number(item.location, lines_before) if lines_before else item.location
             document = DatatroveDocument(text=item.text, id=location, metadata={"place": location, "piece": piece_id})
             self.update_doc_stats(document)
             yield document

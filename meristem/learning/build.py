@@ -47,8 +47,8 @@ def check_recipe(recipe: Recipe) -> None:
             _check_corpus_kind(find_class("objectives", settings.name), source.corpus.side_separator)
     if recipe.dataset.contiguous_batches and "memory" not in family.capabilities:
         raise RecipeError(
-            f"dataset.contiguous_batches: {recipe.model.family} has no segment memory, which lanes are for; leave "
-            "dataset.contiguous_batches out"
+            f"dataset.contiguous_batches: {recipe.model.family} has no segment memory, which they are for; "
+            "leave dataset.contiguous_batches out"
         )
     if "image" in family.capabilities and recipe.model.image_size != recipe.dataset.image_size:
         raise RecipeError(
@@ -174,8 +174,8 @@ def build_feeds(
             continue
         view_spec = select_view(objective, recipe)
         options: dict[str, Any] = dict(view_spec.options)
-        if view_spec.kind == "lanes":
-            options["lanes"] = max(1, train.batch_tokens // max_length)
+        if view_spec.kind == "contiguous":
+            options["num_rows"] = max(1, train.batch_tokens // max_length)
         view = find_class("dataset.views", view_spec.kind)(
             stores[name].split(split), tokenizer, max_length, isolate=recipe.dataset.intra_document_mask, **options
         )
@@ -203,21 +203,22 @@ def sample_size(view: DatasetView, objective: Objective, view_spec: ViewSpec, le
     """Tokens per sample: `length` where text is packed into full rows that the objective keeps as they are, else
     counted."""
     is_one_full_row = objective.max_rows_per_sample == 1 and not isinstance(objective, MultiObjective)
-    if view_spec.kind in ("windows", "lanes") and is_one_full_row and "encoder_decoder" not in objective.requires:
+    if view_spec.kind in ("windows", "contiguous") and is_one_full_row and "encoder_decoder" not in objective.requires:
         return SampleTokens(float(length), length)
     return sample_tokens(view, objective)
 
 
 def select_view(objective: Objective, recipe: Recipe) -> ViewSpec:
-    """How the dataset is cut into samples: in lanes for a backbone with segment memory, or if the recipe sets them.
+    """How the dataset is cut into samples: contiguous for a backbone with segment memory, or if the recipe says so.
 
-    A two-stream backbone (XLNet) may read half of the lanes backwards.
+    A two-stream backbone (XLNet) may read half of the rows backwards.
     A character-level backbone (ELMo) also gets character ids.
     """
     capabilities = find_class("models", recipe.model.family).capabilities
     has_memory = "memory" in capabilities and recipe.model.memory_length > 0
-    use_lanes = has_memory if recipe.dataset.contiguous_batches is None else recipe.dataset.contiguous_batches
-    view = objective.memory_view if use_lanes and objective.memory_view is not None else objective.view
-    if view.kind == "lanes" and "two_stream" in capabilities and recipe.model.bidirectional_data:
+    requested = recipe.dataset.contiguous_batches
+    is_contiguous = has_memory if requested is None else requested
+    view = objective.memory_view if is_contiguous and objective.memory_view is not None else objective.view
+    if view.kind == "contiguous" and "two_stream" in capabilities and recipe.model.bidirectional_data:
         view = ViewSpec(view.kind, (*view.options, ("both_ways", True)))
     return ViewSpec(view.kind, (*view.options, ("characters", True))) if "characters" in capabilities else view

@@ -38,7 +38,7 @@ class XLNetSettings(RelativeStackSettings):
     segments: bool = True
     """Relative segment encoding: every layer knows whether two tokens belong to the same segment."""
     bidirectional_data: bool = False
-    """Read half of the lanes backwards, so that memory holds following text as often as preceding text."""
+    """Read half of the batch rows backwards, so that memory holds following text as often as preceding text."""
 
     @model_validator(mode="after")
     def _check_directions(self) -> Self:

@@ -32,7 +32,7 @@ class CLMObjective(Objective):
     name = "clm"
     requires = frozenset({"causal"})
     view = ViewSpec("windows", (("frame", False), ("ahead", 1)))
-    memory_view = ViewSpec("lanes", (("ahead", 1),))
+    memory_view = ViewSpec("contiguous", (("ahead", 1),))
     heads = {"clm": Head("vocabulary")}
 
     def __init__(self, settings: CLMObjectiveSettings, tokenizer: Tokenizer) -> None:

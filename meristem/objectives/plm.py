@@ -71,7 +71,7 @@ class PLMObjective(Objective):
     requires = frozenset({"two_stream"})
     axis = "slots"
     view = ViewSpec("windows", (("frame", True),))
-    memory_view = ViewSpec("lanes", (("ahead", 0),))
+    memory_view = ViewSpec("contiguous", (("ahead", 0),))
     heads = {"plm": Head("vocabulary")}
 
     def __init__(self, settings: PLMObjectiveSettings, tokenizer: Tokenizer) -> None:

@@ -286,7 +286,7 @@ def _text_pair(before: PolicyTexts, after: PolicyTexts, index: int, judge: str |
         after=sides[1],
         preferred=preferred,
         references=completion.references,
-        place=completion.location,
+        location=completion.location,
         picture=_thumbnail(completion.picture),
     )
 

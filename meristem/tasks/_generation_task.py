@@ -288,10 +288,10 @@ class GenerationTask(Task):
         """Texts that equal none of the golds, most confident first."""
         found = [
             Mistake(
-                place=sample.location,
-                given=" | ".join(self.source_texts(sample)),
+                location=sample.location,
+                input_text=" | ".join(self.source_texts(sample)),
                 gold=" | ".join(sample.gold),
-                said=answer.text,
+                prediction=answer.text,
                 confidence=answer.confidence,
             )
             for answer, sample in zip(predictions, samples, strict=True)

@@ -287,10 +287,10 @@ class LabelTask(EncoderTask):
                 sure = float(answer.max())
             found.append(
                 Mistake(
-                    place=sample.location,
-                    given=" | ".join(map(str, sample.inputs.values())),
+                    location=sample.location,
+                    input_text=" | ".join(map(str, sample.inputs.values())),
                     gold=str(gold),
-                    said=str(said),
+                    prediction=str(said),
                     confidence=sure,
                 )
             )

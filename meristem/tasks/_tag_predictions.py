@@ -114,10 +114,10 @@ def mistakes(
     """Words with a wrong tag, each in its context, most confident first."""
     found = [
         Mistake(
-            place=sample.location,
-            given=_word_in_context(str(sample.inputs["text"]), *sample.inputs["offsets"][at]),
+            location=sample.location,
+            input_text=_word_in_context(str(sample.inputs["text"]), *sample.inputs["offsets"][at]),
             gold=right,
-            said=said,
+            prediction=said,
             confidence=score,
         )
         for answer, sample, gold in zip(predictions, samples, golds, strict=True)

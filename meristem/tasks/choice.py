@@ -171,10 +171,10 @@ class ChoiceTask(EncoderTask):
         """Wrong choices, most confident first."""
         mistakes = [
             Mistake(
-                place=sample.location,
-                given=self.context_text(sample.inputs),
+                location=sample.location,
+                input_text=self.context_text(sample.inputs),
                 gold=sample.inputs["choices"][sample.gold],
-                said=sample.inputs["choices"][int(prediction.argmax())],
+                prediction=sample.inputs["choices"][int(prediction.argmax())],
                 confidence=float(prediction.max()),
             )
             for prediction, sample in zip(predictions, samples, strict=True)

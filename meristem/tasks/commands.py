@@ -237,10 +237,10 @@ class CommandsTask(TagTask):
         """Wrong intents and wrong slots, most confident first."""
         intent_mistakes = [
             Mistake(
-                place=sample.location,
-                given=str(sample.inputs["text"]),
+                location=sample.location,
+                input_text=str(sample.inputs["text"]),
                 gold=str(sample.gold[0]),
-                said=item.intent,
+                prediction=item.intent,
                 confidence=item.score,
             )
             for item, sample in zip(predictions, samples, strict=True)

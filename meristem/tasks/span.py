@@ -315,10 +315,10 @@ class SpanTask(EncoderTask):
         """Answers that match none of the golds, most confident first."""
         mistakes = [
             Mistake(
-                place=sample.location,
-                given=f"{sample.inputs['question']} | {sample.inputs['passage']}",
+                location=sample.location,
+                input_text=f"{sample.inputs['question']} | {sample.inputs['passage']}",
                 gold=" | ".join(dict.fromkeys(_gold_texts(sample))) or "no answer",
-                said=answer.text or "no answer",
+                prediction=answer.text or "no answer",
                 confidence=answer.score,
             )
             for answer, sample in zip(predictions, samples, strict=True)

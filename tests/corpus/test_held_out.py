@@ -204,7 +204,7 @@ def test_wikitext_articles_are_documents(tmp_path, read, name, monkeypatch):
     settings = {"format": "wikitext"} if name.endswith(".txt") else {}
     documents, _ = read(tmp_path / name, **settings)
     assert [one.text.split("\n")[0] for one in documents] == ["= Homarus gammarus =", "= E = mc2 ="]
-    assert [one.place for one in documents] == [f"{tmp_path / name}:{line}" for line in (2, 16)]
+    assert [one.location for one in documents] == [f"{tmp_path / name}:{line}" for line in (2, 16)]
     assert "<unk>" in documents[0].text and "= = = Claws = = =" in documents[0].text
     if name.endswith(".gz"):
         return

@@ -103,10 +103,10 @@ def test_parts_give_what_reading_without_them_gives(source, tmp_path):
 def test_places_are_counted_from_the_start_of_their_file(source, tmp_path):
     lines = (source / "b.txt").read_text().split("\n")
     documents, _ = read(corpus(source), tmp_path / "processed")
-    of_file = [d for d in documents if d.place.startswith(str(source / "b.txt"))]
+    of_file = [d for d in documents if d.location.startswith(str(source / "b.txt"))]
     assert len(of_file) > 100
     for document in of_file:
-        assert lines[int(document.place.rpartition(":")[2]) - 1] == document.text
+        assert lines[int(document.location.rpartition(":")[2]) - 1] == document.text
 
 
 def test_processes_and_memory_change_nothing(source, tmp_path, monkeypatch):

@@ -95,7 +95,7 @@ reading = CorpusReader(CorpusSettings(source=sys.argv[1], processes=2))
 try:
     while True:
         for document in reading:
-            print("going", flush=True) if document.place.endswith(":5000") else None
+            print("going", flush=True) if document.location.endswith(":5000") else None
 except KeyboardInterrupt:
     sys.exit(130)
 """

@@ -50,7 +50,7 @@ def pair(number: int, **changes: Any) -> TextComparison:
         "preferred": ("after", "before", "tie", "")[number % 4],
         "opinion": "4.9 → 3.8 bits a word",
         "references": ("山上的花都开了。",),
-        "place": f"prompts.jsonl:{number}",
+        "location": f"prompts.jsonl:{number}",
     }
     return TextComparison(**{**told, **changes})
 

@@ -84,7 +84,7 @@ def test_curves_go_where_the_numbers_are() -> None:
 
 def hostile() -> RewardReport:
     said = ScoredText(text=HOSTILE, reward=0.5, parts={HOSTILE: 1.0}, judge=1.0)
-    one = pair(0, prompt=HOSTILE, before=said, after=said, opinion=HOSTILE, references=(HOSTILE,), place=HOSTILE)
+    one = pair(0, prompt=HOSTILE, before=said, after=said, opinion=HOSTILE, references=(HOSTILE,), location=HOSTILE)
     return made(
         name=HOSTILE,
         model=HOSTILE,

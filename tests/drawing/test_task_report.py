@@ -39,8 +39,10 @@ def made(**changes: Any) -> TaskReport:
         signature="BLEU|tok:zh",
         confusion=changes.pop("confusion", CONFUSION),
         mistakes=(
-            Mistake(place="data/测试.tsv:12", given=HOSTILE, gold="正面", said="<b>", confidence=0.987),
-            Mistake(place="data/测试.tsv:14", given="很好" * 900, gold="正面", said="负面", confidence=0.5),
+            Mistake(location="data/测试.tsv:12", input_text=HOSTILE, gold="正面", prediction="<b>", confidence=0.987),
+            Mistake(
+                location="data/测试.tsv:14", input_text="很好" * 900, gold="正面", prediction="负面", confidence=0.5
+            ),
         ),
     )
     told: dict[str, Any] = {
@@ -203,14 +205,14 @@ def test_many_labels_take_no_table_of_all_by_all() -> None:
     assert used < 60 << 20
     assert "The 1,000 of 5,000 labels with the most missed samples" in text and len(text) < 1 << 20
     assert len(facts["labels"]) == 5_000 and len(facts["confusion"]["counts"]) == 1000
-    assert facts["confusions"][0] == {"gold": "label 0", "said": "label 1", "count": 1, "share": 1.0}
+    assert facts["confusions"][0] == {"gold": "label 0", "prediction": "label 1", "count": 1, "share": 1.0}
 
 
 def test_a_report_of_numbers_alone() -> None:
     judged = TaskEvaluation(
         metrics={"spearman": -0.1, "squared_error": 2.0},
         num_samples=3,
-        mistakes=(Mistake(place="a.tsv:1", given="x", gold="1", said="4.0", confidence=3.0),),
+        mistakes=(Mistake(location="a.tsv:1", input_text="x", gold="1", prediction="4.0", confidence=3.0),),
     )
     report = made(result=judged, metric="spearman", baselines={}, notices=[], curves=[], recipe={}, commands=[])
     text = parsed(render_task_report(report)).text
@@ -226,8 +228,8 @@ def test_json_holds_the_same_facts() -> None:
     assert found["metrics"] == {"f1_macro": 0.8123, "accuracy": 0.83, "squared": None}
     assert found["intervals"]["accuracy"] == [0.76, 0.9]
     assert found["confusion"] == {"labels": ["正面", "负面", "<b>"], "counts": [[50, 7, 0], [9, 30, 1], [0, 0, 3]]}
-    assert found["mistakes"][0]["given"] == HOSTILE
-    assert found["confusions"][0] == {"gold": "负面", "said": "正面", "count": 9, "share": 0.225}
+    assert found["mistakes"][0]["input_text"] == HOSTILE
+    assert found["confusions"][0] == {"gold": "负面", "prediction": "正面", "count": 9, "share": 0.225}
     assert found["samples"] == {"train": 1200, "test": 100}
     assert set(found) == set(to_dict(made()))
 
@@ -236,7 +238,7 @@ def test_half_a_character_does_not_stop_a_report() -> None:
     judged = TaskEvaluation(
         metrics={"accuracy": 0.0},
         num_samples=1,
-        mistakes=(Mistake(place="a:1", given="half \ud83d", gold="a", said="b", confidence=1.0),),
+        mistakes=(Mistake(location="a:1", input_text="half \ud83d", gold="a", prediction="b", confidence=1.0),),
     )
     report = made(result=judged)
     json.loads(to_json(report))
@@ -255,7 +257,7 @@ def test_labels_by_themselves_are_scikit_learns() -> None:
 
 def test_confusions_are_the_largest_counts() -> None:
     found = top_confusions(CONFUSION, 2)
-    assert [(one.gold, one.said, one.count) for one in found] == [("负面", "正面", 9), ("正面", "负面", 7)]
+    assert [(one.gold, one.prediction, one.count) for one in found] == [("负面", "正面", 9), ("正面", "负面", 7)]
     assert top_confusions(ConfusionMatrix.from_matrix(("a", "b"), np.diag([3, 4])), 5) == []
 
 

@@ -67,8 +67,8 @@ def test_the_same_documents_places_and_reasons(corpus: CorpusSettings, tmp_path:
     LocalPipelineExecutor(pipeline, tasks=tasks, workers=1, logging_dir=str(tmp_path / "logs")).run()
     reading = CorpusReader(corpus.model_copy(update={"deduplicate": False}))
     documents = list(reading)
-    assert len({document.place for document in documents}) == len(documents) > 300
-    assert written(tmp_path / "clean") == [(document.text, document.place) for document in documents]
+    assert len({document.location for document in documents}) == len(documents) > 300
+    assert written(tmp_path / "clean") == [(document.text, document.location) for document in documents]
     assert list((tmp_path / "clean").glob(".*")) == []
     found = stats(tmp_path / "logs")
     dropped = {name.removeprefix("dropped_"): n for name, n in found.items() if name.startswith("dropped_")}
@@ -90,7 +90,7 @@ def test_steps_that_remove_and_tell_languages_work_too(tmp_path: Path) -> None:
     pipeline = [DatatroveReader(settings), CleaningFilter(settings), DatatroveWriter(str(tmp_path / "clean"))]
     LocalPipelineExecutor(pipeline, tasks=2, workers=1, logging_dir=str(tmp_path / "logs")).run()
     reading = CorpusReader(settings)
-    assert written(tmp_path / "clean") == [(document.text, document.place) for document in reading]
+    assert written(tmp_path / "clean") == [(document.text, document.location) for document in reading]
     found = stats(tmp_path / "logs")
     assert found["dropped_another language: de"] == reading.account.dropped["another language: de"] == 6
     assert found["removed_e-mail"] == reading.account.removed["e-mail"] > 6

@@ -115,7 +115,7 @@ def remembers(case: Case | str) -> bool:
         or "memory" not in find_class("models", case.family).capabilities
     ):
         return False
-    return select_view(find_class("objectives", case.objective), recipe_of(case)).kind == "lanes"
+    return select_view(find_class("objectives", case.objective), recipe_of(case)).kind == "contiguous"
 
 
 class Ragged:

@@ -70,10 +70,10 @@ def test_lanes_without_memory_need_a_family_with_memory() -> None:
     told = ["model.layers=1", "model.hidden_size=16", "model.heads=2", "model.max_length=8", "train.batch_tokens=64"]
     forgetful = resolve_pretrain_recipe("transformer-xl-mini", [*told, "model.memory_length=0"])
     assert select_view(find_class("objectives", "clm"), forgetful).kind == "windows"
-    lanes = resolve_pretrain_recipe(
+    contiguous = resolve_pretrain_recipe(
         "transformer-xl-mini", [*told, "model.memory_length=0", "dataset.contiguous_batches=true"]
     )
-    assert select_view(find_class("objectives", "clm"), lanes).kind == "lanes"
+    assert select_view(find_class("objectives", "clm"), contiguous).kind == "contiguous"
     shuffled = resolve_pretrain_recipe(
         "transformer-xl-mini", [*told, "model.memory_length=4", "dataset.contiguous_batches=false"]
     )

@@ -121,7 +121,7 @@ def test_objectives_that_cannot_share_a_forward_pass_are_refused(tokenizer: Toke
     with pytest.raises(RecipeError, match=r"mlm \+ clm need different views of the text; use mix"):
         MultiObjective([part(MLMObjective, tokenizer), part(CLMObjective, tokenizer)])
     with pytest.raises(RecipeError, match=r"nsp \+ several need different views"):
-        MultiObjective([part(NSPObjective, tokenizer), with_view(Several(None, tokenizer), ViewSpec("lanes"))])
+        MultiObjective([part(NSPObjective, tokenizer), with_view(Several(None, tokenizer), ViewSpec("contiguous"))])
 
     class Elsewhere(Several):
         axis = "slots"

@@ -165,8 +165,8 @@ def test_metrics_and_mistakes() -> None:
     assert again(np.arange(6)) == it.task.compute_metrics(wrong, it.samples)
     assert again(np.array([4, 4, 5])) == {"accuracy": 0.0}
     first, second = it.task.mistakes(wrong, it.samples)
-    assert (first.place, first.gold, first.said) == ("a.jsonl:6", "I was tired.", "I was wide awake at night.")
-    assert (second.given, second.confidence) == ("The dog barked so", pytest.approx(0.7))
+    assert (first.location, first.gold, first.prediction) == ("a.jsonl:6", "I was tired.", "I was wide awake at night.")
+    assert (second.input_text, second.confidence) == ("The dog barked so", pytest.approx(0.7))
 
 
 def test_a_gold_out_of_range_is_reported() -> None:

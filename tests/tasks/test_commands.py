@@ -107,7 +107,7 @@ def test_metrics_of_intents_slots_and_both() -> None:
         "intent_accuracy": 1.0, "slot_f1": pytest.approx(2 / 3), "exact": 0.5}  # fmt: skip
     assert judged.confusion is not None
     assert judged.confusion.labels == ("alarm", "lights", "music")
-    assert [(one.gold, one.said, one.confidence) for one in judged.mistakes[:2]] == [
+    assert [(one.gold, one.prediction, one.confidence) for one in judged.mistakes[:2]] == [
         ("music", "alarm", 0.8), ("B-time", "O", 0.6)]  # fmt: skip
 
 

@@ -149,7 +149,7 @@ def test_evaluation() -> None:
     assert it.task.bootstrap_metrics(said, some)(np.array([2, 2, 0]))["best_layer"] == 0.0
     assert judged.confusion is not None
     assert judged.confusion.matrix.sum() == 3
-    assert [(one.given, one.gold, one.said) for one in judged.mistakes] == [("my [bank]", "money", "river")]
+    assert [(one.input_text, one.gold, one.prediction) for one in judged.mistakes] == [("my [bank]", "money", "river")]
     (strange,) = it.task.unseen_label_warnings(samples([("a bank", "_ seat")]))
     assert "'seat' does not occur in the training data" in strange
     shown = it.task.format_output(said[0], some[0])

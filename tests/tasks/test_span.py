@@ -310,7 +310,7 @@ def test_evaluation() -> None:
     assert judged.metrics["exact"] == pytest.approx(3 / 6)
     assert judged.metrics["f1"] == pytest.approx((1 + 2 / 3 + 0 + 1 + 0 + 1) / 6)
     assert judged.intervals["f1"][0] < judged.metrics["f1"] < judged.intervals["f1"][1]
-    assert [(one.gold, one.said, one.place) for one in judged.mistakes] == [
+    assert [(one.gold, one.prediction, one.location) for one in judged.mistakes] == [
         ("seven", "seven boats", "a.json#q1"),
         ("winter", "summer", "a.json#q2"),
         ("the gardener", "no answer", "a.json#q4"),

@@ -320,8 +320,8 @@ def test_evaluation() -> None:
     assert "ORG" in judged.confusion.labels
     assert judged.confusion.matrix.sum() == sum(len(one.gold) for one in others) - 1
     wrong = next(one for one in judged.mistakes if one.gold == "B-ORG")
-    assert wrong.given == "[Ada] wrote"
-    assert wrong.place == "a.conll:1"
+    assert wrong.input_text == "[Ada] wrote"
+    assert wrong.location == "a.conll:1"
 
 
 def test_invalid_data_is_reported() -> None:

@@ -247,7 +247,7 @@ def test_all_references_are_scored(learner: Learner) -> None:
     assert [one.confidence for one in wrong.mistakes] == sorted(
         (one.confidence for one in wrong.mistakes), reverse=True
     )
-    assert wrong.mistakes[0].place.startswith("pairs.tsv:") and wrong.mistakes[0].said
+    assert wrong.mistakes[0].location.startswith("pairs.tsv:") and wrong.mistakes[0].prediction
 
 
 def test_the_first_gold_is_trained_on() -> None:

@@ -110,7 +110,7 @@ class DocumentFilter:
         return [
             UnsplitDocument(
                 batch.texts[index],
-                batch.places[index],
+                batch.locations[index],
                 batch.split_numbers[index],
                 batch.languages[index],
                 read_range.split,
@@ -165,7 +165,7 @@ class DocumentFilter:
             self._lines_before = self.lines_passed if read_range.start else 0
             self.lines_passed, self._read_range = self._lines_before, read_range
         if self._lines_before:
-            batch.places = [shift_line_number(place, self._lines_before) for place in batch.places]
+            batch.locations = [shift_line_number(location, self._lines_before) for location in batch.locations]
             batch.account.shift_line_numbers(self._lines_before)
         self.lines_passed += batch.account.lines
 
@@ -200,7 +200,7 @@ class DocumentFilter:
 
     def _drop_documents(self, reason: str, batch: DocumentBatch, dropped: Sequence[int]) -> None:
         self.account.drop(reason, len(dropped))
-        self.account.add_examples(reason, [(batch.places[index], batch.texts[index]) for index in dropped])
+        self.account.add_examples(reason, [(batch.locations[index], batch.texts[index]) for index in dropped])
 
 
 def _characters(text: str, separator: str) -> int:

@@ -32,8 +32,8 @@ def select_examples(examples: Iterable[DropExample]) -> list[DropExample]:
 
     The selection depends only on the set of examples, so that selections from parts can be merged and selected again.
     """
-    places: dict[str, str] = {}
-    for place, text in examples:
-        places[text] = min(place, places.get(text, place))
-    selected = sorted(places, key=lambda text: (zlib.crc32(text.encode()), text))[:MAX_EXAMPLES]
-    return [(places[text], text) for text in selected]
+    locations: dict[str, str] = {}
+    for location, text in examples:
+        locations[text] = min(location, locations.get(text, location))
+    selected = sorted(locations, key=lambda text: (zlib.crc32(text.encode()), text))[:MAX_EXAMPLES]
+    return [(locations[text], text) for text in selected]

@@ -87,10 +87,10 @@ def _example_table(report: CorpusReport) -> Table:
     dropped = report.account.dropped
     reasons = sorted(report.account.examples, key=lambda reason: -dropped[reason])
     for reason in reasons[:MAX_REASONS]:
-        place, text = report.account.examples[reason][0]
+        location, text = report.account.examples[reason][0]
         table.add_row(
             Text(shorten_middle(reason, 40)),
-            Text.assemble(_fit_excerpt(text, 110) or EMPTY_TEXT, "\n", (shorten_middle(place, 70), "dim")),
+            Text.assemble(_fit_excerpt(text, 110) or EMPTY_TEXT, "\n", (shorten_middle(location, 70), "dim")),
         )
     if len(reasons) > MAX_REASONS:
         table.add_row(

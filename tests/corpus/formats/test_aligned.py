@@ -26,7 +26,7 @@ def test_lines_are_paired_in_order(tmp_path: Path, names: tuple[str, str]) -> No
     reading = CorpusReader(corpus(tmp_path, "one\ntwo\n\nfour", "eins\nzwei\nleer\nvier\n", names))
     found = list(reading)
     assert [split_pair(document.text)[:2] for document in found] == [("one", "eins"), ("two", "zwei"), ("four", "vier")]
-    assert [document.place.rpartition(":")[2] for document in found] == ["1", "2", "4"]
+    assert [document.location.rpartition(":")[2] for document in found] == ["1", "2", "4"]
     assert reading.account.dropped == {"empty": 1}
     assert reading.account.bytes == sum((tmp_path / name).stat().st_size for name in names)
 

@@ -23,7 +23,7 @@ def local(tmp_path, monkeypatch):
 
 def test_rows_of_a_split(local, read):
     documents, account = read("hub:owner/name")
-    assert [(d.text, d.place) for d in documents] == [
+    assert [(d.text, d.location) for d in documents] == [
         ("one", "hub:owner/name#1"),
         ("two", "hub:owner/name#2"),
         ("three", "hub:owner/name#3"),

@@ -30,7 +30,7 @@ def test_objects_strings_and_everything_broken(tmp_path, read):
     )
     documents, account = read(path)
     assert [d.text for d in documents] == ["first 诗", "a bare string", "half  pair and  nul", "last"]
-    assert [d.place for d in documents] == [f"{path}:{line}" for line in (1, 4, 11, 12)]
+    assert [d.location for d in documents] == [f"{path}:{line}" for line in (1, 4, 11, 12)]
     assert account.dropped == {"broken JSON": 2, "no text in the column": 4, "empty": 1}
     assert f"{path}:3: broken JSON" in account.warnings
 

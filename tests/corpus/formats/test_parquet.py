@@ -20,8 +20,8 @@ def path(tmp_path):
 def test_rows_and_the_only_column_of_strings(path, read):
     documents, account = read(path)
     assert len(documents) == 1_980
-    assert (documents[0].text, documents[0].place) == ("row 1 诗", f"{path}#2")
-    assert documents[-1].place == f"{path}#2000"
+    assert (documents[0].text, documents[0].location) == ("row 1 诗", f"{path}#2")
+    assert documents[-1].location == f"{path}#2000"
     assert account.dropped == {"no text in the column": 20}
     assert account.bytes == path.stat().st_size
 

@@ -13,7 +13,7 @@ def test_quotes_newlines_and_short_rows(tmp_path, read):
     path.write_text('id,text\n1,plain\n2,"with ""quotes"", comma\nand newline"\n\n3\n4,诗\n', encoding="utf-8-sig")
     documents, account = read(path)
     assert [d.text for d in documents] == ["plain", 'with "quotes", comma\nand newline', "诗"]
-    assert [d.place for d in documents] == [f"{path}:{line}" for line in (2, 3, 7)]
+    assert [d.location for d in documents] == [f"{path}:{line}" for line in (2, 3, 7)]
     assert account.dropped == {"row too short": 1}
     assert account.warnings == [f"{path}:6: row too short"]
 

@@ -21,7 +21,7 @@ def test_ways_to_cut(tmp_path, read, document, expected):
     path = tmp_path / "poems.txt"
     path.write_bytes(POEMS.encode())
     documents, account = read(path, document=document)
-    assert [(d.place, d.text) for d in documents] == [(f"{path}:{line}", text) for line, text in expected]
+    assert [(d.location, d.text) for d in documents] == [(f"{path}:{line}", text) for line, text in expected]
     assert account.lines == 10
 
 
@@ -35,7 +35,7 @@ def test_auto_follows_the_size_and_the_blank_lines(tmp_path, read):
     documents, _ = read(path)
     assert len(documents) == 5_000
     assert documents[-1].text == "first 4999\nsecond 4999"
-    assert documents[-1].place == f"{path}:{4999 * 3 + 1}"
+    assert documents[-1].location == f"{path}:{4999 * 3 + 1}"
 
 
 def test_places_are_exact_across_chunks_and_ranges(tmp_path, read):
@@ -47,7 +47,7 @@ def test_places_are_exact_across_chunks_and_ranges(tmp_path, read):
     assert path.stat().st_size > 8_400_000
     assert len(documents) == 7_000
     for document in documents[::97]:
-        line = int(document.place.rpartition(":")[2])
+        line = int(document.location.rpartition(":")[2])
         assert document.text.split("\n")[0] == lines[line - 1].strip()
     assert account.lines == len(lines) - 1
     assert account.bytes == path.stat().st_size

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from meristem.config.errors import MeristemError
 from meristem.dataset.token_dataset import TokenDataset
-from meristem.dataset.views.lanes import LanesView
+from meristem.dataset.views.contiguous import ContiguousView
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.utils.randomness import SampleRng
 
@@ -30,7 +30,7 @@ def test_each_lane_reads_on_where_it_stopped(
     store: TokenDataset, tokenizer: Tokenizer, length: int, lanes: int
 ) -> None:
     stream = store.split("train")
-    view = LanesView(stream, tokenizer, length, lanes=lanes)
+    view = ContiguousView(stream, tokenizer, length, num_rows=lanes)
     assert len(view) % lanes == 0
     rows = [view.row(index, DRAW) for index in range(len(view))]
     for batch in range(0, len(rows), lanes):  # rows of one batch are alike in length: no padding
@@ -47,7 +47,7 @@ def test_every_second_lane_may_be_read_backwards(
     store: TokenDataset, tokenizer: Tokenizer, length: int, ahead: int
 ) -> None:
     stream = store.split("train")
-    view = LanesView(stream, tokenizer, length, lanes=5, ahead=ahead, both_ways=True)
+    view = ContiguousView(stream, tokenizer, length, num_rows=5, ahead=ahead, both_ways=True)
     size = (len(stream) - ahead) // 5
     for lane in range(5):
         rows = [view.row(index, DRAW) for index in range(lane, len(view), 5)]
@@ -57,18 +57,18 @@ def test_every_second_lane_may_be_read_backwards(
         assert read.tolist() == (text[::-1] if lane % 2 else text).tolist()
         for row, after in pairwise(rows):  # what it looks ahead at is what its lane reads next
             assert not ahead or row.inputs["tokens"][-1] == after.inputs["tokens"][0]
-    assert "backwards" not in LanesView(stream, tokenizer, length, lanes=5).row(1, DRAW).inputs
+    assert "backwards" not in ContiguousView(stream, tokenizer, length, num_rows=5).row(1, DRAW).inputs
 
 
 def test_order_matters_to_lanes() -> None:
-    assert LanesView.shuffled is False
+    assert ContiguousView.shuffled is False
 
 
 def test_isolated_positions_know_their_document(make: Callable[..., TokenDataset], tokenizer: Tokenizer) -> None:
-    view = LanesView(make(["ab", "c", "def"]).split("train"), tokenizer, 4, lanes=1, isolate=True)
+    view = ContiguousView(make(["ab", "c", "def"]).split("train"), tokenizer, 4, num_rows=1, isolate=True)
     assert view.row(1, DRAW).inputs["documents"].tolist() == [0, 1, 1, 1, 1]
 
 
 def test_too_little_text_for_the_lanes_is_refused(make: Callable[..., TokenDataset], tokenizer: Tokenizer) -> None:
-    with pytest.raises(MeristemError, match="3 tokens are too few for 8 lanes"):
-        LanesView(make(["ab"]).split("train"), tokenizer, 4, lanes=8)
+    with pytest.raises(MeristemError, match="3 tokens are too few for 8 rows"):
+        ContiguousView(make(["ab"]).split("train"), tokenizer, 4, num_rows=8)

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from meristem.tokenizers.tokenizer import Tokenizer
 
 
-class LanesView:
-    """The stream in `lanes` equal parts; sample n is segment n
+class ContiguousView:
+    """The stream in `num_rows` equal parts, one per row of a batch.
 
-    lanes of lane n % lanes.
+    Sample n is segment n // num_rows of part n % num_rows.
 
-    With `both_ways` every second lane is read backwards, and its rows have `backwards` set.
+    With `both_ways` every second part is read backwards, and its rows have `backwards` set.
     """
 
     shuffled: ClassVar[bool] = False
@@ -32,32 +32,32 @@ class LanesView:
         length: int,
         *,
         isolate: bool = False,
-        lanes: int,
+        num_rows: int,
         ahead: int = 1,
         both_ways: bool = False,
     ) -> None:
         self._stream, self._tokenizer, self._isolate, self._both_ways = stream, tokenizer, isolate, both_ways
-        self._lanes, self._ahead = lanes, ahead
+        self._num_rows, self._ahead = num_rows, ahead
         self._length = content_length(stream, tokenizer, length, 0)
-        self._lane_tokens = (
+        self._part_tokens = (
             len(stream) - ahead
-        ) // lanes  # equal, so that all batches have the same size; the remainder is left out
-        if self._lane_tokens < 1:
+        ) // num_rows  # equal, so that all batches have the same size; the remainder is left out
+        if self._part_tokens < 1:
             raise MeristemError(
-                f"{stream.path}: {len(stream):,} tokens are too few for {lanes} lanes; "
+                f"{stream.path}: {len(stream):,} tokens are too few for {num_rows} rows of contiguous text; "
                 f"add more text, or use a smaller train.batch_tokens"
             )
 
     def __len__(self) -> int:
-        return self._lanes * -(-self._lane_tokens // self._length)
+        return self._num_rows * -(-self._part_tokens // self._length)
 
     def row(self, index: int, draw: RngFactory) -> Row:
-        """A segment of a lane; `fresh` is true for a lane's first one."""
+        """A segment of a part; `fresh` is true for the first one of each part."""
         if not 0 <= index < len(self):
             raise IndexError(f"segment {index} is out of range; there are {len(self):,}")
-        segment, lane = divmod(index, self._lanes)
-        backwards = self._both_ways and lane % 2 == 1
-        start, stop = self._segment_bounds(lane, segment, backwards)
+        segment, part = divmod(index, self._num_rows)
+        backwards = self._both_ways and part % 2 == 1
+        start, stop = self._segment_bounds(part, segment, backwards)
         direction = slice(None, None, -1) if backwards else slice(None)
         extra = {"fresh": np.array([segment == 0])}
         if self._both_ways:
@@ -66,9 +66,9 @@ class LanesView:
             extra["documents"] = document_ids(self._stream, start, stop, 0, 0)[direction]
         return make_row(self._tokenizer, self._stream.tokens(start, stop)[direction], extra, index)
 
-    def _segment_bounds(self, lane: int, segment: int, backwards: bool) -> tuple[int, int]:
+    def _segment_bounds(self, part: int, segment: int, backwards: bool) -> tuple[int, int]:
         """The positions of a segment in the stream, including the `ahead` tokens after it."""
-        first, last = lane * self._lane_tokens, (lane + 1) * self._lane_tokens
+        first, last = part * self._part_tokens, (part + 1) * self._part_tokens
         if backwards:
             stop = last - segment * self._length
             return max(stop - self._length, first) - self._ahead, stop
