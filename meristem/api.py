@@ -234,9 +234,9 @@ class LoadedModel:
         greedy: bool = False,
         beams: int = 1,
         length_penalty: float = 1.0,
-        early: bool = False,
+        early_stopping: bool = False,
         repetition_penalty: float = 1.0,
-        no_repeat: int | None = None,
+        no_repeat_ngram_size: int | None = None,
         stop: Sequence[str] = (),
         seed: int = 0,
         source: bool = False,
@@ -251,9 +251,9 @@ class LoadedModel:
         temperature: sampling temperature; greedy: always take the most likely token.
         top_k, top_p: sample from the k most likely tokens, or from the nucleus with this total probability.
         beams: number of beams; length_penalty: beams are ranked by log-probability / tokens ** length_penalty;
-            early: stop the search when no active beam would overtake the best finished one if it ended now.
-        repetition_penalty: values above 1 make tokens that already occur less likely; no_repeat: no n-gram of this
-            many tokens occurs twice.
+            early_stopping: stop the search when no active beam would overtake the best finished one if it ended now.
+        repetition_penalty: values above 1 make tokens that already occur less likely; no_repeat_ngram_size: no n-gram
+            of this many tokens occurs twice.
         stop: stop strings; seed: random seed, the same seed generates the same text.
         on_text: called with the index of a text and the text just added to it (streaming).
         """

@@ -77,7 +77,7 @@ def test_the_schema_knows_every_shipped_recipe(name: str) -> None:
         {"objective": "mml"},
         {"objective": []},
         {"objective": [{"name": "mlm", "mask_rate": "much"}]},
-        {"scalar_mix": [{"weight": 1}]},
+        {"mix": [{"weight": 1}]},
         {"train": {"steps": 0}},
     ],
 )

@@ -100,7 +100,7 @@ def _with_parameters(
     def wrapper(*arguments: Any, **options: Any) -> None:
         function(*arguments, **options)
 
-    del wrapper.__wrapped__  # type: ignore[attr-defined]  # its signature is not that of the documented function
+    del wrapper.__wrapped__  # its signature is not that of the documented function
     wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
     wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return wrapper

@@ -80,7 +80,8 @@ class EncoderTask(Task):
             )
         if settings.lm_weight and settings.backbone_mode != "causal":
             raise MeristemError(
-                f"task.lm_weight: only causal models have an auxiliary language-model loss; this one is {settings.way}"
+                "task.lm_weight: only causal models have an auxiliary language-model loss; this one is "
+                f"{settings.backbone_mode}"
             )
         if settings.output_scalar_mix and settings.network == "none":
             raise MeristemError(

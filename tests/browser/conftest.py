@@ -134,7 +134,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     bpe = {"tokenizer": {"kind": "bpe", "vocab_size": 400}}
     pieces = {"tokenizer": {"kind": "wordpiece", "vocab_size": 400}}
     for name, rate, steps in (("writer", 0.001, 40), ("writer-slow", 0.0001, 60)):
-        prepared(place / name, steps, model={"family": "gpt2"}, objective="clm", train={"negative_rate": rate}, **bpe)
+        prepared(place / name, steps, model={"family": "gpt2"}, objective="clm", train={"learning_rate": rate}, **bpe)
     prepared(place / HARM, 2000, model={"family": "bert"}, objective="mlm", corpus={"source": SCRIPT}, **pieces)
     task = {
         "name": "classification",
@@ -200,7 +200,7 @@ def able(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         family = shape["family"]
         model = {"family": family, **({"image_size": 16, "patch_size": 8} if family == "captioner" else {})}
         task = {"backbone_mode": READS[family], "max_length": 48, **shape["task"]}
-        words = {"kind": shape.get("kind", "wordpiece"), "size": 400}
+        words = {"kind": shape.get("kind", "wordpiece"), "vocab_size": 400}
         prepared(place / name, 3, model=model, task=task, data={"train": "none.tsv"}, tokenizer=words)
     prepared(
         place / "writer", 3, model={"family": "gpt2"}, objective="clm", tokenizer={"kind": "bpe", "vocab_size": 400}

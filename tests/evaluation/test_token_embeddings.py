@@ -31,7 +31,14 @@ FAMILIES = {
 def make(family: str, size: int, *, heads: dict[str, Head] | None = None) -> Model:
     torch.manual_seed(1)
     cls, head = find_class("models", family), FAMILIES[family]
-    told: dict[str, Any] = {"layers": 2, "width": 32, "heads": 2, "length": 32, "cells": 48, "initial": 0.3}
+    told: dict[str, Any] = {
+        "layers": 2,
+        "hidden_size": 32,
+        "heads": 2,
+        "max_length": 32,
+        "cell_size": 48,
+        "init_std": 0.3,
+    }
     known = {key: value for key, value in told.items() if key in cls.Settings.model_fields}
     vocabulary = {head: Head("vocabulary")} if head not in ("bilm", "plm") else {}
     return Model(cls(cls.Settings.model_validate(known), size), {**vocabulary, **(heads or {})}).eval()
@@ -81,7 +88,7 @@ def test_a_fused_recurrent_net_gives_its_layers(tokenizer: Tokenizer) -> None:
 
 
 def test_a_task_s_own_mix_is_used(tokenizer: Tokenizer) -> None:
-    model = make("elmo", tokenizer.vocab_size, heads={"scalar_mix": Head("mix")})
+    model = make("elmo", tokenizer.vocab_size, heads={"mix": Head("mix")})
     mix: Any = model.heads["mix"]
     framed = [build_embedding_input(model, tokenizer, TEXTS[0])]
     with torch.no_grad():

@@ -104,7 +104,7 @@ def _links() -> Iterator[Artifact]:
                    doors=("resume_run",), says="data.json")  # fmt: skip
     for kind, state in {
         "a text as its step": {"step": "x"},
-        "a list as its window": {"attention_window": {"loss": [1]}},
+        "a list as its window": {"window": {"loss": [1]}},
     }.items():
         yield Artifact(name=f"state.json with {kind}", make=_changed(_state(state)), doors=("resume_run",),
                        says="state.json")  # fmt: skip

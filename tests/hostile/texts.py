@@ -109,7 +109,7 @@ RECIPES = {
     "with a vocabulary of 10 to the 12": (f"{BASE}tokenizer: {{size: 1000000000000}}\n", "tokenizer.vocab_size"),
     "with room for 10 to the 12 words": (f"{BASE}tokenizer: {{room: 1000000000000}}\n", "tokenizer.padded_vocab_size"),
     "with a batch of 10 to the 12": (f"{BASE}train: {{batch_tokens: 1000000000000}}\n", "train.batch_tokens"),
-    "with shards of 10 to the 18": (f"{BASE}store: {{shard_tokens: 1000000000000000000}}\n", "dataset.shard_tokens"),
+    "with shards of 10 to the 18": (f"{BASE}dataset: {{shard_tokens: 1000000000000000000}}\n", "dataset.shard_tokens"),
     "with 10 to the 9 workers": (f"{BASE}train: {{workers: 1000000000}}\n", "train.dataloader_workers"),
     "with a head of 10 to the 12": (f"{BASE}heads: {{x: {{kind: a, sizes: {{b: 1000000000000}}}}}}\n", "heads.x"),
     "with a filter of 10 to the 12": (
@@ -139,8 +139,8 @@ def _yaml() -> Iterator[Artifact]:
 
 def _huge_run(folder: Path, good: Good) -> Path:
     made = run(folder, good)
-    text = (made / "recipe.yaml").read_text().replace("width: 16", "width: 1048576")
-    (made / "recipe.yaml").write_text(text.replace("inner: 32", "inner: 4194304"))
+    text = (made / "recipe.yaml").read_text().replace("hidden_size: 16", "hidden_size: 1048576")
+    (made / "recipe.yaml").write_text(text.replace("ffn_size: 32", "ffn_size: 4194304"))
     return made
 
 

@@ -332,7 +332,7 @@ def test_a_forced_first_word_is_what_targets_begin_after(words: Tokenizer, tmp_p
 
 
 def begun(folder: Path, out: Path) -> Any:
-    return import_folder(folder, out).recipe.objective[0].begin
+    return import_folder(folder, out).recipe.objective[0].start_tokens
 
 
 def test_rows_beyond_the_words_are_never_written(words: Tokenizer, tmp_path: Path) -> None:
@@ -515,7 +515,7 @@ def test_a_target_that_begins_after_three_tokens_stays_here(words: Tokenizer, tm
     theirs("T5ForConditionalGeneration", "t5", words, tmp_path / "theirs")
     run = import_folder(tmp_path / "theirs", tmp_path / "run").run
     text = (run / "recipe.yaml").read_text()
-    changed = text.replace("  begin:\n  - pad\n", "  begin:\n  - pad\n  - end\n  - start\n")
+    changed = text.replace("  start_tokens:\n  - pad\n", "  start_tokens:\n  - pad\n  - end\n  - start\n")
     assert changed != text
     (run / "recipe.yaml").write_text(changed)
     with pytest.raises(

@@ -59,7 +59,7 @@ def test_a_prompt_without_words_is_refused_before_generation(columns: dict[str, 
 
 
 def test_some_words_must_be_given() -> None:
-    with pytest.raises(RecipeError, match=r"give words=\[…\], column=NAME or without=\[…\]"):
+    with pytest.raises(RecipeError, match=r"give required=\[…\], required_column=NAME or forbidden=\[…\]"):
         parse_reward_specs("includes")
     with pytest.raises(RecipeError, match=r"'!' has no word in it"):
         parse_reward_specs("includes,required=['!']")

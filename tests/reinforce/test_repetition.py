@@ -71,5 +71,5 @@ def test_between_minus_one_and_nothing(text: str) -> None:
 
 @pytest.mark.parametrize("sizes", ["[]", "[0]", "two"])
 def test_sizes_that_are_none(sizes: str) -> None:
-    with pytest.raises(RecipeError, match=r"reward\.0\.sizes"):
+    with pytest.raises(RecipeError, match=r"reward\.0\.ngram_sizes"):
         parse_reward_specs(f"repetition,ngram_sizes={sizes}")

@@ -99,9 +99,7 @@ def test_throughput_and_data_are_told(tmp_path: Path) -> None:
     assert (found["seconds"], found["tokens"], found["tokens_per_second"]) == (10, 1280, 128)
     assert (found["data"], found["data_size"]) == ("builtin:pydocs", "929,455 tokens")
     assert training_data_name({"data": {"train": "a.tsv"}, **RECIPE}) == "a.tsv"
-    mixed = {
-        "scalar_mix": [{"corpus": {"source": "a"}}, {"corpus": {"source": ["b", "c"]}}, {"corpus": {"source": "a"}}]
-    }
+    mixed = {"mix": [{"corpus": {"source": "a"}}, {"corpus": {"source": ["b", "c"]}}, {"corpus": {"source": "a"}}]}
     assert training_data_name(mixed) == "a, b, c"
     assert [training_data_name(strange) for strange in ({}, {"mix": 3, "corpus": []}, {"data": {"train": None}})] == [
         "",

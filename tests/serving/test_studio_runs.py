@@ -206,9 +206,7 @@ def test_what_a_run_learns() -> None:
     assert run_kind(task) == {"family": "gpt2", "kind": "tasks", "learns": "pair"}
     rewards = {**task, "policy": {"name": "policy"}, "rewards": [{"name": "length"}, {"name": "grammar"}]}
     assert run_kind(rewards)["learns"] == "length + grammar"
-    mixed = {
-        "scalar_mix": [{"name": "a", "objective": [{"name": "clm"}]}, {"name": "b", "objective": [{"name": "caption"}]}]
-    }
+    mixed = {"mix": [{"name": "a", "objective": [{"name": "clm"}]}, {"name": "b", "objective": [{"name": "caption"}]}]}
     assert run_kind(mixed)["learns"] == "clm / caption"
     for strange in ({}, {"objective": 3}, {"model": [], "mix": "x"}, {"task": [1]}):
         assert set(run_kind(strange)) == {"family", "kind", "learns"}

@@ -17,7 +17,7 @@ def test_every_kind_is_a_file_with_its_class():
 def test_bpe_must_have_every_byte():
     with pytest.raises(RecipeError, match="at least 261"):
         build_settings(TokenizerSettings, {"kind": "bpe", "vocab_size": 260}, "tokenizer")
-    assert build_settings(TokenizerSettings, {"kind": "characters", "vocab_size": 64}, "tokenizer").size == 64
+    assert build_settings(TokenizerSettings, {"kind": "characters", "vocab_size": 64}, "tokenizer").vocab_size == 64
 
 
 def test_the_alphabet_is_half_the_size_unless_set():

@@ -29,7 +29,7 @@ def test_another_process_gives_the_same_tokenizers(trained, corpus, tmp_path):
         "import sys; from pathlib import Path; from meristem.tokenizers.train import train_tokenizer; "
         "from meristem.tokenizers.settings import TokenizerSettings as S; "
         "texts = Path(sys.argv[1]).read_text(encoding='utf-8').split('\\x1e'); "
-        "print(*[train_tokenizer(S(kind=k, size=400), texts).digest for k in sys.argv[2:]]); "
+        "print(*[train_tokenizer(S(kind=k, vocab_size=400), texts).digest for k in sys.argv[2:]]); "
         "assert 'torch' not in sys.modules"
     )
     command = [sys.executable, "-c", program, str(path), *KINDS]

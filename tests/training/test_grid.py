@@ -143,7 +143,7 @@ def test_the_best_is_called_better_only_if_the_difference_is_significant() -> No
         metrics = [{"accuracy": value, "loss": 1.0} for value in values]
         runs = [RunResult(run=Path(name), step=1, metrics=each, test={}, used={}, example_commands=[],
                           judged_by="accuracy") for each in metrics]  # fmt: skip
-        return grid.GridCell(settings={"negative_rate": 1.0}, name=name, runs=runs)
+        return grid.GridCell(settings={"learning_rate": 1.0}, name=name, runs=runs)
 
     def told(best: grid.GridCell, other: grid.GridCell) -> str:
         return grid._summary_lines([other, best], best, best.runs[0], Path("out"))[1]

@@ -85,7 +85,9 @@ def test_a_pattern_without_a_match_is_answered_with_the_names_of_layers(
     family: str, layers: tuple[str, ...], tokenizer: Tokenizer
 ) -> None:
     known = {"elmo": r"characters\.project", "bert": r"stack\.layers\.N\.attention\.project"}[family]
-    with pytest.raises(MeristemError, match=rf"from\.lora\.layers: {layers[0]} matches no linear layer .*{known}"):
+    with pytest.raises(
+        MeristemError, match=rf"from\.lora\.target_modules: {layers[0]} matches no linear layer .*{known}"
+    ):
         lora.add_lora(model_of(family, tokenizer).backbone, 2, 2.0, layers)
 
 
@@ -129,7 +131,11 @@ def test_transformers_opens_what_was_merged(place: Place) -> None:
     transformers = pytest.importorskip("transformers")
     place.train("train.steps=2", family="bert", run="base")
     place.train(
-        "from.path=base", "from.lora={rank: 2, layers: all}", "train.learning_rate=0.05", family="bert", run="tuned"
+        "from.path=base",
+        "from.lora={rank: 2, target_modules: all}",
+        "train.learning_rate=0.05",
+        family="bert",
+        run="tuned",
     )
     api.export(place.root / "tuned", place.root / "folder")
     ours, theirs = load_run(place.root / "tuned"), transformers.AutoModel.from_pretrained(place.root / "folder").eval()

@@ -45,7 +45,7 @@ def test_each_shape_is_its_own() -> None:
 @pytest.mark.parametrize("schedule", ["cosine", "linear", "constant_then_decay"])
 def test_the_end_is_the_floor(schedule: str) -> None:
     assert curve(total=10_000, schedule=schedule)[-1] == pytest.approx(0, abs=1e-3)
-    assert curve(total=10_000, schedule=schedule, floor=0.1)[-1] == pytest.approx(0.1, abs=1e-3)
+    assert curve(total=10_000, schedule=schedule, min_lr_ratio=0.1)[-1] == pytest.approx(0.1, abs=1e-3)
     settings = TrainSettings(schedule=schedule, min_lr_ratio=0.25)
     assert lr_factor(settings, 100, 100) == lr_factor(settings, 10**6, 100) == pytest.approx(0.25)
 

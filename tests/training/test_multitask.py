@@ -118,7 +118,7 @@ def test_one_tokenizer_is_trained_on_all_texts(mixed: Trained, tmp_path: Path) -
     for text in ("triangle", "Kenji", "的"):
         ids = tokenizer.encode(text).ids.tolist()
         assert tokenizer.unknown not in ids
-    captions_alone = recipe_of(2, scalar_mix=MIX[:1])
+    captions_alone = recipe_of(2, mix=MIX[:1])
     train(captions_alone, tmp_path / "alone")
     other = load_run(tmp_path / "alone").tokenizer
     said = "A yellow cross is to the left of a blue circle."
@@ -138,7 +138,7 @@ def test_a_mix_of_everything_resumes_bit_for_bit(mixed: Trained, place: Place) -
 
 
 def test_tasks_get_better_together(place: Place) -> None:
-    train(recipe_of(90, train={"negative_rate": 1e-2}), place.root / "run")
+    train(recipe_of(90, train={"learning_rate": 1e-2}), place.root / "run")
     for term in ("mlm", "clm.loss", "denoising.loss", "seq2seq.loss", "caption.loss"):
         losses = [line[term] for line in place.lines("train", "run") if term in line]
         assert sum(losses[-4:]) / 4 < 0.95 * losses[0], term
@@ -230,7 +230,7 @@ def encoder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """A pretrained encoder."""
     name, objective = request.param, ["mlm", "nsp"] if request.param == "bert" else ["mlm"]
     plain = recipe_of(3).to_dict()
-    plain = {key: plain[key] for key in ("corpus", "tokenizer", "store", "train")}
+    plain = {key: plain[key] for key in ("corpus", "tokenizer", "dataset", "train")}
     plain["corpus"]["source"] = TEXT
     recipe = resolve_recipe(name, {**plain, "model": {"family": name, **ENCODER}, "objective": objective})
     return load_run(train(recipe, tmp_path_factory.mktemp("encoder") / name).run)

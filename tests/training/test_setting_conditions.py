@@ -29,8 +29,8 @@ TEXT: dict[str, Any] = {"model": {"family": "gpt2"}, "objective": "clm"}
 TASK: dict[str, Any] = {"model": {"family": "transformer"}, "task": "classification"}
 POLICY: dict[str, Any] = {"model": {"family": "gpt2"}, "policy": {}, "rewards": ["repetition"]}
 REQUIRED: dict[str, dict[str, Any]] = {
-    "clicks": {"table": "a.csv"}, "function": {"call": "a:b"}, "includes": {"words": ["sea"]}, "length": {"target": 9},
-    "classifier": {"run": "a"}, "grammar": {"corpus": "a.txt"}, "meaning": {"corpus": "a.txt"},
+    "clicks": {"table": "a.csv"}, "function": {"call": "a:b"}, "includes": {"required": ["sea"]},
+    "length": {"target": 9}, "classifier": {"run": "a"}, "grammar": {"corpus": "a.txt"}, "meaning": {"corpus": "a.txt"},
 }  # fmt: skip
 
 
