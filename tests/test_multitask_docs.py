@@ -68,7 +68,7 @@ def rewards_of(recipe: str) -> list[str]:
     plain = json.loads(fewer(json.dumps(parse_recipe_file(builtin_reward_recipes()[recipe]))))
     for one in (*plain["rewards"], *plain["judge"]):
         if one["name"] == "grammar":
-            one["judge"] = {**JUDGE, "corpus.validation": 0.2}
+            one["judge_settings"] = {**JUDGE, "corpus.validation": 0.2}
     data = [f"data.{split}={plain['data'][split]}" for split in ("train", "validation", "test")]
     return [*data, *(f"{section}={json.dumps(plain[section])}" for section in ("rewards", "judge"))]
 
