@@ -26,7 +26,12 @@ class TrainState:
 
     step: int = 0
     total: int = 0
-    """Steps of the budget; fixed at the start, so that the learning-rate schedule never shifts."""
+    """Steps of the budget; fixed at the start, so that the learning-rate schedule never shifts, except for a budget in
+    minutes, which is planned again at a few points."""
+    planned_total: int = 0
+    """Steps of the first plan, from which the size of evaluations follows: they stay comparable; 0 in older runs."""
+    replans: int = 0
+    """Points of a budget in minutes that have passed, at which its steps were planned again."""
     budget: str = ""
     samples: int = 0
     tokens: int = 0
