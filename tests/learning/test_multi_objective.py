@@ -227,7 +227,8 @@ def test_every_hook_of_an_objective_is_forwarded_to_all(hook: str, tokenizer: To
     hidden = combined.encode(learner.model, batch)
     arguments: dict[str, Any] = {
         "model": learner.model, "batch": batch, "history": histories, "hidden": hidden, "draw": SampleRng(0, 0, 0),
-        "row": feed.view.row(0, SampleRng(0, 0, 0)), "observations": combined.observations(batch), "metrics": {}, "state": None,
+        "row": feed.view.row(0, SampleRng(0, 0, 0)), "observations": combined.observations(batch),
+        "metrics": {}, "state": None,
     }  # fmt: skip
     for one in parts:
         one.calls.clear()
