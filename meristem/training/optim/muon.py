@@ -80,7 +80,7 @@ class Muon(torch.optim.Optimizer):
 
     def _orthogonalize_parts(self, m_ARC: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, float]:
         """Updates in which each part is orthogonalized, and their scale; parts of equal size are one batch."""
-        parts = list(m_ARC.split(sizes, dim=1))
+        parts = list(torch.split(m_ARC, list(sizes), dim=1))
         first_scale = _update_scale(sizes[0], m_ARC.shape[-1])
         for size in dict.fromkeys(sizes):  # in the same order on every process
             indices = [index for index, part_size in enumerate(sizes) if part_size == size]

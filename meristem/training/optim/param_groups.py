@@ -64,25 +64,30 @@ def build_optimizers(
 
 def muon_parameters(model: Model) -> list[nn.Parameter]:
     """Trainable weights of linear layers in the backbone and in the body of an ELECTRA generator."""
-    return [module.weight for module in _muon_linears(model)]
+    return list(_muon_linears(model))
 
 
 def muon_split_sizes(model: Model, muon_split: str) -> dict[nn.Parameter, tuple[int, ...]]:
     """Fused weight → rows of each part, as its module declares them; or by shape, in a run that started that way."""
     linears = _muon_linears(model)
     if muon_split == DECLARED_SPLIT:
-        return {linear.weight: linear.output_sizes for linear in linears if isinstance(linear, FusedLinear)}
+        return {weight: linear.output_sizes for weight, linear in linears.items() if isinstance(linear, FusedLinear)}
     return {
-        linear.weight: (linear.in_features,) * (linear.out_features // linear.in_features)
-        for linear in linears
+        weight: (linear.in_features,) * (linear.out_features // linear.in_features)
+        for weight, linear in linears.items()
         if linear.out_features % linear.in_features == 0
     }
 
 
-def _muon_linears(model: Model) -> list[nn.Linear]:
+def _muon_linears(model: Model) -> dict[nn.Parameter, nn.Linear]:
+    """Trainable weight → its linear layer, of the backbone and of the body of an ELECTRA generator."""
     bodies = [model.backbone, *(head.body for head in model.heads.values() if isinstance(head, ElectraGenerator))]
     linears = [module for body in bodies for module in body.modules() if isinstance(module, nn.Linear)]
-    return [linear for linear in linears if isinstance(linear.weight, nn.Parameter) and linear.weight.requires_grad]
+    return {
+        linear.weight: linear
+        for linear in linears
+        if isinstance(linear.weight, nn.Parameter) and linear.weight.requires_grad
+    }
 
 
 def _param_groups(
