@@ -38,7 +38,8 @@ class ParallelLearner:
             _apply_fsdp(learner, distributed)
         elif distributed.world_size > 1:
             # a batch may leave a head unused; and every process computes the same buffers
-            self._ddp = DistributedDataParallel(learner, find_unused_parameters=True, forward_sync_buffers=False)
+            with distributed.collective_timeout():
+                self._ddp = DistributedDataParallel(learner, find_unused_parameters=True, forward_sync_buffers=False)
 
     def __call__(self, *args: Any) -> Outcome:
         """Forward pass; `backward` of its loss reduces gradients, except within `gradient_sync(is_last=False)`."""

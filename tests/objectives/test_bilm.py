@@ -123,7 +123,7 @@ def test_evaluation_returns_ranks_and_is_exact(batch_of: Callable[..., Any]) -> 
 
 def test_smoothing_and_penalties_apply_in_training_only(batch_of: Callable[..., Any]) -> None:
     model, plain, batch = batch_of()
-    regularized = batch_of(label_smoothing=0.2, l1_outputs=0.3)[1]
+    regularized = batch_of(label_smoothing=0.2, l1_logits=0.3)[1]
     hidden = plain.encode(model, batch)
     for term in ("forward", "backward"):
         in_training = [

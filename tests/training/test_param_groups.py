@@ -82,7 +82,7 @@ def test_muon_moves_a_generators_matrices_too(tokenizer: Tokenizer, store: Token
 
 def test_modules_declare_how_muon_splits_their_fused_matrices() -> None:
     """Queries, keys, values and gates are matrices of their own; a wide feed-forward matrix is one."""
-    settings = ModernSettings(layers=1, width=32, heads=4, groups=2, inner=64, length=8)
+    settings = ModernSettings(layers=1, hidden_size=32, heads=4, kv_heads=2, ffn_size=64, max_length=8)
     model = Model(Modern(settings, 50), {})
     names = parameter_names(model)
     sizes = {names[p].removeprefix("backbone."): part for p, part in muon_split_sizes(model, DECLARED_SPLIT).items()}

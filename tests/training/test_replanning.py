@@ -45,7 +45,7 @@ def loop_with_pace(
     **more: Any,
 ) -> TrainingLoop:
     """A loop whose step number `step` at second `now` takes `seconds_of(step, now)`; planned at 3 seconds a step."""
-    train = {"steps": None, "minutes": 1, "log_every": 1, "save_every": "none", "keep": 99}
+    train = {"steps": None, "minutes": 1, "log_every": 1, "save_every": "none", "keep_checkpoints": 99}
     learner, feed, settings = real(Case("mlm", "bert"), tokenizer, store, dropout=0.1, **train)
     stepper = stepper_of(learner, settings)
     planned = TrainState(total=SLOW_STEPS, planned_total=SLOW_STEPS, budget=BUDGET)
