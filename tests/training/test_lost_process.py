@@ -80,7 +80,7 @@ def test_a_killed_process_is_noticed_wherever_the_other_waits(
                 start(rank)
 
     def start(rank: int) -> None:
-        with init_distributed(CPU, timeout_seconds=timeout0) as distributed:
+        with init_distributed(CPU, timeout_seconds=30) as distributed:
             distributed.all_reduce_sum([1.0])
             if rank == 1:
                 if collective in (training_pass, sharded_pass):
@@ -98,13 +98,13 @@ def test_an_error_of_its_own_is_no_lost_process_whatever_it_says(message: str, t
         if rank == 0:
             with (
                 pytest.raises(RuntimeError, match=r"own|gloo") as raised,
-                init_distributed(CPU, timeout_seconds=timeout0) as distributed,
+                init_distributed(CPU, timeout_seconds=30) as distributed,
             ):
                 distributed.all_reduce_sum([1.0])
                 raise RuntimeError(message)
             assert not isinstance(raised.value, ProcessLostError)
             return
-        with pytest.raises(ProcessLostError), init_distributed(CPU, timeout_seconds=timeout0) as distributed:
+        with pytest.raises(ProcessLostError), init_distributed(CPU, timeout_seconds=30) as distributed:
             distributed.all_reduce_sum([1.0])
             distributed.all_reduce_sum([1.0])  # rank 0 never comes
 
