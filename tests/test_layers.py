@@ -192,6 +192,12 @@ def test_what_only_looks_dangerous_is_let_through() -> None:
     assert dangers("torch.load(path, weights_only=True)") == []
 
 
+def test_whether_gradients_are_recorded_is_no_mode() -> None:
+    """Training or evaluation is `model.training`; only blocks ask whether they must compute a gradient."""
+    users = [path for path in PACKAGE.rglob("*.py") if "is_grad_enabled" in path.read_text(encoding="utf-8")]
+    assert {path.relative_to(PACKAGE).parts[0] for path in users} == {"blocks"}
+
+
 def test_every_setting_has_its_help_text() -> None:
     with_settings = [path for path in FILES if "Settings(" in path.read_text(encoding="utf-8")]
     assert len(with_settings) > 8

@@ -38,17 +38,20 @@ class ParallelLearner:
             _apply_fsdp(learner, distributed)
         elif distributed.world_size > 1:
             # a batch may leave a head unused; and every process computes the same buffers
-            self._ddp = DistributedDataParallel(learner, find_unused_parameters=True, forward_sync_buffers=False)
+            with distributed.collective_timeout():
+                self._ddp = DistributedDataParallel(learner, find_unused_parameters=True, forward_sync_buffers=False)
 
     def __call__(self, *args: Any) -> Outcome:
         """Forward pass; `backward` of its loss reduces gradients, except within `gradient_sync(is_last=False)`."""
         learn: LearnFunction = self._ddp if self._ddp is not None else self.learner
-        return learn(*args)
+        with self.distributed.collective_timeout():
+            return learn(*args)
 
     def backward(self, loss: Tensor) -> None:
         """Backward pass of this process's share of the loss. DDP and FSDP average gradients over processes, so the
         loss is multiplied by the world size to get their sum."""
-        torch.autograd.backward(loss * self.distributed.world_size if self.distributed.world_size > 1 else loss)
+        with self.distributed.collective_timeout():
+            torch.autograd.backward(loss * self.distributed.world_size if self.distributed.world_size > 1 else loss)
 
     def reshard(self) -> None:
         """Free the gathered weights of FSDP modules between passes; does nothing without FSDP."""

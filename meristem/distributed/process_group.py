@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,8 +20,8 @@ from torch import Tensor
 from meristem.config.errors import MeristemError
 
 CPU = torch.device("cpu")
-CONNECTION_ERRORS = ("gloo", "Gloo", "NCCL", "Connection closed by peer", "Connection reset by peer")
-"""Parts of torch's error messages when another process has died."""
+PROBE_SECONDS = 2.0
+"""How long a process that failed waits for another one before it counts as alive."""
 
 
 class ProcessLostError(MeristemError):
@@ -36,6 +39,8 @@ class DistributedContext:
     device: torch.device = CPU
     untimed_group: dist.ProcessGroup | None = None
     """A gloo group of the same processes with a 30-day timeout, for preparation of unknown length."""
+    timeout_seconds: float = math.inf
+    """How long a collective waits for the other processes."""
 
     @property
     def is_rank_zero(self) -> bool:
@@ -57,8 +62,9 @@ class DistributedContext:
         if self.world_size == 1:
             return list(values)
         total = torch.tensor(values, dtype=torch.float64, device=self.device)
-        dist.all_reduce(total)
-        return total.tolist()
+        with self._collective():
+            dist.all_reduce(total)
+            return total.tolist()
 
     def all_reduce_any(self, *flags: bool) -> list[bool]:
         """For each flag whether it is true on any process."""
@@ -69,8 +75,9 @@ class DistributedContext:
         if self.world_size == 1:
             return value
         tensor = torch.tensor(value, dtype=torch.int64, device=self.device)
-        dist.broadcast(tensor, 0)
-        return int(tensor)
+        with self._collective():
+            dist.broadcast(tensor, 0)
+            return int(tensor)
 
     def all_gather(self, tensor: Tensor, sizes: Sequence[int]) -> Tensor:
         """Rows of all processes, concatenated in rank order; `sizes` is the number of rows on each rank."""
@@ -80,7 +87,8 @@ class DistributedContext:
         for rank, size in enumerate(sizes):
             rank_rows = tensor.contiguous() if rank == self.rank else tensor.new_empty((size, *tensor.shape[1:]))
             if size:
-                dist.broadcast(rank_rows, rank)
+                with self._collective():
+                    dist.broadcast(rank_rows, rank)
             all_rows.append(rank_rows)
         return torch.cat(all_rows)
 
@@ -120,8 +128,50 @@ class DistributedContext:
         if self.world_size == 1:
             return failed
         flag = torch.tensor(int(failed))
-        dist.all_reduce(flag, group=self.untimed_group)
+        with self._collective():
+            dist.all_reduce(flag, group=self.untimed_group)
         return bool(flag)
+
+    @contextmanager
+    def _collective(self) -> Iterator[None]:
+        """Context of a collective: if it fails, another process is gone. (gloo raises plain RuntimeErrors.)"""
+        try:
+            yield
+        except RuntimeError as error:
+            raise self.process_lost() from error
+
+    @contextmanager
+    def collective_timeout(self) -> Iterator[None]:
+        """Context of a pass with collectives inside: if it fails after their timeout, another process hangs."""
+        start = time.monotonic()
+        try:
+            yield
+        except RuntimeError as error:
+            if time.monotonic() - start >= self.timeout_seconds:
+                raise self.process_lost() from error
+            raise
+
+    def process_lost(self) -> ProcessLostError:
+        """The error of a process that cannot continue without another one."""
+        return ProcessLostError(f"process {self.rank}: another process of this run is gone")
+
+    def is_process_lost(self) -> bool:
+        """Whether the connection to another process is closed: receiving from it fails at once, while receiving from
+        one that lives, and has nothing to send, waits."""
+        start = time.monotonic()
+
+        def seconds_until_failure(peer: int) -> float:
+            try:
+                receive = dist.irecv(torch.empty(1), peer, group=self.untimed_group)
+                if receive is not None:
+                    receive.wait(timedelta(seconds=PROBE_SECONDS))
+            except RuntimeError:
+                return time.monotonic() - start
+            return math.inf
+
+        peers = [rank for rank in range(self.world_size) if rank != self.rank]
+        with ThreadPoolExecutor(len(peers)) as threads:  # at once: one that waits too long closes all connections
+            return min(threads.map(seconds_until_failure, peers)) < PROBE_SECONDS / 2
 
 
 SINGLE_PROCESS = DistributedContext()
@@ -147,14 +197,21 @@ def init_distributed(device: torch.device, *, timeout_seconds: float) -> Iterato
         device_id=device if device.type == "cuda" else None,
     )
     try:
-        untimed_group = dist.new_group(backend="gloo", timeout=timedelta(days=30))
-        yield DistributedContext(
-            rank=rank, world_size=world_size, local_rank=local_rank, device=device, untimed_group=untimed_group
+        distributed = DistributedContext(
+            rank=rank,
+            world_size=world_size,
+            local_rank=local_rank,
+            device=device,
+            untimed_group=dist.new_group(backend="gloo", timeout=timedelta(days=30)),
+            timeout_seconds=timeout_seconds,
         )
-    except RuntimeError as error:
-        if any(marker in str(error) for marker in CONNECTION_ERRORS):
-            raise ProcessLostError(f"process {rank}: another process of this run is gone") from error
-        raise
+        try:
+            yield distributed
+        except RuntimeError as error:
+            # inside DDP and FSDP, gloo raises the same type as a failed computation: the connections tell them apart
+            if isinstance(error, dist.DistError) or distributed.is_process_lost():
+                raise distributed.process_lost() from error
+            raise
     finally:
         dist.destroy_process_group()
 

@@ -286,7 +286,11 @@ class Objective(ABC):
 
     @abstractmethod
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
-        """The loss of each term as a SUM over its predictions, and metrics."""
+        """The loss of each term as a SUM over its predictions, and metrics.
+
+        `model.training` says whether this is training, with what regularizes it (dropout, label smoothing, class
+        weights, penalties), or evaluation.
+        """
 
 
 def collate(rows: Sequence[Row], objective: Objective, pad_values: Mapping[str, int]) -> Batch:

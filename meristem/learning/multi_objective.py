@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -25,7 +25,12 @@ class MultiObjective(Objective):
         self.name = "+".join(objective.name for objective in objectives)
         self.requires = frozenset().union(*(objective.requires for objective in objectives))  # type: ignore[misc]  # per instance here
         self.view = _shared_view(self.objectives)
+        memory_views = {objective.memory_view for objective in objectives}
+        self.memory_view = memory_views.pop() if len(memory_views) == 1 else None
         self.axis = self._shared_value("axis")
+        self.off_axis_inputs = frozenset().union(*(objective.off_axis_inputs for objective in objectives))  # type: ignore[misc]  # per instance here
+        self.updates_per_batch = self._shared_value("updates_per_batch")
+        self.keeps_history = any(objective.keeps_history for objective in objectives)
         self.max_rows_per_sample = math.prod(objective.max_rows_per_sample for objective in objectives)
         self.heads = collect_heads({objective.name: objective for objective in objectives})
         by_name = {objective.name: objective for objective in objectives}
@@ -58,10 +63,34 @@ class MultiObjective(Objective):
         }
 
     def explore(self, model: Model, batch: Batch, history: Any = None) -> Batch:
-        """The batch explored by each objective in order."""
+        """The batch explored by each objective in order, each with its own history."""
         for objective in self.objectives:
-            batch = objective.explore(model, batch)
+            batch = objective.explore(model, batch, (history or {}).get(objective.name))
         return batch
+
+    def observations(self, batch: Batch) -> list[Any]:
+        """Pairs of an objective's name and what the batch adds to its history."""
+        return [
+            [objective.name, observation]
+            for objective in self.objectives
+            for observation in objective.observations(batch)
+        ]
+
+    def update_history(self, history: Any, observations: Sequence[Any]) -> Any:
+        """The history of each objective that keeps one, by its name."""
+        return {
+            objective.name: objective.update_history(
+                (history or {}).get(objective.name),
+                [observation for name, observation in observations if name == objective.name],
+            )
+            for objective in self.objectives
+            if objective.keeps_history
+        }
+
+    def after_step(self, model: Model, metrics: Mapping[str, tuple[Tensor, Tensor]]) -> str | None:
+        """Called on every objective; the reasons to stop, if there are any."""
+        reasons = [objective.after_step(model, metrics) for objective in self.objectives]
+        return "; ".join(reason for reason in reasons if reason is not None) or None
 
     def output_positions(self, batch: Batch) -> Tensor | None:
         """Sorted union of the positions the objectives use; None if one of them uses all."""

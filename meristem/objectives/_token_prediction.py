@@ -53,11 +53,11 @@ def count_positions(batch: Batch) -> int:
     return int(batch.inputs["tokens"].numel() if present is None else present.sum())
 
 
-def add_hidden_l1(term: str, states_BTD: Tensor, batch: Batch, outcome: Outcome) -> None:
+def add_hidden_l1(term: str, states_BTD: Tensor, batch: Batch, outcome: Outcome, *, training: bool) -> None:
     """Add Σ mean|hidden state| over all positions but padding: a loss term in training, a metric in evaluation."""
     l1_BT, present = states_BTD.abs().mean(-1), batch.inputs.get("present")
     total = l1_BT.sum() if present is None else l1_BT.masked_fill(~present, 0.0).sum()
-    if torch.is_grad_enabled():
+    if training:
         outcome.loss_sums[term] = total
     else:
         outcome.metrics[term] = (total, torch.tensor(float(batch.target_counts[term]), device=total.device))
@@ -70,7 +70,7 @@ def token_loss(
     head = model.heads[head_name or term]
     assert isinstance(head, VocabularyHead)
     labels = batch.targets[term]
-    training = torch.is_grad_enabled()  # smoothing and penalties only regularize training
+    training = model.training  # smoothing and penalties only regularize training
     vocab_loss = head.compute_loss(
         hidden.select(labels["at"]),
         labels["values"],
@@ -79,7 +79,7 @@ def token_loss(
     )
     outcome = Outcome(loss_sums={term: vocab_loss.total}, state=hidden.state)
     if settings.l1_hidden_states:
-        add_hidden_l1(f"{term}.states", hidden.last_hidden_state, batch, outcome)
+        add_hidden_l1(f"{term}.states", hidden.last_hidden_state, batch, outcome, training=training)
     num_predictions = torch.tensor(float(len(labels["at"])), device=vocab_loss.total.device)
     if vocab_loss.ranks_N is not None:
         outcome.metrics[f"{term}.top1"] = ((vocab_loss.ranks_N < 1).sum().float(), num_predictions)

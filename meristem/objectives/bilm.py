@@ -89,7 +89,9 @@ class BiLMObjective(Objective):
         for term, states in zip(TERMS, hidden.last_hidden_state.chunk(2, -1), strict=True):
             self._direction_loss(term, model, states, batch, outcome)
         if self.settings.l1_hidden_states:
-            _token_prediction.add_hidden_l1("bilm.states", hidden.last_hidden_state, batch, outcome)
+            _token_prediction.add_hidden_l1(
+                "bilm.states", hidden.last_hidden_state, batch, outcome, training=model.training
+            )
         return outcome
 
     def _direction_loss(self, term: str, model: Model, states_BTD: Tensor, batch: Batch, outcome: Outcome) -> None:
@@ -103,7 +105,10 @@ class BiLMObjective(Objective):
             return
         states_ND = states_BTD.reshape(-1, states_BTD.shape[-1]).index_select(0, labels["at"])
         vocab_loss = head.compute_loss(
-            states_ND, labels["values"], smoothing=settings.label_smoothing, l1=settings.l1_logits
+            states_ND,
+            labels["values"],
+            smoothing=settings.label_smoothing if model.training else 0.0,
+            l1=settings.l1_logits if model.training else 0.0,
         )
         outcome.loss_sums[term] = vocab_loss.total
         if vocab_loss.ranks_N is not None:

@@ -124,7 +124,7 @@ class RTDObjective(Objective):
         replaced = (
             labels["values"] if self.settings.generator_divisor is None else hidden.extra["replaced"][labels["at"]]
         )
-        outcome = _detection_outcome(model.heads["rtd"](hidden.select(labels["at"])), replaced)
+        outcome = _detection_outcome(model.heads["rtd"](hidden.select(labels["at"])), replaced, training=model.training)
         outcome.state = hidden.state
         if self.settings.generator_divisor is not None:
             vocab_loss = hidden.extra["generator_loss"]
@@ -135,7 +135,7 @@ class RTDObjective(Objective):
         return outcome
 
 
-def _detection_outcome(scores: Tensor, replaced: Tensor) -> Outcome:
+def _detection_outcome(scores: Tensor, replaced: Tensor, *, training: bool) -> Outcome:
     """Summed binary cross-entropy of the scores, accuracy, and in evaluation a histogram for ROC AUC."""
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     total = F.binary_cross_entropy_with_logits(scores, replaced.to(scores.dtype), reduction="sum")
@@ -144,5 +144,5 @@ def _detection_outcome(scores: Tensor, replaced: Tensor) -> Outcome:
         "rtd.accuracy": ((((scores > 0) == replaced) & ~scores.isnan()).sum().float(), num_tokens),
         "rtd.replaced": (replaced.sum().float(), num_tokens),
     }
-    histograms = {} if torch.is_grad_enabled() else {"rtd.auc": roc_auc.score_histogram(scores, replaced)}
+    histograms = {} if training else {"rtd.auc": roc_auc.score_histogram(scores, replaced)}
     return Outcome(loss_sums={"rtd": total}, metrics=metrics, score_histograms=histograms)

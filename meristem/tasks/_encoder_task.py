@@ -176,23 +176,25 @@ class EncoderTask(Task):
             if s.word_embedding_size:  # [x; ELMo] at the network's input (Peters et al. 2018, section 3.3)
                 tokens = batch.inputs["source" if s.backbone_mode == "encoder_decoder" else "tokens"]
                 read = torch.cat([model.heads["word_embedding"](tokens), read], -1)
-            said = model.heads["network"](self._dropout(read), batch.inputs.get("present"))
+            said = model.heads["network"](self._dropout(read, training=model.training), batch.inputs.get("present"))
             hidden.last_hidden_state = (
                 torch.cat([said, model.heads["mix_again"](hidden.layers)], -1) if s.output_scalar_mix else said
             )
         return hidden
 
-    def _dropout(self, states: Tensor) -> Tensor:
-        return F.dropout(states, self.settings.dropout, torch.is_grad_enabled())
+    def _dropout(self, states: Tensor, *, training: bool) -> Tensor:
+        return F.dropout(states, self.settings.dropout, training)
 
-    def states_at(self, hidden: Hidden, positions: Tensor) -> Tensor:
+    def states_at(self, hidden: Hidden, positions: Tensor, *, training: bool) -> Tensor:
         """States at flat positions [n] → [n, D], with dropout in training."""
-        return self._dropout(hidden.select(positions))
+        return self._dropout(hidden.select(positions), training=training)
 
-    def pool(self, hidden: Hidden, batch: Batch, pooling: Pooling | None, positions: Tensor) -> Tensor:
+    def pool(
+        self, hidden: Hidden, batch: Batch, pooling: Pooling | None, positions: Tensor, *, training: bool
+    ) -> Tensor:
         """One vector per row [B, D]: the state at `positions`, or the first, last, mean or maximum state."""
         if pooling is None:
-            return self.states_at(hidden, positions)
+            return self.states_at(hidden, positions, training=training)
         states, present = hidden.last_hidden_state, batch.inputs.get("present")
         if present is None:
             present = torch.ones(states.shape[:2], dtype=torch.bool, device=states.device)
@@ -206,7 +208,7 @@ class EncoderTask(Task):
                 found = (states * share).sum(1) / share.sum(1)
             case _:
                 found = states.masked_fill(~present[..., None], float("-inf")).amax(1)
-        return self._dropout(found)
+        return self._dropout(found, training=training)
 
     # ------------------------------------------------------------ language-model loss
 

@@ -158,7 +158,7 @@ class LabelTask(EncoderTask):
 
     def scores(self, model: Model, hidden: Hidden, batch: Batch) -> Tensor:
         """Logits [samples, classes]: the head on the sum of the vectors of a sample's rows."""
-        rows = self.pool(hidden, batch, self.settings.pooling, batch.targets["read"]["at"])
+        rows = self.pool(hidden, batch, self.settings.pooling, batch.targets["read"]["at"], training=model.training)
         if len(batch.sample_ids) < len(rows):
             rows = rows.new_zeros(len(batch.sample_ids), rows.shape[1]).index_add(0, batch.sample_index, rows)
         return at_least_float32(model.heads[self.name](rows))
@@ -174,17 +174,15 @@ class LabelTask(EncoderTask):
         if goal is None or not len(goal["at"]):
             return self.add_lm_loss(model, hidden, batch, Outcome(loss_sums={self.name: scores.sum() * 0.0}))
         scores = scores[batch.sample_index[goal["at"] // batch.inputs["tokens"].shape[1]]]
-        values = goal["values"]
+        values, weights = goal["values"], self._class_weights(scores) if model.training else None
         match self.settings.problem_type:
             case "regression":
                 lost = (scores[:, 0] - values).square().sum()
             case "multiple":
-                each = F.binary_cross_entropy_with_logits(
-                    scores, values, pos_weight=self._class_weights(scores), reduction="none"
-                )
+                each = F.binary_cross_entropy_with_logits(scores, values, pos_weight=weights, reduction="none")
                 lost = each.mean(1).sum()
             case _:
-                lost = F.cross_entropy(scores, values, weight=self._class_weights(scores), reduction="sum")
+                lost = F.cross_entropy(scores, values, weight=weights, reduction="sum")
         outcome = Outcome(loss_sums={self.name: lost})
         if self.settings.problem_type == "single":
             right = is_correct(scores, values).sum().float()
@@ -192,9 +190,10 @@ class LabelTask(EncoderTask):
         return self.add_lm_loss(model, hidden, batch, outcome)
 
     def _class_weights(self, scores: Tensor) -> Tensor | None:
+        """Weight of each class in training; evaluation is unweighted."""
         weights = self.settings.class_weights
-        if not isinstance(weights, dict) or not torch.is_grad_enabled():
-            return None  # evaluation is unweighted
+        if not isinstance(weights, dict):
+            return None
         return scores.new_tensor([weights.get(label, 1.0) for label in self.settings.labels])
 
     # ------------------------------------------------------------ predictions

@@ -54,7 +54,7 @@ class TagTask(WordTask):
             return nothing, None if self.settings.crf else nothing.detach()
         if self.settings.crf:
             return self._crf_loss(model, hidden, batch), None
-        scores = at_least_float32(model.heads[self.term](self.states_at(hidden, goal["at"])))
+        scores = at_least_float32(model.heads[self.term](self.states_at(hidden, goal["at"], training=model.training)))
         right = is_correct(scores.detach(), goal["values"]).sum().float()
         return F.cross_entropy(scores, goal["values"], reduction="sum"), right
 
@@ -70,7 +70,9 @@ class TagTask(WordTask):
 
     def _tag_logits(self, model: Model, hidden: Hidden, batch: Batch) -> Tensor:
         """Tag logits [n, tags] of all words of the batch."""
-        return at_least_float32(model.heads[self.term](self.states_at(hidden, batch.targets["read"]["at"])))
+        return at_least_float32(
+            model.heads[self.term](self.states_at(hidden, batch.targets["read"]["at"], training=model.training))
+        )
 
     def _to_grid(self, flat: Tensor, batch: Batch, fill: int = 0) -> tuple[Tensor, Tensor]:
         """Values of words [n, C] as a padded grid [B, W, C], and its mask [B, W]."""

@@ -124,7 +124,9 @@ class ChoiceTask(EncoderTask):
         """Logits [samples, max choices], −∞ where a sample has fewer."""
         read_goal = batch.targets["read"]
         row_scores: Tensor = at_least_float32(
-            model.heads[self.name](self.pool(hidden, batch, self.settings.pooling, read_goal["at"]))
+            model.heads[self.name](
+                self.pool(hidden, batch, self.settings.pooling, read_goal["at"], training=model.training)
+            )
         )
         table = row_scores.new_full((len(batch.sample_ids), max(_choice_counts(batch))), float("-inf"))
         return table.index_put((batch.sample_index, read_goal["choice"]), row_scores[:, 0])

@@ -130,7 +130,9 @@ class CommandsTask(TagTask):
         return {"whole": {"at": summary_position}, **intent_goal}
 
     def _intent_logits(self, model: Model, hidden: Hidden, batch: Batch) -> Tensor:
-        pooled_states = self.pool(hidden, batch, self.settings.pooling, batch.targets["whole"]["at"])
+        pooled_states = self.pool(
+            hidden, batch, self.settings.pooling, batch.targets["whole"]["at"], training=model.training
+        )
         return at_least_float32(model.heads["intent"](pooled_states))
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:

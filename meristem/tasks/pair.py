@@ -122,7 +122,7 @@ class PairTask(LabelTask):
         """Logits [samples, classes]; for siamese regression the cosine, 0 to 1 for the range of the scores."""
         if not self.siamese:
             return super().scores(model, hidden, batch)
-        pooled = self.pool(hidden, batch, self.settings.pooling, batch.targets["read"]["at"])
+        pooled = self.pool(hidden, batch, self.settings.pooling, batch.targets["read"]["at"], training=model.training)
         u, v = pooled[::2], pooled[1::2]
         if self.settings.problem_type == "regression":
             return F.cosine_similarity(u.float(), v.float())[:, None]

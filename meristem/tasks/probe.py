@@ -122,7 +122,9 @@ class ProbeTask(WordTask):
             mask = torch.ones_like(batch.inputs["tokens"]) if present is None else present
             token_weights = (mask / mask.sum(1, keepdim=True))[..., None].to(hidden.layers[0].dtype)
             states = [(layer * token_weights).sum(1)[positions // row_length] for layer in hidden.layers]
-        return at_least_float32(model.heads[self.name]([self._dropout(state) for state in states]))
+        return at_least_float32(
+            model.heads[self.name]([self._dropout(state, training=model.training) for state in states])
+        )
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
         """Cross-entropy, averaged over layers."""

@@ -189,7 +189,9 @@ class SpanTask(EncoderTask):
     def scores(self, model: Model, hidden: Hidden, batch: Batch) -> tuple[Tensor, Tensor]:
         """Start and end logits, [B, T] each; −∞ outside the passage and the "no answer" position."""
         positions, shape = batch.targets["read"]["at"], batch.inputs["tokens"].shape
-        position_scores = at_least_float32(model.heads[self.name](self.states_at(hidden, positions)))
+        position_scores = at_least_float32(
+            model.heads[self.name](self.states_at(hidden, positions, training=model.training))
+        )
         score_grid = (
             position_scores.new_full((shape.numel(), 2), NEG_INF)
             .index_copy(0, positions, position_scores)

@@ -54,7 +54,8 @@ def launch(arguments: Sequence[str], processes: int, *, threads: int | None = No
         except ChildFailedError as error:
             if exit_code_file.is_file():
                 return int(exit_code_file.read_text())
-            rank, failure = error.get_first_failure()
+            # a process that died by a signal is the cause; the others ended because it was gone
+            rank, failure = min(error.failures.items(), key=lambda item: (item[1].exitcode >= 0, item[1].timestamp))
             cause = f"signal {-failure.exitcode}" if failure.exitcode < 0 else f"exit code {failure.exitcode}"
             raise MeristemError(
                 f"process {rank} died ({cause}), and {MAX_RESTARTS} restarts did not help; "

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from torch import Tensor
 
@@ -23,9 +24,11 @@ from meristem.interfaces.batch import Batch
 from meristem.training.budget import memory_in_use
 from meristem.training.data.training_data import EvaluateFn, MetricsCallback
 from meristem.training.optim.param_groups import parameter_names
+from meristem.training.replanning import StepReplanner
 from meristem.training.resume_state import gather_memory
-from meristem.training.settings import Interval, TrainSettings, interval_seconds, interval_steps
+from meristem.training.settings import Interval, TrainSettings
 from meristem.training.step import Stepper, StepResult
+from meristem.training.step_decisions import IntervalTimer, StepDecisions
 from meristem.training.stop_signals import StopSignals, TrainingStopped
 from meristem.training.trackers.metrics_log import RunLogger
 from meristem.training.train_state import TrainState
@@ -59,27 +62,32 @@ class TrainingLoop:
     on_metrics: MetricsCallback | None = None
     evaluation_count: int = 10
     """Evaluations in a run without `train.evaluate_every`."""
+    clock: Callable[[], float] = time.monotonic
+    """Seconds of this process. What processes must do together is decided by the clock of rank 0."""
 
     def __post_init__(self) -> None:
-        first_feed = next(iter(self.feeds.values()))
-        per_epoch = len(first_feed.view) / first_feed.batch_size
-        evaluate_every = self.settings.evaluate_every
-        default_interval = max(1, self.state.total // self.evaluation_count)
-        self._evaluation_timer = _IntervalTimer(
-            evaluate_every if evaluate_every is not None else default_interval, per_epoch
+        self._evaluation_timer = self._timer(self._evaluation_interval())
+        self._save_timer, self._log_timer = self._timer(self.settings.save_every), self._timer(self.settings.log_every)
+        kind, minutes = self.settings.budget
+        self._replanner = (
+            StepReplanner(minutes=minutes, state=self.state, clock=self.clock) if kind == "minutes" else None
         )
-        self._save_timer, self._log_timer = (
-            _IntervalTimer(self.settings.save_every, per_epoch),
-            _IntervalTimer(self.settings.log_every, per_epoch),
-        )
-        self._start_time = time.monotonic()
+        self._start_time = self.clock()
         self._seconds_before, self._start_step = self.state.seconds, self.state.step
         self._last_logged = (self._start_time, self.state.tokens, self.state.flops)
         self._last_write_time = self._start_time
 
+    def _timer(self, interval: Interval) -> IntervalTimer:
+        first_feed = next(iter(self.feeds.values()))
+        return IntervalTimer(interval, len(first_feed.view) / first_feed.batch_size, self.clock)
+
+    def _evaluation_interval(self) -> Interval:
+        default_interval = max(1, self.state.total // self.evaluation_count)
+        return self.settings.evaluate_every if self.settings.evaluate_every is not None else default_interval
+
     def fit(self) -> dict[str, float]:
         """Train to the end of the budget; returns the metrics of the last evaluation."""
-        state, metrics = self.state, dict[str, float]()
+        state, metrics, distributed = self.state, dict[str, float](), self.stepper.distributed
         workers = self.settings.dataloader_workers
         workers = workers if workers is not None else (0 if self.stepper.device.type == "cpu" else 2)
         batches = iter_batches(self.feeds, self._batch_keys(), workers)
@@ -94,16 +102,15 @@ class TrainingLoop:
                 )
                 self._record_step(result, source_step)
                 state.stopped = result.stop_reason or ""
-                is_last = state.step == state.total or bool(state.stopped)
-                stop_early = False
-                if self.evaluate is not None and (self._evaluation_timer.is_due(state.step) or is_last):
+                decisions = self._decide_together(signals)
+                is_last = state.step >= state.total or bool(state.stopped)
+                stop_early, stop_requested = False, decisions.stop
+                if self.evaluate is not None and (decisions.evaluate or is_last):
                     metrics = self._evaluate(self.evaluate)
                     stop_early = self.settings.patience is not None and state.stale >= self.settings.patience
+                    (stop_requested,) = distributed.all_reduce_any(signals.received is not None)
                 is_best = state.best_step == state.step  # the best is saved even if `save_every` has not passed
-                stop_requested, save_due = self.stepper.distributed.all_reduce_any(
-                    signals.received is not None, self._save_timer.is_due(state.step)
-                )
-                if is_last or stop_early or is_best or stop_requested or save_due:
+                if is_last or stop_early or is_best or stop_requested or decisions.save:
                     self.save()
                 if stop_early:
                     self.logger.log(
@@ -123,8 +130,41 @@ class TrainingLoop:
                     )
         return metrics
 
+    def _decide_together(self, signals: StopSignals) -> StepDecisions:
+        """What to do after this step, agreed in one all-reduce: processes whose clocks differ would wait for each other
+        forever. Intervals and a new number of steps are rank 0's decision; a signal counts on any process."""
+        state, decides = self.state, self.stepper.distributed.is_rank_zero
+        new_total = self._replanner.plan() if decides and self._replanner is not None else 0
+        stop, save, evaluate, new_total = map(
+            round,
+            self.stepper.distributed.all_reduce_sum(
+                [
+                    signals.received is not None,
+                    decides and self._save_timer.is_due(state.step),
+                    decides and self._evaluation_timer.is_due(state.step),
+                    new_total,
+                ]
+            ),
+        )
+        if new_total and new_total != state.total:
+            self._set_total(new_total)
+        return StepDecisions(stop=stop > 0, save=save > 0 or new_total > 0, evaluate=evaluate > 0)
+
+    def _set_total(self, total: int) -> None:
+        """Continue with another number of steps in the budget; the schedule follows."""
+        state = self.state
+        self.logger.log(
+            f"step {state.step}: {self.settings.budget[1]:g} minutes are {total:,} steps at the present pace "
+            f"(planned before: {state.total:,})"
+        )
+        state.total = total
+        self.logger.set_total(total)
+        if self.settings.evaluate_every is None:
+            self._evaluation_timer = self._timer(self._evaluation_interval())
+
     def _batch_keys(self) -> Iterator[tuple[str, int, int]]:
-        for step in range(self.state.step, self.state.total):
+        # a budget in minutes may become more steps while workers read ahead
+        for step in range(self.state.step, self.state.total) if self._replanner is None else count(self.state.step):
             source, source_step = self.mix(step)
             for micro_step in range(self.feeds[source].micro_steps):
                 yield source, source_step, micro_step
@@ -137,7 +177,7 @@ class TrainingLoop:
         state.samples += result.samples
         state.tokens += result.tokens
         state.flops += self.flops_per_token[result.source] * result.tokens
-        state.seconds = self._seconds_before + time.monotonic() - self._start_time
+        state.seconds = self._seconds_before + self.clock() - self._start_time
         if result.is_finite:
             state.bad_in_row = 0
             state.add_to_window(_step_metrics(result, is_mixed=len(self.feeds) > 1))
@@ -147,7 +187,7 @@ class TrainingLoop:
                 result.source, list(range(source_step * rows_per_step, (source_step + 1) * rows_per_step))
             )
         is_due = self._log_timer.is_due(state.step) or state.step == state.total
-        if is_due or state.step == 1 or time.monotonic() - self._last_write_time > LINE_SECONDS:
+        if is_due or state.step == 1 or self.clock() - self._last_write_time > LINE_SECONDS:
             self._log_metrics(result, is_due=is_due)
         else:
             self.logger.update_progress(state.step, self._seconds_left())
@@ -155,13 +195,11 @@ class TrainingLoop:
     def _seconds_left(self) -> float:
         """Seconds left at the pace since this start: a resumed run may be on another machine."""
         state = self.state
-        return (
-            (state.total - state.step) * (time.monotonic() - self._start_time) / max(1, state.step - self._start_step)
-        )
+        return (state.total - state.step) * (self.clock() - self._start_time) / max(1, state.step - self._start_step)
 
     def _log_metrics(self, result: StepResult, *, is_due: bool) -> None:
         """Write the means since the last line that was due; a line in between does not reset the window."""
-        state, now = self.state, time.monotonic()
+        state, now = self.state, self.clock()
         self._last_write_time = now
         last_time, tokens, flops = self._last_logged
         tokens_per_second, flops_per_second = (
@@ -225,7 +263,9 @@ class TrainingLoop:
         state = self.state
         metrics = evaluate()
         self.stepper.reshard()
-        loss = self.selection_loss(metrics)
+        # rank 0's value on all: other processors may round differently, and disagree about the best
+        own_loss = self.selection_loss(metrics) if self.stepper.distributed.is_rank_zero else 0.0
+        (loss,) = self.stepper.distributed.all_reduce_sum([own_loss])
         if math.isnan(loss):
             pass  # no targets: neither the best nor a reason to stop
         elif math.isfinite(loss) and (state.best is None or loss < state.best):
@@ -266,25 +306,6 @@ class TrainingLoop:
             keep_checkpoints=self.settings.keep_checkpoints,
             is_best=state.best_step == state.step,
         )
-
-
-class _IntervalTimer:
-    """An interval of steps, epochs or time, and whether it has passed."""
-
-    def __init__(self, interval: Interval, per_epoch: float) -> None:
-        self.steps, self.seconds = interval_steps(interval, per_epoch), interval_seconds(interval)
-        self.last = time.monotonic()
-
-    def is_due(self, step: int) -> bool:
-        if self.steps is not None:
-            return step % self.steps == 0
-        has_passed = time.monotonic() - self.last >= (self.seconds or 0)
-        if has_passed:
-            self.reset()
-        return has_passed
-
-    def reset(self) -> None:
-        self.last = time.monotonic()
 
 
 def _take_batches(batches: Iterator[Batch], count: int) -> list[Batch]:

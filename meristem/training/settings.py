@@ -125,7 +125,7 @@ class TrainSettings(Settings):
     flops: float | None = Field(None, gt=0)
     """Budget: floating-point operations (FLOPs) of the model."""
     minutes: float | None = Field(None, gt=0)
-    """Budget: minutes of training on this machine; converted to steps once its speed is measured."""
+    """Budget: minutes of training on this machine, converted to steps at the speed that is measured."""
 
     batch_tokens: int = Field(4096, ge=1, le=1 << 28)
     """Pretraining: tokens in one optimizer step over all processes, without padding."""

@@ -35,7 +35,7 @@ def steps_per_epoch(feed: Feed) -> float:
 def plan_steps(
     context: RunContext, feeds: Mapping[str, Feed], step_flops: Callable[[str], StepFlops], device: torch.device
 ) -> None:
-    """Set `state.total` from the budget, once; again only if the budget has grown.
+    """Set `state.total` from the budget, once; again only if the budget has grown, or in the loop (`replanning.py`).
 
     In a mix, sources count by their share of the steps, and an epoch is one pass over the first source.
     """
@@ -61,13 +61,14 @@ def plan_steps(
     if total < state.step:
         reason = f"but the run has already taken {state.step}; budgets may only grow"
         raise MeristemError(f"a budget of {budget} is {total} steps, {reason}")
-    state.total, state.budget, state.threads = total, budget, torch.get_num_threads()
+    state.total, state.planned_total, state.replans = total, total, 0
+    state.budget, state.threads = budget, torch.get_num_threads()
 
 
 def planned_tokens(context: RunContext, feeds: Mapping[str, Feed]) -> float:
-    """Tokens read in all planned steps."""
+    """Tokens read in all steps of the first plan."""
     shares = build_mixture(context.recipe).shares
-    return context.state.total * sum(
+    return (context.state.planned_total or context.state.total) * sum(
         shares[name] * context.training_data.tokens_per_step(feed) for name, feed in feeds.items()
     )
 

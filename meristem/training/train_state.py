@@ -16,6 +16,8 @@ FIELD_TYPES: dict[str, tuple[type, ...]] = {
     "float | None": (int, float, NoneType),
 }
 """Annotation of a field → types that its JSON value may have."""
+DECLARED_SPLIT, SHAPE_SPLIT = "declared", "shape"
+"""How Muon splits fused matrices: as their modules declare, or, in runs of older versions, into squares by shape."""
 
 
 @dataclass(kw_only=True)
@@ -24,7 +26,12 @@ class TrainState:
 
     step: int = 0
     total: int = 0
-    """Steps of the budget; fixed at the start, so that the learning-rate schedule never shifts."""
+    """Steps of the budget; fixed at the start, so that the learning-rate schedule never shifts, except for a budget in
+    minutes, which is planned again at a few points."""
+    planned_total: int = 0
+    """Steps of the first plan, from which the size of evaluations follows: they stay comparable; 0 in older runs."""
+    replans: int = 0
+    """Points of a budget in minutes that have passed, at which its steps were planned again."""
     budget: str = ""
     samples: int = 0
     tokens: int = 0
@@ -48,6 +55,8 @@ class TrainState:
     histories: dict[str, Any] = field(default_factory=dict)
     """Per source the JSON data that its objective carries from step to step."""
     threads: int = 0
+    muon_split: str = DECLARED_SPLIT
+    """How Muon splits fused matrices; kept for the whole run, so that an older run resumes as it started."""
     stopped: str = ""
     """Why the objective stopped the run; empty if it did not."""
 
@@ -89,13 +98,15 @@ class TrainState:
         allowed_types = {
             item.name: FIELD_TYPES[str(item.type)] for item in fields(cls) if str(item.type) in FIELD_TYPES
         }
-        counters = {key: value for key, value in saved.items() if key in allowed_types}
+        counters = {"muon_split": SHAPE_SPLIT} | {key: value for key, value in saved.items() if key in allowed_types}
         window = saved.get("window", {})
         invalid = [
             key
             for key, value in counters.items()
             if not (isinstance(value, allowed_types[key]) and _is_valid_value(key, value))
         ]
+        if counters["muon_split"] not in (DECLARED_SPLIT, SHAPE_SPLIT):
+            invalid.append("muon_split")
         if not isinstance(window, dict) or not all(map(_is_sum_and_count, window.values())):
             invalid.append("window")
         flops_per_token = saved.get("flops_per_token", {})

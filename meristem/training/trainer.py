@@ -168,7 +168,7 @@ def _train(
     if context.state.flops_per_token.keys() != feeds.keys():  # counted before sharding, on a copy of the model
         context.state.flops_per_token = {name: count_flops(name).per_token for name in feeds}
     parallel = ParallelLearner(learner, distributed, fsdp=settings.fsdp)
-    optimizers = build_optimizers(learner.model, settings, distributed)
+    optimizers = build_optimizers(learner.model, settings, distributed, muon_split=context.state.muon_split)
     stepper = Stepper(
         learner=learner,
         optimizers=optimizers,

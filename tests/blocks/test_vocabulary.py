@@ -115,11 +115,19 @@ def test_no_targets_give_zero_loss_and_zero_gradients() -> None:
         assert made.compute_loss(states[:0], torch.zeros(0, dtype=torch.long)).total.item() == 0
 
 
+def test_smoothing_and_penalties_count_without_a_gradient_too() -> None:
+    made, (states, targets) = head(), case(50)
+    expected = made.compute_loss(states, targets, smoothing=0.1, l1=0.2).total
+    with torch.no_grad():
+        torch.testing.assert_close(made.compute_loss(states, targets, smoothing=0.1, l1=0.2).total, expected)
+        assert not torch.isclose(made.compute_loss(states, targets).total, expected)
+
+
 def test_without_gradient_ranks_are_counted_instead() -> None:
     made, (states, targets) = head(), case(MIN_CHUNK_ROWS + 20)
     assert made.compute_loss(states, targets).ranks_N is None
     with torch.no_grad():
-        judged = made.compute_loss(states, targets, smoothing=0.1)
+        judged = made.compute_loss(states, targets)
         logits = made(states)
     assert not judged.total.requires_grad
     torch.testing.assert_close(judged.losses_N, F.cross_entropy(logits, targets, reduction="none"))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import inspect
+import json
 from typing import Any
 
 import pytest
@@ -100,7 +102,7 @@ def test_an_objective_with_a_generator_combines_with_another(tokenizer: Tokenize
         lambda _m, _a, inputs: seen.append(set(inputs)), with_kwargs=True
     )
     with torch.no_grad():
-        outcome = learner(SOURCE, batch, batch.target_counts)
+        outcome = learner.eval()(SOURCE, batch, batch.target_counts)
     assert len(seen) == 1
     assert "segments" in seen[0]
     assert outcome.loss_sums.keys() == {"rtd", "generator", "nsp"}
@@ -169,3 +171,98 @@ def test_a_custom_encode_serves_all_objectives(tokenizer: Tokenizer) -> None:
             return "its own way"
 
     assert MultiObjective([Plain(None, tokenizer), Own(None, tokenizer)]).encode(None, None) == "its own way"  # type: ignore[arg-type]
+
+
+class Recording(Several):
+    """Writes down which hooks are called with what; every declaration differs from the default."""
+
+    keeps_history = True
+    updates_per_batch = 2
+    memory_view = ViewSpec("lanes")
+    axis = "slots"
+    off_axis_inputs = frozenset({"elsewhere"})
+    decoder_start_ids = (3,)
+    source_kinds = frozenset({"text"})
+
+    def __init__(self, name: str) -> None:
+        self.name, self.calls = name, dict[str, tuple[Any, ...]]()
+        self.heads = {name: Head("pooled", (("classes", 2),))}
+        self.loss_weights = {name: 1.0}
+
+    def __getattribute__(self, name: str) -> Any:
+        value = super().__getattribute__(name)
+        if name.startswith("_") or not callable(value) or name == "Settings":
+            return value
+
+        def hook(*arguments: Any) -> Any:
+            self.calls[name] = arguments
+            return value(*arguments)
+
+        return hook
+
+    def observations(self, batch: Batch) -> list[Any]:
+        """One observation."""
+        return [f"seen by {self.name}"]
+
+    def update_history(self, history: Any, observations: Any) -> Any:
+        """All observations so far."""
+        return [*(history or []), *observations]
+
+    def after_step(self, model: Any, metrics: Any) -> str | None:
+        """A reason to stop."""
+        return f"{self.name} has enough"
+
+
+HOOKS = [name for name, value in vars(Objective).items() if inspect.isfunction(value) and not name.startswith("_")]
+DECLARATIONS = [name for name in Objective.__annotations__ if name != "Settings"]
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_every_hook_of_an_objective_is_forwarded_to_all(hook: str, tokenizer: Tokenizer, store: TokenDataset) -> None:
+    assert {"explore", "observations", "update_history", "after_step", "loss"} <= set(HOOKS)
+    learner, feed, _ = real(Case("mlm", "bert"), tokenizer, store)
+    batch, histories = feed.batch(0, 0), {"one": ["first"], "other": ["second"]}
+    parts = [Recording("one"), Recording("other")]
+    combined = MultiObjective(parts)
+    hidden = combined.encode(learner.model, batch)
+    arguments: dict[str, Any] = {
+        "model": learner.model, "batch": batch, "history": histories, "hidden": hidden, "draw": SampleRng(0, 0, 0),
+        "row": feed.view.row(0, SampleRng(0, 0, 0)), "observations": combined.observations(batch),
+        "metrics": {}, "state": None,
+    }  # fmt: skip
+    for one in parts:
+        one.calls.clear()
+    result = getattr(combined, hook)(
+        *(arguments[name] for name in inspect.signature(getattr(combined, hook)).parameters)
+    )
+    if hook == "encode":  # the backbone runs once, at the positions of all parts
+        assert all("output_positions" in one.calls for one in parts)
+        return
+    for one in parts:
+        assert hook in one.calls
+        parameters = dict(
+            zip(inspect.signature(getattr(Objective, hook)).parameters, (one, *one.calls[hook]), strict=True)
+        )
+        assert parameters.get("history", histories[one.name]) == histories[one.name]
+    if hook == "update_history":
+        assert result == {"one": ["first", "seen by one"], "other": ["second", "seen by other"]}
+        assert json.loads(json.dumps(result)) == result
+    if hook == "after_step":
+        assert result == "one has enough; other has enough"
+
+
+@pytest.mark.parametrize("declaration", DECLARATIONS)
+def test_every_declaration_of_an_objective_is_combined(declaration: str) -> None:
+    parts = [Recording("one"), Recording("other")]
+    combined = getattr(MultiObjective(parts), declaration)
+    own = [getattr(one, declaration) for one in parts]
+    match declaration:
+        case "name":
+            assert combined == "one+other"
+        case "max_rows_per_sample":
+            assert combined == 3 * 3
+        case "heads" | "loss_weights":
+            assert combined == {**own[0], **own[1]}
+        case _:
+            assert combined == own[0] == own[1]
+            assert declaration in ("view", "requires") or combined != getattr(Objective, declaration)

@@ -121,6 +121,21 @@ def test_evaluation_returns_ranks_and_is_exact(batch_of: Callable[..., Any]) -> 
     assert all(0 <= total <= number == 47 for total, number in found.metrics.values())
 
 
+def test_smoothing_and_penalties_apply_in_training_only(batch_of: Callable[..., Any]) -> None:
+    model, plain, batch = batch_of()
+    regularized = batch_of(label_smoothing=0.2, l1_logits=0.3)[1]
+    hidden = plain.encode(model, batch)
+    for term in ("forward", "backward"):
+        in_training = [
+            objective.loss(model.train(), hidden, batch).loss_sums[term] for objective in (plain, regularized)
+        ]
+        in_evaluation = [
+            objective.loss(model.eval(), hidden, batch).loss_sums[term] for objective in (plain, regularized)
+        ]
+        assert in_training[1] > in_training[0] + 0.01
+        assert in_evaluation[0] == in_evaluation[1] == in_training[0]
+
+
 def test_hidden_states_can_have_an_l1_penalty(batch_of: Callable[..., Any]) -> None:
     model, objective, batch = batch_of(l1_hidden_states=0.3)
     hidden = objective.encode(model, batch)

@@ -34,6 +34,9 @@ def test_the_hidden_l1_penalty_is_a_term_without_padding(tokenizer: Tokenizer) -
     outcome = objective.loss(model, hidden, batch)
     expected = hidden.last_hidden_state[0, :3].abs().mean(-1).sum() + hidden.last_hidden_state[1].abs().mean(-1).sum()
     torch.testing.assert_close(outcome.loss_sums["clm.states"], expected)
+    evaluated = objective.loss(model.eval(), hidden, batch)
+    assert "clm.states" not in evaluated.loss_sums
+    torch.testing.assert_close(evaluated.metrics["clm.states"], (expected, torch.tensor(11.0)))
 
 
 def test_accuracies_are_computed_in_evaluation_only(tokenizer: Tokenizer) -> None:
@@ -62,7 +65,9 @@ def test_smoothing_and_penalties_apply_in_training_only(tokenizer: Tokenizer) ->
     plain, model, batch = ready(tokenizer)
     held = CLMObjective(CLMObjectiveSettings(label_smoothing=0.2, l1_logits=0.3), tokenizer)
     learned = [one.loss(model, one.encode(model, batch), batch).loss_sums["clm"].item() for one in (plain, held)]
-    with torch.no_grad():
-        measured = [one.loss(model, one.encode(model, batch), batch).loss_sums["clm"].item() for one in (plain, held)]
+    with torch.no_grad():  # the mode is the model's, not whether gradients are recorded
+        assert held.loss(model, held.encode(model, batch), batch).loss_sums["clm"].item() == learned[1]
+    model.eval()
+    measured = [one.loss(model, one.encode(model, batch), batch).loss_sums["clm"].item() for one in (plain, held)]
     assert learned[1] > learned[0] + 0.01
     assert measured[0] == measured[1] == pytest.approx(learned[0], rel=1e-6)

@@ -174,6 +174,22 @@ def test_balanced_weights_make_all_labels_count_the_same() -> None:
     assert measured == pytest.approx(predict(plain.learner, plain.samples).losses["loss"], rel=1e-6)
 
 
+def test_class_weights_and_dropout_are_those_of_the_models_mode_whether_gradients_are_recorded_or_not() -> None:
+    golds = ["a"] * 6 + ["b"] * 2
+    it, plain = made(golds=golds, class_weights="balanced", dropout=0.5), made(golds=golds)
+
+    def loss_of(small: Any, *, training: bool) -> float:
+        torch.manual_seed(0)
+        outcome = small.learner.train(training)("task", small.batch(), {"classification": 1})
+        return outcome.loss_sums["classification"].item()
+
+    evaluated, trained = loss_of(it, training=False), loss_of(it, training=True)
+    assert evaluated == loss_of(plain, training=False)
+    assert trained != evaluated
+    with torch.no_grad():
+        assert (loss_of(it, training=False), loss_of(it, training=True)) == (evaluated, trained)
+
+
 def test_balanced_weights_of_several_labels_weigh_having_one_against_not() -> None:
     it = made(golds=[("a",)] * 2 + [("b",)] * 6, class_weights="balanced")
     assert it.recipe.task.class_weights == {"a": 3.0, "b": pytest.approx(1 / 3)}

@@ -132,8 +132,8 @@ def test_label_smoothing_is_used_in_training_only() -> None:
     with torch.no_grad():
         for parameter, other in zip(learner.parameters(), plain.parameters(), strict=True):
             other.copy_(parameter.add_(torch.randn_like(parameter) * 0.3))
-        measured = [float(one("task", batch, batch.target_counts).loss) for one in (learner, plain)]
-    taught = [one("task", batch, batch.target_counts).loss.item() for one in (learner, plain)]
+        measured = [float(one.eval()("task", batch, batch.target_counts).loss) for one in (learner, plain)]
+    taught = [one.train()("task", batch, batch.target_counts).loss.item() for one in (learner, plain)]
     assert measured[0] == measured[1] == pytest.approx(taught[1], rel=1e-5)
     assert abs(taught[0] - taught[1]) > 1e-3
 

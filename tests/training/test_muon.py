@@ -43,17 +43,20 @@ def test_single_precision_stays_single() -> None:
     assert optimizer.state[weight]["momentum"].dtype == weight.dtype == torch.float32
 
 
-def step(shape: tuple[int, int], **settings: float) -> tuple[Tensor, Tensor, Tensor]:
+def step(
+    shape: tuple[int, int], sizes: tuple[int, ...] | None = None, **settings: float
+) -> tuple[Tensor, Tensor, Tensor]:
     torch.manual_seed(0)
     weight = nn.Parameter(torch.randn(shape))
     before = weight.detach().clone()
-    optimizer = Muon([weight], 0.1, **{"momentum": 0.9, "weight_decay": 0.0, **settings})
+    split_sizes = {} if sizes is None else {weight: sizes}
+    optimizer = Muon([weight], 0.1, split_sizes=split_sizes, **{"momentum": 0.9, "weight_decay": 0.0, **settings})
     weight.grad = torch.randn(shape)
     optimizer.step()
     return before, weight.detach(), weight.grad
 
 
-@pytest.mark.parametrize("shape", [(32, 32), (16, 64)])
+@pytest.mark.parametrize("shape", [(32, 32), (16, 64), (64, 16)])
 def test_a_step_is_as_large_as_adamws_would_be(shape: tuple[int, int]) -> None:
     """AdamW's updates have a root mean square of about 0.2 of the rate, whatever the shape (Liu et al. 2025)."""
     before, after, grad = step(shape)
@@ -63,10 +66,11 @@ def test_a_step_is_as_large_as_adamws_would_be(shape: tuple[int, int]) -> None:
     torch.testing.assert_close(change, expected, atol=1e-4, rtol=1e-4)
 
 
-def test_queries_keys_and_values_are_three_matrices() -> None:
-    before, after, grad = step((24, 8))
-    parts = [orthogonalize(part[None])[0] for part in grad.split(8)]
-    torch.testing.assert_close((after - before) / 0.1, -torch.cat(parts) * 0.2 * 8**0.5, atol=1e-4, rtol=1e-4)
+@pytest.mark.parametrize("sizes", [(8, 8, 8), (8, 4, 4), (20, 20), (4, 12)], ids=str)
+def test_the_parts_of_a_fused_matrix_are_orthogonalized_one_by_one(sizes: tuple[int, ...]) -> None:
+    before, after, grad = step((sum(sizes), 8), sizes)
+    parts = [orthogonalize(part[None])[0] * 0.2 * max(len(part), 8) ** 0.5 for part in grad.split(sizes)]
+    torch.testing.assert_close((after - before) / 0.1, -torch.cat(parts), atol=1e-4, rtol=1e-4)
 
 
 def test_weights_decay_by_the_rate() -> None:

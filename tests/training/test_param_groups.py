@@ -7,10 +7,12 @@ from cases import Case, real
 
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.interfaces.batch import Model
+from meristem.models.modern import Modern, ModernSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.optim.muon import Muon
-from meristem.training.optim.param_groups import build_optimizers, parameter_names, set_lr_factor
+from meristem.training.optim.param_groups import build_optimizers, muon_split_sizes, parameter_names, set_lr_factor
 from meristem.training.settings import TrainSettings
+from meristem.training.train_state import DECLARED_SPLIT, SHAPE_SPLIT
 
 
 def model_of(tokenizer: Tokenizer, store: TokenDataset) -> Model:
@@ -76,3 +78,32 @@ def test_muon_moves_a_generators_matrices_too(tokenizer: Tokenizer, store: Token
     assert {"backbone.project.weight", "heads.generator.body.project.weight"} <= moved
     assert {"backbone.embed.tokens.weight", "heads.generator.words.transform.dense.weight"} <= rest
     assert moved | rest == set(names.values())
+
+
+def test_modules_declare_how_muon_splits_their_fused_matrices() -> None:
+    """Queries, keys, values and gates are matrices of their own; a wide feed-forward matrix is one."""
+    settings = ModernSettings(layers=1, hidden_size=32, heads=4, kv_heads=2, ffn_size=64, max_length=8)
+    model = Model(Modern(settings, 50), {})
+    names = parameter_names(model)
+    sizes = {names[p].removeprefix("backbone."): part for p, part in muon_split_sizes(model, DECLARED_SPLIT).items()}
+    assert sizes == {
+        "stack.layers.0.attention.project.weight": (32, 16, 16),
+        "stack.layers.0.feed_forward.widen.weight": (64, 64),
+    }
+    by_shape = {names[p].removeprefix("backbone."): part for p, part in muon_split_sizes(model, SHAPE_SPLIT).items()}
+    assert by_shape["stack.layers.0.attention.project.weight"] == (32, 32)  # two query heads with the keys and values
+    assert by_shape["stack.layers.0.feed_forward.widen.weight"] == (32,) * 4
+
+
+def test_a_four_times_wide_matrix_is_not_cut(tokenizer: Tokenizer, store: TokenDataset) -> None:
+    model = model_of(tokenizer, store)
+    sizes = {parameter_names(model)[p]: part for p, part in muon_split_sizes(model, DECLARED_SPLIT).items()}
+    assert sizes["backbone.stack.layers.1.feed_forward.widen.weight"] == (128,)
+    assert sizes["backbone.stack.layers.1.attention.project.weight"] == (32, 32, 32)
+    for case, suffix in (
+        (Case("seq2seq", "transformer"), "cross.source"),
+        (Case("clm", "transformer_xl"), "key_value"),
+    ):
+        other = real(case, tokenizer, store)[0].model
+        sizes = {parameter_names(other)[p]: part for p, part in muon_split_sizes(other, DECLARED_SPLIT).items()}
+        assert {part for name, part in sizes.items() if name.endswith(f"{suffix}.weight")} == {(32, 32)}

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from meristem.config.errors import MeristemError
-from meristem.training.train_state import TrainState
+from meristem.training.train_state import DECLARED_SPLIT, SHAPE_SPLIT, TrainState
 
 
 def test_a_train_state_survives_json() -> None:
@@ -37,13 +37,21 @@ def test_windows_are_means_of_everything_since_the_last_line() -> None:
 
 
 def test_counters_of_another_version_are_ignored() -> None:
-    assert TrainState.from_dict({"step": 3, "moons": 2}) == TrainState(step=3)
+    assert TrainState.from_dict({"step": 3, "moons": 2, "muon_split": "declared"}) == TrainState(step=3)
+
+
+def test_a_run_of_an_older_version_keeps_splitting_matrices_by_shape() -> None:
+    older = TrainState.from_dict({"step": 3})
+    assert older.muon_split == SHAPE_SPLIT
+    assert TrainState.from_dict(older.to_dict()).muon_split == SHAPE_SPLIT
+    assert TrainState().muon_split == DECLARED_SPLIT
 
 
 @pytest.mark.parametrize("change", [
     {"step": -1}, {"step": True}, {"step": 2**63}, {"seconds": -0.5}, {"flops": "many"}, {"best": []}, {"window": []},
     {"window": {"loss": [1.0]}}, {"window": {"loss": [1.0, True]}}, {"tokens": 1.5}, {"seconds": float("inf")},
     {"flops_per_token": []}, {"flops_per_token": {"clm": -1.0}}, {"flops_per_token": {"clm": "many"}},
+    {"muon_split": "guessed"}, {"muon_split": 1},
 ])  # fmt: skip
 def test_a_state_that_no_run_wrote_is_refused(change: dict[str, object]) -> None:
     plain = {**TrainState(step=4, total=9).to_dict(), **change}

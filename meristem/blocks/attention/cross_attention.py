@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from meristem.blocks.attention.attention_mask import AttentionMask
 from meristem.blocks.attention.multi_head import ScaledDotProductAttention
+from meristem.blocks.fused_linear import FusedLinear
 
 
 class CrossAttention(ScaledDotProductAttention):
@@ -26,7 +27,7 @@ class CrossAttention(ScaledDotProductAttention):
     ) -> None:
         super().__init__(hidden_size, num_heads, num_kv_heads=num_kv_heads, dropout=dropout, scale=scale)
         self.query = nn.Linear(hidden_size, hidden_size, bias=bias)
-        self.source = nn.Linear(hidden_size, 2 * self.num_kv_heads * self.head_dim, bias=bias)
+        self.source = FusedLinear(hidden_size, (self.num_kv_heads * self.head_dim,) * 2, bias=bias)
         self.output = nn.Linear(hidden_size, hidden_size, bias=bias)
 
     def project_source(self, source_BSD: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from meristem.blocks.attention.attention_mask import AttentionMask
 from meristem.blocks.attention.position_encoding import RotaryEmbedding
+from meristem.blocks.fused_linear import FusedLinear
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +102,8 @@ class MultiHeadAttention(ScaledDotProductAttention):
     ) -> None:
         super().__init__(hidden_size, num_heads, num_kv_heads=num_kv_heads, dropout=dropout, scale=scale)
         self.rotary = rotary
-        self.project = nn.Linear(hidden_size, (num_heads + 2 * self.num_kv_heads) * self.head_dim, bias=bias)
+        kv_size = self.num_kv_heads * self.head_dim
+        self.project = FusedLinear(hidden_size, (num_heads * self.head_dim, kv_size, kv_size), bias=bias)
         self.output = nn.Linear(hidden_size, hidden_size, bias=bias)
 
     def forward(

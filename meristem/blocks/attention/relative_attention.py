@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from meristem.blocks.fused_linear import FusedLinear
+
 
 class RelativeShift(Protocol):
     """Relative shift: scores indexed by distance → scores indexed by key."""
@@ -108,7 +110,7 @@ class RelativeAttention(nn.Module):
         super().__init__()
         self.num_heads, self.head_dim, self.dropout = num_heads, hidden_size // num_heads, dropout
         self.query = nn.Linear(hidden_size, hidden_size, bias=False)
-        self.key_value = nn.Linear(hidden_size, 2 * hidden_size, bias=False)
+        self.key_value = FusedLinear(hidden_size, (hidden_size, hidden_size), bias=False)
         self.relative = nn.Linear(hidden_size, hidden_size, bias=False)
         self.output = nn.Linear(hidden_size, hidden_size, bias=False)
         self.biases = biases

@@ -58,13 +58,13 @@ class VocabularyHead(nn.Module):
         l1: float = 0.0,
         uniform_N: Tensor | None = None,
     ) -> VocabularyLoss:
-        """The summed loss; logits are computed and freed chunk by chunk.
+        """The summed loss; logits are computed and freed chunk by chunk. Without a gradient and penalties also ranks.
 
         With uniforms in [0, 1) a token is sampled from each prediction while its logits exist.
         """
         hidden = self.apply_transform(states_ND)
         needs_grad = torch.is_grad_enabled() and (hidden.requires_grad or self.weight.requires_grad)
-        if not needs_grad:
+        if not needs_grad and not smoothing and not l1:
             losses, ranks, sampled_ids = _evaluate_chunks(hidden, self.weight, self.bias, targets_N, uniform_N)
             return VocabularyLoss(total=losses.sum(), losses_N=losses, ranks_N=ranks, sampled_ids_N=sampled_ids)
         losses, total, sampled_ids = _ChunkedCrossEntropy.apply(  # type: ignore[no-untyped-call]  # autograd is untyped

@@ -7,6 +7,8 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from meristem.blocks.fused_linear import FusedLinear
+
 ActivationName = Literal["gelu", "gelu_tanh", "relu", "relu6", "swiglu", "geglu"]
 GATED_ACTIVATIONS = frozenset({"swiglu", "geglu"})
 """Activations whose input is a gate and a value, concatenated."""
@@ -37,7 +39,7 @@ class FeedForward(nn.Module):
     def __init__(self, hidden_size: int, ffn_size: int, activation: ActivationName, *, bias: bool = True) -> None:
         super().__init__()
         self.activation: ActivationName = activation
-        self.widen = nn.Linear(hidden_size, ffn_size * (2 if activation in GATED_ACTIVATIONS else 1), bias=bias)
+        self.widen = FusedLinear(hidden_size, (ffn_size,) * (2 if activation in GATED_ACTIVATIONS else 1), bias=bias)
         self.narrow = nn.Linear(ffn_size, hidden_size, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:

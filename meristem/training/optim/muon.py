@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -33,6 +33,7 @@ def orthogonalize(m_ARC: Tensor) -> Tensor:
 class Muon(torch.optim.Optimizer):
     """Muon for matrices; updates have the RMS that AdamW's would have, so that learning rates are comparable.
 
+    The update of a fused matrix is orthogonalized in parts: `split_sizes` gives the rows of each.
     With several processes, each orthogonalizes its share of the matrices, and the results are all-gathered.
     """
 
@@ -45,24 +46,25 @@ class Muon(torch.optim.Optimizer):
         *,
         momentum: float,
         weight_decay: float,
+        split_sizes: Mapping[nn.Parameter, tuple[int, ...]] | None = None,
         distributed: DistributedContext = SINGLE_PROCESS,
     ) -> None:
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
-        self.distributed = distributed
+        self.split_sizes, self.distributed = dict(split_sizes or {}), distributed
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]  # no closure is used
-        """Update all parameters; matrices of equal shape are orthogonalized in one batch."""
+        """Update all parameters; matrices of equal shape and parts are orthogonalized in one batch."""
         for group in self.param_groups:
-            matrices_by_shape: dict[tuple[int, ...], list[nn.Parameter]] = defaultdict(list)
+            similar_matrices: dict[tuple[int, tuple[int, ...]], list[nn.Parameter]] = defaultdict(list)
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    matrices_by_shape[tuple(parameter.shape)].append(parameter)
-            for matrices in matrices_by_shape.values():
-                self._update_matrices(matrices, group)
+                    rows, columns = parameter.shape
+                    similar_matrices[columns, self.split_sizes.get(parameter, (rows,))].append(parameter)
+            for (_, sizes), matrices in similar_matrices.items():
+                self._update_matrices(matrices, sizes, group)
 
-    def _update_matrices(self, matrices: list[nn.Parameter], group: dict[str, Any]) -> None:
-        rows, columns = matrices[0].shape
+    def _update_matrices(self, matrices: list[nn.Parameter], sizes: tuple[int, ...], group: dict[str, Any]) -> None:
         updates = []
         for parameter in matrices:
             state = self.state[parameter]
@@ -71,18 +73,31 @@ class Muon(torch.optim.Optimizer):
             state["momentum"].lerp_(parameter.grad, 1 - group["momentum"])
             nesterov = torch.lerp(parameter.grad, state["momentum"], group["momentum"])  # type: ignore[arg-type]
             updates.append(full_tensor(nesterov))  # sharded matrices are gathered before orthogonalization
-        stacked = torch.stack(updates)
-        num_blocks = rows // columns if rows % columns == 0 else 1  # a fused QKV projection is three matrices
-        update = self._orthogonalize_distributed(
-            stacked.view(len(matrices) * num_blocks, rows // num_blocks, columns)
-        ).reshape_as(stacked)
-        scale = 0.2 * max(rows // num_blocks, columns) ** 0.5  # AdamW's usual root mean square (Liu et al. 2025)
+        update, scale = self._orthogonalize_parts(torch.stack(updates), sizes)
         for parameter, delta in zip(matrices, update, strict=True):
             parameter.mul_(1 - group["lr"] * group["weight_decay"])
             parameter.add_(shard_like(delta, parameter), alpha=-group["lr"] * scale)
+
+    def _orthogonalize_parts(self, m_ARC: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, float]:
+        """Updates in which each part is orthogonalized, and their scale; parts of equal size are one batch."""
+        parts = list(torch.split(m_ARC, list(sizes), dim=1))
+        first_scale = _update_scale(sizes[0], m_ARC.shape[-1])
+        for size in dict.fromkeys(sizes):  # in the same order on every process
+            indices = [index for index, part_size in enumerate(sizes) if part_size == size]
+            orthogonal = self._orthogonalize_distributed(torch.cat([parts[index] for index in indices]))
+            if (scale := _update_scale(size, m_ARC.shape[-1])) != first_scale:
+                orthogonal *= scale / first_scale
+            for index, part in zip(indices, orthogonal.chunk(len(indices)), strict=True):
+                parts[index] = part
+        return torch.cat(parts, dim=1), first_scale
 
     def _orthogonalize_distributed(self, m_ARC: Tensor) -> Tensor:
         local_range = self.distributed.shard_range(len(m_ARC))
         return self.distributed.all_gather(
             orthogonalize(m_ARC[local_range.start : local_range.stop]), self.distributed.shard_sizes(len(m_ARC))
         )
+
+
+def _update_scale(rows: int, columns: int) -> float:
+    """Factor that gives an orthogonal matrix AdamW's usual root mean square (Liu et al. 2025)."""
+    return 0.2 * float(max(rows, columns) ** 0.5)

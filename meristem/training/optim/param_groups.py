@@ -8,12 +8,14 @@ from typing import Any
 import torch
 from torch import nn
 
+from meristem.blocks.fused_linear import FusedLinear
 from meristem.blocks.transformer.electra_generator import ElectraGenerator
 from meristem.distributed.process_group import SINGLE_PROCESS, DistributedContext
 from meristem.interfaces.batch import Model
 from meristem.training.optim.layer_depth import layer_depths
 from meristem.training.optim.muon import Muon
 from meristem.training.settings import TrainSettings
+from meristem.training.train_state import DECLARED_SPLIT
 
 
 def parameter_names(model: nn.Module) -> dict[nn.Parameter, str]:
@@ -22,7 +24,11 @@ def parameter_names(model: nn.Module) -> dict[nn.Parameter, str]:
 
 
 def build_optimizers(
-    model: Model, settings: TrainSettings, distributed: DistributedContext = SINGLE_PROCESS
+    model: Model,
+    settings: TrainSettings,
+    distributed: DistributedContext = SINGLE_PROCESS,
+    *,
+    muon_split: str = DECLARED_SPLIT,
 ) -> list[torch.optim.Optimizer]:
     """Fused AdamW for all parameters, or Muon for the backbone's matrices and AdamW for the rest."""
     trainable = [p for p in model.parameters() if p.requires_grad]
@@ -46,6 +52,7 @@ def build_optimizers(
                 muon_learning_rate,
                 momentum=settings.muon_momentum,
                 weight_decay=settings.weight_decay,
+                split_sizes=muon_split_sizes(model, muon_split),
                 distributed=distributed,
             )
         )
@@ -57,9 +64,30 @@ def build_optimizers(
 
 def muon_parameters(model: Model) -> list[nn.Parameter]:
     """Trainable weights of linear layers in the backbone and in the body of an ELECTRA generator."""
+    return list(_muon_linears(model))
+
+
+def muon_split_sizes(model: Model, muon_split: str) -> dict[nn.Parameter, tuple[int, ...]]:
+    """Fused weight → rows of each part, as its module declares them; or by shape, in a run that started that way."""
+    linears = _muon_linears(model)
+    if muon_split == DECLARED_SPLIT:
+        return {weight: linear.output_sizes for weight, linear in linears.items() if isinstance(linear, FusedLinear)}
+    return {
+        weight: (linear.in_features,) * (linear.out_features // linear.in_features)
+        for weight, linear in linears.items()
+        if linear.out_features % linear.in_features == 0
+    }
+
+
+def _muon_linears(model: Model) -> dict[nn.Parameter, nn.Linear]:
+    """Trainable weight → its linear layer, of the backbone and of the body of an ELECTRA generator."""
     bodies = [model.backbone, *(head.body for head in model.heads.values() if isinstance(head, ElectraGenerator))]
-    weights = [module.weight for body in bodies for module in body.modules() if isinstance(module, nn.Linear)]
-    return [weight for weight in weights if isinstance(weight, nn.Parameter) and weight.requires_grad]
+    linears = [module for body in bodies for module in body.modules() if isinstance(module, nn.Linear)]
+    return {
+        linear.weight: linear
+        for linear in linears
+        if isinstance(linear.weight, nn.Parameter) and linear.weight.requires_grad
+    }
 
 
 def _param_groups(

@@ -140,6 +140,11 @@ class RunLogger:
         self._bar.below = self._below
         self._bar.start()
 
+    def set_total(self, total: int) -> None:
+        """Set another number of steps as the end of the progress bar."""
+        if self._bar is not None:
+            self._bar.update(self._task, total=total)
+
     def show_below(self, below: RenderableType) -> None:
         """Show something below the progress bar; without a bar it prints itself, and `show_metrics` prints nothing."""
         self._below = below

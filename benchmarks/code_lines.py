@@ -1,0 +1,96 @@
+"""Code lines of meristem/ per layer, without blank lines, comments and docstrings, now and at an earlier commit.
+
+python -m benchmarks.code_lines [--base COMMIT]
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import subprocess
+import tarfile
+import tokenize
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = "meristem"
+NOT_CODE = frozenset(
+    {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+)
+
+
+def count_code_lines(source: str) -> int:
+    """Lines of Python that hold code; every line of a statement over several lines counts."""
+    docstring_lines = {
+        line
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    code_lines = {
+        line
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type not in NOT_CODE
+        for line in range(token.start[0], token.end[0] + 1)
+    }
+    return len(code_lines - docstring_lines)
+
+
+def layer_of(path: str) -> str:
+    """Layer of a path inside the repository: the folder below the package, or the package itself."""
+    parts = Path(path).parts
+    return f"{parts[1]}/" if len(parts) > 2 else f"{PACKAGE}/*.py"
+
+
+def lines_by_layer(sources: Iterator[tuple[str, str]]) -> Counter[str]:
+    """Code lines per layer of pairs (path, source)."""
+    lines: Counter[str] = Counter()
+    for path, source in sources:
+        lines[layer_of(path)] += count_code_lines(source)
+    return lines
+
+
+def working_tree(root: Path) -> Iterator[tuple[str, str]]:
+    """Path and source of every Python file of the package in a folder."""
+    for path in sorted((root / PACKAGE).rglob("*.py")):
+        yield str(path.relative_to(root)), path.read_text(encoding="utf-8")
+
+
+def committed(root: Path, commit: str) -> Iterator[tuple[str, str]]:
+    """Path and source of every Python file of the package at a commit."""
+    archive = subprocess.run(
+        ["git", "archive", "--format=tar", commit, PACKAGE], cwd=root, capture_output=True, check=True
+    ).stdout
+    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        for member in files:
+            if member.name.endswith(".py") and (content := files.extractfile(member)) is not None:
+                yield member.name, content.read().decode()
+
+
+def markdown(now: Mapping[str, int], base: Mapping[str, int] | None, commit: str = "") -> str:
+    """The table, largest layer first, with a last row of sums."""
+    layers = sorted({*now, *(base or {})}, key=lambda layer: -now.get(layer, 0))
+    rows = [(layer, now.get(layer, 0), (base or {}).get(layer, 0)) for layer in layers]
+    rows.append(("**all**", sum(now.values()), sum((base or {}).values())))
+    if base is None:
+        lines = ["| layer | code lines |", "| --- | ---: |", *(f"| {layer} | {lines:,} |" for layer, lines, _ in rows)]
+    else:
+        lines = [f"| layer | {commit} | now | change |", "| --- | ---: | ---: | ---: |"]
+        lines += [f"| {layer} | {before:,} | {after:,} | {after - before:+,} |" for layer, after, before in rows]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--base", metavar="COMMIT", help="a commit to compare with")
+    commit = parser.parse_args().base
+    base = None if commit is None else lines_by_layer(committed(ROOT, commit))
+    print(markdown(lines_by_layer(working_tree(ROOT)), base, commit or ""))
+
+
+if __name__ == "__main__":
+    main()
