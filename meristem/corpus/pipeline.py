@@ -13,16 +13,16 @@ from pathlib import Path
 from meristem.config.errors import MeristemError
 from meristem.corpus.accounting import CorpusAccount
 from meristem.corpus.corpus_parts import iter_documents
+from meristem.corpus.corpus_sources import ResolvedSources, find_sources
 from meristem.corpus.dedup.document_filter import DocumentFilter
 from meristem.corpus.document import Document
 from meristem.corpus.document_batches import DocumentBatch, read_batches
 from meristem.corpus.processed_corpus import ProcessedCorpus, are_all_files, process_corpus
-from meristem.corpus.read.read_ranges import ReadRange, plan_held_out_ranges, plan_ranges
-from meristem.corpus.read.source_kinds import AlignedSource, FileSource
-from meristem.corpus.read.sources import ResolvedSources, find_sources
+from meristem.corpus.read_ranges import ReadRange, plan_held_out_ranges, plan_ranges
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.split import UnsplitDocument, assign_splits
 from meristem.corpus.worker_pool import ReadWorkerPool
+from meristem.data.sources import FileSource, ParallelSource
 
 MIN_POOL_BYTES = 8 << 20
 """Below this many bytes, starting worker processes costs more time than it saves."""
@@ -122,12 +122,12 @@ class CorpusReader:
 
     def _iter_batches(self, read_ranges: list[ReadRange]) -> Iterator[tuple[ReadRange, DocumentBatch]]:
         """The batches of all ranges in order; large files are read in worker processes, everything else in this one."""
-        files = [read_range for read_range in read_ranges if isinstance(read_range.source, FileSource | AlignedSource)]
+        files = [read_range for read_range in read_ranges if isinstance(read_range.source, FileSource | ParallelSource)]
         processes = _num_processes(self.settings, files)
         with ReadWorkerPool(files, self.settings, processes) if processes > 1 else nullcontext() as pool:
             numbers = count()
             for read_range in read_ranges:
-                is_pooled = pool is not None and isinstance(read_range.source, FileSource | AlignedSource)
+                is_pooled = pool is not None and isinstance(read_range.source, FileSource | ParallelSource)
                 for batch in (
                     pool.batches(next(numbers)) if pool and is_pooled else read_batches(read_range, self.settings)
                 ):

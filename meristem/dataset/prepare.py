@@ -21,8 +21,8 @@ from meristem.corpus.paired_text import IMAGE_SEPARATOR, tokenizer_texts
 from meristem.corpus.pipeline import CorpusReader
 from meristem.corpus.processed_corpus import cache_dir as cache_dir
 from meristem.corpus.processed_corpus import load_history, processed_corpus_dir
-from meristem.corpus.read.sources import corpus_digest
 from meristem.corpus.settings import CorpusSettings
+from meristem.corpus.source_keys import corpus_digest
 from meristem.corpus.split import MAX_QUOTA_DOCUMENTS
 from meristem.dataset.build import build_dataset
 from meristem.dataset.manifest import manifest_name

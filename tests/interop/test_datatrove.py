@@ -18,9 +18,9 @@ from datatrove.data import Document as Carried
 from datatrove.executor.local import LocalPipelineExecutor
 
 from meristem.config.errors import MeristemError
+from meristem.corpus import read_ranges
 from meristem.corpus.clean.quality_filters import QualitySettings
 from meristem.corpus.pipeline import CorpusReader
-from meristem.corpus.read import read_ranges
 from meristem.corpus.settings import CorpusSettings
 from meristem.interop import datatrove as adapter
 from meristem.interop.datatrove import CleaningFilter, DatatroveReader, DatatroveWriter, ExactDedupFilter
