@@ -17,6 +17,7 @@ from meristem.corpus.corpus_sources import ResolvedSources, find_sources
 from meristem.corpus.dedup.document_filter import DocumentFilter
 from meristem.corpus.document import Document
 from meristem.corpus.document_batches import DocumentBatch, read_batches
+from meristem.corpus.document_cache import DocumentCache
 from meristem.corpus.processed_corpus import ProcessedCorpus, are_all_files, process_corpus
 from meristem.corpus.read_ranges import ReadRange, plan_held_out_ranges, plan_ranges
 from meristem.corpus.settings import CorpusSettings
@@ -41,7 +42,8 @@ class CorpusReader:
     """The documents of a corpus in an order that depends only on the settings; each iteration is a full pass.
 
     With a folder, a corpus of files is processed once, stored there in parts, and read from them
-    (`processed_corpus.py`).
+    (`processed_corpus.py`). With a cache, the documents of an earlier pass are read from it; `store` puts those of
+    this pass into it.
     """
 
     def __init__(
@@ -50,8 +52,10 @@ class CorpusReader:
         *,
         progress: Callable[[ReadProgress], None] | None = None,
         folder: Path | None = None,
+        cache: DocumentCache | None = None,
+        store: bool = False,
     ) -> None:
-        self.settings, self.folder = settings, folder
+        self.settings, self.folder, self._cache, self._store = settings, folder, cache, store
         self.account = CorpusAccount()
         """Complete once the pass is."""
         self._progress = progress
@@ -61,8 +65,13 @@ class CorpusReader:
         self.account = account = CorpusAccount(skipped=resolved.skipped)
         if self.folder is not None and are_all_files(resolved.all_sources):
             documents = self._read_parts(self.folder)
+        elif self._cache is not None and (cached_counts := self._cache.load()) is not None:
+            account.merge(cached_counts)
+            documents = self._read_cached(self._cache, cached_counts.kept)
         else:
             documents = self._read_sources(resolved)
+            if self._cache is not None and self._store:
+                documents = self._cache.store(documents, account)
         for document in assign_splits(documents, self.settings):
             account.splits[document.split] += 1
             yield document
@@ -99,6 +108,12 @@ class CorpusReader:
             bytes_before, num_documents = bytes_before + part.size, num_documents + part.kept
         if self._progress:
             self._progress(ReadProgress(bytes=bytes_before, total=total, documents=num_documents))
+
+    def _read_cached(self, cache: DocumentCache, total: int) -> Iterator[UnsplitDocument]:
+        for number, document in enumerate(cache.documents()):
+            if self._progress and number % 256 == 0:
+                self._progress(ReadProgress(bytes=number, total=total, documents=number))
+            yield document
 
     def _read_sources(self, resolved: ResolvedSources) -> Iterator[UnsplitDocument]:
         """New documents, up to corpus.limit."""
