@@ -10,7 +10,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
 FLOW = [
-    ("raw text", "files, folders, hub"),
+    ("raw text", "data/, samples/"),
     ("documents", "corpus/"),
     ("token ids", "tokenizers/, dataset/"),
     ("rows, batches", "dataset/, objectives/"),
@@ -35,8 +35,9 @@ LAYERS = [
     (["objectives"], "what is hidden and what is predicted"),
     (["models", "blocks"], "families, and the parts they are made of"),
     (["dataset", "distributed"], "token shards, views, the feed; process groups"),
-    (["tokenizers", "labelled", "corpus", "samples"], "text in: documents, labelled samples, tokenizers"),
+    (["tokenizers", "labelled", "corpus"], "text in: documents, labelled samples, tokenizers"),
     (["metrics", "drawing"], "what is counted, plots and report pages"),
+    (["data", "samples"], "sources, one reader per file format, text units; built-in data"),
     (["interfaces", "config", "utils"], "contracts, recipes and settings, small helpers"),
 ]
 STYLE = """<style>
