@@ -124,10 +124,8 @@ def main() -> None:
         missing, remaining = missing + len(lost), remaining + len(left)
         print(f"{name}: {f'lost {lost} ' * bool(lost)}{f'left {left}' * bool(left)}")
     num_sentences = sum(len(page.text) for page in PAGES.values())
-    num_boilerplate = sum(len(page.boilerplate) for page in PAGES.values())
-    print(
-        f"text kept: {num_sentences - missing} of {num_sentences}; boilerplate left: {remaining} of {num_boilerplate}"
-    )
+    num_notices = sum(len(page.boilerplate) for page in PAGES.values())
+    print(f"text kept: {num_sentences - missing} of {num_sentences}; boilerplate left: {remaining} of {num_notices}")
     started, num_pages, num_bytes = time.process_time(), 0, 0
     while time.process_time() - started < 3:
         for html, *_ in PAGES.values():

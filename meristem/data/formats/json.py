@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from meristem.data.byte_stream import ByteStream, UnreadableFileError
 from meristem.data.encoding import decode_stream
@@ -21,7 +21,7 @@ QUESTION_COLUMNS = ("question", "passage", "answers", "id")
 class JsonFormat(FileFormat):
     """A list of objects, alone or as the only list of an object; the questions of SQuAD articles."""
 
-    suffixes = (".json",)
+    suffixes: ClassVar[tuple[str, ...]] = (".json",)
     only_named = True
     articles_only = False
     """Whether a file without SQuAD articles is refused."""

@@ -23,7 +23,7 @@ BLANK_LINE = re.compile(r"\n[ \t]*\n")
 class TextFormat(FileFormat):
     """Plain text, or a range of its bytes; blank lines separate records and are none."""
 
-    suffixes = (".txt", ".text", ".md")
+    suffixes: ClassVar[tuple[str, ...]] = (".txt", ".text", ".md")
     has_columns = False
     separators: ClassVar[Mapping[str, re.Pattern[str]]] = {
         "line": re.compile("\n"),
