@@ -155,23 +155,23 @@ def _check_same_kind(sources: list[Source], settings: CorpusSettings) -> None:
 
 
 def _parse_source(entry: str, settings: CorpusSettings, setting: str, skipped: Counter[str]) -> Iterator[Source]:
-    resolved = resolve_source(entry, f"corpus.{setting}", skipped)
-    if isinstance(resolved, BuiltinSource):
-        _check_builtin(resolved, setting)
-        yield resolved
-    elif isinstance(resolved, HubSource):
-        yield resolved
+    source_or_paths = resolve_source(entry, f"corpus.{setting}", skipped)
+    if isinstance(source_or_paths, BuiltinSource):
+        _check_builtin(source_or_paths, setting)
+        yield source_or_paths
+    elif isinstance(source_or_paths, HubSource):
+        yield source_or_paths
     elif any(wildcard in entry for wildcard in "*?[") and not Path(entry).expanduser().exists():
-        readable = list(_readable_files(resolved, settings, skipped))
+        readable = list(_readable_files(source_or_paths, settings, skipped))
         if not readable:
             raise MeristemError(
                 f"corpus.{setting}: {entry} matches only files that cannot be read; readable are {readable_suffixes()}"
             )
         yield from readable
-    elif resolved[0].is_dir():
-        yield from _folder_files(resolved[0], settings, skipped)
+    elif source_or_paths[0].is_dir():
+        yield from _folder_files(source_or_paths[0], settings, skipped)
     else:
-        yield _make_file(resolved[0], settings) or _unsupported_file_error(resolved[0])
+        yield _make_file(source_or_paths[0], settings) or _unsupported_file_error(source_or_paths[0])
 
 
 def _check_builtin(source: BuiltinSource, setting: str) -> None:

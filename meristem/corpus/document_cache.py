@@ -56,8 +56,8 @@ class DocumentCache:
         Nothing is written where another process does so, or where the disk has too little space.
         """
         documents = iter(documents)
-        with try_folder_lock(self.folder) as locked:
-            if locked:
+        with try_folder_lock(self.folder) as is_locked:
+            if is_locked:
                 yield from self._store_all(documents, account)
         yield from documents
 

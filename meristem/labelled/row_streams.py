@@ -73,26 +73,26 @@ class SourceSpec:
 def iter_row_streams(spec: SourceSpec, notes: ReadNotes) -> Iterator[RowStream]:
     """One stream of rows for each file of a source."""
     skipped: Counter[str] = Counter()
-    resolved = resolve_source(spec.source, f"data.{spec.split}", skipped, spec.split)
+    source_or_paths = resolve_source(spec.source, f"data.{spec.split}", skipped, spec.split)
     for reason, count in skipped.items():
         notes.add_message(f"{spec.source}: {count:,} skipped {reason}")
-    if isinstance(resolved, list):
-        for path in resolved:
+    if isinstance(source_or_paths, list):
+        for path in source_or_paths:
             # one target file cannot belong to several sources
             yield _open_file(spec if path == spec.path else replace(spec, source=str(path), target=None), notes)
         return
-    _check_builtin(resolved)
+    _check_builtin(source_or_paths)
     counts = ReadCounts()
-    with report_read_errors(resolved.name, counts, notes):
-        reader = open_source(resolved, ReadOptions(), counts)
+    with report_read_errors(source_or_paths.name, counts, notes):
+        reader = open_source(source_or_paths, ReadOptions(), counts)
     yield RowStream(_iter_rows(reader, counts, notes), reader.name)
 
 
 def check_source(spec: SourceSpec) -> None:
     """Raise if a source does not exist, without reading it."""
-    resolved = resolve_source(spec.source, f"data.{spec.split}", Counter())
-    if not isinstance(resolved, list):
-        _check_builtin(resolved)
+    source_or_paths = resolve_source(spec.source, f"data.{spec.split}", Counter())
+    if not isinstance(source_or_paths, list):
+        _check_builtin(source_or_paths)
 
 
 def _check_builtin(source: BuiltinSource | HubSource) -> None:
@@ -142,8 +142,8 @@ def _open_file(spec: SourceSpec, notes: ReadNotes) -> RowStream:
         elif format_name == "parallel":
             source = ParallelSource(file, _target_file(file, spec))
         reader = open_source(source, _read_options(spec), counts)
-    consumed = CONSUMED_SETTINGS.get(reader.layout if format_name == "json" else format_name, ())
-    return RowStream(_iter_rows(reader, counts, notes), reader.name, reader.columns, consumed)
+    consumed_settings = CONSUMED_SETTINGS.get(reader.layout if format_name == "json" else format_name, ())
+    return RowStream(_iter_rows(reader, counts, notes), reader.name, reader.columns, consumed_settings)
 
 
 def _iter_rows(reader: RecordReader, counts: ReadCounts, notes: ReadNotes) -> Iterator[RawRow | RowError]:

@@ -40,7 +40,7 @@ def cached_files(folder: Path) -> dict[str, str]:
 
 def prepare(corpus: CorpusSettings) -> None:
     console = Console(quiet=True)
-    tokenizer = prepare_tokenizer(TokenizerSettings(kind="wordpiece", size=200), [corpus], console)
+    tokenizer = prepare_tokenizer(TokenizerSettings(kind="wordpiece"), [corpus], console)
     prepare_dataset(corpus, tokenizer, StoreSettings(), keep_words=False, console=console)
 
 
