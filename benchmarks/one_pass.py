@@ -42,7 +42,7 @@ def main() -> None:
         os.environ["MERISTEM_CACHE"] = folder
         from meristem.corpus.settings import CorpusSettings
         from meristem.dataset.prepare import prepare_dataset, prepare_tokenizer
-        from meristem.dataset.settings import StoreSettings
+        from meristem.dataset.settings import DatasetSettings
         from meristem.tokenizers.settings import TokenizerSettings
 
         corpus, console = CorpusSettings(source=arguments.path), Console(quiet=True)
@@ -50,7 +50,7 @@ def main() -> None:
         tokenizer = prepare_tokenizer(TokenizerSettings(kind=arguments.kind), [corpus], console)
         clock.append(time.perf_counter())
         cpu.append(cpu_seconds())
-        prepare_dataset(corpus, tokenizer, StoreSettings(), keep_words=False, console=console)
+        prepare_dataset(corpus, tokenizer, DatasetSettings(), keep_words=False, console=console)
         clock.append(time.perf_counter())
         cpu.append(cpu_seconds())
         for name, start in (("tokenizer", 0), ("shards", 1)):

@@ -15,7 +15,7 @@ from meristem.corpus.pipeline import CorpusReader
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.split import UnsplitDocument
 from meristem.dataset.prepare import prepare_dataset, prepare_tokenizer
-from meristem.dataset.settings import StoreSettings
+from meristem.dataset.settings import DatasetSettings
 from meristem.tokenizers.settings import TokenizerSettings
 
 
@@ -41,7 +41,7 @@ def cached_files(folder: Path) -> dict[str, str]:
 def prepare(corpus: CorpusSettings) -> None:
     console = Console(quiet=True)
     tokenizer = prepare_tokenizer(TokenizerSettings(kind="wordpiece"), [corpus], console)
-    prepare_dataset(corpus, tokenizer, StoreSettings(), keep_words=False, console=console)
+    prepare_dataset(corpus, tokenizer, DatasetSettings(), keep_words=False, console=console)
 
 
 def test_tokenizer_and_shards_are_the_same_as_from_two_readings(
