@@ -10,7 +10,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
 FLOW = [
-    ("raw text", "files, folders, hub"),
+    ("raw text", "data/, samples/"),
     ("documents", "corpus/"),
     ("token ids", "tokenizers/, dataset/"),
     ("rows, batches", "dataset/, objectives/"),
@@ -58,13 +58,14 @@ LAYERS = [
         "data",
         [
             (["dataset", "distributed"], "token shards, views, batches; process groups"),
-            (["tokenizers", "labelled", "corpus", "samples"], "documents, labelled samples, tokenizers"),
+            (["tokenizers", "labelled", "corpus"], "documents, labelled samples, tokenizers"),
         ],
     ),
     (
         "base",
         [
             (["metrics", "drawing"], "metrics, plots and report pages"),
+            (["data", "samples"], "sources, one reader per file format, text units; built-in data"),
             (["interfaces", "config", "utils"], "contracts, recipes and settings, helpers"),
         ],
     ),

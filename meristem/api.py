@@ -15,7 +15,7 @@ from meristem.checkpoint.load_run import LoadedRun, load_run
 from meristem.config.errors import MeristemError
 from meristem.config.recipe import read_recipe
 from meristem.config.settings import build_settings
-from meristem.corpus.read import images
+from meristem.data import images
 from meristem.describe import describe_recipe as recipe_description
 from meristem.drawing.attention_record import AttentionRecord
 from meristem.evaluation.attention_maps import attention_maps

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from meristem import samples
-from meristem.dataset.sentence_boundaries import find_sentence_starts
+from meristem.data.text_units import find_sentence_starts
 from meristem.reinforce.combined_reward import CombinedReward
 from meristem.reinforce.reward_base import PromptCompletion
 from meristem.reinforce.reward_setup import build_rewards, rewards_cache

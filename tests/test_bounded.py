@@ -156,7 +156,7 @@ def test_a_long_number_with_colons_costs_no_time() -> None:
 ONLY_IN_MEMORY = {
     "utils/untrusted_files",
     "corpus/corpus_parts",
-    "corpus/read/sources",
+    "corpus/source_keys",
     "interop/tokenizer_conversion",
     "reinforce/reward_setup",
     "tokenizers/tokenizer_files",

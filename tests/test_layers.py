@@ -17,9 +17,10 @@ PACKAGE = Path(meristem.__file__).parent
 LAYERS = [
     ["config", "utils", "recipes"],
     ["interfaces"],
+    ["samples"],
+    ["data"],
     ["metrics"],
     ["drawing"],
-    ["samples"],
     ["corpus"],
     ["labelled"],
     ["tokenizers"],
@@ -46,7 +47,7 @@ LAYERS = [
 ]
 """From the bottom to the top; the modules of the first layer may import each other's layer."""
 LAYER_NUMBER = {layer: number for number, layers in enumerate(LAYERS) for layer in layers}
-WITHOUT_TORCH = {"config", "samples", "corpus", "tokenizers"}
+WITHOUT_TORCH = {"config", "samples", "data", "corpus", "tokenizers"}
 ONLY_BY_NAME = {"tasks"}
 """Layers that training reaches through `find_class` only."""
 MAX_LINES = 300

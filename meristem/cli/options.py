@@ -338,13 +338,12 @@ def read_lines(path: Path) -> list[str]:
 def read_numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """(line number, line) of the lines of a file that are not blank, whatever its encoding."""
     from meristem.config.errors import MeristemError
-    from meristem.corpus.read.sources import describe_missing_path
-    from meristem.labelled.open_file import file_from_path, iter_lines
-    from meristem.labelled.rows import ReadNotes
+    from meristem.data.sources import describe_missing_path
+    from meristem.labelled.row_streams import iter_text_lines
 
     if not path.exists():
         raise MeristemError(describe_missing_path(path))
-    numbered = iter_lines(file_from_path(path), ReadNotes()) if path.is_file() else _read_pipe(path)
+    numbered = iter_text_lines(path) if path.is_file() else _read_pipe(path)
     return ((number, line) for number, line in numbered if line.strip())
 
 

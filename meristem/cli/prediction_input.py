@@ -43,23 +43,19 @@ def read_request_chunks(
 
 def _read_file(task: Task, source: str, data: DataSettings | None) -> Iterator[PredictionRequest]:
     """The rows of a file with columns, or the lines of any other file, each with its location."""
-    from meristem.corpus.read.sources import describe_missing_path
+    from meristem.data.sources import FileSource, describe_missing_path
     from meristem.evaluation.prediction_requests import PredictionRequest
-    from meristem.labelled.formats import FORMAT_BY_SUFFIX
     from meristem.labelled.load import stream_samples
-    from meristem.labelled.open_file import file_from_path, iter_lines
-    from meristem.labelled.rows import ReadNotes
+    from meristem.labelled.row_streams import PLAIN_TEXT_FORMATS, iter_text_lines
     from meristem.labelled.settings import DataSettings
 
     path, data = Path(source).expanduser(), data or DataSettings.model_validate({})
     if (
         path.is_file()
         and data.format in ("auto", "parallel")
-        and file_from_path(path).extension not in FORMAT_BY_SUFFIX
+        and FileSource.from_path(path).format in ("", *PLAIN_TEXT_FORMATS)
     ):
-        yield from _parse_lines(
-            task, ((f"{path.name}:{number}", line) for number, line in iter_lines(file_from_path(path), ReadNotes()))
-        )
+        yield from _parse_lines(task, ((f"{path.name}:{number}", line) for number, line in iter_text_lines(path)))
         return
     if ":" not in source and not any(character in source for character in "*?[") and not path.exists():
         raise MeristemError(f"--file: {describe_missing_path(path)}")

@@ -16,7 +16,7 @@ from meristem.config.conditions import AnyCondition, SettingConditions
 from meristem.config.errors import RecipeError, did_you_mean
 from meristem.config.setting_names import inherited_table, nested_class
 
-CLASS_SUFFIXES = ("objective", "task", "reward", "view", "tokenizer", "sample", "modeltype")
+CLASS_SUFFIXES = ("objective", "task", "reward", "view", "tokenizer", "sample", "modeltype", "format")
 """Class names may end in one of these after the name of their file: `CaptionTask` in `tasks/caption.py`."""
 
 SECTIONS = {

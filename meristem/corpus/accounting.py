@@ -12,10 +12,8 @@ from rich.text import Text
 
 from meristem.corpus.report.dropped_examples import DropExample, excerpt, select_examples
 from meristem.corpus.report.repeated_lines import prune_counts
+from meristem.data.read_counts import ReadCounts
 from meristem.drawing.html_page import shorten_middle
-
-MAX_WARNINGS = 20
-"""Warnings that are stored; further ones are only counted."""
 
 MAX_TABLE_REASONS = 8
 """Rows per kind in the terminal table; the HTML report shows all."""
@@ -46,17 +44,13 @@ def shift_line_number(location: str, lines: int) -> str:
 
 
 @dataclass
-class CorpusAccount:
+class CorpusAccount(ReadCounts):
     """Counts of everything that was read, and what happened to it."""
 
     read: int = 0
     kept: int = 0
     characters: int = 0
     """Characters of the kept documents."""
-    bytes: int = 0
-    """Bytes read from disk, before decompression."""
-    lines: int = 0
-    """Lines of plain text read."""
     dropped: Counter[str] = field(default_factory=Counter)
     """Dropped documents by reason."""
     splits: Counter[str] = field(default_factory=Counter)
@@ -65,10 +59,6 @@ class CorpusAccount:
     """Kept documents by file."""
     kinds: Counter[str] = field(default_factory=Counter)
     """Kept documents that are not plain text: pairs, captioned images."""
-    repaired: Counter[str] = field(default_factory=Counter)
-    """Documents changed by a cleaning step, and files decoded from an encoding other than UTF-8."""
-    damaged: Counter[str] = field(default_factory=Counter)
-    """Places whose bytes could not be decoded and were replaced by U+FFFD."""
     removed: Counter[str] = field(default_factory=Counter)
     """What steps removed or replaced: boilerplate lines, personal data."""
     languages: Counter[str] = field(default_factory=Counter)
@@ -79,35 +69,8 @@ class CorpusAccount:
     """A few dropped documents per reason: their location and beginning."""
     passages: Counter[str] = field(default_factory=Counter)
     """Lines that occur in many kept documents, and in how many (for the accuracy see `repeated_lines.py`)."""
-    rejected: Counter[str] = field(default_factory=Counter)
-    """Files that could not be read, by reason."""
     skipped: Counter[str] = field(default_factory=Counter)
     """Files skipped in folders, by extension."""
-    warnings: list[str] = field(default_factory=list)
-    unshown: int = 0
-    """Number of warnings beyond those stored."""
-
-    def warn(self, message: str) -> None:
-        """Store the first warnings; count the rest."""
-        if len(self.warnings) < MAX_WARNINGS:
-            self.warnings.append(message)
-        else:
-            self.unshown += 1
-
-    def add_repaired_file(self, repair: str, source: str) -> None:
-        """Count a file that was not in UTF-8."""
-        self.repaired[repair] += 1
-        self.warn(f"{source}: {repair}")
-
-    def add_damaged_places(self, kind: str, source: str, places: int) -> None:
-        """Count places of a file that could not be decoded."""
-        self.damaged[kind] += places
-        self.warn(f"{source}: {places:,} {kind}; replaced by U+FFFD")
-
-    def reject_file(self, reason: str, source: str) -> None:
-        """Count a file that cannot be read."""
-        self.rejected[reason] += 1
-        self.warn(f"{source}: {reason}")
 
     def drop(self, reason: str, documents: int = 1) -> None:
         """Count dropped documents."""

@@ -17,11 +17,11 @@ from meristem.corpus.paired_text import IMAGE_SEPARATOR, PAIR_SEPARATOR, split_p
 from meristem.corpus.pipeline import CorpusReader
 from meristem.corpus.pipeline import ReadProgress as Read
 from meristem.corpus.processed_corpus import processed_corpus_dir
-from meristem.corpus.read.images import BUILTIN_REFERENCE
 from meristem.corpus.report.corpus_report import CorpusReport
 from meristem.corpus.report.sample_trial import CorpusSampler
 from meristem.corpus.report.token_count import TokenCounter
 from meristem.corpus.settings import CorpusSettings
+from meristem.data.images import BUILTIN_REFERENCE
 from meristem.utils import untrusted_files
 
 REPORT_FILE = "report.html"

@@ -160,13 +160,17 @@ def discard_parts(folder: Path, first: int) -> None:
 def iter_documents(folder: Path, parts: Iterable[CorpusPart]) -> Iterator[UnsplitDocument]:
     """The kept documents of the parts, in order."""
     for part in parts:
-        path = part_path(folder, part.number, "jsonl")
-        try:
-            with path.open(encoding="utf-8", errors="surrogatepass", newline="\n") as file:
-                for line in file:
-                    yield _parse_document(line)
-        except OSError as error:
-            raise MeristemError(f"{path}: cannot be read ({error.strerror}); run again to recreate it") from None
+        yield from read_documents_file(part_path(folder, part.number, "jsonl"))
+
+
+def read_documents_file(path: Path) -> Iterator[UnsplitDocument]:
+    """The documents that a `PartWriter` wrote."""
+    try:
+        with path.open(encoding="utf-8", errors="surrogatepass", newline="\n") as file:
+            for line in file:
+                yield _parse_document(line)
+    except OSError as error:
+        raise MeristemError(f"{path}: cannot be read ({error.strerror}); run again to recreate it") from None
 
 
 def _document_fields(document: UnsplitDocument) -> dict[str, Any]:
@@ -237,6 +241,19 @@ def folder_lock(folder: Path, activity: str) -> Iterator[bool]:
                 is_announced = True
             time.sleep(0.05)
         yield waited
+
+
+@contextmanager
+def try_folder_lock(folder: Path) -> Iterator[bool]:
+    """Hold a folder's lock if no other process does, and the folder can be written; yields whether it is held."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / "lock").open("w")
+    except OSError:
+        yield False
+        return
+    with file:
+        yield _try_lock(file)
 
 
 def _try_lock(file: IO[str]) -> bool:

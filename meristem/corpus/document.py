@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-MAX_DOCUMENT_CHARS = 1_000_000
-"""Characters of the longest document; longer texts are cut into several."""
-
-BREAK_CHARS = (" ", "\n", "\t", "。")
+from meristem.data.text_units import cut_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +33,6 @@ class Drop:
 CleaningStep = Callable[[Document], Document | Drop]
 
 
-def cut_position(text: str) -> int:
-    """Where to cut a text that is too long: after the last line or word break in its second half, else at the limit."""
-    last = max(text.rfind(char, MAX_DOCUMENT_CHARS // 2, MAX_DOCUMENT_CHARS) for char in BREAK_CHARS)
-    return last + 1 if last >= 0 else MAX_DOCUMENT_CHARS
-
-
 def cut_document(text: str, location: str) -> Iterator[Document]:
     """The text as one document, or as several if it is too long for one."""
-    while len(text) > MAX_DOCUMENT_CHARS:
-        position = cut_position(text)
-        yield Document(text[:position], location)
-        text = text[position:]
-    yield Document(text, location)
+    return (Document(piece, location) for piece in cut_text(text))

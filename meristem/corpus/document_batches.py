@@ -11,8 +11,8 @@ from meristem.corpus.dedup.exact import text_digest
 from meristem.corpus.dedup.minhash import Signatures, minhash_signatures
 from meristem.corpus.document import CleaningStep, Document, Drop
 from meristem.corpus.paired_text import document_keys
-from meristem.corpus.read.formats import read
-from meristem.corpus.read.read_ranges import ReadRange
+from meristem.corpus.read_documents import read_documents
+from meristem.corpus.read_ranges import ReadRange
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.split import digest_to_uniform
 
@@ -40,7 +40,7 @@ def read_batches(read_range: ReadRange, settings: CorpusSettings) -> Iterator[Do
     steps = cleaning_steps(settings)
     account = CorpusAccount()  # the reader counts into it too
     batch, characters = DocumentBatch(), 0
-    for item in read(read_range, settings, account):
+    for item in read_documents(read_range, settings, account):
         account.read += 1
         document = item if isinstance(item, Drop) else apply_steps(item, steps, account)
         if isinstance(document, Drop):

@@ -20,7 +20,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from meristem.corpus.cache_folder import cache_dir
-from meristem.corpus.read.file_search import displayed_name
+from meristem.data.file_search import displayed_name
 from meristem.utils import untrusted_files
 
 BOUNDS = untrusted_files.ParseLimits(max_bytes=1 << 29, max_items=1 << 25, max_objects=1 << 24)

@@ -11,7 +11,8 @@ from functools import wraps
 from itertools import chain
 from typing import NamedTuple
 
-from meristem.corpus.document import MAX_DOCUMENT_CHARS, CleaningStep, Document, Drop
+from meristem.corpus.document import CleaningStep, Document, Drop
+from meristem.data.text_units import MAX_TEXT_CHARS
 
 PAIR_SEPARATOR = "\x1e"
 """Between a source text and its target."""
@@ -41,7 +42,7 @@ def split_pair(text: str) -> PairedText:
 
 def join_pair(source: str, target: str, separator: str, location: str) -> Document | Drop:
     """Join two sides into one document."""
-    if len(source) + len(target) >= MAX_DOCUMENT_CHARS:
+    if len(source) + len(target) >= MAX_TEXT_CHARS:
         return Drop("too long")
     if separator == PAIR_SEPARATOR:
         source = source.replace(PAIR_SEPARATOR, "").replace(IMAGE_SEPARATOR, "")

@@ -13,16 +13,17 @@ from pathlib import Path
 from meristem.config.errors import MeristemError
 from meristem.corpus.accounting import CorpusAccount
 from meristem.corpus.corpus_parts import iter_documents
+from meristem.corpus.corpus_sources import ResolvedSources, find_sources
 from meristem.corpus.dedup.document_filter import DocumentFilter
 from meristem.corpus.document import Document
 from meristem.corpus.document_batches import DocumentBatch, read_batches
+from meristem.corpus.document_cache import DocumentCache
 from meristem.corpus.processed_corpus import ProcessedCorpus, are_all_files, process_corpus
-from meristem.corpus.read.read_ranges import ReadRange, plan_held_out_ranges, plan_ranges
-from meristem.corpus.read.source_kinds import AlignedSource, FileSource
-from meristem.corpus.read.sources import ResolvedSources, find_sources
+from meristem.corpus.read_ranges import ReadRange, plan_held_out_ranges, plan_ranges
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.split import UnsplitDocument, assign_splits
 from meristem.corpus.worker_pool import ReadWorkerPool
+from meristem.data.sources import FileSource, ParallelSource
 
 MIN_POOL_BYTES = 8 << 20
 """Below this many bytes, starting worker processes costs more time than it saves."""
@@ -41,7 +42,8 @@ class CorpusReader:
     """The documents of a corpus in an order that depends only on the settings; each iteration is a full pass.
 
     With a folder, a corpus of files is processed once, stored there in parts, and read from them
-    (`processed_corpus.py`).
+    (`processed_corpus.py`). With a cache, the documents of an earlier pass are read from it; `store` puts those of
+    this pass into it.
     """
 
     def __init__(
@@ -50,8 +52,10 @@ class CorpusReader:
         *,
         progress: Callable[[ReadProgress], None] | None = None,
         folder: Path | None = None,
+        cache: DocumentCache | None = None,
+        store: bool = False,
     ) -> None:
-        self.settings, self.folder = settings, folder
+        self.settings, self.folder, self._cache, self._store = settings, folder, cache, store
         self.account = CorpusAccount()
         """Complete once the pass is."""
         self._progress = progress
@@ -61,8 +65,13 @@ class CorpusReader:
         self.account = account = CorpusAccount(skipped=resolved.skipped)
         if self.folder is not None and are_all_files(resolved.all_sources):
             documents = self._read_parts(self.folder)
+        elif self._cache is not None and (cached_counts := self._cache.load()) is not None:
+            account.merge(cached_counts)
+            documents = self._read_cached(self._cache, cached_counts.kept)
         else:
             documents = self._read_sources(resolved)
+            if self._cache is not None and self._store:
+                documents = self._cache.store(documents, account)
         for document in assign_splits(documents, self.settings):
             account.splits[document.split] += 1
             yield document
@@ -100,6 +109,12 @@ class CorpusReader:
         if self._progress:
             self._progress(ReadProgress(bytes=bytes_before, total=total, documents=num_documents))
 
+    def _read_cached(self, cache: DocumentCache, total: int) -> Iterator[UnsplitDocument]:
+        for number, document in enumerate(cache.documents()):
+            if self._progress and number % 256 == 0:
+                self._progress(ReadProgress(bytes=number, total=total, documents=number))
+            yield document
+
     def _read_sources(self, resolved: ResolvedSources) -> Iterator[UnsplitDocument]:
         """New documents, up to corpus.limit."""
         total = sum(source.size for source in resolved.all_sources)
@@ -122,12 +137,12 @@ class CorpusReader:
 
     def _iter_batches(self, read_ranges: list[ReadRange]) -> Iterator[tuple[ReadRange, DocumentBatch]]:
         """The batches of all ranges in order; large files are read in worker processes, everything else in this one."""
-        files = [read_range for read_range in read_ranges if isinstance(read_range.source, FileSource | AlignedSource)]
+        files = [read_range for read_range in read_ranges if isinstance(read_range.source, FileSource | ParallelSource)]
         processes = _num_processes(self.settings, files)
         with ReadWorkerPool(files, self.settings, processes) if processes > 1 else nullcontext() as pool:
             numbers = count()
             for read_range in read_ranges:
-                is_pooled = pool is not None and isinstance(read_range.source, FileSource | AlignedSource)
+                is_pooled = pool is not None and isinstance(read_range.source, FileSource | ParallelSource)
                 for batch in (
                     pool.batches(next(numbers)) if pool and is_pooled else read_batches(read_range, self.settings)
                 ):

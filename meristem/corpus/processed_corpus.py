@@ -26,13 +26,14 @@ from meristem.corpus.corpus_parts import (
     part_path,
     save_sealed_json,
 )
+from meristem.corpus.corpus_sources import find_sources, resolve_sources
 from meristem.corpus.dedup.append_only_array import range_sha256
 from meristem.corpus.dedup.document_filter import DocumentFilter
 from meristem.corpus.document_batches import DocumentBatch
-from meristem.corpus.read.read_ranges import ReadRange, plan_held_out_ranges, plan_ranges
-from meristem.corpus.read.source_kinds import AlignedSource, FileSource, Source
-from meristem.corpus.read.sources import find_sources, fingerprint, held_out_keys, keys, resolve_sources
+from meristem.corpus.read_ranges import ReadRange, plan_held_out_ranges, plan_ranges
 from meristem.corpus.settings import CorpusSettings
+from meristem.corpus.source_keys import fingerprint, held_out_keys, keys
+from meristem.data.sources import FileSource, ParallelSource, Source
 
 PART_BYTES = 64 << 20
 """Bytes of input after which a part ends, at the end of a read range; a larger range is cut at twice as many."""
@@ -110,7 +111,7 @@ def processed_corpus_dir(settings: CorpusSettings) -> Path | None:
 
 def are_all_files(sources: Iterable[Source]) -> bool:
     """Whether all sources are files, which can be read again."""
-    return all(isinstance(source, FileSource | AlignedSource) for source in sources)
+    return all(isinstance(source, FileSource | ParallelSource) for source in sources)
 
 
 def _absolute_path(path: str) -> str:

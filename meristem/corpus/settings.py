@@ -17,6 +17,7 @@ from meristem.corpus.clean.quality_filters import QualityOption
 from meristem.corpus.dedup.minhash import NearDedupOption
 from meristem.corpus.paired_text import IMAGE_SEPARATOR, PAIR_SEPARATOR
 from meristem.corpus.privacy.pii import PIIKinds
+from meristem.data.sources import FormatChoice, format_class, format_names
 
 PROCESSING_SETTINGS = {"near_dedup", "quality", "boilerplate", "languages", "pii"}
 """Settings beyond basic cleaning: if one is on, a corpus of files is processed once and cached."""
@@ -53,16 +54,16 @@ class CorpusSettings(Settings):
     }
 
     needs: ClassVar[SettingConditions] = {
-        "encoding": (when("format", "auto", "text", "wikitext", "jsonl", "csv", "tsv"),),
+        "encoding": (when("format", "auto", *(name for name in format_names() if format_class(name).is_text)),),
         "document": (when("format", "auto", "text"),),
-        "text": (when("format", "auto", "jsonl", "csv", "tsv", "parquet"),),
+        "text": (when("format", "auto", *format_names(text=False)),),
         "picture": (when("format", "auto", "jsonl", "csv", "tsv"),),
     }
 
     source: str | tuple[str, ...] = "builtin:pydocs"
     """A file, a folder, a glob, builtin:NAME, hub:OWNER/NAME[?config=…&split=…], or several of these."""
 
-    format: Literal["auto", "text", "wikitext", "jsonl", "csv", "tsv", "parquet"] = "auto"
+    format: Annotated[str, FormatChoice(format_names())] = "auto"
     """File format, whatever the file extension; auto: from the extension."""
 
     encoding: str | None = None

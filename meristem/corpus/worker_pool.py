@@ -14,7 +14,7 @@ from typing import Self
 
 from meristem.config.errors import MeristemError
 from meristem.corpus.document_batches import DocumentBatch, read_batches
-from meristem.corpus.read.read_ranges import ReadRange
+from meristem.corpus.read_ranges import ReadRange
 from meristem.corpus.settings import CorpusSettings
 from meristem.utils.interrupts import defer_interrupts
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meristem.config.errors import MeristemError
-from meristem.dataset.sentence_boundaries import find_sentence_starts
+from meristem.data.text_units import find_sentence_starts
 from meristem.dataset.shard import dtype_for
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meristem.corpus.paired_text import IMAGE_SEPARATOR, PAIR_SEPARATOR, split_pair
-from meristem.corpus.read.images import load_image
+from meristem.data.images import load_image
 from meristem.dataset.encode_documents import EncodedBatch, TokenSpellings, encode_texts, fingerprint
 from meristem.dataset.token_dataset import IntArray
 

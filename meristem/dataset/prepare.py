@@ -17,12 +17,13 @@ from meristem.config.errors import MeristemError
 from meristem.config.setting_names import with_hashed_names
 from meristem.corpus.corpus_command import ReadProgressBar
 from meristem.corpus.corpus_parts import folder_lock
+from meristem.corpus.document_cache import DocumentCache
 from meristem.corpus.paired_text import IMAGE_SEPARATOR, tokenizer_texts
 from meristem.corpus.pipeline import CorpusReader
 from meristem.corpus.processed_corpus import cache_dir as cache_dir
 from meristem.corpus.processed_corpus import load_history, processed_corpus_dir
-from meristem.corpus.read.sources import corpus_digest
 from meristem.corpus.settings import CorpusSettings
+from meristem.corpus.source_keys import corpus_digest
 from meristem.corpus.split import MAX_QUOTA_DOCUMENTS
 from meristem.dataset.build import build_dataset
 from meristem.dataset.manifest import manifest_name
@@ -124,7 +125,9 @@ def _train_tokenizer(
     )
     with ReadProgressBar(console, "reading") as bar:
         readings = (
-            CorpusReader(corpus, progress=bar.show_progress, folder=version.folder)
+            CorpusReader(
+                corpus, progress=bar.show_progress, folder=version.folder, cache=DocumentCache(version.key), store=True
+            )
             for corpus, version in zip(corpora, versions, strict=True)
         )
         texts = (
@@ -156,8 +159,9 @@ def prepare_dataset(
         return requested
     image_sizes = [settings.image_size] if corpus.side_separator == IMAGE_SEPARATOR else []
     version = _corpus_version(corpus, console)
+    document_cache = DocumentCache(version.key)
     with ReadProgressBar(console, "tokenising") as bar:
-        reading = CorpusReader(corpus, progress=bar.show_progress, folder=version.folder)
+        reading = CorpusReader(corpus, progress=bar.show_progress, folder=version.folder, cache=document_cache)
         corpus_key = version.key + _small_corpus_state(reading, version, console)
         dataset_key = _hash_key("store", corpus_key, tokenizer.digest, settings.shard_tokens, keep_words, *image_sizes)
         versioned_key = f"{dataset_key}@{version.state}" if version.state else dataset_key
@@ -173,6 +177,7 @@ def prepare_dataset(
         dataset = build_dataset(
             reading, tokenizer, folder, settings, processes=corpus.processes, keep_words=keep_words, state=version.state
         )
+        document_cache.delete()
     summary = (
         f"{reading.account.summary()}; " if reading.account.read else ""
     )  # nothing read: another run built the dataset

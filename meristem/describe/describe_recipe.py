@@ -16,7 +16,7 @@ from meristem.config.errors import RecipeError
 from meristem.config.recipe import Recipe, builtin_recipes, read_recipe, resolve_recipe
 from meristem.corpus.document import Document
 from meristem.corpus.paired_text import PAIR_SEPARATOR
-from meristem.corpus.read.images import builtin_image_reference
+from meristem.data.images import builtin_image_reference
 from meristem.dataset.build import build_dataset
 from meristem.dataset.feed import Feed
 from meristem.dataset.token_dataset import TokenDataset

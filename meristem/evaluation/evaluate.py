@@ -14,7 +14,7 @@ from rich.console import Console
 from meristem.checkpoint.load_run import LoadedRun
 from meristem.checkpoint.provenance import refuse_foreign_data
 from meristem.config.errors import MeristemError
-from meristem.corpus.read.sources import matching_target_file
+from meristem.corpus.corpus_sources import matching_target_file
 from meristem.corpus.settings import CorpusSettings
 from meristem.dataset.manifest import MANIFEST_FILE
 from meristem.dataset.prepare import cache_dir, prepare_dataset

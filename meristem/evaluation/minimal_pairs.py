@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from meristem.config.errors import MeristemError
-from meristem.corpus.read.file_search import TOO_LONG, displayed_name, glob_files
-from meristem.corpus.read.images import load_image_file
-from meristem.corpus.read.sources import describe_missing_path
+from meristem.data.file_search import TOO_LONG, displayed_name, glob_files
+from meristem.data.images import load_image_file
+from meristem.data.sources import describe_missing_path
 from meristem.generation.generation_inputs import Prompt
 from meristem.generation.score import score
 from meristem.interfaces.batch import Model

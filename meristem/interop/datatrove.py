@@ -16,15 +16,15 @@ from meristem.config.errors import MeristemError
 from meristem.corpus.accounting import CorpusAccount, shift_line_number
 from meristem.corpus.clean.cleaning import cleaning_steps
 from meristem.corpus.corpus_command import document_columns
+from meristem.corpus.corpus_sources import find_sources
 from meristem.corpus.dedup.exact import DigestSet, text_digest
 from meristem.corpus.document import CleaningStep, Document, Drop
 from meristem.corpus.document_batches import apply_steps
 from meristem.corpus.paired_text import document_keys, split_pair
-from meristem.corpus.read.formats import read
-from meristem.corpus.read.read_ranges import ReadRange, plan_ranges
-from meristem.corpus.read.source_kinds import FileSource
-from meristem.corpus.read.sources import find_sources
+from meristem.corpus.read_documents import read_documents
+from meristem.corpus.read_ranges import ReadRange, plan_ranges
 from meristem.corpus.settings import CorpusSettings
+from meristem.data.sources import FileSource
 from meristem.utils import untrusted_files
 
 try:  # subclasses of datatrove's steps need it, and nothing else here imports this file
@@ -72,7 +72,7 @@ class DatatroveReader(PipelineStep):  # type: ignore[misc]  # datatrove is untyp
 
     def _iter_documents(self, piece: ReadRange, piece_id: str, lines_before: int) -> Iterator[DatatroveDocument]:
         account = CorpusAccount()
-        for item in read(piece, self.settings, account):
+        for item in read_documents(piece, self.settings, account):
             self.stat_update(StatHints.total)
             if isinstance(item, Drop):
                 self.stat_update(StatHints.dropped, f"dropped_{item.reason}")

@@ -6,8 +6,8 @@ import ast
 import math
 from typing import Any
 
+from meristem.data.text_units import join_words
 from meristem.labelled.rows import RowError, SkipRow
-from meristem.labelled.word_offsets import join_words
 from meristem.utils import untrusted_files
 
 MAX_LITERAL_CHARACTERS = 1 << 16

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 Row = dict[str, Any]
 
 
-def class_name_decoder(features: dict[str, Any]) -> Callable[[Row], Row]:
+def class_name_decoder(features: Mapping[str, Any]) -> Callable[[Row], Row]:
     """A function that replaces class ids in a row by names; ids without one (-1 for hidden test labels) become None."""
     names = {column: class_names for column, feature in features.items() if (class_names := _class_names(feature))}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from meristem.config.errors import MeristemError, did_you_mean
 from meristem.labelled.rows import RawRow
@@ -19,21 +20,10 @@ TEXT_COLUMNS = _split_names(
     " 文本 内容 句子 评论"
 )
 PAIR_COLUMNS = (
-    ("text", "text_b"),
-    ("premise", "hypothesis"),
-    ("sentence1", "sentence2"),
-    ("question1", "question2"),
-    ("question", "sentence"),
-    ("text_a", "text_b"),
-    ("text1", "text2"),
-    ("sentence_a", "sentence_b"),
-    ("s1", "s2"),
-    ("#1 string", "#2 string"),
-    ("query", "document"),
-    ("query", "passage"),
-    ("query", "title"),
-    ("question", "passage"),
-    ("question", "answer"),
+    *(("text", "text_b"), ("premise", "hypothesis"), ("sentence1", "sentence2"), ("question1", "question2")),
+    *(("question", "sentence"), ("text_a", "text_b"), ("text1", "text2"), ("sentence_a", "sentence_b"), ("s1", "s2")),
+    *(("#1 string", "#2 string"), ("query", "document"), ("query", "passage"), ("query", "title")),
+    *(("question", "passage"), ("question", "answer")),
 )
 LABEL_COLUMNS = _split_names(
     "label labels gold_label gold class category categories sentiment polarity emotion topic score similarity"
@@ -62,38 +52,14 @@ PROMPT_COLUMNS = _split_names("prompt query question instruction source text inp
 IMAGE_COLUMNS = _split_names("picture image file file_name filename image_path path img image_id")
 CAPTION_COLUMNS = _split_names("caption captions target text sentence sentences description comment")
 
-KNOWN_COLUMN_NAMES = frozenset(
-    (
-        *(
-            "index",
-            "idx",
-            "id",
-            *TEXT_COLUMNS,
-            *LABEL_COLUMNS,
-            *WORD_COLUMNS,
-            *TAG_COLUMNS,
-            *INTENT_COLUMNS,
-            *QUESTION_COLUMNS,
-            *PASSAGE_COLUMNS,
-            *ANSWER_COLUMNS,
-            *ANSWER_START_COLUMNS,
-        ),
-        *(
-            *CONTEXT_COLUMNS,
-            *CHOICE_LIST_COLUMNS,
-            *GOLD_CHOICE_COLUMNS,
-            *TURN_COLUMNS,
-            *DIALOGUE_PROMPT_COLUMNS,
-            *REPLY_COLUMNS,
-            *SOURCE_COLUMNS,
-            *TARGET_COLUMNS,
-            *IMAGE_COLUMNS,
-            *CAPTION_COLUMNS,
-        ),
-        *(name for pair in PAIR_COLUMNS for name in pair),
-        *(f"{stem}{end}" for stem in CHOICE_COLUMN_STEMS for end in "01a"),
-    )
+COLUMN_GROUPS = (
+    *(TEXT_COLUMNS, LABEL_COLUMNS, WORD_COLUMNS, TAG_COLUMNS, INTENT_COLUMNS, QUESTION_COLUMNS, PASSAGE_COLUMNS),
+    *(ANSWER_COLUMNS, ANSWER_START_COLUMNS, CONTEXT_COLUMNS, CHOICE_LIST_COLUMNS, GOLD_CHOICE_COLUMNS, TURN_COLUMNS),
+    *(DIALOGUE_PROMPT_COLUMNS, REPLY_COLUMNS, SOURCE_COLUMNS, TARGET_COLUMNS, IMAGE_COLUMNS, CAPTION_COLUMNS),
+    *PAIR_COLUMNS,
 )
+NUMBERED_CHOICES = (f"{stem}{end}" for stem in CHOICE_COLUMN_STEMS for end in "01a")
+KNOWN_COLUMN_NAMES = frozenset(chain(("index", "idx", "id"), NUMBERED_CHOICES, *COLUMN_GROUPS))
 """Every name by which a header line is recognised."""
 
 

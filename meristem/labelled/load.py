@@ -12,9 +12,9 @@ from meristem.config.settings import find_class
 from meristem.interfaces.task import Sample
 from meristem.labelled.bad_rows import BadRows
 from meristem.labelled.columns import ColumnResolver
-from meristem.labelled.formats import SourceSpec, check_source, iter_row_streams
 from meristem.labelled.holdout import draw_subset, split_holdout
 from meristem.labelled.overlap import find_contradictions, find_leaks
+from meristem.labelled.row_streams import SourceSpec, check_source, iter_row_streams
 from meristem.labelled.rows import RawRow, ReadNotes, RowError, RowStream, SkipRow
 from meristem.labelled.sample_type import SampleType
 from meristem.labelled.settings import DataSettings

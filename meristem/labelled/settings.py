@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, Field, field_validator
 
 from meristem.config.conditions import SettingConditions, when
 from meristem.config.settings import Settings
+from meristem.data.sources import FormatChoice, format_names
+
+DATA_FORMATS = (*format_names(text=False), "squad", "parallel", "pictures")
 
 
 class DataSettings(Settings):
     """Labelled data; columns are found by common names unless set here."""
 
     needs: ClassVar[SettingConditions] = {
-        "header": (when("format", "auto", "table"),),
+        "header": (when("format", "auto", "table", "csv", "tsv"),),
         "validation_target": (when("validation"), when("format", "auto", "parallel")),
         "test_target": (when("test"), when("format", "auto", "parallel")),
         "held_out": (when("validation", None),),
@@ -28,7 +31,7 @@ class DataSettings(Settings):
     """The same for validation; part of the training data is held out if it is not set."""
     test: str | tuple[str, ...] | None = None
     """The same for the final test."""
-    format: Literal["auto", "table", "conll", "squad", "parallel", "pictures"] = "auto"
+    format: Annotated[str, FormatChoice(DATA_FORMATS)] = "auto"
     """Format of the files; detected from the file ending and the first lines if auto."""
     header: bool | None = None
     """Whether the first line of a table is a header; detected if not set. Without one, columns are named 1, 2, 3, …"""

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from meristem.config.errors import MeristemError
+from meristem.data.text_units import main_script, split_words
 from meristem.interfaces.task import Indices, Metrics
 from meristem.metrics.bootstrap import sum_rows
-from meristem.metrics.word_split import main_script, split_words
 
 References = Sequence[Sequence[str]]
 ROUGE_TYPES = ("rouge1", "rouge2", "rougeL", "rougeLsum")

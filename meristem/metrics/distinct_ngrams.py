@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from meristem.data.text_units import ngrams, split_words
 from meristem.interfaces.task import Indices, Metrics
-from meristem.metrics.word_split import split_words
 
 
 def distinct_metrics(texts: Sequence[str]) -> Metrics:
@@ -24,8 +24,7 @@ def distinct_resampler(texts: Sequence[str]) -> Callable[[Indices], Metrics]:
 
 def _distinct_share_fn(token_lists: Sequence[Sequence[str]], size: int) -> Callable[[Indices], float]:
     ngram_ids: dict[tuple[str, ...], int] = {}
-    ngram_lists = [[tuple(text[index : index + size]) for index in range(len(text) - size + 1)] for text in token_lists]
-    id_lists = [[ngram_ids.setdefault(ngram, len(ngram_ids)) for ngram in items] for items in ngram_lists]
+    id_lists = [[ngram_ids.setdefault(ngram, len(ngram_ids)) for ngram in ngrams(text, size)] for text in token_lists]
     ngram_counts = np.array([len(items) for items in id_lists], np.int64)
     owner = np.repeat(np.arange(len(id_lists)), ngram_counts)
     flat_ids = np.array([ngram for items in id_lists for ngram in items], np.int64)

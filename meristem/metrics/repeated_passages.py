@@ -3,41 +3,17 @@
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections.abc import Iterable, Sequence
-from functools import cache
+from collections.abc import Sequence
 from itertools import groupby
 
-from meristem.metrics.word_split import split_words
+from meristem.data.text_units import TokenSequence, distinct_share, ngrams
 
-TokenSequence = Sequence[str]
 _STUTTER_PATTERN = re.compile(r"([^\W\d_]{1,6}?)\1{5}")
-
-
-def split_tokens(text: str) -> list[str]:
-    """Lower-case words; each punctuation mark, ideograph and kana is a token of its own."""
-    return split_words("".join(f" {letter} " if _is_punctuation(letter) else letter for letter in text.casefold()))
-
-
-def split_spoken_words(text: str) -> list[str]:
-    """The same without punctuation, to compare texts regardless of it."""
-    return [token for token in split_tokens(text) if not _is_punctuation(token[0])]
 
 
 def has_stutter(text: str) -> bool:
     """Whether some letters occur six times in a row inside a word, as in no language."""
     return _STUTTER_PATTERN.search(text) is not None
-
-
-def ngrams(tokens: TokenSequence, size: int) -> list[tuple[str, ...]]:
-    """Every n-gram of `size` words, in order."""
-    return [tuple(tokens[start : start + size]) for start in range(len(tokens) - size + 1)]
-
-
-def distinct_share(texts: Iterable[TokenSequence], size: int) -> float:
-    """Distinct n-grams of that size as a share of all; 1 where there are none."""
-    all_ngrams = [ngram for tokens in texts for ngram in ngrams(tokens, size)]
-    return len(set(all_ngrams)) / len(all_ngrams) if all_ngrams else 1.0
 
 
 def has_repeated_ngram(tokens: TokenSequence, size: int) -> bool:
@@ -70,8 +46,3 @@ def longest_copied_passage(tokens: TokenSequence, sources: Sequence[TokenSequenc
         else:
             best, low = match, size
     return best
-
-
-@cache
-def _is_punctuation(letter: str) -> bool:
-    return unicodedata.category(letter)[0] in "PS"

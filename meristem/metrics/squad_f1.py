@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from meristem.data.text_units import is_unspaced, split_words
 from meristem.interfaces.task import Indices, Metrics
 from meristem.metrics.bootstrap import sum_rows
-from meristem.metrics.word_split import is_unspaced, split_words
 
 _ARTICLE = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meristem.config.errors import MeristemError
+from meristem.data.text_units import distinct_share, ngrams, split_spoken_words, split_tokens, split_words
 from meristem.metrics import repeated_passages
-from meristem.metrics.word_split import split_words
 
 COPY_NGRAM_SIZES = (5, 6, 7, 8)
 """Sizes of n-grams that count as copied: four words in a row are often an idiom, eight are hardly ever chance."""
@@ -77,12 +77,12 @@ class GeneratedTexts:
     @cached_property
     def tokens(self) -> list[list[str]]:
         """Words and punctuation marks of each text."""
-        return [repeated_passages.split_tokens(text) for text in self.texts]
+        return [split_tokens(text) for text in self.texts]
 
     @cached_property
     def words(self) -> list[list[str]]:
         """Words of each text, without punctuation."""
-        return [repeated_passages.split_spoken_words(text) for text in self.texts]
+        return [split_spoken_words(text) for text in self.texts]
 
     @cached_property
     def lengths(self) -> list[int]:
@@ -92,7 +92,7 @@ class GeneratedTexts:
     def copy_sources(self, index: int) -> list[list[str]]:
         """The words of the references and the prompt of a text."""
         texts = [*(self.references[index] if self.references else ()), self.prompts[index]]
-        return [repeated_passages.split_spoken_words(text) for text in texts]
+        return [split_spoken_words(text) for text in texts]
 
 
 def measure_drift(before: GeneratedTexts, after: GeneratedTexts) -> DriftMetrics:
@@ -166,9 +166,9 @@ def _distinct_terms(generated: GeneratedTexts, size: int) -> tuple[list[float], 
         [tokens[start : start + DISTINCT_WINDOW] for start in range(0, len(tokens), DISTINCT_WINDOW)]
         for tokens in generated.tokens
     ]
-    return [
-        sum(repeated_passages.distinct_share([window], size) for window in text_windows) for text_windows in windows
-    ], [float(len(text_windows)) for text_windows in windows]
+    return [sum(distinct_share([window], size) for window in text_windows) for text_windows in windows], [
+        float(len(text_windows)) for text_windows in windows
+    ]
 
 
 def _copy_terms(generated: GeneratedTexts, ones: list[float]) -> RatioTerms:
@@ -193,7 +193,7 @@ def _cross_prompt_metrics(generated: GeneratedTexts, max_words: int) -> dict[str
     prompt_words = [split_words(generated.texts[index]) for index in first_index.values()]
     return {
         "texts": float(len(generated.texts)),
-        "distinct2": repeated_passages.distinct_share(map(split_words, generated.texts), 2),
+        "distinct2": distinct_share(map(split_words, generated.texts), 2),
         "distinct2_even": _distinct2_across(prompt_words, max_words),
         "alike": _duplicate_share([tuple(generated.words[index][:OPENING_WORDS]) for index in first_index.values()]),
         "duplicates": _duplicate_share([tuple(generated.words[index]) for index in first_index.values()]),
@@ -202,7 +202,7 @@ def _cross_prompt_metrics(generated: GeneratedTexts, max_words: int) -> dict[str
 
 def _distinct2_across(texts: Sequence[Sequence[str]], max_words: int) -> float:
     """distinct-2 across texts, where repetitions within a text are not counted."""
-    bigram_sets = [set(repeated_passages.ngrams(words[:max_words], 2)) for words in texts]
+    bigram_sets = [set(ngrams(words[:max_words], 2)) for words in texts]
     total = sum(map(len, bigram_sets))
     return len(set().union(*bigram_sets)) / total if total else 1.0
 

@@ -10,7 +10,7 @@ from typing import Any
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError
 from meristem.config.recipe import Recipe
-from meristem.corpus.read.images import is_builtin_image
+from meristem.data.images import is_builtin_image
 from meristem.dataset.feed import Feed
 from meristem.drawing.reward_report import ScoredText, step_metrics
 from meristem.drawing.reward_report_terminal import LiveRewards, reward_report_tables

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from meristem.config.errors import MeristemError
-from meristem.corpus.read.images import load_named_image
+from meristem.data.images import load_named_image
 from meristem.generation.source_target_layout import (
     CausalLayout,
     ContinuationLayout,

@@ -11,7 +11,7 @@ from meristem.corpus.paired_text import split_pair
 from meristem.corpus.pipeline import CorpusReader
 from meristem.corpus.processed_corpus import processed_corpus_dir
 from meristem.corpus.settings import CorpusSettings
-from meristem.dataset.sentence_boundaries import find_sentence_starts
+from meristem.data.text_units import find_sentence_starts
 from meristem.reinforce.word_ngrams import normalized_words
 from meristem.utils.randomness import generator
 

@@ -15,7 +15,7 @@ from meristem.checkpoint import disk
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError
 from meristem.config.recipe import Recipe
-from meristem.corpus.read.images import load_named_image
+from meristem.data.images import load_named_image
 from meristem.drawing.html_page import current_timestamp
 from meristem.drawing.reward_report import (
     BeforeAfterMetric,

@@ -15,7 +15,7 @@ from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.recipe import Recipe, read_recipe, resolve_recipe
 from meristem.config.settings import find_class
 from meristem.corpus.cache_folder import cache_dir
-from meristem.corpus.read.sources import corpus_digest
+from meristem.corpus.source_keys import corpus_digest
 from meristem.training.pretraining import pretrain
 
 

@@ -25,8 +25,8 @@ from meristem.config.settings import Settings
 from meristem.corpus.paired_text import split_pair
 from meristem.corpus.pipeline import CorpusReader
 from meristem.corpus.processed_corpus import processed_corpus_dir
-from meristem.corpus.read.sources import corpus_digest
 from meristem.corpus.settings import CorpusSettings
+from meristem.corpus.source_keys import corpus_digest
 from meristem.reinforce.word_ngrams import normalized_words
 from meristem.reinforce.word_vectors import Matrix, WordVectors
 from meristem.utils import untrusted_files

@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 from collections.abc import Iterable, Sequence
 
-from meristem.corpus.clean.word_split import UNSPACED_WORD
+from meristem.data.text_units import UNSPACED_WORD, distinct_share, ngrams
 
 PUNCTUATION = string.punctuation + "“”‘’„‚«»‹›…—–·•。，、！？；：（）「」『』《》〈〉【】〔〕～｡｢｣、،؛؟"
 DISTINCT_WINDOW = 40
@@ -22,15 +22,9 @@ def cased_words(text: str) -> list[str]:
     return [stripped for word in UNSPACED_WORD.findall(text) if (stripped := word.strip(PUNCTUATION))]
 
 
-def ngrams(tokens: Sequence[str], size: int) -> list[tuple[str, ...]]:
-    """Every n-gram of `size` words, in order."""
-    return [tuple(tokens[start : start + size]) for start in range(len(tokens) - size + 1)]
-
-
 def repeated_ngram_share(tokens: Sequence[str], size: int) -> float:
     """The share of n-grams that occurred before in the text; 0 where there are fewer than two."""
-    all_ngrams = ngrams(tokens, size)
-    return 1 - len(set(all_ngrams)) / len(all_ngrams) if all_ngrams else 0.0
+    return 1 - distinct_share([tokens], size)
 
 
 def min_distinct_share(tokens: Sequence[str], size: int = 2) -> float:

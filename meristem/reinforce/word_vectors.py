@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meristem.config.errors import MeristemError
-from meristem.corpus.clean.word_split import UNSPACED_CHAR
 from meristem.corpus.word_vector_files import read_vectors
+from meristem.data.text_units import UNSPACED_CHAR
 from meristem.reinforce.word_ngrams import cased_words
 
 Matrix = NDArray[np.float32]

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from meristem.config.errors import MeristemError
-from meristem.corpus.read.images import decode_image
+from meristem.data.images import decode_image
 from meristem.evaluation.attention_maps import attention_maps
 from meristem.evaluation.prediction_requests import parse_task_input
 from meristem.evaluation.task_predictions import predict

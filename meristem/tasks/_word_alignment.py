@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meristem.config.errors import MeristemError
+from meristem.data.text_units import is_ideograph, join_words
 from meristem.interfaces.task import Sample
-from meristem.labelled.word_offsets import join_words
 from meristem.tasks._text_encoder import TextEncoder, TokenizedText
-from meristem.tokenizers.character_classes import is_chinese
 
 Offsets = Sequence[tuple[int, int]]
 Positions = NDArray[np.int64]
@@ -49,7 +48,7 @@ def _character_kind(character: str) -> str:
         return "space"
     if category[0] == "M" or category == "Cf" or "\U0001f3fb" <= character <= "\U0001f3ff":  # skin tones
         return "mark"
-    return "letter" if category[0] in "LN" and not is_chinese(character) else "alone"
+    return "letter" if category[0] in "LN" and not is_ideograph(character) else "alone"
 
 
 def parse_words_input(task_input: Any, task_name: str) -> Sample:

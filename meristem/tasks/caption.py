@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from meristem.config.errors import MeristemError
-from meristem.corpus.read.images import is_builtin_image, load_named_image
+from meristem.data.images import is_builtin_image, load_named_image
 from meristem.generation.source_target_layout import EncoderDecoderLayout, SourceTargetLayout
 from meristem.interfaces.task import Indices, Metrics, Sample, SamplePiece
 from meristem.objectives import caption

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from meristem.dataset.sentence_boundaries import find_sentence_starts
+from meristem.data.text_units import find_sentence_starts
 from meristem.interfaces.batch import Array
 from meristem.interfaces.task import Indices, Metrics, Sample
 from meristem.metrics import bleu_rouge as metrics

@@ -7,7 +7,8 @@ from pathlib import Path
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError
 from meristem.config.recipe import Recipe
-from meristem.corpus.read.sources import describe_missing_path, find_sources
+from meristem.corpus.corpus_sources import find_sources
+from meristem.data.sources import describe_missing_path
 
 
 def refuse_missing_files(recipe: Recipe) -> None:

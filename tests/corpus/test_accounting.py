@@ -8,6 +8,7 @@ from rich.console import Console
 
 from meristem.corpus import accounting as module
 from meristem.corpus.accounting import CorpusAccount
+from meristem.data.read_counts import MAX_WARNINGS
 
 
 def test_a_lost_document_is_noticed():
@@ -49,8 +50,8 @@ def test_warnings_and_files_are_bounded(monkeypatch):
     for number in range(50):
         account.warn(f"w{number}")
         account.keep(f"f{number}", [1])
-    assert len(account.warnings) == module.MAX_WARNINGS
-    assert account.unshown == 50 - module.MAX_WARNINGS
+    assert len(account.warnings) == MAX_WARNINGS
+    assert account.unshown == 50 - MAX_WARNINGS
     assert account.sources == {"f0": 1, "f1": 1, "f2": 1, "(other files)": 47}
 
 

@@ -14,10 +14,9 @@ import pytest
 from rich.console import Console
 
 from meristem.config.errors import MeristemError, RecipeError
-from meristem.corpus import pipeline
+from meristem.corpus import pipeline, read_ranges
 from meristem.corpus.accounting import CorpusAccount
 from meristem.corpus.corpus_command import run_corpus_command
-from meristem.corpus.read import read_ranges
 from meristem.corpus.report.corpus_report import CorpusReport, report_to_dict, report_to_json
 from meristem.corpus.report.report_html import render_report
 from meristem.corpus.report.report_terminal import report_sections

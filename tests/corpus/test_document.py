@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meristem.corpus import document
 from meristem.corpus.document import Document, cut_document
+from meristem.data import text_units
 
 
 def test_short_text_is_one_document():
@@ -18,7 +18,7 @@ def test_pieces_are_bounded_and_lose_nothing(unit):
     pieces = [piece.text for piece in cut_document(text, "f:1")]
     assert "".join(pieces) == text
     assert len(pieces) >= 3
-    assert max(map(len, pieces)) <= document.MAX_DOCUMENT_CHARS
+    assert max(map(len, pieces)) <= text_units.MAX_TEXT_CHARS
 
 
 def test_words_are_not_broken_where_there_is_white_space():
@@ -29,7 +29,7 @@ def test_words_are_not_broken_where_there_is_white_space():
 @given(st.text(alphabet="ab \n。", max_size=200))
 def test_any_text_survives_cutting(text):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(document, "MAX_DOCUMENT_CHARS", 7)
+        patch.setattr(text_units, "MAX_TEXT_CHARS", 7)
         pieces = [piece.text for piece in cut_document(text, "f:1")]
     assert "".join(pieces) == text
     assert all(len(piece) <= 7 for piece in pieces)

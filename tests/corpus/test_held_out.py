@@ -10,10 +10,11 @@ import pytest
 
 from meristem.config.errors import MeristemError, RecipeError
 from meristem.config.settings import build_settings
+from meristem.corpus.corpus_sources import resolve_sources
 from meristem.corpus.document import Document
 from meristem.corpus.pipeline import CorpusReader
-from meristem.corpus.read.sources import corpus_digest, resolve_sources, source_key
 from meristem.corpus.settings import CorpusSettings
+from meristem.corpus.source_keys import corpus_digest, source_key
 
 LINES = [f"Sentence number {number} of the book, said the {number % 7}th cat." for number in range(40)]
 
@@ -208,7 +209,7 @@ def test_wikitext_articles_are_documents(tmp_path, read, name, monkeypatch):
     assert "<unk>" in documents[0].text and "= = = Claws = = =" in documents[0].text
     if name.endswith(".gz"):
         return
-    monkeypatch.setattr("meristem.corpus.read.read_ranges.RANGE_BYTES", 40)  # the same in ranges
+    monkeypatch.setattr("meristem.corpus.read_ranges.RANGE_BYTES", 40)  # the same in ranges
     assert [one.text for one in read(tmp_path / name, **settings)[0]] == [one.text for one in documents]
 
 

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from meristem.config.errors import MeristemError
 from meristem.corpus.corpus_command import run_corpus_command
-from meristem.corpus.document import MAX_DOCUMENT_CHARS, Document, Drop
+from meristem.corpus.document import Document, Drop
 from meristem.corpus.paired_text import (
     IMAGE_SEPARATOR,
     PAIR_SEPARATOR,
@@ -25,8 +25,9 @@ from meristem.corpus.paired_text import (
     tokenizer_texts,
 )
 from meristem.corpus.pipeline import CorpusReader
-from meristem.corpus.read.sources import corpus_digest
 from meristem.corpus.settings import CorpusSettings
+from meristem.corpus.source_keys import corpus_digest
+from meristem.data.text_units import MAX_TEXT_CHARS
 
 
 def pairs_file(path: Path, pairs: list[tuple[str, str]]) -> Path:
@@ -56,7 +57,7 @@ def test_plain_text_has_one_side() -> None:
     assert isinstance(picture, Document)
     assert list(tokenizer_texts(picture.text)) == ["a caption"]
     assert document_keys(picture) == (f"abc{IMAGE_SEPARATOR}a caption", "abc")
-    assert join_pair("a" * MAX_DOCUMENT_CHARS, "b", PAIR_SEPARATOR, "a:1") == Drop("too long")
+    assert join_pair("a" * MAX_TEXT_CHARS, "b", PAIR_SEPARATOR, "a:1") == Drop("too long")
 
 
 def test_each_side_is_cleaned_and_an_empty_side_drops_the_pair(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def write(path: Path, texts: list[str]) -> Path:
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces, batches and parts so small that a few hundred documents make several."""
-    monkeypatch.setattr("meristem.corpus.read.read_ranges.RANGE_BYTES", 20_000)
+    monkeypatch.setattr("meristem.corpus.read_ranges.RANGE_BYTES", 20_000)
     monkeypatch.setattr("meristem.corpus.document_batches.BATCH_CHARACTERS", 5_000)
     monkeypatch.setattr("meristem.corpus.processed_corpus.PART_BYTES", 30_000)
 
@@ -122,7 +122,7 @@ class Stopped(BaseException):
 
 def test_a_pass_interrupted_at_any_write_resumes_to_the_same_parts(tmp_path, monkeypatch):
     monkeypatch.setattr("meristem.corpus.processed_corpus.PART_BYTES", 6_000)
-    monkeypatch.setattr("meristem.corpus.read.read_ranges.RANGE_BYTES", 5_000)
+    monkeypatch.setattr("meristem.corpus.read_ranges.RANGE_BYTES", 5_000)
     monkeypatch.setattr(os, "fsync", lambda handle: None)  # no power is cut here, and it would take most of the time
     settings = corpus(write(tmp_path / "a.txt", stories(60, 1)), near_dedup={"drop": False})
     real: dict[Any, Callable[..., Any]] = {

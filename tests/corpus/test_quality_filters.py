@@ -15,8 +15,8 @@ from meristem.corpus.clean.quality_filters import QualitySettings, failed_rule, 
 from meristem.corpus.clean.repetition import PhraseRepetition, count_repeats
 from meristem.corpus.clean.word_split import SplitText
 from meristem.corpus.document import Document, Drop
-from meristem.corpus.read.sources import corpus_digest
 from meristem.corpus.settings import CorpusSettings
+from meristem.corpus.source_keys import corpus_digest
 
 RULES = QualitySettings()
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from meristem.corpus.read import read_ranges
-from meristem.corpus.read.encoding import TextEncoding
-from meristem.corpus.read.read_ranges import plan_ranges
-from meristem.corpus.read.source_kinds import BuiltinSource
-from meristem.corpus.read.sources import resolve_sources
+from meristem.corpus import read_ranges
+from meristem.corpus.corpus_sources import resolve_sources
+from meristem.corpus.read_ranges import plan_ranges
 from meristem.corpus.settings import CorpusSettings
+from meristem.data.encoding import TextEncoding
+from meristem.data.sources import BuiltinSource
 
 
 def planned(path: Path, data: bytes, **settings) -> list[read_ranges.ReadRange]:

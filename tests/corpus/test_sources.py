@@ -8,9 +8,10 @@ import pytest
 
 from meristem.config.errors import MeristemError
 from meristem.corpus import file_contents
-from meristem.corpus.read.source_kinds import BuiltinSource, FileSource, HubSource
-from meristem.corpus.read.sources import corpus_digest, find_sources, resolve_sources
+from meristem.corpus.corpus_sources import find_sources, resolve_sources
 from meristem.corpus.settings import CorpusSettings
+from meristem.corpus.source_keys import corpus_digest
+from meristem.data.sources import BuiltinSource, FileSource, HubSource
 
 
 def found(*sources: object) -> list[str]:

@@ -12,10 +12,10 @@ import pytest
 
 from meristem.config.errors import MeristemError
 from meristem.corpus.pipeline import CorpusReader
-from meristem.corpus.read.read_ranges import RANGE_BYTES, ReadRange
-from meristem.corpus.read.source_kinds import FileSource
+from meristem.corpus.read_ranges import RANGE_BYTES, ReadRange
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.worker_pool import MAX_BATCHES_AHEAD, ReadWorkerPool
+from meristem.data.sources import FileSource
 
 SETTINGS = CorpusSettings(document="line", deduplicate=False)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from meristem.config.errors import MeristemError
 from meristem.corpus.document import Document
 from meristem.corpus.paired_text import IMAGE_SEPARATOR, PAIR_SEPARATOR
-from meristem.corpus.read.images import builtin_image_reference
+from meristem.data.images import builtin_image_reference
 from meristem.dataset import build as building
 from meristem.dataset.build import build_dataset
 from meristem.dataset.paired_documents import encode_batch

@@ -16,9 +16,9 @@ from meristem import api
 from meristem.cli import main
 from meristem.config.errors import MeristemError
 from meristem.corpus.pipeline import CorpusReader
-from meristem.corpus.read.images import load_image_file
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.word_vector_files import read_vectors
+from meristem.data.images import load_image_file
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.evaluation.minimal_pairs import read_pairs
 from meristem.labelled.load import load_samples

@@ -18,10 +18,11 @@ from datatrove.data import Document as Carried
 from datatrove.executor.local import LocalPipelineExecutor
 
 from meristem.config.errors import MeristemError
+from meristem.corpus import read_ranges
 from meristem.corpus.clean.quality_filters import QualitySettings
 from meristem.corpus.pipeline import CorpusReader
-from meristem.corpus.read import read_ranges
 from meristem.corpus.settings import CorpusSettings
+from meristem.data.formats import text
 from meristem.interop import datatrove as adapter
 from meristem.interop.datatrove import CleaningFilter, DatatroveReader, DatatroveWriter, ExactDedupFilter
 
@@ -30,7 +31,7 @@ from meristem.interop.datatrove import CleaningFilter, DatatroveReader, Datatrov
 def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CorpusSettings:
     """Several files, one of them large enough for ranges, with line ends of all kinds and things to drop."""
     monkeypatch.setattr(read_ranges, "RANGE_BYTES", 2000)
-    monkeypatch.setattr(read_ranges, "WHOLE_FILE_BYTES", 500)
+    monkeypatch.setattr(text, "WHOLE_FILE_BYTES", 500)
     folder = tmp_path / "raw"
     folder.mkdir()
     ends = ("\n", "\r\n", "\r", "\n\n\n")

@@ -20,7 +20,7 @@ from meristem.config.recipe import Recipe, resolve_recipe
 from meristem.config.settings import find_class, module_names
 from meristem.corpus.document import Document
 from meristem.corpus.paired_text import IMAGE_SEPARATOR, PAIR_SEPARATOR, SEPARATOR_KINDS
-from meristem.corpus.read.images import builtin_image_reference
+from meristem.data.images import builtin_image_reference
 from meristem.dataset.build import build_dataset
 from meristem.dataset.feed import Feed
 from meristem.dataset.length_buckets import LengthBucketedFeed as OfLikeLengths

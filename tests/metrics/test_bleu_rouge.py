@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from meristem.config.errors import MeristemError
+from meristem.data.text_units import main_script, split_words
 from meristem.metrics import bleu_rouge
 from meristem.metrics.bootstrap import confidence_intervals
-from meristem.metrics.word_split import main_script, split_words
 
 GOLDS = [["The cat sat on the mat, quietly."], ["A dog ran through the park."], ["It rains again in the north today."]]
 SAID = ["The cat sat on a mat quietly.", "A dog ran through a green park.", "It rains in the north."]

@@ -5,15 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meristem.data.text_units import distinct_share, split_spoken_words, split_tokens
 from meristem.metrics.repeated_passages import (
     count_copied_ngrams,
-    distinct_share,
     has_repeated_ngram,
     has_stutter,
     longest_copied_passage,
     longest_word_run,
-    split_spoken_words,
-    split_tokens,
 )
 
 WORDS = st.lists(st.sampled_from("abc"), max_size=12)

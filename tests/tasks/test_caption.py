@@ -16,7 +16,7 @@ from writers import MODELS, finetuned, fresh, overfitted, recipe_of, written
 from meristem import api, samples
 from meristem.config.errors import MeristemError, RecipeError
 from meristem.config.settings import find_class
-from meristem.corpus.read.images import builtin_image_reference
+from meristem.data.images import builtin_image_reference
 from meristem.evaluation.task_predictions import evaluate_predictions, predict
 from meristem.interfaces.batch import Row
 from meristem.interfaces.task import Sample

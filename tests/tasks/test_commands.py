@@ -15,9 +15,9 @@ sys.path.append(str(Path(__file__).parent))
 from small import Small, small
 
 from meristem.config.errors import MeristemError
+from meristem.data.text_units import join_words
 from meristem.evaluation.task_predictions import evaluate_predictions, predict
 from meristem.interfaces.task import Sample
-from meristem.labelled.word_offsets import join_words
 from meristem.tasks._tag_predictions import TagPrediction
 from meristem.tasks.commands import CommandPrediction
 

@@ -20,9 +20,9 @@ from meristem import api
 from meristem.checkpoint.load import load_checkpoint
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError, RecipeError
+from meristem.data.text_units import join_words
 from meristem.evaluation.task_predictions import evaluate_predictions
 from meristem.interfaces.task import Sample
-from meristem.labelled.word_offsets import join_words
 from meristem.tasks._tag_predictions import TagPrediction
 from meristem.tasks.probe import ProbePrediction
 

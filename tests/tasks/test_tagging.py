@@ -24,9 +24,9 @@ from meristem import api
 from meristem.checkpoint.load import load_checkpoint
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError
+from meristem.data.text_units import join_words
 from meristem.evaluation.task_predictions import evaluate_predictions, predict
 from meristem.interfaces.task import Sample
-from meristem.labelled.word_offsets import join_words
 from meristem.tasks import _tag_predictions
 from meristem.tasks._sliding_windows import innermost_window, sliding_windows
 from meristem.tasks._tag_predictions import TagPrediction

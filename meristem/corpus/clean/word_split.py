@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
 
 from meristem.corpus.clean.language_profiles import PROFILES
-
-# Ideographs, kana and bopomofo are a word each; Thai, Lao, Burmese and Khmer have about four letters a word.
-IDEOGRAPH_RANGES = "\u3040-\u30ff\u3105-\u312f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-UNSPACED_RANGES = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
-UNSPACED_WORD = re.compile(
-    f"[{IDEOGRAPH_RANGES}]|[{UNSPACED_RANGES}]{{1,4}}|[^\\s{IDEOGRAPH_RANGES}{UNSPACED_RANGES}]+"
-)
-UNSPACED_CHAR = re.compile(f"[{IDEOGRAPH_RANGES}{UNSPACED_RANGES}]")
+from meristem.data.text_units import UNSPACED_CHAR, UNSPACED_WORD
 
 GOPHER_STOP_WORDS = frozenset(("the", "be", "to", "of", "and", "that", "have", "with"))
 STOP_WORDS = {language: frozenset(profile.words[:24]) for language, profile in PROFILES.items()} | {

@@ -17,7 +17,7 @@ from meristem.corpus.dedup.exact import DigestSet
 from meristem.corpus.dedup.lsh_index import LSHIndex
 from meristem.corpus.document_batches import DocumentBatch
 from meristem.corpus.paired_text import IMAGE_SEPARATOR, SEPARATOR_KINDS, split_pair
-from meristem.corpus.read.read_ranges import ReadRange
+from meristem.corpus.read_ranges import ReadRange
 from meristem.corpus.settings import CorpusSettings
 from meristem.corpus.split import UnsplitDocument, document_half, share_position
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
 from meristem.config.settings import Settings
+from meristem.data.text_units import HAN, KANA, SOUTHEAST_ASIAN, code_point_ranges
 
 Signatures = NDArray[np.uint16]
 """[texts, NUM_HASHES]; the share of equal values of two texts estimates the Jaccard similarity of their shingles."""
@@ -25,16 +26,7 @@ MIN_BAND_RECALL = 0.98
 """Minimum probability that a pair exactly at the threshold shares a band."""
 
 # Scripts that put no space between words: kana, ideographs, Thai, Lao, Khmer, Burmese. Each character is a word.
-UNSPACED_RANGES = (
-    (0x0E00, 0x0EFF),
-    (0x1000, 0x109F),
-    (0x1780, 0x17FF),
-    (0x3040, 0x30FF),
-    (0x3400, 0x4DBF),
-    (0x4E00, 0x9FFF),
-    (0xF900, 0xFAFF),
-    (0x20000, 0x3FFFF),
-)
+UNSPACED_RANGES = code_point_ranges(SOUTHEAST_ASIAN + KANA + HAN)
 WORD_CHAR, SINGLE_CHAR_WORD = 1, 2
 
 

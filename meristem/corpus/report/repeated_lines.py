@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from itertools import islice
 
+from meristem.data.text_units import HAN, HANGUL, KANA
+
 MAX_LINES = 1 << 15
 """Lines kept when pruning; up to twice as many in between, about 20 MB."""
 
@@ -15,7 +17,7 @@ MIN_LINE_CHARS, MIN_IDEOGRAPHS = 40, 15
 MAX_LINE_CHARS = 200
 """Characters of a line that are compared."""
 
-IDEOGRAPH = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+IDEOGRAPH = re.compile(f"[{KANA}{HAN}{HANGUL}]")
 
 
 def candidate_lines(text: str) -> set[str]:

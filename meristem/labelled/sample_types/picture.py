@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from meristem.corpus.read.images import BUILTIN_REFERENCE, ImageError, image_reference
+from meristem.data.images import BUILTIN_REFERENCE, ImageError, image_reference
 from meristem.interfaces.task import Sample
 from meristem.labelled import cell_values
 from meristem.labelled.columns import CAPTION_COLUMNS, IMAGE_COLUMNS

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from meristem.data.text_units import join_words, locate_words, split_at_spaces
 from meristem.interfaces.task import Sample
 from meristem.labelled import cell_values
 from meristem.labelled.columns import TAG_COLUMNS, TEXT_COLUMNS, WORD_COLUMNS
 from meristem.labelled.rows import RawRow, ReadNotes, RowError, SkipRow
 from meristem.labelled.sample_type import SampleType
 from meristem.labelled.tag_schemes import are_entity_tags, detect_tag_scheme, to_bio
-from meristem.labelled.word_offsets import join_words, locate_words, split_words
 
 
 class WordsSample(SampleType):
@@ -42,7 +42,7 @@ class WordsSample(SampleType):
         """The words, their text, and their offsets in it."""
         value = cell_values.parse_list(self.require_cell(row, self.words_column))
         if isinstance(value, str):
-            words, offsets = split_words(value)
+            words, offsets = split_at_spaces(value)
             text = value
         else:
             words = tuple(str(word) for word in value or ())

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from meristem.config.errors import MeristemError, did_you_mean
 from meristem.config.settings import Settings
-from meristem.corpus.read.sources import describe_missing_path
+from meristem.data.sources import describe_missing_path
 from meristem.labelled.cell_values import is_empty
-from meristem.labelled.formats import SourceSpec, iter_row_streams
+from meristem.labelled.row_streams import SourceSpec, iter_row_streams
 from meristem.labelled.rows import MAX_LISTED_LOCATIONS, RawRow, ReadNotes, RowError, RowStream
 from meristem.labelled.settings import DataSettings
 

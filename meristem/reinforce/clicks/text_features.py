@@ -13,10 +13,11 @@ from zlib import crc32
 
 import numpy as np
 
-from meristem.corpus.clean.word_split import IDEOGRAPH_RANGES
+from meristem.data.text_units import SINGLE_CHARACTER_WORDS
 from meristem.reinforce.clicks.sparse_matrix import Floats, Ints, SparseMatrix, sum_by_index
 
-WORD_PATTERN = re.compile(f"[{IDEOGRAPH_RANGES}]|[^\\W{IDEOGRAPH_RANGES}]+(?:['’][^\\W{IDEOGRAPH_RANGES}]+)*|[^\\w\\s]")
+_LETTERS = f"[^\\W{SINGLE_CHARACTER_WORDS}]+"
+WORD_PATTERN = re.compile(f"[{SINGLE_CHARACTER_WORDS}]|{_LETTERS}(?:['’]{_LETTERS})*|[^\\w\\s]")
 RUN_PATTERN = re.compile(r"\w+|[^\w\s]+")
 CHAR_NGRAM_SIZES = (2, 3, 4, 5)
 MAX_CHARACTERS = 2000

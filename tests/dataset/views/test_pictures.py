@@ -8,7 +8,7 @@ import pytest
 
 from meristem.config.errors import MeristemError
 from meristem.corpus.paired_text import IMAGE_SEPARATOR
-from meristem.corpus.read.images import builtin_image_reference
+from meristem.data.images import builtin_image_reference
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.dataset.views.pictures import PicturesView
 from meristem.samples.microworld import draw, generate_scene

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from meristem.config.errors import MeristemError
-from meristem.corpus.read.images import load_image, load_image_file
+from meristem.data.images import load_image, load_image_file
 from meristem.labelled.load import load_samples, load_splits
 from meristem.labelled.settings import DataSettings
 

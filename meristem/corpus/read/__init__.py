@@ -1,1 +1,0 @@
-"""Reading a corpus: sources, compression, encodings and one reader per file format."""

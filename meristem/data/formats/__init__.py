@@ -1,0 +1,1 @@
+"""File formats, one per module: each class declares its file endings and yields records with their locations."""

@@ -1,0 +1,1 @@
+from corpus.conftest import own_cache, read  # noqa: F401  # fixtures
