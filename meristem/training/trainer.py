@@ -34,6 +34,7 @@ from meristem.training.data.training_data import (
 from meristem.training.freezing import UnfreezeSchedule, prepare_trainable
 from meristem.training.init.initial_weights import load_start_weights
 from meristem.training.init.word_vector_init import init_from_word_vectors
+from meristem.training.launch import is_launch_ended
 from meristem.training.loop import TrainingLoop
 from meristem.training.missing_files import refuse_missing_files
 from meristem.training.optim.param_groups import build_optimizers
@@ -76,7 +77,9 @@ def run_recipe(
     if recipe.train.threads is not None:
         torch.set_num_threads(recipe.train.threads)
     with init_distributed(
-        resolve_device(recipe.train), timeout_seconds=recipe.train.distributed_timeout
+        resolve_device(recipe.train),
+        timeout_seconds=recipe.train.distributed_timeout,
+        is_launch_ended=is_launch_ended,
     ) as distributed:
         with distributed.run_rank_zero_first():
             if distributed.is_rank_zero:
