@@ -38,7 +38,12 @@ from meristem.training.launch import is_launch_ended
 from meristem.training.loop import TrainingLoop
 from meristem.training.missing_files import refuse_missing_files
 from meristem.training.optim.param_groups import build_optimizers
-from meristem.training.resume_checks import refuse_changed_settings, refuse_edited_recipe
+from meristem.training.resume_checks import (
+    refuse_changed_settings,
+    refuse_changed_tokenizer,
+    refuse_edited_recipe,
+    refuse_impossible_state,
+)
 from meristem.training.resume_state import restore_training
 from meristem.training.run_result import RunContext, RunResult, budget_used, finish_run
 from meristem.training.settings import NEVER
@@ -146,10 +151,12 @@ def _train(
         for notice in checkpoint.notices:
             logger.log(notice)
         refuse_edited_recipe(run.path, checkpoint.path, recipe)
+        refuse_changed_tokenizer(run.path, checkpoint)
         if nonfinite := weight_transfer.nonfinite_names(checkpoint.snapshot.model):
             raise MeristemError(f"{checkpoint.path}: weights that are not finite cannot be trained on: {nonfinite}")
         weight_transfer.load_exact(learner.model, checkpoint.snapshot.model)
         context.state = TrainState.from_dict(checkpoint.snapshot.state, step=checkpoint.snapshot.step)
+        refuse_impossible_state(context.state, learner.objectives.values())
         if distributed.world_size == 1:
             _pin_threads(context)
     learner.to(device)
