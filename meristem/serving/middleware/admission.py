@@ -182,7 +182,8 @@ class AdmissionMiddleware:
             """Send within the deadline, so that a client that does not read cannot keep its slot."""
             nonlocal abandoned
             try:
-                await asyncio.wait_for(send(message), context.remaining)
+                async with asyncio.timeout(context.remaining):  # wait_for would make a task for every message
+                    await send(message)
             except TimeoutError:
                 abandoned = True
                 raise ClientDisconnected from None
