@@ -40,7 +40,6 @@ def serve(
     """
     uvicorn = _import_uvicorn()
     load_keys(settings)  # report problems with keys before loading anything
-    from meristem.serving.acceptor import Server
     from meristem.serving.app import create_app
     from meristem.serving.http_protocol import TimeoutHttpProtocol
     from meristem.serving.studio.run_list import RunListing
@@ -77,7 +76,7 @@ def serve(
     gc.collect()
     gc.freeze()  # what is loaded stays, and need not be looked through for garbage while everybody waits
     gc.set_threshold(*COLLECT)
-    signal_number = _run_server(Server(config), bound_socket)
+    signal_number = _run_server(uvicorn.Server(config), bound_socket)
     cut_off = app.state.engine.admission.num_cut_off
     outcome = "all running requests were completed" if not cut_off else f"{cut_off} requests were cut off"
     raise TrainingStopped(signal_number, f"stopped; {outcome}")
