@@ -1,5 +1,5 @@
 """`python -m meristem` runs the `meristem` command."""
 
-from meristem.cli.app import main
+from meristem.cli import main
 
 main()

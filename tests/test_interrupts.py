@@ -71,3 +71,23 @@ def test_a_failed_process_of_several_does_not_free_its_process_group(error: str,
     command = [sys.executable, "-c", BLOCKED.format(error=error)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == code, ended.stderr
+
+
+IMPORTING = """
+import importlib.abc, signal, sys
+
+class Interrupt(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "typer":
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+sys.argv = ["meristem", "--version"]
+from meristem.cli import main
+main()
+"""
+
+
+def test_an_interrupt_while_modules_are_imported_shows_no_traceback() -> None:
+    run = subprocess.run([sys.executable, "-c", IMPORTING], capture_output=True, text=True, check=False, timeout=60)
+    assert (run.returncode, run.stdout, run.stderr) == (130, "", "meristem: stopped\n")

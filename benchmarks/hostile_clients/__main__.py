@@ -3,7 +3,8 @@
     python -m benchmarks.hostile_clients [--minutes 30] [--kinds KIND …] [--results FILE]
 
 Trains two small runs for a few steps in a temporary folder, serves them in a separate process, measures the honest
-clients alone for a tenth of the time and then together with hostile ones. The page with the tables is written next to
+clients alone for a tenth of the time, as long beside a process that keeps one core busy, and then together with hostile
+ones. The page with the tables is written next to
 the results file, with the ending .md. Exit code 1 if a bound does not hold.
 """
 
@@ -18,7 +19,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +72,9 @@ def campaign(minutes: float, kinds: Sequence[str]) -> dict[str, Any]:
             expected = answers_alone(port, keys[0])
             alone = measure(port, keys[:HONEST], expected, 6 * minutes)
             print(f"alone: {json.dumps(alone.summary()['statuses'])}", flush=True)
-            mixed, hostile, memory = mix(port, server, keys, expected, 54 * minutes, kinds)
+            with busy_process():
+                busy = measure(port, keys[:HONEST], expected, 6 * minutes)
+            mixed, hostile, memory = mix(port, server, keys, expected, 48 * minutes, kinds)
             after = answers_alone(port, keys[0])
     return {
         "minutes": minutes,
@@ -79,12 +83,24 @@ def campaign(minutes: float, kinds: Sequence[str]) -> dict[str, Any]:
         "honest clients": HONEST,
         "honest requests": len(requests()),
         "alone": alone.summary(),
+        "beside a busy process": busy.summary(),
         "mixed": mixed.summary(),
         "p99 ratio": ratio(mixed, alone),
         "memory": memory,
         "hostile": hostile,
         "answers after the campaign equal": after == expected,
     }
+
+
+@contextmanager
+def busy_process() -> Iterator[None]:
+    """A process that keeps one core busy: what any second program on the machine costs the honest clients."""
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        yield
+    finally:
+        busy.kill()
+        busy.wait()
 
 
 def mix(

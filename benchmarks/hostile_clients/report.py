@@ -12,6 +12,7 @@ RATIO = 2.0
 """Maximum ratio of the honest p99 with hostile clients to that alone."""
 GROWTH = 10.0
 """Maximum growth of the server's memory after the warm-up, in percent."""
+PHASES = ("alone", "beside a busy process", "mixed")
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,8 @@ def page(results: Mapping[str, Any]) -> str:
         "# Hostile and honest clients of one server", "",
         f"`python -m benchmarks.hostile_clients --minutes {results['minutes']:g}` writes this page. "
         f"{results['honest clients']} honest clients, each with its own key, send a list of "
-        f"{results['honest requests']} requests at a fixed rate: a tenth of the time alone, then beside hostile ones. "
+        f"{results['honest requests']} requests at a fixed rate: a tenth of the time alone, as long beside "
+        "one process that only computes, then beside hostile clients. "
         "A latency counts from when the request was due.", "",
         f"{processor['name']}, {processor['cores']} cores, {processor['vector instructions']}, "
         f"torch {processor['torch']}; load average before: {load}. The hostile clients themselves took "
@@ -61,9 +63,9 @@ def page(results: Mapping[str, Any]) -> str:
                 [[one.name, one.limit, one.measured, "yes" if one.holds else "**no**"] for one in bounds(results)]), "",
         "## Honest clients", "",
         *_table(["phase", "route", "answers", "p50 ms", "p99 ms"],
-                [row for phase in ("alone", "mixed") for row in _latencies(phase, results[phase])]), "",
+                [row for phase in PHASES if phase in results for row in _latencies(phase, results[phase])]), "",
         *(f"- {phase}: {_statuses(results[phase]['statuses'])}; numbers differ from the answer alone by at most "
-          f"{results[phase]['largest number difference']:.1e}" for phase in ("alone", "mixed")), "",
+          f"{results[phase]['largest number difference']:.1e}" for phase in PHASES if phase in results), "",
         "## Memory of the server", "",
         f"{memory['MiB at the start']} MiB when the hostile clients began, {memory['MiB after warm-up']} MiB "
         f"{memory['warm-up seconds']:g} s later, {memory['MiB at the end']} MiB at the end, "

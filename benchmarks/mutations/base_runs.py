@@ -22,9 +22,8 @@ STOPPED_AT = 4
 TEXT = "builtin:microworld-en?size=30"
 PAIRS = "builtin:microworld-pairs?size=40"
 SMALL = {"layers": 1, "hidden_size": 16, "heads": 2, "max_length": 24}
-TRAIN = {"steps": STEPS, "save_every": 2, "evaluate_every": 2, "evaluate_tokens": 96, "threads": 1,
-         "keep_checkpoints": 2,
-         "dataloader_workers": 0, "batch_tokens": 96, "batch_samples": 4}  # fmt: skip
+TRAIN = {"steps": STEPS, "save_every": 2, "evaluate_every": 2, "threads": 1, "keep_checkpoints": 2,
+         "dataloader_workers": 0}  # fmt: skip
 PRETRAINED: dict[str, dict[str, Any]] = {
     "transformer_xl": {"model": {"family": "transformer_xl", **SMALL, "layers": 2, "memory_length": 8},
     "objective": "clm",
@@ -94,13 +93,17 @@ def _recipe(kind: str, folder: Path) -> dict[str, Any]:
     if kind in PRETRAINED:
         parts = PRETRAINED[kind]
         corpus = {"source": TEXT, "processes": 1, "validation": 0.1, "test": 0.1, **parts.get("corpus", {})}
-        return {**parts, "corpus": corpus, "train": {**TRAIN, **parts.get("train", {})}}
+        return {
+            **parts,
+            "corpus": corpus,
+            "train": {**TRAIN, "batch_tokens": 96, "evaluate_tokens": 96, **parts.get("train", {})},
+        }
     parts = dict(TUNED[kind])
     name, lora = parts.pop("data"), parts.pop("lora", None)
     sizes = {"train": (16, 1), "validation": (4, 2), "test": (4, 3)}
     data = {split: f"builtin:microworld-{name}?size={n}&seed={seed}" for split, (n, seed) in sizes.items()}
     start = {"path": str(folder / parts.pop("from")), **({"lora": lora} if lora else {})}
-    return {**parts, "from": start, "data": data, "train": TRAIN}
+    return {**parts, "from": start, "data": data, "train": {**TRAIN, "batch_samples": 4}}
 
 
 def _base_run(kind: str, folder: Path) -> BaseRun:

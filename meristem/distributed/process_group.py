@@ -6,7 +6,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,10 +18,12 @@ import torch.distributed as dist
 from torch import Tensor
 
 from meristem.config.errors import MeristemError
+from meristem.utils.interrupts import run_interruptibly
 
 CPU = torch.device("cpu")
 PROBE_SECONDS = 2.0
 """How long a process that failed waits for another one before it counts as alive."""
+FAILED_TO_START = "another process of this run failed to start; its own message says why"
 
 
 class ProcessLostError(MeristemError):
@@ -122,7 +124,7 @@ class DistributedContext:
             finally:
                 any_failed = self._any_failed(failed)
             if any_failed:
-                raise MeristemError("another process of this run failed to start; its own message says why")
+                raise MeristemError(FAILED_TO_START)
 
     def _any_failed(self, failed: bool) -> bool:
         if self.world_size == 1:
@@ -178,8 +180,13 @@ SINGLE_PROCESS = DistributedContext()
 
 
 @contextmanager
-def init_distributed(device: torch.device, *, timeout_seconds: float) -> Iterator[DistributedContext]:
-    """Initialize the process group from torchrun's environment variables; a single process without them."""
+def init_distributed(
+    device: torch.device, *, timeout_seconds: float, is_launch_ended: Callable[[], bool] = lambda: False
+) -> Iterator[DistributedContext]:
+    """Initialize the process group from torchrun's environment variables; a single process without them.
+
+    While it waits for the other processes, Ctrl-C raises, and so does another one's failure (`is_launch_ended`).
+    """
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
     if world_size == 1:
         yield DistributedContext(device=device)
@@ -188,21 +195,25 @@ def init_distributed(device: torch.device, *, timeout_seconds: float) -> Iterato
     if device.type != "cpu":
         device = torch.device(device.type, local_rank % max(1, torch.accelerator.device_count()))
         torch.accelerator.set_device_index(device.index)
-    dist.init_process_group(
-        "nccl" if device.type == "cuda" else "gloo",
-        store=_rendezvous_store(rank, world_size, timeout_seconds),
-        rank=rank,
-        world_size=world_size,
-        timeout=timedelta(seconds=timeout_seconds),
-        device_id=device if device.type == "cuda" else None,
-    )
+
+    def check_launch() -> None:
+        if is_launch_ended():
+            raise MeristemError(FAILED_TO_START)
+
+    try:
+        untimed_group = run_interruptibly(
+            lambda: _init_process_group(device, rank, world_size, timeout_seconds), check_launch
+        )
+    except dist.DistError as error:
+        message = f"process {rank}: no connection to the other processes of this run ({str(error).splitlines()[0]})"
+        raise ProcessLostError(message) from error
     try:
         distributed = DistributedContext(
             rank=rank,
             world_size=world_size,
             local_rank=local_rank,
             device=device,
-            untimed_group=dist.new_group(backend="gloo", timeout=timedelta(days=30)),
+            untimed_group=untimed_group,
             timeout_seconds=timeout_seconds,
         )
         try:
@@ -214,6 +225,24 @@ def init_distributed(device: torch.device, *, timeout_seconds: float) -> Iterato
             raise
     finally:
         dist.destroy_process_group()
+
+
+def _init_process_group(
+    device: torch.device, rank: int, world_size: int, timeout_seconds: float
+) -> dist.ProcessGroup | None:
+    """Wait for all processes and connect them; returns the group without a timeout."""
+    if device.type != "cpu":
+        torch.accelerator.set_device_index(device.index)  # a thread has its own current device
+    timeout = timedelta(seconds=timeout_seconds)
+    dist.init_process_group(
+        "nccl" if device.type == "cuda" else "gloo",
+        store=_rendezvous_store(rank, world_size, timeout_seconds),
+        rank=rank,
+        world_size=world_size,
+        timeout=timeout,
+        device_id=device if device.type == "cuda" else None,
+    )
+    return dist.new_group(backend="gloo", timeout=timedelta(days=30))
 
 
 def _rendezvous_store(rank: int, world_size: int, timeout_seconds: float) -> Any:

@@ -6,6 +6,7 @@ A sequence joins the batch before any step and leaves after its last token, or w
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ MAX_UNREAD_TOKENS = 4096
 
 LONG_TURN = 64
 """Tokens after which a place changes hands among long texts: that takes as long as several tokens."""
+STREAM_INTERVAL = 0.05
+"""Seconds between two updates of a long stream: sending a token takes the event loop as long as decoding it."""
 LONG_EVERY = 8
 """Tokens of light requests after which long texts have one, too."""
 
@@ -64,6 +67,8 @@ class GenerationJob:
     """Number of sequences; set when the worker starts the job."""
     unread_tokens: int = 0
     """Tokens in the queue that have not been sent to the client yet."""
+    next_update: float = 0.0
+    """When a stream that is not light sends its tokens again, unless a text is finished before."""
 
     @property
     def light(self) -> bool:
@@ -225,6 +230,7 @@ class GenerationWorker(WorkerThreads):
     def _send_updates(self, texts: Sequence[_GeneratedText]) -> None:
         """Send the updates of a step to their requests; a request that does not stream gets finished texts only."""
         updates_by_job: dict[GenerationJob, list[GenerationUpdate] | RequestError] = {}
+        now = time.monotonic()
         self._metrics.record_tokens("written", sum(text.job.context.is_active for text in texts))
         for text in texts:
             sequence, job = text.sequence, text.job
@@ -232,10 +238,13 @@ class GenerationWorker(WorkerThreads):
                 del self._texts[sequence]
             if sequence.error is not None:
                 updates_by_job[job] = to_request_error(sequence.error, f"{job.run.name} generate")
-            elif (job.stream or not sequence.is_active) and isinstance(
+            elif ((job.stream and now >= job.next_update) or not sequence.is_active) and isinstance(
                 pending := updates_by_job.setdefault(job, []), list
             ):
                 pending.append(text.take_update())
+        for job in updates_by_job:
+            if now >= job.next_update and not job.light:
+                job.next_update = now + STREAM_INTERVAL
         loops = {job.loop for job in updates_by_job}
         for loop in loops:
             call_in_loop(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -23,9 +24,16 @@ MAX_HEADER_BYTES = 32 << 10
 MAX_BODY_CHUNKS = 4096
 """Maximum number of chunks of a body: a chunk of one byte costs as much as a large one."""
 HEADERS_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
-
-
 BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n"
+
+
+def _is_worth_logging(record: logging.LogRecord) -> bool:
+    """False for uvicorn's line about a response without an end: whoever does not read its stream would fill the log."""
+    return "without completing response" not in str(record.msg)
+
+
+log = logging.getLogger("uvicorn.error.connections")
+log.addFilter(_is_worth_logging)
 
 
 class TimeoutHttpProtocol(HttpToolsProtocol):
@@ -33,6 +41,7 @@ class TimeoutHttpProtocol(HttpToolsProtocol):
 
     def __init__(self, *arguments: Any, early_rejection: EarlyRejection | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self.logger = log
         self._early_rejection, self._rejected, self._num_body_chunks = early_rejection, False, 0
         self._read_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None

@@ -29,7 +29,7 @@ def launch(arguments: Sequence[str], processes: int, *, threads: int | None = No
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # failures are reported below
+    _silence_agent()
     if processes < 1:
         raise MeristemError(f"--processes {processes}: at least one is needed")
     threads_per_process = threads or max(1, (os.cpu_count() or 1) // processes)
@@ -64,6 +64,13 @@ def launch(arguments: Sequence[str], processes: int, *, threads: int | None = No
         except SignalException as error:
             return 128 + int(error.sigval)
         return int(exit_code_file.read_text()) if exit_code_file.is_file() else 0
+
+
+def _silence_agent() -> None:
+    """Hide the messages of torch's agent: failures and signals are reported here, in one sentence."""
+    agent_logger = logging.getLogger("torch.distributed.elastic")  # its children have levels of their own
+    agent_logger.addHandler(logging.NullHandler())
+    agent_logger.propagate = False
 
 
 def report_exit_code(code: int) -> int:

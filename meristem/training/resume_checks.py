@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
+from meristem.checkpoint.load import LoadedCheckpoint
 from meristem.config.errors import MeristemError, RecipeError
 from meristem.config.recipe import Recipe, parse_recipe_file, resolve_recipe
 from meristem.config.recipe_diff import differing_settings
+from meristem.interfaces.batch import Objective
 from meristem.training.missing_files import refuse_missing_files
 from meristem.training.settings import BUDGETS
+from meristem.training.train_state import TrainState
 from meristem.utils.shell_quoting import shell_path
 
 CHANGEABLE_SETTINGS = frozenset(
@@ -64,6 +68,24 @@ def refuse_edited_recipe(run_path: Path, checkpoint: Path, current: Recipe) -> N
             f"{run_path / 'recipe.yaml'} was changed after its last checkpoint was written: {'; '.join(lines)}. "
             "Restore the old values, or start another run with --out"
         )
+
+
+def refuse_changed_tokenizer(run_path: Path, checkpoint: LoadedCheckpoint) -> None:
+    """Raise if the run's tokenizer.json is no longer the one that its checkpoint was trained with."""
+    sealed, own = checkpoint.snapshot.tokenizer, run_path / "tokenizer.json"
+    if sealed is not None and sealed.read_bytes() != own.read_bytes():
+        raise MeristemError(
+            f"{own} was changed after its last checkpoint was written: copy {sealed} over it, "
+            "or start another run with --out"
+        )
+
+
+def refuse_impossible_state(state: TrainState, objectives: Iterable[Objective]) -> None:
+    """Raise if the train state says that the run is over, and its budget and objectives could not have ended it."""
+    can_stop = any(type(objective).after_step is not Objective.after_step for objective in objectives)
+    invalid = "total" if state.budget and state.step > state.total else "stopped" if state.stopped else ""
+    if invalid == "total" or (invalid and not can_stop):
+        raise MeristemError(f"state.json: {invalid} has an invalid value: the file was changed")
 
 
 def blocking_differences(saved: Recipe, current: Recipe) -> dict[str, tuple[str, str]]:

@@ -29,9 +29,9 @@ def _parse_optional_interval(value: Any) -> Any:
 
 
 def _parse_step_interval(value: Any) -> Any:
-    if isinstance(value, str) and interval_seconds(value) is not None:
+    interval = NEVER if value == NEVER else _parse_interval(value)
+    if isinstance(interval, str) and interval_seconds(interval) is not None:
         raise ValueError("expected steps (10) or epochs (0.5epoch)")
-    interval = _parse_interval(value)
     if isinstance(interval, int) and interval < 1:
         raise ValueError("Input should be greater than or equal to 1")
     return interval

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from meristem.config.errors import RecipeError
 from meristem.distributed.parallel import ParallelLearner, full_tensor
 from meristem.distributed.process_group import SINGLE_PROCESS
 from meristem.interfaces.batch import Batch, State
@@ -50,11 +51,21 @@ class _UpdateResult:
 
 
 def resolve_device(settings: TrainSettings) -> torch.device:
-    """Device of a run: `train.device`, or the accelerator if there is one."""
-    if settings.device != "auto":
-        return torch.device(settings.device)
+    """Device of a run: `train.device`, or the accelerator if there is one; refuses a device this machine lacks."""
     accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    return accelerator if accelerator is not None else torch.device("cpu")
+    available = accelerator if accelerator is not None else torch.device("cpu")
+    if settings.device == "auto":
+        return available
+    try:
+        device = torch.device(settings.device)
+    except RuntimeError:
+        raise RecipeError(f"train.device: {settings.device!r} is no device: choose auto or {available.type}") from None
+    exists = device.type == "cpu" or (
+        device.type == available.type and (device.index or 0) < torch.accelerator.device_count()
+    )
+    if not exists:
+        raise RecipeError(f"train.device: this machine has no {device}: choose auto or {available.type}")
+    return device
 
 
 def resolve_dtype(settings: TrainSettings, device: torch.device) -> torch.dtype:

@@ -43,6 +43,8 @@ def plan_steps(
     kind, value = settings.budget
     budget = f"{value:g} {kind}"
     if state.budget == budget:
+        if kind == "steps" and state.total != value:
+            raise MeristemError(f"state.json: total is {state.total} in a run of {budget}: the file was changed")
         return
 
     def measure_cost() -> StepCost:

@@ -34,10 +34,16 @@ from meristem.training.data.training_data import (
 from meristem.training.freezing import UnfreezeSchedule, prepare_trainable
 from meristem.training.init.initial_weights import load_start_weights
 from meristem.training.init.word_vector_init import init_from_word_vectors
+from meristem.training.launch import is_launch_ended
 from meristem.training.loop import TrainingLoop
 from meristem.training.missing_files import refuse_missing_files
 from meristem.training.optim.param_groups import build_optimizers
-from meristem.training.resume_checks import refuse_changed_settings, refuse_edited_recipe
+from meristem.training.resume_checks import (
+    refuse_changed_settings,
+    refuse_changed_tokenizer,
+    refuse_edited_recipe,
+    refuse_impossible_state,
+)
 from meristem.training.resume_state import restore_training
 from meristem.training.run_result import RunContext, RunResult, budget_used, finish_run
 from meristem.training.settings import NEVER
@@ -76,7 +82,9 @@ def run_recipe(
     if recipe.train.threads is not None:
         torch.set_num_threads(recipe.train.threads)
     with init_distributed(
-        resolve_device(recipe.train), timeout_seconds=recipe.train.distributed_timeout
+        resolve_device(recipe.train),
+        timeout_seconds=recipe.train.distributed_timeout,
+        is_launch_ended=is_launch_ended,
     ) as distributed:
         with distributed.run_rank_zero_first():
             if distributed.is_rank_zero:
@@ -143,10 +151,12 @@ def _train(
         for notice in checkpoint.notices:
             logger.log(notice)
         refuse_edited_recipe(run.path, checkpoint.path, recipe)
+        refuse_changed_tokenizer(run.path, checkpoint)
         if nonfinite := weight_transfer.nonfinite_names(checkpoint.snapshot.model):
             raise MeristemError(f"{checkpoint.path}: weights that are not finite cannot be trained on: {nonfinite}")
         weight_transfer.load_exact(learner.model, checkpoint.snapshot.model)
         context.state = TrainState.from_dict(checkpoint.snapshot.state, step=checkpoint.snapshot.step)
+        refuse_impossible_state(context.state, learner.objectives.values())
         if distributed.world_size == 1:
             _pin_threads(context)
     learner.to(device)

@@ -6,10 +6,15 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import NoReturn
+from typing import NoReturn, TypeVar
+
+CHECK_INTERVAL = 0.2
+"""Seconds between two checks while `run_interruptibly` waits."""
+Result = TypeVar("Result")
 
 
 @contextmanager
@@ -27,6 +32,28 @@ def defer_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.SIG_DFL if previous_handler is None else previous_handler)
     if received:
         signal.raise_signal(signal.SIGINT)
+
+
+def run_interruptibly(function: Callable[[], Result], check: Callable[[], None]) -> Result:
+    """The result of a function that blocks in C++, where Python handles no signal until it returns.
+
+    It runs in a daemon thread while this one waits: Ctrl-C raises here at once, and so does `check`, which is called
+    several times a second. The thread is then left behind, blocked, and ends with the process.
+    """
+    outcome: Future[Result] = Future()
+
+    def call() -> None:
+        try:
+            outcome.set_result(function())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(CHECK_INTERVAL)
+        check()
+    return outcome.result()
 
 
 class _InterruptState:

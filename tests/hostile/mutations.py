@@ -6,16 +6,18 @@ files again, as somebody with bad intentions would; otherwise the manifest betra
 A run that resumes must be refused or end with the weights of the run that nobody changed. `CONSISTENT` mutations are
 therefore left out for it, since no reader could tell them from an honest run: other finite weights, moments or memory;
 one recipe or one tokenizer in all places at once, as another person's run has; a checkpoint's file in the place of
-the same file of another checkpoint; and a parameter that its optimizer never met.
+the same file of another checkpoint; and a parameter that its optimizer never met. A larger budget is left out as well.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 import yaml
@@ -171,11 +173,25 @@ def _consistent_recipe(run: Path, rng: random.Random) -> str:
 
 
 def _change_recipes(paths: list[Path], rng: random.Random) -> str:
-    content = yaml.safe_load(paths[0].read_bytes())
-    place = replace_value(content, rng)
+    original = yaml.safe_load(paths[0].read_bytes())
+    while True:
+        content = copy.deepcopy(original)
+        place = replace_value(content, rng)
+        if not _has_larger_budget(content, original):
+            break
     for path in paths:
         path.write_text(yaml.safe_dump(content), encoding="utf-8")
     return place
+
+
+def _has_larger_budget(content: Any, original: Any) -> bool:
+    """Whether a recipe lets its run train for longer, as anybody may ask: without `train.steps` it takes minutes."""
+    train = content.get("train", {}) if isinstance(content, dict) else None
+    if not isinstance(train, dict):
+        return False
+    steps = train.get("steps")
+    is_larger = isinstance(steps, int | float) and steps > original["train"]["steps"]
+    return "steps" in original["train"] and (steps is None or is_larger)
 
 
 def _tokenizer(run: Path, rng: random.Random) -> str:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hostile.doors import QUIET
+from hostile.making import reseal
 from hostile.mutations import copied, mutate
 from hostile.watching import watched
 
 from meristem import api
+from meristem.config.errors import MeristemError
 from meristem.training import budget
 
 RECIPE = """\
@@ -69,9 +72,7 @@ def test_a_mutated_run_is_refused_or_ends_the_same(number: int, stopped: tuple[P
     what = mutate(run, number)
 
     def door(given: Path, out: Path) -> str:
-        ended = resumed(given)
-        if "stopped at step" not in (ended / "log.txt").read_text():  # a state that says it was over before
-            (out / "weights").write_text(final_weights(ended))
+        (out / "weights").write_text(final_weights(resumed(given)))
         return ""
 
     out = tmp_path / "out"
@@ -79,5 +80,28 @@ def test_a_mutated_run_is_refused_or_ends_the_same(number: int, stopped: tuple[P
     seen = watched(door, run, run, out, memory=DATA)
     assert seen.outcome in ("refused", "taken"), (what, seen)
     assert not seen.ran, (what, seen)
-    if seen.outcome == "taken" and (out / "weights").exists():
+    if seen.outcome == "taken":
         assert (out / "weights").read_text() == expected, what
+
+
+@pytest.mark.parametrize("change", [{"stopped": "1epoch"}, {"total": 0}, {"total": 5}], ids=str)
+def test_a_state_that_ends_the_run_early_is_refused(
+    change: dict[str, object], stopped: tuple[Path, str], tmp_path: Path
+) -> None:
+    run = copied(stopped[0], tmp_path / "run")
+    checkpoint = run / "checkpoints" / "step-00000004"
+    state = json.loads((checkpoint / "state.json").read_text())
+    (checkpoint / "state.json").write_text(json.dumps({**state, **change}))
+    reseal(checkpoint)
+    with pytest.raises(MeristemError, match=rf"^state.json: {next(iter(change))} .*: the file was changed"):
+        resumed(run)
+
+
+def test_a_tokenizer_that_was_changed_since_the_checkpoint_is_refused(
+    stopped: tuple[Path, str], tmp_path: Path
+) -> None:
+    run = copied(stopped[0], tmp_path / "run")
+    path = run / "tokenizer.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "post_processor": None}))
+    with pytest.raises(MeristemError, match=r"tokenizer.json was changed after its last checkpoint was written: copy "):
+        resumed(run)

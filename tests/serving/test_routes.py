@@ -12,7 +12,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from meristem.api import LoadedModel
-from meristem.serving import request_work
+from meristem.serving import generation_worker, request_work
 
 TEXT, OTHER = "Ada walked to the old harbour.", "It rained on Diego, and on the garden."
 
@@ -190,6 +190,39 @@ def test_a_stream_adds_up_to_the_whole(client: TestClient) -> None:
         alike([token for event in mine for token in event["tokens"]], expected["tokens"])
         assert [event["finished"] for event in mine][-1] == expected["finished"]
         assert all(len(token["top"]) == 2 for token in expected["tokens"])
+
+
+def test_tokens_of_a_long_stream_are_sent_together(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generation_worker, "STREAM_INTERVAL", 1000.0)
+    body = {"model": "gpt2", "prompt": TEXT, "max_tokens": 20, "min_tokens": 20, "seed": 9, "n": 16}
+    whole = asked(client, "/generate", **body)["texts"]
+    *events, _ = streamed(client, **body)
+    assert len(events) == 2 * 16  # the first tokens, and all others with the end
+    for index, expected in enumerate(whole):
+        mine = [event for event in events if event["index"] == index]
+        assert "".join(event["text"] for event in mine) == expected["text"]
+        alike([token for event in mine for token in event["tokens"]], expected["tokens"])
+
+
+EVERY_ROUTE: list[tuple[str, dict[str, Any]]] = [
+    *((route, {"model": name, **body}) for name, (route, body) in TASKS.items()),
+    *(("/attention", {"model": model, "text": text}) for model in ("bert", "gpt2") for text in (TEXT, OTHER)),
+    *(("/embed", {"model": model, "text": text}) for model in ("bert", "gpt2") for text in (TEXT, OTHER)),
+    *(("/score", {"model": model, "text": text}) for model in ("bert", "gpt2") for text in (TEXT, OTHER)),
+    *(("/fill", {"model": "bert", "text": f"{text} [MASK]", "top": 3}) for text in (TEXT, OTHER)),
+    *(("/generate", {"model": "gpt2", "prompt": TEXT, "max_tokens": 9, "seed": seed}) for seed in (1, 2)),
+]
+
+
+def test_every_route_answers_under_load_what_it_answers_alone(client: TestClient) -> None:
+    alone = [asked(client, route, **body) for route, body in EVERY_ROUTE]
+    numbers = [number for shift in range(3) for number in range(shift, len(EVERY_ROUTE), 3)] * 3
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(
+            pool.map(lambda number: asked(client, EVERY_ROUTE[number][0], **EVERY_ROUTE[number][1]), numbers)
+        )
+    for number, answer in zip(numbers, answers, strict=True):
+        alike(answer, alone[number])
 
 
 def test_many_clients_at_once_get_what_each_gets_alone(client: TestClient, loaded: dict[str, LoadedModel]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import logging
 import socket
 import threading
 import time
@@ -97,6 +98,24 @@ def test_streams_that_nobody_reads_give_their_places_back(server: ThreadServer) 
     assert server.status() == 200
     for one in held:
         one.close()
+
+
+def test_streams_that_are_abandoned_write_no_lines_to_the_log(
+    hub: ModelRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = ThreadServer(hub, deadline=1)
+    logging.getLogger("uvicorn.error").setLevel("WARNING")
+    body = json.dumps(LONG).encode()
+    held = server.open(POST.format("/generate", "application/json", len(body)).encode() + body, buffer=4096)
+    assert until(lambda: server.inside == 1)
+    assert until(lambda: server.inside == 0)
+    assert server.status() == 200  # the loop has finished with the stream
+    http_protocol.log.error("anything else")
+    logged = [record.message for record in caplog.records if record.name.startswith("uvicorn")]
+    held.close()
+    server.server.should_exit = server.server.force_exit = True
+    server.thread.join(timeout=20)
+    assert logged == ["anything else"]
 
 
 @pytest.mark.parametrize(("request_line", "status"), [

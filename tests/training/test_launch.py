@@ -111,6 +111,7 @@ def test_the_first_signal_stops_all_after_a_save(tmp_path: Path) -> None:
     _, said = run.communicate(timeout=60)
     assert run.returncode == 130
     assert said.count("run the same command again to resume") == 1
+    assert "death signal" not in said
     found = load.load_checkpoint(out / "checkpoints")
     assert found is not None
     assert found.snapshot.step >= 20

@@ -32,7 +32,9 @@ def test_intervals_are_steps_epochs_or_none(place: Place) -> None:
 
 
 @pytest.mark.parametrize(("given", "said"), [
-    ({"log_every": "10s"}, r"train\.log_every: expected steps"), ({"log_every": 0}, "greater than or equal to 1"),
+    ({"log_every": "10s"}, r"train\.log_every: expected steps"),
+    ({"log_every": ""}, "expected steps"), ({"log_every": "s"}, "expected steps"),
+    ({"log_every": "none"}, "expected steps"), ({"log_every": 0}, "greater than or equal to 1"),
     ({"evaluate_every": "none", "patience": 2}, "patience: early stopping needs evaluations"),
     ({"evaluate_every": "never"}, r"train\.evaluate_every: expected"),
 ])  # fmt: skip

@@ -8,6 +8,7 @@ import pytest
 import torch
 from cases import ROWS, SOURCE, Case, batches, bits, gradients, policy, real, stepper_of, steps
 
+from meristem.config.errors import RecipeError
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.interfaces.batch import Batch
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -123,11 +124,16 @@ def test_rollouts_are_seeded_by_the_step_alone(tokenizer: Tokenizer, store: Toke
 
 def test_devices_and_precisions_are_as_set() -> None:
     assert resolve_device(TrainSettings(device="cpu")) == torch.device("cpu")
-    assert resolve_device(TrainSettings(device="meta")) == torch.device("meta")
     cpu, linear = torch.device("cpu"), torch.nn.Linear(2, 2)
     for precision, dtype in (("auto", torch.float32), ("float32", torch.float32), ("bfloat16", torch.bfloat16)):
         with autocast_context(TrainSettings(precision=precision), cpu):  # type: ignore[arg-type]
             assert linear(torch.ones(1, 2)).dtype == dtype
+
+
+@pytest.mark.parametrize("device", ["none", "", "cuda:x", "meta", "mkldnn", "privateuseone", "cuda:99", "xla"])
+def test_a_device_that_this_machine_lacks_is_refused(device: str) -> None:
+    with pytest.raises(RecipeError, match=r"^train.device: .*: choose auto or "):
+        resolve_device(TrainSettings(device=device))
 
 
 def test_bfloat16_training_keeps_float32_weights(tokenizer: Tokenizer, store: TokenDataset) -> None:

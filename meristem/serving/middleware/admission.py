@@ -176,17 +176,24 @@ class AdmissionMiddleware:
             await context.disconnected
             return {"type": "http.disconnect"}
 
+        abandoned = False
+
         async def send_in_time(message: Message) -> None:
             """Send within the deadline, so that a client that does not read cannot keep its slot."""
+            nonlocal abandoned
             try:
-                await asyncio.wait_for(send(message), context.remaining)
+                async with asyncio.timeout(context.remaining):  # wait_for would make a task for every message
+                    await send(message)
             except TimeoutError:
+                abandoned = True
                 raise ClientDisconnected from None
 
         try:
             await self._app(scope, replay_receive, send_in_time)
-        except ClientDisconnected:
-            pass  # no response can be sent
+        except Exception as error:
+            # no response can be sent; of a stream that has begun, starlette makes a RuntimeError of it
+            if not abandoned and not isinstance(error, ClientDisconnected):
+                raise
         except asyncio.CancelledError:  # the shutdown timeout is over
             self._admission.num_cut_off += 1
             raise

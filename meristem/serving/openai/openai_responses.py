@@ -40,13 +40,15 @@ class OpenAIResponse(ABC):
         return {**self._header(self.object_type), "choices": choices, "usage": self._usage()}
 
     async def stream_chunks(self, updates: AsyncIterator[list[GenerationUpdate]]) -> AsyncIterator[str]:
-        """The streamed response: one chunk per text and step."""
+        """The streamed response: one chunk per update of a text, those of a step together."""
         for index, delta in enumerate(self.initial_chunks()):
             yield self._chunk(index, delta, None)
         async for step_updates in updates:
+            chunks = []
             for update in step_updates:
                 self._count_tokens(update)
-                yield self._chunk(update.index, self.delta(update), FINISH_REASONS[update.finish_reason])
+                chunks.append(self._chunk(update.index, self.delta(update), FINISH_REASONS[update.finish_reason]))
+            yield "".join(chunks)
         options = self.request.stream_options
         if options is not None and options.include_usage:
             yield format_event({**self._header(self.chunk_type), "choices": [], "usage": self._usage()})

@@ -94,11 +94,14 @@ async def _collect_texts(
 
 
 async def _stream_events(run: ServedRun, updates: AsyncIterator[list[GenerationUpdate]]) -> AsyncIterator[str]:
-    """One event per text and step, and a final one."""
+    """One event per update of a text, those of a step together, and a final one."""
     async for step_updates in updates:
-        for update in step_updates:
-            tokens = [token_json(run, sampled_token) for sampled_token in update.tokens]
-            yield format_event(
-                {"index": update.index, "text": update.text, "tokens": tokens, "finished": update.finish_reason}
-            )
+        yield "".join(_update_event(run, update) for update in step_updates)
     yield format_event({"done": True})
+
+
+def _update_event(run: ServedRun, update: GenerationUpdate) -> str:
+    tokens = [token_json(run, sampled_token) for sampled_token in update.tokens]
+    return format_event(
+        {"index": update.index, "text": update.text, "tokens": tokens, "finished": update.finish_reason}
+    )
