@@ -11,7 +11,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
 
 import torch
 from torch import Tensor
@@ -143,8 +142,8 @@ class SequenceState:
         ids = self.token_ids[first:]
         if self.has_ended and self.end_id is not None:
             ids.append(self.end_id)
-        entries = zip_longest(ids, self.logprobs[first:], self.top[first:], fillvalue=())
-        return tuple(SampledToken(*entry) for entry in entries)
+        top = self.top[first:] if self.top_logprobs else [()] * len(ids)
+        return tuple(SampledToken(*entry) for entry in zip(ids, self.logprobs[first:], top, strict=True))
 
 
 class ContinuousBatch:

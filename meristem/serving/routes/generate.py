@@ -54,7 +54,7 @@ def router(engine: ServingEngine) -> APIRouter:
         )
         updates = engine.generate(job, [prompt])
         if body.stream:
-            return await event_response(_stream_events(run, updates, header["seed"]))
+            return await event_response(_stream_events(run, updates, settings.used_seed))
         return await json_response({**header, "texts": await _collect_texts(run, updates, body.n)})
 
     return routes
