@@ -258,11 +258,14 @@ class LoadedModel:
             new one, which the texts return as `seed`.
         on_text: called with the index of a text and the text just added to it (streaming).
         """
-        settings = {name: value for name, value in locals().items() if name in SamplingSettings.model_fields}
+        settings: dict[str, Any] = {
+            name: value for name, value in locals().items() if name in SamplingSettings.model_fields
+        }
         prompt_list = [prompt] if isinstance(prompt, str | Path | np.ndarray) else list(prompt)
         image_size = self.recipe.model.model_dump().get("image_size", self.recipe.dataset.image_size)
         prompts = [images.load_image_file(item, image_size) if isinstance(item, Path) else item for item in prompt_list]
-        sampling = build_settings(SamplingSettings, {**settings, "stop": tuple(stop)}, "generate")
+        settings |= {"stop": tuple(stop), "early_stopping": early, "no_repeat_ngram_size": no_repeat}
+        sampling = build_settings(SamplingSettings, settings, "generate")
         assert isinstance(sampling, SamplingSettings)
         return ResultList(
             generate(self.model, self.tokenizer, prompts, sampling, count=count, on_text=on_text, as_source=source)

@@ -117,7 +117,7 @@ class GenerationTask(Task):
         if settings.lm_weight and settings.backbone_mode != "causal":
             raise MeristemError(
                 "task.lm_weight: only causal models have a language-model loss over the source; this one is "
-                f"{settings.way}"
+                f"{settings.backbone_mode}"
             )
         self.settings, self.tokenizer = settings, tokenizer
         self.layout: SourceTargetLayout = self._build_layout(settings, tokenizer)

@@ -30,8 +30,8 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "transformer_xl": ("transformer_xl", "clm", {"memory_length": 12}),
     "transformer": ("transformer", "seq2seq", {}),
     "rnn": ("rnn", "seq2seq", {"heads": None}),
-    "xlnet": ("xlnet", "plm", {"memory": 8}),
-    "captioner": ("captioner", "seq2seq", {"picture": 8, "patch": 4}),
+    "xlnet": ("xlnet", "plm", {"memory_length": 8}),
+    "captioner": ("captioner", "seq2seq", {"image_size": 8, "patch_size": 4}),
 }
 IMAGES = [np.random.default_rng(number).integers(0, 256, (8, 8, 3), np.uint8) for number in range(4)]
 PROMPTS = ["the old gardener", "my sister sold seventeen boats and a small", "the", "a small garden planted"]
@@ -41,7 +41,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"seed": 4, "max_tokens": 5, "repetition_penalty": 1.3, "min_tokens": 5},
     {"seed": 5, "max_tokens": 14, "top_p": 0.9, "no_repeat_ngram_size": 2},
 ]
-PENALTIES = {"repetition_penalty": 1.3, "no_repeat": 2, "min_tokens": 6}
+PENALTIES = {"repetition_penalty": 1.3, "no_repeat_ngram_size": 2, "min_tokens": 6}
 
 
 @pytest.fixture(params=FAMILIES)
