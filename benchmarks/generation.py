@@ -18,7 +18,9 @@ import torch
 from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from meristem.generation.incremental_decoder import DecodeSession, limit_threads
+from meristem.generation.continuous_batching import ContinuousBatch, SequenceState, TokenSampler
+from meristem.generation.generation_inputs import GenerationInputs
+from meristem.generation.sampling import SamplingSettings, seeded_uniforms
 from meristem.interfaces.batch import Head, Model
 from meristem.models.gpt2 import GPT2, GPT2Settings
 
@@ -80,17 +82,18 @@ def theirs(model: Model, vocabulary: int) -> GPT2LMHeadModel:
     return other.eval()
 
 
-@torch.inference_mode()
 def write(model: Model, prompts: Tensor, number: int) -> Tensor:
-    """Greedy decoding with our incremental decoder, its construction included."""
-    chosen = []
-    with limit_threads(len(prompts)):
-        session = DecodeSession(model, prompts, capacity=prompts.shape[1] + number)
-        for step in range(number):
-            chosen.append(session.logits.argmax(-1))
-            if step + 1 < number:
-                session.decode_step(chosen[-1])
-    return torch.stack(chosen, 1)
+    """Greedy decoding with our decode engine, its construction included."""
+    sampler = TokenSampler.from_settings(SamplingSettings.model_validate({"greedy": True}), (), None)
+    sequences = [
+        SequenceState(GenerationInputs(prompt_ids=prompt), sampler, seeded_uniforms(0), number)
+        for prompt in prompts.tolist()
+    ]
+    batch = ContinuousBatch(model)
+    for sequence in sequences:
+        batch.add(sequence)
+    batch.run()
+    return torch.tensor([sequence.token_ids for sequence in sequences])
 
 
 @torch.inference_mode()

@@ -34,7 +34,7 @@ from meristem.generation.generate import generate
 from meristem.generation.generated_text import GeneratedText
 from meristem.generation.generation_inputs import ImageArray, Prompt
 from meristem.generation.head_selection import LMKind, lm_kind_for
-from meristem.generation.sampling import SamplingSettings
+from meristem.generation.sampling import SamplingSettings, new_seed
 from meristem.generation.score import TextScore, score
 from meristem.in_memory_data import TableLike, as_file, store_data, store_source
 from meristem.interfaces.task import Sample, Task
@@ -238,7 +238,7 @@ class LoadedModel:
         repetition_penalty: float = 1.0,
         no_repeat_ngram_size: int | None = None,
         stop: Sequence[str] = (),
-        seed: int = 0,
+        seed: int | None = None,
         source: bool = False,
         on_text: Callable[[int, str], None] | None = None,
     ) -> list[list[GeneratedText]]:
@@ -254,10 +254,13 @@ class LoadedModel:
             early_stopping: stop the search when no active beam would overtake the best finished one if it ended now.
         repetition_penalty: values above 1 make tokens that already occur less likely; no_repeat_ngram_size: no n-gram
             of this many tokens occurs twice.
-        stop: stop strings; seed: random seed, the same seed generates the same text.
+        stop: stop strings; seed: random seed, the same seed generates the same text; without one every call draws a
+            new one, which the texts return as `seed`.
         on_text: called with the index of a text and the text just added to it (streaming).
         """
-        settings = {name: value for name, value in locals().items() if name in SamplingSettings.model_fields}
+        settings: dict[str, Any] = {
+            name: value for name, value in locals().items() if name in SamplingSettings.model_fields
+        }
         prompt_list = [prompt] if isinstance(prompt, str | Path | np.ndarray) else list(prompt)
         image_size = self.recipe.model.model_dump().get("image_size", self.recipe.dataset.image_size)
         prompts = [images.load_image_file(item, image_size) if isinstance(item, Path) else item for item in prompt_list]
@@ -285,8 +288,10 @@ class LoadedModel:
         """
         is_single = isinstance(prompt, str | Path)
         prompts = [prompt] if isinstance(prompt, str | Path) else list(prompt)
+        if settings.get("seed") is None:
+            settings["seed"] = new_seed()
         reward_prompts = best_of_n.build_prompts(
-            prompts, [references] if is_single else references, seed=settings.get("seed", 0)
+            prompts, [references] if is_single else references, seed=settings["seed"]
         )
         combined_reward = build_rewards(
             parse_reward_specs(rewards), Path(folder) if folder else rewards_cache(), TerminalConsole(stderr=True)

@@ -124,6 +124,13 @@ def test_generate_follows_its_seed(gpt2: Path) -> None:
     (two,) = model.generate("The", max_tokens=8, seed=1)
     (other,) = model.generate("The", max_tokens=8, seed=2)
     assert one[0].text == two[0].text != other[0].text
+    (first,), (second,) = (model.generate("The", max_tokens=8)[0] for _ in range(2))
+    assert first.seed != second.seed and first.text != second.text
+    assert model.generate("The", max_tokens=8, seed=first.seed) == [[first]]
+    (once,) = model.generate("The", max_tokens=40, greedy=True, min_tokens=40, no_repeat=1)[0]
+    assert len(set(once.tokens)) == 40
+    (best,) = model.best("The", of=2, rewards="repetition", max_tokens=4)
+    assert best[0].output.seed is not None
     assert len(model.generate(["A", ""], count=2, max_tokens=3)) == 2
     with pytest.raises(TypeError, match="temprature"):
         model.generate("The", temprature=2)

@@ -433,7 +433,11 @@ def test_generate(meristem: Meristem, gpt2: Path, bert: Path) -> None:
     (whole,) = json.loads(meristem(*words, "--json").out)
     assert whole["prompt"] + whole["text"] + "\n" == streamed.out
     several = json.loads(meristem(*words, "--count", 3, "--json").out)
-    assert len(several) == 3
+    assert len(several) == 3 and {one["seed"] for one in several} == {3}
+    drawn = [json.loads(meristem(*words[:-2], "--json").out)[0] for _ in range(2)]
+    assert drawn[0]["seed"] != drawn[1]["seed"] and drawn[0]["text"] != drawn[1]["text"]
+    again = json.loads(meristem(*words[:-2], "--seed", drawn[0]["seed"], "--json").out)
+    assert again == drawn[:1]
     assert meristem("generate", gpt2, "--beams", 2, "--max-tokens", 4).code == 0
     assert meristem("generate", bert, "--prompt", "The", "--max-tokens", 5).out.startswith("The")
 

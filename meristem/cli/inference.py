@@ -95,13 +95,13 @@ def generate(
     source: options.EncoderSource = None,
     count: options.Count = 1,
     max_tokens: options.MaxTokens = 100,
-    temperature: options.Temperature = 0.8,
+    temperature: options.Temperature = 1.0,
     top_k: options.TopK = None,
     top_p: options.TopP = None,
     repetition_penalty: options.RepetitionPenalty = 1.0,
     beams: options.Beams = 1,
     stop: options.Stop = None,
-    seed: options.Seed = 0,
+    seed: options.Seed = None,
     best_of: options.BestOf = None,
     reward: options.RewardSpecs = None,
     reference: options.References = None,
@@ -165,6 +165,7 @@ def generate(
                     "text": text_item.text,
                     "score": text_item.score,
                     "finished": text_item.finished,
+                    "seed": text_item.seed,
                 }
                 for prompt_item, text_item in texts
             ]

@@ -154,7 +154,9 @@ TopP = Annotated[
 RepetitionPenalty = Annotated[float, Option(min=1.0, help="Values above 1 make tokens that already occur less likely.")]
 Beams = Annotated[int, Option(min=1, help="Number of beams; 1 is no beam search.")]
 Stop = Annotated[list[str] | None, Option(help="Stop string, not part of the output; may be given several times.")]
-Seed = Annotated[int, Option(help="Random seed; the same seed generates the same text.")]
+Seed = Annotated[
+    int | None, Option(help="Random seed; the same seed generates the same text. Default: a new one every time.")
+]
 
 BestOf = Annotated[
     int | None, Option("--best-of", min=1, help="Generate N texts per prompt and keep those with the highest --reward.")

@@ -95,6 +95,7 @@ def print_best_of(
                     "text": ranked_text.text,
                     "score": ranked_text.output.score,
                     "finished": ranked_text.output.finished,
+                    "seed": ranked_text.output.seed,
                     "value": ranked_text.value,
                     "parts": ranked_text.parts,
                 }

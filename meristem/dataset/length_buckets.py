@@ -84,13 +84,27 @@ def _bucketed_window(
     return out
 
 
-def group_by_length(pieces: Sequence[SamplePiece], max_tokens: int) -> Iterator[list[int]]:
-    """Indices of pieces sorted by length, in groups of at most `max_tokens` tokens, padding included."""
-    group: list[int] = []
-    for index in sorted(range(len(pieces)), key=lambda index: pieces[index].num_tokens):
-        if group and (len(group) + 1) * pieces[index].num_tokens > max_tokens:
-            yield group
-            group = []
-        group.append(index)
-    if group:
-        yield group
+def length_batches(
+    sizes: Sequence[int],
+    *,
+    max_tokens: int | None = None,
+    max_rows: int | None = None,
+    max_difference: int | None = None,
+) -> Iterator[list[int]]:
+    """Indices sorted by size, in batches of at most `max_tokens` tokens with padding, and `max_rows` rows.
+
+    The sizes in a batch differ by at most `max_difference`. One row always fits.
+    """
+    batch: list[int] = []
+    for index in sorted(range(len(sizes)), key=sizes.__getitem__):
+        size = sizes[index]
+        if batch and (
+            (max_tokens is not None and (len(batch) + 1) * size > max_tokens)
+            or (max_rows is not None and len(batch) >= max_rows)
+            or (max_difference is not None and size - sizes[batch[0]] > max_difference)
+        ):
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch

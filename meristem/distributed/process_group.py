@@ -242,7 +242,8 @@ def _init_process_group(
         timeout=timeout,
         device_id=device if device.type == "cuda" else None,
     )
-    return dist.new_group(backend="gloo", timeout=timedelta(days=30))
+    untimed_group: dist.ProcessGroup | None = dist.new_group(backend="gloo", timeout=timedelta(days=30))
+    return untimed_group
 
 
 def _rendezvous_store(rank: int, world_size: int, timeout_seconds: float) -> Any:

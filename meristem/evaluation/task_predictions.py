@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from meristem.config.errors import MeristemError
 from meristem.evaluation.held_out_loss import SEED, eval_mode, mean_or_nan
-from meristem.generation.cancellation import check_cancelled, max_tokens_per_pass
+from meristem.generation.token_scores import forward_passes
 from meristem.interfaces.batch import Batch, Hidden, Objective, Outcome, Row, collate
 from meristem.interfaces.task import Sample, SamplePiece, Task, TaskEvaluation
 from meristem.learning.build import TOKEN_INPUTS
@@ -53,7 +51,9 @@ def predict(
     losses, has_gold = _LossSums(), any(sample.gold is not None for sample in samples)
     with eval_mode(learner):
         generated = task.generate(model, samples) if with_predictions else None
-        for indices in _batches(pieces, task.max_rows_per_sample) if generated is None or has_gold else ():
+        sizes = [max(1, piece.num_tokens * task.max_rows_per_sample) for piece in pieces]
+        passes = forward_passes(sizes, MAX_TOKENS_PER_PASS, max_rows=MAX_ROWS_PER_PASS)
+        for indices in passes if generated is None or has_gold else ():
             batch = _build_batch(task, pieces, indices).to(model.device)
             hidden = task.encode(model, batch)
             if has_gold and any(batch.target_counts.values()):
@@ -132,21 +132,3 @@ def evaluate_predictions(
         confusion=task.confusion_matrix(predictions, samples),
         mistakes=tuple(task.mistakes(predictions, samples)[:MAX_SHOWN_MISTAKES]),
     )
-
-
-def _batches(pieces: Sequence[SamplePiece], rows_per_sample: int) -> Iterator[list[int]]:
-    """Indices of pieces, sorted by length, batched up to the limits of a forward pass."""
-    order = np.argsort([piece.num_tokens for piece in pieces], kind="stable")
-    indices: list[int] = []
-    max_tokens = max_tokens_per_pass(MAX_TOKENS_PER_PASS)
-    for index in order.tolist():
-        if indices and (
-            len(indices) >= MAX_ROWS_PER_PASS
-            or (len(indices) + 1) * pieces[index].num_tokens * rows_per_sample > max_tokens
-        ):
-            yield indices
-            check_cancelled()
-            indices = []
-        indices.append(index)
-    if indices:
-        yield indices

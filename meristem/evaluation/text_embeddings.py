@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,9 +17,9 @@ from torch.nn.utils.rnn import pad_sequence
 from meristem.config.errors import MeristemError
 from meristem.dataset.char_ids import token_char_ids
 from meristem.evaluation.held_out_loss import eval_mode
-from meristem.generation.cancellation import check_cancelled, max_tokens_per_pass
 from meristem.generation.generation_inputs import GenerationInputs, build_generation_inputs, collate_inputs
 from meristem.generation.head_selection import encoding_lm_kind
+from meristem.generation.token_scores import forward_passes
 from meristem.interfaces.batch import Hidden, Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
@@ -131,7 +131,9 @@ def token_states(model: Model, texts: Sequence[EmbeddingInput], *, layer: Layer 
     states_by_text: dict[int, Tensor] = {}
     extra_outputs = () if layer is None else ("layers",)
     with eval_mode(model):
-        for batch in _length_batches(texts):
+        has_characters = any(item.char_ids is not None for item in texts)  # characters are never padded
+        sizes = [max(1, item.num_tokens) for item in texts]
+        for batch in forward_passes(sizes, MAX_TOKENS_PER_PASS, max_difference=0 if has_characters else None):
             states_BTD = _select_layer(
                 model, hidden_states(model, [texts[index] for index in batch], extra_outputs), layer
             )
@@ -167,22 +169,6 @@ def _pool(states_TD: Tensor, pooling: Pooling) -> Tensor:
     if pooling == "mean":
         return states_TD.mean(0)
     return states_TD[0 if pooling == "first" else -1]
-
-
-def _length_batches(texts: Sequence[EmbeddingInput]) -> Iterator[list[int]]:
-    """Indices of texts of similar length, batched up to the token limit; characters are never padded."""
-    batch: list[int] = []
-    max_tokens = max_tokens_per_pass(MAX_TOKENS_PER_PASS)
-    for index in sorted(range(len(texts)), key=lambda index: texts[index].num_tokens):
-        size = texts[index].num_tokens
-        length_differs = batch and texts[index].char_ids is not None and texts[batch[0]].num_tokens != size
-        if batch and (length_differs or (len(batch) + 1) * size > max_tokens):
-            yield batch
-            check_cancelled()
-            batch = []
-        batch.append(index)
-    if batch:
-        yield batch
 
 
 def _char_ids(tokenizer: Tokenizer, text: str, ids: list[int], offsets: NDArray[Any]) -> NDArray[Any]:

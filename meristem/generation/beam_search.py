@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from meristem.generation.incremental_decoder import DecodeSession
+from meristem.generation.logits_processors import LogitsProcessor, TokenHistory, process_logits
 from meristem.generation.sampling import check_no_nan
 
-LogprobProcessor = Callable[[Tensor, Sequence[Sequence[int]], Sequence[int]], Tensor]
-"""(log-probabilities [R·W, V], tokens of each beam, row of each beam) → log-probabilities, unwanted tokens lowered."""
+IsFinished = Callable[[Sequence[int], int], bool]
+"""(tokens, row) → whether the last token ends the text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,8 @@ class _BeamRow:
     """The search state of one row: its active beams, most probable first, and its finished hypotheses."""
 
     row_index: int
+    prompt_ids: Sequence[int] = ()
+    is_finished: IsFinished | None = None
     texts: list[tuple[int, ...]] = field(default_factory=lambda: [()])
     scores: list[float] = field(default_factory=lambda: [0.0])
     parents: list[int] = field(default_factory=list)
@@ -56,17 +59,24 @@ class BeamSearch:
     length_penalty: float = 1.0
     early_stopping: bool = False
     """Stop a row once no active beam would win if it ended now, instead of once none can ever win."""
-    process_logprobs: LogprobProcessor = lambda logprobs, texts, rows: logprobs
-    is_finished: Callable[[Sequence[int], int], bool] = lambda tokens, row: False
-    """(tokens, row) → whether the last token ends the text."""
+    processors: Sequence[LogitsProcessor] = ()
+    """Called with log-probabilities."""
 
-    def search(self, session: DecodeSession, best: int = 1) -> list[BeamHypothesis]:
-        """The `best` hypotheses for a session of one row, best first."""
-        return self.search_all(session, best)[0]
+    def search_all(
+        self,
+        session: DecodeSession,
+        best: int = 1,
+        prompts: Sequence[Sequence[int]] = (),
+        is_finished: IsFinished | None = None,
+    ) -> list[list[BeamHypothesis]]:
+        """The `best` hypotheses for each row of a session; rows are independent.
 
-    def search_all(self, session: DecodeSession, best: int = 1) -> list[list[BeamHypothesis]]:
-        """The `best` hypotheses for each row of a session; rows are independent."""
-        rows = [_BeamRow(row_index=number) for number in range(len(session.logits))]
+        `prompts` are the tokens before each row, for the processors.
+        """
+        rows = [
+            _BeamRow(row_index=number, prompt_ids=prompts[number] if prompts else (), is_finished=is_finished)
+            for number in range(len(session.logits))
+        ]
         going, width = rows, 1
         for size in range(1, self.max_new_tokens + 1):
             for row, *candidates in zip(going, *self._top_candidates(session.logits, going), strict=True):
@@ -86,8 +96,8 @@ class BeamSearch:
     ) -> tuple[list[list[int]], list[list[int]], list[list[float]]]:
         """(parents, tokens, total log-probabilities): 2·W candidates per row, so that W remain if half of them end."""
         check_no_nan(logits)
-        texts, owners = zip(*((text, row.row_index) for row in active_rows for text in row.texts), strict=True)
-        logprobs = self.process_logprobs(logits.float().log_softmax(-1), texts, owners)
+        histories = [TokenHistory(row.prompt_ids, text) for row in active_rows for text in row.texts]
+        logprobs = process_logits(logits.float().log_softmax(-1), histories, self.processors)
         scores = torch.tensor([row.scores for row in active_rows], device=logits.device)
         words = logprobs.shape[-1]
         totals = (scores[..., None] + logprobs.view(*scores.shape, words)).flatten(1)
@@ -101,7 +111,7 @@ class BeamSearch:
             text = row.texts[parent] if token == self.end_id else (*row.texts[parent], token)
             if total == -torch.inf:
                 break
-            if token == self.end_id or self.is_finished(text, row.row_index):
+            if token == self.end_id or (row.is_finished is not None and row.is_finished(text, row.row_index)):
                 row.hypotheses.append(self._hypothesis(text, total, length, ended=True))
             elif len(texts) < self.num_beams:
                 texts, scores, parents = [*texts, text], [*scores, total], [*parents, parent]

@@ -25,7 +25,7 @@ from meristem.dataset.rows import boundary_tokens
 from meristem.dataset.token_dataset import IntArray
 from meristem.generation.cancellation import check_cancelled
 from meristem.generation.head_selection import vocabulary_head
-from meristem.generation.token_scores import TokenScores, length_batches, score_token_rows
+from meristem.generation.token_scores import TokenScores, forward_passes, score_token_rows
 from meristem.interfaces.batch import Model, State
 from meristem.tokenizers.tokenizer import Tokenizer
 
@@ -70,7 +70,7 @@ def bilm_scores(
     before, after = boundary_tokens(tokenizer)
     scores = [[TokenScores.zeros(len(ids)) for ids in texts] for _ in (FORWARD, BACKWARD)]
     for direction in (FORWARD, BACKWARD):
-        for batch in length_batches([len(ids) for ids in texts], MAX_TOKENS_PER_PASS):
+        for batch in forward_passes([len(ids) for ids in texts], MAX_TOKENS_PER_PASS):
             batch_scores = [scores[direction][text] for text in batch]
             _score_direction(model, [rows[text] for text in batch], direction, (len(before), len(after)), batch_scores)
     return scores[FORWARD], scores[BACKWARD]

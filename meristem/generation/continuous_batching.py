@@ -1,47 +1,36 @@
-"""Continuous batching: sequences join and leave the decoding batch between two tokens.
+"""Continuous batching, the decode engine: sequences join and leave the decoding batch between two tokens.
 
-Every sequence has its own sampling settings and gets the same result as when decoded alone: its logits depend only on
-its own tokens, and its random draws only on its own seed.
+Text generation, rollouts, tasks that generate and the server all decode here. Every sequence gets the same tokens as
+when decoded alone: its logits depend only on its own tokens, and its random numbers are its own.
 """
 
-# B sequences in the batch, V vocabulary
+# B rows of the batch, V vocabulary
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from meristem.generation.fair_scheduling import NO_OWNER, FairScheduler, Owner, fair_slots
-from meristem.generation.generate import MAX_ROWS, banned_token_ids
-from meristem.generation.generated_text import GeneratedTextBuilder
+from meristem.blocks.precision import at_least_float32
+from meristem.generation.fair_scheduling import NO_OWNER, Owner
+from meristem.generation.generated_text import FinishReason, GeneratedText, TextStream, build_text
 from meristem.generation.generation_inputs import GenerationInputs, collate_inputs
 from meristem.generation.head_selection import LMKind, lm_kind_for
 from meristem.generation.incremental_decoder import DecoderModules, DecodeSession, limit_threads
-from meristem.generation.sampling import (
-    SamplingSettings,
-    apply_repetition_penalty,
-    ban_repeated_ngrams,
-    ban_tokens,
-    check_no_nan,
-    draw_uniforms,
-    filter_logits,
-    sample_from_logits,
-)
+from meristem.generation.logits_processors import LogitsProcessor, build_processors, process_logits
+from meristem.generation.sampling import SamplingSettings, Uniforms, check_no_nan, sample_tokens
+from meristem.generation.slot_scheduling import FREE_ROWS_DIVISOR, FirstComeScheduler, SlotScheduler
 from meristem.interfaces.batch import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
+MAX_ROWS = 64
+"""Sequences decoded together."""
 INITIAL_CAPACITY = 64
 """KV cache slots for new tokens that a sequence starts with."""
-PREFILL_TOKENS = 256
-"""Prompt tokens prefilled between two decoding steps, padding included; one prompt always fits."""
-CROWDED_DIVISOR = 4
-"""While several clients have sequences, the batch is smaller by this factor: the cost of a step grows with its rows."""
-TURN_TOKENS = 16
-"""Tokens after which a paused request gets its turn, where there are more requests than slots."""
 
 
 @dataclass(frozen=True)
@@ -53,35 +42,108 @@ class SampledToken:
     top: tuple[tuple[int, float], ...] = ()
 
 
+@dataclass(frozen=True)
+class TokenSampler:
+    """How the next token is chosen; sequences with equal samplers are sampled together."""
+
+    key: Hashable
+    processors: tuple[LogitsProcessor, ...] = field(compare=False)
+    greedy: bool = field(compare=False)
+
+    @classmethod
+    def from_settings(
+        cls,
+        settings: SamplingSettings,
+        banned_ids: tuple[int, ...],
+        end_id: int | None,
+        device: torch.device | str = "cpu",
+    ) -> TokenSampler:
+        """The sampler of these settings; it does not depend on the seed, the stop strings and the maximum length."""
+        s = settings
+        numbers = s.greedy, s.min_tokens, s.repetition_penalty, s.no_repeat_ngram_size, s.temperature, s.top_k, s.top_p
+        return cls((numbers, end_id, banned_ids), build_processors(settings, banned_ids, end_id, device), s.greedy)
+
+
 @dataclass(eq=False)
 class SequenceState:
     """One sequence of a `ContinuousBatch`."""
 
-    generated_text: GeneratedTextBuilder
     inputs: GenerationInputs
-    settings: SamplingSettings
-    copy_index: int = 0
-    """Which of several texts for one prompt: each has its own random draws."""
+    sampler: TokenSampler
+    uniforms: Uniforms
+    """The random numbers that its tokens are sampled with."""
+    max_tokens: int
     end_id: int | None = None
-    """The token that ends the text, if not the tokenizer's end token."""
+    """The token that ends the text."""
+    text: TextStream | None = None
+    """Decodes the tokens as they come, where a stop string may end the text or somebody reads along."""
     top_logprobs: int = 0
     """How many of the most probable tokens are recorded per position."""
     is_wanted: Callable[[], bool] = lambda: True
     """Checked between two tokens; a sequence that is no longer wanted is removed."""
     owner: Owner = NO_OWNER
-    """Client and request of the sequence: slots are shared between clients, then between the requests of a client."""
-    sampled_tokens: list[SampledToken] = field(default_factory=list)
+    """Client and request of the sequence."""
+
+    token_ids: list[int] = field(default_factory=list)
+    """The generated tokens without the end token."""
+    logprobs: list[float] = field(default_factory=list)
+    """Of each generated token, end token included."""
+    top: list[tuple[tuple[int, float], ...]] = field(default_factory=list)
+    """The most probable tokens at each position, if requested."""
+    finished: FinishReason | None = None
     error: Exception | None = None
+
+    def __post_init__(self) -> None:
+        self.all_ids = array("q", self.inputs.prompt_ids)
+        """Prompt and generated tokens without the end token."""
 
     @property
     def is_active(self) -> bool:
         """Whether it needs more tokens."""
-        return self.error is None and self.generated_text.finished is None
+        return self.finished is None and self.error is None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its last token was the end token."""
+        return len(self.logprobs) > len(self.token_ids)
 
     @property
     def current_inputs(self) -> GenerationInputs:
-        """Prompt and generated tokens, as the inputs of a new prefill."""
-        return GenerationInputs(prompt_ids=self.generated_text.all_token_ids, inputs=self.inputs.inputs)
+        """Prompt and generated tokens, as the inputs of a prefill; the same object for all new copies of a prompt."""
+        if not self.token_ids:
+            return self.inputs
+        return GenerationInputs(prompt_ids=self.all_ids.tolist(), inputs=self.inputs.inputs)
+
+    def append(self, token: int, logprob: float) -> None:
+        """Append a token; sets `finished` if it ends the text."""
+        self.logprobs.append(logprob)
+        if token == self.end_id:
+            self._finish("end")
+            return
+        self.token_ids.append(token)
+        self.all_ids.append(token)
+        if self.text is not None and self.text.push(token):
+            self.finished = "stop"
+        elif len(self.token_ids) >= self.max_tokens:
+            self._finish("length")
+
+    def _finish(self, reason: FinishReason) -> None:
+        self.finished = "stop" if self.text is not None and self.text.finish() else reason
+
+    def to_text(self, tokenizer: Tokenizer, seed: int | None) -> GeneratedText:
+        """The generated text, sampled with this seed."""
+        ids, score, reason = self.token_ids, sum(self.logprobs), self.finished or "length"
+        if self.text is None:
+            return build_text(tokenizer, self.inputs.prompt_ids, ids, finished=reason, score=score, seed=seed)
+        return GeneratedText(text=self.text.text, tokens=tuple(ids), score=score, finished=reason, seed=seed)
+
+    def sampled_tokens(self, first: int = 0) -> tuple[SampledToken, ...]:
+        """The generated tokens from index `first` on, end token included."""
+        ids = self.token_ids[first:]
+        if self.has_ended and self.end_id is not None:
+            ids.append(self.end_id)
+        top = self.top[first:] if self.top_logprobs else [()] * len(ids)
+        return tuple(SampledToken(*entry) for entry in zip(ids, self.logprobs[first:], top, strict=True))
 
 
 class ContinuousBatch:
@@ -90,251 +152,215 @@ class ContinuousBatch:
     def __init__(
         self,
         model: Model,
-        tokenizer: Tokenizer,
         *,
-        max_rows: int = MAX_ROWS,
         lm_kind: LMKind | None = None,
-        turn: int = TURN_TOKENS,
+        scheduler: SlotScheduler | None = None,
+        sampling_logprobs: bool = False,
     ) -> None:
-        """`lm_kind` is the kind of language-model head for all sequences; by default the one the model prefers."""
-        self._model, self._tokenizer, self._max_rows, self._turn = model, tokenizer, max_rows, turn
-        self._lm_kind: LMKind = lm_kind or lm_kind_for(model, "generate")
-        self._decoder = DecoderModules.from_model(model, self._lm_kind)
-        self._banned: dict[int | None, list[int]] = {}
+        """`lm_kind` is the kind of language-model head for all sequences; by default the one the model prefers.
+
+        Log-probabilities are those of the model; with `sampling_logprobs`, of the distribution that is sampled from.
+        """
+        self._device, self._sampling_logprobs = model.device, sampling_logprobs
+        self._decoder = DecoderModules.from_model(model, lm_kind or lm_kind_for(model, "generate"))
+        self._scheduler = scheduler or FirstComeScheduler(MAX_ROWS)
         self._session: DecodeSession | None = None
-        self._active: list[SequenceState] = []
+        self._rows: list[SequenceState] = []
+        """The sequence of each row of the session; finished ones stay until enough of them can be removed together."""
+        self._samplers: dict[TokenSampler, list[int]] = {}
+        """The rows of each sampler; empty after the rows have changed."""
         self._waiting: list[SequenceState] = []
         self._paused: dict[SequenceState, DecodeSession] = {}
-        """Sequences that gave up their slots, with their decoder state, from which they resume."""
-        self._scheduler = FairScheduler()
+        """Sequences that gave up their rows, with their decoder state, from which they resume."""
 
-    def __len__(self) -> int:
-        """Number of sequences being decoded now."""
-        return len(self._active)
+    @property
+    def active(self) -> list[SequenceState]:
+        """The sequences being decoded now."""
+        return [sequence for sequence in self._rows if sequence.is_active]
 
     @property
     def has_work(self) -> bool:
         """Whether there are active, waiting or paused sequences."""
-        return bool(self._active or self._waiting or self._paused)
+        return bool(self._waiting or self._paused or self.active)
 
     def add(self, sequence: SequenceState) -> None:
-        """Queue a sequence; it joins before the next token, as soon as there is a free slot."""
+        """Queue a sequence; it joins before the next token, as soon as there is a free row."""
         self._waiting.append(sequence)
 
-    @torch.inference_mode()
-    def step(self, *, crowded: bool = False) -> list[SequenceState]:
+    def run(self) -> None:
+        """Decode all sequences to their end; the first error is raised."""
+        while self.has_work:
+            if admitted := self._change_rows():
+                self._extend(self._prefill(admitted), admitted)
+            self._decode_step()
+
+    def step(self) -> list[SequenceState]:
         """Decode one token per sequence and return the sequences that got one, finished, failed or were removed.
 
-        `crowded` means that several clients wait for tokens, possibly of other models.
+        An error is stored in the sequence that caused it, and the others continue.
         """
-        gone = self._remove_cancelled()
-        failed = self._admit(crowded)
-        seats = list(self._active)
-        if self._session is not None:
-            try:
-                with limit_threads(len(seats)):
-                    self._sample_step(self._session, seats)
-                self._keep_rows([place for place, seat in enumerate(seats) if seat.is_active], decode=True)
-            except Exception:  # whatever one sequence broke, the others continue
-                self._retry_separately(seats)
-        return [*gone, *failed, *seats]
+        gone = self._remove_unwanted()
+        admitted = self._change_rows()
+        failed = [] if self._can_admit(admitted) else [one for one in admitted if not self._can_admit([one])]
+        active = self.active
+        try:
+            self._decode_step()
+        except Exception:  # whatever one sequence broke, the others continue
+            self._retry_separately(active)
+        return [*gone, *failed, *active]
 
     def clear(self) -> list[SequenceState]:
         """Remove and return all sequences."""
-        seats = [*self._active, *self._paused, *self._waiting]
-        self._session, self._active, self._paused, self._waiting = None, [], {}, []
-        return seats
+        sequences = [*self.active, *self._paused, *self._waiting]
+        self._set_rows(None, [])
+        self._paused, self._waiting = {}, []
+        return sequences
 
     # ------------------------------------------------------------ joining and leaving
 
-    def _remove_cancelled(self) -> list[SequenceState]:
+    def _remove_unwanted(self) -> list[SequenceState]:
         """Remove and return the sequences that are no longer wanted."""
-        gone = [seat for seat in (*self._active, *self._paused, *self._waiting) if not seat.is_wanted()]
+        gone = {one for one in (*self.active, *self._paused, *self._waiting) if not one.is_wanted()}
         if gone:
-            left = set(map(id, gone))
-            self._waiting = [seat for seat in self._waiting if id(seat) not in left]
-            self._paused = {seat: session for seat, session in self._paused.items() if id(seat) not in left}
-            self._keep_rows([place for place, seat in enumerate(self._active) if id(seat) not in left], decode=False)
-        return gone
+            self._waiting = [one for one in self._waiting if one not in gone]
+            self._paused = {one: session for one, session in self._paused.items() if one not in gone}
+            self._keep_rows([row for row, one in enumerate(self._rows) if one.is_active and one not in gone])
+        return list(gone)
 
-    def _admit(self, crowded: bool) -> list[SequenceState]:
-        """Share the slots and prefill the prompts that got one; return the sequences whose prefill failed."""
-        every = Counter(seat.owner for seat in (*self._active, *self._paused, *self._waiting))
-        crowded = crowded or len({owner.client for owner in every}) > 1
-        places = max(1, self._max_rows // CROWDED_DIVISOR) if crowded else self._max_rows
-        if not (self._waiting or self._paused) and len(self._active) <= places:
-            return []
-        self._scheduler.set_active(every)
-        turns = sorted(every, key=lambda owner: [int(served) // self._turn for served in self._scheduler.rank(owner)])
-        free = Counter(fair_slots({owner: every[owner] for owner in turns}, places))
-        for seat in self._active:
-            free[seat.owner] -= 1
-        self._pause_sequences(free)
-        self._resume_paused(free)
-        new = self._select_for_prefill(free)
-        if not new:
-            return []
+    def _change_rows(self) -> list[SequenceState]:
+        """Pause and resume sequences as scheduled, and return those that must be prefilled."""
+        changes = self._scheduler.assign_slots(self.active, list(self._paused), self._waiting)
+        if changes.pause or changes.resume or changes.admit:
+            for sequence in changes.pause:
+                assert self._session is not None  # there are active sequences
+                self._paused[sequence] = self._session.take_rows([self._rows.index(sequence)])
+            self._keep_rows([row for row, one in enumerate(self._rows) if one.is_active and one not in self._paused])
+        if changes.resume:
+            first, *others = [self._paused.pop(sequence) for sequence in changes.resume]
+            for session in others:
+                first.extend(session)
+            self._extend(first, changes.resume)
+        admitted = set(changes.admit)
+        self._waiting = [sequence for sequence in self._waiting if sequence not in admitted]
+        return changes.admit
+
+    def _can_admit(self, sequences: Sequence[SequenceState]) -> bool:
+        """Prefill these sequences and append them to the batch; False, and the error in a single one, if that fails."""
         try:
-            self._add_to_batch(self._prefill(new), new)
-            return []
-        except Exception:  # one by one, so that only the faulty sequence fails
-            return [seat for seat in new if not self._admit_alone(seat)]
-
-    def _pause_sequences(self, free_slots: Counter[Owner]) -> None:
-        """Requests with more slots than their share give back those of their newest sequences."""
-        out = []
-        for place in reversed(range(len(self._active))):
-            owner = self._active[place].owner
-            if free_slots[owner] < 0:
-                free_slots[owner] += 1
-                out.append(place)
-        if out:
-            assert self._session is not None  # there are active sequences
-            for place in reversed(out):
-                self._paused[self._active[place]] = self._session.take_rows([place])
-            self._keep_rows([place for place in range(len(self._active)) if place not in set(out)], decode=False)
-
-    def _resume_paused(self, free_slots: Counter[Owner]) -> None:
-        """Paused sequences resume before new ones start."""
-        back: list[SequenceState] = []
-        for seat in self._paused:
-            if free_slots[seat.owner] > 0:
-                free_slots[seat.owner] -= 1
-                back.append(seat)
-        if back:
-            first, *others = [self._paused.pop(seat) for seat in back]
-            for one in others:
-                first.extend(one)
-            self._add_to_batch(first, back)
-
-    def _select_for_prefill(self, free_slots: Counter[Owner]) -> list[SequenceState]:
-        """Waiting sequences that get a slot, the least served request first, up to `PREFILL_TOKENS` tokens."""
-        new: list[SequenceState] = []
-        longest, window = 0, self._decoder.decoder.max_length or PREFILL_TOKENS
-        ranks = {owner: self._scheduler.rank(owner) for owner in {seat.owner for seat in self._waiting}}
-        for seat in sorted(self._waiting, key=lambda seat: ranks[seat.owner]):
-            if free_slots[seat.owner] <= 0:
-                continue
-            longest = max(longest, min(seat.inputs.num_tokens, window))
-            if new and (len(new) + 1) * longest > PREFILL_TOKENS:
-                break
-            free_slots[seat.owner] -= 1
-            new.append(seat)
-        taken = set(map(id, new))
-        self._waiting = [seat for seat in self._waiting if id(seat) not in taken]
-        return new
-
-    def _admit_alone(self, sequence: SequenceState) -> bool:
-        try:
-            self._add_to_batch(self._prefill([sequence]), [sequence])
+            if sequences:
+                self._extend(self._prefill(sequences), sequences)
         except Exception as error:
-            sequence.error = error
-        return sequence.error is None
+            sequences[0].error = error if len(sequences) == 1 else None
+            return False
+        return True
 
     def _prefill(self, sequences: Sequence[SequenceState]) -> DecodeSession:
-        tokens, sizes, inputs = collate_inputs([seat.current_inputs for seat in sequences], self._model.device)
-        ahead = min(INITIAL_CAPACITY, max(seat.settings.max_tokens for seat in sequences))
-        return DecodeSession(self._decoder, tokens, sizes, capacity=tokens.shape[1] + ahead, **inputs)
+        """A session of these sequences; several copies of one prompt are prefilled once."""
+        prompts = [sequence.current_inputs for sequence in sequences]
+        unique = {id(prompt): prompt for prompt in prompts}
+        index = {key: row for row, key in enumerate(unique)}
+        tokens, sizes, encoder_inputs = collate_inputs(list(unique.values()), self._device)
+        ahead = min(INITIAL_CAPACITY, max(sequence.max_tokens for sequence in sequences))
+        with limit_threads(len(unique)):
+            session = DecodeSession(self._decoder, tokens, sizes, capacity=tokens.shape[1] + ahead, **encoder_inputs)
+        session.select_rows(torch.tensor([index[id(prompt)] for prompt in prompts], device=self._device))
+        return session
 
-    def _add_to_batch(self, session: DecodeSession, sequences: Sequence[SequenceState]) -> None:
-        if self._session is None:
-            self._session = session
-        else:
+    def _extend(self, session: DecodeSession, sequences: Sequence[SequenceState]) -> None:
+        """Append the rows of another session."""
+        if self._session is not None:
             self._session.extend(session)
-        self._active += sequences
+        self._set_rows(self._session or session, [*self._rows, *sequences])
 
-    def _keep_rows(self, rows: list[int], *, decode: bool) -> None:
-        """Keep these rows of the batch; `decode` also feeds them the token each has just been given."""
-        self._active = [self._active[place] for place in rows]
-        if not rows or self._session is None:
-            self._session = None
-            return
-        self._session.select_rows(torch.tensor(rows, device=self._model.device))
-        if decode:
-            tokens = [seat.sampled_tokens[-1].token for seat in self._active]
-            with limit_threads(len(tokens)):
-                self._session.decode_step(torch.tensor(tokens, device=self._model.device))
+    def _keep_rows(self, rows: list[int]) -> None:
+        """Keep these rows of the batch."""
+        if len(rows) < len(self._rows):
+            if rows and self._session is not None:
+                self._session.select_rows(torch.tensor(rows, device=self._device))
+            self._set_rows(self._session if rows else None, [self._rows[row] for row in rows])
+
+    def _set_rows(self, session: DecodeSession | None, sequences: list[SequenceState]) -> None:
+        self._session, self._rows, self._samplers = session, sequences, {}
 
     def _retry_separately(self, sequences: Sequence[SequenceState]) -> None:
         """After a failure, prefill and step each sequence alone; one that fails again gets the error."""
-        self._session, self._active = None, []
-        for seat in sequences:
-            if not seat.is_active:
-                continue
+        self._set_rows(None, [])
+        done: list[tuple[DecodeSession, SequenceState]] = []
+        for sequence in filter(lambda one: one.is_active, sequences):
             try:
-                alone = self._prefill([seat])
-                self._sample_step(alone, [seat])
-                if seat.is_active:
-                    alone.decode_step(torch.tensor([seat.sampled_tokens[-1].token], device=self._model.device))
-                    self._add_to_batch(alone, [seat])
+                self._set_rows(self._prefill([sequence]), [sequence])
+                self._decode_step()
+                if self._session is not None:
+                    done.append((self._session, sequence))
             except Exception as error:
-                seat.error = error
+                sequence.error = error
+        self._set_rows(None, [])
+        for session, sequence in done:
+            self._extend(session, [sequence])
 
     # ------------------------------------------------------------ one decoding step
 
-    def _sample_step(self, session: DecodeSession, sequences: Sequence[SequenceState]) -> None:
-        """Sample a token for each sequence and record it."""
-        raw = session.logits
-        check_no_nan(raw)
-        tokens = self._sample_tokens(raw, sequences)
-        lses = raw.logsumexp(1)
-        logprobs = (raw.gather(1, tokens[:, None])[:, 0] - lses).tolist()
-        most = max(seat.top_logprobs for seat in sequences)
-        best = raw.topk(min(most, raw.shape[1])) if most else None
-        for place, (seat, token) in enumerate(zip(sequences, tokens.tolist(), strict=True)):
-            top: tuple[tuple[int, float], ...] = ()
-            if best is not None and seat.top_logprobs:
-                values = (best.values[place, : seat.top_logprobs] - lses[place]).tolist()
-                top = tuple(zip(best.indices[place, : seat.top_logprobs].tolist(), values, strict=True))
-            seat.sampled_tokens.append(SampledToken(token, logprobs[place], top))
-            self._scheduler.charge(seat.owner, 1)
-            seat.generated_text.add_token(token, logprobs[place], seat.settings.max_tokens)
+    @torch.inference_mode()
+    def _decode_step(self) -> None:
+        """Sample a token for each sequence, record it, and compute the next logits of those that continue."""
+        if self._session is None:
+            return
+        with limit_threads(len(self._rows)):
+            tokens = self._sample_step(at_least_float32(self._session.logits))
+            rows = [row for row, sequence in enumerate(self._rows) if sequence.is_active]
+            if (len(self._rows) - len(rows)) * FREE_ROWS_DIVISOR >= len(self._rows):
+                self._keep_rows(rows)
+                tokens = tokens[rows]
+            if self._session is not None:
+                self._session.decode_step(tokens)
 
-    def _sample_tokens(self, raw_logits: Tensor, sequences: Sequence[SequenceState]) -> Tensor:
-        """[B] tokens; sequences with the same settings are sampled together."""
-        alike: dict[tuple[object, ...], list[int]] = defaultdict(list)
-        for place, seat in enumerate(sequences):
-            s = seat.settings
-            early = len(seat.generated_text.token_ids) < s.min_tokens
-            alike[
-                seat.end_id,
-                early,
-                s.repetition_penalty,
-                s.no_repeat_ngram_size,
-                s.greedy,
-                s.temperature,
-                s.top_k,
-                s.top_p,
-            ].append(place)
-        out = torch.empty(len(sequences), dtype=torch.long, device=raw_logits.device)
-        for places in alike.values():
-            some = [sequences[place] for place in places]
-            whole = len(places) == len(sequences)
-            at = torch.tensor(places, device=raw_logits.device)
-            logits = self._constrain_logits(raw_logits if whole else raw_logits[at], some)
-            out[at] = logits.argmax(-1) if some[0].settings.greedy else _draw_tokens(logits, some)
-        return out
+    def _sample_step(self, logits: Tensor) -> Tensor:
+        """[B] a token for each row, appended to the sequences that need one."""
+        tokens, sampling_logprobs = self._choose_tokens(logits)
+        lses = logits.logsumexp(1) if sampling_logprobs is None else None
+        logprobs = logits.gather(1, tokens[:, None])[:, 0] - lses if lses is not None else sampling_logprobs
+        assert logprobs is not None
+        check_no_nan(logprobs)
+        most = max(sequence.top_logprobs for sequence in self._rows)
+        best = logits.topk(min(most, logits.shape[1])) if most else None
+        entries = zip(self._rows, tokens.tolist(), logprobs.tolist(), strict=True)
+        active = [(row, *entry) for row, entry in enumerate(entries) if entry[0].is_active]
+        self._scheduler.charge(sequence.owner for _, sequence, _, _ in active)
+        for row, sequence, token, logprob in active:
+            if best is not None and lses is not None and sequence.top_logprobs:
+                values = (best.values[row, : sequence.top_logprobs] - lses[row]).tolist()
+                ids = best.indices[row, : sequence.top_logprobs].tolist()
+                sequence.top.append(tuple(zip(ids, values, strict=True)))
+            sequence.append(token, logprob)
+        return tokens
 
-    def _constrain_logits(self, logits: Tensor, sequences: Sequence[SequenceState]) -> Tensor:
-        """Logits with the banned tokens of each sequence at −∞."""
-        first = sequences[0]
-        s, end = first.settings, self._tokenizer.end if first.end_id is None else first.end_id
-        if first.end_id not in self._banned:
-            self._banned[first.end_id] = banned_token_ids(self._model, self._tokenizer, first.end_id, self._lm_kind)
-        banned = self._banned[first.end_id]
-        forbidden = [*banned, end] if len(first.generated_text.token_ids) < s.min_tokens and end is not None else banned
-        if s.repetition_penalty != 1.0:
-            logits = apply_repetition_penalty(
-                logits, [one.generated_text.all_token_ids for one in sequences], s.repetition_penalty
-            )
-        return ban_repeated_ngrams(
-            ban_tokens(logits, forbidden), [one.generated_text.token_ids for one in sequences], s.no_repeat_ngram_size
-        )
+    def _choose_tokens(self, logits: Tensor) -> tuple[Tensor, Tensor | None]:
+        """(tokens [B], their log-probabilities [B] if those are of the sampling distribution)."""
+        if not self._samplers:
+            for row, sequence in enumerate(self._rows):
+                self._samplers.setdefault(sequence.sampler, []).append(row)
+        if len(self._samplers) == 1:
+            return self._choose(self._rows[0].sampler, logits, self._rows)
+        tokens = torch.empty(len(self._rows), dtype=torch.long, device=logits.device)
+        logprobs = torch.empty_like(logits[:, 0]) if self._sampling_logprobs else None
+        for sampler, rows in self._samplers.items():
+            tokens[rows], chosen_logprobs = self._choose(sampler, logits[rows], [self._rows[row] for row in rows])
+            if logprobs is not None and chosen_logprobs is not None:
+                logprobs[rows] = chosen_logprobs
+        return tokens, logprobs
 
-
-def _draw_tokens(logits: Tensor, sequences: Sequence[SequenceState]) -> Tensor:
-    """[B] one token per sequence, drawn by its own seed, copy index and position."""
-    numbers = [
-        draw_uniforms(one.settings.seed, [one.copy_index], len(one.generated_text.token_ids)) for one in sequences
-    ]
-    return sample_from_logits(filter_logits(logits, sequences[0].settings), torch.cat(numbers))
+    def _choose(
+        self, sampler: TokenSampler, raw_logits: Tensor, sequences: Sequence[SequenceState]
+    ) -> tuple[Tensor, Tensor | None]:
+        """The same for sequences with the same sampler."""
+        logits = process_logits(raw_logits, sequences, sampler.processors)
+        if sampler.greedy:
+            tokens, weights = logits.argmax(-1), None
+        else:
+            numbers = [one.uniforms(len(one.token_ids)) if one.is_active else 0.0 for one in sequences]
+            tokens, weights = sample_tokens(logits, torch.tensor(numbers, dtype=torch.float64))
+        if not self._sampling_logprobs:
+            return tokens, None
+        if weights is None:
+            return tokens, logits.log_softmax(-1).gather(1, tokens[:, None])[:, 0]
+        return tokens, (weights.gather(1, tokens[:, None])[:, 0] / weights.sum(1)).log()

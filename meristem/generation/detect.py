@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from meristem.config.errors import MeristemError
 from meristem.generation.head_selection import DETECTION_HEAD, can_detect, supported_operations
 from meristem.generation.masked_input import MaskedInputTemplate, hidden_states_at
-from meristem.generation.token_scores import length_batches
+from meristem.generation.token_scores import forward_passes
 from meristem.interfaces.batch import Model
 from meristem.tokenizers.tokenizer import Encoding, Tokenizer
 from meristem.utils.result_tables import Tabular
@@ -64,7 +64,7 @@ def detect_encoded(model: Model, tokenizer: Tokenizer, texts: Sequence[Encoding]
         for window in _windows(text_index, len(text.ids), template.max_text_tokens)
     ]
     probabilities: list[NDArray[np.float64]] = [np.zeros(len(text.ids)) for text in texts]
-    for batch in length_batches([window.stop - window.start for window in windows], MAX_TOKENS_PER_PASS):
+    for batch in forward_passes([window.stop - window.start for window in windows], MAX_TOKENS_PER_PASS):
         batch_windows = [windows[index] for index in batch]
         rows = [template.build_row(texts[window.text].ids[window.start : window.stop]) for window in batch_windows]
         sizes = [window.last - window.first for window in batch_windows]

@@ -16,7 +16,7 @@ from meristem.generation.head_selection import LMKind, lm_kind_for, vocabulary_h
 from meristem.generation.infill import infill_gap_probs
 from meristem.generation.masked_input import MaskedInputTemplate, hidden_states_at, mask_id
 from meristem.generation.permutation import permutation_gap_probs
-from meristem.generation.token_scores import length_batches
+from meristem.generation.token_scores import forward_passes
 from meristem.interfaces.batch import Model
 from meristem.tokenizers.tokenizer import Encoding, Tokenizer
 from meristem.utils.result_tables import Record, Tabular
@@ -131,7 +131,7 @@ def _mask_probabilities(
         for number, gap_probs in enumerate(text_probs):
             yield [(number, mask) for mask in range(len(gap_probs))], gap_probs
         return
-    for batch in length_batches([len(texts[number].encoding.ids) for number, _ in masks], MAX_TOKENS_PER_PASS):
+    for batch in forward_passes([len(texts[number].encoding.ids) for number, _ in masks], MAX_TOKENS_PER_PASS):
         batch_masks = [masks[index] for index in batch]
         gaps = [(texts[number], texts[number].mask_positions[mask]) for number, mask in batch_masks]
         yield batch_masks, _gap_probabilities(model, tokenizer, gaps, lm_kind)

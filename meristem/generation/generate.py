@@ -5,17 +5,14 @@ Masked language models generate by iterative unmasking.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from functools import partial
 
-import torch
-from torch import Tensor
-
 from meristem.config.errors import MeristemError
-from meristem.dataset.encode_documents import separator_id
+from meristem.dataset.length_buckets import length_batches
 from meristem.generation.beam_search import BeamHypothesis, BeamSearch
-from meristem.generation.generated_text import GeneratedText, GeneratedTextBuilder, OnText
+from meristem.generation.continuous_batching import ContinuousBatch, SequenceState, TokenSampler
+from meristem.generation.generated_text import GeneratedText, OnText, TextStream, build_text
 from meristem.generation.generation_inputs import (
     GenerationInputs,
     Prompt,
@@ -24,19 +21,13 @@ from meristem.generation.generation_inputs import (
     decoder_start_ids,
 )
 from meristem.generation.head_selection import LMKind, lm_kind_for
-from meristem.generation.incremental_decoder import DecodeSession, limit_threads
+from meristem.generation.incremental_decoder import DecodeSession
 from meristem.generation.iterative_unmasking import generate_by_unmasking
-from meristem.generation.sampling import (
-    SamplingSettings,
-    apply_repetition_penalty,
-    ban_repeated_ngrams,
-    ban_tokens,
-    sample_next_tokens,
-)
+from meristem.generation.logits_processors import build_processors
+from meristem.generation.sampling import SamplingSettings, seeded_uniforms
 from meristem.interfaces.batch import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
-MAX_ROWS = 64  # sequences decoded together
 MAX_BEAM_ROWS = 256  # beams decoded together
 UNMASKING_KINDS: tuple[LMKind, ...] = ("masked", "generator")
 """Kinds that generate by iterative unmasking, not token by token."""
@@ -89,47 +80,39 @@ def generate_from_inputs(
         )
     if not items:
         return []
-    banned = banned_token_ids(model, tokenizer, end_id, items[0].lm_kind(model))
-    order = sorted(range(len(items)), key=lambda number: items[number].num_tokens)  # similar lengths together
+    lm_kind, settings = items[0].lm_kind(model), settings.with_seed()
+    banned_ids = banned_token_ids(model, tokenizer, end_id, lm_kind)
+    end_id = tokenizer.end if end_id is None else end_id
     if settings.uses_beam_search:
-        found: dict[int, list[BeamHypothesis]] = {}
-        for some in _chunks(order, max(1, MAX_BEAM_ROWS // settings.beams)):
-            found |= zip(
-                some,
-                _beam_search(model, tokenizer, [items[n] for n in some], settings, count, banned, end_id),
-                strict=True,
-            )
-        return [
-            [
-                _text_of_hypothesis(
-                    tokenizer, start.prompt_ids, one, settings, _text_callback(on_text, number * count + copy), end_id
-                )
-                for copy, one in enumerate(found[number])
-            ]
-            for number, start in enumerate(items)
-        ]
-    writings = [
-        GeneratedTextBuilder(
-            tokenizer, start.prompt_ids, settings.stop, _text_callback(on_text, number * count + copy), end_id=end_id
+        return _beam_search(model, tokenizer, items, settings, count, on_text, banned_ids, end_id)
+    sampler = TokenSampler.from_settings(settings, banned_ids, end_id, model.device)
+    sequences = [
+        SequenceState(
+            inputs,
+            sampler,
+            seeded_uniforms(settings.seed or 0, prompt_index, copy_index),
+            settings.max_tokens,
+            end_id,
+            _text_stream(tokenizer, inputs, settings, on_text, prompt_index * count + copy_index),
         )
-        for number, start in enumerate(items)
-        for copy in range(count)
+        for prompt_index, inputs in enumerate(items)
+        for copy_index in range(count)
     ]
-    for some in _chunks([n * count + copy for n in order for copy in range(count)], MAX_ROWS):
-        session = partial(_start_session, model, [items[n // count] for n in some], settings.max_tokens)
-        _decode_loop(
-            session,
-            [writings[n] for n in some],
-            [n % count for n in some],
-            settings,
-            banned,
-            tokenizer.end if end_id is None else end_id,
-        )
-    return [[writing.build() for writing in writings[n * count : (n + 1) * count]] for n in range(len(items))]
+    batch = ContinuousBatch(model, lm_kind=lm_kind)
+    for sequence in sorted(sequences, key=lambda sequence: sequence.inputs.num_tokens):  # similar lengths together
+        batch.add(sequence)
+    batch.run()
+    texts = [sequence.to_text(tokenizer, settings.used_seed) for sequence in sequences]
+    return [texts[first : first + count] for first in range(0, len(texts), count)]
 
 
-def _chunks(indices: Sequence[int], size: int) -> Iterator[Sequence[int]]:
-    return (indices[first : first + size] for first in range(0, len(indices), size))
+def _text_stream(
+    tokenizer: Tokenizer, inputs: GenerationInputs, settings: SamplingSettings, on_text: OnText | None, text_index: int
+) -> TextStream | None:
+    """Decodes while tokens are generated, where that is needed."""
+    if not (settings.stop or on_text):
+        return None
+    return TextStream(tokenizer, inputs.prompt_ids, settings.stop, _text_callback(on_text, text_index))
 
 
 def _text_callback(on_text: OnText | None, text_index: int) -> Callable[[str], None] | None:
@@ -138,7 +121,7 @@ def _text_callback(on_text: OnText | None, text_index: int) -> Callable[[str], N
 
 def banned_token_ids(
     model: Model, tokenizer: Tokenizer, end_id: int | None = None, lm_kind: LMKind | None = None
-) -> list[int]:
+) -> tuple[int, ...]:
     """Token ids that are never generated: special tokens except the end token and, with a source, the sentinels.
 
     Embedding rows without a token are banned too: published tables are often larger than their vocabularies. A start
@@ -151,112 +134,57 @@ def banned_token_ids(
     if lm_kind == "source":
         wanted |= {*tokenizer.sentinels, *({tokenizer.start} - set(decoder_start_ids(model, tokenizer)))}
     spare = range(tokenizer.vocab_size, model.backbone.embedding().num_embeddings)
-    return [*(token for token in tokenizer.special_mask.nonzero()[0].tolist() if token not in wanted), *spare]
+    return (*(token for token in tokenizer.special_mask.nonzero()[0].tolist() if token not in wanted), *spare)
 
 
-def _start_session(model: Model, items: Sequence[GenerationInputs], max_new_tokens: int) -> DecodeSession:
-    tokens, sizes, inputs = collate_inputs(items, model.device)
-    return DecodeSession(model, tokens, sizes, capacity=tokens.shape[1] + max_new_tokens, **inputs)
-
-
-@torch.inference_mode()
-def _decode_loop(
-    start_session: Callable[[], DecodeSession],
-    builders: list[GeneratedTextBuilder],
-    copy_indices: list[int],
-    settings: SamplingSettings,
-    banned_ids: list[int],
-    end_id: int | None,
-) -> None:
-    """Decode token by token until every text is finished; finished texts leave the session."""
-    going = list(range(len(builders)))
-    with limit_threads(len(builders)):
-        session = start_session()
-        for position in range(settings.max_tokens):
-            forbidden = [*banned_ids, end_id] if position < settings.min_tokens and end_id is not None else banned_ids
-            texts = [builders[number].all_token_ids for number in going]
-            logits = ban_tokens(apply_repetition_penalty(session.logits, texts, settings.repetition_penalty), forbidden)
-            logits = ban_repeated_ngrams(
-                logits, [builders[number].token_ids for number in going], settings.no_repeat_ngram_size
-            )
-            chosen = sample_next_tokens(logits, settings, [copy_indices[number] for number in going], position)
-            scores = session.logits.gather(1, chosen[:, None])[:, 0] - session.logits.logsumexp(1)
-            for number, token, score in zip(going, chosen.tolist(), scores.tolist(), strict=True):
-                builders[number].add_token(token, score, settings.max_tokens)
-            still = [place for place, number in enumerate(going) if builders[number].finished is None]
-            if not still:
-                return
-            rows = torch.tensor(still, device=chosen.device)
-            session.select_rows(rows)
-            session.decode_step(chosen[rows])
-            going = [going[place] for place in still]
-
-
-@torch.inference_mode()
 def _beam_search(
     model: Model,
     tokenizer: Tokenizer,
     items: Sequence[GenerationInputs],
     settings: SamplingSettings,
     count: int,
-    banned_ids: list[int],
+    on_text: OnText | None,
+    banned_ids: tuple[int, ...],
     end_id: int | None,
-) -> list[list[BeamHypothesis]]:
-    """The best `count` hypotheses of a beam search for each input."""
-    end_id = separator_id(tokenizer) if end_id is None else end_id
-
-    def adjust(logprobs: Tensor, texts: Sequence[Sequence[int]], rows: Sequence[int]) -> Tensor:
-        forbidden = [*banned_ids, end_id] if len(texts[0]) < settings.min_tokens else banned_ids
-        if settings.repetition_penalty != 1.0:
-            whole = [[*items[row].prompt_ids, *tokens] for row, tokens in zip(rows, texts, strict=True)]
-            logprobs = apply_repetition_penalty(logprobs, whole, settings.repetition_penalty)
-        return ban_repeated_ngrams(ban_tokens(logprobs, forbidden), texts, settings.no_repeat_ngram_size)
-
-    def stopped(tokens: Sequence[int], row: int) -> bool:
-        prompt = items[row].prompt_ids
-        return (
-            bool(settings.stop)
-            and _text_of_tokens(tokenizer, prompt, tokens, settings, None, end_id).finished == "stop"
-        )
-
-    beam = BeamSearch(
+) -> list[list[GeneratedText]]:
+    """The best `count` texts of a beam search for each input."""
+    search = BeamSearch(
         num_beams=settings.beams,
         max_new_tokens=settings.max_tokens,
         end_id=end_id,
         length_penalty=settings.length_penalty,
         early_stopping=settings.early_stopping,
-        process_logprobs=adjust,
-        is_finished=stopped,
+        processors=build_processors(settings, banned_ids, end_id, model.device),
     )
-    return beam.search_all(_start_session(model, items, min(settings.max_tokens, BEAM_CAPACITY)), count)
+    sizes = [inputs.num_tokens for inputs in items]
+    hypotheses: dict[int, list[BeamHypothesis]] = {}
+    for indices in length_batches(sizes, max_rows=max(1, MAX_BEAM_ROWS // settings.beams)):
+        batch_items = [items[index] for index in indices]
+        tokens, lengths, inputs = collate_inputs(batch_items, model.device)
+        capacity = tokens.shape[1] + min(settings.max_tokens, BEAM_CAPACITY)
+        session = DecodeSession(model, tokens, lengths, capacity=capacity, **inputs)
+        prompts = [item.prompt_ids for item in batch_items]
+        is_finished = partial(_has_stop_string, tokenizer, prompts, settings.stop) if settings.stop else None
+        hypotheses |= zip(indices, search.search_all(session, count, prompts, is_finished), strict=True)
+    return [
+        [
+            build_text(
+                tokenizer,
+                items[index].prompt_ids,
+                hypothesis.tokens,
+                finished="length" if len(hypothesis.tokens) == settings.max_tokens else "end",
+                score=hypothesis.logprob,
+                stop=settings.stop,
+                on_chunk=_text_callback(on_text, index * count + copy_index),
+            )
+            for copy_index, hypothesis in enumerate(hypotheses[index])
+        ]
+        for index in range(len(items))
+    ]
 
 
-def _text_of_hypothesis(
-    tokenizer: Tokenizer,
-    prompt_ids: list[int],
-    hypothesis: BeamHypothesis,
-    settings: SamplingSettings,
-    on_chunk: Callable[[str], None] | None,
-    end_id: int | None,
-) -> GeneratedText:
-    """A hypothesis as a text, with its log-probability."""
-    end_id = separator_id(tokenizer) if end_id is None else end_id
-    writing = _text_of_tokens(tokenizer, prompt_ids, hypothesis.tokens, settings, on_chunk, end_id)
-    if writing.finished is None:
-        writing.add_token(end_id, 0.0, settings.max_tokens)
-    return replace(writing.build(), score=hypothesis.logprob)
-
-
-def _text_of_tokens(
-    tokenizer: Tokenizer,
-    prompt_ids: list[int],
-    token_ids: Sequence[int],
-    settings: SamplingSettings,
-    on_chunk: Callable[[str], None] | None,
-    end_id: int,
-) -> GeneratedTextBuilder:
-    """Chosen tokens as a text builder."""
-    writing = GeneratedTextBuilder(tokenizer, prompt_ids, settings.stop, on_chunk, end_id=end_id)
-    for token in token_ids:
-        writing.add_token(token, 0.0, settings.max_tokens)
-    return writing
+def _has_stop_string(
+    tokenizer: Tokenizer, prompts: Sequence[Sequence[int]], stop: Sequence[str], tokens: Sequence[int], row: int
+) -> bool:
+    stream = TextStream(tokenizer, prompts[row], stop)
+    return any(stream.push(token) for token in tokens)

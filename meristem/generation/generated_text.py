@@ -1,8 +1,8 @@
-"""Generated texts: the result type, and the builder that decodes tokens and detects stop strings."""
+"""Generated texts: the result type, and the stream that decodes tokens and detects stop strings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,58 +27,55 @@ class GeneratedText(Tabular):
     """Sum of the tokens' log-probabilities under the model, end token included."""
     finished: FinishReason
     """Why it ended: a stop string, the end token, or the maximum number of tokens."""
+    seed: int | None = None
+    """The seed it was sampled with; None for greedy decoding and beam search."""
 
 
-class GeneratedTextBuilder:
-    """A text during generation."""
+class TextStream:
+    """The text of tokens that are generated one by one, up to a stop string."""
 
     def __init__(
         self,
         tokenizer: Tokenizer,
-        prompt_ids: list[int],
-        stop_strings: tuple[str, ...],
+        prompt_ids: Sequence[int],
+        stop_strings: Sequence[str] = (),
         on_chunk: Callable[[str], None] | None = None,
-        *,
-        end_id: int | None = None,
     ) -> None:
-        """`end_id` is the token that ends the text, if not the tokenizer's end token."""
-        self.prompt_ids, self.token_ids, self.score = prompt_ids, list[int](), 0.0
-        self.finished: FinishReason | None = None
-        self._end_id, self._on_chunk = tokenizer.end if end_id is None else end_id, on_chunk
+        """`on_chunk` is called with every new part of the text."""
         # spaces between two words depend on the first, so the stream begins with the prompt
-        self._stream, self._stop_filter = tokenizer.stream_decoder(after=prompt_ids), StopStringFilter(stop_strings)
-        self._text = ""
+        self._decoder, self._stop_filter = tokenizer.stream_decoder(after=prompt_ids), StopStringFilter(stop_strings)
+        self._on_chunk, self.text = on_chunk, ""
 
-    @property
-    def all_token_ids(self) -> list[int]:
-        """Prompt and generated tokens."""
-        return [*self.prompt_ids, *self.token_ids]
+    def push(self, token_id: int) -> bool:
+        """Append a token; whether a stop string ends the text."""
+        self._add_text(self._stop_filter.push(self._decoder.push(token_id)))
+        return self._stop_filter.stopped
 
-    def add_token(self, token_id: int, logprob: float, max_new_tokens: int) -> None:
-        """Append a token; sets `finished` if it ends the text."""
-        self.score += logprob
-        if token_id == self._end_id:
-            self._finish("end")
-            return
-        self.token_ids.append(token_id)
-        self._add_text(self._stop_filter.push(self._stream.push(token_id)))
-        if self._stop_filter.stopped:
-            self.finished = "stop"
-        elif len(self.token_ids) >= max_new_tokens:
-            self._finish("length")
-
-    def _finish(self, reason: FinishReason) -> None:
-        self._add_text(self._stop_filter.push(self._stream.finish()))
+    def finish(self) -> bool:
+        """Append what was held back; whether a stop string ends the text."""
+        self._add_text(self._stop_filter.push(self._decoder.finish()))
         self._add_text(self._stop_filter.finish())
-        self.finished = "stop" if self._stop_filter.stopped else reason
+        return self._stop_filter.stopped
 
     def _add_text(self, text: str) -> None:
-        self._text += text
+        self.text += text
         if text and self._on_chunk is not None:
             self._on_chunk(text)
 
-    def build(self) -> GeneratedText:
-        """The text so far."""
-        return GeneratedText(
-            text=self._text, tokens=tuple(self.token_ids), score=self.score, finished=self.finished or "length"
-        )
+
+def build_text(
+    tokenizer: Tokenizer,
+    prompt_ids: Sequence[int],
+    token_ids: Sequence[int],
+    *,
+    finished: FinishReason,
+    score: float,
+    seed: int | None = None,
+    stop: Sequence[str] = (),
+    on_chunk: Callable[[str], None] | None = None,
+) -> GeneratedText:
+    """The text of tokens after a prompt; `finished` is why it ends if no stop string ends it before."""
+    stream = TextStream(tokenizer, prompt_ids, stop, on_chunk)
+    size = next((size for size, token in enumerate(token_ids, 1) if stream.push(token)), len(token_ids))
+    reason = "stop" if stream.finish() else finished
+    return GeneratedText(text=stream.text, tokens=tuple(token_ids[:size]), score=score, finished=reason, seed=seed)

@@ -19,7 +19,7 @@ from meristem.dataset.token_dataset import IntArray
 from meristem.generation.generation_inputs import GenerationInputs, collate_inputs, decoder_start_ids
 from meristem.generation.head_selection import vocabulary_head
 from meristem.generation.masked_input import MaskedInputTemplate
-from meristem.generation.token_scores import length_batches
+from meristem.generation.token_scores import forward_passes
 from meristem.interfaces.batch import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
@@ -91,7 +91,7 @@ def infill_gap_probs(
             text_index for text_index, infilling_text in enumerate(infilling_texts) if gap_index < len(infilling_text)
         ]
         inputs = [infilling_texts[text_index].inputs_for_gap(gap_index) for text_index in text_indices]
-        for batch in length_batches([item.num_tokens for item in inputs], MAX_TOKENS_PER_PASS):
+        for batch in forward_passes([item.num_tokens for item in inputs], MAX_TOKENS_PER_PASS):
             batch_probs = _next_token_probs(model, [inputs[index] for index in batch])
             for index, probabilities in zip(batch, batch_probs, strict=True):
                 gap_probs[text_indices[index]].append(probabilities)

@@ -16,17 +16,11 @@ from torch import Tensor
 
 from meristem.config.errors import MeristemError
 from meristem.generation.cancellation import check_cancelled
-from meristem.generation.generated_text import GeneratedText, GeneratedTextBuilder, OnText
+from meristem.generation.generated_text import GeneratedText, OnText, build_text
 from meristem.generation.head_selection import LMKind, vocabulary_head
+from meristem.generation.logits_processors import TokenHistory, build_constraints, build_filters, process_logits
 from meristem.generation.masked_input import MaskedInputTemplate, hidden_states_at, mask_id
-from meristem.generation.sampling import (
-    SamplingSettings,
-    apply_repetition_penalty,
-    ban_tokens,
-    check_no_nan,
-    filter_logits,
-    sample_from_logits,
-)
+from meristem.generation.sampling import SamplingSettings, check_no_nan, sample_tokens
 from meristem.interfaces.batch import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.utils.randomness import generator
@@ -52,11 +46,12 @@ def generate_by_unmasking(
         raise MeristemError(
             "beams: beam search needs a causal model (objective=clm); a masked one generates by unmasking"
         )
+    unmasking = _Unmasking(model, tokenizer, settings.with_seed(), lm_kind)
     texts_per_prompt = []
     for prompt_index, prompt in enumerate(prompts):
         texts = []
         for copy_index in range(count):
-            generated = _unmask_text(model, tokenizer, prompt, settings, copy_index, lm_kind)
+            generated = unmasking.generate(prompt, prompt_index, copy_index)
             if on_text is not None and generated.text:
                 on_text(prompt_index * count + copy_index, generated.text)
             texts.append(generated)
@@ -69,69 +64,70 @@ def masks_left(round_index: int, rounds: int, masks: int) -> int:
     return min(masks - round_index, math.floor(masks * math.cos(math.pi / 2 * round_index / rounds)))
 
 
-@torch.inference_mode()
-def _unmask_text(
-    model: Model, tokenizer: Tokenizer, prompt: str, settings: SamplingSettings, copy_index: int, lm_kind: LMKind
-) -> GeneratedText:
-    template = MaskedInputTemplate.from_tokenizer(model, tokenizer)
-    num_masks = settings.max_tokens
-    if num_masks > template.max_text_tokens:
-        raise MeristemError(
-            f"max_tokens: this masked model takes at most {template.max_text_tokens} tokens, got {num_masks}; lower it"
-        )
-    ids = tokenizer.encode(prompt).ids
-    ids = ids[
-        max(0, len(ids) - (template.max_text_tokens - num_masks)) :
-    ]  # a long prompt is truncated at its beginning
-    row = template.build_row(np.concatenate([ids, np.full(num_masks, mask_id(tokenizer))]))
-    mask_start = len(template.prefix_ids) + len(ids)
-    masked_positions, score = list(range(mask_start, mask_start + num_masks)), 0.0
-    rounds = min(MAX_ROUNDS, num_masks)
-    for round_index in range(1, rounds + 1):
-        check_cancelled()
-        uniforms = torch.from_numpy(generator(settings.seed, "unmask", copy_index, round_index).random(num_masks))
-        masked_uniforms = uniforms[[position - mask_start for position in masked_positions]]
-        tokens, confidences, logprobs = _predict_masks(
-            model, tokenizer, row, masked_positions, settings, masked_uniforms, lm_kind
-        )
-        ranked = confidences.argsort(descending=True, stable=True).tolist()
-        revealed = set(ranked[: len(masked_positions) - masks_left(round_index, rounds, num_masks)])
-        for index in revealed:
-            row[masked_positions[index]] = tokens[index]
-            score += float(logprobs[index])
-        masked_positions = [position for index, position in enumerate(masked_positions) if index not in revealed]
-    builder = GeneratedTextBuilder(tokenizer, ids.tolist(), settings.stop)
-    for token in row[mask_start : mask_start + num_masks].tolist():
-        if builder.finished is None:
-            builder.add_token(token, 0.0, num_masks)
-    builder.score = score
-    return builder.build()
+class _Unmasking:
+    """Iterative unmasking with one model and one kind of head."""
 
+    def __init__(self, model: Model, tokenizer: Tokenizer, settings: SamplingSettings, lm_kind: LMKind) -> None:
+        self._model, self._tokenizer, self._settings, self._lm_kind = model, tokenizer, settings, lm_kind
+        spare_ids = range(tokenizer.vocab_size, model.backbone.embedding().num_embeddings)
+        banned_ids = [*tokenizer.special_mask.nonzero()[0].tolist(), *spare_ids]
+        self._constraints = build_constraints(settings, banned_ids, end_id=None)
+        self._filters = build_filters(settings)
 
-def _predict_masks(
-    model: Model,
-    tokenizer: Tokenizer,
-    row: Tensor,
-    masked_positions: list[int],
-    settings: SamplingSettings,
-    uniforms: Tensor,
-    lm_kind: LMKind,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """For each masked position a token, its confidence, and its log-probability under the model."""
-    positions = torch.tensor(masked_positions)
-    raw_logits = (
-        vocabulary_head(model, lm_kind)(hidden_states_at(model, [row], positions, torch.zeros_like(positions), lm_kind))
-        .float()
-        .cpu()
-    )
-    check_no_nan(raw_logits)
-    seen_ids = [row.tolist()] * len(masked_positions) if settings.repetition_penalty != 1.0 else []
-    banned_ids = [*tokenizer.special_mask.nonzero()[0].tolist(), *range(tokenizer.vocab_size, raw_logits.shape[-1])]
-    logits = ban_tokens(apply_repetition_penalty(raw_logits, seen_ids, settings.repetition_penalty), banned_ids)
-    tokens = logits.argmax(-1) if settings.greedy else sample_from_logits(filter_logits(logits, settings), uniforms)
-    token_column = tokens[:, None]
-    return (
-        tokens,
-        logits.softmax(-1).gather(1, token_column)[:, 0],
-        raw_logits.log_softmax(-1).gather(1, token_column)[:, 0],
-    )
+    @torch.inference_mode()
+    def generate(self, prompt: str, prompt_index: int, copy_index: int) -> GeneratedText:
+        """One text; its random numbers depend on the seed and the two indices."""
+        settings, num_masks = self._settings, self._settings.max_tokens
+        template = MaskedInputTemplate.from_tokenizer(self._model, self._tokenizer)
+        if num_masks > template.max_text_tokens:
+            raise MeristemError(
+                f"max_tokens: this masked model takes at most {template.max_text_tokens} tokens, got {num_masks}; "
+                "lower it"
+            )
+        ids = self._tokenizer.encode(prompt).ids
+        ids = ids[max(0, len(ids) - (template.max_text_tokens - num_masks)) :]  # a long prompt loses its beginning
+        row = template.build_row(np.concatenate([ids, np.full(num_masks, mask_id(self._tokenizer))]))
+        mask_start = len(template.prefix_ids) + len(ids)
+        masked_positions, score = list(range(mask_start, mask_start + num_masks)), 0.0
+        rounds = min(MAX_ROUNDS, num_masks)
+        for round_index in range(1, rounds + 1):
+            check_cancelled()
+            rng = generator(settings.seed or 0, "unmask", copy_index, round_index, prompt_index)
+            uniforms = torch.from_numpy(rng.random(num_masks))[[at - mask_start for at in masked_positions]]
+            tokens, confidences, logprobs = self._predict_masks(row, masked_positions, uniforms)
+            ranked = confidences.argsort(descending=True, stable=True).tolist()
+            revealed = set(ranked[: len(masked_positions) - masks_left(round_index, rounds, num_masks)])
+            for index in revealed:
+                row[masked_positions[index]] = tokens[index]
+                score += float(logprobs[index])
+            masked_positions = [position for index, position in enumerate(masked_positions) if index not in revealed]
+        return build_text(
+            self._tokenizer,
+            ids.tolist(),
+            row[mask_start : mask_start + num_masks].tolist(),
+            finished="length",
+            score=score,
+            seed=settings.used_seed,
+            stop=settings.stop,
+        )
+
+    def _predict_masks(
+        self, row: Tensor, masked_positions: list[int], uniforms: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """For each masked position a token, its confidence, and its log-probability under the model."""
+        positions = torch.tensor(masked_positions)
+        states = hidden_states_at(self._model, [row], positions, torch.zeros_like(positions), self._lm_kind)
+        raw_logits = vocabulary_head(self._model, self._lm_kind)(states).float().cpu()
+        check_no_nan(raw_logits)
+        histories = [TokenHistory(row.tolist())] * len(masked_positions)
+        logits = process_logits(raw_logits, histories, self._constraints)
+        if self._settings.greedy:
+            tokens = logits.argmax(-1)
+        else:
+            tokens, _ = sample_tokens(process_logits(logits, histories, self._filters), uniforms)
+        token_column = tokens[:, None]
+        return (
+            tokens,
+            logits.softmax(-1).gather(1, token_column)[:, 0],
+            raw_logits.log_softmax(-1).gather(1, token_column)[:, 0],
+        )

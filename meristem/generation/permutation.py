@@ -27,7 +27,7 @@ from meristem.generation.cancellation import check_cancelled
 from meristem.generation.generation_inputs import document_start_ids, has_memory
 from meristem.generation.head_selection import vocabulary_head
 from meristem.generation.masked_input import MaskedInputTemplate
-from meristem.generation.token_scores import TokenScores, length_batches, score_token_rows
+from meristem.generation.token_scores import TokenScores, forward_passes, score_token_rows
 from meristem.interfaces.batch import Hidden, Model, State
 from meristem.tokenizers.tokenizer import Tokenizer
 
@@ -68,7 +68,7 @@ def permutation_scores(
     # chains with the same number of segments are batched, so that none waits for another
     for count in sorted({len(chain) for _, chain in indexed_chains}):
         same_count = [(text_index, chain) for text_index, chain in indexed_chains if len(chain) == count]
-        for batch in length_batches([len(chain[0].tokens) for _, chain in same_count], MAX_TOKENS_PER_PASS):
+        for batch in forward_passes([len(chain[0].tokens) for _, chain in same_count], MAX_TOKENS_PER_PASS):
             _score_chains(model, [same_count[index] for index in batch], first_scored, scores)
     return scores
 

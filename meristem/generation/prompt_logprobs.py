@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from meristem.generation.cancellation import check_cancelled, max_tokens_per_pass
 from meristem.generation.continuous_batching import SampledToken
 from meristem.generation.head_selection import LM_HEADS, require_lm_kind
+from meristem.generation.token_scores import forward_passes
 from meristem.interfaces.batch import Model
 
 MAX_TOKENS_PER_PASS = 4096
@@ -38,19 +38,24 @@ def score_prompt_tokens(
 ) -> list[list[SampledToken]]:
     """Scores for each token but the first of each text; long texts are read in windows that overlap by half."""
     require_lm_kind(model, "causal", "echo")
-    choices: list[list[SampledToken]] = [[] for _ in texts]
-    for batch_windows in _batches(list(_windows(texts, model.backbone.max_length))):
+    windows = list(_windows(texts, model.backbone.max_length))
+    scores: dict[int, list[SampledToken]] = {}
+    for indices in forward_passes([window.stop - window.start for window in windows], MAX_TOKENS_PER_PASS):
+        batch_windows = [windows[index] for index in indices]
         rows = [torch.tensor(texts[window.text_index][window.start : window.stop - 1]) for window in batch_windows]
         tokens = pad_sequence(rows, batch_first=True).to(
             model.device
         )  # padding comes after the text, so that causal attention never sees it
         hidden = model.backbone(tokens=tokens, causal=True)
-        for row, window in enumerate(batch_windows):
+        for row, (index, window) in enumerate(zip(indices, batch_windows, strict=True)):
             states = hidden.last_hidden_state[
                 row, window.first_scored - window.start - 1 : window.stop - window.start - 1
             ]
             target_ids = torch.tensor(texts[window.text_index][window.first_scored : window.stop], device=model.device)
-            choices[window.text_index] += _score_targets(model, states, target_ids, top_logprobs)
+            scores[index] = list(_score_targets(model, states, target_ids, top_logprobs))
+    choices: list[list[SampledToken]] = [[] for _ in texts]
+    for index, window in enumerate(windows):
+        choices[window.text_index] += scores[index]
     return choices
 
 
@@ -77,18 +82,3 @@ def _windows(texts: Sequence[Sequence[int]], length: int) -> Iterator[_Window]:
             stop = min(len(text), start + length + 1)
             yield _Window(text_index, start, stop, first_scored)
             first_scored, start = stop, start + length - length // 2
-
-
-def _batches(windows: list[_Window]) -> Iterator[list[_Window]]:
-    """Batches of windows of similar length; those of one text stay in order."""
-    batch: list[_Window] = []
-    widest, max_tokens = 0, max_tokens_per_pass(MAX_TOKENS_PER_PASS)
-    for window in sorted(windows, key=lambda window: (window.start, window.stop - window.start)):
-        widest = max(widest, window.stop - window.start)
-        if batch and (len(batch) + 1) * widest > max_tokens:
-            yield batch
-            check_cancelled()
-            batch, widest = [], window.stop - window.start
-        batch.append(window)
-    if batch:
-        yield batch

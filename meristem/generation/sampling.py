@@ -1,22 +1,25 @@
-"""Sampling: temperature, top-k, top-p, repetition penalty, n-gram blocking, and draws independent of the batch."""
+"""Sampling: the settings, uniform random numbers that do not depend on the batch, and inverse transform sampling."""
 
 # B rows, V vocabulary
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import secrets
+from collections.abc import Callable
 from typing import ClassVar
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
+from meristem.blocks.multinomial import sample_multinomial
 from meristem.config.errors import MeristemError
 from meristem.config.settings import Settings
 from meristem.utils.randomness import generator
 
 MIN_TEMPERATURE = 1e-4
 """Below this only the most probable token is chosen, since the logits would overflow."""
+Uniforms = Callable[[int], float]
+"""Position of a token in its text → the number in [0, 1) that it is sampled with."""
 
 
 class SamplingSettings(Settings):
@@ -51,8 +54,22 @@ class SamplingSettings(Settings):
     """The end token is not chosen before a text has this many new tokens."""
     stop: tuple[str, ...] = ()
     """Strings at which a text ends; they are not part of it."""
-    seed: int = 0
-    """The same seed gives the same text."""
+    seed: int | None = None
+    """The same seed gives the same text; without one, every call draws a new seed."""
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether tokens are drawn at random."""
+        return not (self.greedy or self.uses_beam_search)
+
+    @property
+    def used_seed(self) -> int | None:
+        """The seed where it is used: None for greedy decoding and beam search."""
+        return self.seed if self.is_sampled else None
+
+    def with_seed(self) -> SamplingSettings:
+        """These settings with a seed: a new one if there is none."""
+        return self if self.seed is not None else self.model_copy(update={"seed": new_seed()})
 
     @property
     def uses_beam_search(self) -> bool:
@@ -60,71 +77,18 @@ class SamplingSettings(Settings):
         return self.beams > 1
 
 
-def apply_temperature(logits: Tensor, temperature: float) -> Tensor:
-    """Logits divided by the temperature."""
-    return logits if temperature == 1.0 else logits / max(temperature, MIN_TEMPERATURE)
+def new_seed() -> int:
+    """A seed that nobody chose: 31 random bits, short enough to be typed again."""
+    return secrets.randbits(31)
 
 
-def apply_top_k(logits: Tensor, k: int | None) -> Tensor:
-    """The k highest logits of each row, the rest at −∞; ties with the lowest of them stay too."""
-    if k is None or k >= logits.shape[-1]:
-        return logits
-    return logits.masked_fill(logits < logits.topk(k).values[..., -1:], -torch.inf)
+def seeded_uniforms(seed: int, prompt_index: int = 0, copy_index: int = 0) -> Uniforms:
+    """The numbers that one text of a call is sampled with: independent of the other prompts and texts of the call."""
 
+    def uniform(position: int) -> float:
+        return float(generator(seed, "write", copy_index, position, prompt_index).random())
 
-def apply_top_p(logits: Tensor, p: float | None) -> Tensor:
-    """The fewest most probable tokens that together reach p, the rest at −∞."""
-    if p is None or p >= 1:
-        return logits
-    probabilities, order = logits.softmax(-1).sort(descending=True, stable=True)
-    dropped = probabilities.cumsum(-1) - probabilities >= p  # probability of all more probable tokens
-    dropped[..., 0] = False  # the smallest positive p rounds to 0 here
-    return logits.masked_fill(torch.zeros_like(dropped).scatter(-1, order, dropped), -torch.inf)
-
-
-def apply_repetition_penalty(logits: Tensor, texts: Sequence[Sequence[int]], penalty: float) -> Tensor:
-    """Logits with the tokens already in a row's text penalised."""
-    if penalty == 1.0:
-        return logits
-    logits = logits.clone()
-    for row, text in enumerate(texts):
-        seen_ids = torch.tensor(sorted(set(text)), dtype=torch.long, device=logits.device)
-        seen_logits = logits[row, seen_ids]
-        logits[row, seen_ids] = torch.where(seen_logits > 0, seen_logits / penalty, seen_logits * penalty)
-    return logits
-
-
-def ban_repeated_ngrams(logits: Tensor, texts: Sequence[Sequence[int]], ngram_size: int | None) -> Tensor:
-    """Logits with tokens at −∞ that would repeat an n-gram of a row's text."""
-    if ngram_size is None:
-        return logits
-    logits = logits.clone()
-    for row, text in enumerate(texts):
-        prefix = tuple(text[len(text) - ngram_size + 1 :])
-        banned_ids = [
-            text[start + ngram_size - 1]
-            for start in range(len(text) - ngram_size + 1)
-            if tuple(text[start : start + ngram_size - 1]) == prefix
-        ]
-        logits[row, banned_ids] = -torch.inf
-    return logits
-
-
-def ban_tokens(logits: Tensor, banned_ids: Sequence[int]) -> Tensor:
-    """Logits with these tokens at −∞."""
-    if not len(banned_ids):
-        return logits
-    return logits.index_fill(-1, torch.as_tensor(banned_ids, dtype=torch.long, device=logits.device), -torch.inf)
-
-
-def filter_logits(logits: Tensor, settings: SamplingSettings) -> Tensor:
-    """Temperature, then top-k, then top-p."""
-    return apply_top_p(apply_top_k(apply_temperature(logits, settings.temperature), settings.top_k), settings.top_p)
-
-
-def draw_uniforms(seed: int, rows: Sequence[int], position: int) -> Tensor:
-    """[B] one number in [0, 1) for each row and position, independent of the other rows."""
-    return torch.tensor([generator(seed, "write", row, position).random() for row in rows], dtype=torch.float64)
+    return uniform
 
 
 def check_no_nan(logits: Tensor) -> None:
@@ -136,17 +100,7 @@ def check_no_nan(logits: Tensor) -> None:
         )
 
 
-def sample_from_logits(logits: Tensor, uniform_B: Tensor) -> Tensor:
-    """[B] tokens by inverse transform sampling: where the cumulative distribution passes the uniform numbers."""
-    cumulative = logits.double().softmax(-1).cumsum(-1)
-    total = cumulative[:, -1:].contiguous()
-    token_ids = torch.searchsorted(cumulative, uniform_B.to(logits.device)[:, None] * total, right=True)
-    return torch.minimum(token_ids, torch.searchsorted(cumulative, total))[:, 0]  # a product rounded up stays inside
-
-
-def sample_next_tokens(logits: Tensor, settings: SamplingSettings, rows: Sequence[int], position: int) -> Tensor:
-    """[B] the next token of each row: the most probable, or one sampled for its row and position."""
-    check_no_nan(logits)
-    if settings.greedy:
-        return logits.argmax(-1)
-    return sample_from_logits(filter_logits(logits, settings), draw_uniforms(settings.seed, rows, position))
+def sample_tokens(logits_BV: Tensor, uniform_B: Tensor) -> tuple[Tensor, Tensor]:
+    """(tokens [B] by inverse transform sampling at the uniform numbers, unnormalized probabilities [B, V])."""
+    weights_BV = (logits_BV - logits_BV.amax(1, keepdim=True)).exp_()
+    return sample_multinomial(weights_BV.t(), uniform_B.to(logits_BV.device)), weights_BV

@@ -21,6 +21,7 @@ from torch.nn.utils.rnn import pad_sequence
 from meristem.config.errors import MeristemError
 from meristem.dataset.char_ids import surface_forms
 from meristem.dataset.encode_documents import separator_id
+from meristem.dataset.length_buckets import length_batches
 from meristem.dataset.token_dataset import IntArray
 from meristem.generation.bilm import bilm_scores, mean_scores
 from meristem.generation.cancellation import check_cancelled, max_tokens_per_pass
@@ -298,15 +299,9 @@ def _length_sorted_batches(rows: Iterator[_ScoringRow]) -> Iterator[list[_Scorin
 
 
 def _split_batches(rows: list[_ScoringRow]) -> Iterator[list[_ScoringRow]]:
-    batch: list[_ScoringRow] = []
-    max_tokens = max_tokens_per_pass(MAX_TOKENS_PER_PASS)
-    for row in sorted(rows, key=lambda scoring_row: len(scoring_row.row)):
-        if batch and (len(batch) + 1) * len(row.row) > max_tokens:
-            yield batch
-            batch = []
-        batch.append(row)
-    if batch:
-        yield batch
+    sizes = [len(row.row) for row in rows]
+    for indices in length_batches(sizes, max_tokens=max_tokens_per_pass(MAX_TOKENS_PER_PASS)):
+        yield [rows[index] for index in indices]
 
 
 @torch.inference_mode()

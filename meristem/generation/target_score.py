@@ -25,7 +25,7 @@ from meristem.generation.generation_inputs import (
 )
 from meristem.generation.head_selection import DENOISING_SOURCES, vocabulary_head
 from meristem.generation.masked_input import mask_id
-from meristem.generation.token_scores import TokenScores, length_batches, score_token_rows
+from meristem.generation.token_scores import TokenScores, forward_passes, score_token_rows
 from meristem.interfaces.batch import Model
 from meristem.tokenizers.special_tokens import MASK
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -96,7 +96,7 @@ def score_targets(model: Model, targets: Sequence[ScoringTarget]) -> list[TokenS
     """Scores of each target's tokens, batched by length."""
     scores = [TokenScores.zeros(len(target.ids)) for target in targets]
     sizes = [target.inputs.num_tokens + len(target.ids) if len(target.ids) else 0 for target in targets]
-    for batch in length_batches(sizes):
+    for batch in forward_passes(sizes):
         _score_batch(model, [targets[index] for index in batch], [scores[index] for index in batch])
     return scores
 

@@ -1,4 +1,4 @@
-"""Token log-probabilities, and length bucketing: batches of rows of similar length in which they are computed."""
+"""Token log-probabilities, and the batches of rows of similar length in which they are computed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from meristem.blocks.heads.vocabulary import VocabularyHead
+from meristem.dataset.length_buckets import length_batches
 from meristem.generation.cancellation import check_cancelled, max_tokens_per_pass
 
 MAX_TOKENS_PER_PASS = 8192
@@ -53,15 +54,16 @@ def score_token_rows(
     return zip(logprobs, is_top, strict=True)
 
 
-def length_batches(sizes: Sequence[int], max_tokens: int = MAX_TOKENS_PER_PASS) -> Iterator[list[int]]:
-    """Indices of rows of similar length, batched up to `max_tokens` with padding; empty rows are left out."""
-    batch: list[int] = []
-    max_tokens = max_tokens_per_pass(max_tokens)
-    for index in sorted((index for index, size in enumerate(sizes) if size), key=lambda index: sizes[index]):
-        if batch and (len(batch) + 1) * sizes[index] > max_tokens:
-            yield batch
+def forward_passes(
+    sizes: Sequence[int], max_tokens: int = MAX_TOKENS_PER_PASS, **limits: int | None
+) -> Iterator[list[int]]:
+    """Indices of rows of similar length for each forward pass; cancellation is checked between two of them.
+
+    `limits` are those of `length_batches`. Empty rows are left out.
+    """
+    rows = [index for index, size in enumerate(sizes) if size]
+    batches = length_batches([sizes[index] for index in rows], max_tokens=max_tokens_per_pass(max_tokens), **limits)
+    for number, batch in enumerate(batches):
+        if number:
             check_cancelled()
-            batch = []
-        batch.append(index)
-    if batch:
-        yield batch
+        yield [rows[index] for index in batch]

@@ -116,6 +116,7 @@ class MeristemLM(LM):  # type: ignore[misc]  # lm-eval is untyped
             "stop": (until,) if isinstance(until, str) else tuple(until),
             "max_tokens": max_tokens,
             "greedy": not generation_kwargs.get("do_sample") or generation_kwargs.get("temperature") == 0,
+            "seed": 0,  # an evaluation gives the same numbers again
         }
         if not sampling["greedy"]:
             sampling |= {

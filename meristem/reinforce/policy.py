@@ -23,7 +23,7 @@ from meristem.blocks.heads.selected_logprobs import selected_logprobs
 from meristem.blocks.heads.vocabulary import VocabularyHead
 from meristem.config.errors import MeristemError
 from meristem.generation.generate import banned_token_ids
-from meristem.generation.rollout import RolloutConfig, Uniforms
+from meristem.generation.rollout import RolloutConfig, RolloutUniforms
 from meristem.interfaces.batch import Batch, Head, Hidden, Model, Objective, Outcome, RngFactory, Row, State, collate
 from meristem.interfaces.task import Sample, SamplePiece
 from meristem.learning.build import pad_values
@@ -124,7 +124,11 @@ class PolicyObjective(Objective):
         )
 
     def collect(
-        self, model: Model, pieces: Sequence[SamplePiece], uniforms: Sequence[Uniforms], seeds: Sequence[Sequence[int]]
+        self,
+        model: Model,
+        pieces: Sequence[SamplePiece],
+        uniforms: Sequence[RolloutUniforms],
+        seeds: Sequence[Sequence[int]],
     ) -> RolloutBatch:
         """Sample completions for these prompts."""
         return collect_rollouts(

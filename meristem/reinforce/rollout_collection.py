@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from meristem.generation.rollout import Rollout, RolloutConfig, Uniforms, decode_after_prompt, sample_rollouts
+from meristem.generation.rollout import Rollout, RolloutConfig, RolloutUniforms, decode_after_prompt, sample_rollouts
 from meristem.generation.source_target_layout import SourceTargetLayout
 from meristem.interfaces.batch import Model
 from meristem.interfaces.task import SamplePiece
@@ -67,7 +67,7 @@ def collect_rollouts(
     layout: SourceTargetLayout,
     sampling: RolloutConfig,
     pieces: Sequence[SamplePiece],
-    uniforms: Sequence[Uniforms],
+    uniforms: Sequence[RolloutUniforms],
     seeds: Sequence[Sequence[int]],
 ) -> RolloutBatch:
     """Completions of each piece, one per row of its uniforms; `features["attempt"]` holds the prompt."""

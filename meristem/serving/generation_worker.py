@@ -11,11 +11,13 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from meristem.generation.continuous_batching import TURN_TOKENS, ContinuousBatch, SampledToken, SequenceState
-from meristem.generation.generated_text import FinishReason, GeneratedTextBuilder
+from meristem.generation.continuous_batching import ContinuousBatch, SampledToken, SequenceState, TokenSampler
+from meristem.generation.generate import banned_token_ids
+from meristem.generation.generated_text import FinishReason, TextStream
 from meristem.generation.generation_inputs import GenerationInputs
 from meristem.generation.head_selection import LMKind
-from meristem.generation.sampling import SamplingSettings
+from meristem.generation.sampling import SamplingSettings, seeded_uniforms
+from meristem.generation.slot_scheduling import TURN_TOKENS, FairSlotScheduler
 from meristem.serving.batch_worker import to_request_error
 from meristem.serving.errors import RequestError
 from meristem.serving.light_requests import CHARACTERS, TOKENS, LightRequests
@@ -56,6 +58,7 @@ class GenerationJob:
     encode_prompts: Callable[[], Sequence[GenerationInputs]]
     """Called in the worker thread, so that tokenization does not block the event loop."""
     settings: SamplingSettings
+    """With a seed."""
     context: RequestContext
     num_samples: int = 1
     top_logprobs: int = 0
@@ -87,30 +90,46 @@ class GenerationJob:
 class _GeneratedText:
     """One sequence of a job, and the updates it has not sent yet."""
 
-    def __init__(self, job: GenerationJob, index: int, inputs: GenerationInputs, sample_index: int) -> None:
+    def __init__(self, job: GenerationJob, index: int, inputs: GenerationInputs, sampler: TokenSampler) -> None:
         self.job, self.index, self._num_sent = job, index, 0
         self._new_text: list[str] = []
-        text_stream = GeneratedTextBuilder(
-            job.run.tokenizer, inputs.prompt_ids, job.settings.stop, self._new_text.append, end_id=job.end_id
-        )
+        tokenizer, settings = job.run.tokenizer, job.settings
         self.sequence = SequenceState(
-            text_stream,
             inputs,
-            job.settings,
-            sample_index,
-            job.end_id,
-            job.top_logprobs,
-            lambda: job.context.is_active,
-            job.context.owner,
+            sampler,
+            seeded_uniforms(settings.seed or 0, *divmod(index, job.num_samples)),
+            settings.max_tokens,
+            end_id=tokenizer.end if job.end_id is None else job.end_id,
+            text=TextStream(tokenizer, inputs.prompt_ids, settings.stop, self._new_text.append),
+            top_logprobs=job.top_logprobs,
+            is_wanted=lambda: job.context.is_active,
+            owner=job.context.owner,
         )
-        self._prompt_tokens = inputs.num_tokens
 
     def take_update(self) -> GenerationUpdate:
         """Everything since the last update."""
-        text, tokens = "".join(self._new_text), tuple(self.sequence.sampled_tokens[self._num_sent :])
+        text, tokens = "".join(self._new_text), self.sequence.sampled_tokens(self._num_sent)
         self._new_text.clear()
-        self._num_sent = len(self.sequence.sampled_tokens)
-        return GenerationUpdate(self.index, text, tokens, self.sequence.generated_text.finished, self._prompt_tokens)
+        self._num_sent += len(tokens)
+        return GenerationUpdate(self.index, text, tokens, self.sequence.finished, self.sequence.inputs.num_tokens)
+
+
+class _ServedBatch(ContinuousBatch):
+    """A decoding batch that clients share, with the samplers of their requests."""
+
+    def __init__(self, run: ServedRun, lm_kind: LMKind, max_rows: int, turn: int) -> None:
+        self.scheduler = FairSlotScheduler(max_rows, turn=turn, max_length=run.model.backbone.max_length)
+        super().__init__(run.model, lm_kind=lm_kind, scheduler=self.scheduler)
+        self._run, self._lm_kind = run, lm_kind
+        self._banned_ids: dict[int | None, tuple[int, ...]] = {}
+
+    def sampler(self, settings: SamplingSettings, end_id: int | None) -> TokenSampler:
+        """The sampler of a request."""
+        model, tokenizer = self._run.model, self._run.tokenizer
+        if end_id not in self._banned_ids:
+            self._banned_ids[end_id] = banned_token_ids(model, tokenizer, end_id, self._lm_kind)
+        end_token = tokenizer.end if end_id is None else end_id
+        return TokenSampler.from_settings(settings, self._banned_ids[end_id], end_token, model.device)
 
 
 class GenerationWorker(WorkerThreads):
@@ -134,7 +153,7 @@ class GenerationWorker(WorkerThreads):
             metrics,
             light or LightRequests(),
         )
-        self._batches: dict[tuple[ServedRun, LMKind, bool], ContinuousBatch] = {}
+        self._batches: dict[tuple[ServedRun, LMKind, bool], _ServedBatch] = {}
         """One for each way a run writes: texts that an encoder's source begins are apart from those that go on, and
         those of light requests are apart from long ones."""
         self._rounds = 0
@@ -145,7 +164,7 @@ class GenerationWorker(WorkerThreads):
     @property
     def num_active(self) -> int:
         """Number of sequences being generated."""
-        return sum(map(len, list(self._batches.values())))
+        return sum(len(batch.active) for batch in list(self._batches.values()))
 
     async def generate(self, job: GenerationJob) -> AsyncIterator[list[GenerationUpdate]]:
         """Updates until every text of a job is finished."""
@@ -184,10 +203,11 @@ class GenerationWorker(WorkerThreads):
         if self._rounds >= LONG_EVERY:
             self._rounds = 0
 
-    def _decode_step(self, name: str, batch: ContinuousBatch, several_clients: bool) -> None:
+    def _decode_step(self, name: str, batch: _ServedBatch, several_clients: bool) -> None:
         """Decode one token per sequence of one batch; an unexpected error fails all sequences of this batch only."""
         try:
-            sequences = batch.step(crowded=several_clients)
+            batch.scheduler.is_crowded = several_clients
+            sequences = batch.step()
         except Exception as error:
             sequences = batch.clear()
             for sequence in sequences:
@@ -208,23 +228,22 @@ class GenerationWorker(WorkerThreads):
     def _add_job(self, job: GenerationJob) -> None:
         """Add the sequences of a job to the batch of its run."""
         prompt_inputs = job.encode_prompts() if job.context.is_active else ()
-        samples = [(inputs, sample_index) for inputs in prompt_inputs for sample_index in range(job.num_samples)]
-        job.num_texts = len(samples)
-        texts = [
-            _GeneratedText(job, index, inputs, sample_index) for index, (inputs, sample_index) in enumerate(samples)
-        ]
-        for text in texts:
+        job.num_texts = len(prompt_inputs) * job.num_samples
+        texts: list[tuple[_ServedBatch, _GeneratedText]] = []
+        for inputs in prompt_inputs:
+            batch = self._batch_for(job.run, inputs.lm_kind(job.run.model), job.light)
+            sampler = batch.sampler(job.settings, job.end_id)
+            texts += [(batch, _GeneratedText(job, len(texts) + n, inputs, sampler)) for n in range(job.num_samples)]
+        for batch, text in texts:
             self._texts[text.sequence] = text
-            self._batch_for(job.run, text.sequence.inputs.lm_kind(job.run.model), job.light).add(text.sequence)
+            batch.add(text.sequence)
         self._metrics.record_tokens("prompt", sum(inputs.num_tokens for inputs in prompt_inputs))
 
-    def _batch_for(self, run: ServedRun, lm_kind: LMKind, light: bool) -> ContinuousBatch:
+    def _batch_for(self, run: ServedRun, lm_kind: LMKind, light: bool) -> _ServedBatch:
         """Made when it is first needed."""
         if (run, lm_kind, light) not in self._batches:
             turn = TURN_TOKENS if light else LONG_TURN
-            self._batches[run, lm_kind, light] = ContinuousBatch(
-                run.model, run.tokenizer, max_rows=self._max_batch_size, lm_kind=lm_kind, turn=turn
-            )
+            self._batches[run, lm_kind, light] = _ServedBatch(run, lm_kind, self._max_batch_size, turn)
         return self._batches[run, lm_kind, light]
 
     def _send_updates(self, texts: Sequence[_GeneratedText]) -> None:

@@ -76,15 +76,15 @@ class GenerateRequest(ModelRequest):
     """Number of beams; the n best texts are returned."""
     stop: list[StopString] = Field(default_factory=list, max_length=MAX_STOPS)
     """Stop strings, which are not part of the output."""
-    seed: int = Field(0, ge=0, lt=1 << 63)
-    """Random seed; the same seed generates the same text."""
+    seed: int | None = Field(None, ge=0, lt=1 << 63)
+    """Random seed; the same seed generates the same text. Default: a new one, which the response returns."""
     top: int = Field(0, ge=0, le=20)
     """Number of most likely tokens reported at each position."""
     stream: bool = False
     """Stream the text as server-sent events."""
 
     def sampling_settings(self) -> SamplingSettings:
-        """The sampling settings of the request."""
+        """The sampling settings of the request, with a seed."""
         shared_names = (
             "top_k",
             "top_p",
@@ -96,7 +96,9 @@ class GenerateRequest(ModelRequest):
         )
         values = {"temperature": self.temperature or 1.0, "greedy": self.temperature == 0, "stop": tuple(self.stop)}
         values["no_repeat_ngram_size"] = self.no_repeat
-        return SamplingSettings.model_validate({**values, **{name: getattr(self, name) for name in shared_names}})
+        return SamplingSettings.model_validate(
+            {**values, **{name: getattr(self, name) for name in shared_names}}
+        ).with_seed()
 
 
 class FillRequest(ModelRequest):

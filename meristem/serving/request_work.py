@@ -257,7 +257,13 @@ def generate_work(run: ServedRun, settings: SamplingSettings, num_samples: int, 
     """A prompt → generated texts, for beam search and iterative unmasking, which cannot be batched token by token."""
 
     def compute(inputs: Sequence[Any]) -> list[Any]:
-        return generate(run.model, run.tokenizer, inputs, settings, count=num_samples, as_source=source)
+        # one call draws other random numbers for each of its prompts, and requests must not depend on each other
+        batches = [[prompt] for prompt in inputs] if settings.is_sampled else [inputs]
+        return [
+            texts
+            for prompts in batches
+            for texts in generate(run.model, run.tokenizer, prompts, settings, count=num_samples, as_source=source)
+        ]
 
     def count_tokens(inputs: Any, num_tokens: int) -> int:
         if run.lm_kind("generate") in UNMASKING_KINDS and not source:  # every round processes the whole text

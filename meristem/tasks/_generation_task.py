@@ -15,7 +15,7 @@ from meristem.blocks.heads.vocabulary import VocabularyHead
 from meristem.config.conditions import SettingConditions, when
 from meristem.config.errors import MeristemError
 from meristem.config.settings import Settings
-from meristem.dataset.length_buckets import group_by_length
+from meristem.dataset.length_buckets import length_batches
 from meristem.generation.generate import generate_from_inputs
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.source_target_layout import CausalLayout, EncoderDecoderLayout, SourceTargetLayout
@@ -243,7 +243,7 @@ class GenerationTask(Task):
         """−log p(gold | source) of each sample, and its number of tokens."""
         pieces = self.encode_samples(samples)
         found = np.zeros((len(pieces), 2))
-        for some in group_by_length(pieces, MAX_TOKENS_PER_PASS):
+        for some in length_batches([piece.num_tokens for piece in pieces], max_tokens=MAX_TOKENS_PER_PASS):
             rows = [self.prepare(Row(inputs={}, metadata={"piece": pieces[n]}), SampleRng(0, 0, n)) for n in some]
             batch = collate(rows, self, {}).to(model.device)
             goal = batch.targets.get(self.layout.term)

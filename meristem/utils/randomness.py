@@ -25,9 +25,9 @@ def stream_key(*parts: int | str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=16).digest(), "little")
 
 
-def generator(seed: int, purpose: str, epoch: int, sample: int) -> Generator:
-    """The generator of one sample for one purpose in one epoch."""
-    return Generator(Philox(key=stream_key(seed, purpose, epoch), counter=[0, 0, sample, 0]))
+def generator(seed: int, purpose: str, epoch: int, sample: int, group: int = 0) -> Generator:
+    """The generator of one sample for one purpose in one epoch; samples of different groups share no numbers."""
+    return Generator(Philox(key=stream_key(seed, purpose, epoch), counter=[0, 0, sample, group]))
 
 
 class SampleRng:

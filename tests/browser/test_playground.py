@@ -75,7 +75,7 @@ def test_a_text_is_written_again_with_a_new_seed(able: str, look: Look) -> None:
         return str(seed), page.locator(".written").inner_text()
 
     first, same = written("Generate"), written("Generate")
-    assert first == same and first[0] == "0", "the same seed writes the same text"
+    assert first == same, "the same seed writes the same text"
     again = [written("Again with a new seed") for _ in range(2)]
     assert len({first[0], *(seed for seed, _ in again)}) == 3
     assert len({first[1], *(text for _, text in again)}) == 3

@@ -40,7 +40,7 @@ def test_wide_beams_are_exhaustive_search(model: Model, penalty: float) -> None:
     texts = every_text(model)
     ranked = sorted(texts, key=lambda text: -texts[text] / len(text) ** penalty)[:6]
     beam = BeamSearch(num_beams=WORDS**MOST, max_new_tokens=MOST, end_id=END, length_penalty=penalty)
-    found = beam.search(DecodeSession(model, torch.tensor([PROMPT]), capacity=8), best=6)
+    (found,) = beam.search_all(DecodeSession(model, torch.tensor([PROMPT]), capacity=8), best=6)
     assert [one.tokens for one in found] == [tuple(token for token in text if token != END) for text in ranked]
     assert [one.logprob for one in found] == pytest.approx([texts[text] for text in ranked], abs=1e-3)
     assert [one.ended for one in found] == [text[-1] == END for text in ranked]
@@ -49,32 +49,31 @@ def test_wide_beams_are_exhaustive_search(model: Model, penalty: float) -> None:
 def test_narrow_beams_stop_early_only_when_nothing_can_overtake(model: Model) -> None:
     texts = every_text(model)
     for beams in (2, 3, 8):
-        (found,) = BeamSearch(num_beams=beams, max_new_tokens=MOST, end_id=END).search(
+        ((found,),) = BeamSearch(num_beams=beams, max_new_tokens=MOST, end_id=END).search_all(
             DecodeSession(model, torch.tensor([PROMPT]), capacity=8)
         )
         text = (*found.tokens, END) if found.ended else found.tokens
         assert texts[text] == pytest.approx(found.logprob, abs=1e-3)
-        greedy = BeamSearch(num_beams=1, max_new_tokens=MOST, end_id=END).search(
+        ((greedy,),) = BeamSearch(num_beams=1, max_new_tokens=MOST, end_id=END).search_all(
             DecodeSession(model, torch.tensor([PROMPT]), capacity=8)
-        )[0]
+        )
         assert found.score >= greedy.score - 1e-6
 
 
 def test_what_is_adjusted_away_is_not_found(model: Model) -> None:
-    def even_only(logprobs: torch.Tensor, texts: Any, rows: Any) -> torch.Tensor:
+    def even_only(logprobs: torch.Tensor, sequences: Any) -> torch.Tensor:
         return logprobs.index_fill(1, torch.tensor([1, 3]), -torch.inf)
 
-    beam = BeamSearch(num_beams=WORDS**MOST, max_new_tokens=MOST, end_id=END, process_logprobs=even_only)
-    found = beam.search(DecodeSession(model, torch.tensor([PROMPT]), capacity=8), best=50)
+    beam = BeamSearch(num_beams=WORDS**MOST, max_new_tokens=MOST, end_id=END, processors=[even_only])
+    (found,) = beam.search_all(DecodeSession(model, torch.tensor([PROMPT]), capacity=8), best=50)
     assert len(found) == 1 + 2 + 4 + 8 + 16  # texts of 2 and 4 that end after 0 to 3 tokens, or fill the length
     assert all(token in {2, 4} for one in found for token in one.tokens)
 
 
 def test_a_text_that_ends_goes_no_further(model: Model) -> None:
-    beam = BeamSearch(
-        num_beams=WORDS**MOST, max_new_tokens=MOST, end_id=END, is_finished=lambda tokens, row: tokens[-1] == 2
-    )
-    found = beam.search(DecodeSession(model, torch.tensor([PROMPT]), capacity=8), best=1000)
+    beam = BeamSearch(num_beams=WORDS**MOST, max_new_tokens=MOST, end_id=END)
+    session = DecodeSession(model, torch.tensor([PROMPT]), capacity=8)
+    (found,) = beam.search_all(session, best=1000, is_finished=lambda tokens, row: tokens[-1] == 2)
     assert all(2 not in one.tokens[:-1] for one in found)
     assert any(one.tokens[-1:] == (2,) and one.ended for one in found)
 
@@ -87,7 +86,7 @@ def test_rows_searched_together_find_what_each_finds_alone(model: Model) -> None
         beam = BeamSearch(num_beams=beams, max_new_tokens=6, end_id=END, early_stopping=early)
         together = beam.search_all(DecodeSession(model, tokens, sizes, capacity=4), best=beams)
         for prompt, found in zip(prompts, together, strict=True):
-            alone = beam.search(DecodeSession(model, torch.tensor([prompt]), capacity=8), best=beams)
+            (alone,) = beam.search_all(DecodeSession(model, torch.tensor([prompt]), capacity=8), best=beams)
             assert [one.tokens for one in found] == [one.tokens for one in alone]
             assert [one.score for one in found] == pytest.approx([one.score for one in alone], abs=1e-4)
 
@@ -109,7 +108,7 @@ def test_an_early_search_ends_when_nothing_followed_is_better_by_now() -> None:
     steps = {}
     for early in (False, True):
         session: Any = Scripted([0.6, 0.2, 0.1, 0.1])
-        (found,) = BeamSearch(num_beams=2, max_new_tokens=20, end_id=END, early_stopping=early).search(session)
+        ((found,),) = BeamSearch(num_beams=2, max_new_tokens=20, end_id=END, early_stopping=early).search_all(session)
         assert (found.tokens, found.ended) == ((), True)
         steps[early] = session.num_steps
     # −0.51 and (−1.61 − 0.51) / 2 have ended, and what goes on has −1.61 a token: over 20 tokens that is −1.06 after 14
@@ -117,14 +116,16 @@ def test_an_early_search_ends_when_nothing_followed_is_better_by_now() -> None:
 
 
 def test_what_a_row_may_not_say_is_its_own_affair(model: Model) -> None:
-    def each_its_own(logprobs: torch.Tensor, texts: Any, rows: Any) -> torch.Tensor:
-        for number, row in enumerate(rows):
-            logprobs[number, [END, 1 + row]] = -torch.inf
+    def each_its_own(logprobs: torch.Tensor, sequences: Any) -> torch.Tensor:
+        for number, sequence in enumerate(sequences):
+            logprobs[number, [END, 1 + sequence.prompt_ids[0]]] = -torch.inf
         return logprobs
 
-    beam = BeamSearch(num_beams=3, max_new_tokens=5, end_id=END, process_logprobs=each_its_own)
+    beam = BeamSearch(num_beams=3, max_new_tokens=5, end_id=END, processors=[each_its_own])
     for row, found in enumerate(
-        beam.search_all(DecodeSession(model, torch.tensor([PROMPT, PROMPT, PROMPT]), capacity=8), 3)
+        beam.search_all(
+            DecodeSession(model, torch.tensor([PROMPT, PROMPT, PROMPT]), capacity=8), 3, prompts=[[0], [1], [2]]
+        )
     ):
         assert len(found) == 3
         assert all(1 + row not in one.tokens and len(one.tokens) == 5 for one in found)

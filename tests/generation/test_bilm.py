@@ -13,14 +13,14 @@ from meristem.config.settings import find_class
 from meristem.dataset.char_ids import TokenCharIds
 from meristem.generation import bilm
 from meristem.generation.bilm import SpelledText, bilm_scores
-from meristem.generation.continuous_batching import ContinuousBatch, SequenceState
+from meristem.generation.continuous_batching import ContinuousBatch, SequenceState, TokenSampler
 from meristem.generation.fill import fill
-from meristem.generation.generate import generate
-from meristem.generation.generated_text import GeneratedTextBuilder
+from meristem.generation.generate import banned_token_ids, generate
 from meristem.generation.generation_inputs import build_generation_inputs, collate_inputs
 from meristem.generation.incremental_decoder import DecodeSession
-from meristem.generation.sampling import SamplingSettings
+from meristem.generation.sampling import SamplingSettings, seeded_uniforms
 from meristem.generation.score import score
+from meristem.generation.slot_scheduling import FairSlotScheduler
 from meristem.interfaces.batch import Head, Model
 from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -138,16 +138,17 @@ def test_what_is_generated_has_its_forward_score(elmo: Model, words: Tokenizer) 
     forward, _ = bilm_scores(elmo, words, [np.array([*written.tokens, *ending])])
     assert written.score == pytest.approx(float(forward[0].logprobs.sum()), abs=1e-3)
     # texts written beside others, which joined later, are what they are alone
-    pool, seats = ContinuousBatch(elmo, words, max_rows=2), []
+    pool, seats = ContinuousBatch(elmo, scheduler=FairSlotScheduler(2)), []
+    sampler = TokenSampler.from_settings(settings, banned_token_ids(elmo, words), words.end)
     for prompt in ("The old", UNSEEN, ""):
         start = build_generation_inputs(elmo, words, prompt)
-        seats.append(SequenceState(GeneratedTextBuilder(words, start.prompt_ids, ()), start, settings))
+        seats.append(SequenceState(start, sampler, seeded_uniforms(0), settings.max_tokens, words.end))
         pool.add(seats[-1])
         pool.step()
     while pool.has_work:
         pool.step()
     alone = [one.text for (one,) in generate(elmo, words, ["The old", UNSEEN, ""], settings)]
-    assert [seat.generated_text.build().text for seat in seats] == alone
+    assert [seat.to_text(words, None).text for seat in seats] == alone
 
 
 def test_continuations_are_scored_forward(elmo: Model, words: Tokenizer) -> None:

@@ -31,9 +31,10 @@ def test_a_text_does_not_depend_on_what_is_written_beside_it(causal: Model, toke
     settings = SamplingSettings(max_tokens=30, top_k=20, temperature=0.8, seed=5)  # past the model's length of 24
     together = generate(causal, tokenizer, PROMPTS, settings, count=3)
     for number, prompt in enumerate(PROMPTS):
-        (alone,) = generate(causal, tokenizer, [prompt], settings, count=3)
-        assert [text.tokens for text in alone] == [text.tokens for text in together[number]]
-        assert len({text.tokens for text in alone}) == 3
+        among = [prompt if place == number else "A small garden of my sister" for place in range(number + 1)]
+        texts = generate(causal, tokenizer, among, settings, count=3)[number]
+        assert [text.tokens for text in texts] == [text.tokens for text in together[number]]
+        assert len({text.tokens for text in texts}) == 3
 
 
 def test_greedy_is_the_best_token_each_time(causal: Model, tokenizer: Tokenizer) -> None:

@@ -1,4 +1,4 @@
-"""Sampling controls: distributions, top-k, top-p, repetition penalty, temperature, n-gram blocking."""
+"""Sampling and logits processors: distributions, seeds, top-k, top-p, repetition penalty, n-gram blocking."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ import numpy as np
 import pytest
 import torch
 
-from meristem.generation.sampling import (
-    SamplingSettings,
-    apply_repetition_penalty,
-    apply_temperature,
-    apply_top_k,
-    apply_top_p,
+from meristem.generation.generate import generate
+from meristem.generation.logits_processors import (
+    TokenHistory,
+    ban_early_end,
     ban_repeated_ngrams,
     ban_tokens,
-    draw_uniforms,
-    sample_from_logits,
-    sample_next_tokens,
+    build_processors,
+    keep_top_k,
+    keep_top_p,
+    penalize_repetition,
+    process_logits,
 )
+from meristem.generation.sampling import SamplingSettings, sample_tokens, seeded_uniforms
+from meristem.interfaces.batch import Model
+from meristem.tokenizers.tokenizer import Tokenizer
 
 LOGITS = torch.tensor([[0.5, 2.0, -1.0, 1.0, 0.0]])
 CRITICAL = 23.5  # chi-square with 4 degrees of freedom: 1 in 10,000
@@ -30,21 +33,62 @@ def allowed(logits: torch.Tensor) -> list[int]:
 @pytest.mark.parametrize("temperature", [1.0, 0.5, 2.0])
 def test_draws_follow_the_distribution(temperature: float) -> None:
     number = 5_000
-    settings = SamplingSettings(temperature=temperature, seed=3)
-    drawn = sample_next_tokens(LOGITS.expand(number, -1), settings, range(number), 0).numpy()
+    processors = build_processors(SamplingSettings(temperature=temperature), [], None)
+    numbers = torch.tensor([seeded_uniforms(3, copy_index=copy)(0) for copy in range(number)]).double()
+    drawn = sample_tokens(process_logits(LOGITS.expand(number, -1), [], processors), numbers)[0].numpy()
     expected = (LOGITS[0].double() / temperature).softmax(-1).numpy() * number
     observed = np.bincount(drawn, minlength=5)
     assert ((observed - expected) ** 2 / expected).sum() < CRITICAL
 
 
-def test_draws_of_successive_positions_are_independent() -> None:
-    at = [torch.cat([draw_uniforms(1, [row], position) for row in range(2_000)]) for position in (0, 1)]
-    assert abs(float(torch.corrcoef(torch.stack(at))[0, 1])) < 0.09
+def test_draws_of_positions_copies_and_prompts_are_independent() -> None:
+    def correlation(first: list[float], second: list[float]) -> float:
+        return abs(float(np.corrcoef(first, second)[0, 1]))
+
+    number = 2_000
+    plain = [seeded_uniforms(1, 0, copy)(0) for copy in range(number)]
+    assert correlation(plain, [seeded_uniforms(1, 0, copy)(1) for copy in range(number)]) < 0.09
+    for prompt in (1, 2, 77):
+        assert correlation(plain, [seeded_uniforms(1, prompt, copy)(0) for copy in range(number)]) < 0.09
+    everything = [seeded_uniforms(1, prompt, copy)(at) for prompt in range(9) for copy in range(9) for at in range(9)]
+    assert len(set(everything)) == 9**3
+    counts = np.histogram(everything, 8, (0, 1))[0]
+    assert ((counts - 9**3 / 8) ** 2 / (9**3 / 8)).sum() < 29.9  # chi-square with 7 degrees of freedom: 1 in 10,000
+
+
+def test_the_first_prompt_draws_what_it_always_drew() -> None:
+    expected = [0.7176558081818095, 0.8290595742368484, 0.9852702419968804]
+    assert [seeded_uniforms(3, 0, copy)(at) for copy, at in ((0, 0), (0, 5), (2, 1))] == expected
+
+
+def test_prompts_of_one_call_share_no_draws(causal: Model, tokenizer: Tokenizer) -> None:
+    settings = SamplingSettings(max_tokens=12, seed=1)
+    texts = [text.tokens for (text,) in generate(causal, tokenizer, ["The old"] * 6, settings)]
+    assert len(set(texts)) == 6
+    assert texts == [text.tokens for (text,) in generate(causal, tokenizer, ["The old"] * 6, settings)]
+    (copies,) = generate(causal, tokenizer, ["The old"], settings, count=6)
+    assert copies[0].tokens == texts[0] and not {text.tokens for text in copies[1:]} & set(texts)
+
+
+def test_without_a_seed_every_call_draws_anew_and_returns_its_seed(causal: Model, tokenizer: Tokenizer) -> None:
+    settings = SamplingSettings(max_tokens=12)
+    calls = [generate(causal, tokenizer, ["The old", "My sister"], settings) for _ in range(4)]
+    assert len({text.tokens for call in calls for (text,) in call}) == 8
+    for call in calls:
+        ((first,), (second,)) = call
+        assert first.seed is not None and first.seed == second.seed
+        assert (
+            generate(causal, tokenizer, ["The old", "My sister"], settings.model_copy(update={"seed": first.seed}))
+            == call
+        )
+    assert len({call[0][0].seed for call in calls}) == 4
+    ((greedy,),) = generate(causal, tokenizer, ["The old"], SamplingSettings(max_tokens=2, greedy=True, seed=4))
+    assert greedy.seed is None, "greedy decoding draws nothing"
 
 
 def test_top_k_keeps_exactly_the_highest() -> None:
-    assert allowed(apply_top_k(LOGITS, 2)) == [1, 3]
-    assert allowed(apply_top_k(LOGITS, None)) == allowed(apply_top_k(LOGITS, 99)) == [0, 1, 2, 3, 4]
+    assert allowed(keep_top_k(LOGITS, [], k=2)) == [1, 3]
+    assert allowed(keep_top_k(LOGITS, [], k=99)) == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("p", [5e-324, 0.05, 0.3, 0.56, 0.6, 0.8, 0.9, 0.97, 1.0])
@@ -54,43 +98,52 @@ def test_top_p_keeps_the_fewest_that_reach_it(p: float) -> None:
     wanted: list[int] = []
     while sum(float(probabilities[token]) for token in wanted) < p and len(wanted) < 5:
         wanted.append(order[len(wanted)])
-    assert allowed(apply_top_p(LOGITS, p)) == sorted(wanted)
+    assert allowed(keep_top_p(LOGITS, [], p=p)) == sorted(wanted)
 
 
 def test_nothing_outside_the_allowed_is_drawn_even_at_the_edges() -> None:
-    logits = apply_top_k(LOGITS, 2).expand(3, -1)
+    logits = keep_top_k(LOGITS, [], k=2).expand(3, -1)
     edges = torch.tensor([0.0, 0.5, 1 - 2**-53], dtype=torch.float64)
-    assert sample_from_logits(logits, edges).tolist() == [1, 1, 3]
-    first_only = ban_tokens(LOGITS, [1, 2, 3, 4]).expand(3, -1)
-    assert sample_from_logits(first_only, edges).tolist() == [0, 0, 0]
+    assert sample_tokens(logits, edges)[0].tolist() == [1, 1, 3]
+    first_only = ban_tokens(LOGITS, [], ids=torch.tensor([1, 2, 3, 4])).expand(3, -1)
+    assert sample_tokens(first_only, edges)[0].tolist() == [0, 0, 0]
 
 
 def test_repetition_penalty_lowers_seen_tokens_on_either_side_of_zero() -> None:
-    changed = apply_repetition_penalty(LOGITS, [[1, 2, 2]], 2.0)
-    assert changed.tolist() == [[0.5, 1.0, -2.0, 1.0, 0.0]]
+    logits = LOGITS.expand(2, -1)
+    changed = penalize_repetition(logits, [TokenHistory([1], [2, 2]), TokenHistory([3])], penalty=2.0)
+    assert changed.tolist() == [[0.5, 1.0, -2.0, 1.0, 0.0], [0.5, 2.0, -1.0, 0.5, 0.0]]
     assert LOGITS[0, 1] == 2.0
 
 
-def test_temperature_one_changes_nothing() -> None:
-    assert apply_temperature(LOGITS, 1.0) is LOGITS
+def test_the_end_is_banned_in_texts_that_are_too_short() -> None:
+    texts = [TokenHistory([4], [1]), TokenHistory([4, 4, 4], [])]
+    changed = ban_early_end(LOGITS.expand(2, -1), texts, min_tokens=1, end_id=3)
+    assert changed[0].tolist() == LOGITS[0].tolist() and allowed(changed[1:]) == [0, 1, 2, 4]
 
 
-def test_greedy_takes_the_best() -> None:
-    assert sample_next_tokens(LOGITS, SamplingSettings(greedy=True), [0], 0).tolist() == [1]
+def test_what_a_setting_does_not_change_has_no_processor() -> None:
+    assert build_processors(SamplingSettings(top_p=1.0), [], 3) == ()
+    filters = {"temperature": 0.5, "top_k": 3, "top_p": 0.9}
+    assert len(build_processors(SamplingSettings(**filters), [], None)) == 3
+    for deterministic in ({"greedy": True}, {"beams": 2}):
+        assert build_processors(SamplingSettings.model_validate({**filters, **deterministic}), [], None) == ()
 
 
 def test_no_run_of_tokens_is_written_twice() -> None:
     text = [1, 2, 3, 1, 2]
     logits = torch.zeros(2, 5)
-    assert allowed(ban_repeated_ngrams(logits, [text, [4]], 3)) == [0, 1, 2, 4]  # 1 2 3 stands there
-    assert allowed(ban_repeated_ngrams(logits, [text, [4]], 2)) == [0, 1, 2, 4]  # 2 3 does too
-    assert allowed(ban_repeated_ngrams(logits, [text, [4]], 1)) == [0, 4]
-    assert torch.equal(ban_repeated_ngrams(logits, [text, [4]], 3)[1], logits[1])  # too short to repeat anything
-    assert torch.equal(ban_repeated_ngrams(logits, [text, [4]], None), logits)
+    texts = [TokenHistory([3, 0], text), TokenHistory([], [4])]
+    assert allowed(ban_repeated_ngrams(logits, texts, ngram_size=3)) == [0, 1, 2, 4]  # 1 2 3 stands there
+    assert allowed(ban_repeated_ngrams(logits, texts, ngram_size=2)) == [0, 1, 2, 4]  # 2 3 does too
+    assert allowed(ban_repeated_ngrams(logits, texts, ngram_size=1)) == [0, 4]
+    assert torch.equal(ban_repeated_ngrams(logits, texts, ngram_size=3)[1], logits[1])  # too short to repeat anything
+    assert torch.equal(logits, torch.zeros(2, 5))
 
 
 @pytest.mark.parametrize("temperature", [1e-4, 1e-40, 1e-300])
 def test_the_coldest_temperatures_draw_the_likeliest(temperature: float) -> None:
     logits = torch.tensor([[1.0, 3.0, 2.5], [-50.0, 40.0, 39.0]])
-    settings = SamplingSettings.model_validate({"temperature": temperature})
-    assert sample_next_tokens(logits, settings, [0, 1], 0).tolist() == [1, 1]
+    processors = build_processors(SamplingSettings.model_validate({"temperature": temperature}), [], None)
+    numbers = torch.tensor([0.3, 0.99]).double()
+    assert sample_tokens(process_logits(logits, [], processors), numbers)[0].tolist() == [1, 1]

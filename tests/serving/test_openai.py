@@ -91,10 +91,12 @@ def lines(client: TestClient, route: str, body: dict[str, Any]) -> list[Any]:
 
 
 def test_a_streamed_completion(client: TestClient) -> None:
-    whole = completed(client, max_tokens=5, n=2, temperature=1, echo=True)["choices"]
-    body = {"model": "gpt2", "prompt": TEXT, "max_tokens": 5, "n": 2, "echo": True}
+    found = completed(client, max_tokens=5, n=2, temperature=1, echo=True)
+    whole, seed = found["choices"], found["seed"]
+    assert seed != completed(client, max_tokens=5, n=2, temperature=1, echo=True)["seed"]
+    body = {"model": "gpt2", "prompt": TEXT, "max_tokens": 5, "n": 2, "echo": True, "seed": seed}
     *chunks, last = lines(client, "/v1/completions", {**body, "stream_options": {"include_usage": True}})
-    assert last["choices"] == [] and last["usage"]["completion_tokens"] == 10
+    assert last["choices"] == [] and last["usage"]["completion_tokens"] == 10 and last["seed"] == seed
     for index in range(2):
         mine = [chunk["choices"][0] for chunk in chunks if chunk["choices"][0]["index"] == index]
         assert "".join(one["text"] for one in mine) == whole[index]["text"]

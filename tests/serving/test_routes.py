@@ -178,11 +178,21 @@ def streamed(client: TestClient, **body: Any) -> list[Any]:
     return [json.loads(line.removeprefix("data: ")) for line in lines]
 
 
+@pytest.mark.parametrize("model", ["gpt2", "bert", "translator"])
+def test_without_a_seed_every_request_draws_anew_and_returns_its_seed(client: TestClient, model: str) -> None:
+    body = {"model": model, "prompt": TEXT, "max_tokens": 10, "temperature": 1.5}
+    found = [asked(client, "/generate", **body) for _ in range(3)]
+    assert len({one["seed"] for one in found}) == len({one["texts"][0]["text"] for one in found}) == 3
+    again = asked(client, "/generate", **body, seed=found[0]["seed"])
+    assert again["texts"][0]["text"] == found[0]["texts"][0]["text"] and again["seed"] == found[0]["seed"]
+    assert asked(client, "/generate", **{**body, "temperature": 0}, seed=3)["seed"] is None
+
+
 def test_a_stream_adds_up_to_the_whole(client: TestClient) -> None:
     body = {"model": "gpt2", "prompt": TEXT, "max_tokens": 12, "seed": 9, "n": 2, "top": 2}
     whole = asked(client, "/generate", **body)["texts"]
     *events, last = streamed(client, **body)
-    assert last == {"done": True}
+    assert last == {"done": True, "seed": 9}
     assert len(events) >= 12
     for index, expected in enumerate(whole):
         mine = [event for event in events if event["index"] == index]

@@ -14,7 +14,7 @@ from meristem.checkpoint.load_run import load_recipe
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError, did_you_mean
 from meristem.config.recipe import Recipe
-from meristem.dataset.length_buckets import group_by_length
+from meristem.dataset.length_buckets import length_batches
 from meristem.interfaces.batch import Row, collate
 from meristem.interfaces.task import Sample, SamplePiece, Task
 from meristem.learning.build import TOKEN_INPUTS
@@ -119,7 +119,7 @@ class ClassifierReward(Reward):
         """[labels] probabilities of each text, or [1] the regression output."""
         pieces = self._task.encode_samples([Sample(inputs={"text": text}) for text in texts])
         predictions: list[Any] = [None] * len(texts)
-        for indices in group_by_length(pieces, MAX_BATCH_TOKENS):
+        for indices in length_batches([piece.num_tokens for piece in pieces], max_tokens=MAX_BATCH_TOKENS):
             rows = [self._prepare_row(pieces[index], index) for index in indices]
             batch = collate(rows, self._task, dict.fromkeys(TOKEN_INPUTS, 0)).to(self._model.device)
             hidden = self._task.encode(self._model, batch)

@@ -51,7 +51,7 @@ class OpenAISamplingRequest(ModelRequest):
     stop: StopString | Annotated[list[StopString], Field(max_length=MAX_STOPS)] | None = None
     """Stop strings, which are not part of the output."""
     seed: int | None = Field(None, ge=0, lt=1 << 63)
-    """Random seed; the same seed generates the same text. Default: 0."""
+    """Random seed; the same seed generates the same text. Default: a new one, which the response returns."""
     stream: bool = False
     """Stream the text as server-sent events."""
     stream_options: StreamOptions | None = None
@@ -64,7 +64,7 @@ class OpenAISamplingRequest(ModelRequest):
     """Not supported."""
 
     def sampling_settings(self, max_tokens: int) -> SamplingSettings:
-        """The sampling settings of the request."""
+        """The sampling settings of the request, with a seed."""
         stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
         return SamplingSettings.model_validate(
             {
@@ -72,10 +72,10 @@ class OpenAISamplingRequest(ModelRequest):
                 "greedy": self.temperature == 0,
                 "top_p": self.top_p,
                 "stop": stop,
-                "seed": self.seed or 0,
+                "seed": self.seed,
                 "max_tokens": max(1, max_tokens),
             }
-        )
+        ).with_seed()
 
 
 class CompletionRequest(OpenAISamplingRequest):

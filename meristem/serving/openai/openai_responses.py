@@ -28,6 +28,8 @@ class OpenAIResponse(ABC):
     def __init__(self, run: ServedRun, request: OpenAISamplingRequest, num_prompts: int) -> None:
         self.run, self.request, self._num_prompts = run, request, num_prompts
         self.id, self.created = "", 0
+        self.seed: int | None = None
+        """The seed that the texts were sampled with."""
         self._prompt_tokens, self._completion_tokens = [0] * (num_prompts * request.n), 0
 
     def full_response(self, updates: Sequence[GenerationUpdate]) -> dict[str, Any]:
@@ -77,6 +79,7 @@ class OpenAIResponse(ABC):
             "object": object_type,
             "created": self.created,
             "model": self.run.name,
+            "seed": self.seed,
         }
 
     def _collect(self, updates: Sequence[GenerationUpdate]) -> tuple[list[str], list[list[SampledToken]], list[Any]]:

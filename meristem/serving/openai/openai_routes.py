@@ -106,6 +106,7 @@ async def _respond(
 ) -> Response:
     """The full response, or a stream."""
     response.created, response.id = int(time.time()), uuid.uuid4().hex[:24]
+    response.seed = job.settings.used_seed
     updates = engine.generate(job, prompts)
     if stream:
         return await event_response(response.stream_chunks(updates))

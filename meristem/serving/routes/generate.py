@@ -30,6 +30,7 @@ def router(engine: ServingEngine) -> APIRouter:
     async def generate(body: request_models.GenerateRequest, request: Request) -> Response:
         run = engine.registry.select("generate", body.model)
         settings, context = body.sampling_settings(), request_context(request)
+        header = {"model": run.name, "seed": settings.used_seed}
         source = body.source is not None
         prompt = body.prompt if body.source is None else body.source
         if source and "source" not in run.lm_kinds:
@@ -41,7 +42,7 @@ def router(engine: ServingEngine) -> APIRouter:
             engine.check_generation_limit(1, max(body.n, body.beams), body.max_tokens)
             work = generate_work(run, settings, body.n, source=source)
             texts: list[GeneratedText] = await engine.submit(work, prompt, context)
-            return FiniteJSONResponse({"model": run.name, "texts": [_text_json(item) for item in texts]})
+            return FiniteJSONResponse({**header, "texts": [_text_json(item) for item in texts]})
         job = GenerationJob(
             run,
             lambda: [build_generation_inputs(run.model, run.tokenizer, prompt, as_source=source)],
@@ -53,8 +54,8 @@ def router(engine: ServingEngine) -> APIRouter:
         )
         updates = engine.generate(job, [prompt])
         if body.stream:
-            return await event_response(_stream_events(run, updates))
-        return await json_response({"model": run.name, "texts": await _collect_texts(run, updates, body.n)})
+            return await event_response(_stream_events(run, updates, settings.used_seed))
+        return await json_response({**header, "texts": await _collect_texts(run, updates, body.n)})
 
     return routes
 
@@ -93,11 +94,13 @@ async def _collect_texts(
     return [{**entry, "score": sum(token["logprob"] for token in entry["tokens"])} for entry in texts]
 
 
-async def _stream_events(run: ServedRun, updates: AsyncIterator[list[GenerationUpdate]]) -> AsyncIterator[str]:
+async def _stream_events(
+    run: ServedRun, updates: AsyncIterator[list[GenerationUpdate]], seed: int | None
+) -> AsyncIterator[str]:
     """One event per update of a text, those of a step together, and a final one."""
     async for step_updates in updates:
         yield "".join(_update_event(run, update) for update in step_updates)
-    yield format_event({"done": True})
+    yield format_event({"done": True, "seed": seed})
 
 
 def _update_event(run: ServedRun, update: GenerationUpdate) -> str:

@@ -91,9 +91,9 @@ export const ABILITIES = {
     fields: {
       prompt: { like: "text", start: "The", until: "[MASK]", free: true },
       max_tokens: { title: "tokens", number: true, small: true, start: 40, min: 1, max: 2048 },
-      temperature: { number: true, small: true, start: 0.8, min: 0, max: 10, step: 0.1 },
+      temperature: { number: true, small: true, start: 1, min: 0, max: 10, step: 0.1 },
       top_p: { number: true, small: true, start: 1, min: 0.01, max: 1, step: 0.01 },
-      seed: { number: true, small: true, start: 0, min: 0, max: 1e9 },
+      seed: { number: true, small: true, fresh: true, min: 0, max: 1e9 },
     },
     again: true,
     answer: generate,

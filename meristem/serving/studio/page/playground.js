@@ -134,7 +134,7 @@ function control(name, field, run) {
   const example = run.examples[field.like ?? name];
   const fits = example && (field.masked || field.until || !example.includes("[MASK]"));
   const start = (fits ? example : field.start) ?? "";
-  if (field.number) return make("input", { type: "number", required: true, value: field.start, min: field.min, max: field.max, step: field.step ?? 1 });
+  if (field.number) return make("input", { type: "number", required: true, value: field.fresh ? newSeed() : field.start, min: field.min, max: field.max, step: field.step ?? 1 });
   const made = make("textarea", { rows: field.rows ?? 3, spellcheck: "false", required: !field.free, dir: "auto" });
   made.value = field.until ? start.split(field.until)[0].trimEnd() : start;
   return made;
