@@ -86,6 +86,7 @@ def _import_uvicorn() -> Any:
     try:
         import fastapi  # noqa: F401  # imported here, so that a missing package is reported once
         import httptools  # noqa: F401
+        import prometheus_client  # noqa: F401
         import uvicorn
     except ImportError as error:
         raise MeristemError(f'serving needs {error.name}: pip install "meristem-lm[serve]"') from None
