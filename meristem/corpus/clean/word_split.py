@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-
-from meristem.corpus.clean.language_profiles import PROFILES
+from pathlib import Path
 
 # Ideographs, kana and bopomofo are a word each; Thai, Lao, Burmese and Khmer have about four letters a word.
 IDEOGRAPH_RANGES = "\u3040-\u30ff\u3105-\u312f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
@@ -16,7 +15,8 @@ UNSPACED_WORD = re.compile(
 UNSPACED_CHAR = re.compile(f"[{IDEOGRAPH_RANGES}{UNSPACED_RANGES}]")
 
 GOPHER_STOP_WORDS = frozenset(("the", "be", "to", "of", "and", "that", "have", "with"))
-STOP_WORDS = {language: frozenset(profile.words[:24]) for language, profile in PROFILES.items()} | {
+_LINES = Path(__file__).with_name("stop_words.tsv").read_text(encoding="utf-8").splitlines()[1:]
+STOP_WORDS = {language: frozenset(words.split()) for language, words in (line.split("\t") for line in _LINES)} | {
     "en": GOPHER_STOP_WORDS,  # Rae et al. 2021, §A1.1
     "zh": frozenset("的一是不了在有和人这這中大为為个個以到也之而其就与與上"),
     "ja": frozenset("のにはをたがでてとしれさるいもな"),
