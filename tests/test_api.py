@@ -127,7 +127,7 @@ def test_generate_follows_its_seed(gpt2: Path) -> None:
     (first,), (second,) = (model.generate("The", max_tokens=8)[0] for _ in range(2))
     assert first.seed != second.seed and first.text != second.text
     assert model.generate("The", max_tokens=8, seed=first.seed) == [[first]]
-    (once,) = model.generate("The", max_tokens=40, greedy=True, min_tokens=40, no_repeat=1)[0]
+    (once,) = model.generate("The", max_tokens=40, greedy=True, min_tokens=40, no_repeat_ngram_size=1)[0]
     assert len(set(once.tokens)) == 40
     (best,) = model.best("The", of=2, rewards="repetition", max_tokens=4)
     assert best[0].output.seed is not None

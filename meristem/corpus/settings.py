@@ -12,10 +12,11 @@ from meristem import samples
 from meristem.config.conditions import SettingConditions, when
 from meristem.config.setting_names import with_hashed_names
 from meristem.config.settings import Settings
-from meristem.corpus.clean.language_id import Languages
+from meristem.corpus.clean.language_id import Languages, identifier_version
 from meristem.corpus.clean.quality_filters import QualityOption
 from meristem.corpus.dedup.minhash import NearDedupOption
 from meristem.corpus.paired_text import IMAGE_SEPARATOR, PAIR_SEPARATOR
+from meristem.corpus.privacy.id_numbers import validator_version
 from meristem.corpus.privacy.pii import PIIKinds
 from meristem.data.sources import FormatChoice, format_class, format_names
 
@@ -215,7 +216,10 @@ class CorpusSettings(Settings):
         if self.near_dedup is not None:
             dumped["near_dedup"].pop("memory_mb")
         relevant = {name: value for name, value in dumped.items() if value or name not in PROCESSING_SETTINGS}
-        return with_hashed_names(self, relevant)
+        libraries = {"language_id": identifier_version()} if self.languages or self.quality else {}
+        if self.pii:
+            libraries["id_numbers"] = validator_version()
+        return {**with_hashed_names(self, relevant), **libraries}
 
     @property
     def side_separator(self) -> str:

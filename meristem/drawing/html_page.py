@@ -1,33 +1,70 @@
-"""HTML template of the reports: self-contained pages without scripts or external resources, all text escaped."""
+"""Report pages: Jinja templates rendered to self-contained HTML without scripts, all text escaped."""
 
 from __future__ import annotations
 
-import html
 import re
 import time
-from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-STYLESHEET = Path(__file__).with_name("report.css")
+import yaml
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+FOLDER = Path(__file__).parent
+"""Stylesheets; the templates are in a folder of it."""
 _CONTROL_CHARS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufeff\ufffe\uffff\ud800-\udfff]")
 
 
-CHART_STYLESHEET = STYLESHEET.with_name("charts.css")
-"""Additional styles of pages with charts."""
+def render_page(template: str, *, title: str, stylesheets: tuple[str, ...] = (), date: str = "", **values: Any) -> str:
+    """A complete HTML file from a template, with the common and additional styles; its title ends with the date."""
+    from markupsafe import Markup
+
+    style = "".join((FOLDER / name).read_text(encoding="utf-8") for name in ("report.css", *stylesheets))
+    # a plain string: Markup would escape whatever is added to it
+    return str(render_template(template, title=title, date=date, style=Markup(style), **values))
 
 
-def render_page(title: str, parts: Iterable[str], *styles: Path, date: str = "") -> str:
-    """A complete HTML file: the parts in order, with the common and additional styles; its title ends with the date."""
-    title = f"{title}, {date}" if date else title
-    style = "".join(path.read_text(encoding="utf-8") for path in (STYLESHEET, *styles))
-    head = (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
-        "style-src 'unsafe-inline'\">\n"
-        f"<title>{escape_html(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
+def render_template(template: str, **values: Any) -> Markup:
+    """A rendered template, which other templates insert as it is."""
+    from markupsafe import Markup
+
+    return Markup(_environment().get_template(template).render(values))  # escaped by the template
+
+
+@cache
+def _environment() -> Environment:
+    """The template engine: everything is escaped but what a template itself says."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    def escapable(value: Any) -> Any:
+        return replace_control_chars(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+    def content(text: str, max_chars: int = 600) -> Markup:
+        """A text of the data or the model: shortened, with its own text direction."""
+        return Markup('<bdi dir="auto">{}</bdi>').format(shorten_middle(text, max_chars))
+
+    environment = Environment(
+        loader=FileSystemLoader(FOLDER / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=escapable,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
-    return head + "\n".join(parts) + "\n</main>\n</body>\n</html>\n"
+    environment.filters |= {
+        "content": content,
+        "commas": lambda number: f"{number:,}",
+        "fixed": lambda number, digits: f"{number:.{digits}f}",
+        "general": lambda number: f"{number:g}",
+        "yaml": lambda value: yaml.safe_dump(dict(value), sort_keys=False, allow_unicode=True),
+    }
+    return environment
 
 
 def current_timestamp() -> str:
@@ -45,13 +82,3 @@ def shorten_middle(text: str, max_chars: int) -> str:
     text = " ".join(replace_control_chars(text).split())
     half = (max_chars - 3) // 2
     return text if len(text) <= max_chars else f"{text[:half].rstrip()} … {text[-half:].lstrip()}"
-
-
-def escape_html(text: str) -> str:
-    """Escape a trusted text."""
-    return html.escape(replace_control_chars(text))
-
-
-def escape_content(text: str, max_chars: int = 600) -> str:
-    """Escape a text of the data or the model: shortened, with its own text direction."""
-    return f'<bdi dir="auto">{html.escape(shorten_middle(text, max_chars))}</bdi>'

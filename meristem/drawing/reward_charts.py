@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from meristem.drawing.html_page import escape_content
 from meristem.drawing.reward_report import (
     BestOfResult,
     OptionalFloat,
@@ -13,43 +13,53 @@ from meristem.drawing.reward_report import (
     RewardStepMetrics,
     equivalent_best_of,
     finite_values,
-    format_number,
 )
 from meristem.drawing.svg_charts import ChartLine, histograms, line_chart
 
 SMALL_CHART, LARGE_CHART = (320.0, 184.0), (660.0, 270.0)
 
 
-def reward_histograms(report: RewardReport) -> Iterator[str]:
-    """Histograms of the reward before and after."""
+@dataclass(frozen=True, kw_only=True)
+class RewardChart:
+    """The curve of one metric."""
+
+    title: str
+    last: OptionalFloat
+    """The last value, on validation where there is one."""
+    svg: str
+    is_large: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class BestOfComparison:
+    """Best-of-N of the starting model, compared with the trained model."""
+
+    rows: Sequence[BestOfResult]
+    equivalent: OptionalFloat
+    """The N whose best text has the reward of one text of the trained model."""
+    svg: str
+
+
+def reward_histograms(report: RewardReport) -> str:
+    """Histograms of the reward before and after; empty where there is nothing to draw."""
     sets = [("before", finite_values(report.before)), ("after", finite_values(report.after))]
-    svg = histograms(sets, label="Distribution of the reward before and after")
-    if svg:
-        yield f'<h2>Distribution of the reward</h2>\n<div class="wide"><figure class="large">{svg}</figure></div>'
+    return histograms(sets, label="Distribution of the reward before and after")
 
 
-def reward_curves(report: RewardReport) -> Iterator[str]:
-    """One chart per metric; the total reward is the largest."""
+def reward_curves(report: RewardReport) -> list[RewardChart]:
+    """One chart per metric; the total reward is the first and largest."""
     names = list(dict.fromkeys(name for step in (*report.train, *report.validation) for name in step.parts))
-    parts: list[tuple[str, Callable[[RewardStepMetrics], OptionalFloat]]] = [
-        (name, _part_getter(name)) for name in names
-    ]
     target = [("target", report.kl_target)] if report.kl_target is not None else []
-    charts = [_curve(report, escape_content(f"reward: {name}", 80), name, get_value) for name, get_value in parts]
-    charts += [
+    charts = [
+        _curve(report, "total reward", "reward", lambda step: step.reward, size=LARGE_CHART),
+        *(_curve(report, f"reward: {name}", name, _part_getter(name)) for name in names),
         _curve(report, "KL to the reference model, nats", "KL", lambda step: step.kl, target),
         _curve(report, "KL coefficient", "coefficient", lambda step: step.coefficient),
         _curve(report, "entropy", "entropy", lambda step: step.entropy),
         _curve(report, "length, tokens", "length", lambda step: step.length),
         _curve(report, "distinct-2", "distinct-2", lambda step: step.distinct2),
     ]
-    total_chart = _curve(report, "total reward", "reward", lambda step: step.reward, size=LARGE_CHART)
-    if total_chart or any(charts):
-        yield '<h2>Training curves</h2>\n<ul class="legend"><li><i class="train"></i>training</li>'
-        yield '<li><i class="held"></i>validation</li>'
-        yield '<li><i class="target"></i>target</li></ul>' if target else "</ul>"
-        yield f'<div class="charts">{total_chart}{"".join(charts)}</div>'
-        yield '<p class="soft">Hover over a curve to read its values.</p>'
+    return [chart for chart in charts if chart is not None]
 
 
 def _part_getter(name: str) -> Callable[[RewardStepMetrics], OptionalFloat]:
@@ -63,22 +73,21 @@ def _curve(
     get_value: Callable[[RewardStepMetrics], OptionalFloat],
     targets: Sequence[tuple[str, OptionalFloat]] = (),
     size: tuple[float, float] = SMALL_CHART,
-) -> str:
-    """One metric in training and on validation; empty where it was not measured."""
+) -> RewardChart | None:
+    """One metric in training and on validation; None where it was not measured."""
     lines = [
         ChartLine(name="training", css_class="train", points=_points(report.train, get_value)),
         ChartLine(name="validation", css_class="held", points=_points(report.validation, get_value), markers=True),
     ]
     steps = [x for line in lines for x, _ in line.points]
     if not steps:
-        return ""
+        return None
     for name, value in targets:
         if value is not None:
             lines.append(ChartLine(name=name, css_class="target", points=[(min(steps), value), (max(steps), value)]))
     last = next((points[-1][1] for points in (lines[1].points, lines[0].points) if points), None)
     svg = line_chart(lines, label=f"{label} by step", width=size[0], height=size[1])
-    css_class = ' class="large"' if size == LARGE_CHART else ""
-    return f"<figure{css_class}><figcaption>{title} <b>{format_number(last)}</b></figcaption>{svg}</figure>"
+    return RewardChart(title=title, last=last, svg=svg, is_large=size == LARGE_CHART)
 
 
 def _points(
@@ -88,14 +97,11 @@ def _points(
     return [(step, value) for step, value in values if value is not None and math.isfinite(value)]
 
 
-def best_of_section(report: RewardReport) -> Iterator[str]:
-    """Best-of-N of the starting model, compared with the trained model."""
+def best_of_comparison(report: RewardReport) -> BestOfComparison | None:
+    """Best-of-N of the starting model, compared with the trained model; None where it was not measured."""
     rows = sorted(report.best_of, key=lambda result: result.count)
     if not rows:
-        return
-    yield "<h2>Comparison with best-of-N sampling</h2>"
-    if (count := equivalent_best_of(report)) is not None:
-        yield f"<p>In mean reward, one text of the trained model equals the best of about {count:.1f} of the start.</p>"
+        return None
     lines = [
         ChartLine(
             name="start", css_class="before", points=_best_of_points(rows, lambda result: result.start), markers=True
@@ -108,16 +114,7 @@ def best_of_section(report: RewardReport) -> Iterator[str]:
     svg = line_chart(
         lines, label="Mean reward of the best of N", x_label="best of", x_ticks=x_ticks, width=440, height=210
     )
-    yield f'<div class="two"><figure>{svg}<figcaption class="legend"><span><i class="before"></i>start</span>'
-    yield '<span><i class="after"></i>trained</span></figcaption></figure>'
-    yield '<div class="wide"><table class="numbers"><thead><tr><th scope="col">best of</th><th scope="col">start</th>'
-    yield '<th scope="col">trained</th></tr></thead><tbody>'
-    for result in rows:
-        cells = f"<td>{format_number(result.start)}</td><td>{format_number(result.trained)}</td>"
-        yield f'<tr><th scope="row">{result.count}</th>{cells}</tr>'
-    yield "</tbody></table></div></div>"
-    yield '<p class="soft">The mean reward of the best text. Best-of-N takes no training, but N times the '
-    yield "generation.</p>"
+    return BestOfComparison(rows=rows, equivalent=equivalent_best_of(report), svg=svg)
 
 
 def _best_of_points(

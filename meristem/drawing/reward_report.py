@@ -103,6 +103,21 @@ class BeforeAfterMetric:
     """95 % interval of after − before over the same prompts, where there are enough of them."""
     meaning: str = ""
 
+    @property
+    def change(self) -> OptionalFloat:
+        """After − before, where both were measured."""
+        if self.before is None or self.after is None or not math.isfinite(self.before + self.after):
+            return None
+        return self.after - self.before
+
+    @property
+    def verdict(self) -> str:
+        """ "better" or "worse" where the change is significant and one direction is better, else empty."""
+        low, high = self.change_interval or (0.0, 0.0)
+        if not self.better or low <= 0 <= high:
+            return ""
+        return "better" if (low > 0) == (self.better == "higher") else "worse"
+
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredText:
@@ -114,6 +129,12 @@ class ScoredText:
     judge: OptionalFloat = None
     """The score of the independent judge."""
     ended: bool = True
+
+    @property
+    def scores(self) -> Mapping[str, OptionalFloat]:
+        """All scores by name."""
+        judge = {} if self.judge is None else {"judge": self.judge}
+        return {"reward": self.reward, **self.parts, **judge}
 
 
 @dataclass(frozen=True, kw_only=True)

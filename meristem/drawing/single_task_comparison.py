@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from rich.table import Table
 
-from meristem.drawing.html_page import escape_content, escape_html, render_page
+from meristem.drawing.html_page import render_page
 from meristem.drawing.task_report import format_metric
 from meristem.utils import untrusted_files
 
@@ -95,23 +95,13 @@ class ComparisonReport:
 
     def to_html(self) -> str:
         """The report as one HTML file."""
-        return render_page(f"{self.run}: tasks together and alone", self._html_parts())
-
-    def _html_parts(self) -> Iterator[str]:
-        yield f"<h1>{escape_html(self.run)}</h1>"
-        yield f'<p class="soft">{escape_html(self.model)}</p>'
-        yield "<h2>Each task in the mix and trained alone</h2>"
-        yield f"<p>{escape_html(self.summary)}</p>"
-        headers = "".join(f'<th scope="col">{escape_html(name)}</th>' for name in COLUMN_HEADINGS)
-        yield f'<div class="wide"><table class="numbers"><thead><tr>{headers}</tr></thead><tbody>'
-        for task in self.tasks:
-            name, *cells = task.row_cells()
-            yield (
-                f'<tr><th scope="row" class="name">{escape_content(name, 80)}</th>'
-                + "".join(f"<td>{escape_html(cell)}</td>" for cell in cells)
-                + "</tr>"
-            )
-        yield f'</tbody></table></div>\n<p class="soft">{escape_html(self.method_description)}</p>'
+        return render_page(
+            "task_comparison.html",
+            title=f"{self.run}: tasks together and alone",
+            report=self,
+            headings=COLUMN_HEADINGS,
+            rows=[task.row_cells() for task in self.tasks],
+        )
 
     def to_json(self) -> str:
         """The report as JSON."""

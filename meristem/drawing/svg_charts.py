@@ -6,8 +6,9 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from meristem.drawing.html_page import escape_html
+from meristem.drawing.html_page import render_template
 
 Point = tuple[float, float]
 Ticks = Sequence[tuple[float, str]]
@@ -72,14 +73,15 @@ def line_chart(
         return ""
     x, y = (x for x, _ in points), (y for _, y in points)
     area = PlotArea(x_range=_padded_range(x, 0.0), y_range=_padded_range(y, 0.08), width=width, height=height)
-    return "".join(
-        [
-            f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape_html(label)}">',
-            *_axes(area, x_ticks, x_label),
-            *(_render_line(area, line) for line in drawn_lines),
-            *_tooltip_strips(area, drawn_lines, x_label, x_ticks),
-            "</svg>",
-        ]
+    return render_template(
+        "line_chart.svg",
+        area=area,
+        label=label,
+        x_label=x_label,
+        y_ticks=[{"y": area.y_position(value), "text": text} for value, text in ticks(*area.y_range)],
+        x_ticks=list(_x_ticks(area, x_ticks)),
+        curves=[_curve_pixels(area, line) for line in drawn_lines],
+        strips=list(_tooltip_strips(area, drawn_lines, x_label, x_ticks)),
     )
 
 
@@ -118,32 +120,22 @@ def _downsample(line: ChartLine) -> ChartLine:
     return ChartLine(name=line.name, css_class=line.css_class, points=points, markers=line.markers)
 
 
-def _axes(area: PlotArea, x_ticks: Ticks, x_label: str) -> Iterator[str]:
-    for value, text in ticks(*area.y_range):
-        y = area.y_position(value)
-        yield f'<line class="grid" x1="{area.left:g}" x2="{area.width - area.right:g}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        yield f'<text x="{area.left - 6:g}" y="{y + 4:.1f}" text-anchor="end">{text}</text>'
+def _x_ticks(area: PlotArea, x_ticks: Ticks) -> Iterator[dict[str, Any]]:
+    """The ticks of the x axis with their positions."""
     for value, text in x_ticks or [tick for tick in ticks(*area.x_range, 5) if tick[0] == int(tick[0])]:
         x, edge = area.x_position(value), area.width - area.right
-        anchor = "end" if x > edge - 14 and len(text) > 2 else "middle"
-        yield f'<text x="{x:.1f}" y="{area.height - 20:g}" text-anchor="{anchor}">{escape_html(text)}</text>'
-    middle = (area.left + area.width - area.right) / 2
-    label = f'<text class="axis" x="{middle:g}" y="{area.height - 4:g}" text-anchor="middle">'
-    yield f"{label}{escape_html(x_label)}</text>"
+        yield {"x": x, "text": text, "anchor": "end" if x > edge - 14 and len(text) > 2 else "middle"}
 
 
-def _render_line(area: PlotArea, line: ChartLine) -> str:
+def _curve_pixels(area: PlotArea, line: ChartLine) -> dict[str, Any]:
+    """A line in coordinates of the chart; a single point is drawn as a dot."""
     pixels = [(area.x_position(x), area.y_position(y)) for x, y in line.points]
-    coordinates = " ".join(f"{x:.1f},{y:.1f}" for x, y in pixels)
-    markup = f'<polyline class="curve {line.css_class}" points="{coordinates}"/>'
-    if line.markers or len(pixels) == 1:
-        markup += "".join(
-            f'<circle class="dot {line.css_class}" cx="{x:.1f}" cy="{y:.1f}" r="2.6"/>' for x, y in pixels
-        )
-    return markup
+    return {"css_class": line.css_class, "pixels": pixels, "markers": line.markers or len(pixels) == 1}
 
 
-def _tooltip_strips(area: PlotArea, lines: Sequence[ChartLine], x_label: str, x_ticks: Ticks) -> Iterator[str]:
+def _tooltip_strips(
+    area: PlotArea, lines: Sequence[ChartLine], x_label: str, x_ticks: Ticks
+) -> Iterator[dict[str, Any]]:
     """Transparent vertical strips with the values at their position as tooltips."""
     tick_labels = dict(x_ticks)
     x_values = sorted({x for line in lines for x, _ in line.points if line.css_class != "target"})
@@ -158,11 +150,7 @@ def _tooltip_strips(area: PlotArea, lines: Sequence[ChartLine], x_label: str, x_
             if y_values:
                 tooltip.append(f"{line.name} {sum(y_values) / len(y_values):.4g}")
         left, right = area.x_position(edges[index]), area.x_position(edges[index + 1])
-        yield (
-            f'<rect class="strip" x="{left:.1f}" y="{area.top:g}" width="{max(0.0, right - left):.1f}" '
-            f'height="{area.height - area.top - area.bottom:g}">'
-            f"<title>{escape_html(chr(10).join(tooltip))}</title></rect>"
-        )
+        yield {"left": left, "width": max(0.0, right - left), "tooltip": "\n".join(tooltip)}
 
 
 def histograms(sets: Sequence[tuple[str, Sequence[float]]], *, label: str, width: float = 660) -> str:
@@ -180,16 +168,22 @@ def histograms(sets: Sequence[tuple[str, Sequence[float]]], *, label: str, width
         (count / max(1, sum(set_counts)) for set_counts in counts.values() for count in set_counts),
         default=1.0,
     )
-    parts = [f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape_html(label)}">']
-    for index, (name, values) in enumerate(sets):
-        base = row_height * (index + 1)
-        parts += [f'<text class="told" x="0" y="{base - 4:g}">{escape_html(name)}</text>']
-        parts += _render_bars(area, name, counts[name], base, (row_height - 24) / max_share)
-        if values:
-            parts.append(_mean_marker(area, name, math.fsum(values) / len(values), base, row_height))
-    for value, text in ticks(low, high, 6):
-        parts.append(f'<text x="{area.x_position(value):.1f}" y="{height - 6:g}" text-anchor="middle">{text}</text>')
-    return "".join([*parts, "</svg>"])
+    return render_template(
+        "histograms.svg",
+        area=area,
+        label=label,
+        row_height=row_height,
+        histograms=[
+            {
+                "name": name,
+                "base": row_height * (index + 1),
+                "bars": list(_bars(area, name, counts[name], (row_height - 24) / max_share)),
+                **_mean_position(area, values),
+            }
+            for index, (name, values) in enumerate(sets)
+        ],
+        x_ticks=[{"x": area.x_position(value), "text": text} for value, text in ticks(low, high, 6)],
+    )
 
 
 def _bin_counts(values: Sequence[float], low: float, high: float) -> list[int]:
@@ -199,26 +193,22 @@ def _bin_counts(values: Sequence[float], low: float, high: float) -> list[int]:
     return counts
 
 
-def _render_bars(area: PlotArea, name: str, counts: Sequence[int], base: float, scale: float) -> Iterator[str]:
+def _bars(area: PlotArea, name: str, counts: Sequence[int], scale: float) -> Iterator[dict[str, Any]]:
+    """The bars of a histogram that are not empty."""
     (low, high), total = area.x_range, max(1, sum(counts))
     for index, count in enumerate(counts):
         if not count:
             continue
         start, end = (low + (high - low) * (index + offset) / NUM_BINS for offset in (0, 1))
-        left, right, height = area.x_position(start), area.x_position(end), max(1.0, scale * count / total)
+        left, right = area.x_position(start), area.x_position(end)
         tooltip = f"{name}: {count:,} of {total:,} texts from {start:.3g} to {end:.3g}"
-        yield (
-            f'<rect class="column {escape_html(name)}" x="{left + 0.75:.1f}" y="{base - height:.1f}" '
-            f'width="{right - left - 1.5:.1f}" height="{height:.1f}"><title>{escape_html(tooltip)}</title></rect>'
-        )
-    yield (f'<line class="ground" x1="{area.left:g}" x2="{area.width - area.right:g}" y1="{base:g}" y2="{base:g}"/>')
+        height = max(1.0, scale * count / total)
+        yield {"x": left + 0.75, "width": right - left - 1.5, "height": height, "tooltip": tooltip}
 
 
-def _mean_marker(area: PlotArea, name: str, value: float, base: float, row_height: float) -> str:
-    x = area.x_position(min(area.x_range[1], max(area.x_range[0], value)))
-    label_left = x > area.width * 0.8
-    return (
-        f'<line class="mean" x1="{x:.1f}" x2="{x:.1f}" y1="{base - row_height + 8:.1f}" y2="{base:g}"/>'
-        f'<text class="told" x="{x - 5 if label_left else x + 5:.1f}" y="{base - row_height + 17:.1f}" '
-        f'text-anchor="{"end" if label_left else "start"}">mean {value:.3g}</text>'
-    )
+def _mean_position(area: PlotArea, values: Sequence[float]) -> dict[str, Any]:
+    """The mean of the values and where it is marked."""
+    if not values:
+        return {"mean": None}
+    mean = math.fsum(values) / len(values)
+    return {"mean": mean, "mean_x": area.x_position(min(area.x_range[1], max(area.x_range[0], mean)))}

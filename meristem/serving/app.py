@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, cast
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -19,7 +18,6 @@ from meristem.serving.errors import RequestError, error_object
 from meristem.serving.json_response import FiniteJSONResponse
 from meristem.serving.middleware.admission import AdmissionMiddleware, ClientDisconnected
 from meristem.serving.middleware.auth import AuthMiddleware, load_keys
-from meristem.serving.middleware.early_rejection import EarlyRejection
 from meristem.serving.middleware.headers import ResponseHeadersMiddleware
 from meristem.serving.middleware.limits import RequestLimitsMiddleware
 from meristem.serving.model_registry import ModelRegistry
@@ -67,13 +65,11 @@ def create_app(
         app.include_router(make_router(engine))
     for error_class in (MeristemError, RequestValidationError, HTTPException, ClientDisconnected):
         app.add_exception_handler(error_class, _handle_error)
-    app.add_middleware(cast(Any, AdmissionMiddleware), admission=engine.admission)
-    app.add_middleware(cast(Any, RequestLimitsMiddleware), settings=settings, early=engine.admission.check)
-    keys = load_keys(settings)
+    app.add_middleware(AdmissionMiddleware, admission=engine.admission)
+    app.add_middleware(RequestLimitsMiddleware, settings=settings, early=engine.admission.check)
     engine.metrics.routes = frozenset(app.openapi()["paths"])
-    app.state.turnstile = EarlyRejection(engine.admission, keys, engine.metrics)
-    app.add_middleware(cast(Any, AuthMiddleware), keys=keys)
-    app.add_middleware(cast(Any, ResponseHeadersMiddleware), metrics=engine.metrics)
+    app.add_middleware(AuthMiddleware, keys=load_keys(settings))
+    app.add_middleware(ResponseHeadersMiddleware, metrics=engine.metrics)
     return app
 
 

@@ -9,10 +9,9 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any, cast
+from typing import Any
 
 from meristem.config.errors import MeristemError
 from meristem.serving.middleware.auth import load_keys
@@ -55,7 +54,7 @@ def serve(
     app = create_app(registry, settings, extra_routers=[studio_router(listing)])
     config = uvicorn.Config(
         app,
-        http=cast(Any, partial(TimeoutHttpProtocol, early_rejection=app.state.turnstile)),
+        http=TimeoutHttpProtocol,
         ws="none",
         log_config=None,  # uvicorn's default would close log handlers that other libraries have set up
         log_level="warning",
@@ -86,6 +85,7 @@ def _import_uvicorn() -> Any:
     try:
         import fastapi  # noqa: F401  # imported here, so that a missing package is reported once
         import httptools  # noqa: F401
+        import prometheus_client  # noqa: F401
         import uvicorn
     except ImportError as error:
         raise MeristemError(f'serving needs {error.name}: pip install "meristem-lm[serve]"') from None

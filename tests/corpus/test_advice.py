@@ -143,6 +143,11 @@ def test_wrongly_decoded_text_where_nothing_mends_it(monkeypatch: pytest.MonkeyP
     assert given(SampleFindings(documents=1000, garbled=7)) == []
 
 
+def test_what_was_not_examined_for_want_of_a_library() -> None:
+    (one,) = given(SampleFindings(documents=1000, not_tried=("personal data",)))
+    assert one.setting == 'pip install "meristem-lm[clean]"' and "personal data" in one.finding
+
+
 def test_nothing_is_said_about_a_handful_of_documents() -> None:
     few = account(read=5, kept=5, characters=500, lengths=Counter({4: 4, 8: 1}), passages=Counter({LINE: 5}))
     found = SampleFindings(

@@ -2,6 +2,7 @@
 
 import random
 import time
+from importlib.metadata import PackageNotFoundError
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meristem.config.errors import RecipeError
+from meristem.config.errors import MeristemError, RecipeError
 from meristem.config.settings import build_settings
 from meristem.corpus.document import Document
-from meristem.corpus.privacy.id_numbers import is_luhn_valid
+from meristem.corpus.privacy import id_numbers
 from meristem.corpus.privacy.pii import PLACEHOLDERS, find_pii, pii_step
 from meristem.corpus.privacy.secrets import looks_random
 from meristem.corpus.settings import CorpusSettings
@@ -48,6 +49,8 @@ def marked(text: str) -> str:
         ),
         ("RSSMRA85T10A562S 111.444.777-35 2 55 08 14 168 025 38", "<identity> <identity> <identity>"),
         ("PESEL 44051401359", "PESEL <identity>"),
+        ("RRN 850101-1234566, personnummer 811218-9876", "RRN <identity>, personnummer <identity>"),
+        ("IBAN NO93 8601 1117 947 VISA and SE45 5000 0000 0583 9825 7466", "IBAN <account> VISA and <account>"),
         ("IBAN DE89 3704 0044 0532 0130 00 and GB82WEST12345698765432", "IBAN <account> and <account>"),
         ("from 85.214.132.117 and 2a00:1450:4001:81b::200e", "from <ip> and <ip>"),
         ("AKIAIOSFODNN7EXAMPLE ghp_16C7e42F292c6912E7710c838347Ae178B4a", "<key> <key>"),
@@ -76,6 +79,7 @@ def test_private_strings_are_replaced(text, clean):
         "The secret: everybody knows that password: forgotten. token: none",
         "The population of 12,345,678 grew to 13 456 789 in 2020, by 9.1 %.",
         "第12345678号公告，2021年3月12日，共1,234,567人，人均GDP为12345.67元。",
+        "111.111.111-11 and 529.982.247-24; 850101-1234561; 811218-9875; 11010519491331002X; DE89370400440532013001.",
         "Tracking 9400 1000 0000 0000 0000 00 and 4111 1111 1111 1112.",
     ],
 )
@@ -100,8 +104,18 @@ def test_places_are_those_of_the_text():
     ]
 
 
-def test_check_digits():
-    assert is_luhn_valid("4111111111111111") and not is_luhn_valid("4111111111111112")
+def test_without_the_library_the_extra_is_named(monkeypatch):
+    def missing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("importlib.metadata.version", missing)
+    id_numbers._validator.cache_clear()
+    for act in (lambda: find_pii("4111 1111 1111 1111"), CorpusSettings(source="a.txt", pii=True).cache_key_fields):
+        with pytest.raises(MeristemError, match=r'needs python-stdnum: pip install "meristem-lm\[clean\]"'):
+            act()
+
+
+def test_what_looks_random():
     assert looks_random("aB3dE5fG7hJ9kL1mN3pQ") and not looks_random("everybody-knows-that-one")
 
 

@@ -118,3 +118,13 @@ def test_two_sided_documents_are_sampled_by_their_target() -> None:
     list(look.observe([Document(f"given {n}\x1e{COOKIES}", "a.tsv#1") for n in range(5)]))
     assert look.repeated_lines == {COOKIES: 5}
     assert look.findings().documents == 5
+
+
+def test_what_cannot_be_tried_without_a_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"{prose(n)} ada{n}@example.org" for n in range(30)]
+    _, found = looked(texts)
+    assert found.languages == {"en": 30} and found.private.affected == 30 and found.not_tried == ()
+    monkeypatch.setattr(module, "find_spec", lambda _: None)
+    _, found = looked(texts)
+    assert not found.languages and not found.private.affected and not found.quality.affected
+    assert found.not_tried == ("languages and quality", "personal data")

@@ -128,6 +128,9 @@ def test_only_health_is_told_without_the_key(hub: ModelRegistry, tmp_path: Path)
                 for method in ("GET", "POST") if told == "" else ("GET",):
                     status = client.request(method, path, headers={"authorization": told}).status_code
                     assert (status == 401) == (path not in ("/health/live", "/health/ready")), (method, path, status)
+        app.state.engine.admission._max_requests = 0  # full: who has no key hears nothing of it
+        for told, status in (("", 401), (f"Bearer {KEY}", 429)):
+            assert client.post("/fill", headers={"authorization": told}, json={"text": "x"}).status_code == status
         error = client.get("/runs").json()["error"]
         assert error["type"] == "authentication_error" and KEY not in str(error)
         assert client.get("/runs", headers={"authorization": f"Bearer {KEY}"}).status_code == 200

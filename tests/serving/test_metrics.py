@@ -1,6 +1,17 @@
 from __future__ import annotations
 
-from meristem.serving.prometheus_metrics import ServerMetrics
+import gc
+
+from prometheus_client import REGISTRY
+from prometheus_client.parser import text_string_to_metric_families
+
+from meristem.serving.prometheus_metrics import BATCH_SIZE_BUCKETS, LATENCY_BUCKETS, ServerMetrics
+
+
+def samples_of(metrics: ServerMetrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    """(name, labels) → value, as Prometheus reads them."""
+    families = text_string_to_metric_families(metrics.render())
+    return {(each.name, tuple(sorted(each.labels.items()))): each.value for one in families for each in one.samples}
 
 
 def test_the_text_is_what_prometheus_reads() -> None:
@@ -12,15 +23,41 @@ def test_the_text_is_what_prometheus_reads() -> None:
     metrics.record_batch("bert fill", 3)
     metrics.record_tokens("written", 5)
     metrics.add_gauge("meristem_inside", "Inside.", lambda: 2)
-    lines = metrics.render().splitlines()
-    assert 'meristem_requests_total{route="/a\\"b\\n",status="200"} 1' in lines
-    assert 'meristem_requests_total{route="other",status="404"} 1' in lines
-    assert 'meristem_request_seconds_bucket{route="/fill",le="60.0"} 0' in lines
-    assert 'meristem_request_seconds_bucket{route="/fill",le="+Inf"} 1' in lines
-    assert 'meristem_batch_rows_bucket{kind="bert fill",le="2"} 0' in lines
-    assert 'meristem_batch_rows_bucket{kind="bert fill",le="4"} 1' in lines
-    assert 'meristem_tokens_total{kind="written"} 5' in lines
-    assert "meristem_inside 2" in lines
+    samples = samples_of(metrics)
+    assert samples["meristem_requests_total", (("route", '/a"b\n'), ("status", "200"))] == 1
+    assert samples["meristem_requests_total", (("route", "other"), ("status", "404"))] == 1
+    assert samples["meristem_request_seconds_bucket", (("le", "60.0"), ("route", "/fill"))] == 0
+    assert samples["meristem_request_seconds_bucket", (("le", "+Inf"), ("route", "/fill"))] == 1
+    assert samples["meristem_request_seconds_sum", (("route", "/fill"),)] == 100
+    assert samples["meristem_batch_rows_bucket", (("kind", "bert fill"), ("le", "2.0"))] == 0
+    assert samples["meristem_batch_rows_bucket", (("kind", "bert fill"), ("le", "4.0"))] == 1
+    assert samples["meristem_tokens_total", (("kind", "written"),)] == 5
+    assert samples["meristem_inside", ()] == 2
     assert metrics.render().endswith("\n")
-    names = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+    names = [line.split()[2] for line in metrics.render().splitlines() if line.startswith("# TYPE")]
     assert len(names) == len(set(names)) == 5
+
+
+def test_the_bounds_of_the_buckets_stay() -> None:
+    metrics = ServerMetrics()
+    metrics.record_request("/fill", 200, 0.02)
+    metrics.record_batch("bert fill", 3)
+    bounds: dict[str, list[float]] = {}
+    for name, labels in samples_of(metrics):
+        if name.endswith("_bucket"):
+            bounds.setdefault(name, []).append(float(dict(labels)["le"]))
+    infinity = float("inf")
+    assert bounds["meristem_request_seconds_bucket"] == [*LATENCY_BUCKETS, infinity]
+    assert bounds["meristem_batch_rows_bucket"] == [*BATCH_SIZE_BUCKETS, infinity]
+
+
+def test_two_servers_of_a_process_share_nothing() -> None:
+    before = list(gc.callbacks)
+    one, other = ServerMetrics(), ServerMetrics()
+    one.add_gauge("meristem_inside", "Inside.", lambda: 1)
+    other.add_gauge("meristem_inside", "Inside.", lambda: 2)
+    one.record_tokens("written", 5)
+    assert samples_of(other)["meristem_inside", ()] == 2
+    assert not any(name == "meristem_tokens_total" for name, _ in samples_of(other))
+    assert not any(metric.name.startswith("meristem") for metric in REGISTRY.collect())
+    assert gc.callbacks == before

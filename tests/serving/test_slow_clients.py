@@ -10,7 +10,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import pytest
@@ -37,9 +36,8 @@ class ThreadServer:
         self.app = create_app(hub, ServingSettings.model_validate({"max_requests": 4, "port": 0, **settings}))
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.port = self.socket.getsockname()[1]
-        http_protocol: Any = partial(TimeoutHttpProtocol, early_rejection=self.app.state.turnstile)
         config = uvicorn.Config(
-            self.app, http=http_protocol, log_config=None, log_level="critical", limit_concurrency=24
+            self.app, http=TimeoutHttpProtocol, log_config=None, log_level="critical", limit_concurrency=24
         )
         self.server = uvicorn.Server(config)
         self.server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
@@ -132,6 +130,19 @@ def test_bodies_that_trickle_in_are_not_kept(server: ThreadServer, request_line:
             made.sendall(b"x")
             time.sleep(0.05)
     assert time.monotonic() < ended
+
+
+def test_a_connection_stays_usable_after_a_429(server: ThreadServer) -> None:
+    admission = server.app.state.engine.admission
+    places, admission._max_requests = admission._max_requests, 0
+    body = json.dumps({"model": "bert", "text": "Ada [MASK]" + " " * 90_000}).encode()
+    head = POST.format("/fill", "application/json", len(body)).encode()
+    connection = server.open(head + body)
+    assert connection.recv(1 << 16).startswith(b"HTTP/1.1 429 ")
+    admission._max_requests = places
+    connection.sendall(head + body)
+    assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+    connection.close()
 
 
 def test_idle_connections_make_room_for_a_request(server: ThreadServer) -> None:

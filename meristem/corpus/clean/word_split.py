@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
+from pathlib import Path
 
-from meristem.corpus.clean.language_profiles import PROFILES
 from meristem.data.text_units import UNSPACED_CHAR, UNSPACED_WORD
 
 GOPHER_STOP_WORDS = frozenset(("the", "be", "to", "of", "and", "that", "have", "with"))
-STOP_WORDS = {language: frozenset(profile.words[:24]) for language, profile in PROFILES.items()} | {
+_LINES = Path(__file__).with_name("stop_words.tsv").read_text(encoding="utf-8").splitlines()[1:]
+STOP_WORDS = {language: frozenset(words.split()) for language, words in (line.split("\t") for line in _LINES)} | {
     "en": GOPHER_STOP_WORDS,  # Rae et al. 2021, §A1.1
     "zh": frozenset("的一是不了在有和人这這中大为為个個以到也之而其就与與上"),
     "ja": frozenset("のにはをたがでてとしれさるいもな"),

@@ -82,6 +82,7 @@ def make_advice(account: CorpusAccount, findings: SampleFindings, settings: Corp
         _advise_pii,
         _advise_short_documents,
         _advise_mojibake,
+        _advise_missing_libraries,
     )
     return [item for advise in advisers for item in advise(account, findings, settings)]
 
@@ -245,4 +246,15 @@ def _advise_mojibake(account: CorpusAccount, findings: SampleFindings, settings:
             "wrongly (Ã© for é)",
             setting='pip install "meristem-lm[clean]"',
             effect="repairs such text from then on",
+        )
+
+
+def _advise_missing_libraries(
+    account: CorpusAccount, findings: SampleFindings, settings: CorpusSettings
+) -> Iterator[Advice]:
+    if findings.not_tried:
+        yield Advice(
+            finding=f"Not examined, because libraries are missing: {', '.join(findings.not_tried)}",
+            setting='pip install "meristem-lm[clean]"',
+            effect="examines them from then on",
         )

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappush, heappushpop
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,6 +22,9 @@ from meristem.corpus.document_batches import apply_steps
 from meristem.corpus.paired_text import IMAGE_SEPARATOR, split_pair
 from meristem.corpus.report.repeated_lines import candidate_lines, prune_counts
 from meristem.corpus.settings import CorpusSettings
+
+NEEDED_MODULES = {"languages and quality": "py3langid", "personal data": "stdnum"}
+"""What is measured only if a module of the extra `clean` is installed."""
 
 SAMPLE_DOCUMENTS, SAMPLE_CHARS = 1000, 3000
 """Documents in a sample, and characters of each."""
@@ -64,6 +68,8 @@ class SampleFindings:
     """Documents of a second sample, chosen so that documents with a common sentence are chosen together."""
     alike: int = 0
     """Near duplicates among them."""
+    not_tried: tuple[str, ...] = ()
+    """What was not measured, because a library of the extra `clean` is missing."""
 
 
 class BottomKSample:
@@ -115,17 +121,20 @@ class CorpusSampler:
     def findings(self) -> SampleFindings:
         """Measure both samples."""
         texts, similar_texts, settings = self._random_sample.texts, self._similar_sample.texts, self.settings
+        not_tried = tuple(name for name, module in NEEDED_MODULES.items() if find_spec(module) is None)
+        has_language_id, has_checks = (name not in not_tried for name in NEEDED_MODULES)
         return SampleFindings(
             documents=len(texts),
-            languages=Counter(identify_language(text).language for text in texts),
+            languages=Counter(identify_language(text).language for text in texts) if has_language_id else Counter(),
             quality=SettingTrial()
-            if settings.quality or settings.side_separator
+            if settings.quality or settings.side_separator or not has_language_id
             else try_settings(texts, quality=True),
             boilerplate=SettingTrial() if settings.boilerplate else try_settings(texts, boilerplate=True),
-            private=SettingTrial() if settings.pii else try_settings(texts, pii=True),
+            private=SettingTrial() if settings.pii or not has_checks else try_settings(texts, pii=True),
             garbled=sum(any(sign in text for sign in MOJIBAKE_SIGNS) for text in texts),
             compared=len(similar_texts),
             alike=count_near_duplicates(similar_texts),
+            not_tried=not_tried,
         )
 
 

@@ -6,17 +6,14 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from meristem.generation.fair_scheduling import Owner
 from meristem.serving.errors import RequestError
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
 Result = TypeVar("Result")
 
 SCOPE_CONTEXT = "meristem.ticket"
@@ -157,7 +154,7 @@ class AdmissionController:
 class AdmissionMiddleware:
     """ASGI middleware that admits POST requests, adds their context to the scope, and watches for disconnects."""
 
-    def __init__(self, app: App, admission: AdmissionController) -> None:
+    def __init__(self, app: ASGIApp, admission: AdmissionController) -> None:
         self._app, self._admission = app, admission
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -9,12 +9,16 @@ import hmac
 import ipaddress
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from meristem.config.errors import MeristemError
 from meristem.serving.errors import RequestError
-from meristem.serving.middleware.admission import SCOPE_CLIENT, App, Receive, Scope, Send
+from meristem.serving.middleware.admission import SCOPE_CLIENT
 from meristem.serving.settings import ServingSettings
 from meristem.utils import untrusted_files
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 MIN_KEY_CHARS = 16
 """Minimum characters of a key."""
@@ -73,7 +77,7 @@ def _is_loopback(host: str) -> bool:
 class AuthMiddleware:
     """ASGI middleware that requires a valid key or, without keys, a localhost Host header."""
 
-    def __init__(self, app: App, keys: APIKeys | None) -> None:
+    def __init__(self, app: ASGIApp, keys: APIKeys | None) -> None:
         self._app, self._keys = app, keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
 from meristem.serving.batch_worker import to_request_error
 from meristem.serving.errors import RequestError, encode_error
-from meristem.serving.middleware.admission import App, Message, Receive, Scope, Send
 from meristem.serving.prometheus_metrics import ServerMetrics
 
 SECURITY_HEADERS = {
@@ -25,7 +27,7 @@ CLOSING_STATUSES = (408, 413, 431)
 class ResponseHeadersMiddleware:
     """ASGI middleware that adds headers, records metrics, and turns exceptions into error responses."""
 
-    def __init__(self, app: App, metrics: ServerMetrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: ServerMetrics) -> None:
         self._app, self._metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -51,22 +53,13 @@ class ResponseHeadersMiddleware:
         except Exception as error:
             if status:
                 raise  # the response has started, and is cut off
-            await _send_error(to_request_error(error, scope["path"]), send_with_headers)
+            await error_response(to_request_error(error, scope["path"]))(scope, receive, send_with_headers)
         finally:
             self._metrics.record_request(scope["path"], status or 499, time.monotonic() - start_time)
 
 
-def error_response(error: RequestError) -> tuple[list[tuple[bytes, bytes]], bytes]:
-    """Headers and body of an error response."""
+def error_response(error: RequestError) -> Response:
+    """The response to a request that failed."""
+    closing = {"connection": "close"} if error.status in CLOSING_STATUSES else {}
     body = encode_error(error.status, str(error))
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    headers += [(name.encode(), value.encode()) for name, value in error.headers.items()]
-    if error.status in CLOSING_STATUSES:
-        headers.append((b"connection", b"close"))
-    return headers, body
-
-
-async def _send_error(error: RequestError, send: Send) -> None:
-    headers, body = error_response(error)
-    await send({"type": "http.response.start", "status": error.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    return Response(body, error.status, {**error.headers, **closing}, "application/json")

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from meristem.serving.errors import RequestError
-from meristem.serving.middleware.admission import SCOPE_CLIENT, App, Message, Receive, Scope, Send
+from meristem.serving.middleware.admission import SCOPE_CLIENT
 from meristem.serving.settings import ServingSettings
 from meristem.utils import untrusted_files
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_HEADERS = 64
 """Maximum number of headers."""
@@ -26,7 +30,7 @@ it sends may never see the error."""
 class RequestLimitsMiddleware:
     """ASGI middleware that reads and checks the whole body before the application is called."""
 
-    def __init__(self, app: App, settings: ServingSettings, early: Callable[[str], None]) -> None:
+    def __init__(self, app: ASGIApp, settings: ServingSettings, early: Callable[[str], None]) -> None:
         """`early` is called with the client's name, and may refuse the request before its body is read."""
         self._app, self._settings, self._check_admission = app, settings, early
         self._json_limits = untrusted_files.ParseLimits(
