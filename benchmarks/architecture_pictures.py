@@ -13,7 +13,7 @@ FLOW = [
     ("raw text", "files, folders, hub"),
     ("documents", "corpus/"),
     ("token ids", "tokenizers/, dataset/"),
-    ("rows, batches", "dataset/, objectives/"),
+    ("rows, batches", "inputs/, objectives/"),
     ("hidden states", "models/, blocks/"),
     ("loss", "objectives/, learning/"),
     ("weights", "training/, checkpoint/"),
@@ -58,14 +58,16 @@ LAYERS = [
         "data",
         [
             (["dataset", "distributed"], "token shards, views, batches; process groups"),
-            (["tokenizers", "labelled", "corpus", "samples"], "documents, labelled samples, tokenizers"),
+            (["labelled", "corpus", "samples"], "documents, labelled samples"),
         ],
     ),
     (
         "base",
         [
             (["metrics", "drawing"], "metrics, plots and report pages"),
-            (["interfaces", "config", "utils"], "contracts, recipes and settings, helpers"),
+            (["interfaces"], "contracts: backbone, objective, task"),
+            (["inputs", "tokenizers"], "input templates, rows and batches; text to token ids"),
+            (["config", "utils"], "recipes and settings, helpers"),
         ],
     ),
 ]

@@ -19,7 +19,7 @@ from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from meristem.generation.incremental_decoder import DecodeSession, limit_threads
-from meristem.interfaces.batch import Head, Model
+from meristem.interfaces.backbone import Head, Model
 from meristem.models.gpt2 import GPT2, GPT2Settings
 
 LAYERS, WIDTH, HEADS, LENGTH = 4, 256, 4, 512

@@ -16,13 +16,14 @@ from meristem.config.settings import Settings, find_class, module_names
 PACKAGE = Path(meristem.__file__).parent
 LAYERS = [
     ["config", "utils", "recipes"],
+    ["tokenizers"],
+    ["inputs"],
     ["interfaces"],
     ["metrics"],
     ["drawing"],
     ["samples"],
     ["corpus"],
     ["labelled"],
-    ["tokenizers"],
     ["distributed"],
     ["dataset"],
     ["blocks"],

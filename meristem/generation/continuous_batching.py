@@ -31,7 +31,7 @@ from meristem.generation.sampling import (
     filter_logits,
     sample_from_logits,
 )
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
 INITIAL_CAPACITY = 64

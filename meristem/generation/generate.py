@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from meristem.config.errors import MeristemError
-from meristem.dataset.encode_documents import separator_id
 from meristem.generation.beam_search import BeamHypothesis, BeamSearch
 from meristem.generation.generated_text import GeneratedText, GeneratedTextBuilder, OnText
 from meristem.generation.generation_inputs import (
@@ -21,7 +20,7 @@ from meristem.generation.generation_inputs import (
     Prompt,
     build_generation_inputs,
     collate_inputs,
-    decoder_start_ids,
+    input_template,
 )
 from meristem.generation.head_selection import LMKind, lm_kind_for
 from meristem.generation.incremental_decoder import DecodeSession, limit_threads
@@ -33,7 +32,8 @@ from meristem.generation.sampling import (
     ban_tokens,
     sample_next_tokens,
 )
-from meristem.interfaces.batch import Model
+from meristem.inputs.template import separator_id
+from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
 MAX_ROWS = 64  # sequences decoded together
@@ -149,7 +149,10 @@ def banned_token_ids(
     if lm_kind == "permutation":  # never trained to predict a special token, so it cannot end a text
         wanted = set()
     if lm_kind == "source":
-        wanted |= {*tokenizer.sentinels, *({tokenizer.start} - set(decoder_start_ids(model, tokenizer)))}
+        wanted |= {
+            *tokenizer.sentinels,
+            *({tokenizer.start} - set(input_template(model, tokenizer, lm_kind).decoder_start_ids)),
+        }
     spare = range(tokenizer.vocab_size, model.backbone.embedding().num_embeddings)
     return [*(token for token in tokenizer.special_mask.nonzero()[0].tolist() if token not in wanted), *spare]
 

@@ -17,8 +17,9 @@ from torch import Tensor
 from meristem.config.errors import MeristemError
 from meristem.generation.cancellation import check_cancelled
 from meristem.generation.generated_text import GeneratedText, GeneratedTextBuilder, OnText
+from meristem.generation.generation_inputs import input_template
 from meristem.generation.head_selection import LMKind, vocabulary_head
-from meristem.generation.masked_input import MaskedInputTemplate, hidden_states_at, mask_id
+from meristem.generation.masked_input import hidden_states_at, mask_id
 from meristem.generation.sampling import (
     SamplingSettings,
     apply_repetition_penalty,
@@ -27,7 +28,7 @@ from meristem.generation.sampling import (
     filter_logits,
     sample_from_logits,
 )
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.utils.randomness import generator
 
@@ -73,17 +74,15 @@ def masks_left(round_index: int, rounds: int, masks: int) -> int:
 def _unmask_text(
     model: Model, tokenizer: Tokenizer, prompt: str, settings: SamplingSettings, copy_index: int, lm_kind: LMKind
 ) -> GeneratedText:
-    template = MaskedInputTemplate.from_tokenizer(model, tokenizer)
-    num_masks = settings.max_tokens
-    if num_masks > template.max_text_tokens:
+    template, num_masks = input_template(model, tokenizer, lm_kind), settings.max_tokens
+    max_text_tokens = template.max_text_tokens()
+    if num_masks > max_text_tokens:
         raise MeristemError(
-            f"max_tokens: this masked model takes at most {template.max_text_tokens} tokens, got {num_masks}; lower it"
+            f"max_tokens: this masked model takes at most {max_text_tokens} tokens, got {num_masks}; lower it"
         )
     ids = tokenizer.encode(prompt).ids
-    ids = ids[
-        max(0, len(ids) - (template.max_text_tokens - num_masks)) :
-    ]  # a long prompt is truncated at its beginning
-    row = template.build_row(np.concatenate([ids, np.full(num_masks, mask_id(tokenizer))]))
+    ids = ids[max(0, len(ids) - (max_text_tokens - num_masks)) :]  # a long prompt is truncated at its beginning
+    row = torch.from_numpy(template.add_special_tokens(np.append(ids, np.full(num_masks, mask_id(tokenizer)))))
     mask_start = len(template.prefix_ids) + len(ids)
     masked_positions, score = list(range(mask_start, mask_start + num_masks)), 0.0
     rounds = min(MAX_ROUNDS, num_masks)

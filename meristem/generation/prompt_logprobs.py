@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 from meristem.generation.cancellation import check_cancelled, max_tokens_per_pass
 from meristem.generation.continuous_batching import SampledToken
 from meristem.generation.head_selection import LM_HEADS, require_lm_kind
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 
 MAX_TOKENS_PER_PASS = 4096
 """Tokens per forward pass, padding included."""

@@ -18,7 +18,7 @@ from meristem.blocks.multinomial import sample_multinomial
 from meristem.blocks.precision import at_least_float32
 from meristem.generation.generation_inputs import GenerationInputs, collate_inputs
 from meristem.generation.incremental_decoder import DecodeSession, limit_threads
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
 Uniforms = NDArray[np.float64]

@@ -16,7 +16,7 @@ from meristem.generation.generated_text import GeneratedTextBuilder
 from meristem.generation.generation_inputs import build_generation_inputs
 from meristem.generation.incremental_decoder import DecodeSession
 from meristem.generation.sampling import SamplingSettings
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
 FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -41,7 +41,7 @@ def model(request: pytest.FixtureRequest, make: Any, tokenizer: Tokenizer) -> Mo
     family, head, more = FAMILIES[request.param]
     if family == "rnn":
         torch.manual_seed(7)
-        from meristem.interfaces.batch import Head
+        from meristem.interfaces.backbone import Head
         from meristem.models.rnn import RNN
 
         told = {"layers": 2, "hidden_size": 32, "max_length": 24}

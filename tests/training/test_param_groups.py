@@ -6,7 +6,7 @@ import torch
 from cases import Case, real
 
 from meristem.dataset.token_dataset import TokenDataset
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.optim.muon import Muon
 from meristem.training.optim.param_groups import build_optimizers, parameter_names, set_lr_factor
