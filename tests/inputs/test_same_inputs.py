@@ -194,7 +194,7 @@ def test_a_task_run_reads_a_text_as_it_was_trained(family: str) -> None:
     shape = {"layers": 1, "hidden_size": 16, "heads": 2, "max_length": 24, "cell_size": 16}
     known = {key: value for key, value in shape.items() if key in model_class.Settings.model_fields}
     backbone = model_class(model_class.Settings.model_validate(known), tokenizer.vocab_size)
-    settings = {"backbone_mode": TASK_MODES[family], "max_length": 24, "labels": ("a", "b"), "problem": "single"}
+    settings = {"backbone_mode": TASK_MODES[family], "max_length": 24, "labels": ("a", "b"), "problem_type": "single"}
     task = task_class(task_class.Settings.model_validate(settings), tokenizer)
     learner = Learner(Model(backbone, task.heads), {"task": task})
     model, sample = learner.model, Sample(inputs={"text": TEXT}, gold="a")
