@@ -13,7 +13,7 @@ FLOW = [
     ("raw text", "data/, samples/"),
     ("documents", "corpus/"),
     ("token ids", "tokenizers/, dataset/"),
-    ("rows, batches", "dataset/, objectives/"),
+    ("rows, batches", "inputs/, objectives/"),
     ("hidden states", "models/, blocks/"),
     ("loss", "objectives/, learning/"),
     ("weights", "training/, checkpoint/"),
@@ -58,7 +58,7 @@ LAYERS = [
         "data",
         [
             (["dataset", "distributed"], "token shards, views, batches; process groups"),
-            (["tokenizers", "labelled", "corpus"], "documents, labelled samples, tokenizers"),
+            (["labelled", "corpus"], "documents, labelled samples"),
         ],
     ),
     (
@@ -66,7 +66,9 @@ LAYERS = [
         [
             (["metrics", "drawing"], "metrics, plots and report pages"),
             (["data", "samples"], "sources, one reader per file format, text units; built-in data"),
-            (["interfaces", "config", "utils"], "contracts, recipes and settings, helpers"),
+            (["interfaces"], "contracts: backbone, objective, task"),
+            (["inputs", "tokenizers"], "input templates, rows and batches; text to token ids"),
+            (["config", "utils"], "recipes and settings, helpers"),
         ],
     ),
 ]

@@ -15,7 +15,7 @@ from torch import Tensor
 from benchmarks.side_by_side import alternate, ratio, table
 from meristem.blocks.heads.vocabulary import VocabularyHead
 from meristem.generation.incremental_decoder import DecodeSession, limit_threads
-from meristem.interfaces.batch import Head, Model
+from meristem.interfaces.backbone import Head, Model
 from meristem.models.transformer import Transformer, TransformerSettings
 
 LAYERS, WIDTH, HEADS, INNER, LENGTH, ROWS = 4, 256, 4, 1024, 128, 16

@@ -21,7 +21,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from meristem.generation.continuous_batching import ContinuousBatch, SequenceState, TokenSampler
 from meristem.generation.generation_inputs import GenerationInputs
 from meristem.generation.sampling import SamplingSettings, seeded_uniforms
-from meristem.interfaces.batch import Head, Model
+from meristem.interfaces.backbone import Head, Model
 from meristem.models.gpt2 import GPT2, GPT2Settings
 
 LAYERS, WIDTH, HEADS, LENGTH = 4, 256, 4, 512

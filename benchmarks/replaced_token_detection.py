@@ -15,7 +15,9 @@ import torch
 from benchmarks.side_by_side import alternate, ratio, table
 from meristem.config.settings import find_class
 from meristem.describe.describe_recipe import BlankTokenizer
-from meristem.interfaces.batch import Batch, Model, Objective, Row, collate
+from meristem.inputs.batch import Batch, Row, collate
+from meristem.interfaces.backbone import Model
+from meristem.interfaces.objective import Objective
 from meristem.learning.learner import Learner, collect_heads
 from meristem.training.optim.param_groups import build_optimizers
 from meristem.training.settings import TrainSettings

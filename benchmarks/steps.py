@@ -19,7 +19,8 @@ import torch
 from benchmarks.side_by_side import alternate, ratio, table
 from meristem.config.settings import find_class
 from meristem.describe.describe_recipe import BlankTokenizer
-from meristem.interfaces.batch import Batch, Model, Row, collate
+from meristem.inputs.batch import Batch, Row, collate
+from meristem.interfaces.backbone import Model
 from meristem.learning.learner import Learner, collect_heads
 from meristem.objectives.clm import CLMObjective
 from meristem.objectives.mlm import MLMObjective

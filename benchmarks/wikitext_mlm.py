@@ -26,7 +26,7 @@ from meristem.config.recipe import read_recipe, resolve_recipe
 from meristem.corpus.settings import CorpusSettings
 from meristem.dataset.feed import Feed
 from meristem.dataset.prepare import prepare_dataset, prepare_tokenizer
-from meristem.interfaces.batch import Batch
+from meristem.inputs.batch import Batch
 from meristem.learning.build import build_feeds, build_learner
 from meristem.training.optim.param_groups import build_optimizers
 from meristem.training.step import Stepper

@@ -25,7 +25,7 @@ from meristem.evaluation.prediction_requests import TaskInput, parse_task_input
 from meristem.evaluation.prompted_predictions import evaluate_prompted
 from meristem.evaluation.run_tasks import run_tasks, select_task
 from meristem.evaluation.task_predictions import predict
-from meristem.evaluation.text_embeddings import Layer, Pooling, build_embedding_input, embed, hidden_states
+from meristem.evaluation.text_embeddings import Layer, Pooling, embed, encode_text, hidden_states
 from meristem.evaluation.token_embeddings import Level, TokenVectors, token_vectors
 from meristem.finetune import finetuning
 from meristem.generation.detect import DetectedToken, detect
@@ -419,21 +419,21 @@ class LoadedModel:
         first or the last. For an encoder-decoder, the encoder's states are used.
         """
         text_list = [texts] if isinstance(texts, str) else list(texts)
-        encoded = [build_embedding_input(self.model, self.tokenizer, text) for text in text_list]
+        encoded = [encode_text(self.model, self.tokenizer, text) for text in text_list]
         if level == "text":
-            return embed(self.model, encoded, pooling, layer=layer)
+            return embed(self.model, self.tokenizer, encoded, pooling, layer=layer)
         return token_vectors(self.model, self.tokenizer, text_list, encoded, level=level, layer=layer)
 
     def count_truncated_tokens(self, text: str) -> int:
         """Number of tokens that `embed` truncates from a text longer than the model's maximum length."""
-        return build_embedding_input(self.model, self.tokenizer, text).num_truncated
+        return encode_text(self.model, self.tokenizer, text).num_truncated
 
     def attention(self, text: str) -> tuple[list[str], list[torch.Tensor]]:
         """The tokens of a text, and the attention weights per layer (of the encoder, if any) [heads, queries, keys]."""
-        encoded = build_embedding_input(self.model, self.tokenizer, text)
+        encoded = encode_text(self.model, self.tokenizer, text)
         with eval_mode(self.model):
-            hidden = hidden_states(self.model, [encoded], extra_outputs=("attention",))
-        tokens = self.tokenizer.token_texts(encoded.ids)
+            hidden = hidden_states(self.model, self.tokenizer, [encoded], extra_outputs=("attention",))
+        tokens = self.tokenizer.token_texts(encoded.ids.tolist())
         return tokens, [layer[0].clone() for layer in hidden.extra.get("encoder_attention", hidden.attention)]
 
     def look(

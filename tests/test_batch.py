@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from meristem.interfaces.batch import Batch, Hidden, Objective, Outcome, Row, collate
+from meristem.inputs.batch import Batch, Row, collate
+from meristem.interfaces.backbone import Hidden
+from meristem.interfaces.objective import Objective, Outcome
 
 
 class Words(Objective):

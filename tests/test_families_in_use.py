@@ -17,7 +17,7 @@ import meristem as meristem_package
 from meristem.config.errors import MeristemError
 from meristem.config.settings import find_class
 from meristem.generation.head_selection import LM_KIND_PREFERENCE, lm_kind_for, lm_kinds_for, supported_operations
-from meristem.interfaces.batch import Head, Model
+from meristem.interfaces.backbone import Head, Model
 from meristem.interop.import_weights import checkpoint_state, write_run
 
 PICTURE = (np.arange(16 * 16 * 3).reshape(16, 16, 3) % 251).astype(np.uint8)

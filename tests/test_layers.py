@@ -16,6 +16,8 @@ from meristem.config.settings import Settings, find_class, module_names
 PACKAGE = Path(meristem.__file__).parent
 LAYERS = [
     ["config", "utils", "recipes"],
+    ["tokenizers"],
+    ["inputs"],
     ["interfaces"],
     ["samples"],
     ["data"],
@@ -23,7 +25,6 @@ LAYERS = [
     ["drawing"],
     ["corpus"],
     ["labelled"],
-    ["tokenizers"],
     ["distributed"],
     ["dataset"],
     ["blocks"],

@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING
 
 from meristem.config.errors import MeristemError
 from meristem.dataset.build_progress import BuildJournal, FinishedDocuments, exclusive_build
-from meristem.dataset.encode_documents import EncodedBatch, separator_id
+from meristem.dataset.encode_documents import EncodedBatch
 from meristem.dataset.manifest import SPLITS, DatasetManifest, manifest_name
 from meristem.dataset.paired_documents import batch_cost, encode_batch
 from meristem.dataset.settings import DatasetSettings
 from meristem.dataset.shard import dtype_for
 from meristem.dataset.shard_writer import SplitWriter
 from meristem.dataset.token_dataset import TokenDataset
+from meristem.inputs.template import separator_id
 from meristem.utils.interrupts import defer_interrupts
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meristem.config.errors import MeristemError
 from meristem.data.text_units import find_sentence_starts
 from meristem.dataset.shard import dtype_for
+from meristem.inputs.template import separator_id
 
 if TYPE_CHECKING:
     from meristem.tokenizers.tokenizer import Tokenizer
@@ -73,16 +73,6 @@ class EncodedBatch:
 def fingerprint(data: bytes) -> bytes:
     """A short digest of one document's text."""
     return hashlib.sha256(data).digest()[:FINGERPRINT_BYTES]
-
-
-def separator_id(tokenizer: Tokenizer) -> int:
-    """The id of the separator between documents: the tokenizer's end token."""
-    if tokenizer.end is None:
-        raise MeristemError(
-            "the tokenizer has no end token ([SEP], </s> or <|endoftext|>) to put between documents; "
-            "train one here (tokenizer.kind) or add the token to its file"
-        )
-    return tokenizer.end
 
 
 def encode_texts(texts: Sequence[str], tokenizer: Tokenizer, *, keep_words: bool = False) -> EncodedBatch:

@@ -12,7 +12,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from meristem.config.errors import RecipeError
 from meristem.distributed.process_group import SINGLE_PROCESS, DistributedContext
-from meristem.interfaces.batch import TEXT_INPUTS, Batch, Objective, Row, collate
+from meristem.inputs.batch import TEXT_INPUTS, Batch, Row, collate
+from meristem.interfaces.objective import Objective
 from meristem.utils.randomness import KeyedPermutation, SampleRng
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meristem.dataset.feed import Feed
-from meristem.interfaces.batch import RngFactory, Row
+from meristem.inputs.batch import RngFactory, Row
 from meristem.interfaces.task import SamplePiece
 from meristem.utils.randomness import KeyedPermutation, generator
 

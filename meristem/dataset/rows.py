@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meristem.config.errors import MeristemError
-from meristem.dataset.encode_documents import separator_id
 from meristem.dataset.token_dataset import IntArray, TokenStream
-from meristem.interfaces.batch import Array, Row
+from meristem.inputs.batch import Array, Row
 
 if TYPE_CHECKING:
     from meristem.tokenizers.tokenizer import Tokenizer
@@ -26,27 +25,6 @@ def content_length(stream: TokenStream, tokenizer: Tokenizer, length: int, num_s
     if length <= num_special:
         raise MeristemError(f"model.max_length: {length} leaves no room for text beside {num_special} special tokens")
     return length - num_special
-
-
-def boundary_tokens(tokenizer: Tokenizer) -> tuple[IntArray, IntArray]:
-    """The special tokens before and after a row's text: the tokenizer's template, else its start and end token."""
-    if tokenizer.single_template is not None:
-        return tokenizer.single_template
-    if tokenizer.start is None or tokenizer.end is None:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    return np.array([tokenizer.start]), np.array([tokenizer.end])
-
-
-def append_end_token(tokens: IntArray, tokenizer: Tokenizer, length: int) -> IntArray:
-    """A text with its end token, or truncated to `length` without one.
-
-    A tokenizer with a template of its own puts those special tokens around the text, which is truncated to make space
-    for them.
-    """
-    if tokenizer.single_template is not None:
-        prefix, suffix = tokenizer.single_template
-        return np.concatenate([prefix, tokens[: max(0, length - len(prefix) - len(suffix))], suffix]).astype(np.int64)
-    return np.append(tokens, separator_id(tokenizer))[:length].astype(np.int64)
 
 
 def document_ids(stream: TokenStream, start: int, stop: int, prefix_length: int, suffix_length: int) -> IntArray:

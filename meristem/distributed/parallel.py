@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from meristem.distributed.process_group import DistributedContext
-from meristem.interfaces.batch import Model, Outcome
+from meristem.interfaces.backbone import Model
+from meristem.interfaces.objective import Outcome
 
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor

@@ -11,8 +11,6 @@ import torch
 from torch import Tensor
 
 from meristem.config.errors import MeristemError
-from meristem.dataset.encode_documents import separator_id
-from meristem.dataset.rows import append_end_token
 from meristem.evaluation.held_out_loss import SEED
 from meristem.evaluation.prediction_requests import TaskInput, parse_task_input
 from meristem.generation.generate import generate_from_inputs
@@ -20,14 +18,14 @@ from meristem.generation.generation_inputs import (
     GenerationInputs,
     ImageArray,
     build_generation_inputs,
-    document_start_ids,
+    input_template,
 )
 from meristem.generation.head_selection import encoding_lm_kind, lm_kinds
 from meristem.generation.sampling import SamplingSettings
-from meristem.interfaces.batch import Model, Row
+from meristem.inputs.batch import Row
+from meristem.inputs.template import separator_id
+from meristem.interfaces.backbone import Model
 from meristem.interfaces.task import Task
-from meristem.tasks._pair_truncation import truncate_pair
-from meristem.tasks._text_encoder import BackboneMode, TextEncoder, TokenizedText
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.utils.randomness import SampleRng
 
@@ -74,7 +72,7 @@ def build_attention_inputs(
         return _source_inputs(model, tokenizer, texts, target)
     if target is not None:
         raise MeristemError("target: this model does not generate from a source; give the text alone")
-    return _causal_inputs(model, tokenizer, texts) if lm_kind == "causal" else _encoder_inputs(model, tokenizer, texts)
+    return _text_inputs(model, tokenizer, texts)
 
 
 def _input_texts(task_input: TaskInput) -> list[str]:
@@ -106,41 +104,14 @@ def _batch_of_one(model: Model, inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {name: torch.as_tensor(np.asarray(value))[None].to(model.device) for name, value in inputs.items()}
 
 
-def _causal_inputs(model: Model, tokenizer: Tokenizer, texts: list[str]) -> AttentionInputs:
-    """The text as the beginning of a document."""
-    start_ids, ids = (
-        document_start_ids(model, tokenizer),
-        tokenizer.encode(_single_text(texts), special=True).ids.tolist(),
-    )
-    max_tokens = model.backbone.max_length - len(start_ids)
-    tokens = [*start_ids, *ids[:max_tokens]]
-    if not tokens:
-        raise MeristemError('the text has no tokens: give some words, as in "The garden was here."')
+def _text_inputs(model: Model, tokenizer: Tokenizer, texts: list[str]) -> AttentionInputs:
+    """One or two texts with special tokens; a causal model takes one."""
+    template = input_template(model, tokenizer)
+    encoded = template.encode(_single_text(texts)) if template.mode == "causal" else template.encode(*texts)
+    num_shown = sum(len(text.ids) for text in encoded.texts)
     return AttentionInputs(
-        inputs={**_batch_of_one(model, {"tokens": tokens}), "causal": True},
-        notices=_truncation_notice(len(ids), max_tokens),
-    )
-
-
-def _encoder_inputs(model: Model, tokenizer: Tokenizer, texts: list[str]) -> AttentionInputs:
-    """One or two texts with special tokens, without a causal mask unless the model has no other mode."""
-    capabilities = model.backbone.capabilities
-    mode: BackboneMode = (
-        "bidirectional"
-        if "bidirectional" in capabilities
-        else "causal"
-        if "causal" in capabilities
-        else "encoder_decoder"
-    )
-    text_encoder = TextEncoder(tokenizer, mode, model.backbone.max_length, model.decoder_start_ids or ())
-    tokenized = [TokenizedText.from_encoding(text, tokenizer.encode(text, special=True)) for text in texts]
-    sizes, max_tokens = [len(text.ids) for text in tokenized], text_encoder.max_text_tokens(len(tokenized))
-    kept_sizes = (min(sizes[0], max_tokens),) if len(tokenized) == 1 else truncate_pair(sizes[0], sizes[1], max_tokens)
-    encoder_input = text_encoder.build_input(
-        *(text.slice(0, size) for text, size in zip(tokenized, kept_sizes, strict=True))
-    )
-    return AttentionInputs(
-        inputs=_batch_of_one(model, encoder_input.inputs), notices=_truncation_notice(sum(sizes), max_tokens)
+        inputs={**_batch_of_one(model, encoded.inputs), **template.forward_options},
+        notices=_truncation_notice(num_shown + encoded.num_truncated, num_shown),
     )
 
 
@@ -181,10 +152,9 @@ def _task_target_inputs(model: Model, tokenizer: Tokenizer, row: Row, target: st
 
 def _source_inputs(model: Model, tokenizer: Tokenizer, texts: list[str], target: str | None) -> AttentionInputs:
     text = _single_text(texts)
-    num_special = 0 if tokenizer.single_template is None else sum(map(len, tokenizer.single_template))
-    truncation_notice = _truncation_notice(
-        len(tokenizer.encode(text, special=True).ids), model.backbone.max_length - num_special
-    )
+    encoded = input_template(model, tokenizer, "source").encode(text)
+    num_tokens = len(tokenizer.encode(text, special=True).ids)
+    truncation_notice = _truncation_notice(num_tokens, num_tokens - encoded.num_truncated)
     target_inputs = _source_target_inputs(
         model, tokenizer, build_generation_inputs(model, tokenizer, text, as_source=True), target
     )
@@ -199,7 +169,7 @@ def _source_target_inputs(
     if target is None:
         target_ids, notices = _generate_target(model, tokenizer, generation_inputs, min(max_tokens, MAX_NEW_TOKENS))
     else:
-        target_ids, notices = _encode_target(tokenizer, generation_inputs, target, max_tokens), ()
+        target_ids, notices = _encode_target(model, tokenizer, target, max_tokens), ()
     next_token_ids = (*generation_inputs.prompt_ids[1:], *target_ids)
     tokens = torch.tensor([[generation_inputs.prompt_ids[0], *next_token_ids[:-1]]], device=model.device)
     inputs: dict[str, Tensor] = {name: value[None].to(model.device) for name, value in generation_inputs.inputs.items()}
@@ -219,11 +189,8 @@ def _generate_target(
     )
 
 
-def _encode_target(
-    tokenizer: Tokenizer, generation_inputs: GenerationInputs, target: str, max_tokens: int
-) -> list[int]:
+def _encode_target(model: Model, tokenizer: Tokenizer, target: str, max_tokens: int) -> list[int]:
     """A target as in training, with special tokens, without those that are decoder start tokens."""
-    ids = append_end_token(tokenizer.encode(target, special=True).ids.astype(np.int64), tokenizer, max_tokens)
-    before = [] if tokenizer.single_template is None else tokenizer.single_template[0].tolist()
-    num_start = len(before) if before and generation_inputs.prompt_ids[-len(before) :] == before else 0
-    return [int(token) for token in ids[num_start:]]
+    template = input_template(model, tokenizer, "source")
+    ids = tokenizer.encode(target, special=True).ids.astype(np.int64)
+    return [int(token) for token in template.strip_start(template.target_ids(ids, max_tokens))]

@@ -15,8 +15,8 @@ from meristem.drawing.attention_record import ImageArray as Pixels
 from meristem.evaluation.attention_inputs import AttentionInputs, build_attention_inputs
 from meristem.evaluation.held_out_loss import SEED, eval_mode
 from meristem.evaluation.prediction_requests import TaskInput
-from meristem.generation.generation_inputs import ImageArray, document_start_ids
-from meristem.interfaces.batch import Hidden, Model
+from meristem.generation.generation_inputs import ImageArray, input_template
+from meristem.interfaces.backbone import Hidden, Model
 from meristem.interfaces.task import Task
 from meristem.tasks._word_alignment import split_words
 from meristem.tokenizers.tokenizer import Tokenizer, replace_surrogates
@@ -153,7 +153,7 @@ def _with_memory(
     """The inputs with the memory of a previous text, and the labels of the tokens in memory."""
     if not previous_text:
         return inputs, []
-    start_ids = document_start_ids(model, tokenizer) if "causal" in inputs else []
+    start_ids = input_template(model, tokenizer).prompt_start_ids if "causal" in inputs else ()
     token_ids = [*start_ids, *tokenizer.encode(previous_text, special=True).ids.tolist()]
     state: dict[str, Tensor] = {}
     causal_flag = {"causal": True} if "causal" in inputs else {}

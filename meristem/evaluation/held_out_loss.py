@@ -12,7 +12,8 @@ from torch import Tensor
 
 from meristem.dataset.feed import Feed
 from meristem.distributed.process_group import DistributedContext
-from meristem.interfaces.batch import Outcome, State
+from meristem.interfaces.backbone import State
+from meristem.interfaces.objective import Outcome
 from meristem.learning.learner import Learner
 from meristem.metrics import roc_auc
 

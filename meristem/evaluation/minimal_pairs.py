@@ -22,7 +22,7 @@ from meristem.data.images import load_image_file
 from meristem.data.sources import describe_missing_path
 from meristem.generation.generation_inputs import Prompt
 from meristem.generation.score import score
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.utils import untrusted_files
 

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from meristem.checkpoint.load_run import LoadedRun
 from meristem.config.errors import MeristemError, did_you_mean
 from meristem.config.settings import build_settings, find_class
-from meristem.dataset.char_ids import surface_forms
 from meristem.dataset.token_dataset import IntArray
 from meristem.evaluation.evaluation_report import build_evaluation_report, report_renderer
 from meristem.evaluation.prompt_template import (
@@ -29,10 +28,11 @@ from meristem.evaluation.prompt_template import (
     draw_examples,
 )
 from meristem.evaluation.task_predictions import NaNError, evaluate_predictions
+from meristem.generation.generation_inputs import input_template
 from meristem.generation.head_selection import LMKind, lm_kind_for
-from meristem.generation.masked_input import MaskedInputTemplate
 from meristem.generation.score import score_tokens
-from meristem.interfaces.batch import Model
+from meristem.inputs.char_ids import surface_forms
+from meristem.interfaces.backbone import Model
 from meristem.interfaces.task import Sample, Task, TaskEvaluation
 from meristem.labelled.load import load_samples
 from meristem.labelled.settings import DataSettings
@@ -225,7 +225,7 @@ class AnswerScorer:
         self.max_tokens = (
             model.backbone.max_length
             if self.lm_kind == "causal"
-            else MaskedInputTemplate.from_tokenizer(model, tokenizer).max_text_tokens
+            else input_template(model, tokenizer, self.lm_kind).max_text_tokens()
         )
 
     def __call__(self, prompts: Sequence[FewShotPrompt]) -> AnswerScores:

@@ -10,7 +10,9 @@ from typing import Any
 from meristem.config.errors import MeristemError
 from meristem.evaluation.held_out_loss import SEED, eval_mode, mean_or_nan
 from meristem.generation.token_scores import forward_passes
-from meristem.interfaces.batch import Batch, Hidden, Objective, Outcome, Row, collate
+from meristem.inputs.batch import Batch, Row, collate
+from meristem.interfaces.backbone import Hidden
+from meristem.interfaces.objective import Objective, Outcome
 from meristem.interfaces.task import Sample, SamplePiece, Task, TaskEvaluation
 from meristem.learning.build import TOKEN_INPUTS
 from meristem.learning.learner import Learner

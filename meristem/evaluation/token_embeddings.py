@@ -13,8 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from meristem.evaluation.text_embeddings import EmbeddingInput, Layer, token_states
-from meristem.interfaces.batch import Model
+from meristem.evaluation.text_embeddings import Layer, token_states
+from meristem.inputs.encoded_input import EncodedInput
+from meristem.interfaces.backbone import Model
 from meristem.tasks._word_alignment import split_words
 from meristem.tokenizers.tokenizer import Tokenizer
 
@@ -65,39 +66,39 @@ def token_vectors(
     model: Model,
     tokenizer: Tokenizer,
     texts: Sequence[str],
-    embedding_inputs: Sequence[EmbeddingInput],
+    encoded_texts: Sequence[EncodedInput],
     *,
     level: Level = "token",
     layer: Layer = None,
 ) -> list[TokenVectors]:
-    """The vectors of the tokens or words of each text; `embedding_inputs` are the texts' model inputs.
+    """The vectors of the tokens or words of each text; `encoded_texts` are the texts' model inputs.
 
     Words are those of tagging tasks: letters and digits together, punctuation and ideographs each by itself. A
     word-level model (ELMo) keeps its own. A word without tokens, or beyond the model's maximum length, is left out.
     """
     reads_whole_words = "characters" in model.backbone.capabilities
-    states = token_states(model, embedding_inputs, layer=layer)
+    states = token_states(model, tokenizer, encoded_texts, layer=layer)
     return [
-        _word_level(text, embedding_input, states_TD, whole_words=reads_whole_words)
+        _word_level(text, encoded_text, states_TD, whole_words=reads_whole_words)
         if level == "word"
-        else _token_level(tokenizer, text, embedding_input, states_TD)
-        for text, embedding_input, states_TD in zip(texts, embedding_inputs, states, strict=True)
+        else _token_level(tokenizer, text, encoded_text, states_TD)
+        for text, encoded_text, states_TD in zip(texts, encoded_texts, states, strict=True)
     ]
 
 
-def _token_level(tokenizer: Tokenizer, text: str, embedding_input: EmbeddingInput, states_TD: Tensor) -> TokenVectors:
-    spans = [(start, end) for start, end in embedding_input.offsets.tolist()]
+def _token_level(tokenizer: Tokenizer, text: str, encoded_text: EncodedInput, states_TD: Tensor) -> TokenVectors:
+    spans = [(start, end) for start, end in encoded_text.offsets.tolist()]
     names = [
         text[start:end] if end > start else tokenizer.id_to_token(token_id)
-        for (start, end), token_id in zip(spans, embedding_input.ids, strict=True)
+        for (start, end), token_id in zip(spans, encoded_text.ids, strict=True)
     ]
     return TokenVectors(text=text, level="token", units=tuple(names), offsets=tuple(spans), vectors=states_TD.clone())
 
 
-def _word_level(text: str, embedding_input: EmbeddingInput, states_TD: Tensor, *, whole_words: bool) -> TokenVectors:
+def _word_level(text: str, encoded_text: EncodedInput, states_TD: Tensor, *, whole_words: bool) -> TokenVectors:
     """Each word with the mean of the states of all tokens that overlap it."""
-    pieces = np.flatnonzero(embedding_input.offsets[:, 1] > embedding_input.offsets[:, 0])
-    starts, ends = embedding_input.offsets[pieces].T
+    pieces = np.flatnonzero(encoded_text.offsets[:, 1] > encoded_text.offsets[:, 0])
+    starts, ends = encoded_text.offsets[pieces].T
     words = list(zip(starts.tolist(), ends.tolist(), strict=True)) if whole_words else split_words(text)
     tokens_by_word = [(word, pieces[(starts < word[1]) & (ends > word[0])]) for word in words]
     covered_words = [(word, token_indices) for word, token_indices in tokens_by_word if len(token_indices)]

@@ -15,7 +15,7 @@ from meristem.dataset.unknown_tokens import unknown_share_of_texts, unknown_warn
 from meristem.drawing.task_report_terminal import task_report_tables
 from meristem.evaluation.task_predictions import NaNError, evaluate_predictions, predict
 from meristem.finetune.task_reporting import build_task_report, task_card_lines, write_task_report
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.interfaces.task import Sample, SamplePiece, Task
 from meristem.learning.learner import Learner
 from meristem.training.data.sample_pieces import SampleData

@@ -20,13 +20,13 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from meristem.dataset.char_ids import PAD_CHAR, CharIds, token_char_ids
-from meristem.dataset.rows import boundary_tokens
 from meristem.dataset.token_dataset import IntArray
 from meristem.generation.cancellation import check_cancelled
 from meristem.generation.head_selection import vocabulary_head
 from meristem.generation.token_scores import TokenScores, forward_passes, score_token_rows
-from meristem.interfaces.batch import Model, State
+from meristem.inputs.char_ids import PAD_CHAR, CharIds, token_char_ids
+from meristem.inputs.template import InputTemplate
+from meristem.interfaces.backbone import Model, State
 from meristem.tokenizers.tokenizer import Tokenizer
 
 MAX_WORDS_PER_PASS = 1024
@@ -46,13 +46,11 @@ class SpelledText:
     @classmethod
     def from_ids(cls, tokenizer: Tokenizer, ids: IntArray, words: Sequence[bytes] | None = None) -> SpelledText:
         """`words` are the surface forms of the tokens; by default their vocabulary entries."""
-        before, after = boundary_tokens(tokenizer)
+        template = InputTemplate(tokenizer, "both_directions")
         token_bytes = words if words is not None else [_token_bytes(tokenizer, token) for token in ids.tolist()]
-        bounded_ids = np.concatenate([before, ids, after]).astype(np.int64)
-        return cls(
-            bounded_ids,
-            token_char_ids(bounded_ids, [*[b""] * len(before), *token_bytes, *[b""] * len(after)], tokenizer),
-        )
+        before, after = ([b""] * len(special_ids) for special_ids in (template.prefix_ids, template.suffix_ids))
+        full_ids = template.add_special_tokens(ids)
+        return cls(full_ids, token_char_ids(full_ids, [*before, *token_bytes, *after], tokenizer))
 
 
 def _token_bytes(tokenizer: Tokenizer, token_id: int) -> bytes:
@@ -67,12 +65,13 @@ def bilm_scores(
     rows = [
         SpelledText.from_ids(tokenizer, ids, text_words) for ids, text_words in zip(texts, words_per_text, strict=True)
     ]
-    before, after = boundary_tokens(tokenizer)
+    template = InputTemplate(tokenizer, "both_directions")
+    num_special = (len(template.prefix_ids), len(template.suffix_ids))
     scores = [[TokenScores.zeros(len(ids)) for ids in texts] for _ in (FORWARD, BACKWARD)]
     for direction in (FORWARD, BACKWARD):
         for batch in forward_passes([len(ids) for ids in texts], MAX_TOKENS_PER_PASS):
             batch_scores = [scores[direction][text] for text in batch]
-            _score_direction(model, [rows[text] for text in batch], direction, (len(before), len(after)), batch_scores)
+            _score_direction(model, [rows[text] for text in batch], direction, num_special, batch_scores)
     return scores[FORWARD], scores[BACKWARD]
 
 

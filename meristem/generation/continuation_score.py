@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from meristem.generation.head_selection import lm_kind_for, text_lm_kinds
 from meristem.generation.score import encode_continuations, score_tokens
 from meristem.generation.target_score import build_target, score_targets
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
 

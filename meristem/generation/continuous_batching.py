@@ -24,7 +24,7 @@ from meristem.generation.incremental_decoder import DecoderModules, DecodeSessio
 from meristem.generation.logits_processors import LogitsProcessor, build_processors, process_logits
 from meristem.generation.sampling import SamplingSettings, Uniforms, check_no_nan, sample_tokens
 from meristem.generation.slot_scheduling import FREE_ROWS_DIVISOR, FirstComeScheduler, SlotScheduler
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
 MAX_ROWS = 64

@@ -13,10 +13,11 @@ import torch
 from numpy.typing import NDArray
 
 from meristem.config.errors import MeristemError
+from meristem.generation.generation_inputs import input_template
 from meristem.generation.head_selection import DETECTION_HEAD, can_detect, supported_operations
-from meristem.generation.masked_input import MaskedInputTemplate, hidden_states_at
+from meristem.generation.masked_input import hidden_states_at
 from meristem.generation.token_scores import forward_passes
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Encoding, Tokenizer
 from meristem.utils.result_tables import Tabular
 
@@ -57,16 +58,19 @@ def detect(model: Model, tokenizer: Tokenizer, texts: Sequence[str]) -> list[lis
 def detect_encoded(model: Model, tokenizer: Tokenizer, texts: Sequence[Encoding]) -> list[list[DetectedToken]]:
     """The same for encoded texts; a text longer than the model is split into windows that overlap by half."""
     require_detection(model)
-    template = MaskedInputTemplate.from_tokenizer(model, tokenizer)
+    template = input_template(model, tokenizer, "masked")
     windows = [
         window
         for text_index, text in enumerate(texts)
-        for window in _windows(text_index, len(text.ids), template.max_text_tokens)
+        for window in _windows(text_index, len(text.ids), template.max_text_tokens())
     ]
     probabilities: list[NDArray[np.float64]] = [np.zeros(len(text.ids)) for text in texts]
     for batch in forward_passes([window.stop - window.start for window in windows], MAX_TOKENS_PER_PASS):
         batch_windows = [windows[index] for index in batch]
-        rows = [template.build_row(texts[window.text].ids[window.start : window.stop]) for window in batch_windows]
+        rows = [
+            torch.from_numpy(template.add_special_tokens(texts[window.text].ids[window.start : window.stop]))
+            for window in batch_windows
+        ]
         sizes = [window.last - window.first for window in batch_windows]
         positions = torch.cat(
             [

@@ -10,14 +10,16 @@ import torch
 from torch import Tensor
 
 from meristem.config.errors import MeristemError
-from meristem.dataset.char_ids import surface_forms
 from meristem.generation.bilm import SpelledText, bilm_gap_probs
+from meristem.generation.generation_inputs import input_template
 from meristem.generation.head_selection import LMKind, lm_kind_for, vocabulary_head
 from meristem.generation.infill import infill_gap_probs
-from meristem.generation.masked_input import MaskedInputTemplate, hidden_states_at, mask_id
+from meristem.generation.masked_input import hidden_states_at, mask_id
 from meristem.generation.permutation import permutation_gap_probs
 from meristem.generation.token_scores import forward_passes
-from meristem.interfaces.batch import Model
+from meristem.inputs.char_ids import surface_forms
+from meristem.inputs.template import InputTemplate
+from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Encoding, Tokenizer
 from meristem.utils.result_tables import Record, Tabular
 
@@ -144,7 +146,7 @@ def _gap_probabilities(
     if lm_kind == "permutation":
         ids_and_positions = [(masked_text.encoding.ids.astype(np.int64), position) for masked_text, position in gaps]
         return permutation_gap_probs(model, tokenizer, ids_and_positions, mask_id(tokenizer))
-    template = MaskedInputTemplate.from_tokenizer(model, tokenizer)
+    template = input_template(model, tokenizer, lm_kind)
     if lm_kind == "bilm":
         return bilm_gap_probs(model, [_spelled_window(tokenizer, template, *gap) for gap in gaps])
     rows: dict[tuple[int, int, int], int] = {}  # a window with several masks takes one row
@@ -153,7 +155,7 @@ def _gap_probabilities(
         start, stop = template.window_around(len(masked_text.encoding.ids), position)
         if (key := (id(masked_text), start, stop)) not in rows:
             rows[key] = len(windows)
-            windows.append(template.build_row(masked_text.encoding.ids[start:stop]))
+            windows.append(torch.from_numpy(template.add_special_tokens(masked_text.encoding.ids[start:stop])))
         row_positions.append(position - start + len(template.prefix_ids))
         row_indices.append(rows[key])
     states = hidden_states_at(model, windows, torch.tensor(row_positions), torch.tensor(row_indices), lm_kind)
@@ -162,7 +164,7 @@ def _gap_probabilities(
 
 
 def _spelled_window(
-    tokenizer: Tokenizer, template: MaskedInputTemplate, masked_text: MaskedText, position: int
+    tokenizer: Tokenizer, template: InputTemplate, masked_text: MaskedText, position: int
 ) -> tuple[SpelledText, int]:
     """Words and characters around a mask with start and end tokens; other masks are unknown words."""
     start, stop = template.window_around(len(masked_text.encoding.ids), position)

@@ -18,14 +18,14 @@ from meristem.generation.generation_inputs import (
     Prompt,
     build_generation_inputs,
     collate_inputs,
-    decoder_start_ids,
+    input_template,
 )
 from meristem.generation.head_selection import LMKind, lm_kind_for
 from meristem.generation.incremental_decoder import DecodeSession
 from meristem.generation.iterative_unmasking import generate_by_unmasking
 from meristem.generation.logits_processors import build_processors
 from meristem.generation.sampling import SamplingSettings, seeded_uniforms
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
 MAX_BEAM_ROWS = 256  # beams decoded together
@@ -132,7 +132,10 @@ def banned_token_ids(
     if lm_kind == "permutation":  # never trained to predict a special token, so it cannot end a text
         wanted = set()
     if lm_kind == "source":
-        wanted |= {*tokenizer.sentinels, *({tokenizer.start} - set(decoder_start_ids(model, tokenizer)))}
+        wanted |= {
+            *tokenizer.sentinels,
+            *({tokenizer.start} - set(input_template(model, tokenizer, lm_kind).decoder_start_ids)),
+        }
     spare = range(tokenizer.vocab_size, model.backbone.embedding().num_embeddings)
     return (*(token for token in tokenizer.special_mask.nonzero()[0].tolist() if token not in wanted), *spare)
 

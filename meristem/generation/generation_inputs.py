@@ -13,16 +13,24 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from meristem.config.errors import MeristemError
-from meristem.dataset.char_ids import surface_forms, token_char_ids
-from meristem.dataset.encode_documents import separator_id
-from meristem.dataset.rows import append_end_token, boundary_tokens
-from meristem.generation.head_selection import LMKind, lm_kind_for, lm_kinds
-from meristem.interfaces.batch import Model
+from meristem.generation.head_selection import LMKind, encoding_lm_kind, lm_kind_for, lm_kinds
+from meristem.inputs.char_ids import surface_forms, token_char_ids
+from meristem.inputs.template import BackboneMode, InputTemplate, separator_id
+from meristem.interfaces.backbone import Backbone, Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
 ImageArray = NDArray[Any]
 Prompt = str | ImageArray
 """A text, or an image [P, P, 3]: uint8, or floats from 0 to 1."""
+BACKBONE_MODES: dict[LMKind, BackboneMode] = {
+    "causal": "causal",
+    "source": "encoder_decoder",
+    "permutation": "bidirectional",
+    "bilm": "both_directions",
+    "masked": "bidirectional",
+    "generator": "bidirectional",
+}
+"""How the backbone reads a text for each kind of language-model head."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,51 +65,62 @@ def build_generation_inputs(
     """
     if as_source and "source" not in lm_kinds(model):
         raise MeristemError(f"source: this {type(model.backbone).__name__} has no encoder for a source; give a prompt")
-    way = lm_kind_for(model, "generate", source=as_source or not isinstance(prompt, str))
-    if way == "source":
+    lm_kind = lm_kind_for(model, "generate", source=as_source or not isinstance(prompt, str))
+    template = input_template(model, tokenizer, lm_kind)
+    if lm_kind == "source":
         return GenerationInputs(
-            prompt_ids=decoder_start_ids(model, tokenizer), inputs=encoder_inputs(model, tokenizer, prompt)
+            prompt_ids=list(template.decoder_start_ids), inputs=encoder_inputs(model, tokenizer, prompt)
         )
     if not isinstance(prompt, str):
         raise MeristemError(f"{_no_images_message(model)}; give a text")
-    first = document_start_ids(model, tokenizer, way)
-    ids = [*first, *tokenizer.ids_each([prompt])[0].tolist()]
+    ids = template.prompt_ids(tokenizer.ids_each([prompt])[0])
     if not ids:
         raise MeristemError(
             'this model has no start token, so it cannot generate from an empty prompt: give --prompt "…"'
         )
-    if (
-        "characters" in model.backbone.capabilities
-    ):  # words are read by their characters, whether or not they have a token
-        words = [*[b""] * len(first), *surface_forms(prompt, tokenizer.encode(prompt).offsets)]
-        return GenerationInputs(
-            prompt_ids=ids, inputs={"characters": torch.from_numpy(token_char_ids(np.array(ids), words, tokenizer))}
-        )
-    return GenerationInputs(prompt_ids=ids)
+    if "characters" not in model.backbone.capabilities:
+        return GenerationInputs(prompt_ids=ids)
+    # words are read by their characters, whether or not they have a token
+    words = [*[b""] * len(template.prompt_start_ids), *surface_forms(prompt, tokenizer.encode(prompt).offsets)]
+    char_ids = token_char_ids(np.array(ids), words, tokenizer)
+    return GenerationInputs(prompt_ids=ids, inputs={"characters": torch.from_numpy(char_ids)})
 
 
-def document_start_ids(model: Model, tokenizer: Tokenizer, lm_kind: LMKind = "causal") -> list[int]:
-    """The tokens before the beginning of a text: those of its objective, else the document separator.
+def input_template(model: Model, tokenizer: Tokenizer, lm_kind: LMKind | None = None) -> InputTemplate:
+    """The input template of a model, as in its training.
 
-    A permutation or bidirectional model trained on rows with special tokens uses those that precede the text.
+    By default that of its task, or of the head that encodes a text; with `lm_kind` that of this language-model head.
     """
-    has_boundary_tokens = lm_kind == "bilm" or (lm_kind == "permutation" and not has_memory(model))
-    if has_boundary_tokens and len(before := boundary_tokens(tokenizer)[0]):
-        return [int(token) for token in before]
-    return [separator_id(tokenizer)] if model.causal_start_ids is None else list(model.causal_start_ids)
+    if lm_kind is None and model.task_template is not None:
+        return model.task_template
+    kind, backbone = lm_kind or encoding_lm_kind(model), model.backbone
+    mode = _default_mode(backbone) if kind is None else BACKBONE_MODES[kind]
+    special_ids: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    if kind == "causal":
+        return InputTemplate.for_documents(tokenizer, backbone.max_length, model.causal_start_ids)
+    if kind == "permutation" and has_memory(model) and tokenizer.single_template is None:
+        # trained on consecutive segments of running text, with separators instead of other special tokens
+        special_ids = (separator_id(tokenizer),), (separator_id(tokenizer),)
+    return InputTemplate(
+        tokenizer,
+        mode,
+        backbone.max_length,
+        decoder_start_ids=model.decoder_start_ids or (),
+        special_ids=special_ids,
+        closes_cut_texts="text" not in model.source_kinds,
+    )
+
+
+def _default_mode(backbone: Backbone) -> BackboneMode:
+    """The mode of a backbone without a language-model head, the first that it has."""
+    modes: tuple[BackboneMode, ...] = ("bidirectional", "both_directions", "causal", "encoder_decoder")
+    return next(mode for mode in modes if mode in backbone.capabilities)
 
 
 def has_memory(model: Model) -> bool:
     """Whether the model has memory (Transformer-XL), so that it was trained on consecutive segments of running text."""
     settings: Any = getattr(model.backbone, "settings", None)
     return "memory" in model.backbone.capabilities and settings.memory_length > 0
-
-
-def decoder_start_ids(model: Model, tokenizer: Tokenizer) -> list[int]:
-    """The tokens before every target: as in training, else the start token, or the separator without one."""
-    if model.decoder_start_ids is not None:
-        return list(model.decoder_start_ids)
-    return [separator_id(tokenizer) if tokenizer.start is None else tokenizer.start]
 
 
 def encoder_inputs(
@@ -120,7 +139,7 @@ def encoder_inputs(
         raise MeristemError('this model generates from a source text, and the prompt is empty: give --prompt "…"')
     masks = np.flatnonzero(ids == tokenizer.mask)[: len(tokenizer.sentinels)]
     ids[masks] = tokenizer.sentinels[: len(masks)]  # where gaps are numbered (T5), the first is the first sentinel
-    return {"source": torch.from_numpy(append_end_token(ids, tokenizer, model.backbone.max_length))}
+    return {"source": torch.from_numpy(input_template(model, tokenizer, "source").source_ids(ids))}
 
 
 def _no_images_message(model: Model) -> str:

@@ -11,7 +11,7 @@ from typing import Literal
 from meristem.blocks.heads.vocabulary import VocabularyHead
 from meristem.blocks.transformer.electra_generator import ElectraGenerator
 from meristem.config.errors import MeristemError
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 
 LMKind = Literal["causal", "source", "permutation", "bilm", "masked", "generator"]
 LMOperation = Literal["generate", "fill", "score"]

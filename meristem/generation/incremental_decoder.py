@@ -24,7 +24,7 @@ from meristem.blocks.incremental.state_concat import concat_inputs
 from meristem.generation.cancellation import check_cancelled
 from meristem.generation.generation_inputs import has_encoder_inputs
 from meristem.generation.head_selection import LMKind, lm_kind_for, vocabulary_head
-from meristem.interfaces.batch import IncrementalDecoder, Model
+from meristem.interfaces.backbone import IncrementalDecoder, Model
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,11 @@ import torch
 from torch import Tensor
 
 from meristem.config.errors import MeristemError
-from meristem.dataset.rows import append_end_token
 from meristem.dataset.token_dataset import IntArray
-from meristem.generation.generation_inputs import GenerationInputs, collate_inputs, decoder_start_ids
+from meristem.generation.generation_inputs import GenerationInputs, collate_inputs, input_template
 from meristem.generation.head_selection import vocabulary_head
-from meristem.generation.masked_input import MaskedInputTemplate
 from meristem.generation.token_scores import forward_passes
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
 MAX_TOKENS_PER_PASS = 4096
@@ -31,10 +29,9 @@ class InfillingText:
     """A text whose gaps are filled from left to right."""
 
     def __init__(self, model: Model, tokenizer: Tokenizer, ids: IntArray, gap_positions: Sequence[int]) -> None:
-        self._tokenizer, self._gap_positions = tokenizer, list(gap_positions)
+        self._gap_positions, self._max_length = list(gap_positions), model.backbone.max_length
         self._ids, self._filled_ids = ids.astype(np.int64), list[int]()
-        self._decoder_start_ids, self._max_length = decoder_start_ids(model, tokenizer), model.backbone.max_length
-        self._template = MaskedInputTemplate.from_tokenizer(model, tokenizer)
+        self._template = input_template(model, tokenizer, "source")
         self._sentinels = tokenizer.sentinels if "sentinels" in model.source_kinds else ()
         if self._sentinels and len(gap_positions) > len(self._sentinels):
             raise MeristemError(
@@ -58,7 +55,7 @@ class InfillingText:
                 (self._sentinels[position], self._filled_ids[index]) for position, index in enumerate(earlier_gaps)
             ]
             prompt = [
-                *self._decoder_start_ids,
+                *self._template.decoder_start_ids,
                 *(token for pair in filled_gaps for token in pair),
                 self._sentinels[len(earlier_gaps)],
             ]
@@ -66,8 +63,8 @@ class InfillingText:
             decoder_ids = self._ids[first:position].copy()
             for index in (earlier for earlier in gaps_in_window if earlier < gap_index):
                 decoder_ids[self._gap_positions[index] - first] = self._filled_ids[index]
-            prompt = [*self._decoder_start_ids, *decoder_ids.tolist()]
-        source_ids = append_end_token(source, self._tokenizer, self._max_length)
+            prompt = [*self._template.decoder_start_ids, *decoder_ids.tolist()]
+        source_ids = self._template.source_ids(source)
         return GenerationInputs(prompt_ids=prompt[: self._max_length], inputs={"source": torch.from_numpy(source_ids)})
 
     def add_filled_token(self, token_id: int) -> None:

@@ -17,11 +17,12 @@ from torch import Tensor
 from meristem.config.errors import MeristemError
 from meristem.generation.cancellation import check_cancelled
 from meristem.generation.generated_text import GeneratedText, OnText, build_text
+from meristem.generation.generation_inputs import input_template
 from meristem.generation.head_selection import LMKind, vocabulary_head
 from meristem.generation.logits_processors import TokenHistory, build_constraints, build_filters, process_logits
-from meristem.generation.masked_input import MaskedInputTemplate, hidden_states_at, mask_id
+from meristem.generation.masked_input import hidden_states_at, mask_id
 from meristem.generation.sampling import SamplingSettings, check_no_nan, sample_tokens
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.utils.randomness import generator
 
@@ -78,15 +79,17 @@ class _Unmasking:
     def generate(self, prompt: str, prompt_index: int, copy_index: int) -> GeneratedText:
         """One text; its random numbers depend on the seed and the two indices."""
         settings, num_masks = self._settings, self._settings.max_tokens
-        template = MaskedInputTemplate.from_tokenizer(self._model, self._tokenizer)
-        if num_masks > template.max_text_tokens:
+        template = input_template(self._model, self._tokenizer, self._lm_kind)
+        max_text_tokens = template.max_text_tokens()
+        if num_masks > max_text_tokens:
             raise MeristemError(
-                f"max_tokens: this masked model takes at most {template.max_text_tokens} tokens, got {num_masks}; "
-                "lower it"
+                f"max_tokens: this masked model takes at most {max_text_tokens} tokens, got {num_masks}; lower it"
             )
         ids = self._tokenizer.encode(prompt).ids
-        ids = ids[max(0, len(ids) - (template.max_text_tokens - num_masks)) :]  # a long prompt loses its beginning
-        row = template.build_row(np.concatenate([ids, np.full(num_masks, mask_id(self._tokenizer))]))
+        ids = ids[max(0, len(ids) - (max_text_tokens - num_masks)) :]  # a long prompt loses its beginning
+        row = torch.from_numpy(
+            template.add_special_tokens(np.append(ids, np.full(num_masks, mask_id(self._tokenizer))))
+        )
         mask_start = len(template.prefix_ids) + len(ids)
         masked_positions, score = list(range(mask_start, mask_start + num_masks)), 0.0
         rounds = min(MAX_ROUNDS, num_masks)

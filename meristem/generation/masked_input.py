@@ -1,46 +1,15 @@
-"""Inputs of masked language models: a text with its special tokens, windows of the model's length, hidden states."""
+"""Hidden states of masked language models at positions of rows of any length, and the mask token."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from meristem.config.errors import MeristemError
-from meristem.dataset.rows import boundary_tokens
-from meristem.dataset.token_dataset import IntArray
 from meristem.generation.head_selection import LM_HEADS, LMKind
-from meristem.interfaces.batch import Hidden, Model
+from meristem.interfaces.backbone import Hidden, Model
 from meristem.tokenizers.tokenizer import Tokenizer
-
-
-@dataclass(frozen=True)
-class MaskedInputTemplate:
-    """The special tokens before and after the text of a row, and the maximum text length."""
-
-    prefix_ids: IntArray
-    suffix_ids: IntArray
-    max_text_tokens: int
-
-    @classmethod
-    def from_tokenizer(cls, model: Model, tokenizer: Tokenizer) -> MaskedInputTemplate:
-        """The special tokens that this tokenizer's rows had in training."""
-        before, after = boundary_tokens(tokenizer)
-        return cls(before, after, model.backbone.max_length - len(before) - len(after))
-
-    def window_around(self, num_tokens: int, position: int) -> tuple[int, int]:
-        """The window (start, stop) of a text of `num_tokens` tokens that is read to predict a position."""
-        start = max(0, min(position - self.max_text_tokens // 2, num_tokens - self.max_text_tokens))
-        return start, min(num_tokens, start + self.max_text_tokens)
-
-    def build_row(self, ids: NDArray[Any]) -> Tensor:
-        """Token ids with the special tokens around them."""
-        return torch.from_numpy(np.concatenate([self.prefix_ids, ids, self.suffix_ids]).astype(np.int64))
 
 
 def mask_id(tokenizer: Tokenizer) -> int:

@@ -24,11 +24,10 @@ from torch.nn.utils.rnn import pad_sequence
 from meristem.config.errors import MeristemError
 from meristem.dataset.token_dataset import IntArray
 from meristem.generation.cancellation import check_cancelled
-from meristem.generation.generation_inputs import document_start_ids, has_memory
+from meristem.generation.generation_inputs import has_memory, input_template
 from meristem.generation.head_selection import vocabulary_head
-from meristem.generation.masked_input import MaskedInputTemplate
 from meristem.generation.token_scores import TokenScores, forward_passes, score_token_rows
-from meristem.interfaces.batch import Hidden, Model, State
+from meristem.interfaces.backbone import Hidden, Model, State
 from meristem.tokenizers.tokenizer import Tokenizer
 
 MAX_TOKENS_PER_PASS = 4096
@@ -77,7 +76,7 @@ def _segment_chains(
     model: Model, tokenizer: Tokenizer, ids: IntArray, first_scored: int, order: Sequence[int] | None
 ) -> list[list[TwoStreamSegment]]:
     """The segments of a text: one row; independent windows; or one chain of segments linked by memory."""
-    start_ids = np.array(document_start_ids(model, tokenizer, "permutation"), np.int64)
+    start_ids = np.array(input_template(model, tokenizer, "permutation").prompt_start_ids, np.int64)
     length = model.backbone.max_length
     if order is not None:
         _check_order(order, len(ids), length - len(start_ids))
@@ -186,11 +185,8 @@ def permutation_gap_probs(
 
 def _gap_segment(model: Model, tokenizer: Tokenizer, ids: IntArray, position: int, mask_id: int) -> TwoStreamSegment:
     """The window around one mask with special tokens; every mask comes last in the order."""
-    template = MaskedInputTemplate.from_tokenizer(model, tokenizer)
-    if has_memory(model):  # trained on running text, with document separators instead of other special tokens
-        separator_ids = np.array(document_start_ids(model, tokenizer, "permutation"), np.int64)
-        template = MaskedInputTemplate(separator_ids, separator_ids, model.backbone.max_length - 2 * len(separator_ids))
+    template = input_template(model, tokenizer, "permutation")
     start, stop = template.window_around(len(ids), position)
-    tokens = template.build_row(ids[start:stop]).numpy()
+    tokens = template.add_special_tokens(ids[start:stop])
     rank = np.where(tokens == mask_id, CONTEXT_RANK + 1, CONTEXT_RANK)
     return TwoStreamSegment(tokens, rank, np.array([position - start + len(template.prefix_ids)]), position)

@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 from meristem.generation.continuous_batching import SampledToken
 from meristem.generation.head_selection import LM_HEADS, require_lm_kind
 from meristem.generation.token_scores import forward_passes
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 
 MAX_TOKENS_PER_PASS = 4096
 """Tokens per forward pass, padding included."""

@@ -18,7 +18,7 @@ from meristem.generation.continuous_batching import ContinuousBatch, SequenceSta
 from meristem.generation.generation_inputs import GenerationInputs
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.slot_scheduling import FirstComeScheduler
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
 RolloutUniforms = NDArray[np.float64]

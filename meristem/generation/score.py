@@ -19,19 +19,19 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from meristem.config.errors import MeristemError
-from meristem.dataset.char_ids import surface_forms
-from meristem.dataset.encode_documents import separator_id
 from meristem.dataset.length_buckets import length_batches
 from meristem.dataset.token_dataset import IntArray
 from meristem.generation.bilm import bilm_scores, mean_scores
 from meristem.generation.cancellation import check_cancelled, max_tokens_per_pass
-from meristem.generation.generation_inputs import Prompt, document_start_ids
+from meristem.generation.generation_inputs import Prompt, input_template
 from meristem.generation.head_selection import LMKind, lm_kind_for, require_lm_kind, text_lm_kinds, vocabulary_head
-from meristem.generation.masked_input import MaskedInputTemplate, hidden_states_at, mask_id
+from meristem.generation.masked_input import hidden_states_at, mask_id
 from meristem.generation.permutation import permutation_scores
 from meristem.generation.target_score import build_infilling_target, build_target, score_targets
 from meristem.generation.token_scores import MAX_TOKENS_PER_PASS, Floats, TokenScores, score_token_rows
-from meristem.interfaces.batch import Model
+from meristem.inputs.char_ids import surface_forms
+from meristem.inputs.template import separator_id
+from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Encoding, Tokenizer
 from meristem.utils.result_tables import Tabular
 
@@ -251,19 +251,20 @@ def _causal_rows(
     """Windows that overlap by half; each token is predicted in the first that contains it."""
     length = model.backbone.max_length
     stride = length - length // 2
-    start_id = (document_start_ids(model, tokenizer) or [separator_id(tokenizer)])[-1]
+    start_ids = input_template(model, tokenizer, "causal").prompt_start_ids or (separator_id(tokenizer),)
+    shift = len(start_ids) - 1  # position t predicts token t - shift of the text
     for text_index, ids in enumerate(texts):
-        full_ids = np.concatenate([[start_id], ids])  # position t predicts token t of the text
-        start, scored_until = 0, first_scored[text_index]
-        while scored_until < len(ids):
-            stop = min(start + length, len(ids))
+        full_ids = np.concatenate([start_ids, ids])
+        start, scored_until = 0, first_scored[text_index] + shift
+        while scored_until < len(full_ids) - 1:
+            stop = min(start + length, len(full_ids) - 1)
             if stop > scored_until:
                 yield _ScoringRow(
                     text_index,
                     torch.from_numpy(full_ids[start:stop]),
                     torch.arange(scored_until - start, stop - start),
-                    torch.from_numpy(ids[scored_until:stop]),
-                    scored_until,
+                    torch.from_numpy(full_ids[scored_until + 1 : stop + 1]),
+                    scored_until - shift,
                 )
                 scored_until = stop
             start += stride
@@ -273,11 +274,11 @@ def _masked_rows(
     model: Model, tokenizer: Tokenizer, texts: Sequence[IntArray], first_scored: Sequence[int]
 ) -> Iterator[_ScoringRow]:
     """One row per token, in which it is masked."""
-    template, mask_token_id = MaskedInputTemplate.from_tokenizer(model, tokenizer), mask_id(tokenizer)
+    template, mask_token_id = input_template(model, tokenizer, "masked"), mask_id(tokenizer)
     for text_index, ids in enumerate(texts):
         for index in range(first_scored[text_index], len(ids)):
             start, stop = template.window_around(len(ids), index)
-            row = template.build_row(ids[start:stop])
+            row = torch.from_numpy(template.add_special_tokens(ids[start:stop]))
             position = index - start + len(template.prefix_ids)
             row[position] = mask_token_id
             yield _ScoringRow(

@@ -9,10 +9,9 @@ import numpy as np
 import torch
 
 from meristem.config.errors import MeristemError
-from meristem.dataset.encode_documents import separator_id
-from meristem.dataset.rows import append_end_token
 from meristem.generation.generation_inputs import GenerationInputs
-from meristem.interfaces.batch import Array, RngFactory, Row
+from meristem.inputs.batch import Array, RngFactory, Row
+from meristem.inputs.template import InputTemplate
 from meristem.interfaces.task import SamplePiece
 from meristem.objectives._sequence_target import SequenceTargetObjective
 from meristem.objectives.clm import CLMObjective
@@ -58,9 +57,10 @@ class EncoderDecoderLayout(SourceTargetLayout):
         max_target_tokens: int,
         source_key: str = "source",
     ) -> None:
-        self.objective, self.term, self.tokenizer, self.source_key = objective, objective.name, tokenizer, source_key
-        num_special_tokens = 0 if tokenizer.single_template is None else sum(map(len, tokenizer.single_template))
-        self.max_length, self.max_source_tokens = max_length, max_length - num_special_tokens
+        self.objective, self.term, self.source_key = objective, objective.name, source_key
+        self.template, self.max_length = objective.template, max_length
+        num_special_tokens = 0 if tokenizer.single_template is None else self.template.num_special_tokens()
+        self.max_source_tokens = max_length - num_special_tokens
         self.max_decoder_length = max_length - int(dict(objective.view.options).get("spare", 0))
         self.max_target_tokens = min(max_target_tokens, self.max_decoder_length)
         if self.max_source_tokens < 1:
@@ -70,13 +70,13 @@ class EncoderDecoderLayout(SourceTargetLayout):
 
     def build_piece(self, sample_index: int, source: Array, target: Array | None) -> SamplePiece:
         """Both sides truncated as in the dataset views: a truncated side has no end token."""
-        given = append_end_token(source, self.tokenizer, self.max_length) if self.source_key == "source" else source
+        given = self.template.source_ids(source, self.max_length) if self.source_key == "source" else source
         begin = len(self.objective.decoder_start_ids)
         parts: dict[str, Any] = {"given": given, "target": None}
         lost = 0
         if target is not None:
-            whole = append_end_token(target, self.tokenizer, self.max_decoder_length)
-            parts["target"] = self.objective.strip_start(whole)
+            whole = self.template.target_ids(target, self.max_decoder_length)
+            parts["target"] = self.template.strip_start(whole)
             lost = max(0, len(target) - len(whole))
             begin += len(parts["target"]) - 1
         # by the longer side batches are 92 % full on Multi30k, by the sum of both 80 %
@@ -107,8 +107,7 @@ class ContinuationLayout(SourceTargetLayout):
 
     def __init__(self, objective: CLMObjective, tokenizer: Tokenizer, max_length: int, max_target_tokens: int) -> None:
         self.objective, self.term = objective, objective.name
-        begin = objective.decoder_start_ids
-        self.start_ids = [separator_id(tokenizer)] if begin is None else list(begin)
+        self.start_ids = InputTemplate.for_documents(tokenizer, start_ids=objective.decoder_start_ids).prompt_start_ids
         self.max_target_tokens = min(max_target_tokens, max(1, max_length // 2))
         self.max_source_tokens, self.end_id = max_length - len(self.start_ids) - self.max_target_tokens, tokenizer.end
         if self.max_source_tokens < 0:
@@ -145,15 +144,15 @@ class CausalLayout(SourceTargetLayout):
     objective: CLMObjective
 
     def __init__(self, objective: CLMObjective, tokenizer: Tokenizer, max_length: int, max_target_tokens: int) -> None:
-        frame = tokenizer.pair_template
-        if frame is None or not len(frame.between) or not len(frame.after):
+        pair = InputTemplate(tokenizer, "causal", add_special_tokens=False).pair
+        if not len(pair.between) or not len(pair.after):
             raise MeristemError(
                 "this tokenizer has no delimiter between two texts, which task.backbone_mode=causal needs"
             )
-        self.objective, self.term, self.frame = objective, objective.name, frame
+        self.objective, self.term, self.pair = objective, objective.name, pair
         self.max_target_tokens = min(max_target_tokens, max_length // 2)
-        self.max_source_tokens = max_length - len(frame.before) - len(frame.between) - self.max_target_tokens
-        self.end_id = int(frame.after[0])
+        self.max_source_tokens = max_length - len(pair.before) - len(pair.between) - self.max_target_tokens
+        self.end_id = int(pair.after[0])
         if self.max_source_tokens < 1:
             raise MeristemError(
                 f"task.max_length: {max_length} leaves no room for a source beside its target; at least 6 are needed"
@@ -161,13 +160,13 @@ class CausalLayout(SourceTargetLayout):
 
     def build_piece(self, sample_index: int, source: Array, target: Array | None) -> SamplePiece:
         """The prompt, which leaves room for the longest target; a truncated target has no end token."""
-        prompt = np.concatenate([self.frame.before, source[: self.max_source_tokens], self.frame.between]).astype(
+        prompt = np.concatenate([self.pair.before, source[: self.max_source_tokens], self.pair.between]).astype(
             np.int64
         )
         parts: dict[str, Any] = {"prompt": prompt, "target": None}
         size, lost = len(prompt), max(0, len(source) - self.max_source_tokens)
         if target is not None:
-            ending = self.frame.after[: 0 if len(target) > self.max_target_tokens else 1]
+            ending = self.pair.after[: 0 if len(target) > self.max_target_tokens else 1]
             parts["target"] = np.concatenate([target[: self.max_target_tokens], ending]).astype(np.int64)
             size += len(parts["target"]) - 1
             lost += max(0, len(target) - self.max_target_tokens)

@@ -13,20 +13,18 @@ import numpy as np
 import torch
 
 from meristem.config.errors import MeristemError
-from meristem.dataset.encode_documents import separator_id
-from meristem.dataset.rows import append_end_token
 from meristem.dataset.token_dataset import IntArray
 from meristem.generation.generation_inputs import (
     GenerationInputs,
     Prompt,
     collate_inputs,
-    decoder_start_ids,
     encoder_inputs,
+    input_template,
 )
 from meristem.generation.head_selection import DENOISING_SOURCES, vocabulary_head
 from meristem.generation.masked_input import mask_id
 from meristem.generation.token_scores import TokenScores, forward_passes, score_token_rows
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.tokenizers.special_tokens import MASK
 from meristem.tokenizers.tokenizer import Tokenizer
 
@@ -45,8 +43,9 @@ def build_target(
 ) -> ScoringTarget:
     """A source and its target as in training; without `score_end` only the target's own tokens are predicted."""
     source_tensors = encoder_inputs(model, tokenizer, source, allow_empty=True)
-    ids, start_ids = tokenizer.encode(text).ids.astype(np.int64), decoder_start_ids(model, tokenizer)
-    prefix_ids, suffix_ids = _target_affixes(model, tokenizer, start_ids)
+    template = input_template(model, tokenizer, "source")
+    ids, start_ids = tokenizer.encode(text).ids.astype(np.int64), list(template.decoder_start_ids)
+    prefix_ids, suffix_ids = template.target_special_ids(denoising=bool(model.source_kinds & DENOISING_SOURCES))
     if "sentinels" in model.source_kinds and isinstance(source, str) and source.count(MASK) == 1:
         start_ids = [*start_ids, tokenizer.sentinels[0]]  # the target takes the place of the one gap
     max_tokens = (
@@ -69,27 +68,21 @@ def build_infilling_target(model: Model, tokenizer: Tokenizer, ids: IntArray, ga
 
     BART's decoder generates the tokens before the gap again, so they are inputs; T5's starts with the gap's sentinel.
     """
-    start_ids, uses_sentinels = decoder_start_ids(model, tokenizer), "sentinels" in model.source_kinds
+    template, uses_sentinels = input_template(model, tokenizer, "source"), "sentinels" in model.source_kinds
     known_ids = [tokenizer.sentinels[0]] if uses_sentinels else ids[:gap_start].tolist()
-    max_tokens = model.backbone.max_length + 1 - len(start_ids) - len(known_ids)
+    max_tokens = model.backbone.max_length + 1 - len(template.decoder_start_ids) - len(known_ids)
     if len(ids) - gap_start > max_tokens:
         raise MeristemError(
             f"a text has {len(ids)} tokens, and this model scores at most {max_tokens + gap_start} at once; shorten it"
         )
     gap_id = tokenizer.sentinels[0] if uses_sentinels else mask_id(tokenizer)
-    source_ids = append_end_token(np.append(ids[:gap_start], gap_id), tokenizer, model.backbone.max_length)
+    source_ids = template.source_ids(np.append(ids[:gap_start], gap_id))
     return ScoringTarget(
-        GenerationInputs(prompt_ids=[*start_ids, *known_ids], inputs={"source": torch.from_numpy(source_ids)}),
+        GenerationInputs(
+            prompt_ids=[*template.decoder_start_ids, *known_ids], inputs={"source": torch.from_numpy(source_ids)}
+        ),
         ids[gap_start:],
     )
-
-
-def _target_affixes(model: Model, tokenizer: Tokenizer, start_ids: list[int]) -> tuple[list[int], list[int]]:
-    """Special tokens before and after a target, without those that are start tokens; else the end token alone."""
-    if tokenizer.single_template is None or model.source_kinds & DENOISING_SOURCES:
-        return [], [separator_id(tokenizer)]
-    prefix_ids, suffix_ids = (affix.tolist() for affix in tokenizer.single_template)
-    return [] if prefix_ids and start_ids[-len(prefix_ids) :] == prefix_ids else prefix_ids, suffix_ids
 
 
 def score_targets(model: Model, targets: Sequence[ScoringTarget]) -> list[TokenScores]:

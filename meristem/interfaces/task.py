@@ -12,7 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meristem.config.settings import Settings
-from meristem.interfaces.batch import Batch, Hidden, Model, Objective
+from meristem.inputs.batch import Batch
+from meristem.inputs.template import InputTemplate
+from meristem.interfaces.backbone import Hidden, Model
+from meristem.interfaces.objective import Objective
 
 Indices = NDArray[np.int64]
 Metrics = dict[str, float]
@@ -128,6 +131,8 @@ class Task(Objective):
     metric: str
     """Main metric, which also selects the best checkpoint; `loss` where generating predictions takes too long."""
     requires = frozenset()
+    template: InputTemplate | None = None
+    """The template of its texts; none for tasks without input texts."""
 
     @classmethod
     def sample_type_for(cls, settings: Any) -> str:

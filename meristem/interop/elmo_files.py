@@ -17,7 +17,7 @@ from meristem.checkpoint import disk
 from meristem.checkpoint.load_run import LoadedRun
 from meristem.config.errors import MeristemError, RecipeError
 from meristem.config.recipe import Recipe, resolve_recipe
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.interop.allennlp import SOFTMAX, ElmoModelType
 from meristem.interop.atomic_folder import atomic_folder
 from meristem.interop.export_folder import ExportResult

@@ -13,6 +13,7 @@ from meristem.checkpoint import disk, tensors
 from meristem.checkpoint.load_run import LoadedRun, load_run
 from meristem.config.errors import MeristemError, did_you_mean
 from meristem.config.settings import find_class
+from meristem.generation.generation_inputs import input_template
 from meristem.interop import tokenizer_conversion
 from meristem.interop.atomic_folder import atomic_folder
 from meristem.interop.export_alternatives import suggest_alternatives
@@ -125,7 +126,8 @@ def _build_model_files(
             loaded.tokenizer,
             model_type,
             task_export.max_length or loaded.recipe.model.max_length,
-            templates=task_export.templates,
+            # imported and not trained since: the published tokenizer is exported as it came
+            template=None if "new" in loaded.state else input_template(model, loaded.tokenizer),
             pad_id=config["pad_token_id"],
             padding_side=model_type.run_padding_side(loaded),
         ),

@@ -19,7 +19,7 @@ from meristem.checkpoint.snapshot import Snapshot
 from meristem.config.errors import MeristemError, RecipeError
 from meristem.config.recipe import Recipe, recipe_yaml, resolve_recipe
 from meristem.config.settings import MAX_SIZE, module_names
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.interop import tokenizer_conversion
 from meristem.interop.model_type import (
     INIT_SETTINGS,

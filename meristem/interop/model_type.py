@@ -11,7 +11,7 @@ from torch import Tensor
 from meristem.checkpoint.load_run import LoadedRun
 from meristem.config.errors import MeristemError
 from meristem.config.settings import Settings, build_settings, find_class, module_names
-from meristem.interfaces.batch import Head, Model
+from meristem.interfaces.backbone import Head, Model
 from meristem.interop.weight_map import WeightRule
 from meristem.interop.weights_folder import FolderWeights
 from meristem.tokenizers.tokenizer import Tokenizer

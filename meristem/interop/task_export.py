@@ -10,9 +10,9 @@ import torch
 from meristem.checkpoint.load_run import LoadedRun
 from meristem.config.errors import MeristemError
 from meristem.config.recipe import HeadSettings
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.interfaces.task import Task
-from meristem.interop.model_type import SHARED_HEADS, ModelType
+from meristem.interop.model_type import SHARED_HEADS
 
 UNSUPPORTED_TASKS = {
     "commands": "a class with an intent head and a slot head",
@@ -34,8 +34,6 @@ class TaskExport:
     loaded: LoadedRun
     head: str | None = None
     """The head that the class must have."""
-    templates: tuple[str, str] | None = None
-    """Templates of one text and of a pair, if the tokenizer has none of its own."""
     max_length: int | None = None
     """Maximum tokens of a text."""
     notes: tuple[str, ...] = ()
@@ -73,9 +71,6 @@ def prepare_task_export(loaded: LoadedRun, *, drop_crf: bool = False) -> TaskExp
     return TaskExport(
         loaded=replace(loaded, recipe=replace(loaded.recipe, heads={**loaded.recipe.heads, **heads})),
         head=name,
-        templates=(ModelType.single_template, ModelType.pair_template)
-        if task_settings["add_special_tokens"]
-        else ("A", "A B"),
         max_length=task_settings["max_length"],
         notes=(*notes, *_rescale_regression(model, name, task_settings)),
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from meristem.config.errors import MeristemError
+from meristem.inputs.template import InputTemplate
 from meristem.interop.model_type import ModelType
 from meristem.tokenizers.special_tokens import add_role_tokens, read_role_ids
 from meristem.tokenizers.token_bytes import select_spelling
@@ -15,6 +16,8 @@ from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.utils import untrusted_files
 
 MAX_LABELS = 1 << 20
+TemplateParts = list[tuple[int | str, int]]
+"""Parts of a template with their segments: ids of special tokens, and the texts A and B."""
 KIND_BY_MODEL = {"WordPiece": "wordpiece", "BPE": "bpe", "Unigram": "unigram", "WordLevel": "words"}
 
 
@@ -24,9 +27,11 @@ def read_tokenizer(folder: Path, model_type: type[ModelType], config: Mapping[st
     if tokenizer.single_template is not None or (folder / "tokenizer.json").is_file():
         return tokenizer
     description = json.loads(tokenizer.json_text)
-    processor = description["post_processor"]
     description["post_processor"] = _template_processor(
-        processor, tokenizer, model_type, model_type.single_template, model_type.pair_template
+        description["post_processor"],
+        tokenizer,
+        *(_parse_template(text, tokenizer) for text in (model_type.single_template, model_type.pair_template)),
+        has_segments=_has_segments(model_type),
     )
     return Tokenizer(json.dumps(description), str(folder))
 
@@ -68,21 +73,16 @@ def tokenizer_files(
     model_type: type[ModelType],
     max_length: int,
     *,
-    templates: tuple[str, str] | None = None,
+    template: InputTemplate | None = None,
     pad_id: int | None = None,
     padding_side: str | None = None,
 ) -> dict[str, str]:
     """tokenizer.json and tokenizer_config.json as AutoTokenizer reads them.
 
-    `templates` are those of one text and of a pair if the tokenizer has none of its own; `pad_id` is used if it has no
-    padding token; `padding_side` is by default that of the model type.
+    `template` is the run's, if the tokenizer has none of its own; `pad_id` is used if it has no padding token;
+    `padding_side` is by default that of the model type.
     """
-    description = json.loads(tokenizer.json_text)
-    if tokenizer.single_template is None:
-        single_and_pair = templates or _default_templates(model_type)
-        description["post_processor"] = _template_processor(
-            description["post_processor"], tokenizer, model_type, *single_and_pair
-        )
+    description = describe_tokenizer(tokenizer, template, has_segments=_has_segments(model_type))
     carries_space = select_spelling(description, "tokenizer.json").carries_space
     for token in description["added_tokens"]:
         if token["id"] == tokenizer.mask:  # "a <mask>" has one space, which belongs to the masked word
@@ -122,61 +122,78 @@ def _tokenizer_config(
     }
 
 
-def _default_templates(model_type: type[ModelType]) -> tuple[str, str]:
-    """Templates of a run trained here, if its tokenizer has none.
+def describe_tokenizer(
+    tokenizer: Tokenizer, template: InputTemplate | None, *, has_segments: bool = True
+) -> dict[str, Any]:
+    """tokenizer.json whose post-processor adds the special tokens of a run's template, unless it has its own."""
+    description: dict[str, Any] = json.loads(tokenizer.json_text)
+    if tokenizer.single_template is None and template is not None:
+        pair = template.pair
+        before, _, between, _, after = pair.segments
+        single_parts: TemplateParts = [
+            *((token_id, 0) for token_id in template.prefix_ids.tolist()),
+            ("A", 0),
+            *((token_id, 0) for token_id in template.suffix_ids.tolist()),
+        ]
+        pair_parts: TemplateParts = [
+            *zip(pair.before.tolist(), before, strict=True),
+            ("A", 0),
+            *zip(pair.between.tolist(), between, strict=True),
+            ("B", 1),
+            *zip(pair.after.tolist(), after, strict=True),
+        ]
+        description["post_processor"] = _template_processor(
+            description["post_processor"], tokenizer, single_parts, pair_parts, has_segments=has_segments
+        )
+    return description
 
-    A prompt has no start token, a source has an end token, and encoders have start and end tokens.
-    """
-    if model_type.generates_text:
-        return model_type.single_template.replace("start", "").strip(), model_type.pair_template.replace(
-            "start", ""
-        ).strip()
-    return (
-        (model_type.single_template, model_type.pair_template)
-        if model_type.single_template == ModelType.single_template
-        else (ModelType.single_template, ModelType.pair_template)
-    )
+
+def _has_segments(model_type: type[ModelType]) -> bool:
+    return "token_type_ids" in model_type.model_input_names
 
 
-def _template_processor(
-    processor: dict[str, Any] | None, tokenizer: Tokenizer, model_type: type[ModelType], single: str, pair: str
-) -> dict[str, Any] | None:
-    """The templates as a TemplateProcessing post-processor of tokenizers; roles without a token are left out.
+def _parse_template(template: str, tokenizer: Tokenizer) -> TemplateParts:
+    """The parts of a model type's template; roles without a token are left out.
 
     An item may end in its segment (`start:2`); the default is segment 1 from `B` on.
     """
-    special_tokens: dict[str, Any] = {}
-    pieces = [
-        _template_pieces(template, tokenizer, "token_type_ids" in model_type.model_input_names, special_tokens)
-        for template in (single, pair)
-    ]
-    if not special_tokens:
-        return processor
-    template_processor = {
-        "type": "TemplateProcessing",
-        "single": pieces[0],
-        "pair": pieces[1],
-        "special_tokens": special_tokens,
-    }
-    return add_role_tokens(
-        template_processor,
-        {role: (token_id, tokenizer.id_to_token(token_id)) for role, token_id in read_role_ids(processor).items()},
-    )
-
-
-def _template_pieces(
-    template: str, tokenizer: Tokenizer, has_segments: bool, special_tokens: dict[str, Any]
-) -> list[dict[str, Any]]:
-    pieces: list[dict[str, Any]] = []
+    parts: TemplateParts = []
     in_second = False
     for word in template.split():
         name, _, segment = word.partition(":")
         in_second = in_second or name == "B"
-        type_id = int(segment or in_second) if has_segments else 0
-        if name in ("A", "B"):
-            pieces.append({"Sequence": {"id": name, "type_id": type_id}})
-        elif (token_id := getattr(tokenizer, name)) is not None:
-            token = tokenizer.id_to_token(token_id)
-            special_tokens[token] = {"id": token, "ids": [token_id], "tokens": [token]}
+        part = name if name in ("A", "B") else getattr(tokenizer, name)
+        if part is not None:
+            parts.append((part, int(segment or in_second)))
+    return parts
+
+
+def _template_processor(
+    processor: dict[str, Any] | None,
+    tokenizer: Tokenizer,
+    single_parts: TemplateParts,
+    pair_parts: TemplateParts,
+    *,
+    has_segments: bool,
+) -> dict[str, Any] | None:
+    """Both templates as a TemplateProcessing post-processor of tokenizers; unchanged without special tokens."""
+    special_tokens: dict[str, Any] = {}
+
+    def build_pieces(parts: TemplateParts) -> list[dict[str, Any]]:
+        pieces: list[dict[str, Any]] = []
+        for part, segment in parts:
+            type_id = segment if has_segments else 0
+            if isinstance(part, str):
+                pieces.append({"Sequence": {"id": part, "type_id": type_id}})
+                continue
+            token = tokenizer.id_to_token(part)
+            special_tokens[token] = {"id": token, "ids": [part], "tokens": [token]}
             pieces.append({"SpecialToken": {"id": token, "type_id": type_id}})
-    return pieces
+        return pieces
+
+    single, pair = build_pieces(single_parts), build_pieces(pair_parts)
+    if not special_tokens:
+        return processor
+    template = {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": special_tokens}
+    roles = {role: (token_id, tokenizer.id_to_token(token_id)) for role, token_id in read_role_ids(processor).items()}
+    return add_role_tokens(template, roles)

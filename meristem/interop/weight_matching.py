@@ -12,7 +12,7 @@ from torch import Tensor
 
 from meristem.config.errors import MeristemError
 from meristem.config.recipe import Recipe
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.interop.model_type import ModelType
 from meristem.interop.weight_map import WeightMatch, match_weights
 from meristem.interop.weights_folder import FolderWeights, format_names

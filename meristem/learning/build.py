@@ -14,11 +14,13 @@ from meristem.config.errors import RecipeError
 from meristem.config.recipe import Recipe
 from meristem.config.settings import find_class, iter_integers, module_names
 from meristem.corpus.paired_text import IMAGE_SEPARATOR, PAIR_SEPARATOR, SEPARATOR_KINDS
-from meristem.dataset.char_ids import TokenCharIds
 from meristem.dataset.feed import DatasetView, Feed, SampleTokens, sample_tokens
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.distributed.process_group import SINGLE_PROCESS, DistributedContext
-from meristem.interfaces.batch import TEXT_INPUTS, Backbone, Head, Model, Objective, ViewSpec
+from meristem.inputs.batch import TEXT_INPUTS
+from meristem.inputs.char_ids import TokenCharIds
+from meristem.interfaces.backbone import Backbone, Head, Model
+from meristem.interfaces.objective import Objective, ViewSpec
 from meristem.learning.learner import Learner, check_objective, check_task, collect_heads
 from meristem.learning.multi_objective import MultiObjective
 from meristem.tokenizers.tokenizer import Tokenizer

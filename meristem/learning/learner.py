@@ -11,7 +11,9 @@ from torch import nn
 from meristem.blocks.precision import at_least_float32
 from meristem.config.errors import RecipeError
 from meristem.config.settings import find_class, module_names
-from meristem.interfaces.batch import Backbone, Batch, Head, Model, Objective, Outcome, State
+from meristem.inputs.batch import Batch
+from meristem.interfaces.backbone import Backbone, Head, Model, State
+from meristem.interfaces.objective import Objective, Outcome
 from meristem.interfaces.task import Task
 
 CAUSAL_HEAD = "clm"
@@ -28,6 +30,9 @@ class Learner(nn.Module):
         model.decoder_start_ids, model.causal_start_ids = (
             decoder_start_ids(self.objectives),
             causal_start_ids(self.objectives),
+        )
+        model.task_template = next(
+            (objective.template for objective in self.objectives.values() if isinstance(objective, Task)), None
         )
         model.source_kinds = frozenset().union(*(objective.source_kinds for objective in self.objectives.values()))
 

@@ -11,7 +11,9 @@ from torch import Tensor
 
 from meristem.config.errors import RecipeError
 from meristem.config.settings import Settings
-from meristem.interfaces.batch import Batch, Hidden, Model, Objective, Outcome, RngFactory, Row, State, ViewSpec
+from meristem.inputs.batch import Batch, RngFactory, Row
+from meristem.interfaces.backbone import Hidden, Model, State
+from meristem.interfaces.objective import Objective, Outcome, ViewSpec
 from meristem.learning.learner import causal_start_ids, collect_heads, decoder_start_ids
 
 

@@ -22,7 +22,7 @@ from meristem.blocks.transformer.electra_generator import build_generator
 from meristem.blocks.transformer.layer import NormPosition
 from meristem.blocks.transformer.norms import build_norm
 from meristem.blocks.transformer.stack import StackSettings, TransformerStack
-from meristem.interfaces.batch import Backbone, Hidden, State
+from meristem.interfaces.backbone import Backbone, Hidden, State
 
 
 class BertSettings(StackSettings):

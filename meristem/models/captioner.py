@@ -13,7 +13,7 @@ from meristem.blocks.embeddings.image_patches import ImageEmbedding, ImagePositi
 from meristem.blocks.transformer.norms import build_norm
 from meristem.blocks.transformer.stack import StackSettings
 from meristem.config.errors import MeristemError
-from meristem.interfaces.batch import Hidden, State
+from meristem.interfaces.backbone import Hidden, State
 from meristem.models.transformer import Transformer, TransformerSettings
 
 ONE_INPUT_MESSAGE = "a captioner takes either an image (image) or a text (source), not both"

@@ -19,8 +19,8 @@ from meristem.blocks.recurrent.projected_lstm import LSTMClipping, ProjectedLSTM
 from meristem.blocks.recurrent.row_reversal import RowReversal
 from meristem.config.conditions import SettingConditions, when
 from meristem.config.settings import Settings
-from meristem.dataset.char_ids import CHAR_VOCAB_SIZE, PAD_CHAR
-from meristem.interfaces.batch import Backbone, Hidden, State
+from meristem.inputs.char_ids import CHAR_VOCAB_SIZE, PAD_CHAR
+from meristem.interfaces.backbone import Backbone, Hidden, State
 
 CHAR_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 

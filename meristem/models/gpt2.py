@@ -14,7 +14,7 @@ from meristem.blocks.incremental.transformer_decoder import TransformerIncrement
 from meristem.blocks.transformer.feed_forward import ActivationName
 from meristem.blocks.transformer.stack import StackSettings, TransformerStack
 from meristem.blocks.weight_init import OutputInit
-from meristem.interfaces.batch import Backbone, Hidden, State
+from meristem.interfaces.backbone import Backbone, Hidden, State
 
 
 class GPT2Settings(StackSettings):

@@ -14,7 +14,7 @@ from meristem.blocks.transformer.electra_generator import build_generator
 from meristem.blocks.transformer.feed_forward import ActivationName
 from meristem.blocks.transformer.norms import NormName
 from meristem.blocks.weight_init import OutputInit
-from meristem.interfaces.batch import Hidden
+from meristem.interfaces.backbone import Hidden
 from meristem.models.gpt2 import GPT2, GPT2Settings
 
 

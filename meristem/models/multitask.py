@@ -31,7 +31,7 @@ from meristem.blocks.transformer.electra_generator import build_generator
 from meristem.blocks.transformer.feed_forward import ActivationName
 from meristem.blocks.transformer.layer import NormPosition
 from meristem.config.conditions import SettingConditions, when
-from meristem.interfaces.batch import Hidden, State
+from meristem.interfaces.backbone import Hidden, State
 from meristem.models.captioner import Captioner, CaptionerSettings
 
 HEAD_KINDS = ("vocabulary", "pooled", "pooler", "token_score", "generator")

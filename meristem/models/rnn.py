@@ -20,7 +20,7 @@ from meristem.blocks.recurrent.rnn_decoder import BahdanauDecoder, LuongDecoder,
 from meristem.config.conditions import SettingConditions, when
 from meristem.config.errors import MeristemError
 from meristem.config.settings import Settings
-from meristem.interfaces.batch import Backbone, Hidden, State
+from meristem.interfaces.backbone import Backbone, Hidden, State
 
 
 class RNNSettings(Settings):

@@ -24,7 +24,7 @@ from meristem.blocks.transformer.layer import NormPosition
 from meristem.blocks.transformer.norms import build_norm
 from meristem.blocks.transformer.stack import StackSettings, TransformerStack
 from meristem.config.conditions import SettingConditions, when
-from meristem.interfaces.batch import Backbone, Hidden, State
+from meristem.interfaces.backbone import Backbone, Hidden, State
 
 
 class TransformerSettings(StackSettings):

@@ -17,7 +17,7 @@ from meristem.blocks.transformer.relative_generator import build_relative_genera
 from meristem.blocks.transformer.relative_stack import RelativeStack, RelativeStackSettings
 from meristem.blocks.transformer.segment_memory import SegmentMemory
 from meristem.config.conditions import SettingConditions, when
-from meristem.interfaces.batch import Backbone, Hidden, State
+from meristem.interfaces.backbone import Backbone, Hidden, State
 
 
 class XLNetSettings(RelativeStackSettings):

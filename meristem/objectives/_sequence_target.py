@@ -8,7 +8,10 @@ import numpy as np
 from pydantic import Field
 
 from meristem.config.errors import MeristemError
-from meristem.interfaces.batch import Array, Batch, Head, Hidden, Model, Objective, Outcome, Row, ViewSpec
+from meristem.inputs.batch import Array, Batch, Row
+from meristem.inputs.template import InputTemplate
+from meristem.interfaces.backbone import Head, Hidden, Model
+from meristem.interfaces.objective import Objective, Outcome, ViewSpec
 from meristem.objectives import _token_prediction
 from meristem.tokenizers.tokenizer import Tokenizer
 
@@ -41,11 +44,10 @@ class SequenceTargetObjective(Objective):
         self.settings: Any = settings
         self.end_id = tokenizer.end
         self.decoder_start_ids = tuple(self._token_id(role, tokenizer) for role in settings.start_tokens)
-        end_only: tuple[Array, Array] = (np.zeros(0, np.int64), np.array([self.end_id]))
-        template: tuple[Array, Array] = tokenizer.single_template or end_only
-        self.prefix_ids, self.suffix_ids = template
-        """Special tokens before and after a source, from the tokenizer's template."""
-        spare_tokens = len(self.decoder_start_ids) - 1 - self._start_overlap
+        self.template = InputTemplate(
+            tokenizer, "encoder_decoder", decoder_start_ids=self.decoder_start_ids, closes_cut_texts=False
+        )
+        spare_tokens = len(self.decoder_start_ids) - 1 - self.template.start_overlap
         if spare_tokens > 0:
             self.view = ViewSpec(self.view.kind, (*self.view.options, ("spare", spare_tokens)))
         self.loss_weights = _token_prediction.loss_weights(settings, self.name)
@@ -60,20 +62,6 @@ class SequenceTargetObjective(Objective):
                 f"objective {self.name}: begin={role}, but this tokenizer has no {role} token; use start or end"
             )
         return self.end_id if token_id is None else token_id
-
-    @property
-    def _start_overlap(self) -> int:
-        """Number of the template's prefix tokens that the decoder start tokens already end with."""
-        prefix_length = len(self.prefix_ids)
-        return (
-            prefix_length
-            if prefix_length and self.decoder_start_ids[-prefix_length:] == tuple(self.prefix_ids.tolist())
-            else 0
-        )
-
-    def strip_start(self, target: Array) -> Array:
-        """A target in the tokenizer's template without the prefix that the decoder start tokens already hold."""
-        return target[self._start_overlap :]
 
     def build_row(self, row: Row, target: Array, **source_inputs: Array) -> Row:
         """A row with the source as encoder input, and every token of the target as a prediction."""

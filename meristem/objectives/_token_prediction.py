@@ -11,7 +11,9 @@ from torch import Tensor
 
 from meristem.blocks.heads.vocabulary import VocabularyHead
 from meristem.config.settings import Settings
-from meristem.interfaces.batch import Batch, Hidden, Model, Outcome
+from meristem.inputs.batch import Batch
+from meristem.interfaces.backbone import Hidden, Model
+from meristem.interfaces.objective import Outcome
 
 
 class TokenLossSettings(Settings):

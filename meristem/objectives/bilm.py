@@ -13,7 +13,10 @@ from torch import Tensor
 
 from meristem.blocks.heads.sampled_softmax import sampled_softmax_loss
 from meristem.blocks.heads.vocabulary import VocabularyHead
-from meristem.interfaces.batch import Batch, Head, Hidden, Model, Objective, Outcome, RngFactory, Row, ViewSpec
+from meristem.inputs.batch import Batch, RngFactory, Row
+from meristem.inputs.template import InputTemplate
+from meristem.interfaces.backbone import Head, Hidden, Model
+from meristem.interfaces.objective import Objective, Outcome, ViewSpec
 from meristem.objectives import _token_prediction
 from meristem.tokenizers.tokenizer import Tokenizer
 
@@ -59,18 +62,19 @@ class BiLMObjective(Objective):
     def __init__(self, settings: BiLMObjectiveSettings, tokenizer: Tokenizer) -> None:
         self.settings, self.vocab_size = settings, tokenizer.vocab_size
         # windows are cut anywhere, so their start and end tokens are inputs but never targets
-        self.num_edge_tokens = int(tokenizer.start is not None and tokenizer.end is not None)
+        template = InputTemplate(tokenizer, "both_directions")
+        self.num_prefix, self.num_suffix = len(template.prefix_ids), len(template.suffix_ids)
         self.loss_weights = dict.fromkeys(TERMS, settings.weight / 2)
         if settings.l1_hidden_states:
             self.loss_weights["bilm.states"] = settings.l1_hidden_states
 
     def prepare(self, row: Row, draw: RngFactory) -> Row:
         """Set the targets of both directions; nothing is masked."""
-        tokens, num_edge_tokens = row.inputs["tokens"], self.num_edge_tokens
-        length = len(tokens)
+        tokens = row.inputs["tokens"]
+        length, text_stop = len(tokens), len(tokens) - self.num_suffix
         labels = {
-            "forward": {"at": np.arange(length - 1 - num_edge_tokens), "values": tokens[1 : length - num_edge_tokens]},
-            "backward": {"at": np.arange(1 + num_edge_tokens, length), "values": tokens[num_edge_tokens : length - 1]},
+            "forward": {"at": np.arange(text_stop - 1), "values": tokens[1:text_stop]},
+            "backward": {"at": np.arange(1 + self.num_prefix, length), "values": tokens[self.num_prefix : length - 1]},
         }
         if self.settings.sampled_softmax:
             labels["forward"]["rivals"] = sample_log_uniform(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from meristem.interfaces.batch import RngFactory, Row, ViewSpec
+from meristem.inputs.batch import RngFactory, Row
+from meristem.interfaces.objective import ViewSpec
 from meristem.objectives._sequence_target import SequenceTargetObjective, SequenceTargetSettings
 
 
@@ -26,4 +27,4 @@ class CaptionObjective(SequenceTargetObjective):
 
     def prepare(self, row: Row, draw: RngFactory) -> Row:
         """A row with the image as source and the caption as target; nothing is random."""
-        return self.build_row(row, self.strip_start(row.inputs["tokens"]), image=row.inputs["image"])
+        return self.build_row(row, self.template.strip_start(row.inputs["tokens"]), image=row.inputs["image"])

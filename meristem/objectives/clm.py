@@ -6,7 +6,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from meristem.interfaces.batch import Batch, Head, Hidden, Model, Objective, Outcome, RngFactory, Row, State, ViewSpec
+from meristem.inputs.batch import Batch, RngFactory, Row
+from meristem.interfaces.backbone import Head, Hidden, Model, State
+from meristem.interfaces.objective import Objective, Outcome, ViewSpec
 from meristem.objectives import _token_prediction
 from meristem.objectives._sequence_target import SpecialTokenRole
 from meristem.tokenizers.tokenizer import Tokenizer

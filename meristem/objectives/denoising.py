@@ -11,7 +11,8 @@ from pydantic import Field, model_validator
 
 from meristem.config.conditions import SettingConditions, when
 from meristem.config.errors import MeristemError
-from meristem.interfaces.batch import Array, RngFactory, Row, ViewSpec
+from meristem.inputs.batch import Array, RngFactory, Row
+from meristem.interfaces.objective import ViewSpec
 from meristem.objectives._sequence_target import SequenceTargetObjective, SequenceTargetSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 
@@ -160,7 +161,7 @@ class DenoisingObjective(SequenceTargetObjective):
 
     def __init__(self, settings: DenoisingObjectiveSettings, tokenizer: Tokenizer) -> None:
         super().__init__(settings, tokenizer)
-        spare_tokens = max(len(self.prefix_ids) + len(self.suffix_ids), len(self.decoder_start_ids))
+        spare_tokens = max(self.template.num_special_tokens(), len(self.decoder_start_ids))
         self.view = ViewSpec("windows", (("frame", False), ("spare", spare_tokens), ("sentences", True)))
         self.sentinels = np.array(tokenizer.sentinels, np.int64)
         if settings.kind == "spans" and not len(self.sentinels):
@@ -188,7 +189,7 @@ class DenoisingObjective(SequenceTargetObjective):
             source, target = corrupt_spans(tokens, self.sentinels, s.corruption_rate, s.mean_span_length, rng)
         else:
             source, target = self._add_noise(tokens, row.metadata["special"], row.metadata["sentences"], rng), tokens
-        source_ids = np.concatenate([self.prefix_ids, source, self.suffix_ids]).astype(np.int64)
+        source_ids = self.template.add_special_tokens(source)
         return self.build_row(row, np.append(target, self.end_id), source=source_ids)
 
     def _add_noise(self, tokens: Array, special: Bools, sentences: Ints, rng: Generator) -> Array:

@@ -13,7 +13,9 @@ from torch import Tensor
 from meristem.config.conditions import SettingConditions, when
 from meristem.config.errors import MeristemError
 from meristem.config.settings import Settings
-from meristem.interfaces.batch import Array, Batch, Head, Hidden, Model, Objective, Outcome, RngFactory, Row, ViewSpec
+from meristem.inputs.batch import Array, Batch, RngFactory, Row
+from meristem.interfaces.backbone import Head, Hidden, Model
+from meristem.interfaces.objective import Objective, Outcome, ViewSpec
 from meristem.objectives import _token_prediction
 from meristem.tokenizers.tokenizer import Tokenizer
 

@@ -14,7 +14,9 @@ from meristem.blocks.heads.accuracy import is_correct
 from meristem.blocks.precision import at_least_float32
 from meristem.config.errors import MeristemError
 from meristem.config.settings import Settings
-from meristem.interfaces.batch import Batch, Head, Hidden, Model, Objective, Outcome, RngFactory, Row, ViewSpec
+from meristem.inputs.batch import Batch, RngFactory, Row
+from meristem.interfaces.backbone import Head, Hidden, Model
+from meristem.interfaces.objective import Objective, Outcome, ViewSpec
 from meristem.tokenizers.tokenizer import Tokenizer
 
 
@@ -54,18 +56,19 @@ class NSPObjective(Objective):
         self.loss_weights = {"nsp": settings.weight}
 
     def prepare(self, row: Row, draw: RngFactory) -> Row:
-        """Set the pair's label, which the view provides, as the target of the first position."""
-        labels = {"at": np.zeros(1, np.int64), "values": np.array([row.metadata["pair"]], np.int64)}
+        """Set the pair's label, which the view provides, as the target of the summary position ([CLS])."""
+        position, label = row.metadata["summary"], row.metadata["pair"]
+        labels = {"at": np.array([position], np.int64), "values": np.array([label], np.int64)}
         return Row(
             inputs=row.inputs, targets={**row.targets, "nsp": labels}, metadata=row.metadata, sample_id=row.sample_id
         )
 
     def output_positions(self, batch: Batch) -> Tensor | None:
-        """The first position of each row."""
+        """The summary position of each row."""
         return batch.targets["nsp"]["at"]
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:
-        """Two-way cross-entropy at the first position."""
+        """Two-way cross-entropy at the summary position."""
         labels = batch.targets["nsp"]
         logits = at_least_float32(model.heads["nsp"](hidden.select(labels["at"])))
         num_correct = is_correct(logits, labels["values"]).sum().float()

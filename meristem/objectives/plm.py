@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from meristem.config.conditions import SettingConditions, when
-from meristem.interfaces.batch import Batch, Head, Hidden, Model, Objective, Outcome, RngFactory, Row, State, ViewSpec
+from meristem.inputs.batch import Batch, RngFactory, Row
+from meristem.interfaces.backbone import Head, Hidden, Model, State
+from meristem.interfaces.objective import Objective, Outcome, ViewSpec
 from meristem.objectives import _token_prediction
 from meristem.tokenizers.tokenizer import Tokenizer
 

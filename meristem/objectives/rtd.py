@@ -13,7 +13,9 @@ from torch import Tensor
 from meristem.blocks.transformer.electra_generator import ElectraGenerator
 from meristem.config.conditions import SettingConditions, when
 from meristem.config.errors import MeristemError
-from meristem.interfaces.batch import Batch, Head, Hidden, Model, Objective, Outcome, RngFactory, Row, State, ViewSpec
+from meristem.inputs.batch import Batch, RngFactory, Row
+from meristem.interfaces.backbone import Head, Hidden, Model, State
+from meristem.interfaces.objective import Objective, Outcome, ViewSpec
 from meristem.metrics import roc_auc
 from meristem.objectives.mlm import TokenSelectionSettings, masking_units, select_masked_positions
 from meristem.tokenizers.tokenizer import Tokenizer

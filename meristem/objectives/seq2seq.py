@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from meristem.interfaces.batch import RngFactory, Row, ViewSpec
+from meristem.inputs.batch import RngFactory, Row
+from meristem.interfaces.objective import ViewSpec
 from meristem.objectives._sequence_target import SequenceTargetObjective, SequenceTargetSettings
 
 
@@ -26,4 +27,4 @@ class Seq2SeqObjective(SequenceTargetObjective):
 
     def prepare(self, row: Row, draw: RngFactory) -> Row:
         """A row with source and target from the view; nothing is random."""
-        return self.build_row(row, self.strip_start(row.inputs["tokens"]), source=row.inputs["source"])
+        return self.build_row(row, self.template.strip_start(row.inputs["tokens"]), source=row.inputs["source"])

@@ -15,7 +15,7 @@ from meristem.config.errors import MeristemError
 from meristem.config.recipe import Recipe
 from meristem.generation.continuation_score import score_continuations
 from meristem.generation.head_selection import lm_kinds_for
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
 Floats = NDArray[np.float64]

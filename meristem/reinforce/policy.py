@@ -24,7 +24,9 @@ from meristem.blocks.heads.vocabulary import VocabularyHead
 from meristem.config.errors import MeristemError
 from meristem.generation.generate import banned_token_ids
 from meristem.generation.rollout import RolloutConfig, RolloutUniforms
-from meristem.interfaces.batch import Batch, Head, Hidden, Model, Objective, Outcome, RngFactory, Row, State, collate
+from meristem.inputs.batch import Batch, RngFactory, Row, collate
+from meristem.interfaces.backbone import Head, Hidden, Model, State
+from meristem.interfaces.objective import Objective, Outcome
 from meristem.interfaces.task import Sample, SamplePiece
 from meristem.learning.build import pad_values
 from meristem.reinforce.advantages import advantages

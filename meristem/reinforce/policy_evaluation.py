@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.interfaces.task import SamplePiece
 from meristem.metrics.distinct_ngrams import distinct_metrics
 from meristem.reinforce.reward_base import PromptCompletion

@@ -16,7 +16,8 @@ from meristem.drawing.reward_report import ScoredText, step_metrics
 from meristem.drawing.reward_report_terminal import LiveRewards, reward_report_tables
 from meristem.evaluation.evaluation_report import describe_model
 from meristem.evaluation.held_out_loss import SEED, eval_mode
-from meristem.interfaces.batch import Model, Objective
+from meristem.interfaces.backbone import Model
+from meristem.interfaces.objective import Objective
 from meristem.interfaces.task import Sample, SamplePiece
 from meristem.learning.learner import Learner
 from meristem.reinforce.reward_reporting import (

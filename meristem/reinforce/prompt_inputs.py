@@ -14,7 +14,7 @@ from meristem.generation.source_target_layout import (
     EncoderDecoderLayout,
     SourceTargetLayout,
 )
-from meristem.interfaces.batch import Array
+from meristem.inputs.batch import Array
 from meristem.interfaces.task import Sample
 from meristem.objectives.caption import CaptionObjective, CaptionObjectiveSettings
 from meristem.objectives.clm import CLMObjective, CLMObjectiveSettings

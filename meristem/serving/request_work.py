@@ -14,19 +14,20 @@ from meristem.data.images import decode_image
 from meristem.evaluation.attention_maps import attention_maps
 from meristem.evaluation.prediction_requests import parse_task_input
 from meristem.evaluation.task_predictions import predict
-from meristem.evaluation.text_embeddings import EmbeddingInput, Layer, Pooling, build_embedding_input, embed
+from meristem.evaluation.text_embeddings import Layer, Pooling, embed, encode_text
 from meristem.evaluation.token_embeddings import Level, token_vectors
 from meristem.generation.cancellation import check_cancelled
 from meristem.generation.continuous_batching import SampledToken
 from meristem.generation.detect import DetectedToken, detect_encoded
 from meristem.generation.fill import FilledMask, MaskedText, fill_many, parse_masked_text
 from meristem.generation.generate import UNMASKING_KINDS, generate
-from meristem.generation.generation_inputs import GenerationInputs, build_generation_inputs, document_start_ids
+from meristem.generation.generation_inputs import GenerationInputs, build_generation_inputs, input_template
 from meristem.generation.head_selection import lm_kind_for, text_lm_kinds
 from meristem.generation.iterative_unmasking import MAX_ROUNDS
 from meristem.generation.prompt_logprobs import score_prompt_tokens
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.score import TextScore, score
+from meristem.inputs.encoded_input import EncodedInput
 from meristem.interfaces.task import Sample, Task
 from meristem.serving.errors import RequestError
 from meristem.serving.job_queue import SHORT_TEXT_CHARS, RequestWork
@@ -113,12 +114,12 @@ def fill_work(run: ServedRun) -> RequestWork:
 def embed_work(run: ServedRun, pooling: Pooling, layer: Layer = None) -> RequestWork:
     """A text → (its vector, its number of tokens)."""
 
-    def prepare(text: str) -> tuple[EmbeddingInput, int]:
-        encoded = build_embedding_input(run.model, run.tokenizer, text)
+    def prepare(text: str) -> tuple[EncodedInput, int]:
+        encoded = encode_text(run.model, run.tokenizer, text)
         return encoded, encoded.num_tokens
 
-    def compute(encoded_texts: Sequence[EmbeddingInput]) -> list[tuple[list[float], int]]:
-        vectors = embed(run.model, encoded_texts, pooling, layer=layer).float().cpu().tolist()
+    def compute(encoded_texts: Sequence[EncodedInput]) -> list[tuple[list[float], int]]:
+        vectors = embed(run.model, run.tokenizer, encoded_texts, pooling, layer=layer).float().cpu().tolist()
         return [(vector, encoded_text.num_tokens) for vector, encoded_text in zip(vectors, encoded_texts, strict=True)]
 
     return RequestWork((run, "embed", pooling, layer), prepare, compute)
@@ -127,8 +128,8 @@ def embed_work(run: ServedRun, pooling: Pooling, layer: Layer = None) -> Request
 def token_vectors_work(run: ServedRun, level: Level, layer: Layer, num_texts: int) -> RequestWork:
     """One of `num_texts` texts → the vectors of its tokens or words, within the limit of the whole response."""
 
-    def prepare(text: str) -> tuple[tuple[str, EmbeddingInput], int]:
-        result = build_embedding_input(run.model, run.tokenizer, text)
+    def prepare(text: str) -> tuple[tuple[str, EncodedInput], int]:
+        result = encode_text(run.model, run.tokenizer, text)
         max_tokens = MAX_VECTOR_VALUES // num_texts // run.model.backbone.hidden_size
         if result.num_tokens > max_tokens:
             message = (
@@ -138,7 +139,7 @@ def token_vectors_work(run: ServedRun, level: Level, layer: Layer, num_texts: in
             raise RequestError(422, message, param="text")
         return (text, result), result.num_tokens
 
-    def compute(inputs: Sequence[tuple[str, EmbeddingInput]]) -> list[list[dict[str, Any]]]:
+    def compute(inputs: Sequence[tuple[str, EncodedInput]]) -> list[list[dict[str, Any]]]:
         texts, encoded_texts = [text for text, _ in inputs], [item for _, item in inputs]
         result = token_vectors(run.model, run.tokenizer, texts, encoded_texts, level=level, layer=layer)
         return [item.plain() for item in result]
@@ -199,7 +200,9 @@ def encode_prompt(run: ServedRun, prompt: str | list[int]) -> tuple[GenerationIn
     if isinstance(prompt, str):
         inputs = build_generation_inputs(run.model, run.tokenizer, prompt)
         lm_kind = inputs.lm_kind(run.model)
-        return inputs, 0 if lm_kind == "source" else len(document_start_ids(run.model, run.tokenizer, lm_kind))
+        return inputs, 0 if lm_kind == "source" else len(
+            input_template(run.model, run.tokenizer, lm_kind).prompt_start_ids
+        )
     if run.lm_kind("generate") != "causal":
         raise RequestError(422, "prompt: only causal models accept token ids; send a text", param="prompt")
     if (max_id := max(prompt)) >= run.tokenizer.vocab_size:
@@ -207,7 +210,7 @@ def encode_prompt(run: ServedRun, prompt: str | list[int]) -> tuple[GenerationIn
             f"prompt: token {max_id} is outside the vocabulary of {run.name} ({run.tokenizer.vocab_size:,} tokens)"
         )
         raise RequestError(422, message, param="prompt")
-    prefix_ids = document_start_ids(run.model, run.tokenizer)
+    prefix_ids = list(input_template(run.model, run.tokenizer, "causal").prompt_start_ids)
     if prompt[: len(prefix_ids)] == prefix_ids:  # the prompt already starts with the document start token
         return GenerationInputs(prompt_ids=list(prompt)), 0
     return GenerationInputs(prompt_ids=[*prefix_ids, *prompt]), len(prefix_ids)

@@ -14,9 +14,12 @@ from meristem.blocks.heads.vocabulary import VocabularyHead
 from meristem.config.conditions import SettingConditions, when
 from meristem.config.errors import MeristemError
 from meristem.config.settings import Settings
-from meristem.interfaces.batch import Batch, Head, Hidden, Model, Outcome, State
+from meristem.inputs.batch import Batch
+from meristem.inputs.encoded_input import EncodedInput
+from meristem.inputs.template import BackboneMode, InputTemplate, add_task_tokens
+from meristem.interfaces.backbone import Head, Hidden, Model, State
+from meristem.interfaces.objective import Outcome
 from meristem.interfaces.task import Task
-from meristem.tasks._text_encoder import TASK_TOKENS, BackboneMode, EncodedInput, TextEncoder, add_task_tokens
 from meristem.tokenizers.tokenizer import Tokenizer
 
 Pooling = Literal["first", "last", "mean", "max"]
@@ -94,11 +97,11 @@ class EncoderTask(Task):
                 "linear"
             )
         self.settings, self.vocab_size = settings, tokenizer.vocab_size
-        self.text_encoder = TextEncoder(
+        self.template: InputTemplate = InputTemplate(
             tokenizer,
             settings.backbone_mode,
             settings.max_length,
-            settings.decoder_start_ids,
+            decoder_start_ids=settings.decoder_start_ids,
             add_special_tokens=settings.add_special_tokens,
         )
         self.uses_scalar_mix = (
@@ -108,8 +111,7 @@ class EncoderTask(Task):
     @classmethod
     def extend_tokenizer(cls, settings: Any, tokenizer: Tokenizer) -> Tokenizer:
         """The tokenizer with start, delimiter and extract tokens for causal models, unless it has them already."""
-        known = tokenizer.token_to_id(TASK_TOKENS[-1]) is not None
-        return add_task_tokens(tokenizer) if settings.backbone_mode == "causal" and not known else tokenizer
+        return add_task_tokens(tokenizer) if settings.backbone_mode == "causal" else tokenizer
 
     # ------------------------------------------------------------ heads
 

@@ -19,12 +19,14 @@ from meristem.dataset.length_buckets import length_batches
 from meristem.generation.generate import generate_from_inputs
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.source_target_layout import CausalLayout, EncoderDecoderLayout, SourceTargetLayout
-from meristem.interfaces.batch import Array, Batch, Head, Hidden, Model, Outcome, RngFactory, Row, State, collate
+from meristem.inputs.batch import Array, Batch, RngFactory, Row, collate
+from meristem.inputs.template import InputTemplate, add_task_tokens
+from meristem.interfaces.backbone import Head, Hidden, Model, State
+from meristem.interfaces.objective import Outcome
 from meristem.interfaces.task import Indices, Metrics, Mistake, Sample, SamplePiece, Task
 from meristem.metrics import bleu_rouge as metrics
 from meristem.objectives.clm import CLMObjective, CLMObjectiveSettings
 from meristem.objectives.seq2seq import Seq2SeqObjective, Seq2SeqObjectiveSettings
-from meristem.tasks._text_encoder import TASK_TOKENS, add_task_tokens
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.utils.randomness import SampleRng
 
@@ -120,6 +122,14 @@ class GenerationTask(Task):
                 f"{settings.backbone_mode}"
             )
         self.settings, self.tokenizer = settings, tokenizer
+        if self.sample_type != "picture":
+            self.template = InputTemplate(
+                tokenizer,
+                settings.backbone_mode,
+                settings.max_length,
+                decoder_start_ids=settings.decoder_start_ids,
+                closes_cut_texts=settings.backbone_mode == "causal",
+            )
         self.layout: SourceTargetLayout = self._build_layout(settings, tokenizer)
         objective = self.layout.objective
         self.heads: Mapping[str, Head] = objective.heads
@@ -152,8 +162,7 @@ class GenerationTask(Task):
     @classmethod
     def extend_tokenizer(cls, settings: Any, tokenizer: Tokenizer) -> Tokenizer:
         """The tokenizer with start, delimiter and extract tokens for causal models, unless it has them already."""
-        known = tokenizer.token_to_id(TASK_TOKENS[-1]) is not None
-        return add_task_tokens(tokenizer) if settings.backbone_mode == "causal" and not known else tokenizer
+        return add_task_tokens(tokenizer) if settings.backbone_mode == "causal" else tokenizer
 
     @classmethod
     def sample_texts(cls, sample: Sample) -> list[str]:

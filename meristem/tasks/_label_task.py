@@ -16,7 +16,9 @@ from meristem.blocks.heads.accuracy import is_correct
 from meristem.blocks.precision import at_least_float32
 from meristem.config.conditions import SettingConditions, when
 from meristem.config.errors import MeristemError
-from meristem.interfaces.batch import Batch, Head, Hidden, Model, Outcome
+from meristem.inputs.batch import Batch
+from meristem.interfaces.backbone import Head, Hidden, Model
+from meristem.interfaces.objective import Outcome
 from meristem.interfaces.task import ConfusionMatrix, Indices, Metrics, Mistake, Sample
 from meristem.metrics import classification as metrics
 from meristem.tasks._encoder_task import EncoderTask, EncoderTaskSettings, Pooling

@@ -11,7 +11,8 @@ from torch import Tensor
 from meristem.blocks.heads.accuracy import is_correct
 from meristem.blocks.heads.crf import CRF, NEG_INF
 from meristem.blocks.precision import at_least_float32
-from meristem.interfaces.batch import Batch, Head, Hidden, Model
+from meristem.inputs.batch import Batch
+from meristem.interfaces.backbone import Head, Hidden, Model
 from meristem.metrics.entity_f1 import is_iob
 from meristem.tasks._tag_predictions import WindowTags, allowed_transitions
 from meristem.tasks._word_task import WordTask, WordTaskSettings

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from meristem.config.errors import MeristemError
 from meristem.data.text_units import is_ideograph, join_words
+from meristem.inputs.encoded_input import TokenizedText
+from meristem.inputs.template import InputTemplate
 from meristem.interfaces.task import Sample
-from meristem.tasks._text_encoder import TextEncoder, TokenizedText
 
 Offsets = Sequence[tuple[int, int]]
 Positions = NDArray[np.int64]
@@ -66,7 +67,7 @@ def parse_words_input(task_input: Any, task_name: str) -> Sample:
 
 
 def align_words(
-    text_encoder: TextEncoder, samples: Sequence[Sample], subtoken_pooling: SubtokenPooling
+    template: InputTemplate, samples: Sequence[Sample], subtoken_pooling: SubtokenPooling
 ) -> list[tuple[TokenizedText, Positions]]:
     """Each sample's tokenized text, and the token position of each of its words; −1 for a word without tokens.
 
@@ -74,13 +75,11 @@ def align_words(
     """
     made = [
         (text, word_token_positions(text.offsets, sample.inputs["offsets"], subtoken_pooling))
-        for sample, text in zip(
-            samples, text_encoder.tokenize([str(one.inputs["text"]) for one in samples]), strict=True
-        )
+        for sample, text in zip(samples, template.tokenize([str(one.inputs["text"]) for one in samples]), strict=True)
     ]
     shared = [number for number, (_, at) in enumerate(made) if len(set(kept := at[at >= 0].tolist())) < len(kept)]
     for number, text in zip(
-        shared, _tokenize_word_by_word(text_encoder, [samples[number] for number in shared]), strict=True
+        shared, _tokenize_word_by_word(template, [samples[number] for number in shared]), strict=True
     ):
         made[number] = text, word_token_positions(text.offsets, samples[number].inputs["offsets"], subtoken_pooling)
     return made
@@ -102,7 +101,7 @@ def word_token_positions(
     return np.where(there, real[np.where(there, at, 0)], -1)
 
 
-def _tokenize_word_by_word(text_encoder: TextEncoder, samples: Sequence[Sample]) -> list[TokenizedText]:
+def _tokenize_word_by_word(template: InputTemplate, samples: Sequence[Sample]) -> list[TokenizedText]:
     """Texts tokenized word by word, each word with the characters between it and the previous one."""
     bounds = []
     for sample in samples:
@@ -110,7 +109,7 @@ def _tokenize_word_by_word(text_encoder: TextEncoder, samples: Sequence[Sample])
         bounds.append([0, *ends, *([len(text)] if ends[-1] < len(text) else [])])
     pieces = [str(one.inputs["text"])[a:b] for one, at in zip(samples, bounds, strict=True) for a, b in pairwise(at)]
     distinct = list(dict.fromkeys(pieces))
-    encoded, following = dict(zip(distinct, text_encoder.tokenize(distinct), strict=True)), iter(pieces)
+    encoded, following = dict(zip(distinct, template.tokenize(distinct), strict=True)), iter(pieces)
     out = []
     for sample, at in zip(samples, bounds, strict=True):
         some = [(start, encoded[next(following)]) for start in at[:-1]]

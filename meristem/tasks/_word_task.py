@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from meristem.config.errors import MeristemError
-from meristem.interfaces.batch import Batch, RngFactory, Row
+from meristem.inputs.batch import Batch, RngFactory, Row
+from meristem.inputs.encoded_input import EncodedInput, TokenizedText
 from meristem.interfaces.task import Sample, SamplePiece
 from meristem.tasks._encoder_task import EncoderTask, EncoderTaskSettings
 from meristem.tasks._sliding_windows import Positions, innermost_window, sliding_windows
 from meristem.tasks._tag_predictions import IGNORED_TAG, TagPrediction, WindowTags
-from meristem.tasks._text_encoder import EncodedInput, TokenizedText
 from meristem.tasks._word_alignment import align_words, parse_words_input
 from meristem.tokenizers.tokenizer import Tokenizer
 
@@ -94,15 +94,15 @@ class WordTask(EncoderTask):
 
     def encode_samples(self, samples: Sequence[Sample]) -> list[SamplePiece]:
         """One window per text, several for a long one; each word with a token is predicted in exactly one of them."""
-        room = self.text_encoder.max_text_tokens()
+        room = self.template.max_text_tokens()
         stride = self.settings.stride or room - room // 4
         return [
             SamplePiece(
                 sample_index=number,
-                num_tokens=len(parts["text"].ids) + self.text_encoder.max_length - room,
+                num_tokens=self.template.num_tokens([parts["text"]]),
                 features=parts,
             )
-            for number, (text, at) in enumerate(align_words(self.text_encoder, samples, self.settings.subtoken_pooling))
+            for number, (text, at) in enumerate(align_words(self.template, samples, self.settings.subtoken_pooling))
             for parts in self._iter_windows(text, at, samples[number], room, stride)
         ]
 
@@ -140,7 +140,7 @@ class WordTask(EncoderTask):
     def prepare(self, row: Row, draw: RngFactory) -> Row:
         """The window with special tokens; `read` has all its words, the task's target those predicted here."""
         parts: dict[str, Any] = row.metadata["piece"].features
-        encoded = self.text_encoder.build_input(parts["text"])
+        encoded = self.template.build_input(parts["text"])
         at = parts["at"] + encoded.text_starts[0]
         tags = np.full(len(at), -1, np.int64) if parts["tags"] is None else parts["tags"]
         goals: dict[str, Any] = {"read": {"at": at, "order": np.arange(len(at)), "values": tags}}

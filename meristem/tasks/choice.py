@@ -16,10 +16,12 @@ from torch import Tensor
 from meristem.blocks.heads.accuracy import is_correct
 from meristem.blocks.precision import at_least_float32
 from meristem.config.errors import MeristemError
-from meristem.interfaces.batch import Batch, Hidden, Model, Outcome, RngFactory, Row
+from meristem.inputs.batch import Batch, RngFactory, Row
+from meristem.inputs.encoded_input import truncate_pair
+from meristem.interfaces.backbone import Hidden, Model
+from meristem.interfaces.objective import Outcome
 from meristem.interfaces.task import Indices, Metrics, Mistake, Sample, SamplePiece
 from meristem.tasks._encoder_task import EncoderTask, EncoderTaskSettings, Pooling
-from meristem.tasks._pair_truncation import truncate_pair
 from meristem.tokenizers.tokenizer import Tokenizer
 
 ChoiceProbs = NDArray[np.float32]
@@ -79,12 +81,10 @@ class ChoiceTask(EncoderTask):
         """Each choice with its context; the longer one is truncated first, a context at its beginning."""
         for sample in samples:
             _check_choices(sample)
-        contexts = self.text_encoder.tokenize(
-            [self.context_text(sample.inputs) for sample in samples], with_offsets=False
-        )
+        contexts = self.template.tokenize([self.context_text(sample.inputs) for sample in samples], with_offsets=False)
         all_choices = [choice for sample in samples for choice in sample.inputs["choices"]]
-        choices = iter(self.text_encoder.tokenize(all_choices, with_offsets=False))
-        max_tokens, pieces = self.text_encoder.max_text_tokens(2), []
+        choices = iter(self.template.tokenize(all_choices, with_offsets=False))
+        max_tokens, pieces = self.template.max_text_tokens(2), []
         for index, (sample, context) in enumerate(zip(samples, contexts, strict=True)):
             pairs, longest, num_cut = [], 0, 0
             for _ in sample.inputs["choices"]:
@@ -97,7 +97,7 @@ class ChoiceTask(EncoderTask):
             pieces.append(
                 SamplePiece(
                     sample_index=index,
-                    num_tokens=longest + self.text_encoder.max_length - max_tokens,
+                    num_tokens=longest + self.template.num_special_tokens(2),
                     features=parts,
                     num_truncated=num_cut,
                 )
@@ -109,7 +109,7 @@ class ChoiceTask(EncoderTask):
         parts: dict[str, Any] = row.metadata["piece"].features
         rows: list[Row] = []
         for choice_index, (context, choice) in enumerate(parts["pairs"]):
-            encoded = self.text_encoder.build_input(context, choice)
+            encoded = self.template.build_input(context, choice)
             summary_position = np.array([encoded.summary_position])
             goals = {"read": {"at": summary_position, "choice": np.array([choice_index])}, **self.lm_goal(encoded)}
             if parts["gold"] is not None and not rows:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from meristem.config.errors import MeristemError
-from meristem.interfaces.batch import RngFactory, Row
+from meristem.inputs.batch import RngFactory, Row
 from meristem.interfaces.task import Sample, SamplePiece
 from meristem.tasks._label_task import LabelTask, LabelTaskSettings
 
@@ -29,19 +29,16 @@ class ClassificationTask(LabelTask):
 
     def encode_samples(self, samples: Sequence[Sample]) -> list[SamplePiece]:
         """Each text, truncated at the end."""
-        max_tokens, pieces = self.text_encoder.max_text_tokens(), []
-        for index, text in enumerate(
-            self.text_encoder.tokenize([sample.inputs["text"] for sample in samples], with_offsets=False)
-        ):
-            truncated = text.slice(0, max_tokens)
-            parts = {"text": truncated, "goal": self.label_goal(samples[index])}
-            size = len(truncated.ids) + self.text_encoder.max_length - max_tokens
+        texts = self.template.tokenize([sample.inputs["text"] for sample in samples], with_offsets=False)
+        pieces = []
+        for index, text in enumerate(texts):
+            (truncated,), num_truncated = self.template.truncate([text])
             pieces.append(
                 SamplePiece(
                     sample_index=index,
-                    num_tokens=size,
-                    features=parts,
-                    num_truncated=len(text.ids) - len(truncated.ids),
+                    num_tokens=self.template.num_tokens([truncated]),
+                    features={"text": truncated, "goal": self.label_goal(samples[index])},
+                    num_truncated=num_truncated,
                 )
             )
         return pieces
@@ -49,7 +46,7 @@ class ClassificationTask(LabelTask):
     def prepare(self, row: Row, draw: RngFactory) -> Row:
         """The text with special tokens; the target is predicted at the summary position."""
         parts: dict[str, Any] = row.metadata["piece"].features
-        encoded = self.text_encoder.build_input(parts["text"])
+        encoded = self.template.build_input(parts["text"])
         summary_position = np.array([encoded.summary_position])
         goals = {"read": {"at": summary_position}, **self.lm_goal(encoded)}
         if parts["goal"]:

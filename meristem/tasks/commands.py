@@ -16,7 +16,10 @@ from torch import Tensor
 from meristem.blocks.heads.accuracy import is_correct
 from meristem.blocks.precision import at_least_float32
 from meristem.config.errors import MeristemError
-from meristem.interfaces.batch import Batch, Hidden, Model, Outcome
+from meristem.inputs.batch import Batch
+from meristem.inputs.encoded_input import EncodedInput
+from meristem.interfaces.backbone import Hidden, Model
+from meristem.interfaces.objective import Outcome
 from meristem.interfaces.task import ConfusionMatrix, Indices, Metrics, Mistake, Sample, SamplePiece
 from meristem.metrics import classification
 from meristem.metrics import entity_f1 as metrics
@@ -24,7 +27,6 @@ from meristem.tasks import _tag_predictions
 from meristem.tasks._encoder_task import Pooling
 from meristem.tasks._tag_predictions import TagPrediction, WindowTags
 from meristem.tasks._tag_task import TagTask, TagTaskSettings
-from meristem.tasks._text_encoder import EncodedInput
 from meristem.tokenizers.tokenizer import Tokenizer
 
 

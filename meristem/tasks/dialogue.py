@@ -12,8 +12,9 @@ import numpy as np
 from pydantic import Field
 
 from meristem.config.errors import MeristemError
-from meristem.dataset.encode_documents import separator_id
-from meristem.interfaces.batch import Array, Model
+from meristem.inputs.batch import Array
+from meristem.inputs.template import InputTemplate, separator_id
+from meristem.interfaces.backbone import Model
 from meristem.interfaces.task import Indices, Metrics, Sample
 from meristem.metrics import distinct_ngrams
 from meristem.tasks._generation_task import GeneratedAnswer, GenerationTask, GenerationTaskSettings
@@ -38,8 +39,9 @@ class DialogueTask(GenerationTask):
 
     def __init__(self, settings: Any, tokenizer: Tokenizer) -> None:
         super().__init__(settings, tokenizer)
-        template = tokenizer.pair_template if settings.backbone_mode == "causal" else None
-        self.turn_separator: Array = np.array([separator_id(tokenizer)]) if template is None else template.between
+        is_causal = settings.backbone_mode == "causal"
+        separator = InputTemplate(tokenizer, "causal").pair.between if is_causal else [separator_id(tokenizer)]
+        self.turn_separator: Array = np.array(separator, np.int64)
         """Token ids between two turns: the delimiter of a causal model, else the document separator."""
 
     def source_texts(self, sample: Sample) -> Sequence[str]:

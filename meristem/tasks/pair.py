@@ -13,11 +13,11 @@ from torch import Tensor
 
 from meristem.config.conditions import SettingConditions, when
 from meristem.config.errors import MeristemError
-from meristem.interfaces.batch import Batch, Head, Hidden, Model, RngFactory, Row
+from meristem.inputs.batch import Batch, RngFactory, Row
+from meristem.inputs.encoded_input import TokenizedText
+from meristem.interfaces.backbone import Head, Hidden, Model
 from meristem.interfaces.task import Sample, SamplePiece
 from meristem.tasks._label_task import LabelProbs, LabelTask, LabelTaskSettings
-from meristem.tasks._pair_truncation import truncate_pair
-from meristem.tasks._text_encoder import TokenizedText
 from meristem.tokenizers.tokenizer import Tokenizer
 
 TEXT_FIELDS = ("text", "text_b")
@@ -76,27 +76,24 @@ class PairTask(LabelTask):
 
     def encode_samples(self, samples: Sequence[Sample]) -> list[SamplePiece]:
         """Both texts, truncated: in one row, or each in a row of its own."""
-        texts = self.text_encoder.tokenize(
+        texts = self.template.tokenize(
             [sample.inputs[field] for sample in samples for field in TEXT_FIELDS], with_offsets=False
         )
-        max_tokens = self.text_encoder.max_text_tokens(1 if self.siamese else 2)
         pieces = []
         for index, sample in enumerate(samples):
             pair = texts[2 * index : 2 * index + 2]
-            sizes = [len(text.ids) for text in pair]
-            kept_sizes = (
-                [min(size, max_tokens) for size in sizes]
-                if self.siamese
-                else truncate_pair(sizes[0], sizes[1], max_tokens)
-            )
+            rows = [[text] for text in pair] if self.siamese else [pair]
+            truncated = [self.template.truncate(row_texts) for row_texts in rows]
             parts = {
-                "texts": tuple(text.slice(0, size) for text, size in zip(pair, kept_sizes, strict=True)),
+                "texts": tuple(text for row_texts, _ in truncated for text in row_texts),
                 "goal": self.label_goal(sample),
             }
-            size = (max(kept_sizes) if self.siamese else sum(kept_sizes)) + self.text_encoder.max_length - max_tokens
             pieces.append(
                 SamplePiece(
-                    sample_index=index, num_tokens=size, features=parts, num_truncated=sum(sizes) - sum(kept_sizes)
+                    sample_index=index,
+                    num_tokens=max(self.template.num_tokens(row_texts) for row_texts, _ in truncated),
+                    features=parts,
+                    num_truncated=sum(num_truncated for _, num_truncated in truncated),
                 )
             )
         return pieces
@@ -110,7 +107,7 @@ class PairTask(LabelTask):
             inputs.append((second, first))
         rows: list[Row] = []
         for texts in inputs:
-            encoded = self.text_encoder.build_input(*texts)
+            encoded = self.template.build_input(*texts)
             summary_position = np.array([encoded.summary_position])
             goals = {"read": {"at": summary_position}, **self.lm_goal(encoded)}
             if parts["goal"] and not rows:

@@ -15,7 +15,9 @@ from torch import Tensor
 from meristem.blocks.precision import at_least_float32
 from meristem.config.conditions import SettingConditions, when
 from meristem.config.errors import MeristemError
-from meristem.interfaces.batch import Batch, Head, Hidden, Model, Outcome, State
+from meristem.inputs.batch import Batch
+from meristem.interfaces.backbone import Head, Hidden, Model, State
+from meristem.interfaces.objective import Outcome
 from meristem.interfaces.task import ConfusionMatrix, Indices, Metrics, Mistake, Sample, SamplePiece
 from meristem.metrics.bootstrap import sum_rows
 from meristem.tasks import _tag_predictions

@@ -16,13 +16,15 @@ from torch import Tensor
 from meristem.blocks.precision import at_least_float32
 from meristem.config.conditions import SettingConditions, when
 from meristem.config.errors import MeristemError
-from meristem.interfaces.batch import Batch, Hidden, Model, Outcome, RngFactory, Row
+from meristem.inputs.batch import Batch, RngFactory, Row
+from meristem.inputs.encoded_input import TokenizedText
+from meristem.interfaces.backbone import Hidden, Model
+from meristem.interfaces.objective import Outcome
 from meristem.interfaces.task import ConfusionMatrix, Indices, Metrics, Mistake, Sample, SamplePiece
 from meristem.metrics import squad_f1 as metrics
 from meristem.tasks._char_spans import char_span_to_tokens, token_span_to_chars
 from meristem.tasks._encoder_task import EncoderTask, EncoderTaskSettings
 from meristem.tasks._sliding_windows import sliding_windows
-from meristem.tasks._text_encoder import TokenizedText
 from meristem.tokenizers.tokenizer import Tokenizer
 
 NEG_INF = float("-inf")
@@ -123,9 +125,9 @@ class SpanTask(EncoderTask):
     def encode_samples(self, samples: Sequence[Sample]) -> list[SamplePiece]:
         """The question with each window of its passage."""
         questions, passages = (
-            self.text_encoder.tokenize([str(sample.inputs[field]) for sample in samples]) for field in TEXT_FIELDS
+            self.template.tokenize([str(sample.inputs[field]) for sample in samples]) for field in TEXT_FIELDS
         )
-        max_tokens, pieces = self.text_encoder.max_text_tokens(2), []
+        max_tokens, pieces = self.template.max_text_tokens(2), []
         for index, (question, passage) in enumerate(zip(questions, passages, strict=True)):
             short_question = question.slice(0, min(self.settings.max_question_length, max_tokens // 2))
             target = self._answer_tokens(samples[index], passage)
@@ -142,7 +144,7 @@ class SpanTask(EncoderTask):
                     "start": start,
                     "target": target,
                 }
-                size = len(short_question.ids) + stop - start + self.text_encoder.max_length - max_tokens
+                size = len(short_question.ids) + stop - start + self.template.num_special_tokens(2)
                 num_cut = 0 if window else len(question.ids) - len(short_question.ids)
                 pieces.append(SamplePiece(sample_index=index, num_tokens=size, features=parts, num_truncated=num_cut))
         return pieces
@@ -160,7 +162,7 @@ class SpanTask(EncoderTask):
     def prepare(self, row: Row, draw: RngFactory) -> Row:
         """The target is the answer span in this window, or the "no answer" position if it is not in this window."""
         parts: dict[str, Any] = row.metadata["piece"].features
-        encoded = self.text_encoder.build_input(parts["question"], parts["passage"])
+        encoded = self.template.build_input(parts["question"], parts["passage"])
         num_tokens = len(parts["passage"].ids)
         positions = encoded.text_starts[1] + np.arange(num_tokens)
         # the summary position is in the passage if no special token follows it

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from meristem.data.text_units import find_sentence_starts
-from meristem.interfaces.batch import Array
+from meristem.inputs.batch import Array
 from meristem.interfaces.task import Indices, Metrics, Sample
 from meristem.metrics import bleu_rouge as metrics
 from meristem.tasks._generation_task import GeneratedAnswer, GenerationTask, GenerationTaskSettings

@@ -7,7 +7,9 @@ from typing import Any, Literal
 
 import torch
 
-from meristem.interfaces.batch import Batch, Hidden, Model, Outcome
+from meristem.inputs.batch import Batch
+from meristem.interfaces.backbone import Hidden, Model
+from meristem.interfaces.objective import Outcome
 from meristem.interfaces.task import ConfusionMatrix, Indices, Metrics, Mistake, Sample, SamplePiece
 from meristem.metrics import entity_f1 as metrics
 from meristem.tasks import _tag_predictions

@@ -15,7 +15,7 @@ from itertools import count
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from meristem.interfaces.batch import Batch
+from meristem.inputs.batch import Batch
 from meristem.learning.learner import Learner
 from meristem.training.optim.param_groups import build_optimizers
 from meristem.training.settings import TrainSettings

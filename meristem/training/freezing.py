@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from meristem.blocks import lora
 from meristem.config.errors import MeristemError
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.training.optim.layer_depth import layer_depths
 from meristem.training.settings import StartSettings, interval_steps
 

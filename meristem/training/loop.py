@@ -20,7 +20,7 @@ from meristem.config.errors import MeristemError
 from meristem.dataset.feed import Feed, iter_batches
 from meristem.dataset.mixture import SourceMixture
 from meristem.distributed.parallel import full_state_dict
-from meristem.interfaces.batch import Batch
+from meristem.inputs.batch import Batch
 from meristem.training.budget import memory_in_use
 from meristem.training.data.training_data import EvaluateFn, MetricsCallback
 from meristem.training.optim.param_groups import parameter_names

@@ -9,7 +9,7 @@ from meristem.checkpoint.load import LoadedCheckpoint
 from meristem.config.errors import MeristemError, RecipeError
 from meristem.config.recipe import Recipe, parse_recipe_file, resolve_recipe
 from meristem.config.recipe_diff import differing_settings
-from meristem.interfaces.batch import Objective
+from meristem.interfaces.objective import Objective
 from meristem.training.missing_files import refuse_missing_files
 from meristem.training.settings import BUDGETS
 from meristem.training.train_state import TrainState

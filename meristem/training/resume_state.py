@@ -13,7 +13,7 @@ from meristem.checkpoint.snapshot import Snapshot
 from meristem.config.errors import MeristemError
 from meristem.dataset.feed import Feed
 from meristem.distributed.parallel import shard_like
-from meristem.interfaces.batch import State
+from meristem.interfaces.backbone import State
 from meristem.training.optim.param_groups import parameter_names
 from meristem.training.step import Stepper
 

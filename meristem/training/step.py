@@ -13,7 +13,8 @@ from torch import Tensor
 from meristem.config.errors import RecipeError
 from meristem.distributed.parallel import ParallelLearner, full_tensor
 from meristem.distributed.process_group import SINGLE_PROCESS
-from meristem.interfaces.batch import Batch, State
+from meristem.inputs.batch import Batch
+from meristem.interfaces.backbone import State
 from meristem.learning.learner import Learner
 from meristem.training.optim.lr_schedules import lr_factor
 from meristem.training.optim.param_groups import set_lr_factor

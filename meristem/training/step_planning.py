@@ -12,7 +12,8 @@ from meristem.config.errors import MeristemError
 from meristem.config.recipe import Recipe
 from meristem.dataset.feed import Feed
 from meristem.dataset.mixture import SourceMixture
-from meristem.interfaces.batch import Batch, Objective
+from meristem.inputs.batch import Batch
+from meristem.interfaces.objective import Objective
 from meristem.training.budget import TRIAL_SECONDS, StepCost, StepFlops, mean_cost, measure_step_cost, planned_steps
 from meristem.training.run_result import RunContext
 

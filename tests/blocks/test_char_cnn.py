@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 
 from meristem.blocks.embeddings.char_cnn import CharCNN, Highway
-from meristem.dataset.char_ids import CHAR_VOCAB_SIZE, PAD_CHAR, word_char_ids
+from meristem.inputs.char_ids import CHAR_VOCAB_SIZE, PAD_CHAR, word_char_ids
 
 
 def small() -> CharCNN:

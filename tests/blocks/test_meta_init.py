@@ -10,7 +10,7 @@ import torch
 
 from meristem.blocks.meta_init import on_meta_device
 from meristem.config.settings import find_class
-from meristem.interfaces.batch import Head, Model
+from meristem.interfaces.backbone import Head, Model
 
 SMALL = {"layers": 2, "hidden_size": 32, "heads": 4, "max_length": 24}
 

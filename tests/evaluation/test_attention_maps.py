@@ -22,7 +22,7 @@ from meristem.drawing.attention_record import AttentionRecord
 from meristem.evaluation.attention_maps import attention_maps
 from meristem.generation.generate import generate
 from meristem.generation.sampling import SamplingSettings
-from meristem.interfaces.batch import Head, Model
+from meristem.interfaces.backbone import Head, Model
 from meristem.interfaces.task import Sample
 from meristem.tokenizers.tokenizer import Tokenizer
 

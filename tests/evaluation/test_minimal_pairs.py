@@ -13,7 +13,7 @@ import torch
 from meristem.config.errors import MeristemError
 from meristem.evaluation.minimal_pairs import MinimalPair, evaluate_pairs, limit_per_paradigm, read_pairs
 from meristem.generation.score import score
-from meristem.interfaces.batch import Head, Model
+from meristem.interfaces.backbone import Head, Model
 from meristem.models.gpt2 import GPT2, GPT2Settings
 from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.tokenizer import Tokenizer

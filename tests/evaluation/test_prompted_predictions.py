@@ -26,7 +26,7 @@ from meristem.config.settings import Settings
 from meristem.evaluation.prompt_template import PromptSettings, PromptTemplate, draw_examples
 from meristem.evaluation.prompted_predictions import PromptedPredictions, evaluate_prompted, predict_with_prompts
 from meristem.generation.score import score
-from meristem.interfaces.batch import Backbone, Head, Hidden, Model, State
+from meristem.interfaces.backbone import Backbone, Head, Hidden, Model, State
 from meristem.interfaces.task import Sample
 from meristem.learning.build import build_learner
 from meristem.learning.learner import Learner

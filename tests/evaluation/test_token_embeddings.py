@@ -10,9 +10,9 @@ import torch
 
 from meristem.config.errors import MeristemError
 from meristem.config.settings import find_class
-from meristem.evaluation.text_embeddings import build_embedding_input, embed, hidden_states
+from meristem.evaluation.text_embeddings import embed, encode_text, hidden_states
 from meristem.evaluation.token_embeddings import token_vectors
-from meristem.interfaces.batch import Head, Model
+from meristem.interfaces.backbone import Head, Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
 TEXTS = ["the old gardener planted the apple tree.", "nobody else", "my youngest sister painted seventeen boats."]
@@ -48,9 +48,9 @@ def make(family: str, size: int, *, heads: dict[str, Head] | None = None) -> Mod
 @pytest.mark.parametrize("layer", [None, 0, 1, 2, "mix"])
 def test_every_layer_of_every_family(family: str, layer: Any, tokenizer: Tokenizer) -> None:
     model = make(family, tokenizer.vocab_size)
-    framed = [build_embedding_input(model, tokenizer, text) for text in TEXTS]
+    framed = [encode_text(model, tokenizer, text) for text in TEXTS]
     found = token_vectors(model, tokenizer, TEXTS, framed, layer=layer)
-    pooled = embed(model, framed, layer=layer)
+    pooled = embed(model, tokenizer, framed, layer=layer)
     for one, row, vector in zip(found, framed, pooled, strict=True):
         assert one.vectors.shape[0] == len(one) == row.num_tokens
         torch.testing.assert_close(one.vectors.mean(0), vector, atol=1e-5, rtol=1e-5)
@@ -61,9 +61,9 @@ def test_every_layer_of_every_family(family: str, layer: Any, tokenizer: Tokeniz
 @pytest.mark.parametrize("family", FAMILIES)
 def test_layers_are_those_of_a_forward_pass(family: str, tokenizer: Tokenizer) -> None:
     model = make(family, tokenizer.vocab_size)
-    framed = [build_embedding_input(model, tokenizer, TEXTS[0])]
+    framed = [encode_text(model, tokenizer, TEXTS[0])]
     with torch.no_grad():
-        hidden = hidden_states(model, framed, ("layers",))
+        hidden = hidden_states(model, tokenizer, framed, ("layers",))
     kept = hidden.layers if hidden.encoder_hidden_state is None else hidden.extra["encoder_layers"]
     output = hidden.last_hidden_state if hidden.encoder_hidden_state is None else hidden.encoder_hidden_state
     assert len(kept) == 3
@@ -78,9 +78,9 @@ def test_layers_are_those_of_a_forward_pass(family: str, tokenizer: Tokenizer) -
 
 def test_a_fused_recurrent_net_gives_its_layers(tokenizer: Tokenizer) -> None:
     model = make("rnn", tokenizer.vocab_size)
-    framed = [build_embedding_input(model, tokenizer, text) for text in TEXTS]
+    framed = [encode_text(model, tokenizer, text) for text in TEXTS]
     with torch.no_grad():
-        hidden = hidden_states(model, framed, ("layers",))
+        hidden = hidden_states(model, tokenizer, framed, ("layers",))
     assert hidden.encoder_hidden_state is not None
     torch.testing.assert_close(
         hidden.extra["encoder_layers"][-1], hidden.encoder_hidden_state
@@ -90,7 +90,7 @@ def test_a_fused_recurrent_net_gives_its_layers(tokenizer: Tokenizer) -> None:
 def test_a_task_s_own_mix_is_used(tokenizer: Tokenizer) -> None:
     model = make("elmo", tokenizer.vocab_size, heads={"mix": Head("mix")})
     mix: Any = model.heads["mix"]
-    framed = [build_embedding_input(model, tokenizer, TEXTS[0])]
+    framed = [encode_text(model, tokenizer, TEXTS[0])]
     with torch.no_grad():
         mix.shares.copy_(torch.tensor([0.0, 40.0, 0.0]))
         mix.scale.fill_(2.0)
@@ -102,7 +102,7 @@ def test_a_task_s_own_mix_is_used(tokenizer: Tokenizer) -> None:
 def test_words_are_the_means_of_their_pieces(tokenizer: Tokenizer) -> None:
     model = make("bert", tokenizer.vocab_size)
     text = TEXTS[2]
-    framed = [build_embedding_input(model, tokenizer, text)]
+    framed = [encode_text(model, tokenizer, text)]
     (tokens,) = token_vectors(model, tokenizer, [text], framed)
     (words,) = token_vectors(model, tokenizer, [text], framed, level="word")
     assert tokens.units[0] == "[CLS]" and tokens.offsets[0] == (0, 0)
@@ -117,7 +117,7 @@ def test_words_are_the_means_of_their_pieces(tokenizer: Tokenizer) -> None:
 def test_elmo_keeps_its_own_words_and_tells_a_word_from_its_neighbours(tokenizer: Tokenizer) -> None:
     model = make("elmo", tokenizer.vocab_size)
     texts = ["the old tree", "the painter tree"]
-    framed = [build_embedding_input(model, tokenizer, text) for text in texts]
+    framed = [encode_text(model, tokenizer, text) for text in texts]
     old, painter = token_vectors(model, tokenizer, texts, framed, level="word")
     assert old.units == ("the", "old", "tree")
     assert not torch.allclose(old.vectors[2], painter.vectors[-1], atol=1e-3)  # the same word in another context
@@ -129,26 +129,24 @@ def test_elmo_keeps_its_own_words_and_tells_a_word_from_its_neighbours(tokenizer
 def test_what_does_not_fit_is_counted_and_left_out(family: str, tokenizer: Tokenizer) -> None:
     model = make(family, tokenizer.vocab_size)
     text = " ".join(["garden"] * 100)
-    framed = build_embedding_input(model, tokenizer, text)
+    framed = encode_text(model, tokenizer, text)
     (words,) = token_vectors(model, tokenizer, [text], [framed], level="word")
     assert framed.num_tokens == 32
     assert len(words) + framed.num_truncated == 100
-    assert build_embedding_input(model, tokenizer, TEXTS[0]).num_truncated == 0
+    assert encode_text(model, tokenizer, TEXTS[0]).num_truncated == 0
 
 
 def test_a_layer_that_is_not_there(tokenizer: Tokenizer) -> None:
     model = make("bert", tokenizer.vocab_size)
-    framed = [build_embedding_input(model, tokenizer, TEXTS[0])]
+    framed = [encode_text(model, tokenizer, TEXTS[0])]
     for layer in (3, -4):
         with pytest.raises(MeristemError, match=r"0 \(embeddings\) to 2"):
-            embed(model, framed, layer=layer)
+            embed(model, tokenizer, framed, layer=layer)
 
 
 def test_a_table_for_pandas(tokenizer: Tokenizer) -> None:
     model = make("gpt2", tokenizer.vocab_size)
-    (found,) = token_vectors(
-        model, tokenizer, TEXTS[:1], [build_embedding_input(model, tokenizer, TEXTS[0])], level="word"
-    )
+    (found,) = token_vectors(model, tokenizer, TEXTS[:1], [encode_text(model, tokenizer, TEXTS[0])], level="word")
     table = found.to_pandas()
     assert list(table["word"]) == list(found.units)
     np.testing.assert_allclose(table[[*range(32)]].to_numpy(), found.vectors.numpy())

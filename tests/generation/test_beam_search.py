@@ -10,7 +10,7 @@ import torch
 
 from meristem.generation.beam_search import BeamSearch
 from meristem.generation.incremental_decoder import DecodeSession
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 
 WORDS, END, MOST = 5, 0, 4
 PROMPT = [3, 1]

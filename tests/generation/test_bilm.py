@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from meristem.config.settings import find_class
-from meristem.dataset.char_ids import TokenCharIds
 from meristem.generation import bilm
 from meristem.generation.bilm import SpelledText, bilm_scores
 from meristem.generation.continuous_batching import ContinuousBatch, SequenceState, TokenSampler
@@ -21,7 +20,8 @@ from meristem.generation.incremental_decoder import DecodeSession
 from meristem.generation.sampling import SamplingSettings, seeded_uniforms
 from meristem.generation.score import score
 from meristem.generation.slot_scheduling import FairSlotScheduler
-from meristem.interfaces.batch import Head, Model
+from meristem.inputs.char_ids import TokenCharIds
+from meristem.interfaces.backbone import Head, Model
 from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.tokenizers.train import train_tokenizer
@@ -184,8 +184,7 @@ def test_a_text_of_one_word_and_none(elmo: Model, words: Tokenizer) -> None:
 def test_a_text_without_special_tokens_has_no_context_before_its_first_word(
     elmo: Model, words: Tokenizer, monkeypatch: Any
 ) -> None:
-    nothing = np.zeros(0, np.int64)
-    monkeypatch.setattr(bilm, "boundary_tokens", lambda _: (nothing, nothing))
+    monkeypatch.setattr(words, "start", None)
     forward, backward = bilm_scores(elmo, words, [words.encode("my sister sold").ids.astype(np.int64)])
     assert forward[0].logprobs[0] == 0 and (forward[0].logprobs[1:] < 0).all()
     assert backward[0].logprobs[-1] == 0 and (backward[0].logprobs[:-1] < 0).all()

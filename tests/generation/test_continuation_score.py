@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from meristem.config.errors import MeristemError
-from meristem.dataset.encode_documents import separator_id
 from meristem.generation.continuation_score import score_continuations
 from meristem.generation.generation_inputs import build_generation_inputs, collate_inputs
 from meristem.generation.score import score
-from meristem.interfaces.batch import Model
+from meristem.inputs.template import separator_id
+from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
 PAIRS = [

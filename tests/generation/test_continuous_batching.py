@@ -20,7 +20,7 @@ from meristem.generation.incremental_decoder import DecodeSession
 from meristem.generation.logits_processors import TokenHistory, build_processors, process_logits
 from meristem.generation.sampling import SamplingSettings, sample_tokens, seeded_uniforms
 from meristem.generation.slot_scheduling import CROWDED_DIVISOR, TURN_TOKENS, FairSlotScheduler, FirstComeScheduler
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
 FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -49,7 +49,7 @@ def model(request: pytest.FixtureRequest, make: Any, tokenizer: Tokenizer) -> Mo
     family, head, more = FAMILIES[request.param]
     if family == "rnn":
         torch.manual_seed(7)
-        from meristem.interfaces.batch import Head
+        from meristem.interfaces.backbone import Head
         from meristem.models.rnn import RNN
 
         told = {"layers": 2, "hidden_size": 32, "max_length": 24}

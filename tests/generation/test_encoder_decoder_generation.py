@@ -13,12 +13,13 @@ from torch import Tensor
 from meristem.config.errors import MeristemError
 from meristem.generation.fill import fill
 from meristem.generation.generate import generate
-from meristem.generation.generation_inputs import build_generation_inputs, collate_inputs, decoder_start_ids
+from meristem.generation.generation_inputs import build_generation_inputs, collate_inputs
 from meristem.generation.head_selection import lm_kind_for
 from meristem.generation.incremental_decoder import DecodeSession
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.score import score
-from meristem.interfaces.batch import Model
+from meristem.inputs.template import InputTemplate
+from meristem.interfaces.backbone import Model
 from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.tokenizers.train import train_tokenizer
@@ -265,11 +266,11 @@ def test_sources_are_cut_to_the_models_length(writer: Model, tokenizer: Tokenize
 
 
 def test_a_tokenizer_without_a_start_begins_with_its_end() -> None:
-    with_both: Any = SimpleNamespace(start=2, end=3)
-    without: Any = SimpleNamespace(start=None, end=3)
-    untold: Any = SimpleNamespace(decoder_start_ids=None)
-    assert [decoder_start_ids(untold, with_both), decoder_start_ids(untold, without)] == [[2], [3]]
-    assert decoder_start_ids(SimpleNamespace(decoder_start_ids=(3, 2)), with_both) == [3, 2]  # type: ignore[arg-type]  # all it reads
+    with_both: Any = SimpleNamespace(start=2, end=3, single_template=None)
+    without: Any = SimpleNamespace(start=None, end=3, single_template=None)
+    starts = [InputTemplate(each, "encoder_decoder").decoder_start_ids for each in (with_both, without)]
+    assert starts == [(2,), (3,)]
+    assert InputTemplate(with_both, "encoder_decoder", decoder_start_ids=(3, 2)).decoder_start_ids == (3, 2)
 
 
 def test_a_start_that_nothing_begins_after_may_be_written(writer: Model, tokenizer: Tokenizer, make: Any) -> None:

@@ -9,7 +9,7 @@ import torch
 
 from meristem.config.errors import MeristemError
 from meristem.generation.fill import fill
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from meristem.generation.incremental_decoder import DecodeSession, limit_threads
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 
 VOCABULARY = 61
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {

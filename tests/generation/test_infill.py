@@ -11,7 +11,7 @@ import torch
 from meristem.config.errors import MeristemError
 from meristem.generation.fill import fill, fill_many, parse_masked_text
 from meristem.generation.score import score
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.tokenizers.settings import TokenizerSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.tokenizers.train import train_tokenizer

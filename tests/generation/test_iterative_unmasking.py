@@ -10,7 +10,7 @@ from meristem.config.errors import MeristemError
 from meristem.generation.generate import generate
 from meristem.generation.iterative_unmasking import generate_by_unmasking, masks_left
 from meristem.generation.sampling import SamplingSettings
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
 PROMPTS = ["The old gardener", "", "老园丁"]

@@ -13,12 +13,12 @@ from meristem.blocks.attention.relative_mask import RelativeMaskSpec
 from meristem.config.errors import MeristemError
 from meristem.generation.fill import fill
 from meristem.generation.generate import generate
-from meristem.generation.generation_inputs import document_start_ids
+from meristem.generation.generation_inputs import input_template
 from meristem.generation.incremental_decoder import DecodeSession
 from meristem.generation.permutation import permutation_scores
 from meristem.generation.sampling import SamplingSettings
 from meristem.generation.score import score
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
 LENGTH = 24
@@ -65,7 +65,7 @@ def test_probabilities_of_all_texts_of_a_length_sum_to_one(make: Any, tokenizer:
 
 def test_each_token_is_predicted_from_those_before_it_in_the_order(xlnet: Model, tokenizer: Tokenizer) -> None:
     ids = tokenizer.encode(TEXT).ids.tolist()
-    first = document_start_ids(xlnet, tokenizer, "permutation")
+    first = list(input_template(xlnet, tokenizer, "permutation").prompt_start_ids)
     for order in (list(range(len(ids))), list(np.random.default_rng(1).permutation(len(ids)))):
         (found,) = permutation_scores(xlnet, tokenizer, [np.array(ids)], [0], [order])
         read = set(range(len(first)))
@@ -102,7 +102,7 @@ def test_long_texts_go_through_memory(make: Any, tokenizer: Tokenizer) -> None:
     model = make("xlnet", ("plm",), tokenizer.vocab_size, memory_length=8)
     ids = tokenizer.encode(TEXT * 5).ids.astype(np.int64)
     (found,) = permutation_scores(model, tokenizer, [ids], [0])
-    first = document_start_ids(model, tokenizer, "permutation")
+    first = list(input_template(model, tokenizer, "permutation").prompt_start_ids)
     read, state = np.concatenate([first, ids]), None
     for number, start in enumerate(range(0, len(read), LENGTH)):
         part = read[start : start + LENGTH]
@@ -165,7 +165,7 @@ def test_masks_are_predicted_last(xlnet: Model, tokenizer: Tokenizer) -> None:
     text = "The [MASK] gardener planted the [MASK] tree."
     one, other = fill(xlnet, tokenizer, text, top=4)
     ids = tokenizer.encode(text, special=True).ids.tolist()
-    before = document_start_ids(xlnet, tokenizer, "permutation")
+    before = list(input_template(xlnet, tokenizer, "permutation").prompt_start_ids)
     after = [tokenizer.end]
     tokens = [*before, *ids, *after]
     masks = [place for place, token in enumerate(tokens) if token == tokenizer.mask]

@@ -5,17 +5,20 @@ from __future__ import annotations
 import pytest
 
 from meristem.config.errors import MeristemError
-from meristem.generation.generation_inputs import document_start_ids
+from meristem.generation.generation_inputs import input_template
 from meristem.generation.prompt_logprobs import score_prompt_tokens
 from meristem.generation.score import score
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
 TEXTS = ["the old gardener planted the apple tree", "my sister", "a small garden and seventeen boats sold " * 12]
 
 
 def test_prompt_logprobs_are_scores_in_windows_too(causal: Model, tokenizer: Tokenizer) -> None:
-    ids = [[*document_start_ids(causal, tokenizer), *tokenizer.encode(text).ids.tolist()] for text in TEXTS]
+    ids = [
+        [*input_template(causal, tokenizer, "causal").prompt_start_ids, *tokenizer.encode(text).ids.tolist()]
+        for text in TEXTS
+    ]
     assert len(ids[2]) > 2 * causal.backbone.max_length
     found = score_prompt_tokens(causal, ids, top_logprobs=2)
     for text, one, scored in zip(ids, found, score(causal, tokenizer, TEXTS), strict=True):

@@ -11,7 +11,7 @@ import torch
 from meristem.generation.generate import banned_token_ids
 from meristem.generation.generation_inputs import GenerationInputs, build_generation_inputs
 from meristem.generation.rollout import RolloutConfig, decode_after_prompt, sample_rollouts
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
 PROMPTS = ("The old", "My sister sold seventeen", "老园丁")
@@ -106,7 +106,7 @@ def make_source(make: Any, family: str, tokenizer: Tokenizer, sizes: dict[str, i
     if family == "transformer":
         return make(family, ("seq2seq",), tokenizer.vocab_size)  # type: ignore[no-any-return]
     from meristem.config.settings import find_class
-    from meristem.interfaces.batch import Head
+    from meristem.interfaces.backbone import Head
 
     torch.manual_seed(3)
     cls = find_class("models", family)

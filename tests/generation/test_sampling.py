@@ -19,7 +19,7 @@ from meristem.generation.logits_processors import (
     process_logits,
 )
 from meristem.generation.sampling import SamplingSettings, sample_tokens, seeded_uniforms
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
 LOGITS = torch.tensor([[0.5, 2.0, -1.0, 1.0, 0.0]])

@@ -10,7 +10,7 @@ import torch
 from meristem.config.errors import MeristemError
 from meristem.generation import score as module
 from meristem.generation.score import score
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
 TEXTS = ["The old gardener planted the apple tree.", "老园丁种下了苹果树。", "", "boats", "My sister sold boats."]
@@ -99,3 +99,18 @@ def test_a_model_of_both_ways_scores_exactly_unless_asked(make: Any, tokenizer: 
 def test_the_other_way_is_refused(causal: Model, tokenizer: Tokenizer) -> None:
     with pytest.raises(MeristemError, match="masked model"):
         score(causal, tokenizer, ["a"], lm_kind="masked")
+
+
+def test_a_text_is_scored_after_all_of_its_start_tokens(causal: Model, tokenizer: Tokenizer) -> None:
+    assert tokenizer.start is not None and tokenizer.end is not None
+    ids = tokenizer.encode(TEXTS[0]).ids.tolist()
+    with torch.inference_mode():
+        tokens = torch.tensor([[tokenizer.end, tokenizer.start, *ids[:-1]]])
+        states = causal.backbone(tokens=tokens, causal=True).last_hidden_state[0, 1:]
+        logprobs = causal.heads["clm"](states).log_softmax(-1).gather(1, torch.tensor(ids)[:, None])
+    causal.causal_start_ids = (tokenizer.end, tokenizer.start)
+    try:
+        (found,) = score(causal, tokenizer, TEXTS[:1])
+    finally:
+        causal.causal_start_ids = None
+    assert found.logprob == pytest.approx(float(logprobs.sum()), abs=1e-4)

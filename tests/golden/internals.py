@@ -20,7 +20,7 @@ from rich.console import Console
 
 from meristem.config.recipe import read_recipe, resolve_recipe
 from meristem.dataset.prepare import prepare_dataset
-from meristem.interfaces.batch import RngFactory
+from meristem.inputs.batch import RngFactory
 from meristem.labelled import holdout
 from meristem.reinforce.clicks import click_table
 from meristem.tokenizers.tokenizer import Tokenizer

@@ -25,7 +25,7 @@ from meristem.config.errors import MeristemError
 from meristem.config.recipe import resolve_recipe
 from meristem.config.settings import find_class
 from meristem.generation.generation_inputs import build_generation_inputs
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.interop.export_folder import export_run
 from meristem.interop.import_weights import import_folder
 from meristem.interop.onnx_export.graph_export import SUPPORTED_BACKBONES

@@ -23,7 +23,7 @@ from meristem.checkpoint.save import save_checkpoint
 from meristem.checkpoint.snapshot import Snapshot
 from meristem.config.errors import MeristemError
 from meristem.config.recipe import resolve_recipe
-from meristem.evaluation.text_embeddings import build_embedding_input, hidden_states
+from meristem.evaluation.text_embeddings import encode_text, hidden_states
 from meristem.interop.export_folder import export_run
 from meristem.interop.import_weights import import_folder
 from meristem.learning.build import build_learner
@@ -120,9 +120,9 @@ def test_there_and_back(words: list[str] | None, tmp_path: Path) -> None:
     backbone = run.learner.model.backbone
     assert isinstance(backbone, ELMo)
     loaded = load(tmp_path / "run")
-    framed = build_embedding_input(loaded.model, loaded.tokenizer, "the cat said n't-so grelbon")
+    framed = encode_text(loaded.model, loaded.tokenizer, "the cat said n't-so grelbon")
     hidden, tokens = (
-        hidden_states(loaded.model, [framed], extra_outputs=("layers",)),
+        hidden_states(loaded.model, loaded.tokenizer, [framed], extra_outputs=("layers",)),
         [loaded.tokenizer.id_to_token(t) for t in framed.ids],
     )
     assert tokens[0] == "[CLS]" and len(tokens) == 7
@@ -242,7 +242,9 @@ def test_the_published_files_give_the_published_vectors(tmp_path: Path) -> None:
             state = backbone.init_state(1)
             with h5py.File(REFERENCE / f"lm_embeddings_{number}.hdf5") as file:
                 for place, sentence in enumerate(stream):
-                    letters = torch.as_tensor(build_embedding_input(loaded.model, loaded.tokenizer, sentence).char_ids)
+                    letters = torch.as_tensor(
+                        encode_text(loaded.model, loaded.tokenizer, sentence).inputs["characters"]
+                    )
                     hidden = backbone(characters=letters[None], state=state)
                     state = hidden.state
                     expected = torch.from_numpy(file[str(place)][...])  # direction, word, channel

@@ -27,7 +27,7 @@ from meristem.checkpoint.save import save_checkpoint
 from meristem.checkpoint.snapshot import Snapshot
 from meristem.config.errors import MeristemError
 from meristem.config.recipe import resolve_recipe
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.interop.export_folder import export_run
 from meristem.interop.import_weights import import_folder
 from meristem.learning.build import build_learner

@@ -35,7 +35,7 @@ from meristem.generation.fill import fill
 from meristem.generation.generate import generate
 from meristem.generation.incremental_decoder import DecodeSession
 from meristem.generation.sampling import SamplingSettings
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.interop.onnx_export import export_onnx, graph_export, onnx_graph
 from meristem.learning.build import build_learner
 from meristem.tokenizers.tokenizer import Tokenizer

@@ -14,7 +14,7 @@ from transformers import AutoTokenizer
 from meristem import load
 from meristem.checkpoint.load_run import load_run
 from meristem.config.errors import MeristemError
-from meristem.dataset.rows import boundary_tokens
+from meristem.inputs.template import InputTemplate
 from meristem.interop import tokenizer_conversion
 from meristem.interop.export_folder import export_run
 from meristem.interop.import_weights import import_folder
@@ -223,7 +223,8 @@ def test_import_after_export_gives_the_same_tokenizer(case, tmp_path):
         assert (tmp_path / "out" / name).read_text() == (out / name).read_text()
     one, two = load_run(run).tokenizer, load_run(again.run).tokenizer
     assert (one.pad, one.unknown, one.start, one.end, one.mask) == (two.pad, two.unknown, two.start, two.end, two.mask)
-    assert [*map(list, boundary_tokens(one))] == [*map(list, boundary_tokens(two))]
+    templates = [InputTemplate(each, "bidirectional") for each in (one, two)]
+    assert len({(*template.prefix_ids, None, *template.suffix_ids) for template in templates}) == 1
 
 
 @pytest.fixture(scope="module", params=["wordpiece", "bpe", "unigram", "characters", "words"])
@@ -234,13 +235,15 @@ def ours(request, varied):
     )
 
 
-@pytest.mark.parametrize(("of", "frame"), [
-    ("bert", ("start", "end")), ("roberta", ("start", "end")), ("xlnet", ("start", "end")), ("gpt2", ()),
-    ("llama", ()), ("t5", ("end",)), ("bart", ("end",)),
+@pytest.mark.parametrize(("of", "mode", "special"), [
+    ("bert", "bidirectional", "start A end"), ("roberta", "bidirectional", "start A end"),
+    ("xlnet", "bidirectional", "start A end"), ("gpt2", "causal", "end A"), ("llama", "causal", "end A"),
+    ("t5", "encoder_decoder", "A end"), ("bart", "encoder_decoder", "A end"),
 ])  # fmt: skip
-def test_every_kind_of_ours_opens_without_a_warning(ours, of, frame, varied, tmp_path, silence):
-    one = ours
-    for name, text in tokenizer_conversion.tokenizer_files(one, find_model_type(of), 777).items():
+def test_every_kind_of_ours_opens_without_a_warning(ours, of, mode, special, varied, tmp_path, silence):
+    one, model_type = ours, find_model_type(of)
+    files = tokenizer_conversion.tokenizer_files(one, model_type, 777, template=InputTemplate(one, mode))
+    for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     (tmp_path / "config.json").write_text(json.dumps({"model_type": of}))
     with silence():
@@ -248,10 +251,9 @@ def test_every_kind_of_ours_opens_without_a_warning(ours, of, frame, varied, tmp
         found = theirs(varied[:300])
     bare = [ids.tolist() for ids in one.encode_ids(varied[:300])]
     assert theirs(varied[:300], add_special_tokens=False)["input_ids"] == bare
-    before = [one.start] if "start" in frame else []
-    after = [one.end] if "end" in frame else []
+    before, after = ([getattr(one, role) for role in side.split()] for side in special.split("A"))
     assert found["input_ids"] == [[*before, *ids, *after] for ids in bare]
-    assert set(found) == set(find_model_type(of).model_input_names)
+    assert set(found) == set(model_type.model_input_names)
     assert theirs.model_max_length == 777
     assert [theirs.pad_token_id, theirs.unk_token_id, theirs.mask_token_id] == [one.pad, one.unknown, one.mask]
     assert set(theirs.all_special_ids) == set(one.special_mask.nonzero()[0].tolist())

@@ -28,7 +28,7 @@ from meristem.dataset.length_buckets import PieceView
 from meristem.dataset.mixture import SourceMixture
 from meristem.dataset.settings import DatasetSettings
 from meristem.dataset.token_dataset import TokenDataset
-from meristem.interfaces.batch import Batch, Row
+from meristem.inputs.batch import Batch, Row
 from meristem.interfaces.task import Sample
 from meristem.learning.build import build_feeds, build_learner, select_view
 from meristem.learning.learner import Learner

@@ -35,7 +35,7 @@ from torch import Tensor, nn
 
 from meristem.dataset.feed import Feed
 from meristem.dataset.token_dataset import TokenDataset
-from meristem.interfaces.batch import Row
+from meristem.inputs.batch import Row
 from meristem.learning.learner import Learner
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.settings import TrainSettings

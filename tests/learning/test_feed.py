@@ -6,7 +6,7 @@ from cases import LENGTH, Case, real
 
 from meristem.dataset.feed import Feed, iter_batches
 from meristem.dataset.token_dataset import TokenDataset
-from meristem.interfaces.batch import Batch
+from meristem.inputs.batch import Batch
 from meristem.tokenizers.tokenizer import Tokenizer
 
 BERT = Case(["mlm", "nsp"], "bert")

@@ -6,7 +6,7 @@ from cases import SOURCE, Case, policy, real
 
 from meristem.config.errors import RecipeError
 from meristem.dataset.token_dataset import TokenDataset
-from meristem.interfaces.batch import Head, Model
+from meristem.interfaces.backbone import Head, Model
 from meristem.learning.learner import collect_heads
 from meristem.tokenizers.tokenizer import Tokenizer
 

@@ -7,7 +7,9 @@ import pytest
 
 from meristem.config.settings import Settings
 from meristem.dataset.length_buckets import WINDOW_STEPS, LengthBucketedFeed, PieceView
-from meristem.interfaces.batch import Head, Hidden, Model, Objective, Outcome, RngFactory, Row
+from meristem.inputs.batch import RngFactory, Row
+from meristem.interfaces.backbone import Head, Hidden, Model
+from meristem.interfaces.objective import Objective, Outcome
 from meristem.interfaces.task import SamplePiece
 
 

@@ -11,7 +11,9 @@ from cases import SOURCE, Case, real
 from meristem.config.errors import RecipeError
 from meristem.config.settings import Settings
 from meristem.dataset.token_dataset import TokenDataset
-from meristem.interfaces.batch import Batch, Head, Hidden, Model, Objective, Outcome, RngFactory, Row, ViewSpec
+from meristem.inputs.batch import Batch, RngFactory, Row
+from meristem.interfaces.backbone import Head, Hidden, Model
+from meristem.interfaces.objective import Objective, Outcome, ViewSpec
 from meristem.learning.multi_objective import MultiObjective
 from meristem.objectives.clm import CLMObjective, CLMObjectiveSettings
 from meristem.objectives.mlm import MLMObjective, MLMObjectiveSettings

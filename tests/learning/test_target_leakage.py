@@ -12,7 +12,7 @@ from torch import Tensor
 
 from meristem.dataset.feed import Feed
 from meristem.dataset.token_dataset import TokenDataset
-from meristem.interfaces.batch import Batch, Row, collate
+from meristem.inputs.batch import Batch, Row, collate
 from meristem.learning.learner import Learner
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.utils.randomness import SampleRng

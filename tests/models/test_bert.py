@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from transformers import BertConfig, BertForMaskedLM, BertForPreTraining
 
 from meristem.config.errors import MeristemError
-from meristem.interfaces.batch import Head, Model
+from meristem.interfaces.backbone import Head, Model
 from meristem.models.bert import Bert, BertSettings
 
 WORDS = 61

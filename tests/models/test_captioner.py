@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from meristem.config.errors import MeristemError
 from meristem.generation.incremental_decoder import DecodeSession
-from meristem.interfaces.batch import Head, Model
+from meristem.interfaces.backbone import Head, Model
 from meristem.models.captioner import Captioner, CaptionerSettings
 from meristem.models.transformer import Transformer, TransformerSettings
 

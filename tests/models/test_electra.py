@@ -9,7 +9,7 @@ from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTrainin
 
 from meristem.blocks.transformer.electra_generator import ElectraGenerator
 from meristem.config.errors import RecipeError
-from meristem.interfaces.batch import Head, Model
+from meristem.interfaces.backbone import Head, Model
 from meristem.models.electra import Electra, ElectraSettings
 from meristem.models.modern import Modern, ModernSettings
 

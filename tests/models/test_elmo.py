@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from meristem.config.errors import MeristemError
-from meristem.dataset.char_ids import (
+from meristem.inputs.char_ids import (
     BOS_CHAR,
     BOW_CHAR,
     CHAR_VOCAB_SIZE,
@@ -23,7 +23,7 @@ from meristem.dataset.char_ids import (
     MAX_WORD_CHARS,
     word_char_ids,
 )
-from meristem.interfaces.batch import Head, Model
+from meristem.interfaces.backbone import Head, Model
 from meristem.models.elmo import ELMo, ELMoSettings
 
 Close = Callable[[Tensor, Tensor], None]

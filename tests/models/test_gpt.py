@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from transformers import OpenAIGPTConfig, OpenAIGPTLMHeadModel
 
-from meristem.interfaces.batch import Head, Model
+from meristem.interfaces.backbone import Head, Model
 from meristem.models.gpt import GPT, GPTSettings
 
 WORDS = 61

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from meristem.interfaces.batch import Head, Model
+from meristem.interfaces.backbone import Head, Model
 from meristem.models.gpt2 import GPT2, GPT2Settings
 
 WORDS = 61

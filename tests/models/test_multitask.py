@@ -11,7 +11,7 @@ from torch import Tensor
 
 from meristem.config.errors import MeristemError
 from meristem.generation.incremental_decoder import DecodeSession
-from meristem.interfaces.batch import Head, Model
+from meristem.interfaces.backbone import Head, Model
 from meristem.models.bert import Bert, BertSettings
 from meristem.models.captioner import Captioner, CaptionerSettings
 from meristem.models.multitask import Multitask, MultitaskSettings

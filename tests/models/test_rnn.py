@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from meristem.config.errors import MeristemError
-from meristem.interfaces.batch import Head, Model
+from meristem.interfaces.backbone import Head, Model
 from meristem.models.rnn import RNN, RNNSettings
 
 Close = Callable[[Tensor, Tensor], None]

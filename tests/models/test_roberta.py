@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from transformers import RobertaConfig, RobertaForMaskedLM
 
-from meristem.interfaces.batch import Head, Model
+from meristem.interfaces.backbone import Head, Model
 from meristem.models.roberta import Roberta, RobertaSettings
 
 WORDS, OFFSET = 61, 2  # transformers counts positions from pad + 1 = 2

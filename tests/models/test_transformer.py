@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from transformers import BartConfig, BartForConditionalGeneration, T5Config, T5ForConditionalGeneration
 
 from meristem.config.errors import MeristemError
-from meristem.interfaces.batch import Head, Model
+from meristem.interfaces.backbone import Head, Model
 from meristem.models.transformer import Transformer, TransformerSettings
 
 WORDS, WIDTH, HEADS, INNER, LENGTH = 61, 32, 4, 80, 20

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from meristem.blocks.heads.adaptive_softmax import AdaptiveSoftmaxHead
 from meristem.config.errors import MeristemError
 from meristem.generation.incremental_decoder import DecodeSession
-from meristem.interfaces.batch import Head, Model
+from meristem.interfaces.backbone import Head, Model
 from meristem.models.transformer_xl import TransformerXL, TransformerXLSettings
 
 Close = Callable[[Tensor, Tensor], None]

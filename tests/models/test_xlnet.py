@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformers import XLNetConfig, XLNetLMHeadModel
 
 from meristem.config.errors import MeristemError, RecipeError
-from meristem.interfaces.batch import Head, Model
+from meristem.interfaces.backbone import Head, Model
 from meristem.models.xlnet import XLNet, XLNetSettings
 
 WORDS, WIDTH, HEADS, MEMORY = 61, 32, 4, 7

@@ -9,7 +9,8 @@ import pytest
 
 from meristem.config.settings import find_class
 from meristem.dataset.token_dataset import TokenDataset
-from meristem.interfaces.batch import Objective, Row
+from meristem.inputs.batch import Row
+from meristem.interfaces.objective import Objective
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.utils.randomness import SampleRng
 

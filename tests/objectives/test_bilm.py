@@ -12,9 +12,10 @@ from torch import nn
 
 from meristem.blocks.heads.sampled_softmax import log_expected_count, sampled_softmax_loss
 from meristem.blocks.heads.vocabulary import VocabularyHead
-from meristem.dataset.char_ids import token_char_ids
 from meristem.dataset.token_dataset import TokenDataset
-from meristem.interfaces.batch import Hidden, Model, Row, collate
+from meristem.inputs.batch import Row, collate
+from meristem.inputs.char_ids import token_char_ids
+from meristem.interfaces.backbone import Hidden, Model
 from meristem.models.elmo import ELMo, ELMoSettings
 from meristem.objectives.bilm import BiLMObjectiveSettings, sample_log_uniform
 from meristem.tokenizers.tokenizer import Tokenizer
@@ -47,7 +48,7 @@ def test_each_direction_predicts_what_it_has_not_seen(make: Callable[..., Any], 
 
 def test_without_special_tokens_the_ends_are_predicted_too(make: Callable[..., Any], tokenizer: Tokenizer) -> None:
     objective = make("bilm")
-    objective.num_edge_tokens = 0
+    objective.num_prefix = objective.num_suffix = 0
     made = objective.prepare(Row(inputs={"tokens": np.array([5, 6, 7])}), SampleRng(0, 0, 0))
     assert {k: v.tolist() for k, v in made.targets["forward"].items()} == {"at": [0, 1], "values": [6, 7]}
     assert {k: v.tolist() for k, v in made.targets["backward"].items()} == {"at": [1, 2], "values": [5, 6]}

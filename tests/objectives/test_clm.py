@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from meristem.dataset.token_dataset import TokenDataset
-from meristem.interfaces.batch import Row
+from meristem.inputs.batch import Row
 from meristem.utils.randomness import SampleRng
 
 

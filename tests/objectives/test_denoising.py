@@ -21,7 +21,7 @@ from meristem.corpus.document import Document
 from meristem.dataset.build import build_dataset
 from meristem.dataset.settings import DatasetSettings
 from meristem.dataset.views.windows import WindowsView
-from meristem.interfaces.batch import Row
+from meristem.inputs.batch import Row
 from meristem.objectives.denoising import (
     DenoisingObjective,
     DenoisingObjectiveSettings,

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from meristem.config.errors import MeristemError
-from meristem.interfaces.batch import Row
+from meristem.inputs.batch import Row
 from meristem.objectives.mlm import MLMObjective, MLMObjectiveSettings, masking_units, select_spans
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.utils.randomness import SampleRng
@@ -156,7 +156,7 @@ def test_masking_is_new_each_epoch_and_reproducible(make: Make, prepared: Run) -
 
 
 def test_a_row_without_ordinary_tokens_predicts_nothing(make: Make) -> None:
-    from meristem.interfaces.batch import Row
+    from meristem.inputs.batch import Row
     from meristem.utils.randomness import SampleRng
 
     for settings in ({}, {"unit": "word"}, {"unit": "span"}):

@@ -11,7 +11,8 @@ import torch
 
 from meristem.config.recipe import resolve_recipe
 from meristem.dataset.token_dataset import TokenDataset
-from meristem.interfaces.batch import Model, Row, collate
+from meristem.inputs.batch import Row, collate
+from meristem.interfaces.backbone import Model
 from meristem.learning.build import build_feeds, build_learner
 from meristem.models.xlnet import XLNet, XLNetSettings
 from meristem.objectives.plm import sample_spans

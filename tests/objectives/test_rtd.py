@@ -14,7 +14,8 @@ from meristem.config.settings import find_class
 from meristem.dataset.feed import Feed
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.evaluation.held_out_loss import evaluate_held_out
-from meristem.interfaces.batch import Batch, Model, Row, collate
+from meristem.inputs.batch import Batch, Row, collate
+from meristem.interfaces.backbone import Model
 from meristem.learning.learner import Learner
 from meristem.metrics.roc_auc import roc_auc
 from meristem.models.electra import Electra, ElectraSettings

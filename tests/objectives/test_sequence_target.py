@@ -13,7 +13,8 @@ import torch
 from pydantic import ValidationError
 
 from meristem.config.errors import MeristemError, RecipeError
-from meristem.interfaces.batch import Head, Row, collate
+from meristem.inputs.batch import Row, collate
+from meristem.interfaces.backbone import Head
 from meristem.learning.learner import decoder_start_ids
 from meristem.objectives.denoising import DenoisingObjective
 from meristem.objectives.seq2seq import Seq2SeqObjective, Seq2SeqObjectiveSettings

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from meristem.interfaces.batch import Head, Hidden, Model, Row, collate
+from meristem.inputs.batch import Row, collate
+from meristem.interfaces.backbone import Head, Hidden, Model
 from meristem.models.gpt2 import GPT2, GPT2Settings
 from meristem.objectives.clm import CLMObjective, CLMObjectiveSettings
 from meristem.tokenizers.tokenizer import Tokenizer

@@ -12,7 +12,7 @@ import torch
 from meristem.config.settings import find_class
 from meristem.dataset.feed import Feed
 from meristem.dataset.length_buckets import LengthBucketedFeed, PieceView
-from meristem.interfaces.batch import Head, Model
+from meristem.interfaces.backbone import Head, Model
 from meristem.interfaces.task import Sample
 from meristem.learning.learner import Learner
 from meristem.reinforce.policy import PolicyObjective

@@ -15,10 +15,10 @@ from policies import FAMILIES, Counting, feed_for, learner_for, settings, tokeni
 
 from meristem.config.errors import MeristemError
 from meristem.dataset.length_buckets import LengthBucketedFeed, PieceView
-from meristem.interfaces.batch import Batch
+from meristem.inputs.batch import Batch
+from meristem.inputs.template import add_task_tokens
 from meristem.interfaces.task import Sample
 from meristem.learning.learner import Learner
-from meristem.tasks._text_encoder import add_task_tokens
 from meristem.training.optim.param_groups import build_optimizers
 from meristem.training.settings import TrainSettings
 from meristem.training.step import Stepper

@@ -18,7 +18,7 @@ from meristem.config.errors import MeristemError, RecipeError
 from meristem.config.settings import find_class
 from meristem.data.images import builtin_image_reference
 from meristem.evaluation.task_predictions import evaluate_predictions, predict
-from meristem.interfaces.batch import Row
+from meristem.inputs.batch import Row
 from meristem.interfaces.task import Sample
 from meristem.learning.learner import check_task
 from meristem.objectives.caption import CaptionObjective as Objective

@@ -21,7 +21,7 @@ from meristem import api
 from meristem.checkpoint.load import load_checkpoint
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError, RecipeError
-from meristem.interfaces.batch import Head
+from meristem.interfaces.backbone import Head
 from meristem.interfaces.task import Sample
 
 CASES: list[tuple[str, str, tuple[str, ...], int]] = [
@@ -132,7 +132,7 @@ def test_a_long_context_is_truncated_at_its_beginning_and_counted() -> None:
     assert it.tokenizer.decode(choice.ids.tolist()) == "It rained."
     whole = len(it.tokenizer.encode(it.task.context_text(long.inputs)).ids)
     sizes = [len(it.tokenizer.encode(choice).ids) for choice in long.inputs["choices"]]
-    assert piece.num_truncated == whole + max(sizes) - it.task.text_encoder.max_text_tokens(2)
+    assert piece.num_truncated == whole + max(sizes) - it.task.template.max_text_tokens(2)
     assert len(it.answers([long])[0]) == 2
 
 

@@ -21,7 +21,7 @@ from meristem.checkpoint.load import load_checkpoint
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError, RecipeError
 from meristem.evaluation.task_predictions import predict
-from meristem.interfaces.batch import Row, collate
+from meristem.inputs.batch import Row, collate
 from meristem.interfaces.task import Sample
 from meristem.learning.build import pad_values
 from meristem.objectives.clm import CLMObjective, CLMObjectiveSettings
@@ -105,7 +105,7 @@ def test_the_language_model_loss_is_the_loss_of_clm_on_the_same_tokens(backbone:
     batch = it.batch()
     outcome = it.learner("task", batch, {"classification": 1, "lm": 1})
     framed = [
-        it.task.text_encoder.build_input(piece.features["text"]).inputs["tokens"]
+        it.task.template.build_input(piece.features["text"]).inputs["tokens"]
         for piece in it.task.encode_samples(it.samples)
     ]
     clm = CLMObjective(CLMObjectiveSettings(), it.tokenizer)
@@ -253,8 +253,8 @@ def test_an_empty_text_has_an_answer(backbone: str) -> None:
 def test_truncated_tokens_are_counted(backbone: str) -> None:
     it = made(backbone, max_length=8)
     pieces = it.task.encode_samples(it.samples)
-    whole = [len(found.ids) for found in it.task.text_encoder.tokenize([text for text, _ in TEXTS])]
-    room = it.task.text_encoder.max_text_tokens()
+    whole = [len(found.ids) for found in it.task.template.tokenize([text for text, _ in TEXTS])]
+    room = it.task.template.max_text_tokens()
     assert [piece.num_truncated for piece in pieces] == [max(0, size - room) for size in whole]
     assert any(piece.num_truncated for piece in pieces)
     assert it.batch().inputs["tokens"].shape[1] == 8

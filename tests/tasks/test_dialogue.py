@@ -21,7 +21,7 @@ from writers import batch_of, finetuned, fresh, overfitted, recipe_of, written
 from meristem import api
 from meristem.config.errors import MeristemError
 from meristem.evaluation.task_predictions import evaluate_predictions, predict
-from meristem.interfaces.batch import Row
+from meristem.inputs.batch import Row
 from meristem.interfaces.task import Sample
 from meristem.utils.randomness import SampleRng
 

@@ -20,8 +20,8 @@ from meristem import api
 from meristem.checkpoint.load import load_checkpoint
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError, RecipeError
+from meristem.inputs.encoded_input import truncate_pair
 from meristem.interfaces.task import Sample
-from meristem.tasks._pair_truncation import truncate_pair
 
 PAIRS = [
     ("a man plays a flute", "a man makes music", "yes", "4.5"),

@@ -25,7 +25,7 @@ from meristem.checkpoint.load import load_checkpoint
 from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError
 from meristem.evaluation.task_predictions import evaluate_predictions, predict
-from meristem.interfaces.batch import Row
+from meristem.inputs.batch import Row
 from meristem.interfaces.task import Sample
 from meristem.tasks._char_spans import char_span_to_tokens, token_span_to_chars
 from meristem.tasks.span import SpanAnswer, SpanCandidate, SpanTask
@@ -121,7 +121,7 @@ def test_windows_share_the_question_and_point_to_the_answer(backbone: str) -> No
     mine = [piece for piece in pieces if piece.sample_index == 2]
     assert len(mine) > 1
     assert all(piece.num_tokens <= 20 for piece in pieces)
-    assert pieces[0].num_truncated == len(it.task.text_encoder.tokenize([TOLD[0][0]])[0].ids) - 3
+    assert pieces[0].num_truncated == len(it.task.template.tokenize([TOLD[0][0]])[0].ids) - 3
     held = 0
     for number, piece in enumerate(mine):
         row = it.task.prepare(Row(inputs={}, metadata={"piece": piece}), SampleRng(0, 0, number))
@@ -145,7 +145,7 @@ def test_windows_share_the_question_and_point_to_the_answer(backbone: str) -> No
 def test_every_answer_is_complete_in_some_window(length: int, stride: int, reach: int, data: Any) -> None:
     task = task_of("characters", max_length=length, stride=stride, max_answer_length=reach, max_question_length=2)
     passage = "abcdefghij" * 10
-    room = task.text_encoder.max_text_tokens(2) - 2
+    room = task.template.max_text_tokens(2) - 2
     start = data.draw(st.integers(0, len(passage) - 1))
     tokens = min(reach, room // 2, len(passage) - start)
     gold = Sample(inputs={"question": "xy", "passage": passage}, gold=((passage[start : start + tokens], start),))
@@ -294,7 +294,7 @@ def test_strange_questions_and_passages() -> None:
     assert (found[2].text, found[2].start, found[2].end) == ("", 0, 0)
     for one, given_ in zip(found, asked, strict=True):
         assert given_.inputs["passage"][one.start : one.end] == one.text
-    assert it.task.encode_samples(asked[:1])[0].num_truncated == 500 - it.task.text_encoder.max_text_tokens(2) // 2
+    assert it.task.encode_samples(asked[:1])[0].num_truncated == 500 - it.task.template.max_text_tokens(2) // 2
     for wrong in ("who?", {"question": "who?"}, {"text": "a"}):
         with pytest.raises(MeristemError, match="task span: give both"):
             it.task.parse_input(wrong)

@@ -78,7 +78,7 @@ def test_rows_are_those_of_pretraining_on_the_same_pairs(length: int, tmp_path: 
 
 
 def _row(task: Any, number: int, samples: Any = SAMPLES) -> Any:
-    from meristem.interfaces.batch import Row
+    from meristem.inputs.batch import Row
 
     return Row(inputs={}, metadata={"piece": task.encode_samples(samples)[number]})
 

@@ -16,7 +16,7 @@ from meristem.config.recipe import Recipe, resolve_recipe
 from meristem.config.settings import find_class
 from meristem.evaluation.task_predictions import predict
 from meristem.finetune.finetuning import build_tokenizer, complete_recipe
-from meristem.interfaces.batch import Batch, Row, collate
+from meristem.inputs.batch import Batch, Row, collate
 from meristem.interfaces.task import Sample
 from meristem.labelled.load import DatasetSplits
 from meristem.learning.build import build_learner, pad_values

@@ -14,7 +14,7 @@ from meristem.config.errors import MeristemError, RecipeError
 from meristem.config.recipe import resolve_recipe
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.evaluation.held_out_loss import eval_mode
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.learning.learner import Learner
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.freezing import UnfreezeSchedule, prepare_trainable

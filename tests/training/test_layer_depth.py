@@ -9,7 +9,7 @@ from cases import NARROW, SMALL
 
 from meristem.config.recipe import resolve_recipe
 from meristem.config.settings import module_names
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.learning.build import build_learner
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.optim.layer_depth import layer_depths

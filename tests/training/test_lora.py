@@ -12,7 +12,7 @@ from meristem.blocks import lora
 from meristem.checkpoint.load_run import load_run
 from meristem.config.errors import MeristemError
 from meristem.config.recipe import resolve_recipe
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.learning.build import build_learner
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.freezing import prepare_trainable

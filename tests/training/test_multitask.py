@@ -22,7 +22,7 @@ from meristem.config.errors import MeristemError, RecipeError
 from meristem.config.recipe import Recipe, read_recipe, resolve_recipe
 from meristem.evaluation.attention_maps import attention_maps
 from meristem.finetune.finetuning import finetune
-from meristem.generation.generation_inputs import decoder_start_ids, document_start_ids
+from meristem.generation.generation_inputs import input_template
 from meristem.learning.build import build_learner
 from meristem.recipe_resolution import resolve_task_recipe
 from meristem.samples.microworld import draw, generate_scene
@@ -107,9 +107,8 @@ def test_a_causal_text_and_a_target_begin_each_as_in_training(loaded: LoadedMode
     """A story follows the separator of documents; what is written from a source or a picture, the start token."""
     model, tokenizer = loaded.model, loaded.tokenizer
     assert model.decoder_start_ids == (tokenizer.start,) and model.causal_start_ids is None
-    assert document_start_ids(model, tokenizer) == [tokenizer.end] and decoder_start_ids(model, tokenizer) == [
-        tokenizer.start
-    ]
+    assert input_template(model, tokenizer, "causal").prompt_start_ids == (tokenizer.end,)
+    assert input_template(model, tokenizer, "source").decoder_start_ids == (tokenizer.start,)
 
 
 def test_one_tokenizer_is_trained_on_all_texts(mixed: Trained, tmp_path: Path) -> None:

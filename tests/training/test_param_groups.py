@@ -6,7 +6,7 @@ import torch
 from cases import Case, real
 
 from meristem.dataset.token_dataset import TokenDataset
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.models.modern import Modern, ModernSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.optim.muon import Muon

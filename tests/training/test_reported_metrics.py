@@ -20,7 +20,8 @@ from meristem.describe.describe_output import show_description
 from meristem.describe.describe_run import describe_run
 from meristem.drawing.training_curves import can_draw, draw_curves
 from meristem.evaluation.held_out_loss import HeldOutSums, evaluate_held_out
-from meristem.interfaces.batch import Batch, Objective, Outcome
+from meristem.inputs.batch import Batch
+from meristem.interfaces.objective import Objective, Outcome
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.budget import total_step_flops
 from meristem.training.trackers.metrics_log import RunLogger

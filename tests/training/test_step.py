@@ -10,7 +10,7 @@ from cases import ROWS, SOURCE, Case, batches, bits, gradients, policy, real, st
 
 from meristem.config.errors import RecipeError
 from meristem.dataset.token_dataset import TokenDataset
-from meristem.interfaces.batch import Batch
+from meristem.inputs.batch import Batch
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.settings import TrainSettings
 from meristem.training.step import Stepper, autocast_context, resolve_device

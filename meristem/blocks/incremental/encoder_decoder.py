@@ -22,7 +22,7 @@ from meristem.blocks.incremental.transformer_decoder import (
     norm_function,
 )
 from meristem.blocks.transformer.decoder import TransformerDecoder, TransformerDecoderLayer, source_attention_mask
-from meristem.interfaces.batch import State
+from meristem.interfaces.backbone import State
 
 EncodeFunction = Callable[..., tuple[Tensor, Tensor | None]]
 """Encoder inputs by name → encoder output [B, S, D] and its padding mask [B, S]."""

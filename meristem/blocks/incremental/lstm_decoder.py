@@ -18,7 +18,7 @@ from torch import Tensor
 from meristem.blocks.embeddings.char_cnn import CharCNN
 from meristem.blocks.incremental.state_concat import concat_states
 from meristem.blocks.recurrent.projected_lstm import ProjectedLSTM
-from meristem.interfaces.batch import State
+from meristem.interfaces.backbone import State
 
 CharIdsFunction = Callable[[NDArray[Any]], NDArray[Any]]
 """Token ids [...] → character ids [..., L]."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from meristem.blocks.attention.relative_attention import sinusoidal_encoding
 from meristem.blocks.incremental.state_concat import concat_states
 from meristem.blocks.transformer.relative_stack import RelativeLayer, RelativeStack
-from meristem.interfaces.batch import State
+from meristem.interfaces.backbone import State
 
 
 class RelativeIncrementalDecoder:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from meristem.interfaces.batch import State
+from meristem.interfaces.backbone import State
 
 PRESENT = "present"
 

@@ -22,7 +22,7 @@ from meristem.blocks.transformer.decoder import TransformerDecoderLayer
 from meristem.blocks.transformer.feed_forward import activate
 from meristem.blocks.transformer.layer import TransformerLayer
 from meristem.blocks.transformer.stack import TransformerStack
-from meristem.interfaces.batch import Backbone, State
+from meristem.interfaces.backbone import Backbone, State
 
 TensorFunction = Callable[[Tensor], Tensor]
 

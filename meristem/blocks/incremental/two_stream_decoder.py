@@ -17,7 +17,7 @@ from torch import Tensor
 
 from meristem.blocks.incremental.relative_decoder import ChunkUpdate, OneTokenUpdate, RelativeIncrementalDecoder
 from meristem.blocks.transformer.relative_stack import RelativeStack
-from meristem.interfaces.batch import State
+from meristem.interfaces.backbone import State
 
 
 class TwoStreamIncrementalDecoder(RelativeIncrementalDecoder):

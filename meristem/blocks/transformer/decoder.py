@@ -26,7 +26,7 @@ from meristem.blocks.transformer.layer import NormPosition
 from meristem.blocks.transformer.norms import build_norm
 from meristem.blocks.transformer.stack import StackSettings
 from meristem.blocks.weight_init import init_normal, scale_residual_outputs
-from meristem.interfaces.batch import Hidden
+from meristem.interfaces.backbone import Hidden
 
 
 class TransformerDecoderLayer(nn.Module):

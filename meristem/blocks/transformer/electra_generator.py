@@ -9,7 +9,7 @@ from meristem.blocks.heads.task_heads import PredictionTransform
 from meristem.blocks.heads.vocabulary import VocabularyHead
 from meristem.blocks.transformer.stack import StackSettings, TransformerStack
 from meristem.config.errors import RecipeError
-from meristem.interfaces.batch import Hidden
+from meristem.interfaces.backbone import Hidden
 
 
 class ElectraGenerator(nn.Module):

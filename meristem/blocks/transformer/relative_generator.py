@@ -14,7 +14,7 @@ from meristem.blocks.heads.vocabulary import VocabularyHead
 from meristem.blocks.transformer.electra_generator import ElectraGenerator
 from meristem.blocks.transformer.relative_stack import RelativeStack, RelativeStackSettings
 from meristem.config.errors import RecipeError
-from meristem.interfaces.batch import Hidden
+from meristem.interfaces.backbone import Hidden
 
 
 def build_relative_generator(tokens: nn.Embedding, settings: RelativeStackSettings, divisor: int) -> ElectraGenerator:

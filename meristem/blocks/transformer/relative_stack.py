@@ -28,7 +28,7 @@ from meristem.blocks.transformer.segment_memory import SegmentMemory
 from meristem.blocks.weight_init import OutputInit, check_head_count, scale_residual_outputs
 from meristem.config.conditions import SettingConditions, when
 from meristem.config.settings import Settings
-from meristem.interfaces.batch import Hidden, State
+from meristem.interfaces.backbone import Hidden, State
 
 
 class RelativeStackSettings(Settings):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from meristem.interfaces.batch import State
+from meristem.interfaces.backbone import State
 
 EMPTY_SLOT = -1  # document index of an empty slot
 

@@ -23,7 +23,7 @@ from meristem.blocks.transformer.norms import NormName, build_norm
 from meristem.blocks.weight_init import OutputInit, check_head_count, init_normal, scale_residual_outputs
 from meristem.config.conditions import SettingConditions, when
 from meristem.config.settings import Settings
-from meristem.interfaces.batch import Hidden, State
+from meristem.interfaces.backbone import Hidden, State
 
 
 class StackSettings(Settings):

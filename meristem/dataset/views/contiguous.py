@@ -9,7 +9,7 @@ import numpy as np
 from meristem.config.errors import MeristemError
 from meristem.dataset.rows import content_length, document_ids, make_row
 from meristem.dataset.token_dataset import TokenStream
-from meristem.interfaces.batch import RngFactory, Row
+from meristem.inputs.batch import RngFactory, Row
 
 if TYPE_CHECKING:
     from meristem.tokenizers.tokenizer import Tokenizer

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from meristem.config.errors import MeristemError
-from meristem.dataset.rows import boundary_tokens, content_length, make_row
+from meristem.dataset.rows import content_length, make_row
 from meristem.dataset.sample_index import SampleIndex
 from meristem.dataset.token_dataset import IntArray, TokenStream
-from meristem.interfaces.batch import RngFactory, Row
+from meristem.inputs.batch import RngFactory, Row
+from meristem.inputs.template import InputTemplate
 
 if TYPE_CHECKING:
     from meristem.tokenizers.tokenizer import Tokenizer
@@ -32,9 +33,9 @@ class DocumentsView:
         overlap: int = 0,
         first: bool = False,
     ) -> None:
-        no_tokens = np.zeros(0, np.int64)
+        template = InputTemplate(tokenizer, "bidirectional", special_ids=None if frame else ((), ()))
         self._stream, self._tokenizer, self._isolate, self._first = stream, tokenizer, isolate, first
-        self._prefix, self._suffix = boundary_tokens(tokenizer) if frame else (no_tokens, no_tokens)
+        self._prefix, self._suffix = template.prefix_ids, template.suffix_ids
         self._separator = 0 if len(self._suffix) else 1  # without special tokens, it marks the document's end
         self._content_length = content_length(stream, tokenizer, length, len(self._prefix) + len(self._suffix))
         self._stride = self._content_length - overlap

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from meristem.config.errors import MeristemError
-from meristem.dataset.rows import append_end_token, content_length, make_row
+from meristem.dataset.rows import content_length, make_row
 from meristem.dataset.token_dataset import TokenStream
-from meristem.interfaces.batch import RngFactory, Row
+from meristem.inputs.batch import RngFactory, Row
+from meristem.inputs.template import InputTemplate
 
 if TYPE_CHECKING:
     from meristem.tokenizers.tokenizer import Tokenizer
@@ -30,6 +31,7 @@ class ExamplesView:
                 "corpus.target (a column, or a file of as many lines), or use builtin:microworld-pairs"
             )
         self._stream, self._tokenizer = stream, tokenizer
+        self._template = InputTemplate(tokenizer, "encoder_decoder", closes_cut_texts=False)
         self._source_length = content_length(stream, tokenizer, length, 0)
         self._target_length = content_length(stream, tokenizer, length, spare)
 
@@ -39,9 +41,7 @@ class ExamplesView:
     def row(self, index: int, draw: RngFactory) -> Row:
         """One pair; `draw` is not used."""
         span, target_start = self._stream.document(index), self._stream.target_start(index)
-        source = append_end_token(self._stream.tokens(span.start, target_start), self._tokenizer, self._source_length)
-        target = append_end_token(
-            self._stream.tokens(target_start, span.text_stop), self._tokenizer, self._target_length
-        )
+        source = self._template.source_ids(self._stream.tokens(span.start, target_start), self._source_length)
+        target = self._template.target_ids(self._stream.tokens(target_start, span.text_stop), self._target_length)
         special = self._tokenizer.special_mask[source]
         return make_row(self._tokenizer, target, {"source": source}, index, document=index, source_special=special)

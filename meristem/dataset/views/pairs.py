@@ -11,12 +11,13 @@ from meristem.config.errors import MeristemError
 from meristem.dataset.rows import content_length, make_row
 from meristem.dataset.sample_index import SampleIndex, SampleLocation
 from meristem.dataset.token_dataset import DocumentSpan, IntArray, TokenStream
-from meristem.interfaces.batch import RngFactory, Row
+from meristem.inputs.batch import RngFactory, Row
+from meristem.inputs.encoded_input import TokenizedText
+from meristem.inputs.template import InputTemplate
 
 if TYPE_CHECKING:
     from meristem.tokenizers.tokenizer import Tokenizer
 
-NUM_SPECIAL = 3
 MAX_TRIES = 4  # attempts to draw another document that is long enough to replace B
 
 
@@ -50,11 +51,10 @@ class PairsView:
         if tokenizer.start is None or tokenizer.end is None:
             raise MeristemError("sentence pairs need a tokenizer with start and end tokens ([CLS] and [SEP])")
         self._stream, self._tokenizer, self._isolate = stream, tokenizer, isolate
-        self._start, self._end = np.array([tokenizer.start]), np.array([tokenizer.end])
+        self._template = InputTemplate(tokenizer, "bidirectional", length)
         self._negatives, self._rate = negatives, rate
-        self._content_length = (
-            content_length(stream, tokenizer, length, NUM_SPECIAL + 1) + 1
-        )  # at least one token per segment
+        num_special = self._template.num_special_tokens(2)
+        self._content_length = content_length(stream, tokenizer, length, num_special + 1) + 1  # one token per text
         self._samples = SampleIndex(stream, self._counts)
         if not len(self._samples):
             raise MeristemError(f"{stream.path}: no document has the two tokens a pair needs; use longer documents")
@@ -83,11 +83,11 @@ class PairsView:
         return self._make_row(self._stream.tokens(*first), self._stream.tokens(*second), int(is_negative), index)
 
     def _make_row(self, a: IntArray, b: IntArray, label: int, index: int) -> Row:
-        tokens = np.concatenate([self._start, a, self._end, b, self._end])
-        extra = {"segments": (np.arange(len(tokens)) >= len(a) + 2).astype(np.int64)}
+        encoded = self._template.build_input(TokenizedText.from_ids(a), TokenizedText.from_ids(b))
+        tokens, extra = encoded.inputs["tokens"], {"segments": encoded.inputs["segments"]}
         if self._isolate:
             extra["documents"] = np.zeros_like(tokens)  # a pair counts as one document, wherever its halves came from
-        return make_row(self._tokenizer, tokens, extra, index, pair=label)
+        return make_row(self._tokenizer, tokens, extra, index, pair=label, summary=encoded.summary_position)
 
     def _choose_boundaries(self, span: DocumentSpan, location: SampleLocation, generator: Generator) -> PairBoundaries:
         """A range that begins at a sentence in this part of the document, full length if there is enough text."""

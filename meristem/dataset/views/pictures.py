@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from meristem.config.errors import MeristemError
-from meristem.dataset.rows import append_end_token, content_length, make_row
+from meristem.dataset.rows import content_length, make_row
 from meristem.dataset.token_dataset import TokenStream
-from meristem.interfaces.batch import RngFactory, Row
+from meristem.inputs.batch import RngFactory, Row
+from meristem.inputs.template import InputTemplate
 
 if TYPE_CHECKING:
     from meristem.tokenizers.tokenizer import Tokenizer
@@ -30,6 +31,7 @@ class PicturesView:
                 "corpus.picture, or use builtin:microworld-pictures"
             )
         self._stream, self._tokenizer = stream, tokenizer
+        self._template = InputTemplate(tokenizer, "encoder_decoder")
         self._caption_length = content_length(stream, tokenizer, length, spare)
 
     def __len__(self) -> int:
@@ -38,7 +40,5 @@ class PicturesView:
     def row(self, index: int, draw: RngFactory) -> Row:
         """One image and its caption; `draw` is not used."""
         span = self._stream.document(index)
-        caption = append_end_token(
-            self._stream.tokens(span.start, span.text_stop), self._tokenizer, self._caption_length
-        )
+        caption = self._template.target_ids(self._stream.tokens(span.start, span.text_stop), self._caption_length)
         return make_row(self._tokenizer, caption, {"image": self._stream.image(index)}, index, document=index)

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from meristem.dataset.char_ids import token_char_ids
-from meristem.dataset.rows import boundary_tokens, content_length, document_ids, make_row
+from meristem.dataset.rows import content_length, document_ids, make_row
 from meristem.dataset.token_dataset import IntArray, TokenStream
-from meristem.interfaces.batch import Array, RngFactory, Row
+from meristem.inputs.batch import Array, RngFactory, Row
+from meristem.inputs.char_ids import token_char_ids
+from meristem.inputs.template import InputTemplate
 
 if TYPE_CHECKING:
     from meristem.tokenizers.tokenizer import Tokenizer
@@ -39,8 +40,8 @@ class WindowsView:
         sentences: bool = False,
     ) -> None:
         self._stream, self._tokenizer, self._isolate, self._ahead = stream, tokenizer, isolate, ahead
-        no_tokens = np.zeros(0, np.int64)
-        self._prefix, self._suffix = boundary_tokens(tokenizer) if frame else (no_tokens, no_tokens)
+        template = InputTemplate(tokenizer, "bidirectional", special_ids=None if frame else ((), ()))
+        self._prefix, self._suffix = template.prefix_ids, template.suffix_ids
         self._stride = content_length(stream, tokenizer, length, len(self._prefix) + len(self._suffix) + spare)
         self._characters, self._sentences = characters, sentences
 

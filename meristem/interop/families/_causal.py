@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from meristem.checkpoint.load_run import LoadedRun
-from meristem.generation.generation_inputs import document_start_ids
+from meristem.generation.generation_inputs import input_template
 from meristem.interop.model_type import HeadMapping, ModelType
 from meristem.interop.weight_map import WeightRule
 
@@ -44,6 +44,6 @@ class CausalModelType(ModelType):
         """Sets the start token to whatever a text of this run begins after; adds the bias of choice scores."""
         if (score := tensors.get(f"{SUMMARY_WEIGHT}.weight")) is not None:
             tensors[f"{SUMMARY_WEIGHT}.bias"] = score.new_zeros(len(score))
-        start_ids = document_start_ids(loaded.learner.model, loaded.tokenizer)
+        start_ids = input_template(loaded.learner.model, loaded.tokenizer, "causal").prompt_start_ids
         config["bos_token_id"] = start_ids[0] if start_ids else None
         return []

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from meristem.checkpoint.load_run import LoadedRun
 from meristem.config.errors import MeristemError
-from meristem.generation.generation_inputs import decoder_start_ids
+from meristem.generation.generation_inputs import input_template
 from meristem.interop.model_type import HeadMapping, ModelType
 from meristem.interop.weight_map import WeightRule
 from meristem.interop.weights_folder import FolderWeights
@@ -76,7 +76,7 @@ class EncoderDecoderModelType(ModelType):
     @classmethod
     def finalize_export(cls, config: dict[str, Any], tensors: dict[str, Tensor], loaded: LoadedRun) -> list[str]:
         """Sets the decoder start token in config.json."""
-        start_ids = decoder_start_ids(loaded.learner.model, loaded.tokenizer)
+        start_ids = input_template(loaded.learner.model, loaded.tokenizer, "source").decoder_start_ids
         if len(start_ids) > len(START_KEYS):
             raise MeristemError(
                 f"{cls.name} has no objective.start_tokens of {len(start_ids)} tokens: its targets begin after "

@@ -7,7 +7,7 @@ from typing import Any
 
 from meristem.blocks.transformer.electra_generator import generator_settings
 from meristem.config.errors import MeristemError
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.interop.families._encoder import (
     COMMON_ENTRIES,
     ENCODER_CONFIG,

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from meristem.blocks.attention.relative_attention import sinusoidal_encoding
 from meristem.blocks.transformer.relative_stack import RelativeLayer
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.interop.onnx_export.graph_masks import CausalMasks, ConcatKVCache, additive_mask
 from meristem.interop.onnx_export.onnx_graph import GraphInput, OnnxGraph, cache_inputs, present_names
 from meristem.models.gpt2 import GPT2

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from meristem.blocks.attention.attention_mask import AttentionMask
 from meristem.blocks.transformer.decoder import source_attention_mask
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.interop.onnx_export.graph_masks import BucketLookupBias, ConcatKVCache, additive_mask
 from meristem.interop.onnx_export.onnx_graph import GraphInput, OnnxGraph, cache_inputs, present_names
 from meristem.models.captioner import Captioner

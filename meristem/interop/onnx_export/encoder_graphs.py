@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from meristem.blocks.attention.relative_attention import IndexedShift
 from meristem.blocks.attention.relative_mask import RelativeMaskSpec
 from meristem.blocks.transformer.relative_stack import RelativeLayerInputs
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.interop.onnx_export.onnx_graph import GraphInput, OnnxGraph
 from meristem.models.bert import Bert
 from meristem.models.xlnet import XLNet

@@ -11,13 +11,14 @@ from meristem.checkpoint.load_run import LoadedRun, load_run
 from meristem.config.errors import MeristemError
 from meristem.config.settings import find_class, module_names
 from meristem.generation.generate import banned_token_ids
-from meristem.generation.generation_inputs import decoder_start_ids, document_start_ids
+from meristem.generation.generation_inputs import input_template
+from meristem.generation.head_selection import LMKind
 from meristem.interop.atomic_folder import atomic_folder
 from meristem.interop.export_folder import ExportResult
 from meristem.interop.onnx_export import causal_graphs, encoder_decoder_graphs, encoder_graphs
-from meristem.interop.onnx_export.graph_tokenizer import tokenizer_json
 from meristem.interop.onnx_export.onnx_graph import OnnxGraph, save_graph
 from meristem.interop.onnx_export.onnx_readme import build_readme
+from meristem.interop.tokenizer_conversion import describe_tokenizer
 from meristem.models.bert import Bert
 from meristem.models.gpt2 import GPT2
 from meristem.models.transformer import Transformer
@@ -88,9 +89,12 @@ def plan_graphs(loaded: LoadedRun) -> tuple[str, list[OnnxGraph]]:
 
 def _text_files(loaded: LoadedRun, kind: str, graphs: list[OnnxGraph]) -> dict[str, str]:
     config = _build_config(loaded, kind, graphs)
+    lm_kinds: dict[str, LMKind] = {"causal": "causal", "encoder-decoder": "source"}
+    template = input_template(loaded.learner.model, loaded.tokenizer, lm_kinds.get(kind))
+    description = describe_tokenizer(loaded.tokenizer, template)
     return {
         "config.json": untrusted_files.to_json(config, indent=2, ascii_only=True) + "\n",
-        "tokenizer.json": tokenizer_json(loaded.tokenizer, kind) + "\n",
+        "tokenizer.json": untrusted_files.to_json(description, indent=1) + "\n",
         "recipe.yaml": loaded.run.recipe_path.read_text(encoding="utf-8"),
         "README.md": build_readme(loaded, kind, config),
     }
@@ -114,12 +118,9 @@ def _build_config(loaded: LoadedRun, kind: str, graphs: list[OnnxGraph]) -> dict
     if kind == "encoder":
         config["suppress_tokens"] = tokenizer.special_mask.nonzero()[0].tolist()
     else:
-        start_ids = (
-            decoder_start_ids(model, tokenizer)
-            if kind == "encoder-decoder"
-            else list(document_start_ids(model, tokenizer))
-        )
-        config |= {"decoder_start_token_ids": start_ids, "suppress_tokens": banned_token_ids(model, tokenizer)}
+        template = input_template(model, tokenizer, "source" if kind == "encoder-decoder" else "causal")
+        start_ids = template.decoder_start_ids if kind == "encoder-decoder" else template.prompt_start_ids
+        config |= {"decoder_start_token_ids": list(start_ids), "suppress_tokens": banned_token_ids(model, tokenizer)}
     labels = {name: list(head.labels) for name, head in recipe.heads.items() if head.labels}
     config |= {"labels": labels} if labels else {}
     config["graphs"] = {

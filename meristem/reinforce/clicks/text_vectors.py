@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from meristem.checkpoint.load_run import load_run
 from meristem.config.errors import MeristemError
 from meristem.corpus.word_vector_files import read_vectors
-from meristem.generation.head_selection import encoding_lm_kind
+from meristem.evaluation.text_embeddings import embed, encode_text, reads_text
 from meristem.reinforce.clicks.sparse_matrix import Floats
 from meristem.reinforce.clicks.text_features import EmbedFn, tokenize
 
@@ -46,21 +45,12 @@ def _hidden_state_mean(run: str) -> EmbedFn:
     """The mean hidden state of a causal or masked run over a text."""
     loaded = load_run(Path(run).expanduser())
     model, tokenizer = loaded.learner.model, loaded.tokenizer
-    head_kind = encoding_lm_kind(model)
-    if head_kind == "source" or "characters" in model.backbone.capabilities:
-        raise MeristemError(f"{run}: cannot embed a text by itself; use a causal or masked run without character input")
-    max_length = loaded.recipe.model.max_length
-    special_ids = (tokenizer.start, tokenizer.end) if head_kind != "causal" else (None, None)
+    if not reads_text(model):
+        raise MeristemError(f"{run}: cannot embed a text by itself; use a run that was pretrained on text")
 
-    @torch.no_grad()
     def mean(texts: Sequence[str]) -> Floats:
-        rows = []
-        for text in texts:
-            ids = [special_ids[0], *tokenizer.encode(text).ids.tolist(), special_ids[1]]
-            tokens = [token_id for token_id in ids if token_id is not None][:max_length] or [tokenizer.end or 0]
-            options = {"causal": True} if head_kind == "causal" else {}
-            states = model.backbone(tokens=torch.tensor([tokens], device=model.device), **options).last_hidden_state[0]
-            rows.append(states.mean(0).double().cpu().numpy())
-        return np.stack(rows)
+        encoded = [encode_text(model, tokenizer, text) for text in texts]
+        vectors: Floats = embed(model, tokenizer, encoded).double().cpu().numpy()
+        return vectors
 
     return mean

@@ -15,7 +15,7 @@ from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError, did_you_mean
 from meristem.config.recipe import Recipe
 from meristem.dataset.length_buckets import length_batches
-from meristem.interfaces.batch import Row, collate
+from meristem.inputs.batch import Row, collate
 from meristem.interfaces.task import Sample, SamplePiece, Task
 from meristem.learning.build import TOKEN_INPUTS
 from meristem.reinforce.judge_model import load_for_inference

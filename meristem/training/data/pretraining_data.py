@@ -24,7 +24,8 @@ from meristem.dataset.unknown_tokens import (
 )
 from meristem.distributed.process_group import SINGLE_PROCESS, DistributedContext
 from meristem.evaluation.held_out_loss import SEED, evaluate_held_out
-from meristem.interfaces.batch import Model, Objective
+from meristem.interfaces.backbone import Model
+from meristem.interfaces.objective import Objective
 from meristem.learning.build import build_feeds
 from meristem.learning.learner import Learner
 from meristem.tokenizers.tokenizer import Tokenizer

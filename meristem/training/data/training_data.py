@@ -14,7 +14,8 @@ from meristem.config.errors import MeristemError
 from meristem.config.recipe import Recipe, recipe_yaml
 from meristem.dataset.feed import Feed
 from meristem.distributed.process_group import DistributedContext
-from meristem.interfaces.batch import Model, Objective
+from meristem.interfaces.backbone import Model
+from meristem.interfaces.objective import Objective
 from meristem.learning.learner import Learner
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.trackers.metrics_log import RunLogger

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from meristem.checkpoint.load_run import LoadedRun
 from meristem.config.errors import MeristemError
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 
 SHARED_SETTINGS = (
     *("hidden_size", "layers", "heads", "kv_heads", "activation", "norm", "norm_position", "norm_epsilon"),

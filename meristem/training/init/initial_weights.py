@@ -15,7 +15,7 @@ from meristem.checkpoint.load_run import LoadedRun
 from meristem.config.errors import MeristemError
 from meristem.config.recipe import Recipe
 from meristem.config.settings import find_class, module_names
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.init import encoder_init
 

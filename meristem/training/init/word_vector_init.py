@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from meristem.config.errors import MeristemError
 from meristem.config.settings import find_class, module_names
 from meristem.corpus.word_vector_files import Vector, read_vectors
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.utils.randomness import generator
 

@@ -6,7 +6,7 @@ import re
 
 from torch import nn
 
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 
 _LAYER_PATTERN = re.compile(r"(?P<stack>.*?)(?:(?<![^.])layers\.(?P<layer>\d+)\.|[^.]*_l(?P<cell>\d+)(?:_reverse)?$)")
 """Layers are numbered in a module list called `layers`, or by torch in a recurrent net (`weight_hh_l0`)."""

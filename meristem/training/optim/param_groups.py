@@ -11,7 +11,7 @@ from torch import nn
 from meristem.blocks.fused_linear import FusedLinear
 from meristem.blocks.transformer.electra_generator import ElectraGenerator
 from meristem.distributed.process_group import SINGLE_PROCESS, DistributedContext
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.training.optim.layer_depth import layer_depths
 from meristem.training.optim.muon import Muon
 from meristem.training.settings import TrainSettings

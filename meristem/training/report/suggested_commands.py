@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from meristem.dataset.token_dataset import TokenDataset, TokenStream
 from meristem.generation.head_selection import can_detect, lm_kinds, lm_kinds_for
-from meristem.interfaces.batch import Model
+from meristem.interfaces.backbone import Model
 from meristem.tokenizers.tokenizer import Tokenizer
 
 MAX_EXAMPLE_TOKENS = 24  # from the beginning of a document

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tokenizers.processors import TemplateProcessing
 
 from meristem.config.errors import MeristemError
+from meristem.corpus.document import Document
+from meristem.dataset.build import build_dataset
+from meristem.dataset.settings import DatasetSettings
 from meristem.dataset.token_dataset import TokenDataset, TokenStream
 from meristem.dataset.views.pairs import PairsView
-from meristem.interfaces.batch import Row
+from meristem.inputs.batch import Row
+from meristem.tokenizers import tokenizer_files
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.utils.randomness import SampleRng
 
@@ -174,3 +180,23 @@ def _drawn(epoch: int, index: int) -> np.random.Generator:
     generator = SampleRng(0, epoch, index)("pairs")
     generator.random()
     return generator
+
+
+def test_pairs_use_the_template_of_a_published_tokenizer(
+    tokenizer: Tokenizer, texts: list[str], tmp_path: Path
+) -> None:
+    """RoBERTa puts two end tokens between two texts; XLNet puts [CLS] last, where the pair is classified then."""
+    for name, pair, special in (
+        ("roberta", "[CLS] $A [SEP] [SEP] $B [SEP]", "[CLS] [SEP] [SEP] [SEP]"),
+        ("xlnet", "$A [SEP] $B:1 [SEP]:1 [CLS]:2", "[SEP] [SEP] [CLS]"),
+    ):
+        library = tokenizer_files.parse_tokenizer(tokenizer.json_text, "tokenizer.json")
+        names = [(token, library.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
+        library.post_processor = TemplateProcessing("[CLS] $A [SEP]", pair, names)
+        published = Tokenizer(library.to_str())
+        documents = [Document(text, f"test:{number}") for number, text in enumerate(texts[:9])]
+        dataset = build_dataset(documents, published, tmp_path / name, DatasetSettings(), processes=1)
+        row = PairsView(dataset.split("train"), published, 64).row(0, SampleRng(0, 0, 0))
+        tokens = row.inputs["tokens"]
+        assert [published.id_to_token(token) for token in tokens[row.metadata["special"]].tolist()] == special.split()
+        assert tokens[row.metadata["summary"]] == published.start and len(tokens) <= 64

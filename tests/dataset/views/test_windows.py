@@ -14,10 +14,10 @@ from meristem.config.errors import MeristemError
 from meristem.config.settings import find_class
 from meristem.corpus.document import Document
 from meristem.dataset.build import build_dataset
-from meristem.dataset.char_ids import token_char_ids
 from meristem.dataset.settings import DatasetSettings
 from meristem.dataset.token_dataset import TokenDataset
 from meristem.dataset.views.windows import WindowsView
+from meristem.inputs.char_ids import token_char_ids
 from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.utils.randomness import SampleRng
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meristem.dataset.char_ids import (
+from meristem.inputs.char_ids import (
     BOS_CHAR,
     BOW_CHAR,
     CHAR_VOCAB_SIZE,
@@ -16,7 +16,7 @@ from meristem.dataset.char_ids import (
     PAD_CHAR,
     word_char_ids,
 )
-from meristem.dataset.char_ids import token_char_ids as spell
+from meristem.inputs.char_ids import token_char_ids as spell
 from meristem.tokenizers.tokenizer import Tokenizer
 
 

@@ -1,0 +1,1 @@
+"""Model inputs: rows and batches, input templates, character ids, length buckets."""
