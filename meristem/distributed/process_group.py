@@ -233,13 +233,12 @@ def _init_process_group(
     """Wait for all processes and connect them; returns the group without a timeout."""
     if device.type != "cpu":
         torch.accelerator.set_device_index(device.index)  # a thread has its own current device
-    timeout = timedelta(seconds=timeout_seconds)
     dist.init_process_group(
         "nccl" if device.type == "cuda" else "gloo",
         store=_rendezvous_store(rank, world_size, timeout_seconds),
         rank=rank,
         world_size=world_size,
-        timeout=timeout,
+        timeout=timedelta(seconds=timeout_seconds),
         device_id=device if device.type == "cuda" else None,
     )
     untimed_group: dist.ProcessGroup | None = dist.new_group(backend="gloo", timeout=timedelta(days=30))

@@ -101,7 +101,7 @@ def test_streams_that_nobody_reads_give_their_places_back(server: ThreadServer) 
 def test_streams_that_are_abandoned_write_no_lines_to_the_log(
     hub: ModelRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = ThreadServer(hub, deadline=1)
+    server = ThreadServer(hub, request_timeout=1)
     logging.getLogger("uvicorn.error").setLevel("WARNING")
     body = json.dumps(LONG).encode()
     held = server.open(POST.format("/generate", "application/json", len(body)).encode() + body, buffer=4096)
