@@ -65,9 +65,9 @@ LAYERS = [
         "base",
         [
             (["metrics", "drawing"], "metrics, plots and report pages"),
-            (["data", "samples"], "sources, one reader per file format, text units; built-in data"),
             (["interfaces"], "contracts: backbone, objective, task"),
             (["inputs", "tokenizers"], "input templates, rows and batches; text to token ids"),
+            (["data", "samples"], "sources, one reader per file format, text units; built-in data"),
             (["config", "utils"], "recipes and settings, helpers"),
         ],
     ),

@@ -149,7 +149,7 @@ def test_a_failing_function_is_told_with_its_text(meristem: Meristem) -> None:
 
 
 def test_the_best_of_several_is_what_the_reward_likes(meristem: Meristem, run: Path) -> None:
-    told = ["generate", run, "--prompt", "Ada", "--max-tokens", 8, "--json"]
+    told = ["generate", run, "--prompt", "Ada", "--max-tokens", 8, "--seed", 0, "--json"]
     (all_,) = (json.loads(meristem(*told, "--count", 4).out),)
     (found,) = json.loads(meristem(*told, "--best-of", 4, "--reward", "length,target=3").out)
     values = [package.reward("length", text=one["text"], target=3).value for one in all_]
@@ -168,7 +168,7 @@ def test_rewards_of_a_file_and_of_a_run(meristem: Meristem, run: Path) -> None:
     Path("trained").mkdir()
     for path in (Path("my.yaml"), Path("trained/recipe.yaml")):
         path.write_text("rewards: [{name: length, target: 3}]\n", encoding="utf-8")
-    told = ["generate", run, "--prompt", "Ada", *FEW, "--json", "--reward"]
+    told = ["generate", run, "--prompt", "Ada", *FEW, "--seed", 0, "--json", "--reward"]
     assert meristem(*told, "my.yaml").out == meristem(*told, "trained").out == meristem(*told, "length,target=3").out
 
 
@@ -201,10 +201,10 @@ def test_the_same_from_python(run: Path, tmp_path: Path) -> None:
     assert [one.value for one in package.reward("includes", text=["sea", "sun"], required=["sea"])] == [1.0, 0.0]
     both = package.reward([{"name": "length", "target": 2}, "repetition"], text="a b")
     assert both.value == 1.0 and both.why == {"length": 1.0, "repetition": 0.0}
-    ((best,),) = load(run).best("Ada", of=4, rewards=["length,target=3"], max_tokens=8)
+    ((best,),) = load(run).best("Ada", of=4, rewards=["length,target=3"], max_tokens=8, seed=0)
     assert best.value == max(
         package.reward("length", text=one.text, target=3).value
-        for one in load(run).generate("Ada", count=4, max_tokens=8)[0]
+        for one in load(run).generate("Ada", count=4, max_tokens=8, seed=0)[0]
     )
     several = load(run).best(["Ada", "the"], of=3, keep=2, rewards={"name": "length", "target": 3}, max_tokens=4)
     assert [len(some) for some in several] == [2, 2] and all(a.value >= b.value for a, b in several)

@@ -16,11 +16,11 @@ from meristem.config.settings import Settings, find_class, module_names
 PACKAGE = Path(meristem.__file__).parent
 LAYERS = [
     ["config", "utils", "recipes"],
+    ["samples"],
+    ["data"],
     ["tokenizers"],
     ["inputs"],
     ["interfaces"],
-    ["samples"],
-    ["data"],
     ["metrics"],
     ["drawing"],
     ["corpus"],

@@ -18,10 +18,14 @@ from meristem.checkpoint.run_folder import RunFolder
 from meristem.config.errors import MeristemError
 from meristem.config.recipe import Recipe, parse_recipe_file, resolve_recipe
 from meristem.config.recipe_diff import differing_settings
-from meristem.config.settings import iter_integers
+from meristem.config.recipe_format import recipe_version
+from meristem.config.settings import find_class, iter_integers
+from meristem.interfaces.backbone import Backbone
+from meristem.interfaces.task import Task
 from meristem.learning.build import build_learner
 from meristem.learning.learner import Learner
 from meristem.tokenizers.tokenizer import Tokenizer
+from meristem.utils import untrusted_files
 
 MAX_SIZE_RATIO, SIZE_MARGIN_BYTES = 4, 64 << 20
 """How much larger than its saved weights a model may be: position tables are computed, not saved."""
@@ -63,6 +67,7 @@ def load_run(path: Path, *, which: PointerName | None = None, step: int | None =
     tokenizer = Tokenizer.load(checkpoint.snapshot.tokenizer or run.tokenizer_path)
     _check_model_size(recipe, tokenizer, checkpoint.snapshot.model, run)
     learner = build_learner(recipe, tokenizer)
+    _refuse_earlier_inputs(run, recipe, learner.model.backbone, tokenizer)
     if (lora_settings := recipe.start.lora) is not None:
         lora.add_lora(learner.model.backbone, lora_settings.rank, lora_settings.alpha, lora_settings.target_modules)
     weight_transfer.load_exact(learner.model, checkpoint.snapshot.model)
@@ -85,6 +90,25 @@ def load_run(path: Path, *, which: PointerName | None = None, step: int | None =
         notices=notices,
         weights_finite=not nonfinite,
     )
+
+
+def _refuse_earlier_inputs(run: RunFolder, recipe: Recipe, backbone: Backbone, tokenizer: Tokenizer) -> None:
+    """Raise for a task whose inputs were built differently when it was fine-tuned.
+
+    Until recipe format 2, tasks on the encoder of an encoder-decoder trained here read `start A end`; now they read
+    `A end`, as in pretraining.
+    """
+    if recipe.task is None or find_class("tasks", recipe.task.name).generate is not Task.generate:
+        return
+    if "encoder_decoder" not in backbone.capabilities:
+        return
+    if tokenizer.single_template is not None or tokenizer.start is None:
+        return
+    if recipe_version(untrusted_files.read_yaml(run.recipe_path), run.recipe_path) == 1:
+        raise MeristemError(
+            f"{run.path} was fine-tuned by an earlier version, which began the inputs of this task with "
+            f"{tokenizer.id_to_token(tokenizer.start)!r}; this version does not: fine-tune it again"
+        )
 
 
 def _recipe_change_notices(run: RunFolder, recipe: Recipe, checkpoint: Path) -> Iterator[str]:

@@ -31,6 +31,12 @@ PACKAGES = {
 def migrate_recipe(mapping: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """The mapping of a recipe file in the current format, without its format number."""
     sections = {name: value for name, value in mapping.items() if name != FORMAT_KEY}
+    version = recipe_version(mapping, path)
+    return sections if version == RECIPE_FORMAT else _from_format_1(sections)
+
+
+def recipe_version(mapping: Mapping[str, Any], path: Path) -> int:
+    """The format of a recipe file; one without a number is of format 1 in a run, else of the current one."""
     version = mapping.get(FORMAT_KEY, 1 if _is_in_run(path) else RECIPE_FORMAT)
     if type(version) is not int or version < 1:
         raise RecipeError(f"{path}: format: {version!r} is not a format number; leave it out of a recipe you write")
@@ -39,7 +45,7 @@ def migrate_recipe(mapping: Mapping[str, Any], path: Path) -> dict[str, Any]:
             f"{path} has format {version}, and this version of meristem reads formats up to {RECIPE_FORMAT}: "
             "update meristem, or use the version that wrote it"
         )
-    return sections if version == RECIPE_FORMAT else _from_format_1(sections)
+    return version
 
 
 def _is_in_run(path: Path) -> bool:

@@ -52,7 +52,7 @@ def cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_one_new_module_is_read_as_corpus_and_as_labelled_data(cards: Path, read: Any) -> None:
     documents, account = read(cards, validation=0, test=0)
-    assert [(d.text, d.place) for d in documents] == [("Is it open?", f"{cards}:1"), ("Is it late?", f"{cards}:4")]
+    assert [(d.text, d.location) for d in documents] == [("Is it open?", f"{cards}:1"), ("Is it late?", f"{cards}:4")]
     assert account.bytes == cards.stat().st_size
     samples = load_samples(str(cards), DataSettings(), "text")
     assert [(s.inputs["text"], s.gold, s.location) for s in samples] == [

@@ -32,8 +32,12 @@ METHODS = frozenset({"extractall", "unsafe_load", "full_load", "read_pickle"})
 """Never called on anything."""
 
 
-NAMED = {("function.py", "import_module of what a file may say")}
-"""A reward that is a function of one's own: people name it themselves, and a run that names one is refused."""
+NAMED = {
+    ("function.py", "import_module of what a file may say"),
+    ("id_numbers.py", "import_module of what a file may say"),
+}
+"""A reward that is a function of one's own: people name it themselves, and a run that names one is refused. Validators
+of python-stdnum: their names are in a table of that module."""
 
 
 def dangers(source: str) -> list[str]:

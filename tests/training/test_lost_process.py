@@ -127,9 +127,10 @@ def test_a_process_that_hangs_is_given_up_after_the_timeout(
                 while not given_up.exists():
                     time.sleep(0.05)
             return
-        with pytest.raises(ProcessLostError), init_distributed(CPU, timeout_seconds=timeout) as distributed:
+        with init_distributed(CPU, timeout_seconds=timeout) as distributed:
             distributed.all_reduce_sum([1.0])
-            collective(distributed)
-        given_up.touch()
+            with pytest.raises(ProcessLostError):
+                collective(distributed)
+            given_up.touch()  # before the group is destroyed, which may wait for the other process
 
     run_processes(2, work, tmp_path)

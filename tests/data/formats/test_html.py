@@ -46,7 +46,7 @@ def test_main_text_under_its_title_without_boilerplate(tmp_path: Path, read: Any
     (document,), account = read(path, validation=0, test=0)
     assert document.text.startswith("The quiet harbour\n\nParagraph 0: the harbour was quiet")
     assert document.text.endswith("The keeper counted seventeen boats & lit the lamp — as always.")
-    assert document.text.count("The quiet harbour") == 1 and document.place == f"{path}:1"
+    assert document.text.count("The quiet harbour") == 1 and document.location == f"{path}:1"
     for boilerplate in ("cookies", "About us", "Privacy", "secret", "Ten gardens", "red", "<", "Example News"):
         assert boilerplate not in document.text
     assert account.bytes == path.stat().st_size
