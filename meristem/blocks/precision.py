@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.amp.autocast_mode import is_autocast_available
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:
@@ -18,4 +19,6 @@ def to_compute_dtype(tensor: Tensor) -> Tensor:
     product would be promoted to float32, and cast again before the next product.
     """
     device = tensor.device.type
-    return tensor.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else tensor
+    if not is_autocast_available(device) or not torch.is_autocast_enabled(device):
+        return tensor
+    return tensor.to(torch.get_autocast_dtype(device))

@@ -113,7 +113,7 @@ def describe_recipe(recipe: Recipe, *, vocab_size: int | None = None, devices: i
             lambda step: [feed.batch_at(step * trial_rows, trial_rows)],
             recipe.train,
             device,
-            choose_precision(recipe.train, device, learner.model.backbone),
+            choose_precision(recipe, device, learner.model.backbone),
         )
     scale = feed.batch_size / trial_rows
     steps_per_epoch = len(feed.view) / feed.batch_size if recipe.task is not None else None
@@ -155,7 +155,7 @@ def _build_description(
     }
     steps = steps_by_budget.get(kind)
     model = learner.model
-    precision = choose_precision(recipe.train, device, learner.model.backbone)
+    precision = choose_precision(recipe, device, learner.model.backbone)
     return RecipeDescription(
         name=recipe.name,
         family=recipe.model.family,

@@ -13,8 +13,8 @@ from typing import Literal
 
 import torch
 
+from meristem.config.recipe import Recipe
 from meristem.interfaces.backbone import Backbone
-from meristem.training.settings import TrainSettings
 
 Precision = Literal["float32", "bfloat16"]
 CPU_FEATURES = ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")
@@ -26,10 +26,16 @@ MIN_HIDDEN_SIZE = 128
 PRODUCT_ROWS, PRODUCT_REPEATS = 1024, 8
 
 
-def choose_precision(settings: TrainSettings, device: torch.device, backbone: Backbone) -> Precision:
-    """`train.precision`, or for `auto` what is faster for this model on this device."""
-    if settings.precision != "auto":
-        return settings.precision
+def choose_precision(recipe: Recipe, device: torch.device, backbone: Backbone) -> Precision:
+    """`train.precision`, or for `auto` what is faster for this model on this device.
+
+    A policy trains in float32: the log-probabilities of its rollouts must be those of the pass that trains on them.
+    """
+    requested: Precision | Literal["auto"] = recipe.train.precision
+    if requested != "auto":
+        return requested
+    if recipe.policy is not None:
+        return "float32"
     if device.type == "cuda":
         return "bfloat16" if torch.cuda.is_bf16_supported() else "float32"
     if device.type != "cpu" or not bfloat16_features() or not backbone.gains_from_bfloat16:

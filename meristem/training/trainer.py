@@ -216,7 +216,7 @@ def _pin_threads(context: RunContext) -> None:
 def _set_precision(context: RunContext, device: torch.device) -> None:
     """Choose the precision of a new run; a resumed one keeps its own, also on a processor that would choose another."""
     state, settings, distributed = context.state, context.recipe.train, context.training_data.distributed
-    prefers_bfloat16 = choose_precision(settings, device, context.learner.model.backbone) == "bfloat16"
+    prefers_bfloat16 = choose_precision(context.recipe, device, context.learner.model.backbone) == "bfloat16"
     preferred: Precision = "bfloat16" if distributed.broadcast(int(prefers_bfloat16)) else "float32"
     if not state.step:
         context.precision = preferred
