@@ -59,7 +59,7 @@ class _MaterializedAttention(torch.autograd.Function):
             ctx.save_for_backward(q_NTC, k_NSC, v_NSC, weights, kept)
             ctx.scale, ctx.dropout, ctx.heads = scale, dropout, (batch_size, num_heads)
             ctx.mask_shape = None if mask is None else mask.shape
-            return torch.bmm(dropped, v_NSC).unflatten(0, ctx.heads)
+            return torch.bmm(dropped, v_NSC).view(batch_size, num_heads, num_queries, -1)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
@@ -75,8 +75,8 @@ class _MaterializedAttention(torch.autograd.Function):
             grad_scores = torch._softmax_backward_data(grad_weights, weights, -1, weights.dtype)
             grad_q = torch.bmm(grad_scores, k_NSC).mul_(ctx.scale)
             grad_k = torch.bmm(grad_scores.mT, q_NTC)
-            grad_mask = (
-                grad_scores.unflatten(0, ctx.heads).sum_to_size(ctx.mask_shape) if ctx.needs_input_grad[3] else None
+            grad_q, grad_k, grad_v, grad_scores = (
+                grad.view(*ctx.heads, *grad.shape[1:]) for grad in (grad_q, grad_k, grad_v, grad_scores)
             )
-        unflattened = (grad.unflatten(0, ctx.heads) for grad in (grad_q, grad_k, grad_v))
-        return (*unflattened, grad_mask, None, None)
+            grad_mask = grad_scores.sum_to_size(ctx.mask_shape) if ctx.needs_input_grad[3] else None
+        return grad_q, grad_k, grad_v, grad_mask, None, None
