@@ -27,7 +27,8 @@ from meristem.learning.learner import Learner
 from meristem.samples import paired_documents
 from meristem.training.budget import StepCost, measure_step_cost, peak_flops, step_flops, total_step_flops
 from meristem.training.freezing import prepare_trainable
-from meristem.training.step import resolve_device, resolve_dtype
+from meristem.training.precision import choose_precision, product_dtype
+from meristem.training.step import resolve_device
 from meristem.utils.result_tables import Tabular
 
 MAX_TRIAL_FLOPS = 4e11  # a larger step is measured on fewer rows and scaled
@@ -107,7 +108,12 @@ def describe_recipe(recipe: Recipe, *, vocab_size: int | None = None, devices: i
         row_flops = total_step_flops(learner, source, [feed.batch_at(0, 1)])
         trial_rows = max(1, min(feed.micro_batch_size, int(MAX_TRIAL_FLOPS / row_flops)))
         cost = measure_step_cost(
-            learner, source, lambda step: [feed.batch_at(step * trial_rows, trial_rows)], recipe.train, device
+            learner,
+            source,
+            lambda step: [feed.batch_at(step * trial_rows, trial_rows)],
+            recipe.train,
+            device,
+            choose_precision(recipe, device, learner.model.backbone),
         )
     scale = feed.batch_size / trial_rows
     steps_per_epoch = len(feed.view) / feed.batch_size if recipe.task is not None else None
@@ -149,6 +155,7 @@ def _build_description(
     }
     steps = steps_by_budget.get(kind)
     model = learner.model
+    precision = choose_precision(recipe, device, learner.model.backbone)
     return RecipeDescription(
         name=recipe.name,
         family=recipe.model.family,
@@ -164,7 +171,10 @@ def _build_description(
         steps=None if steps is None else max(1, round(steps)),
         seconds=0.0 if steps is None else steps * step_seconds,
         device=str(device),
-        peak=max(peak_flops(device, dtype=resolve_dtype(recipe.train, device)), cost.flops / cost.seconds),
+        peak=max(
+            peak_flops(device, dtype=product_dtype(precision)),
+            cost.flops / cost.seconds,
+        ),
     )
 
 

@@ -66,6 +66,8 @@ class Backbone(nn.Module, ABC):
     """Whether `forward` takes `wanted`, flat positions at which alone the last layer is computed."""
     supports_gradient_checkpointing: ClassVar[bool] = True
     """Whether its layers can recompute activations in the backward pass (gradient checkpointing)."""
+    gains_from_bfloat16: ClassVar[bool] = True
+    """Whether bfloat16 products make its training faster: not where recurrent steps take most of the time."""
     supports_text_tasks: ClassVar[bool] = True
     """Whether it can be fine-tuned on text tasks; a captioner only on image tasks."""
     encoder_prefixes: ClassVar[Mapping[str, str]] = {}

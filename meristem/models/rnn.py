@@ -97,6 +97,7 @@ class RNN(Backbone):
     Settings: ClassVar[type[RNNSettings]] = RNNSettings
     capabilities = frozenset({"encoder_decoder"})
     supports_gradient_checkpointing = False
+    gains_from_bfloat16 = False
 
     def __init__(self, settings: RNNSettings, vocab_size: int) -> None:
         super().__init__()

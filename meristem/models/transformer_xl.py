@@ -13,6 +13,7 @@ from meristem.blocks.heads.adaptive_softmax import AdaptiveSoftmaxHead
 from meristem.blocks.heads.task_heads import build_shared_head
 from meristem.blocks.heads.vocabulary import VocabularyHead
 from meristem.blocks.incremental.relative_decoder import RelativeIncrementalDecoder
+from meristem.blocks.precision import to_compute_dtype
 from meristem.blocks.transformer.feed_forward import ActivationName
 from meristem.blocks.transformer.relative_stack import RelativeStack, RelativeStackSettings
 from meristem.blocks.transformer.segment_memory import SegmentMemory
@@ -72,7 +73,8 @@ class TransformerXL(Backbone):
 
     def embed(self, tokens: Tensor) -> Tensor:
         """[B, T] → [B, T, D], scaled by √D as in Vaswani et al. 2017, §3.4."""
-        return apply_dropout(self.tokens(tokens) * self.hidden_size**0.5, self.settings.dropout, self.training)
+        scaled = to_compute_dtype(self.tokens(tokens) * self.hidden_size**0.5)
+        return apply_dropout(scaled, self.settings.dropout, self.training)
 
     def forward(  # type: ignore[override]  # the inputs are named
         self,

@@ -13,6 +13,7 @@ from meristem.blocks.attention.relative_mask import RelativeMaskSpec
 from meristem.blocks.heads.task_heads import TokenScoreHead, build_shared_head
 from meristem.blocks.heads.vocabulary import VocabularyHead
 from meristem.blocks.incremental.two_stream_decoder import TwoStreamIncrementalDecoder
+from meristem.blocks.precision import to_compute_dtype
 from meristem.blocks.transformer.relative_generator import build_relative_generator
 from meristem.blocks.transformer.relative_stack import RelativeStack, RelativeStackSettings
 from meristem.blocks.transformer.segment_memory import SegmentMemory
@@ -85,7 +86,7 @@ class XLNet(Backbone):
         other.
         """
         dropout = self.settings.dropout
-        x = apply_dropout(self.tokens(tokens), dropout, self.training)
+        x = apply_dropout(to_compute_dtype(self.tokens(tokens)), dropout, self.training)
         mask_spec = RelativeMaskSpec(
             num_tokens=tokens.shape[1],
             causal=False,
@@ -98,7 +99,9 @@ class XLNet(Backbone):
             order=order,
         )
         query_states = (
-            None if slots is None else apply_dropout(self.query.expand(*slots.shape, -1), dropout, self.training)
+            None
+            if slots is None
+            else apply_dropout(to_compute_dtype(self.query).expand(*slots.shape, -1), dropout, self.training)
         )
         remembers = self.stack.memory_length > 0 and (fresh is not None or bool(state))
         return self.stack(  # type: ignore[no-any-return]  # nn.Module.__call__

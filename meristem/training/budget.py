@@ -18,6 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from meristem.inputs.batch import Batch
 from meristem.learning.learner import Learner
 from meristem.training.optim.param_groups import build_optimizers
+from meristem.training.precision import Precision
 from meristem.training.settings import TrainSettings
 from meristem.training.step import Stepper
 
@@ -139,6 +140,7 @@ def measure_step_cost(
     batches: Callable[[int], Sequence[Batch]],
     settings: TrainSettings,
     device: torch.device,
+    precision: Precision = "float32",
     *,
     seconds: float = TRIAL_SECONDS,
 ) -> StepCost:
@@ -150,6 +152,7 @@ def measure_step_cost(
         optimizers=build_optimizers(trial_learner.model, settings),
         settings=settings,
         device=device,
+        precision=precision,
     )
     first_batches = list(batches(0))
     flops = step_flops(learner, source, first_batches)

@@ -15,6 +15,7 @@ from meristem.learning.learner import Learner
 from meristem.training.budget import evaluation_tokens
 from meristem.training.data.training_data import TrainingData
 from meristem.training.loop import format_metrics_line
+from meristem.training.precision import Precision
 from meristem.training.report import model_card
 from meristem.training.settings import NEVER
 from meristem.training.trackers.metrics_log import RunLogger, format_duration
@@ -33,6 +34,7 @@ class RunContext:
     learner: Learner
     state: TrainState
     logger: RunLogger
+    precision: Precision = "float32"
     planned_tokens: float = math.inf
     """Tokens read in all planned steps."""
 

@@ -165,7 +165,7 @@ class TrainSettings(Settings):
     device: str = "auto"
     """cpu, cuda, mps, …; auto is the accelerator if there is one, else the CPU."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """bfloat16 uses autocast; auto selects it where CUDA supports it."""
+    """Matrix products; auto is bfloat16 where CUDA or the CPU (AVX512-BF16, AMX) multiplies it faster, else float32."""
     threads: int | None = Field(None, ge=1, le=1024)
     """CPU threads; torch's default unless set."""
     dataloader_workers: int | None = Field(None, ge=0, le=256)

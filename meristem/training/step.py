@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +17,7 @@ from meristem.interfaces.backbone import State
 from meristem.learning.learner import Learner
 from meristem.training.optim.lr_schedules import lr_factor
 from meristem.training.optim.param_groups import set_lr_factor
+from meristem.training.precision import Precision, autocast_context
 from meristem.training.settings import TrainSettings
 from meristem.utils.randomness import torch_seed
 
@@ -69,20 +69,6 @@ def resolve_device(settings: TrainSettings) -> torch.device:
     return device
 
 
-def resolve_dtype(settings: TrainSettings, device: torch.device) -> torch.dtype:
-    """Data type of matrix products: `train.precision`, or bfloat16 where CUDA supports it."""
-    precision = settings.precision
-    if precision == "auto":
-        precision = "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
-    return torch.bfloat16 if precision == "bfloat16" else torch.float32
-
-
-def autocast_context(settings: TrainSettings, device: torch.device) -> AbstractContextManager[object]:
-    """Autocast to bfloat16, or a null context in float32."""
-    dtype = resolve_dtype(settings, device)
-    return torch.autocast(device.type, dtype=dtype) if dtype == torch.bfloat16 else nullcontext()
-
-
 @dataclass(kw_only=True)
 class Stepper:
     """Takes optimizer steps; holds the learner, its optimizers and the memory of recurrent backbones between steps."""
@@ -91,6 +77,7 @@ class Stepper:
     optimizers: list[torch.optim.Optimizer]
     settings: TrainSettings
     device: torch.device
+    precision: Precision = "float32"
     parallel: ParallelLearner | None = None
     """The learner wrapped for DDP or FSDP; a single process if None."""
     memory: dict[tuple[str, int], State] = field(default_factory=dict)  # (source, micro-step) → state
@@ -146,7 +133,7 @@ class Stepper:
         for micro_step, batch in enumerate(batches):
             self._seed(step, micro_step)
             with self._parallel.gradient_sync(is_last=micro_step == len(batches) - 1):
-                with autocast_context(self.settings, self.device):
+                with autocast_context(self.precision, self.device):
                     outcome = self._parallel(source, batch, totals, self.memory.get((source, micro_step)))
                 assert outcome.loss is not None
                 self._parallel.backward(outcome.loss)

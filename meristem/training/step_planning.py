@@ -66,6 +66,7 @@ def plan_steps(
         raise MeristemError(f"a budget of {budget} is {total} steps, {reason}")
     state.total, state.planned_total, state.replans = total, total, 0
     state.budget, state.threads = budget, torch.get_num_threads()
+    state.precision = context.precision
 
 
 def planned_tokens(context: RunContext, feeds: Mapping[str, Feed]) -> float:
@@ -85,6 +86,7 @@ def _mean_cost(context: RunContext, feeds: Mapping[str, Feed], device: torch.dev
             partial(step_batches, feed),
             context.recipe.train,
             device,
+            context.precision,
             seconds=TRIAL_SECONDS / len(feeds),
         )
         for name, feed in feeds.items()

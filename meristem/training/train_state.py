@@ -57,6 +57,8 @@ class TrainState:
     threads: int = 0
     muon_split: str = DECLARED_SPLIT
     """How Muon splits fused matrices; kept for the whole run, so that an older run resumes as it started."""
+    precision: str = ""
+    """Precision that the run started in; empty in runs of earlier versions, which were float32 on CPUs."""
     stopped: str = ""
     """Why the objective stopped the run; empty if it did not."""
 

@@ -38,6 +38,7 @@ from meristem.training.launch import is_launch_ended
 from meristem.training.loop import TrainingLoop
 from meristem.training.missing_files import refuse_missing_files
 from meristem.training.optim.param_groups import build_optimizers
+from meristem.training.precision import Precision, bfloat16_features, choose_precision, product_dtype
 from meristem.training.resume_checks import (
     refuse_changed_settings,
     refuse_changed_tokenizer,
@@ -47,7 +48,7 @@ from meristem.training.resume_checks import (
 from meristem.training.resume_state import restore_training
 from meristem.training.run_result import RunContext, RunResult, budget_used, finish_run
 from meristem.training.settings import NEVER
-from meristem.training.step import Stepper, resolve_device, resolve_dtype
+from meristem.training.step import Stepper, resolve_device
 from meristem.training.step_planning import (
     build_mixture,
     plan_steps,
@@ -159,6 +160,7 @@ def _train(
         refuse_impossible_state(context.state, learner.objectives.values())
         if distributed.world_size == 1:
             _pin_threads(context)
+    _set_precision(context, device)
     learner.to(device)
     feeds = training_data.build_feeds(recipe, learner.objectives, split="train", seed=settings.seed)
     if checkpoint is not None and recipe.task is None and recipe.policy is None:
@@ -184,6 +186,7 @@ def _train(
         optimizers=optimizers,
         settings=settings,
         device=device,
+        precision=context.precision,
         parallel=parallel,
         histories=context.state.histories,
     )
@@ -210,6 +213,23 @@ def _pin_threads(context: RunContext) -> None:
         )
 
 
+def _set_precision(context: RunContext, device: torch.device) -> None:
+    """Choose the precision of a new run; a resumed one keeps its own, also on a processor that would choose another."""
+    state, settings, distributed = context.state, context.recipe.train, context.training_data.distributed
+    prefers_bfloat16 = choose_precision(context.recipe, device, context.learner.model.backbone) == "bfloat16"
+    preferred: Precision = "bfloat16" if distributed.broadcast(int(prefers_bfloat16)) else "float32"
+    if not state.step:
+        context.precision = preferred
+        if preferred == "bfloat16" and settings.precision == "auto":
+            reason = "CUDA" if device.type == "cuda" else ", ".join(bfloat16_features())
+            context.logger.log(f"Training in bfloat16 ({reason}); float32 weights, norms, softmax and losses")
+        return
+    earlier_default = "float32" if device.type == "cpu" and settings.precision == "auto" else preferred
+    context.precision = "bfloat16" if (state.precision or earlier_default) == "bfloat16" else "float32"
+    if context.precision != preferred:
+        context.logger.log(f"Resuming in {context.precision}, as the run started (this machine would use {preferred})")
+
+
 def _unsharded_learner(context: RunContext, device: torch.device) -> Learner:
     """A learner with the full, unsharded weights, for evaluation and reports."""
     weights = full_state_dict(context.learner.model.state_dict(keep_vars=True))
@@ -231,7 +251,7 @@ def _build_loop(context: RunContext, stepper: Stepper, feeds: Mapping[str, Feed]
         state=context.state,
         mix=build_mixture(context.recipe),
         flops_per_token=context.state.flops_per_token,
-        peak_flops=peak_flops(device, dtype=resolve_dtype(recipe.train, device)),
+        peak_flops=peak_flops(device, dtype=product_dtype(context.precision)),
         evaluate=_build_evaluator(context, stepper, device),
         evaluation_count=context.training_data.evaluation_count(context.evaluation_recipe, context.planned_tokens),
         selection_loss=context.training_data.selection_loss,

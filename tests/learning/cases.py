@@ -38,6 +38,7 @@ from meristem.tokenizers.tokenizer import Tokenizer
 from meristem.training.freezing import UnfreezeSchedule
 from meristem.training.loop import TrainingLoop
 from meristem.training.optim.param_groups import build_optimizers, parameter_names
+from meristem.training.precision import Precision
 from meristem.training.resume_state import restore_training
 from meristem.training.settings import StartSettings, TrainSettings
 from meristem.training.step import Stepper, StepResult
@@ -281,7 +282,9 @@ def task(
     return Learner(made.model, {SOURCE: objective}), feed, recipe.train
 
 
-def stepper_of(learner: Learner, settings: TrainSettings, *, plain: bool = False) -> Stepper:
+def stepper_of(
+    learner: Learner, settings: TrainSettings, *, plain: bool = False, precision: Precision = "float32"
+) -> Stepper:
     """A stepper on the cpu; a plain one descends without an adaptive optimizer, which would amplify round-off."""
     made = (
         [torch.optim.SGD(learner.parameters(), lr=settings.learning_rate)]
@@ -290,7 +293,9 @@ def stepper_of(learner: Learner, settings: TrainSettings, *, plain: bool = False
     )
     for group in made[0].param_groups:
         group.setdefault("peak", group["lr"])
-    return Stepper(learner=learner.train(), optimizers=made, settings=settings, device=torch.device("cpu"))
+    return Stepper(
+        learner=learner.train(), optimizers=made, settings=settings, device=torch.device("cpu"), precision=precision
+    )
 
 
 def batches(feed: Feed, use: int) -> list[Batch]:

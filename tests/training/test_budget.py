@@ -22,8 +22,8 @@ from meristem.training.budget import (
     step_flops,
     total_step_flops,
 )
+from meristem.training.precision import product_dtype
 from meristem.training.settings import TrainSettings
-from meristem.training.step import resolve_dtype
 from meristem.training.train_state import TrainState
 
 COST = StepCost(flops=1e6, seconds=0.5, memory_bytes=1, tokens=100)
@@ -148,7 +148,7 @@ def test_a_step_is_never_faster_than_the_peak(tmp_path: Path, tokenizer: Tokeniz
 
 def test_the_peak_is_that_of_the_precision() -> None:
     device = torch.device("cpu")
-    assert resolve_dtype(TrainSettings(precision="bfloat16"), device) is torch.bfloat16
+    assert product_dtype("bfloat16") is torch.bfloat16
     assert peak_flops(device, dtype=torch.bfloat16, repeats=1, seconds=0) > 0
 
 

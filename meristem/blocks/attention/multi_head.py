@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from meristem.blocks.attention.attention_mask import AttentionMask
+from meristem.blocks.attention.materialized_attention import causal_mask, is_faster, materialized_attention
 from meristem.blocks.attention.position_encoding import RotaryEmbedding
 from meristem.blocks.fused_linear import FusedLinear
 
@@ -57,6 +58,15 @@ class ScaledDotProductAttention(nn.Module):
         """Attention output [B, T, D] with heads concatenated, before the output projection."""
         if mask.attention_weights is not None:
             attended = self._attend_with_weights(q_BHTC, k_BGSC, v_BGSC, mask)
+        elif is_faster(q_BHTC, k_BGSC):
+            attended = materialized_attention(
+                q_BHTC,
+                k_BGSC,
+                v_BGSC,
+                mask.additive_mask if not mask.is_causal else causal_mask(q_BHTC),
+                self.head_dim**-0.5 if self.scale is None else self.scale,
+                self.dropout if self.training else 0.0,
+            )
         else:
             attended = F.scaled_dot_product_attention(
                 q_BHTC,

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from meristem.blocks.precision import to_compute_dtype
 from meristem.config.errors import MeristemError
 
 ImageStemName = Literal["patches", "convolutions"]
@@ -110,7 +111,7 @@ class ImageEmbedding(nn.Module):
                 f"train with model.image_size and dataset.image_size of that size"
             )
         x = self.cut(self._scale_pixels(image)) + self.positions()
-        x = x if self.norm is None else self.norm(x)
+        x = to_compute_dtype(x if self.norm is None else self.norm(x))
         return F.dropout(x, self.dropout, self.training) if self.dropout else x
 
     def _scale_pixels(self, image: Tensor) -> Tensor:

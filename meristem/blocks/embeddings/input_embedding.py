@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from meristem.blocks.attention.position_encoding import PositionName, build_position_embedding
+from meristem.blocks.precision import to_compute_dtype
 
 
 class InputEmbedding(nn.Module):
@@ -45,4 +46,4 @@ class InputEmbedding(nn.Module):
         elif self.scale != 1.0:
             x = x * self.scale
         x = x if added is None else x + added
-        return x if self.norm is None else self.norm(x)
+        return to_compute_dtype(x if self.norm is None else self.norm(x))

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from meristem.blocks.attention.position_encoding import PositionName, build_position_embedding
 from meristem.blocks.embeddings.input_embedding import InputEmbedding
+from meristem.blocks.precision import to_compute_dtype
 
 
 class TokenEmbedding(nn.Module):
@@ -49,8 +50,7 @@ class TokenEmbedding(nn.Module):
         if self.segments is not None:
             single_segment = segments is None or len(self.segments.weight) == 1  # one segment holds all tokens
             x = x + (self.segments.weight[0] if single_segment else self.segments(segments))
-        if self.norm is not None:
-            x = self.norm(x)
+        x = to_compute_dtype(x if self.norm is None else self.norm(x))
         return F.dropout(x, self.dropout, self.training) if self.dropout else x
 
 

@@ -168,7 +168,7 @@ class _ChunkedPass:
         self.sampled_ids = None if uniform is None else torch.zeros_like(uniform, dtype=torch.long)
         self.dtypes = (states.dtype, weight.dtype, weight.dtype if bias is None else bias.dtype)
         self.weight = weight.to(states.dtype)
-        self.bias = None if bias is None else bias.to(states.dtype)
+        self.bias = bias
         self.wide_dtype = torch.promote_types(states.dtype, torch.float32)  # sums never in half precision
         self.losses = states.new_empty(len(states), dtype=self.wide_dtype)
         self.total = states.new_zeros((), dtype=self.wide_dtype)
@@ -176,8 +176,8 @@ class _ChunkedPass:
         self.buffer = states.new_empty(len(weight), min(self.chunk_rows, len(states)))
         self.grads = (
             torch.empty_like(states) if needs_grad[0] else None,
-            torch.zeros_like(self.weight) if needs_grad[1] else None,
-            torch.zeros_like(self.weight[:, 0]) if needs_grad[2] else None,
+            torch.zeros_like(self.weight, dtype=self.wide_dtype) if needs_grad[1] else None,
+            torch.zeros_like(self.weight[:, 0], dtype=self.wide_dtype) if needs_grad[2] else None,
         )
 
     def run_chunk(self, rows: slice, targets: Tensor) -> None:
@@ -185,19 +185,20 @@ class _ChunkedPass:
         h = self.states[rows]
         logits = self.buffer if len(h) == self.buffer.shape[1] else self.buffer.new_empty(len(self.weight), len(h))
         torch.mm(self.weight, h.t(), out=logits)
+        logits = logits.to(self.wide_dtype)  # the softmax in float32, whatever the products are computed in
         if self.bias is not None:
             logits.add_(self.bias[:, None])
-        target_logits = logits.gather(0, targets[None])[0].to(self.wide_dtype)
+        target_logits = logits.gather(0, targets[None])[0]
         penalty, penalty_grad = _loss_penalties(logits, self.smoothing, self.l1)
         max_logits = logits.amax(0)
         exp_logits = logits.sub_(max_logits).exp_()
         if self.sampled_ids is not None and self.uniform is not None:
             self.sampled_ids[rows] = sample_multinomial(exp_logits, self.uniform[rows])
-        exp_sums = exp_logits.sum(0, dtype=self.wide_dtype)
-        losses = exp_sums.log() + max_logits.to(self.wide_dtype) - target_logits
+        exp_sums = exp_logits.sum(0)
+        losses = exp_sums.log() + max_logits - target_logits
         self.losses[rows] = losses
         self.total += losses.sum() if penalty is None else (losses + penalty + self.smoothing * target_logits).sum()
-        row_scale = exp_sums.reciprocal().to(exp_logits.dtype)
+        row_scale = exp_sums.reciprocal()
         if penalty_grad is not None:  # penalties change every logit: passes over [V, rows]
             exp_logits = exp_logits.mul_(row_scale).add_(penalty_grad)
             row_scale = torch.ones_like(row_scale)
@@ -206,16 +207,23 @@ class _ChunkedPass:
     def _accumulate_gradients(self, rows: slice, targets: Tensor, exp_logits: Tensor, row_scale: Tensor) -> None:
         grad_states, grad_weight, grad_bias = self.grads
         target_weight = 1 - self.smoothing
-        if grad_states is not None:
-            torch.mm(exp_logits.t(), self.weight, out=grad_states[rows])
-            grad_states[rows].mul_(row_scale[:, None]).sub_(self.weight[targets], alpha=target_weight)
-        if grad_weight is not None:
-            h = self.states[rows]
-            grad_weight.addmm_(exp_logits, h * row_scale[:, None]).index_add_(0, targets, h, alpha=-target_weight)
         if grad_bias is not None:
             grad_bias.addmv_(exp_logits, row_scale).index_add_(
                 0, targets, torch.ones_like(row_scale), alpha=-target_weight
             )
+        exp_logits = exp_logits.to(self.states.dtype)
+        if grad_states is not None:
+            torch.mm(exp_logits.t(), self.weight, out=grad_states[rows])
+            grad_states[rows].mul_(row_scale[:, None]).sub_(self.weight[targets], alpha=target_weight)
+        if grad_weight is None:
+            return
+        h = self.states[rows]
+        scaled_h = (h * row_scale[:, None]).to(h.dtype)
+        if grad_weight.dtype == h.dtype:
+            grad_weight.addmm_(exp_logits, scaled_h)
+        else:  # products in half precision, their sum over chunks in float32
+            grad_weight.add_(exp_logits @ scaled_h)
+        grad_weight.index_add_(0, targets, h.to(grad_weight.dtype), alpha=-target_weight)
 
     def gradients(self, scale: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients times that of the total loss, in place; to be called once."""

@@ -11,6 +11,7 @@ from meristem.blocks.attention.relative_mask import RelativeMaskSpec
 from meristem.blocks.embeddings.token_embedding import embedding_projection
 from meristem.blocks.heads.task_heads import PredictionTransform
 from meristem.blocks.heads.vocabulary import VocabularyHead
+from meristem.blocks.precision import to_compute_dtype
 from meristem.blocks.transformer.electra_generator import ElectraGenerator
 from meristem.blocks.transformer.relative_stack import RelativeStack, RelativeStackSettings
 from meristem.config.errors import RecipeError
@@ -53,7 +54,7 @@ class RelativeGeneratorBody(nn.Module):
         documents: Tensor | None = None,
     ) -> Hidden:
         """[B, T] → hidden states [N, D] at the flat positions `wanted`."""
-        x = self.project(self.tokens(tokens))
+        x = self.project(to_compute_dtype(self.tokens(tokens)))
         mask_spec = RelativeMaskSpec(
             num_tokens=tokens.shape[1],
             causal=False,

@@ -21,6 +21,7 @@ from meristem.blocks.attention.relative_attention import (
     sinusoidal_encoding,
 )
 from meristem.blocks.attention.relative_mask import RelativeMaskSpec
+from meristem.blocks.precision import at_least_float32
 from meristem.blocks.transformer.feed_forward import ActivationName, FeedForward
 from meristem.blocks.transformer.layer import NormPosition
 from meristem.blocks.transformer.norms import build_norm
@@ -229,8 +230,8 @@ class RelativeStack(nn.Module):
         )
         inputs, outputs, weights = [], [x if g is None else g], []
         for layer_index, layer in enumerate(self.iter_layers()):
-            inputs.append(x)
-            layer_memory = None if memory is None else memory.states[:, layer_index]
+            inputs.append(at_least_float32(x) if remembers else x)
+            layer_memory = None if memory is None else memory.states[:, layer_index].to(x.dtype)
             is_last = g is not None and layer_index == self.settings.layers - 1
             x, g, layer_weights = self._run_layer(layer, x, g, layer_memory, layer_inputs, is_last)
             if "layers" in want:
