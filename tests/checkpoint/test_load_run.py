@@ -14,6 +14,7 @@ import pytest
 import torch
 from rich.console import Console
 
+from meristem import api
 from meristem.checkpoint import disk, manifest, tensors
 from meristem.checkpoint.load import load_checkpoint
 from meristem.checkpoint.load_run import load_recipe, load_run
@@ -214,3 +215,26 @@ def test_a_larger_budget_in_the_recipe_gives_no_notice_when_the_run_is_loaded(ru
     assert "steps: 6" in text
     (run / "recipe.yaml").write_text(text.replace("steps: 6", "steps: 12"), encoding="utf-8")
     assert load_run(run).notices == ()
+
+
+@pytest.mark.parametrize("family", ["transformer", "bert"])
+def test_a_task_whose_inputs_were_built_differently_is_refused(
+    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "PEAK_SIZE", 64)
+    settings = {
+        "from": "scratch", "data.train": "builtin:microworld-sentiment?size=20", "data.held_out": 0.2, "train.steps": 1,
+        "model": {"family": family, "layers": 1, "hidden_size": 16, "heads": 2, "max_length": 16},
+        "tokenizer.vocab_size": 200, "train.batch_samples": 4,
+    }  # fmt: skip
+    run = api.finetune("classification", settings, out=tmp_path / "run", console=Console(quiet=True)).run
+    load_run(run)
+    recipe = run / "recipe.yaml"
+    recipe.write_text(
+        recipe.read_text(encoding="utf-8").replace("format: 2\n", ""), encoding="utf-8"
+    )  # as format 1 had
+    if family == "transformer":
+        with pytest.raises(MeristemError, match=r"was fine-tuned by an earlier version, .* fine-tune it again"):
+            load_run(run)
+    else:
+        load_run(run)

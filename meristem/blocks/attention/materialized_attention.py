@@ -1,7 +1,7 @@
 """Attention with materialized weights, for bfloat16 on CPUs: batched products with a softmax between them.
 
 torch's `scaled_dot_product_attention` converts blocks of bfloat16 to float32 and back on CPUs: at 128 tokens its
-forward and backward pass take four times as long (`python -m benchmarks.bfloat16`).
+forward and backward pass take four times as long (`python -m benchmarks.bfloat16_attention`).
 """
 
 # B batch, H heads, T queries, S keys, C channels of one head, N = B · H

@@ -1,0 +1,111 @@
+"""Training in bfloat16 against float32: final validation losses of four objectives, three seeds each.
+
+python -m benchmarks.precision_quality TEXT [--steps 150] [--only mlm,clm] [--seeds 3]
+
+Every cell is an ordinary run with a JSON file in docs/results/precision; finished cells are not repeated. The table
+goes to docs/results/precision.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from benchmarks.side_by_side import RESULTS, table
+from meristem import api
+from meristem.training.precision import bfloat16_features
+
+RECIPES = {"mlm": "roberta-mini-prenorm", "clm": "gpt2-mini", "rtd": "electra-mini", "denoising": "bart-mini"}
+CELLS = RESULTS / "precision"
+PRECISIONS = ("float32", "bfloat16")
+
+
+def measure(objective: str, precision: str, seed: int, text: Path, steps: int) -> dict[str, Any]:
+    """Train one cell; returns its validation metrics and minutes."""
+    settings = {
+        "train.steps": steps,
+        "train.seed": seed,
+        "train.precision": precision,
+        "train.evaluate_every": steps,
+        "train.batch_tokens": 2048,
+        "corpus.test": 0.0,
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        result = api.pretrain(RECIPES[objective], settings, source=str(text), out=run, console=Console(quiet=True))
+        finished = json.loads((run / "finished.json").read_text(encoding="utf-8"))
+    return {"metrics": dict(result.metrics), "used": finished.get("used", {})}
+
+
+def cell_path(objective: str, precision: str, seed: int) -> Path:
+    """Where the result of a cell is kept."""
+    return CELLS / f"{objective}--{precision}--{seed}.json"
+
+
+def loss_of(path: Path) -> float:
+    """Validation loss of a finished cell."""
+    return float(json.loads(path.read_text(encoding="utf-8"))["metrics"]["loss"])
+
+
+def result_rows(seeds: int) -> list[list[str]]:
+    """One row per objective with both precisions finished: means, spreads, and the paired differences."""
+    rows = []
+    for objective, recipe in RECIPES.items():
+        pairs = [
+            tuple(loss_of(cell_path(objective, precision, seed)) for precision in PRECISIONS)
+            for seed in range(seeds)
+            if all(cell_path(objective, precision, seed).is_file() for precision in PRECISIONS)
+        ]
+        if not pairs:
+            continue
+        columns = list(zip(*pairs, strict=True))
+        means = (f"{statistics.mean(losses):.4f} ({min(losses):.4f}–{max(losses):.4f})" for losses in columns)
+        differences = [low - full for full, low in pairs]
+        spread = max(columns[0]) - min(columns[0])
+        mean_difference = statistics.mean(differences)
+        verdict = "–" if len(pairs) < 2 else "within" if abs(mean_difference) <= spread else "outside"
+        rows.append([objective, recipe, str(len(pairs)), *means, f"{mean_difference:+.4f}", f"{spread:.4f}", verdict])
+    return rows
+
+
+def main() -> None:
+    """Train what is missing, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("text", type=Path)
+    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--only", default=",".join(RECIPES))
+    options = parser.parse_args()
+    CELLS.mkdir(parents=True, exist_ok=True)
+    for seed in range(options.seeds):
+        for objective in options.only.split(","):
+            for precision in PRECISIONS:
+                path = cell_path(objective, precision, seed)
+                if not path.is_file():
+                    cell = measure(objective, precision, seed, options.text, options.steps)
+                    path.write_text(json.dumps({"steps": options.steps, **cell}, indent=1) + "\n", encoding="utf-8")
+                    print(objective, precision, seed, cell["metrics"]["loss"], flush=True)
+    header = ["objective", "recipe", "seeds", "float32", "bfloat16", "mean difference", "spread of float32", "verdict"]
+    lines = [
+        "# Training in bfloat16 and in float32",
+        "",
+        f"`python -m benchmarks.precision_quality TEXT --steps {options.steps}` on {options.text.name}: validation",
+        "loss, evaluated in float32, after the same steps on the same samples; mean (lowest–highest) over seeds. The",
+        "verdict compares the mean paired difference with the spread of float32's seeds. Processor features: "
+        f"{', '.join(bfloat16_features()) or 'none'}; torch {torch.__version__}.",
+        "",
+        table(header, result_rows(options.seeds)),
+        "",
+    ]
+    (RESULTS / "precision.md").write_text("\n".join(lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
