@@ -38,7 +38,7 @@ class TextColumns:
         return [name for name in (self.text, self.target, self.image) if name is not None]
 
     def documents(
-        self, values: Sequence[Any], place: str, folder: Path | None, account: CorpusAccount
+        self, values: Sequence[Any], location: str, folder: Path | None, account: CorpusAccount
     ) -> Iterator[Document | Drop]:
         """The documents of a row's values, in the order of `names`; image paths are relative to `folder`.
 
@@ -48,17 +48,17 @@ class TextColumns:
         if not isinstance(text, str):
             yield Drop("no text in the column")
         elif not others:
-            yield from cut_document(text, place)
+            yield from cut_document(text, location)
         elif not isinstance(others[0], str):
             yield Drop("no target in the column" if self.target else "no picture in the column")
         elif self.target:
-            yield join_pair(text, others[0], PAIR_SEPARATOR, place)
+            yield join_pair(text, others[0], PAIR_SEPARATOR, location)
         else:
             try:
                 reference = others[0] if folder is None else image_reference(folder / others[0])
-                yield join_pair(reference, text, IMAGE_SEPARATOR, place)
+                yield join_pair(reference, text, IMAGE_SEPARATOR, location)
             except ImageError as reason:
-                account.warn(f"{place}: {reason}: {folder and folder / others[0]}")
+                account.warn(f"{location}: {reason}: {folder and folder / others[0]}")
                 yield Drop(str(reason))
 
 
@@ -69,22 +69,24 @@ def _joined(value: Any) -> Any:
     return value
 
 
-def find_columns(place: str, columns: Sequence[str], strings: Sequence[str], settings: CorpusSettings) -> TextColumns:
+def find_columns(
+    location: str, columns: Sequence[str], strings: Sequence[str], settings: CorpusSettings
+) -> TextColumns:
     """The columns named in the settings; the text column may be detected."""
     target = settings.target if isinstance(settings.target, str) else None
     for name, requested in (("target", target), ("picture", settings.picture)):
         if requested is not None and requested not in columns:
-            raise MeristemError(f"{place}: corpus.{name}: no column {requested!r}{did_you_mean(requested, columns)}")
+            raise MeristemError(f"{location}: corpus.{name}: no column {requested!r}{did_you_mean(requested, columns)}")
     used = (target, settings.picture)
     remaining, remaining_strings = ([name for name in names if name not in used] for names in (columns, strings))
     usual_names = SOURCE_COLUMN_NAMES if target else CAPTION_COLUMN_NAMES if settings.picture else TEXT_COLUMN_NAMES
     return TextColumns(
-        find_text_column(place, remaining, remaining_strings, settings.text, usual_names), target, settings.picture
+        find_text_column(location, remaining, remaining_strings, settings.text, usual_names), target, settings.picture
     )
 
 
 def find_text_column(
-    place: str,
+    location: str,
     columns: Sequence[str],
     strings: Sequence[str],
     requested: str | None,
@@ -93,10 +95,10 @@ def find_text_column(
     """The requested column, or one with a usual name, or the only one with strings."""
     if requested is not None:
         if requested not in columns:
-            raise MeristemError(f"{place}: corpus.text: no column {requested!r}{did_you_mean(requested, columns)}")
+            raise MeristemError(f"{location}: corpus.text: no column {requested!r}{did_you_mean(requested, columns)}")
         return requested
     candidates = [name for name in usual_names if name in columns] or (list(strings) if len(strings) == 1 else [])
     if not candidates:
         column_list = ", ".join(columns) or "none"
-        raise MeristemError(f"{place}: which column holds the text? Columns: {column_list}. Set corpus.text=COLUMN")
+        raise MeristemError(f"{location}: which column holds the text? Columns: {column_list}. Set corpus.text=COLUMN")
     return candidates[0]

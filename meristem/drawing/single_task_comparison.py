@@ -76,9 +76,9 @@ class ComparisonReport:
     def summary(self) -> str:
         """Which tasks gained, in one sentence, with a caution about single seeds."""
         gained = [task.name for task in self.tasks if task.loss_difference < 0]
-        lost = [task.name for task in self.tasks if task.loss_difference >= 0]
+        not_gained = [task.name for task in self.tasks if task.loss_difference >= 0]
         parts = [f"{_join_names(gained)} gained from the mix"] if gained else []
-        parts += [f"{_join_names(lost)} did not gain"] if lost else []
+        parts += [f"{_join_names(not_gained)} did not gain"] if not_gained else []
         return (
             f"{'; '.join(parts)}. Every run was trained once (seed {self.seed}), so each difference is one sample: "
             "repeat with other values of train.seed before drawing a conclusion from it."
@@ -116,11 +116,11 @@ class ComparisonReport:
     def to_table(self) -> Table:
         """The report in a terminal, within 80 columns: without samples and differences."""
         table = Table(title="Each task in the mix and trained alone", title_justify="left")
-        for place in IN_TERMINAL:
-            table.add_column(COLUMN_HEADINGS[place], justify="right" if place else "left", no_wrap=not place)
+        for column in IN_TERMINAL:
+            table.add_column(COLUMN_HEADINGS[column], justify="right" if column else "left", no_wrap=not column)
         for task in self.tasks:
             cells = task.row_cells()
-            table.add_row(*(cells[place] for place in IN_TERMINAL))
+            table.add_row(*(cells[column] for column in IN_TERMINAL))
         return table
 
     def markdown_lines(self) -> list[str]:

@@ -77,19 +77,21 @@ class BeamSearch:
             _BeamRow(row_index=number, prompt_ids=prompts[number] if prompts else (), is_finished=is_finished)
             for number in range(len(session.logits))
         ]
-        going, width = rows, 1
+        active_rows, width = rows, 1
         for size in range(1, self.max_new_tokens + 1):
-            for row, *candidates in zip(going, *self._top_candidates(session.logits, going), strict=True):
+            for row, *candidates in zip(active_rows, *self._top_candidates(session.logits, active_rows), strict=True):
                 self._extend_row(row, list(zip(*candidates, strict=True)), size, best)
-            places = [place for place, row in enumerate(going) if not row.done]
-            if not places:
+            row_indices = [row_index for row_index, row in enumerate(active_rows) if not row.done]
+            if not row_indices:
                 break
-            parents = [place * width + parent for place in places for parent in going[place].parents]
-            going, width = [going[place] for place in places], self.num_beams
+            parents = [
+                row_index * width + parent for row_index in row_indices for parent in active_rows[row_index].parents
+            ]
+            active_rows, width = [active_rows[row_index] for row_index in row_indices], self.num_beams
             session.select_rows(torch.tensor(parents, device=session.logits.device))
-            last = [text[-1] for row in going for text in row.texts]
+            last = [text[-1] for row in active_rows for text in row.texts]
             session.decode_step(torch.tensor(last, device=session.logits.device))
-        return [sorted(row.hypotheses, key=lambda one: -one.score)[:best] for row in rows]
+        return [sorted(row.hypotheses, key=lambda hypothesis: -hypothesis.score)[:best] for row in rows]
 
     def _top_candidates(
         self, logits: Tensor, active_rows: Sequence[_BeamRow]
@@ -115,7 +117,7 @@ class BeamSearch:
                 row.hypotheses.append(self._hypothesis(text, total, length, ended=True))
             elif len(texts) < self.num_beams:
                 texts, scores, parents = [*texts, text], [*scores, total], [*parents, parent]
-        row.hypotheses = sorted(row.hypotheses, key=lambda one: -one.score)[: max(best, self.num_beams)]
+        row.hypotheses = sorted(row.hypotheses, key=lambda hypothesis: -hypothesis.score)[: max(best, self.num_beams)]
         row.done = not texts or length == self.max_new_tokens or self._is_done(row.hypotheses, scores[0], length, best)
         if length == self.max_new_tokens:
             row.hypotheses += [

@@ -201,7 +201,9 @@ class ContinuousBatch:
         """
         gone = self._remove_unwanted()
         admitted = self._change_rows()
-        failed = [] if self._can_admit(admitted) else [one for one in admitted if not self._can_admit([one])]
+        failed = (
+            [] if self._can_admit(admitted) else [sequence for sequence in admitted if not self._can_admit([sequence])]
+        )
         active = self.active
         try:
             self._decode_step()
@@ -220,11 +222,13 @@ class ContinuousBatch:
 
     def _remove_unwanted(self) -> list[SequenceState]:
         """Remove and return the sequences that are no longer wanted."""
-        gone = {one for one in (*self.active, *self._paused, *self._waiting) if not one.is_wanted()}
+        gone = {sequence for sequence in (*self.active, *self._paused, *self._waiting) if not sequence.is_wanted()}
         if gone:
-            self._waiting = [one for one in self._waiting if one not in gone]
-            self._paused = {one: session for one, session in self._paused.items() if one not in gone}
-            self._keep_rows([row for row, one in enumerate(self._rows) if one.is_active and one not in gone])
+            self._waiting = [sequence for sequence in self._waiting if sequence not in gone]
+            self._paused = {sequence: session for sequence, session in self._paused.items() if sequence not in gone}
+            self._keep_rows(
+                [row for row, sequence in enumerate(self._rows) if sequence.is_active and sequence not in gone]
+            )
         return list(gone)
 
     def _change_rows(self) -> list[SequenceState]:
@@ -234,7 +238,9 @@ class ContinuousBatch:
             for sequence in changes.pause:
                 assert self._session is not None  # there are active sequences
                 self._paused[sequence] = self._session.take_rows([self._rows.index(sequence)])
-            self._keep_rows([row for row, one in enumerate(self._rows) if one.is_active and one not in self._paused])
+            self._keep_rows(
+                [row for row, sequence in enumerate(self._rows) if sequence.is_active and sequence not in self._paused]
+            )
         if changes.resume:
             first, *others = [self._paused.pop(sequence) for sequence in changes.resume]
             for session in others:
@@ -286,7 +292,7 @@ class ContinuousBatch:
         """After a failure, prefill and step each sequence alone; one that fails again gets the error."""
         self._set_rows(None, [])
         done: list[tuple[DecodeSession, SequenceState]] = []
-        for sequence in filter(lambda one: one.is_active, sequences):
+        for sequence in filter(lambda sequence: sequence.is_active, sequences):
             try:
                 self._set_rows(self._prefill([sequence]), [sequence])
                 self._decode_step()
@@ -357,7 +363,9 @@ class ContinuousBatch:
         if sampler.greedy:
             tokens, weights = logits.argmax(-1), None
         else:
-            numbers = [one.uniforms(len(one.token_ids)) if one.is_active else 0.0 for one in sequences]
+            numbers = [
+                sequence.uniforms(len(sequence.token_ids)) if sequence.is_active else 0.0 for sequence in sequences
+            ]
             tokens, weights = sample_tokens(logits, torch.tensor(numbers, dtype=torch.float64))
         if not self._sampling_logprobs:
             return tokens, None

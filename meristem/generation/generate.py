@@ -52,13 +52,13 @@ def generate(
     if count < 1:
         raise MeristemError(f"count: expected at least 1 text, got {count}")
     texts = [prompt for prompt in prompts if isinstance(prompt, str)]
-    way = lm_kind_for(model, "generate", source=as_source or not texts)
-    if way in UNMASKING_KINDS and len(texts) == len(prompts) and not as_source:
-        return generate_by_unmasking(model, tokenizer, texts, settings, count=count, on_text=on_text, lm_kind=way)
+    kind = lm_kind_for(model, "generate", source=as_source or not texts)
+    if kind in UNMASKING_KINDS and len(texts) == len(prompts) and not as_source:
+        return generate_by_unmasking(model, tokenizer, texts, settings, count=count, on_text=on_text, lm_kind=kind)
     starts = [build_generation_inputs(model, tokenizer, prompt, as_source=as_source) for prompt in prompts]
-    if len(found := {start.lm_kind(model) for start in starts}) > 1:
+    if len(lm_kinds := {start.lm_kind(model) for start in starts}) > 1:
         raise MeristemError(
-            f"prompts of two kinds ({' and '.join(sorted(found))}) in one call: pass each kind in its own call"
+            f"prompts of two kinds ({' and '.join(sorted(lm_kinds))}) in one call: pass each kind in its own call"
         )
     return generate_from_inputs(model, tokenizer, starts, settings, count=count, on_text=on_text)
 
@@ -127,17 +127,17 @@ def banned_token_ids(
     Embedding rows without a token are banned too: published tables are often larger than their vocabularies. A start
     token that targets do not begin after is allowed with a source: the model was trained to generate it (BART).
     """
-    wanted = {tokenizer.end if end_id is None else end_id}
+    allowed_ids = {tokenizer.end if end_id is None else end_id}
     lm_kind = lm_kind or lm_kind_for(model, "generate")
     if lm_kind == "permutation":  # never trained to predict a special token, so it cannot end a text
-        wanted = set()
+        allowed_ids = set()
     if lm_kind == "source":
-        wanted |= {
+        allowed_ids |= {
             *tokenizer.sentinels,
             *({tokenizer.start} - set(input_template(model, tokenizer, lm_kind).decoder_start_ids)),
         }
     spare = range(tokenizer.vocab_size, model.backbone.embedding().num_embeddings)
-    return (*(token for token in tokenizer.special_mask.nonzero()[0].tolist() if token not in wanted), *spare)
+    return (*(token for token in tokenizer.special_mask.nonzero()[0].tolist() if token not in allowed_ids), *spare)
 
 
 def _beam_search(

@@ -148,11 +148,11 @@ def _no_images_message(model: Model) -> str:
 
 def collate_inputs(items: Sequence[GenerationInputs], device: torch.device) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
     """Collate inputs: tokens [B, T], lengths [B] and the encoder inputs, padded on the right."""
-    sizes = torch.tensor([len(one.prompt_ids) for one in items])
-    tokens = pad_sequence([torch.tensor(one.prompt_ids) for one in items], batch_first=True)
+    sizes = torch.tensor([len(item.prompt_ids) for item in items])
+    tokens = pad_sequence([torch.tensor(item.prompt_ids) for item in items], batch_first=True)
     inputs: dict[str, Tensor] = {}
     for name in items[0].inputs:
-        rows = [one.inputs[name] for one in items]
+        rows = [item.inputs[name] for item in items]
         inputs[name] = pad_sequence(rows, batch_first=True).to(device)
         longest = inputs[name].shape[1]
         if any(len(row) < longest for row in rows):

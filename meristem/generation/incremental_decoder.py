@@ -104,10 +104,10 @@ class DecodeSession:
     @torch.inference_mode()
     def select_rows(self, rows: Tensor) -> None:
         """Keep these rows, in this order; a row may be repeated, and rows not listed are dropped."""
-        wanted = rows.tolist()
-        if wanted == list(range(len(self._sizes))):
+        row_indices = rows.tolist()
+        if row_indices == list(range(len(self._sizes))):
             return
-        self._sizes = [self._sizes[row] for row in wanted]
+        self._sizes = [self._sizes[row] for row in row_indices]
         self._token_ids, self._logits = self._token_ids[rows], self._logits[rows]
         # index_select copies each row in one piece; `value[rows]` goes through every element
         self._state = {key: value.index_select(0, rows) for key, value in self._state.items()}

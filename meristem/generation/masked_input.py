@@ -33,9 +33,9 @@ def hidden_states_at(
         present = torch.arange(tokens.shape[1], device=model.device) < sizes[:, None]
     flat = row_indices.to(model.device) * tokens.shape[1] + positions.to(model.device)
     if lm_kind == "generator":
-        wanted, back = torch.unique(flat, return_inverse=True)
+        output_positions, inverse = torch.unique(flat, return_inverse=True)
         inputs = {"tokens": tokens} if present is None else {"tokens": tokens, "present": present}
-        found: Hidden = model.heads[LM_HEADS[lm_kind]](wanted=wanted, **inputs)
-        return found.last_hidden_state[back]
+        generated: Hidden = model.heads[LM_HEADS[lm_kind]](output_positions=output_positions, **inputs)
+        return generated.last_hidden_state[inverse]
     hidden: Hidden = model.backbone(tokens=tokens, present=present)
     return hidden.select(flat)

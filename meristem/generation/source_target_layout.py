@@ -70,27 +70,27 @@ class EncoderDecoderLayout(SourceTargetLayout):
 
     def build_piece(self, sample_index: int, source: Array, target: Array | None) -> SamplePiece:
         """Both sides truncated as in the dataset views: a truncated side has no end token."""
-        given = self.template.source_ids(source, self.max_length) if self.source_key == "source" else source
+        source_ids = self.template.source_ids(source, self.max_length) if self.source_key == "source" else source
         begin = len(self.objective.decoder_start_ids)
-        parts: dict[str, Any] = {"given": given, "target": None}
-        lost = 0
+        parts: dict[str, Any] = {"given": source_ids, "target": None}
+        num_truncated = 0
         if target is not None:
-            whole = self.template.target_ids(target, self.max_decoder_length)
-            parts["target"] = self.template.strip_start(whole)
-            lost = max(0, len(target) - len(whole))
+            target_ids = self.template.target_ids(target, self.max_decoder_length)
+            parts["target"] = self.template.strip_start(target_ids)
+            num_truncated = max(0, len(target) - len(target_ids))
             begin += len(parts["target"]) - 1
         # by the longer side batches are 92 % full on Multi30k, by the sum of both 80 %
-        size = max(begin, len(given)) if self.source_key == "source" else begin
-        return SamplePiece(sample_index=sample_index, num_tokens=size, features=parts, num_truncated=lost)
+        size = max(begin, len(source_ids)) if self.source_key == "source" else begin
+        return SamplePiece(sample_index=sample_index, num_tokens=size, features=parts, num_truncated=num_truncated)
 
     def build_row(self, row: Row, draw: RngFactory) -> Row:
         """The pretraining objective's own row."""
         parts = row.metadata["piece"].features
-        given = {self.source_key: parts["given"]}
+        source_inputs = {self.source_key: parts["given"]}
         if parts["target"] is not None:
-            return self.objective.build_row(row, parts["target"], **given)
+            return self.objective.build_row(row, parts["target"], **source_inputs)
         tokens = np.array(self.objective.decoder_start_ids, np.int64)
-        return Row(inputs={**given, "tokens": tokens}, metadata=row.metadata, sample_id=row.sample_id)
+        return Row(inputs={**source_inputs, "tokens": tokens}, metadata=row.metadata, sample_id=row.sample_id)
 
     def generation_inputs(self, piece: SamplePiece) -> GenerationInputs:
         """The source for the encoder, and the decoder's start tokens."""
@@ -117,8 +117,8 @@ class ContinuationLayout(SourceTargetLayout):
 
     def build_piece(self, sample_index: int, source: Array, target: Array | None) -> SamplePiece:
         """Prompt and target, truncated; a truncated target has no end token."""
-        kept = source[len(source) - min(len(source), self.max_source_tokens) :]
-        prompt = np.concatenate([self.start_ids, kept]).astype(np.int64)
+        source_tail = source[len(source) - min(len(source), self.max_source_tokens) :]
+        prompt = np.concatenate([self.start_ids, source_tail]).astype(np.int64)
         if not len(prompt):
             raise MeristemError("this model has no start token, so a prompt must not be empty")
         parts: dict[str, Any] = {"prompt": prompt, "target": None}
@@ -126,7 +126,10 @@ class ContinuationLayout(SourceTargetLayout):
             ending = [] if len(target) > self.max_target_tokens or self.end_id is None else [self.end_id]
             parts["target"] = np.concatenate([target[: self.max_target_tokens], ending]).astype(np.int64)
         return SamplePiece(
-            sample_index=sample_index, num_tokens=len(prompt), features=parts, num_truncated=len(source) - len(kept)
+            sample_index=sample_index,
+            num_tokens=len(prompt),
+            features=parts,
+            num_truncated=len(source) - len(source_tail),
         )
 
     def build_row(self, row: Row, draw: RngFactory) -> Row:
@@ -164,13 +167,13 @@ class CausalLayout(SourceTargetLayout):
             np.int64
         )
         parts: dict[str, Any] = {"prompt": prompt, "target": None}
-        size, lost = len(prompt), max(0, len(source) - self.max_source_tokens)
+        size, num_truncated = len(prompt), max(0, len(source) - self.max_source_tokens)
         if target is not None:
             ending = self.pair.after[: 0 if len(target) > self.max_target_tokens else 1]
             parts["target"] = np.concatenate([target[: self.max_target_tokens], ending]).astype(np.int64)
             size += len(parts["target"]) - 1
-            lost += max(0, len(target) - self.max_target_tokens)
-        return SamplePiece(sample_index=sample_index, num_tokens=size, features=parts, num_truncated=lost)
+            num_truncated += max(0, len(target) - self.max_target_tokens)
+        return SamplePiece(sample_index=sample_index, num_tokens=size, features=parts, num_truncated=num_truncated)
 
     def build_row(self, row: Row, draw: RngFactory) -> Row:
         """The causal objective's row, with targets from the delimiter on."""
@@ -186,8 +189,11 @@ def _causal_row(objective: CLMObjective, term: str, row: Row, draw: RngFactory) 
     prompt, target = (row.metadata["piece"].features[key] for key in ("prompt", "target"))
     if target is None:
         return Row(inputs={"tokens": prompt}, metadata=row.metadata, sample_id=row.sample_id)
-    whole = Row(inputs={"tokens": np.concatenate([prompt, target])}, metadata=row.metadata, sample_id=row.sample_id)
-    made = objective.prepare(whole, draw)
-    every = made.targets.pop(term)
-    made.targets |= {"every": every, term: {key: value[len(prompt) - 1 :] for key, value in every.items()}}
-    return made
+    full_row = Row(inputs={"tokens": np.concatenate([prompt, target])}, metadata=row.metadata, sample_id=row.sample_id)
+    prepared = objective.prepare(full_row, draw)
+    all_targets = prepared.targets.pop(term)
+    prepared.targets |= {
+        "every": all_targets,
+        term: {key: value[len(prompt) - 1 :] for key, value in all_targets.items()},
+    }
+    return prepared

@@ -26,7 +26,7 @@ class Hidden:
     """Output of a backbone."""
 
     last_hidden_state: Tensor
-    """[batch, time, hidden size]; [N, hidden size] where only the positions `wanted` were computed."""
+    """[batch, time, hidden size]; [N, hidden size] where only the positions `output_positions` were computed."""
     output_positions: Tensor | None = None
     """Sorted flat positions [N], where the last layer was computed only at these."""
     layers: Sequence[Tensor] = ()
@@ -63,7 +63,7 @@ class Backbone(nn.Module, ABC):
     max_length: int
     """Maximum input length in tokens."""
     supports_output_positions: ClassVar[bool] = False
-    """Whether `forward` takes `wanted`, flat positions at which alone the last layer is computed."""
+    """Whether `forward` takes `output_positions`, flat positions at which alone the last layer is computed."""
     supports_gradient_checkpointing: ClassVar[bool] = True
     """Whether its layers can recompute activations in the backward pass (gradient checkpointing)."""
     gains_from_bfloat16: ClassVar[bool] = True

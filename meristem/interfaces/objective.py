@@ -107,7 +107,7 @@ class Objective(ABC):
     def encode(self, model: Model, batch: Batch, state: State | None = None) -> Hidden:
         """Hidden states of the batch: one call of the backbone."""
         positions = self.output_positions(batch) if model.backbone.supports_output_positions else None
-        position_kwargs = {} if positions is None else {"wanted": positions}
+        position_kwargs = {} if positions is None else {"output_positions": positions}
         return model.backbone(state=state, **batch.inputs, **position_kwargs)  # type: ignore[no-any-return]  # nn.Module.__call__ is untyped
 
     @abstractmethod

@@ -90,11 +90,13 @@ class Bert(Backbone):
         documents: Tensor | None = None,
         state: State | None = None,
         want: tuple[str, ...] = (),
-        wanted: Tensor | None = None,
+        output_positions: Tensor | None = None,
     ) -> Hidden:
         """[B, T] → Hidden."""
         x = self.project(self.embed(tokens, segments))
-        return self.stack(x, causal=False, present=present, documents=documents, want=want, wanted=wanted)  # type: ignore[no-any-return]  # nn.Module.__call__
+        return self.stack(  # type: ignore[no-any-return]  # nn.Module.__call__
+            x, causal=False, present=present, documents=documents, want=want, output_positions=output_positions
+        )
 
     def build_head(self, kind: str, **sizes: int) -> nn.Module:
         """MLM head with BERT's transform, classifier, pooler, token score, ELECTRA generator, or a shared head."""

@@ -60,12 +60,18 @@ class GPT2(Backbone):
         documents: Tensor | None = None,
         state: State | None = None,
         want: tuple[str, ...] = (),
-        wanted: Tensor | None = None,
+        output_positions: Tensor | None = None,
     ) -> Hidden:
         """[B, T] → Hidden; with a state (KV cache) the tokens follow the cached ones."""
         x = self.embed(tokens, first=state["next"] if state else None)
         return self.stack(  # type: ignore[no-any-return]  # nn.Module.__call__
-            x, causal=causal, present=present, documents=documents, state=state, want=want, wanted=wanted
+            x,
+            causal=causal,
+            present=present,
+            documents=documents,
+            state=state,
+            want=want,
+            output_positions=output_positions,
         )
 
     def incremental_decoder(self) -> TransformerIncrementalDecoder:

@@ -114,12 +114,12 @@ class Multitask(Captioner):
         documents: Tensor | None = None,
         state: State | None = None,
         want: tuple[str, ...] = (),
-        wanted: Tensor | None = None,
+        output_positions: Tensor | None = None,
     ) -> Hidden:
         """Tokens [B, T] → Hidden of the tokens.
 
         With `source` [B, S] or `image` [B, P, P, 3] the tokens are the decoder's target; with `causal` they go through
-        the decoder alone; otherwise through the encoder, whose last layer is computed only at the positions `wanted`.
+        the decoder alone; otherwise through the encoder, whose last layer is computed only at `output_positions`.
         """
         if image is not None or source is not None:
             return super().forward(tokens=tokens, image=image, source=source, source_present=source_present, want=want)
@@ -127,7 +127,9 @@ class Multitask(Captioner):
         if causal:
             return self.decoder(self.enter_target(embedded), None, documents=documents, want=want)  # type: ignore[no-any-return]  # nn.Module.__call__
         x = embed_inputs(embedded, self.enter_source, self.segments, segments)
-        return self.encoder(x, causal=False, present=present, documents=documents, want=want, wanted=wanted)  # type: ignore[no-any-return]  # as above
+        return self.encoder(  # type: ignore[no-any-return]  # as above
+            x, causal=False, present=present, documents=documents, want=want, output_positions=output_positions
+        )
 
     def _embed_source(self, words_BSD: Tensor) -> Tensor:
         """Source token vectors with positions and the first segment added."""

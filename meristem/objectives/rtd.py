@@ -108,7 +108,7 @@ class RTDObjective(Objective):
             return super().encode(model, batch, state)
         generator, labels, tokens = model.heads["generator"], batch.targets["generator"], batch.inputs["tokens"]
         assert isinstance(generator, ElectraGenerator)
-        generated = generator(**batch.inputs, wanted=labels["at"])
+        generated = generator(**batch.inputs, output_positions=labels["at"])
         vocab_loss = generator.words.compute_loss(
             generated.select(labels["at"]), labels["values"], uniform_N=labels["uniform"]
         )

@@ -153,8 +153,8 @@ class JobQueue:
 
         Those of light requests come first, and others only where heavy work has a turn.
         """
-        found = self._unprepared(PREPARE_CHARS, light=True)
-        return found if found or not self._heavy_turn else self._unprepared(SHORT_TEXT_CHARS, light=False)
+        unprepared = self._unprepared(PREPARE_CHARS, light=True)
+        return unprepared if unprepared or not self._heavy_turn else self._unprepared(SHORT_TEXT_CHARS, light=False)
 
     def _unprepared(self, room: int, *, light: bool) -> list[Job]:
         """So many characters of short jobs."""
@@ -234,8 +234,8 @@ class JobQueue:
     @property
     def _heavy_turn(self) -> bool:
         """Whether there is a turn for a heavy job: one of several is only for light ones, while such come."""
-        kept = 1 if time.monotonic() < self._light_came + RECENT else 0
-        return self._heavy_computing < max(1, self._max_running - kept)
+        reserved_turns = 1 if time.monotonic() < self._light_came + RECENT else 0
+        return self._heavy_computing < max(1, self._max_running - reserved_turns)
 
     def _next_owner(self) -> Owner | None:
         """The least served request with a job to compute; suspended jobs are resumed before new ones start."""

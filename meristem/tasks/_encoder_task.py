@@ -167,9 +167,9 @@ class EncoderTask(Task):
         elif (
             model.backbone.supports_output_positions
             and s.network == "none"
-            and (wanted := self.output_positions(batch)) is not None
+            and (output_positions := self.output_positions(batch)) is not None
         ):
-            extra_inputs["wanted"] = wanted
+            extra_inputs["output_positions"] = output_positions
         hidden: Hidden = model.backbone(state=state, **batch.inputs, **extra_inputs)
         if self.uses_scalar_mix:
             hidden.last_hidden_state = model.heads["mix"](hidden.layers)

@@ -213,7 +213,7 @@ class GenerationTask(Task):
             return self.layout.objective.encode(model, batch)
         goal = batch.targets.get(self.layout.term)
         only = model.backbone.supports_output_positions and goal is not None and not self.settings.lm_weight
-        extra_inputs = {"wanted": goal["at"]} if only and goal is not None else {}
+        extra_inputs = {"output_positions": goal["at"]} if only and goal is not None else {}
         return model.backbone(causal=True, **batch.inputs, **extra_inputs)  # type: ignore[no-any-return]  # nn.Module.__call__
 
     def loss(self, model: Model, hidden: Hidden, batch: Batch) -> Outcome:

@@ -182,8 +182,8 @@ class Tokenizer:
     def count(self, text: str) -> int:
         """How many tokens a text has."""
         with tokenizer_files.tokenizer_errors(self._source):
-            (found,) = self._library.encode_batch_fast([replace_surrogates(text)], add_special_tokens=False)
-        return len(found)
+            (encoding,) = self._library.encode_batch_fast([replace_surrogates(text)], add_special_tokens=False)
+        return len(encoding)
 
     def encode_batch(self, texts: Iterable[str]) -> list[Encoding]:
         """Ids and offsets of many texts."""
@@ -212,9 +212,9 @@ class Tokenizer:
 
     def _batched_ids(self, texts: Sequence[str]) -> list[Ints]:
         return [
-            np.array(found.ids, np.int32)
+            np.array(encoding.ids, np.int32)
             for group in batch_texts(texts)
-            for found in self._library.encode_batch_fast(group, add_special_tokens=False)
+            for encoding in self._library.encode_batch_fast(group, add_special_tokens=False)
         ]
 
     def encode_with_boundaries(
@@ -362,10 +362,10 @@ def replace_surrogates(text: str) -> str:
     return text
 
 
-def _cut(found: tokenizers.Encoding, limit: int | None) -> int:
+def _cut(encoding: tokenizers.Encoding, limit: int | None) -> int:
     """Cut to a limit before ids and offsets become Python's → how many tokens went: lists of them hold the GIL."""
-    if limit is None or len(found) <= limit:
+    if limit is None or len(encoding) <= limit:
         return 0
-    before = len(found)
-    found.truncate(limit)
+    before = len(encoding)
+    encoding.truncate(limit)
     return before - limit

@@ -62,7 +62,7 @@ def test_output_positions_equal_those_of_a_full_pass(settings: dict[str, Any]) -
     stack, x = made(**settings), torch.randn(3, 9, 16, dtype=torch.float64, requires_grad=True)
     present = torch.arange(9)[None] < torch.tensor([[9], [4], [7]])
     wanted = torch.tensor([0, 5, 9, 12, 18, 24])
-    some, whole = (stack(x, causal=False, present=present, **only) for only in ({"wanted": wanted}, {}))
+    some, whole = (stack(x, causal=False, present=present, **only) for only in ({"output_positions": wanted}, {}))
     assert some.last_hidden_state.shape == (6, 16)
     asked = torch.tensor([24, 0, 12])
     torch.testing.assert_close(some.select(asked), whole.select(asked), atol=1e-12, rtol=0)

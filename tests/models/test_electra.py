@@ -137,7 +137,7 @@ def test_the_same_generator_as_transformers(
     generator = generator_of(mine)
     every = generator.words(generator.body(tokens=tokens, present=present).last_hidden_state)
     close(every[present], out.logits[present])
-    guessed = generator(tokens=tokens, present=present, wanted=at)
+    guessed = generator(tokens=tokens, present=present, output_positions=at)
     judged = generator.words.compute_loss(guessed.select(at), tokens.flatten()[at])
     close(judged.total / len(at), out.loss)
     (judged.total / len(at)).backward()
@@ -205,7 +205,9 @@ def test_a_generator_is_a_fraction_of_any_bidirectional_stack() -> None:
     assert isinstance(small, ElectraGenerator)
     s = small.body.stack.settings
     assert (s.layers, s.hidden_size, s.heads, s.kv_heads, s.ffn_size) == (2, 16, 2, 2, 20)
-    assert small.words(small(tokens=torch.tensor([[1, 2, 3]]), wanted=torch.tensor([2])).last_hidden_state).shape == (
+    assert small.words(
+        small(tokens=torch.tensor([[1, 2, 3]]), output_positions=torch.tensor([2])).last_hidden_state
+    ).shape == (
         1,
         WORDS,
     )

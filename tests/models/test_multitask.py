@@ -132,7 +132,7 @@ def test_every_objective_trains_the_shared_embedding(name: str, model: Model) ->
 
 def test_only_output_positions_are_computed(model: Model) -> None:
     whole, wanted = model.backbone(**INPUTS["mlm"]), torch.tensor([1, 5, 9])
-    some = model.backbone(**INPUTS["mlm"], wanted=wanted)
+    some = model.backbone(**INPUTS["mlm"], output_positions=wanted)
     assert some.last_hidden_state.shape == (3, 16)
     torch.testing.assert_close(some.select(wanted), whole.select(wanted), atol=1e-12, rtol=0)
 

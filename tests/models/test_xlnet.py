@@ -330,12 +330,12 @@ def test_the_generator_is_bidirectional() -> None:
     assert generator.words.weight is model.tokens.weight
     tokens, wanted = torch.randint(WORDS, (2, 6)), torch.tensor([0, 8])
     present = torch.arange(6) < torch.tensor([[6], [4]])
-    states = generator(tokens=tokens, present=present, wanted=wanted).last_hidden_state
-    alone = generator(tokens=tokens[1:, :4], wanted=torch.tensor([2])).last_hidden_state
+    states = generator(tokens=tokens, present=present, output_positions=wanted).last_hidden_state
+    alone = generator(tokens=tokens[1:, :4], output_positions=torch.tensor([2])).last_hidden_state
     torch.testing.assert_close(states[1:], alone, atol=1e-12, rtol=0)
     changed = tokens.clone()
     changed[0, 5] += 1
-    again = generator(tokens=changed % WORDS, present=present, wanted=wanted).last_hidden_state
+    again = generator(tokens=changed % WORDS, present=present, output_positions=wanted).last_hidden_state
     assert (again != states).any(1).tolist() == [True, False]
 
 

@@ -174,7 +174,7 @@ def test_tokens_are_sampled_from_the_generators_distribution(
     model, batch = model_for(objective, tokenizer), feed_for(objective, tokenizer, store).batch_at(0, 1)
     place, number = batch.targets["generator"]["at"][:1], 100_000
     with torch.no_grad():
-        state = generator_of(model)(**batch.inputs, wanted=place).last_hidden_state
+        state = generator_of(model)(**batch.inputs, output_positions=place).last_hidden_state
         uniform = torch.rand(number, generator=torch.Generator().manual_seed(0))
         targets = torch.zeros(number, dtype=torch.long)
         drawn = (

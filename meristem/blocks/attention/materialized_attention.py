@@ -55,23 +55,23 @@ class _MaterializedAttention(torch.autograd.Function):
             if mask is not None:
                 scores.view(batch_size, num_heads, num_queries, -1).add_(mask)
             weights = scores.softmax(-1)
-            dropped, kept = torch.native_dropout(weights, dropout, True) if dropout else (weights, None)
-            ctx.save_for_backward(q_NTC, k_NSC, v_NSC, weights, kept)
+            dropped, keep_mask = torch.native_dropout(weights, dropout, True) if dropout else (weights, None)
+            ctx.save_for_backward(q_NTC, k_NSC, v_NSC, weights, keep_mask)
             ctx.scale, ctx.dropout, ctx.heads = scale, dropout, (batch_size, num_heads)
             ctx.mask_shape = None if mask is None else mask.shape
             return torch.bmm(dropped, v_NSC).view(batch_size, num_heads, num_queries, -1)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        q_NTC, k_NSC, v_NSC, weights, kept = ctx.saved_tensors
+        q_NTC, k_NSC, v_NSC, weights, keep_mask = ctx.saved_tensors
         grad_NTC = grads[0].flatten(0, 1)
         keep_scale = 1 / (1 - ctx.dropout)
         with torch.autocast("cpu", enabled=False):
-            dropped = weights if kept is None else weights * kept * keep_scale
+            dropped = weights if keep_mask is None else weights * keep_mask * keep_scale
             grad_v = torch.bmm(dropped.mT, grad_NTC)
             grad_weights = torch.bmm(grad_NTC, v_NSC.mT)
-            if kept is not None:
-                grad_weights = grad_weights.mul_(kept).mul_(keep_scale)
+            if keep_mask is not None:
+                grad_weights = grad_weights.mul_(keep_mask).mul_(keep_scale)
             grad_scores = torch._softmax_backward_data(grad_weights, weights, -1, weights.dtype)
             grad_q = torch.bmm(grad_scores, k_NSC).mul_(ctx.scale)
             grad_k = torch.bmm(grad_scores.mT, q_NTC)

@@ -16,16 +16,16 @@ class ElectraGenerator(nn.Module):
     """Generator of replaced token detection: a body with the backbone's inputs, and a vocabulary head.
 
     Families without a plain transformer stack pass their own body: called with the backbone's inputs and flat
-    positions `wanted`, it returns the hidden states at those positions.
+    positions `output_positions`, it returns the hidden states at those positions.
     """
 
     def __init__(self, body: nn.Module, vocabulary_head: VocabularyHead) -> None:
         super().__init__()
         self.body, self.words = body, vocabulary_head
 
-    def forward(self, *, wanted: Tensor, **inputs: Tensor) -> Hidden:
-        """[B, T] → Hidden, computed only at the flat positions `wanted`."""
-        return self.body(wanted=wanted, **inputs)  # type: ignore[no-any-return]  # nn.Module.__call__
+    def forward(self, *, output_positions: Tensor, **inputs: Tensor) -> Hidden:
+        """[B, T] → Hidden, computed only at the flat positions `output_positions`."""
+        return self.body(output_positions=output_positions, **inputs)  # type: ignore[no-any-return]  # nn.Module.__call__
 
 
 def build_generator(
@@ -63,11 +63,11 @@ class GeneratorBody(nn.Module):
         segments: Tensor | None = None,
         present: Tensor | None = None,
         documents: Tensor | None = None,
-        wanted: Tensor | None = None,
+        output_positions: Tensor | None = None,
     ) -> Hidden:
         """[B, T] → Hidden."""
         x = self.project(self.embed(tokens, segments))
-        return self.stack(x, causal=False, present=present, documents=documents, wanted=wanted)  # type: ignore[no-any-return]  # nn.Module.__call__
+        return self.stack(x, causal=False, present=present, documents=documents, output_positions=output_positions)  # type: ignore[no-any-return]  # nn.Module.__call__
 
 
 def generator_settings(settings: StackSettings, divisor: int) -> StackSettings:

@@ -48,12 +48,12 @@ class RelativeGeneratorBody(nn.Module):
         self,
         *,
         tokens: Tensor,
-        wanted: Tensor,
+        output_positions: Tensor,
         segments: Tensor | None = None,
         present: Tensor | None = None,
         documents: Tensor | None = None,
     ) -> Hidden:
-        """[B, T] → hidden states [N, D] at the flat positions `wanted`."""
+        """[B, T] → hidden states [N, D] at the flat positions `output_positions`."""
         x = self.project(to_compute_dtype(self.tokens(tokens)))
         mask_spec = RelativeMaskSpec(
             num_tokens=tokens.shape[1],
@@ -64,8 +64,8 @@ class RelativeGeneratorBody(nn.Module):
             documents=documents,
         )
         return Hidden(
-            last_hidden_state=select_positions(self.stack(x, mask_spec).last_hidden_state, wanted),
-            output_positions=wanted,
+            last_hidden_state=select_positions(self.stack(x, mask_spec).last_hidden_state, output_positions),
+            output_positions=output_positions,
         )
 
 

@@ -197,11 +197,11 @@ class TransformerStack(nn.Module):
         documents: Tensor | None = None,
         state: State | None = None,
         want: tuple[str, ...] = (),
-        wanted: Tensor | None = None,
+        output_positions: Tensor | None = None,
     ) -> Hidden:
         """[B, T, D] → Hidden; `want` may name "layers" and "attention".
 
-        `wanted` are flat positions [N] at which alone the last layer is computed.
+        `output_positions` are flat positions [N] at which alone the last layer is computed.
         """
         cache = KVCache(state, x) if state else None
         mask_spec = MaskSpec(
@@ -228,13 +228,13 @@ class TransformerStack(nn.Module):
             mask = replace(mask, attention_weights=weights) if "attention" in want else mask
             layer_cache = cache.layer_cache(layer_index) if cache else None
             x = self._run_layer(
-                layer, x, mask, layer_cache, wanted if layer_index == self.settings.layers - 1 else None
+                layer, x, mask, layer_cache, output_positions if layer_index == self.settings.layers - 1 else None
             )
             if "layers" in want:
                 layer_outputs.append(x)
         return Hidden(
             last_hidden_state=self.final_norm(x),
-            output_positions=wanted,
+            output_positions=output_positions,
             layers=tuple(layer_outputs) if "layers" in want else (),
             attention=tuple(weights),
             state=cache.next_state() if cache else {},
