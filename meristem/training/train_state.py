@@ -16,6 +16,8 @@ FIELD_TYPES: dict[str, tuple[type, ...]] = {
     "float | None": (int, float, NoneType),
 }
 """Annotation of a field → types that its JSON value may have."""
+ADDED_TOGETHER = ("muon_split", "precision", "planned_total", "replans")
+"""Entries that states of earlier versions lack, all of them; a state that lacks only some was changed."""
 DECLARED_SPLIT, SHAPE_SPLIT = "declared", "shape"
 """How Muon splits fused matrices: as their modules declare, or, in runs of older versions, into squares by shape."""
 
@@ -57,7 +59,7 @@ class TrainState:
     threads: int = 0
     muon_split: str = DECLARED_SPLIT
     """How Muon splits fused matrices; kept for the whole run, so that an older run resumes as it started."""
-    precision: str = ""
+    precision: str = "float32"
     """Precision that the run started in; empty in runs of earlier versions, which were float32 on CPUs."""
     stopped: str = ""
     """Why the objective stopped the run; empty if it did not."""
@@ -100,15 +102,22 @@ class TrainState:
         allowed_types = {
             item.name: FIELD_TYPES[str(item.type)] for item in fields(cls) if str(item.type) in FIELD_TYPES
         }
-        counters = {"muon_split": SHAPE_SPLIT} | {key: value for key, value in saved.items() if key in allowed_types}
+        earlier_version = {"muon_split": SHAPE_SPLIT, "precision": ""}
+        counters = earlier_version | {key: value for key, value in saved.items() if key in allowed_types}
         window = saved.get("window", {})
         invalid = [
             key
             for key, value in counters.items()
             if not (isinstance(value, allowed_types[key]) and _is_valid_value(key, value))
         ]
+        missing = [name for name in ADDED_TOGETHER if name not in saved]
+        if 0 < len(missing) < len(ADDED_TOGETHER):
+            invalid += missing
         if counters["muon_split"] not in (DECLARED_SPLIT, SHAPE_SPLIT):
             invalid.append("muon_split")
+        unknown_precision = "" if counters["muon_split"] == SHAPE_SPLIT else None  # only earlier versions recorded none
+        if counters["precision"] not in ("float32", "bfloat16", unknown_precision):
+            invalid.append("precision")
         if not isinstance(window, dict) or not all(map(_is_sum_and_count, window.values())):
             invalid.append("window")
         flops_per_token = saved.get("flops_per_token", {})

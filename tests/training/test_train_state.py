@@ -37,14 +37,29 @@ def test_windows_are_means_of_everything_since_the_last_line() -> None:
 
 
 def test_counters_of_another_version_are_ignored() -> None:
-    assert TrainState.from_dict({"step": 3, "moons": 2, "muon_split": "declared"}) == TrainState(step=3)
+    assert TrainState.from_dict({**TrainState(step=3).to_dict(), "moons": 2}) == TrainState(step=3)
 
 
 def test_a_run_of_an_older_version_keeps_splitting_matrices_by_shape() -> None:
     older = TrainState.from_dict({"step": 3})
     assert older.muon_split == SHAPE_SPLIT
+    assert older.precision == ""
     assert TrainState.from_dict(older.to_dict()).muon_split == SHAPE_SPLIT
     assert TrainState().muon_split == DECLARED_SPLIT
+
+
+@pytest.mark.parametrize("name", ["muon_split", "precision", "planned_total", "replans"])
+def test_a_state_that_lacks_some_of_the_newer_entries_was_changed(name: str) -> None:
+    saved = TrainState(step=3).to_dict()
+    del saved[name]
+    with pytest.raises(MeristemError, match=f"state.json: {name} has an invalid value"):
+        TrainState.from_dict(saved)
+
+
+@pytest.mark.parametrize("precision", ["", "float16"])
+def test_a_precision_that_no_run_has_was_changed(precision: str) -> None:
+    with pytest.raises(MeristemError, match=r"state\.json: precision"):
+        TrainState.from_dict({**TrainState(step=3).to_dict(), "precision": precision})
 
 
 @pytest.mark.parametrize("change", [
