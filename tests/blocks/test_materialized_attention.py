@@ -64,4 +64,5 @@ def test_it_is_used_for_bfloat16_on_cpus_only() -> None:
     assert is_faster(q, k)
     assert not is_faster(q.float(), k.float())
     assert not is_faster(q, k[:, :1])  # grouped keys
+    assert not is_faster(q, torch.zeros(2, 3, 513, 4, dtype=torch.bfloat16))
     assert not is_faster(q.to("meta"), k.to("meta"))
