@@ -96,7 +96,8 @@ def main() -> None:
     lines = [
         "# Training in bfloat16 and in float32",
         "",
-        f"`python -m benchmarks.precision_quality TEXT --steps {options.steps}` on {options.text.parent.name}, {options.text.name}: validation",
+        f"`python -m benchmarks.precision_quality TEXT --steps {options.steps}` on "
+        f"{options.text.parent.name}, {options.text.name}: validation",
         "loss, evaluated in float32, after the same steps on the same samples; mean (lowest–highest) over seeds. The",
         "verdict compares the mean paired difference with the spread of float32's seeds. Processor features: "
         f"{', '.join(bfloat16_features()) or 'none'}; torch {torch.__version__}.",
