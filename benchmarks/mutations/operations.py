@@ -103,16 +103,18 @@ def resume(run: Path, out: Path, kind: str) -> str:
 
 def tokenizer(run: Path, out: Path, kind: str) -> str:
     """Load a run's tokenizer.json and use all its methods."""
-    found = Tokenizer.load(run / "tokenizer.json")
+    loaded_tokenizer = Tokenizer.load(run / "tokenizer.json")
     for text in TEXTS:
-        ids = found.encode(text).ids
-        found.encode(text, special=True)
-        found.decode(ids)
-        found.display_labels(ids), found.token_texts(ids)
-    found.encode_batch(TEXTS), found.encode_ids(TEXTS)
-    found.decode(range(found.vocab_size), skip_special=False)
-    [found.token_text(number) for number in range(found.vocab_size)]
-    return f"{found.single_template} {found.pair_template} {found.template_segments} {found.word_start_mask.sum()}"[:0]
+        ids = loaded_tokenizer.encode(text).ids
+        loaded_tokenizer.encode(text, special=True)
+        loaded_tokenizer.decode(ids)
+        loaded_tokenizer.display_labels(ids), loaded_tokenizer.token_texts(ids)
+    loaded_tokenizer.encode_batch(TEXTS), loaded_tokenizer.encode_ids(TEXTS)
+    loaded_tokenizer.decode(range(loaded_tokenizer.vocab_size), skip_special=False)
+    [loaded_tokenizer.token_text(number) for number in range(loaded_tokenizer.vocab_size)]
+    return f"{loaded_tokenizer.single_template} {loaded_tokenizer.pair_template} {loaded_tokenizer.template_segments} {loaded_tokenizer.word_start_mask.sum()}"[
+        :0
+    ]
 
 
 # ------------------------------------------------------------ over HTTP

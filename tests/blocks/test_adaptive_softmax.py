@@ -45,9 +45,9 @@ def test_the_loss_and_its_gradients_are_those_of_the_whole_distribution(band: ra
         head.zero_grad()
         states.grad = None
         if way == "judged":
-            judged = head.compute_loss(states, targets)
-            total = judged.total
-            torch.testing.assert_close(judged.losses_N.sum(), total.detach())
+            loss = head.compute_loss(states, targets)
+            total = loss.total
+            torch.testing.assert_close(loss.losses_N.sum(), total.detach())
         else:
             total = F.nll_loss(head(states), targets, reduction="sum")
         (total * 3).backward()
@@ -60,11 +60,11 @@ def test_without_gradient_the_rank_is_among_all_words() -> None:
     head = head_of()
     states, targets = torch.randn(300, 6, dtype=torch.float64), torch.randint(50, (300,))
     with torch.no_grad():
-        judged = head.compute_loss(states, targets)
+        loss = head.compute_loss(states, targets)
         order = head(states).argsort(-1, descending=True)
-    assert judged.ranks_N is not None
-    assert torch.equal(order.gather(1, judged.ranks_N[:, None])[:, 0], targets)
-    torch.testing.assert_close(judged.losses_N, F.nll_loss(head(states), targets, reduction="none").detach())
+    assert loss.ranks_N is not None
+    assert torch.equal(order.gather(1, loss.ranks_N[:, None])[:, 0], targets)
+    torch.testing.assert_close(loss.losses_N, F.nll_loss(head(states), targets, reduction="none").detach())
     with torch.no_grad():
         assert len(head.compute_loss(states[:0], targets[:0]).losses_N) == 0
 

@@ -22,9 +22,9 @@ def test_plain_specs_need_no_mask() -> None:
 
 
 def test_one_new_token_sees_the_whole_past_without_a_mask() -> None:
-    one = scene(num_queries=1, num_keys=9, causal=True).build_mask()
-    assert one.additive_mask is None
-    assert not one.is_causal
+    mask = scene(num_queries=1, num_keys=9, causal=True).build_mask()
+    assert mask.additive_mask is None
+    assert not mask.is_causal
 
 
 @given(

@@ -35,7 +35,7 @@ def present() -> Tensor:
 def value(crf: CRF, scores_WC: Tensor, path: tuple[int, ...]) -> Tensor:
     """The score of one path, as its definition says."""
     steps = [crf.transitions[a, b] for a, b in pairwise(path)]
-    own = [scores_WC[at, tag] for at, tag in enumerate(path)]
+    own = [scores_WC[index, tag] for index, tag in enumerate(path)]
     return torch.stack([crf.start[path[0]], crf.end[path[-1]], *own, *steps]).sum()
 
 
@@ -47,8 +47,8 @@ def test_the_sum_over_all_paths_and_its_gradients(crf: CRF, scores: Tensor) -> N
     scores.requires_grad_()
     wanted = torch.stack(
         [
-            torch.stack(list(paths(crf, one, words).values())).logsumexp(0)
-            for one, words in zip(scores, WORDS, strict=True)
+            torch.stack(list(paths(crf, score, words).values())).logsumexp(0)
+            for score, words in zip(scores, WORDS, strict=True)
         ]
     )
     found = crf(scores, present())
@@ -68,8 +68,8 @@ def test_one_allowed_class_per_word_leaves_one_path(crf: CRF, scores: Tensor) ->
     scores.requires_grad_()
     path = (2, 0, 0, 1)
     allowed = torch.zeros(3, 4, CLASSES, dtype=torch.bool)
-    for at, tag in enumerate(path):
-        allowed[:, at, tag] = True
+    for index, tag in enumerate(path):
+        allowed[:, index, tag] = True
     allowed[2, 1] = True  # the third row's second word may be anything
     found = crf(scores.masked_fill(~allowed & present()[..., None], NEG_INF), present())
     open_paths = [value(crf, scores[2], (2, tag, 0)) for tag in range(CLASSES)]

@@ -33,9 +33,9 @@ def test_grouped_keys_are_shared_and_the_scale_is_used() -> None:
     torch.manual_seed(0)
     x, source = torch.randn(2, 3, 16), torch.randn(2, 5, 16)
     grouped = CrossAttention(16, 4, num_kv_heads=2, scale=1.0)
-    whole = CrossAttention(16, 4, scale=1.0)
+    cross_attention = CrossAttention(16, 4, scale=1.0)
     with torch.no_grad():
-        whole.load_state_dict(
+        cross_attention.load_state_dict(
             {
                 **grouped.state_dict(),
                 "source.weight": _spread(grouped.source.weight),
@@ -43,9 +43,11 @@ def test_grouped_keys_are_shared_and_the_scale_is_used() -> None:
             }
         )
     expected = grouped(x, grouped.project_source(source), AttentionMask())
-    torch.testing.assert_close(whole(x, whole.project_source(source), AttentionMask()), expected)
-    whole.scale = None
-    assert not torch.allclose(whole(x, whole.project_source(source), AttentionMask()), expected, atol=1e-3)
+    torch.testing.assert_close(cross_attention(x, cross_attention.project_source(source), AttentionMask()), expected)
+    cross_attention.scale = None
+    assert not torch.allclose(
+        cross_attention(x, cross_attention.project_source(source), AttentionMask()), expected, atol=1e-3
+    )
 
 
 def _spread(rows: torch.Tensor) -> torch.Tensor:

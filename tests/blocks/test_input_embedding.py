@@ -9,10 +9,10 @@ from meristem.blocks.embeddings.input_embedding import InputEmbedding
 
 def test_scaling_then_positions_then_norm() -> None:
     x = torch.randn(2, 5, 8)
-    learned = InputEmbedding(8, 9, position_encoding="learned", scale=3.0, norm=nn.LayerNorm(8))
-    expected = F.layer_norm(x * 3 + learned.positions.weight[:5], (8,))  # type: ignore[union-attr]
-    torch.testing.assert_close(learned(x), expected)
-    torch.testing.assert_close(learned.add_positions(x[:, 3], torch.tensor([3, 3])), expected[:, 3])
+    input_embedding = InputEmbedding(8, 9, position_encoding="learned", scale=3.0, norm=nn.LayerNorm(8))
+    expected = F.layer_norm(x * 3 + input_embedding.positions.weight[:5], (8,))  # type: ignore[union-attr]
+    torch.testing.assert_close(input_embedding(x), expected)
+    torch.testing.assert_close(input_embedding.add_positions(x[:, 3], torch.tensor([3, 3])), expected[:, 3])
     torch.testing.assert_close(InputEmbedding(8, 9, position_encoding="none", scale=3.0)(x), x * 3)
     assert InputEmbedding(8, 9, position_encoding="rotary")(x) is x
 

@@ -18,12 +18,12 @@ def made(place: NormPosition, dropout: float = 0.0) -> TransformerLayer:
 
 
 def test_norm_before_and_norm_after() -> None:
-    x, sight = torch.randn(2, 5, 8), AttentionMask()
+    x, attention_mask = torch.randn(2, 5, 8), AttentionMask()
     pre, post = made("pre"), made("post")
-    middle = x + pre.attention(pre.attention_norm(x), sight)
-    torch.testing.assert_close(pre(x, sight), middle + pre.feed_forward(pre.feed_forward_norm(middle)))
-    middle = post.attention_norm(x + post.attention(x, sight))
-    torch.testing.assert_close(post(x, sight), post.feed_forward_norm(middle + post.feed_forward(middle)))
+    middle = x + pre.attention(pre.attention_norm(x), attention_mask)
+    torch.testing.assert_close(pre(x, attention_mask), middle + pre.feed_forward(pre.feed_forward_norm(middle)))
+    middle = post.attention_norm(x + post.attention(x, attention_mask))
+    torch.testing.assert_close(post(x, attention_mask), post.feed_forward_norm(middle + post.feed_forward(middle)))
 
 
 def test_dropout_is_on_both_residuals_and_only_in_training() -> None:

@@ -41,10 +41,10 @@ def by_hand(attention: MultiHeadAttention, x: Tensor, visible: Tensor) -> Tensor
             group = head // (attention.num_heads // attention.num_kv_heads)
             qs = q[row, :, head * c : (head + 1) * c]
             ks, vs = (t[row, :, group * c : (group + 1) * c] for t in (k, v))
-            for at in range(time):
-                seen = visible[row, at].nonzero()[:, 0]
-                share = torch.softmax(ks[seen] @ qs[at] / c**0.5, 0)
-                out[row, at, head * c : (head + 1) * c] = share @ vs[seen]
+            for index in range(time):
+                seen = visible[row, index].nonzero()[:, 0]
+                share = torch.softmax(ks[seen] @ qs[index] / c**0.5, 0)
+                out[row, index, head * c : (head + 1) * c] = share @ vs[seen]
     return attention.output(out)
 
 

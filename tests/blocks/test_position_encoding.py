@@ -21,9 +21,9 @@ def test_sinusoidal_vectors_are_the_papers() -> None:
 def test_only_added_schemes_have_vectors() -> None:
     assert build_position_embedding("rotary", 4, 8) is None
     assert build_position_embedding("none", 4, 8) is None
-    learned = build_position_embedding("learned", 4, 8)
-    assert isinstance(learned, torch.nn.Embedding)
-    assert learned.weight.shape == (4, 8)
+    position_embedding = build_position_embedding("learned", 4, 8)
+    assert isinstance(position_embedding, torch.nn.Embedding)
+    assert position_embedding.weight.shape == (4, 8)
     assert isinstance(build_position_embedding("sinusoidal", 4, 8), SinusoidalPositions)
 
 

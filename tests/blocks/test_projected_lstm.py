@@ -17,13 +17,13 @@ def ours_in(lstm: nn.LSTM) -> ProjectedLSTM:
         return weight.unflatten(0, (4, -1))[[0, 1, 3, 2]].flatten(0, 1)
 
     with torch.no_grad():
-        for way, end in enumerate(("", "_reverse")):
+        for index, end in enumerate(("", "_reverse")):
             w, u, b, c, p = (
                 getattr(lstm, f"{kind}_l0{end}")
                 for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
             )
-            layer.read[way], layer.recur[way], layer.project[way] = turned(w).t(), turned(u).t(), p.t()
-            layer.bias.view(2, -1)[way] = turned(b + c)
+            layer.read[index], layer.recur[index], layer.project[index] = turned(w).t(), turned(u).t(), p.t()
+            layer.bias.view(2, -1)[index] = turned(b + c)
     return layer
 
 

@@ -20,12 +20,12 @@ from meristem.blocks.transformer.segment_memory import EMPTY_SLOT, SegmentMemory
 
 def attention(segments: int = 0, dropout: float = 0.0) -> RelativeAttention:
     torch.manual_seed(0)
-    made = RelativeAttention(
+    relative_attention = RelativeAttention(
         12, 3, RelativeAttentionBiases(3, 4, segments=segments > 0), num_segments=segments, dropout=dropout
     )
-    for parameter in made.parameters():
+    for parameter in relative_attention.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
-    return made.double()
+    return relative_attention.double()
 
 
 def outlook(time: int, **facts: object) -> RelativeMaskSpec:
@@ -97,8 +97,8 @@ def test_queries_anywhere_in_the_text(backwards: bool) -> None:
     order = torch.stack([torch.randperm(time) + 1 for _ in range(rows)])
     segments = torch.randint(2, (rows, time))
     memory = torch.randn(rows, 2, 12, dtype=torch.float64)
-    held = SegmentMemory(states=memory[:, None], documents=torch.tensor([[0, 0], [EMPTY_SLOT, 0]]))
-    scene = outlook(time, memory=held, order=order, segments=segments)
+    segment_memory = SegmentMemory(states=memory[:, None], documents=torch.tensor([[0, 0], [EMPTY_SLOT, 0]]))
+    scene = outlook(time, memory=segment_memory, order=order, segments=segments)
     slots = torch.tensor([[1, 4, 5], [1, 4, 5]])
     look = scene.query_mask(slots)
     assert look.masked is not None

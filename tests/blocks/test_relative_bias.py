@@ -53,17 +53,17 @@ def test_masked_keys_stay_masked(window: int | None, padded: bool) -> None:
     present = torch.arange(6)[None] < torch.tensor([[6], [4]]) if padded else None
     here = {"dtype": torch.float32, "device": torch.device("cpu")}
     for causal in (True, False):
-        scene = MaskSpec(num_queries=6, num_keys=6, causal=causal, present=present, **here)
-        plain = scene.build_mask(window)
+        mask_spec = MaskSpec(num_queries=6, num_keys=6, causal=causal, present=present, **here)
+        plain = mask_spec.build_mask(window)
         hidden = (
             plain.additive_mask == -torch.inf
             if plain.additive_mask is not None
             else torch.zeros(1, 1, 6, 6, dtype=torch.bool)
         )
         hidden = hidden | (torch.ones(6, 6).triu(1).bool() if plain.is_causal else torch.zeros(6, 6).bool())
-        found = RelativeBias(2, 8, 20, bidirectional=True)(plain, 6, 6)
-        assert not found.is_causal
+        relative_bias = RelativeBias(2, 8, 20, bidirectional=True)(plain, 6, 6)
+        assert not relative_bias.is_causal
         assert torch.equal(
-            (found.additive_mask == -torch.inf).any(1, keepdim=True),
-            hidden.expand(len(found.additive_mask), 1, 6, 6),
+            (relative_bias.additive_mask == -torch.inf).any(1, keepdim=True),
+            hidden.expand(len(relative_bias.additive_mask), 1, 6, 6),
         )

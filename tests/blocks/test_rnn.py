@@ -19,9 +19,9 @@ def test_steps_equal_the_fused_call_and_a_state_continues(cell: Any) -> None:
     whole, end = net(x)
     assert end.shape == (2, 3, 2 if cell == "lstm" else 1, 4)
     kept = net.unpack_state(torch.zeros_like(end))
-    for at, gates in enumerate(net.input_gates(x[..., :3]).unbind(1)):  # the last two columns come step by step
-        kept = net.step(gates, x[:, at, 3:], kept)
-        torch.testing.assert_close(kept[-1][0], whole[:, at], atol=1e-12, rtol=0)
+    for index, gates in enumerate(net.input_gates(x[..., :3]).unbind(1)):  # the last two columns come step by step
+        kept = net.step(gates, x[:, index, 3:], kept)
+        torch.testing.assert_close(kept[-1][0], whole[:, index], atol=1e-12, rtol=0)
     torch.testing.assert_close(net.pack_state(kept), end, atol=1e-12, rtol=0)
     _, middle = net(x[:, :3])
     torch.testing.assert_close(net(x[:, 3:], None, middle)[0], whole[:, 3:], atol=1e-12, rtol=0)
@@ -73,14 +73,14 @@ def test_flops_are_counted_exactly(kind: str) -> None:
             if kind == "encoder":
                 net = RecurrentNetwork("gru", 6, width, 2, bidirectional=True)
                 return flops(lambda: net(x.double() if device == "cpu" else x)[0])
-            look: Any = SourceAttention("general", width, 4)
-            part = {"look": look, "annotation": 4}
+            source_attention: Any = SourceAttention("general", width, 4)
+            part = {"look": source_attention, "annotation": 4}
             decoder: Any = (
                 LuongDecoder("gru", 6, width, 2, input_feeding=True, **part)
                 if kind == "feeding"
                 else BahdanauDecoder("gru", 6, width, 2, **part)
             )
-            return flops(lambda: decoder(x, begun, look.encode_source(values, None)).states)
+            return flops(lambda: decoder(x, begun, source_attention.encode_source(values, None)).states)
 
     if kind == "encoder":
         gates = 2 * 2 * rows * time * 3 * width  # two directions, two operations

@@ -31,21 +31,21 @@ def made(**settings: Any) -> TransformerStack:
 )
 def test_a_kv_cache_gives_what_one_pass_gives(settings: dict[str, Any]) -> None:
     stack, x = made(**settings), torch.randn(2, 9, 16, dtype=torch.float64)
-    whole = stack(x, causal=True).last_hidden_state
+    hidden_states = stack(x, causal=True).last_hidden_state
     state = stack.empty_cache(2, 9, x)
     parts = []
     for start, stop in ((0, 4), (4, 5), (5, 8), (8, 9)):
         hidden = stack(x[:, start:stop], causal=True, state=state)
         state = hidden.state
         parts.append(hidden.last_hidden_state)
-    torch.testing.assert_close(torch.cat(parts, 1), whole, atol=1e-12, rtol=0)
+    torch.testing.assert_close(torch.cat(parts, 1), hidden_states, atol=1e-12, rtol=0)
     assert state["next"].tolist() == [9, 9]
 
 
 @pytest.mark.parametrize("settings", [{}, {"position_encoding": "rotary", "kv_heads": 1}, {"attention_window": 3}])
 def test_rows_at_different_positions_share_a_kv_cache(settings: dict[str, Any]) -> None:
     stack, x = made(**settings), torch.randn(2, 8, 16, dtype=torch.float64)
-    whole = stack(x, causal=True).last_hidden_state
+    hidden_states = stack(x, causal=True).last_hidden_state
     short = stack(x[1:, :3], causal=True, state=stack.empty_cache(1, 8, x)).state
     long = stack(x[:1, :5], causal=True, state=stack.empty_cache(1, 8, x)).state
     state = {key: torch.cat([long[key], short[key]]) for key in long}
@@ -53,8 +53,8 @@ def test_rows_at_different_positions_share_a_kv_cache(settings: dict[str, Any]) 
         new = torch.stack([x[0, 5 + step], x[1, 3 + step]])[:, None]
         hidden = stack(new, causal=True, state=state)
         state = hidden.state
-        torch.testing.assert_close(hidden.last_hidden_state[0, 0], whole[0, 5 + step], atol=1e-12, rtol=0)
-        torch.testing.assert_close(hidden.last_hidden_state[1, 0], whole[1, 3 + step], atol=1e-12, rtol=0)
+        torch.testing.assert_close(hidden.last_hidden_state[0, 0], hidden_states[0, 5 + step], atol=1e-12, rtol=0)
+        torch.testing.assert_close(hidden.last_hidden_state[1, 0], hidden_states[1, 3 + step], atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("settings", [{}, {"position_encoding": "rotary"}, {"norm_position": "post"}, {"layers": 1}])
@@ -74,11 +74,13 @@ def test_padding_changes_nothing_for_other_tokens() -> None:
     for settings in ({}, {"attention_window": 2}, {"norm_position": "post", "position_encoding": "rotary"}):
         stack, x = made(**settings), torch.randn(2, 9, 16, dtype=torch.float64)
         present = torch.tensor([[True] * 9, [True] * 4 + [False] * 5])
-        both = stack(x, causal=False, present=present).last_hidden_state
-        torch.testing.assert_close(both[1, :4], stack(x[1:, :4], causal=False).last_hidden_state[0], atol=1e-12, rtol=0)
-        assert torch.isfinite(both).all()
+        hidden = stack(x, causal=False, present=present).last_hidden_state
+        torch.testing.assert_close(
+            hidden[1, :4], stack(x[1:, :4], causal=False).last_hidden_state[0], atol=1e-12, rtol=0
+        )
+        assert torch.isfinite(hidden).all()
         looked = stack(x, causal=False, present=present, want=("attention",))
-        torch.testing.assert_close(looked.last_hidden_state[1, :4], both[1, :4], atol=1e-12, rtol=0)
+        torch.testing.assert_close(looked.last_hidden_state[1, :4], hidden[1, :4], atol=1e-12, rtol=0)
         assert torch.isfinite(looked.last_hidden_state).all()
 
 
@@ -86,9 +88,9 @@ def test_documents_in_one_row_are_documents_in_two() -> None:
     stack, x = made(), torch.randn(1, 9, 16, dtype=torch.float64)
     documents = torch.tensor([[0] * 4 + [1] * 5])
     for causal in (True, False):
-        apart = stack(x, causal=causal, documents=documents).last_hidden_state
-        torch.testing.assert_close(apart[:, :4], stack(x[:, :4], causal=causal).last_hidden_state, atol=1e-12, rtol=0)
-        torch.testing.assert_close(apart[:, 4:], stack(x[:, 4:], causal=causal).last_hidden_state, atol=1e-12, rtol=0)
+        hidden = stack(x, causal=causal, documents=documents).last_hidden_state
+        torch.testing.assert_close(hidden[:, :4], stack(x[:, :4], causal=causal).last_hidden_state, atol=1e-12, rtol=0)
+        torch.testing.assert_close(hidden[:, 4:], stack(x[:, 4:], causal=causal).last_hidden_state, atol=1e-12, rtol=0)
 
 
 def test_every_second_layer_may_have_a_window() -> None:

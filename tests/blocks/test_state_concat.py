@@ -11,18 +11,18 @@ def state(rows: int, places: int) -> dict[str, torch.Tensor]:
 
 def test_rows_are_concatenated() -> None:
     one, other = state(2, 3), state(1, 3)
-    found = concat_states(one, other, pad_dims={"values": 1})
-    assert set(found) == {"values", "next"}  # all places exist, which nobody need be told
-    assert torch.equal(found["values"], torch.cat([one["values"], other["values"]]))
-    assert found["next"].tolist() == [0, 1, 0]
+    concatenated = concat_states(one, other, pad_dims={"values": 1})
+    assert set(concatenated) == {"values", "next"}  # all places exist, which nobody need be told
+    assert torch.equal(concatenated["values"], torch.cat([one["values"], other["values"]]))
+    assert concatenated["next"].tolist() == [0, 1, 0]
 
 
 def test_shorter_sources_are_padded_and_masked() -> None:
     one, other = state(2, 3), state(1, 5)
-    found = concat_states(one, other, pad_dims={"values": 1, "present": 1})
-    assert found["values"].shape == (3, 5, 4)
-    assert found["present"].tolist() == [[True] * 3 + [False] * 2] * 2 + [[True] * 5]
-    again = concat_states(found, state(1, 2), pad_dims={"values": 1, "present": 1})
+    concatenated = concat_states(one, other, pad_dims={"values": 1, "present": 1})
+    assert concatenated["values"].shape == (3, 5, 4)
+    assert concatenated["present"].tolist() == [[True] * 3 + [False] * 2] * 2 + [[True] * 5]
+    again = concat_states(concatenated, state(1, 2), pad_dims={"values": 1, "present": 1})
     assert again["present"].sum(1).tolist() == [3, 3, 5, 2]
     assert torch.equal(again["values"][0, :3], one["values"][0])
 

@@ -90,8 +90,8 @@ class Studio:
         said = ""
         for line in self.process.stderr:
             said += line
-            if found := re.search(r"http://\S+", line):
-                self.url = found[0]
+            if match := re.search(r"http://\S+", line):
+                self.url = match[0]
                 return
         raise AssertionError(said)
 
@@ -99,10 +99,10 @@ class Studio:
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
     """A studio before any run exists."""
-    made = Studio(tmp_path_factory.mktemp("empty") / "runs")
-    yield made
-    made.process.terminate()
-    assert made.process.wait(timeout=30) == 143
+    studio = Studio(tmp_path_factory.mktemp("empty") / "runs")
+    yield studio
+    studio.process.terminate()
+    assert studio.process.wait(timeout=30) == 143
 
 
 def prepared(out: Path, steps: int, **told: Any) -> Path:

@@ -99,7 +99,7 @@ def test_more_than_eight_runs_have_colours_and_dashes_of_their_own(many: str, lo
     assert set(ends.all_text_contents()) == {f"{4 * number:03d}" for number in range(12)}, (
         "without what all begin and end with"
     )
-    boxes = sorted(ends.nth(at).bounding_box()["y"] for at in range(12))
+    boxes = sorted(ends.nth(index).bounding_box()["y"] for index in range(12))
     assert all(later - sooner > 10 for sooner, later in itertools.pairwise(boxes)), "no label lies on another"
     head = page.locator("table.numbers th a").first
     expect(head).to_have_text("000")

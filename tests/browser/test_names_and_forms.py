@@ -66,7 +66,7 @@ def test_measures_of_a_mix_are_named_as_in_training(bare: str, look: Look, local
 
 
 def test_a_report_keeps_one_line_per_row_on_a_phone(look: Look) -> None:
-    judged = TaskEvaluation(
+    evaluation = TaskEvaluation(
         metrics={"accuracy": 0.9375, "f1_macro": 0.9355},
         num_samples=400,
         intervals={"accuracy": (0.9125, 0.96), "f1_macro": (0.9104, 0.9586)},
@@ -77,7 +77,7 @@ def test_a_report_keeps_one_line_per_row_on_a_phone(look: Look) -> None:
         task="classification",
         model="bert",
         split="test",
-        result=judged,
+        result=evaluation,
         metric="accuracy",
         split_sizes={"test": 400},
         baselines=baselines,

@@ -50,8 +50,8 @@ def damages(content: bytes) -> Iterator[tuple[str, bytes]]:
 @pytest.mark.parametrize("name", FILES)
 def test_any_damage_is_named_and_the_older_one_used(name: str, two: Path, make: Any, same: Any) -> None:
     path = two / "step-00000020" / name
-    whole = path.read_bytes()
-    for what, broken in damages(whole):
+    content = path.read_bytes()
+    for what, broken in damages(content):
         path.write_bytes(broken)
         loaded = load_checkpoint(two)
         assert loaded is not None and same(loaded.snapshot, make(10)), what
@@ -60,30 +60,30 @@ def test_any_damage_is_named_and_the_older_one_used(name: str, two: Path, make: 
     path.unlink()
     loaded = load_checkpoint(two)
     assert loaded is not None and f"{name} is missing" in loaded.notices[0]
-    path.write_bytes(whole)
+    path.write_bytes(content)
     assert find_problems(path.parent) == []
 
 
 def test_no_bit_of_the_manifest_may_change(two: Path) -> None:
-    whole = (two / "step-00000020" / "manifest.json").read_bytes()
+    content = (two / "step-00000020" / "manifest.json").read_bytes()
     accepted = []
-    for place in range(len(whole)):
+    for index in range(len(content)):
         for bit in range(8):
-            flipped = bytearray(whole)
-            flipped[place] ^= 1 << bit
+            flipped = bytearray(content)
+            flipped[index] ^= 1 << bit
             with suppress(MeristemError):
-                accepted.append((place, bit, manifest.parse_manifest(bytes(flipped))))
+                accepted.append((index, bit, manifest.parse_manifest(bytes(flipped))))
     assert accepted == []
-    assert manifest.parse_manifest(whole).step == 20
+    assert manifest.parse_manifest(content).step == 20
 
 
 def test_when_none_is_good_each_is_named(two: Path) -> None:
     (two / "step-00000010" / "state.json").unlink()
     (two / "step-00000020" / "model.safetensors").write_bytes(b"")
-    with pytest.raises(MeristemError) as told:
+    with pytest.raises(MeristemError) as error:
         load_checkpoint(two)
-    assert "step-00000010 is damaged: state.json is missing" in str(told.value)
-    assert "step-00000020 is damaged: model.safetensors has 0 bytes instead of" in str(told.value)
+    assert "step-00000010 is damaged: state.json is missing" in str(error.value)
+    assert "step-00000020 is damaged: model.safetensors has 0 bytes instead of" in str(error.value)
 
 
 def test_a_step_can_be_requested(two: Path, make: Any, same: Any) -> None:

@@ -73,9 +73,9 @@ def test_every_type_and_shape_comes_back_bit_for_bit(tmp_path: Path, same: Any) 
 
 def test_what_is_written_is_what_the_library_reads(tmp_path: Path, make: Any) -> None:
     folder = save_checkpoint(tmp_path / "c", make(5))
-    read = safetensors.torch.load_file(folder / "optimizer.safetensors")
-    assert read.keys() == make(5).optimizer.keys()
-    assert all(torch.equal(read[name], tensor) for name, tensor in make(5).optimizer.items())
+    file = safetensors.torch.load_file(folder / "optimizer.safetensors")
+    assert file.keys() == make(5).optimizer.keys()
+    assert all(torch.equal(file[name], tensor) for name, tensor in make(5).optimizer.items())
 
 
 def test_tied_tensors_are_stored_once_and_come_back_tied(tmp_path: Path, make: Any) -> None:

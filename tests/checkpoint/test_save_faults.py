@@ -124,12 +124,12 @@ def test_every_operation_may_fail(situation: str, kind: str, quick: Path, faults
     operations = faults.seen
     assert {"make_folder", "create", "write", "sync", "close", "sync_folder", "rename"} <= set(operations)
 
-    for at in range(len(operations)):
-        folder = Path(shutil.copytree(begun, quick / str(at)))
-        reported = _save_failing(folder, new, faults, kind, at)
+    for index in range(len(operations)):
+        folder = Path(shutil.copytree(begun, quick / str(index)))
+        reported = _save_failing(folder, new, faults, kind, index)
         faults.arm(None)
         loaded = load_checkpoint(folder)
-        where = f"operation {at} ({operations[at]})"
+        where = f"operation {index} ({operations[index]})"
         if loaded is None:
             assert not old, where
         else:
@@ -146,10 +146,10 @@ def test_every_operation_may_fail(situation: str, kind: str, quick: Path, faults
         save_checkpoint(
             folder, new, keep_checkpoints=1, is_best=True
         )  # the next attempt succeeds, and leaves nothing of the failed one
-        again = load_checkpoint(folder)
-        assert again is not None and same(again.snapshot, new), where
-        assert again.notices == (), where
-        assert {path.name for path in folder.iterdir()} == {".lock", "latest", "best", again.path.name}, where
+        checkpoint = load_checkpoint(folder)
+        assert checkpoint is not None and same(checkpoint.snapshot, new), where
+        assert checkpoint.notices == (), where
+        assert {path.name for path in folder.iterdir()} == {".lock", "latest", "best", checkpoint.path.name}, where
 
 
 def _save_failing(folder: Path, snapshot: Snapshot, faults: Faults, kind: str, at: int) -> str:
@@ -171,12 +171,12 @@ def _save_failing(folder: Path, snapshot: Snapshot, faults: Faults, kind: str, a
 def test_a_full_disk_is_reported_and_cleaned_up(tmp_path: Path, faults: Faults, make: Any) -> None:
     save_checkpoint(tmp_path / "c", make(10))
     faults.arm(8, out_of(errno.ENOSPC))
-    with pytest.raises(MeristemError) as told:
+    with pytest.raises(MeristemError) as error:
         save_checkpoint(tmp_path / "c", make(20))
-    assert "step-00000020" in str(told.value)
-    assert "No space left" in str(told.value)
-    assert "the last good checkpoint is kept: step-00000010" in str(told.value)
-    assert "free some disk space" in str(told.value)
+    assert "step-00000020" in str(error.value)
+    assert "No space left" in str(error.value)
+    assert "the last good checkpoint is kept: step-00000010" in str(error.value)
+    assert "free some disk space" in str(error.value)
     assert {path.name for path in (tmp_path / "c").iterdir()} == {".lock", "latest", "step-00000010"}
 
 

@@ -30,18 +30,18 @@ def test_a_document_without_split_is_noticed():
 
 
 def test_parts_add_up_and_are_taken_once():
-    whole, part = CorpusAccount(), CorpusAccount(read=2)
+    account, part = CorpusAccount(), CorpusAccount(read=2)
     part.drop("empty")
     part.keep("a.txt", [10])
     part.reject_file("empty file", "b.txt")
     taken = part.pop_counts()
     assert part == CorpusAccount()
-    whole.merge(taken)
-    whole.merge(part.pop_counts())
-    assert (whole.read, whole.kept, whole.characters) == (2, 1, 10)
-    assert whole.dropped == {"empty": 1}
-    assert whole.sources == {"a.txt": 1}
-    assert whole.warnings == ["b.txt: empty file"]
+    account.merge(taken)
+    account.merge(part.pop_counts())
+    assert (account.read, account.kept, account.characters) == (2, 1, 10)
+    assert account.dropped == {"empty": 1}
+    assert account.sources == {"a.txt": 1}
+    assert account.warnings == ["b.txt: empty file"]
 
 
 def test_warnings_and_files_are_bounded(monkeypatch):
@@ -64,8 +64,8 @@ def test_lengths_are_counted_by_powers_of_two():
 
 def test_examples_are_the_same_whatever_the_order_and_the_parts():
     dropped = [(f"a.txt:{number}", f"text {number % 40}") for number in range(100)]
-    whole = CorpusAccount()
-    whole.add_examples("too short", dropped)
+    account = CorpusAccount()
+    account.add_examples("too short", dropped)
     for seed in range(10):
         shuffled = random.Random(seed).sample(dropped, len(dropped))
         together = CorpusAccount()
@@ -74,8 +74,8 @@ def test_examples_are_the_same_whatever_the_order_and_the_parts():
             for one in shuffled[start : start + 7]:
                 part.add_examples("too short", [one])
             together.merge(part.pop_counts())
-        assert together.examples == whole.examples
-    (few,) = whole.examples.values()
+        assert together.examples == account.examples
+    (few,) = account.examples.values()
     assert len(few) == 5 == len({text for _, text in few})
 
 

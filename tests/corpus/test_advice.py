@@ -19,11 +19,11 @@ LINE = "We use cookies to give you the best experience on our website."
 
 
 def account(**counts: Any) -> CorpusAccount:
-    made = CorpusAccount(read=1000, kept=1000, characters=2_000_000)
-    made.lengths.update({10: 500, 11: 500})
+    account = CorpusAccount(read=1000, kept=1000, characters=2_000_000)
+    account.lengths.update({10: 500, 11: 500})
     for name, value in counts.items():
-        setattr(made, name, value)
-    return made
+        setattr(account, name, value)
+    return account
 
 
 def given(found: SampleFindings | None = None, counts: CorpusAccount | None = None, **settings: Any) -> list[Advice]:
@@ -33,7 +33,7 @@ def given(found: SampleFindings | None = None, counts: CorpusAccount | None = No
 
 
 def test_nothing_stands_out_in_an_ordinary_corpus() -> None:
-    found = SampleFindings(
+    findings = SampleFindings(
         documents=1000,
         languages=Counter(en=980, de=10, **{"": 10}),
         compared=1000,
@@ -41,7 +41,7 @@ def test_nothing_stands_out_in_an_ordinary_corpus() -> None:
         quality=SettingTrial(affected=320, dropped=Counter({"too few words": 300, "lorem ipsum": 20})),
         boilerplate=SettingTrial(affected=5, removed=Counter({"boilerplate lines": 9})),
     )
-    assert given(found) == []
+    assert given(findings) == []
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_what_was_not_examined_for_want_of_a_library() -> None:
 
 def test_nothing_is_said_about_a_handful_of_documents() -> None:
     few = account(read=5, kept=5, characters=500, lengths=Counter({4: 4, 8: 1}), passages=Counter({LINE: 5}))
-    found = SampleFindings(
+    findings = SampleFindings(
         documents=5,
         languages=Counter(en=3, de=2),
         compared=5,
@@ -158,7 +158,7 @@ def test_nothing_is_said_about_a_handful_of_documents() -> None:
         quality=SettingTrial(dropped=Counter({"too few words": 4})),
         boilerplate=SettingTrial(affected=3),
     )
-    assert given(found, few) == []
+    assert given(findings, few) == []
 
 
 @pytest.mark.parametrize(

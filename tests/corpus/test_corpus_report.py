@@ -73,14 +73,14 @@ def told(source: str = "crawl/") -> CorpusReport:
     account.rejected["empty file"] = 1
     account.skipped[".[red]"] = 2
     account.warn(f"crawl/{EVIL}: strange")
-    found = SampleFindings(
+    findings = SampleFindings(
         documents=500,
         languages=Counter({"en": 400, "zh": 90, "": 10}),
         compared=500,
         alike=40,
         private=SettingTrial(affected=9, removed=Counter({"phone": 4, "e-mail": 9})),
     )
-    return CorpusReport(account=account, findings=found, settings=CorpusSettings(source=source))
+    return CorpusReport(account=account, findings=findings, settings=CorpusSettings(source=source))
 
 
 def screen(report: CorpusReport, width: int = 80) -> str:
@@ -127,9 +127,9 @@ def test_the_page_is_whole_escaped_and_says_everything() -> None:
 
 def test_the_bars_of_the_page_add_up() -> None:
     text = render_report(told())
-    whole = re.search(r'<div class="whole".*?</div>', text, re.DOTALL)
-    assert whole
-    widths = [float(width) for width in re.findall(r"width:([\d.]+)%", whole[0])]
+    match = re.search(r'<div class="whole".*?</div>', text, re.DOTALL)
+    assert match
+    widths = [float(width) for width in re.findall(r"width:([\d.]+)%", match[0])]
     assert sum(widths) == pytest.approx(100, abs=0.1)
     assert widths[0] == 70.0
 
@@ -173,31 +173,35 @@ def test_a_terminal_of_sixty_columns_is_enough() -> None:
 
 
 def test_languages_that_were_asked_for_and_those_dropped() -> None:
-    made = CorpusReport(account=told().account, findings=told().findings, settings=CorpusSettings(languages=("zh",)))
-    made.account.languages.update(zh=400)
-    made.account.dropped.update({"another language: de": 30, "another language: not clear": 7})
-    assert made.languages == {"zh": 400, "de": 30, "unknown": 7}
-    assert "of a sample" not in render_report(made)
+    corpus_report = CorpusReport(
+        account=told().account, findings=told().findings, settings=CorpusSettings(languages=("zh",))
+    )
+    corpus_report.account.languages.update(zh=400)
+    corpus_report.account.dropped.update({"another language: de": 30, "another language: not clear": 7})
+    assert corpus_report.languages == {"zh": 400, "de": 30, "unknown": 7}
+    assert "of a sample" not in render_report(corpus_report)
 
 
 def test_nothing_to_advise_is_said() -> None:
-    made = CorpusReport(account=CorpusAccount(), findings=SampleFindings(), settings=CorpusSettings(source="x.txt"))
-    assert "Nothing stands out." in screen(made)
-    assert "Nothing stands out." in Checked(render_report(made)).words
+    corpus_report = CorpusReport(
+        account=CorpusAccount(), findings=SampleFindings(), settings=CorpusSettings(source="x.txt")
+    )
+    assert "Nothing stands out." in screen(corpus_report)
+    assert "Nothing stands out." in Checked(render_report(corpus_report)).words
 
 
 def test_programs_get_the_same() -> None:
-    found = json.loads(report_to_json(told()))
-    assert found["read"] == found["kept"] + sum(found["dropped"].values())
-    assert found["sample"]["private"] == {"affected": 9, "dropped": {}, "removed": {"phone": 4, "e-mail": 9}}
-    assert [one["setting"] for one in found["advice"]] == [
+    payload = json.loads(report_to_json(told()))
+    assert payload["read"] == payload["kept"] + sum(payload["dropped"].values())
+    assert payload["sample"]["private"] == {"affected": 9, "dropped": {}, "removed": {"phone": 4, "e-mail": 9}}
+    assert [one["setting"] for one in payload["advice"]] == [
         "corpus.near_dedup=true",
         "corpus.languages=[en]",
         "corpus.boilerplate=true",
         "corpus.pii=true",
     ]
-    assert found["lengths"]["10"] == 300
-    assert found["settings"]["source"] == "crawl/"
+    assert payload["lengths"]["10"] == 300
+    assert payload["settings"]["source"] == "crawl/"
     assert report_to_dict(told())["examples"]["duplicate"]
 
 
@@ -298,9 +302,9 @@ def test_a_browser_shows_no_scroll_bar_sideways(tmp_path: Path) -> None:
         f"--user-data-dir={tmp_path / 'profile'}",
         f"file://{tmp_path / 'outer.html'}",
     ]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
-    width = re.search(r"<title>(\d+)</title>", done.stdout)
-    assert width, done.stdout + done.stderr
+    completed = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    width = re.search(r"<title>(\d+)</title>", completed.stdout)
+    assert width, completed.stdout + completed.stderr
     assert int(width[1]) <= 400
 
 

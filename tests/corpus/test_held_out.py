@@ -26,7 +26,7 @@ def put(path: Path, lines: list[str]) -> Path:
 
 
 def by_split(documents, split):
-    return [one.text for one in documents if one.split == split]
+    return [document.text for document in documents if document.split == split]
 
 
 @pytest.fixture
@@ -91,9 +91,9 @@ def test_processed_corpora_keep_their_splits_and_grow(book, tmp_path):
     assert by_split(first, "validation") == LINES[28:35]
     assert list(CorpusReader(settings, folder=folder)) == first  # from its parts
     put(book / "train2.txt", [*LINES[30:32], "Another sentence that nobody has read before, about nothing at all."])
-    grown = CorpusReader(settings, folder=folder)
-    assert [one for one in grown if one not in first] == [grown_document(book)]
-    assert grown.account.dropped == {"also in the validation data": 4}
+    corpus_reader = CorpusReader(settings, folder=folder)
+    assert [one for one in corpus_reader if one not in first] == [grown_document(book)]
+    assert corpus_reader.account.dropped == {"also in the validation data": 4}
 
 
 def grown_document(book):
@@ -171,7 +171,7 @@ def test_a_share_is_chosen_by_the_texts_and_nested(tmp_path, read):
         for name in ("a.txt", "b.txt")
         for share in ("5%", "10%")
     }
-    kept = {which: {one.text for one in documents} for which, (documents, _) in chosen.items()}
+    kept = {which: {document.text for document in documents} for which, (documents, _) in chosen.items()}
     assert kept["a.txt", "10%"] == kept["b.txt", "10%"]
     assert kept["a.txt", "5%"] < kept["a.txt", "10%"]
     assert 150 < len(kept["a.txt", "10%"]) < 250  # sd 13
@@ -204,13 +204,13 @@ def test_wikitext_articles_are_documents(tmp_path, read, name, monkeypatch):
     (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
     settings = {"format": "wikitext"} if name.endswith(".txt") else {}
     documents, _ = read(tmp_path / name, **settings)
-    assert [one.text.split("\n")[0] for one in documents] == ["= Homarus gammarus =", "= E = mc2 ="]
-    assert [one.location for one in documents] == [f"{tmp_path / name}:{line}" for line in (2, 16)]
+    assert [document.text.split("\n")[0] for document in documents] == ["= Homarus gammarus =", "= E = mc2 ="]
+    assert [document.location for document in documents] == [f"{tmp_path / name}:{line}" for line in (2, 16)]
     assert "<unk>" in documents[0].text and "= = = Claws = = =" in documents[0].text
     if name.endswith(".gz"):
         return
     monkeypatch.setattr("meristem.corpus.read_ranges.RANGE_BYTES", 40)  # the same in ranges
-    assert [one.text for one in read(tmp_path / name, **settings)[0]] == [one.text for one in documents]
+    assert [one.text for one in read(tmp_path / name, **settings)[0]] == [document.text for document in documents]
 
 
 def test_a_file_of_tokens_without_articles_is_plain_text(tmp_path, read):
@@ -239,5 +239,5 @@ def test_an_encoding_can_be_named(tmp_path, read):
     text = "Zażółć gęślą jaźń, pchnąć w tę łódź jeża."
     (tmp_path / "a.txt").write_bytes(text.encode("cp1250"))
     documents, account = read(tmp_path / "a.txt", encoding="cp1250")
-    assert [one.text for one in documents] == [text]
+    assert [document.text for document in documents] == [text]
     assert not account.damaged

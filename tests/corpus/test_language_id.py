@@ -26,12 +26,12 @@ GOLDEN = [
 
 def test_single_sentences_are_told_apart():
     right = Counter(language for language, text in GOLDEN if identify_language(text).language == language)
-    said = Counter(identify_language(text).language for _, text in GOLDEN)
+    counts = Counter(identify_language(text).language for _, text in GOLDEN)
     total = Counter(language for language, _ in GOLDEN)
     assert min(total.values()) >= 10
     assert right.total() >= 0.99 * total.total()
     assert all(right[language] >= 9 for language in total)  # none is bought by the others
-    wrong = sum(said[language] - right[language] for language in said if language)
+    wrong = sum(counts[language] - right[language] for language in counts if language)
     assert wrong <= 0.01 * total.total()  # where it is not sure, it says so
 
 
@@ -159,9 +159,9 @@ def test_both_sides_of_a_pair_must_be_wanted(read, tmp_path: Path):
 
     def account(*languages: str) -> CorpusAccount:
         settings = CorpusSettings(source=str(tmp_path / "pairs.jsonl"), text="en", target="de", languages=languages)
-        reading = CorpusReader(settings)
-        assert len(list(reading)) == 10
-        return reading.account
+        corpus_reader = CorpusReader(settings)
+        assert len(list(corpus_reader)) == 10
+        return corpus_reader.account
 
     assert account("en", "de", "fr").languages == {"en-de": 10}
     with pytest.raises(MeristemError, match="another language: de"):

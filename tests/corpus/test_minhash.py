@@ -36,7 +36,7 @@ def text_of(words: list[str], chinese: bool) -> str:
 def jaccard(one: str, other: str, words: int = 5) -> float:
     def shingles(text: str) -> set[tuple[str, ...]]:
         found = re.findall(r"[\u4e00-\u9fff]|[^\W_\u4e00-\u9fff]+", text.lower())
-        return {tuple(found[at : at + words]) for at in range(max(len(found) - words + 1, 1))}
+        return {tuple(found[index : index + words]) for index in range(max(len(found) - words + 1, 1))}
 
     a, b = shingles(one), shingles(other)
     return len(a & b) / len(a | b)
@@ -70,9 +70,9 @@ def test_agreement_is_the_jaccard_index(chinese):
 @pytest.mark.parametrize("chinese", [False, True])
 def test_near_ones_are_found_and_others_are_not(chinese, tmp_path):
     pairs = planted(chinese, 600)
-    near = LSHIndex(MinHashSettings(), tmp_path)
-    assert (near.query_and_add(minhash_signatures([a for a, _, _ in pairs])) == -1).all()
-    found = near.query_and_add(minhash_signatures([b for _, b, _ in pairs]))
+    index = LSHIndex(MinHashSettings(), tmp_path)
+    assert (index.query_and_add(minhash_signatures([a for a, _, _ in pairs])) == -1).all()
+    found = index.query_and_add(minhash_signatures([b for _, b, _ in pairs]))
     true = np.array([j for _, _, j in pairs])
     assert (true >= 0.8).sum() > 80 and (true < 0.5).sum() > 80
     right = found == np.arange(len(pairs))
@@ -113,22 +113,24 @@ def test_signatures_are_the_same_on_every_machine_and_run():
         "from meristem.corpus.dedup.minhash import minhash_signatures; "
         f"print(minhash_signatures([{text!r}])[0, :4].tolist())"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONHASHSEED": "7"})
-    assert said.stdout.strip() == "[5192, 7534, 5663, 54216]", said.stderr
+    completed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONHASHSEED": "7"}
+    )
+    assert completed.stdout.strip() == "[5192, 7534, 5663, 54216]", completed.stderr
 
 
 def naive(rows: np.ndarray, wanted: MinHashSettings) -> list[int]:
     """In order, one at a time: the first text before it that shares a band and agrees."""
     keys, new, found = band_keys(rows, wanted.rows_per_band), [], []
-    for at in range(len(rows)):
+    for index in range(len(rows)):
         near = [
             n
             for n, other in enumerate(new)
-            if (keys[at] == keys[other]).any() and (rows[at] == rows[other]).sum() >= wanted.min_matches
+            if (keys[index] == keys[other]).any() and (rows[index] == rows[other]).sum() >= wanted.min_matches
         ]
         found.append(near[0] if near else -1)
         if not near:
-            new.append(at)
+            new.append(index)
     return found
 
 
@@ -155,15 +157,17 @@ def expected(crowd: np.ndarray) -> list[int]:
 
 @pytest.mark.parametrize("step", [3, 50, 1_000])
 def test_batches_and_memory_do_not_change_what_is_found(step, crowd, expected, tmp_path, monkeypatch):
-    rows, wanted = crowd, MinHashSettings(memory_mb=1)
+    rows, settings = crowd, MinHashSettings(memory_mb=1)
     monkeypatch.setattr("meristem.corpus.dedup.sorted_runs.MERGE_ENTRIES", 100)
     for memory in (1 << 20, 20_000, 0):
-        near = LSHIndex(wanted, tmp_path / str(memory))
-        near._runs._memory = memory
-        found = np.concatenate([near.query_and_add(rows[at : at + step]) for at in range(0, len(rows), step)])
+        lsh_index = LSHIndex(settings, tmp_path / str(memory))
+        lsh_index._runs._memory = memory
+        found = np.concatenate(
+            [lsh_index.query_and_add(rows[index : index + step]) for index in range(0, len(rows), step)]
+        )
         assert found.tolist() == expected
-        assert (near._runs.on_disk > 0) == (memory < 1 << 20)
-        assert len(list((tmp_path / str(memory) / "bands").iterdir())) == 2 * near._runs.on_disk
+        assert (lsh_index._runs.on_disk > 0) == (memory < 1 << 20)
+        assert len(list((tmp_path / str(memory) / "bands").iterdir())) == 2 * lsh_index._runs.on_disk
 
 
 def test_an_index_is_resumed_unchanged(crowd, tmp_path):
@@ -173,9 +177,9 @@ def test_an_index_is_resumed_unchanged(crowd, tmp_path):
     before = first.query_and_add(rows[:300])
     count = len(first)
     first.query_and_add(rows[300:400])  # and then it was killed: none of this counts
-    again = LSHIndex(MinHashSettings(), tmp_path / "cut", count=count)
-    assert len(again) == count == (before < 0).sum()
-    assert np.concatenate([before, again.query_and_add(rows[300:])]).tolist() == whole.tolist()
+    index = LSHIndex(MinHashSettings(), tmp_path / "cut", count=count)
+    assert len(index) == count == (before < 0).sum()
+    assert np.concatenate([before, index.query_and_add(rows[300:])]).tolist() == whole.tolist()
 
 
 def test_a_crowd_of_candidates_is_cut_to_the_likeliest():
@@ -193,16 +197,16 @@ def test_runs_give_every_entry_of_a_key(tmp_path):
     for number in range(20):
         runs.add(np.array([5, 7, number], np.uint64), np.full(3, number, np.uint32))
     which, ids = runs.find(np.array([19, 7, 100, 5], np.uint64))
-    found = {at: sorted(ids[which == at].tolist()) for at in range(4)}
+    found = {index: sorted(ids[which == index].tolist()) for index in range(4)}
     assert found == {0: [19], 1: sorted([*range(20), 7]), 2: [], 3: sorted([*range(20), 5])}
 
 
 def test_bands_follow_from_the_threshold():
     for wanted in (0.3, 0.5, 0.7, 0.8, 0.9, 0.99):
-        one = MinHashSettings(jaccard=wanted)
-        assert NUM_HASHES % one.rows_per_band == 0
-        assert 1 - (1 - wanted**one.rows_per_band) ** (NUM_HASHES // one.rows_per_band) >= 0.98
-        assert wanted - 0.12 < one.min_matches / NUM_HASHES < wanted
+        settings = MinHashSettings(jaccard=wanted)
+        assert NUM_HASHES % settings.rows_per_band == 0
+        assert 1 - (1 - wanted**settings.rows_per_band) ** (NUM_HASHES // settings.rows_per_band) >= 0.98
+        assert wanted - 0.12 < settings.min_matches / NUM_HASHES < wanted
     assert (MinHashSettings().rows_per_band, MinHashSettings().min_matches) == (7, 91)
 
 

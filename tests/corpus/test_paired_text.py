@@ -36,8 +36,8 @@ def pairs_file(path: Path, pairs: list[tuple[str, str]]) -> Path:
 
 
 def read(source: Path | str, **options: Any) -> tuple[list[Document], CorpusReader]:
-    reading = CorpusReader(CorpusSettings(source=str(source), **{"processes": 1, **options}))
-    return list(reading), reading
+    corpus_reader = CorpusReader(CorpusSettings(source=str(source), **{"processes": 1, **options}))
+    return list(corpus_reader), corpus_reader
 
 
 @settings(max_examples=80, deadline=None)
@@ -105,8 +105,8 @@ def test_the_digest_follows_the_target_and_plain_text_keeps_its_key(tmp_path: Pa
     file = pairs_file(tmp_path / "a.jsonl", [("a", "b")])
     plain = CorpusSettings(source=str(file), text="en")
     kinds = [plain, plain.model_copy(update={"target": "de"}), plain.model_copy(update={"picture": "de"})]
-    assert len({corpus_digest(one) for one in kinds}) == 3
-    assert [one.side_separator for one in kinds] == ["", PAIR_SEPARATOR, IMAGE_SEPARATOR]
+    assert len({corpus_digest(kind) for kind in kinds}) == 3
+    assert [kind.side_separator for kind in kinds] == ["", PAIR_SEPARATOR, IMAGE_SEPARATOR]
 
 
 @pytest.mark.parametrize(

@@ -102,9 +102,9 @@ def test_no_half_leaves_the_key_of_a_corpus_as_it_was():
 
 def test_a_pass_can_be_repeated(tmp_path):
     (tmp_path / "a.txt").write_text("one\ntwo\ntwo")
-    reading = CorpusReader(CorpusSettings(source=str(tmp_path), document="line"))
-    assert list(reading) == list(reading)
-    assert (reading.account.read, reading.account.kept) == (3, 2)
+    corpus_reader = CorpusReader(CorpusSettings(source=str(tmp_path), document="line"))
+    assert list(corpus_reader) == list(corpus_reader)
+    assert (corpus_reader.account.read, corpus_reader.account.kept) == (3, 2)
 
 
 def test_progress_reaches_its_total(mixed):
@@ -136,13 +136,13 @@ def test_duplicates_are_dropped_or_kept_together(tmp_path, read):
 def test_whatever_a_file_holds_every_document_is_accounted_for(tmp_path, data, ending, document, shortest):
     path = tmp_path / f"a{ending}"
     path.write_bytes(data)
-    reading = CorpusReader(CorpusSettings(source=str(path), document=document, min_characters=shortest))
+    corpus_reader = CorpusReader(CorpusSettings(source=str(path), document=document, min_characters=shortest))
     try:
-        documents = list(reading)
+        documents = list(corpus_reader)
     except MeristemError as error:
         assert "which column" in str(error) or "no usable documents" in str(error)
         return
-    account = reading.account
+    account = corpus_reader.account
     assert account.read == len(documents) + account.dropped.total()
     assert all(len(d.text) >= shortest and d.text.encode() and "\0" not in d.text for d in documents)
 
@@ -256,9 +256,9 @@ def test_a_file_that_goes_away_is_rejected(tmp_path):
     def remove(progress: ReadProgress) -> None:
         (tmp_path / "b.txt").unlink(missing_ok=True)
 
-    reading = CorpusReader(CorpusSettings(source=str(tmp_path)), progress=remove)
-    assert [d.text for d in reading] == ["a"]
-    assert reading.account.rejected == {"cannot be read: No such file or directory": 1}
+    corpus_reader = CorpusReader(CorpusSettings(source=str(tmp_path)), progress=remove)
+    assert [d.text for d in corpus_reader] == ["a"]
+    assert corpus_reader.account.rejected == {"cannot be read: No such file or directory": 1}
 
 
 LONG_LINE = """

@@ -75,8 +75,8 @@ def corpus(source: Path, **given: Any) -> CorpusSettings:
 
 
 def read(settings: CorpusSettings, folder: Path | None) -> tuple[list[Document], CorpusAccount]:
-    reading = CorpusReader(settings, folder=folder)
-    return list(reading), reading.account
+    corpus_reader = CorpusReader(settings, folder=folder)
+    return list(corpus_reader), corpus_reader.account
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -217,7 +217,7 @@ def test_new_files_follow_and_are_compared_with_the_old(source, tmp_path):
     first, first_account = read(corpus(source), tmp_path / "processed")
     before = files(tmp_path / "processed")
     old = (source / "b.txt").read_text().split("\n")
-    fresh = [text for at, text in enumerate(stories(60, 77)) if at % 7 != 6 and at % 3 != 2]
+    fresh = [text for index, text in enumerate(stories(60, 77)) if index % 7 != 6 and index % 3 != 2]
     near = [f"{text} too" for text in old[:8:7]]
     write(source / "a.txt", [*old[:5], *near, *fresh])  # sorted before all others, and yet it comes after them
     second, account = read(corpus(source), tmp_path / "processed")
@@ -265,7 +265,7 @@ def test_a_file_that_changed_or_went_away_is_told(source, tmp_path, change):
 def test_near_duplicates_may_be_kept_on_one_side(tmp_path):
     rng, half = random.Random(3), 600
     words = [["".join(rng.choices(SYLLABLES, k=3)) for _ in range(100)] for _ in range(half)]
-    texts = [" ".join(one) for one in (*words, *([*one[:50], "changed", *one[51:]] for one in words))]
+    texts = [" ".join(one) for one in (*words, *([*word[:50], "changed", *word[51:]] for word in words))]
     path = write(tmp_path / "a.txt", texts)
     settings = corpus(path, near_dedup={"drop": False}, validation=0.2, test=0.2)
     documents, account = read(settings, tmp_path / "processed")
@@ -273,10 +273,10 @@ def test_near_duplicates_may_be_kept_on_one_side(tmp_path):
     assert account.dropped["near duplicate"] == 0
     assert account.kept == len(texts) > MAX_QUOTA_DOCUMENTS
     split = {d.text: d.split for d in documents}
-    together = sum(split[one] == split[other] for one, other in zip(texts[:half], texts[half:], strict=True))
+    together = sum(split[text] == split[other] for text, other in zip(texts[:half], texts[half:], strict=True))
     assert together == half
     apart = {d.text: d.split for d in read(corpus(path, near_dedup=None, validation=0.2, test=0.2), None)[0]}
-    assert sum(apart[one] == apart[other] for one, other in zip(texts[:half], texts[half:], strict=True)) < 0.6 * half
+    assert sum(apart[text] == apart[other] for text, other in zip(texts[:half], texts[half:], strict=True)) < 0.6 * half
 
 
 @pytest.mark.parametrize("limit", [1, 120, 100_000])
@@ -328,10 +328,13 @@ def test_a_target_file_is_known_by_its_place_and_a_column_by_its_name(source, tm
     (source / "other.en").write_text("one\ntwo")
     (source / "other.de").write_text("eins\nzwei")
     monkeypatch.chdir(source)
-    one = CorpusSettings(source="other.en", target="other.de", near_dedup=True)
+    settings = CorpusSettings(source="other.en", target="other.de", near_dedup=True)
     other = CorpusSettings(source=str(source / "other.en"), target=str(source / "other.de"), near_dedup=True)
-    assert processed_corpus_dir(one) == processed_corpus_dir(other)
-    assert {d.text for d in CorpusReader(one, folder=processed_corpus_dir(one))} == {"one\x1eeins", "two\x1ezwei"}
+    assert processed_corpus_dir(settings) == processed_corpus_dir(other)
+    assert {d.text for d in CorpusReader(settings, folder=processed_corpus_dir(settings))} == {
+        "one\x1eeins",
+        "two\x1ezwei",
+    }
     columns = CorpusSettings(source=str(source / "c.jsonl"), target="text", near_dedup=True)
     place = processed_corpus_dir(columns)
     monkeypatch.chdir(tmp_path)

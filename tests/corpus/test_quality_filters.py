@@ -166,7 +166,7 @@ def test_covered_characters_are_those_of_the_slow_way(words, size):
     assert repetition._repeated_characters(repetition._phrases(size), size) == covered
     for limit in (0.05, 0.2, 0.6):
         assert repetition.first_size_exceeding({size: limit}) == (size if covered > limit * total else 0)
-    phrases = Counter(tuple(words[at : at + size]) for at in range(len(words) - size + 1))
+    phrases = Counter(tuple(words[index : index + size]) for index in range(len(words) - size + 1))
     heaviest = max((count * len("".join(phrase)) for phrase, count in phrases.items() if count > 1), default=0)
     for limit in (0.1, 0.3, 0.9):
         repetition = PhraseRepetition(" ".join(words))
@@ -175,8 +175,8 @@ def test_covered_characters_are_those_of_the_slow_way(words, size):
 
 @given(st.text(max_size=300))
 def test_no_text_makes_the_rules_fail(text):
-    bare = QualitySettings(min_words=None, sentences=None, ended_lines=None, stop_words=None)
-    assert isinstance(failed_rule(text, bare), str)
+    quality_settings = QualitySettings(min_words=None, sentences=None, ended_lines=None, stop_words=None)
+    assert isinstance(failed_rule(text, quality_settings), str)
 
 
 def test_settings_switch_and_nest():

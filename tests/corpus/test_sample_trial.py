@@ -36,10 +36,10 @@ def prose(seed: int, sentences: int = 12) -> str:
 
 
 def looked(texts: Sequence[str], **settings: object) -> tuple[CorpusSampler, SampleFindings]:
-    look = CorpusSampler(CorpusSettings(source="x.txt", **settings))  # type: ignore[arg-type]
+    corpus_sampler = CorpusSampler(CorpusSettings(source="x.txt", **settings))  # type: ignore[arg-type]
     documents = [Document(text, f"x.txt:{line}") for line, text in enumerate(texts)]
-    assert list(look.observe(documents)) == documents
-    return look, look.findings()
+    assert list(corpus_sampler.observe(documents)) == documents
+    return corpus_sampler, corpus_sampler.findings()
 
 
 def changed(text: str) -> str:
@@ -114,10 +114,10 @@ def test_long_documents_are_not_held_whole() -> None:
 
 
 def test_two_sided_documents_are_sampled_by_their_target() -> None:
-    look = CorpusSampler(CorpusSettings(source="a.tsv", target="de"))
-    list(look.observe([Document(f"given {n}\x1e{COOKIES}", "a.tsv#1") for n in range(5)]))
-    assert look.repeated_lines == {COOKIES: 5}
-    assert look.findings().documents == 5
+    corpus_sampler = CorpusSampler(CorpusSettings(source="a.tsv", target="de"))
+    list(corpus_sampler.observe([Document(f"given {n}\x1e{COOKIES}", "a.tsv#1") for n in range(5)]))
+    assert corpus_sampler.repeated_lines == {COOKIES: 5}
+    assert corpus_sampler.findings().documents == 5
 
 
 def test_what_cannot_be_tried_without_a_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,11 +28,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_folder_recursively_sorted_and_counted(folder):
-    whole = find_sources(CorpusSettings(source=str(folder)))
-    names = [Path(source.name).relative_to(folder).as_posix() for source in whole.sources]
+    sources = find_sources(CorpusSettings(source=str(folder)))
+    names = [Path(source.name).relative_to(folder).as_posix() for source in sources.sources]
     assert names == ["a.txt.gz", "b.txt", "deep/er/c.JSONL", "z.csv.zst"]
-    assert whole.skipped == {".png": 1, "(no ending)": 1, "(hidden)": 1}
-    assert [(s.format, s.compression) for s in whole.sources if isinstance(s, FileSource)] == [
+    assert sources.skipped == {".png": 1, "(no ending)": 1, "(hidden)": 1}
+    assert [(s.format, s.compression) for s in sources.sources if isinstance(s, FileSource)] == [
         ("text", ".gz"),
         ("text", ""),
         ("jsonl", ""),

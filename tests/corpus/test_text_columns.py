@@ -59,10 +59,10 @@ def write_rows(path, rows):
 @pytest.mark.parametrize("ending", [".jsonl", ".csv", ".tsv", ".parquet"])
 def test_a_target_is_a_column(tmp_path, ending):
     rows = [{"id": "1", "source": "one", "german": "eins"}, {"id": "2", "source": "two", "german": None}]
-    reading = CorpusReader(corpus_of(write_rows(tmp_path / f"a{ending}", rows), target="german"))
-    assert [split_pair(document.text)[:2] for document in reading] == [("one", "eins")]
+    corpus_reader = CorpusReader(corpus_of(write_rows(tmp_path / f"a{ending}", rows), target="german"))
+    assert [split_pair(document.text)[:2] for document in corpus_reader] == [("one", "eins")]
     missing = "empty" if ending in {".csv", ".tsv"} else "no target in the column"
-    assert reading.account.dropped == {missing: 1}
+    assert corpus_reader.account.dropped == {missing: 1}
 
 
 @pytest.mark.parametrize(

@@ -36,9 +36,9 @@ def test_every_kind_of_file_gives_the_same_words(write: object, words: Words, tm
 
 
 def _refusal(path: Path) -> str:
-    with pytest.raises(MeristemError) as caught:
+    with pytest.raises(MeristemError) as error:
         list(read_vectors(path))
-    return str(caught.value)
+    return str(error.value)
 
 
 def test_no_such_file(tmp_path: Path) -> None:

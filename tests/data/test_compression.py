@@ -18,7 +18,7 @@ def pack(data: bytes, compression: str) -> bytes:
 def unpack(data: bytes, compression: str, step: int = 1 << 16) -> tuple[bytes, str]:
     out, error = b"", ""
     try:
-        for chunk in decompress((data[at : at + step] for at in range(0, len(data), step)), compression):
+        for chunk in decompress((data[index : index + step] for index in range(0, len(data), step)), compression):
             assert 0 < len(chunk) <= CHUNK_BYTES
             out += chunk
     except TruncatedFileError as cut:

@@ -56,10 +56,10 @@ def test_deep_folders_are_read_and_paths_that_are_too_long_are_skipped(
     documents, account = read("d/**/b*.txt")
     assert [document.text for document in documents] == ["Text at the bottom."]
     assert account.skipped == {TOO_LONG: 1}
-    notes = ReadNotes()
-    asked = SourceSpec("d/**/*.jsonl", DataSettings(train="unused"), "text")
-    assert [len(list(one.rows)) for one in iter_row_streams(asked, notes)] == [1]
-    assert notes.sentences() == [f"d/**/*.jsonl: 1 skipped {TOO_LONG}"]
+    read_notes = ReadNotes()
+    source_spec = SourceSpec("d/**/*.jsonl", DataSettings(train="unused"), "text")
+    assert [len(list(one.rows)) for one in iter_row_streams(source_spec, read_notes)] == [1]
+    assert read_notes.sentences() == [f"d/**/*.jsonl: 1 skipped {TOO_LONG}"]
     with pytest.raises(MeristemError, match="1 files or folders have a path too long"):
         read_pairs(deep)
 

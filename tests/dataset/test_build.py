@@ -253,16 +253,18 @@ def test_a_second_build_waits_for_the_first(
 ) -> None:
     monkeypatch.setattr("meristem.corpus.corpus_parts.SILENT_WAIT_SECONDS", 0.0)
     documents = documents_of(tell(20, sentences=(1, 3)))
-    whole = build_dataset(documents, tokenizer, tmp_path / "whole", SMALL, processes=1)
+    dataset = build_dataset(documents, tokenizer, tmp_path / "whole", SMALL, processes=1)
     folder, consumed = tmp_path / "shared", []
     child = in_child(lambda: build_dataset(slow(documents, 0.05), tokenizer, folder, SMALL, processes=1))
     while not (folder / "train").exists():
         time.sleep(0.01)
     if killed:
         threading.Timer(0.2, os.kill, (child, signal.SIGKILL)).start()
-    second = build_dataset((consumed.append(one) or one for one in documents), tokenizer, folder, SMALL, processes=1)
+    second = build_dataset(
+        (consumed.append(document) or document for document in documents), tokenizer, folder, SMALL, processes=1
+    )
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == (-signal.SIGKILL if killed else 0)
-    assert second.manifest == whole.manifest
+    assert second.manifest == dataset.manifest
     assert len(consumed) == (20 if killed else 0)  # what the first has finished is opened, not made again
     assert "another process is building these shards; waiting" in caplog.text
 

@@ -82,12 +82,12 @@ def test_processes_and_interruptions_leave_no_trace(
 ) -> None:
     monkeypatch.setattr(building, "BATCH_DOCUMENTS", 7)
     for name, made in {"pairs": [pair(f"a {n}", f"b {n}.") for n in range(50)], "pictures": pictures(50)}.items():
-        one = build_dataset(made, tokenizer, tmp_path / name / "one", SMALL, processes=1)
+        dataset = build_dataset(made, tokenizer, tmp_path / name / "one", SMALL, processes=1)
         two = build_dataset(made, tokenizer, tmp_path / name / "two", SMALL, processes=2)
         build_dataset(made[:23], tokenizer, tmp_path / name / "stopped", SMALL, processes=1)
-        assert one.manifest == two.manifest
+        assert dataset.manifest == two.manifest
         grown = build_dataset(made, tokenizer, tmp_path / name / "stopped", SMALL, processes=1).split("train")
-        stream = one.split("train")
+        stream = dataset.split("train")
         assert (grown.tokens(0, len(stream)) == stream.tokens(0, len(stream))).all()
         if name == "pictures":
             assert all((grown.image(n) == stream.image(n)).all() for n in range(50))
@@ -102,8 +102,8 @@ def test_every_document_keeps_its_own_image(tokenizer: Tokenizer, tmp_path: Path
     )  # nothing is told of it: it is no document
     stream = build_dataset(made, tokenizer, tmp_path, SMALL, processes=1).split("train")
     assert stream.has_images and not stream.has_pairs and stream.documents == 39
-    for place, number in enumerate(n for n in range(40) if n != 7):
-        assert (stream.image(place) == draw(generate_scene(0, number), 16)).all()
+    for index, number in enumerate(n for n in range(40) if n != 7):
+        assert (stream.image(index) == draw(generate_scene(0, number), 16)).all()
 
 
 @pytest.mark.parametrize("kind", ["middles", "pictures"])

@@ -52,10 +52,10 @@ def test_the_count_is_the_same_in_pieces_pairs_and_with_words(tokenizer, tmp_pat
     for name, keep_words, processes in (("plain", False, 1), ("words", True, 2)):
         documents = [Document(text, "test:1") for text in texts]
         settings = DatasetSettings(shard_tokens=50)
-        made = build_dataset(
+        dataset = build_dataset(
             documents, tokenizer, tmp_path / name, settings, processes=processes, keep_words=keep_words
         )
-        unknown = made.split("train").unknown
+        unknown = dataset.split("train").unknown
         assert unknown == tuple(
             30 * count_unknown_per_text(TEXTS, [tokenizer.encode(t).ids for t in TEXTS], tokenizer).sum(0)
         )

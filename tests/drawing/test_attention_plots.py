@@ -33,8 +33,10 @@ def made(
     across = keys or size
     weights = np.random.default_rng(0).dirichlet(np.full(across, 0.3), (layers, heads, size)).astype(np.float32)
     labels = [(WORDS * 40)[:number] for number in (size, across)]
-    seen = AttentionWeights(queries=labels[0], keys=labels[1], weights=weights, supports_rollout=name == "self")
-    return AttentionRecord(text="the $old$ gardener costs <b>", run="small", kinds={name: seen})
+    attention_weights = AttentionWeights(
+        queries=labels[0], keys=labels[1], weights=weights, supports_rollout=name == "self"
+    )
+    return AttentionRecord(text="the $old$ gardener costs <b>", run="small", kinds={name: attention_weights})
 
 
 def size_of(png: Path) -> tuple[int, int]:
@@ -49,25 +51,25 @@ def test_every_view_is_written(view: AttentionView | None, tmp_path: Path) -> No
         assert save_attention(made(), tmp_path / f"a.{ending}", AttentionSelection(view=view)) == ()
     wide, high = size_of(tmp_path / "a.png")
     assert 400 < wide < 3000 and 300 < high < 2000
-    drawn = (tmp_path / "a.svg").read_text(encoding="utf-8")
-    ElementTree.fromstring(drawn)
-    assert "$old$" in drawn and "small · self" in drawn
-    assert (">gard<" in drawn) is (view != "grid")  # small pictures have no room for words
+    text = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    ElementTree.fromstring(text)
+    assert "$old$" in text and "small · self" in text
+    assert (">gard<" in text) is (view != "grid")  # small pictures have no room for words
     assert not list(tmp_path.glob("*.tmp"))
 
 
 def test_an_svg_has_tooltips(tmp_path: Path) -> None:
     found = made()
     save_attention(found, tmp_path / "a.svg", AttentionSelection(layer=2, head=3))
-    drawn = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    text = (tmp_path / "a.svg").read_text(encoding="utf-8")
     weight = found.kinds["self"].weights[1, 2, 1, 4]
-    assert f"<title>the → ##ener: {weight:.4f}</title>" in drawn
-    assert drawn.count("<title>") == 81
-    assert "&lt;b&gt;&amp;amp;" in drawn and "<b>" not in drawn
-    assert "layer 2 of 2, head 3 of 3" in drawn
+    assert f"<title>the → ##ener: {weight:.4f}</title>" in text
+    assert text.count("<title>") == 81
+    assert "&lt;b&gt;&amp;amp;" in text and "<b>" not in text
+    assert "layer 2 of 2, head 3 of 3" in text
     image, first = (
-        re.search(r"<image [^>]*>", drawn),
-        re.search(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)"', drawn),
+        re.search(r"<image [^>]*>", text),
+        re.search(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)"', text),
     )
     assert image is not None and first is not None
     left = float(re.search(r'\bx="([\d.]+)"', image[0])[1])  # type: ignore[index]  # every image has one
@@ -81,21 +83,25 @@ def test_sizes_stay_sensible(queries: int, keys: int, tmp_path: Path) -> None:
     save_attention(made(queries, keys, layers=1, heads=2, name="cross"), tmp_path / "a.png", AttentionSelection())
     assert max(size_of(tmp_path / "a.png")) < 3600
     save_attention(made(queries, keys, name="cross"), tmp_path / "a.svg", AttentionSelection(view="mean"))
-    drawn = (tmp_path / "a.svg").read_text(encoding="utf-8")
-    assert ("<title>" in drawn) is (queries * keys <= 64 * 64)
+    text = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert ("<title>" in text) is (queries * keys <= 64 * 64)
     if keys == 128:
-        points = {float(found) for found in re.findall(r"([\d.]+)px", drawn)}
+        points = {float(found) for found in re.findall(r"([\d.]+)px", text)}
         assert min(points) >= 5.0  # thinned rather than too small to read
-        assert drawn.count("gard<") < 2 * 15
+        assert text.count("gard<") < 2 * 15
 
 
 def test_chinese_is_drawn_or_reported_as_missing(tmp_path: Path) -> None:
-    seen = AttentionWeights(queries=tuple("安娜"), keys=tuple("安娜"), weights=np.full((1, 1, 2, 2), 0.5, np.float32))
-    notices = save_attention(
-        AttentionRecord(text="安娜", run="x", kinds={"self": seen}), tmp_path / "a.svg", AttentionSelection()
+    attention_weights = AttentionWeights(
+        queries=tuple("安娜"), keys=tuple("安娜"), weights=np.full((1, 1, 2, 2), 0.5, np.float32)
     )
-    drawn = (tmp_path / "a.svg").read_text(encoding="utf-8")
-    assert "安" in drawn and "娜" in drawn
+    notices = save_attention(
+        AttentionRecord(text="安娜", run="x", kinds={"self": attention_weights}),
+        tmp_path / "a.svg",
+        AttentionSelection(),
+    )
+    text = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert "安" in text and "娜" in text
     families, lacking = fonts.font_families("安娜 a")
     assert families[0] == "DejaVu Sans" and (len(families) > 1) is not bool(lacking)
     assert bool(notices) is bool(lacking)
@@ -105,9 +111,11 @@ def test_chinese_is_drawn_or_reported_as_missing(tmp_path: Path) -> None:
 
 
 def test_what_no_font_has_is_named(tmp_path: Path) -> None:
-    seen = AttentionWeights(queries=("\U0010fffe",), keys=("a",), weights=np.ones((1, 1, 1, 1), np.float32))
+    attention_weights = AttentionWeights(
+        queries=("\U0010fffe",), keys=("a",), weights=np.ones((1, 1, 1, 1), np.float32)
+    )
     (notice,) = save_attention(
-        AttentionRecord(text="a", run="x", kinds={"cross": seen}), tmp_path / "a.png", AttentionSelection()
+        AttentionRecord(text="a", run="x", kinds={"cross": attention_weights}), tmp_path / "a.png", AttentionSelection()
     )
     assert notice.startswith("no installed font has \U0010fffe") and "Noto Sans CJK" in notice
 
@@ -116,36 +124,38 @@ def test_a_caption_is_drawn_word_by_word(tmp_path: Path) -> None:
     picture = np.full((8, 8, 3), 200, np.uint8)
     weights = np.zeros((1, 2, 3, 4), np.float32)
     weights[:, :, 0, 1] = weights[:, :, 1, 2] = weights[:, :, 2, 3] = 1.0
-    seen = AttentionWeights(queries=("a", "red", "猫"), keys=("1,1", "1,2", "2,1", "2,2"), weights=weights)
-    found = AttentionRecord(text="a red 猫", run="x", kinds={"image": seen}, picture=picture)
-    save_attention(found, tmp_path / "a.svg", AttentionSelection())
-    drawn = (tmp_path / "a.svg").read_text(encoding="utf-8")
-    assert drawn.count("<image ") == 4 and ">red<" in drawn and ">猫<" in drawn and "mean of 2 heads" in drawn
+    attention_weights = AttentionWeights(queries=("a", "red", "猫"), keys=("1,1", "1,2", "2,1", "2,2"), weights=weights)
+    attention_record = AttentionRecord(text="a red 猫", run="x", kinds={"image": attention_weights}, picture=picture)
+    save_attention(attention_record, tmp_path / "a.svg", AttentionSelection())
+    text = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert text.count("<image ") == 4 and ">red<" in text and ">猫<" in text and "mean of 2 heads" in text
     shown = apply_brightness(picture, weights[0, 0, 0])
     assert shown[0, 7, 0] == 200 and shown[7, 0, 0] == shown[0, 0, 0] < 100
-    save_attention(found, tmp_path / "b.svg", AttentionSelection(view="grid"))
+    save_attention(attention_record, tmp_path / "b.svg", AttentionSelection(view="grid"))
     assert (tmp_path / "b.svg").read_text(encoding="utf-8").count("<image ") >= 2
 
 
 def test_numbers_are_written_as_json(tmp_path: Path) -> None:
     save_attention(made(), tmp_path / "a.json", AttentionSelection())
-    found = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
-    assert found["kinds"]["self"]["keys"] == list(WORDS)
-    assert np.array(found["kinds"]["self"]["weights"]).shape == (2, 3, 9, 9)
+    payload = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
+    assert payload["kinds"]["self"]["keys"] == list(WORDS)
+    assert np.array(payload["kinds"]["self"]["weights"]).shape == (2, 3, 9, 9)
 
 
 def test_no_text_breaks_a_file(tmp_path: Path) -> None:
     hostile = "\x00]]><script>&\u202e\uffff\ud800$"
-    seen = AttentionWeights(queries=(hostile, ""), keys=("\n", hostile), weights=np.full((1, 1, 2, 2), 0.5, np.float32))
+    attention_weights = AttentionWeights(
+        queries=(hostile, ""), keys=("\n", hostile), weights=np.full((1, 1, 2, 2), 0.5, np.float32)
+    )
     for ending in ("svg", "png"):
         save_attention(
-            AttentionRecord(text=hostile, run=hostile, kinds={"cross": seen}),
+            AttentionRecord(text=hostile, run=hostile, kinds={"cross": attention_weights}),
             tmp_path / f"a.{ending}",
             AttentionSelection(),
         )
-    drawn = (tmp_path / "a.svg").read_text(encoding="utf-8")
-    assert not [one for one in ElementTree.fromstring(drawn).iter() if "script" in one.tag]
-    assert "<script" not in drawn and "\u202e" not in drawn
+    text = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert not [one for one in ElementTree.fromstring(text).iter() if "script" in one.tag]
+    assert "<script" not in text and "\u202e" not in text
 
 
 def test_titles_describe_the_selection() -> None:

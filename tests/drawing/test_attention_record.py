@@ -43,15 +43,17 @@ def test_only_self_attention_supports_rollout() -> None:
 
 
 def test_heads_and_means_are_numbered_from_one() -> None:
-    both = AttentionWeights(queries=LABELS, keys=LABELS, weights=np.stack([[FIRST, SECOND], [SECOND, SECOND]]))
-    assert (both.layers, both.heads) == (2, 2)
-    np.testing.assert_array_equal(both.head(1, 2), SECOND)
-    np.testing.assert_array_equal(both.mean(1), (FIRST + SECOND) / 2)
-    np.testing.assert_allclose(both.mean(), (FIRST + 3 * SECOND) / 4)
+    attention_weights = AttentionWeights(
+        queries=LABELS, keys=LABELS, weights=np.stack([[FIRST, SECOND], [SECOND, SECOND]])
+    )
+    assert (attention_weights.layers, attention_weights.heads) == (2, 2)
+    np.testing.assert_array_equal(attention_weights.head(1, 2), SECOND)
+    np.testing.assert_array_equal(attention_weights.mean(1), (FIRST + SECOND) / 2)
+    np.testing.assert_allclose(attention_weights.mean(), (FIRST + 3 * SECOND) / 4)
     for call, told in (
-        (lambda: both.head(3, 1), "layer 3: there are 2, numbered from 1"),
-        (lambda: both.head(1, 0), "head 0: there are 2, numbered from 1"),
-        (lambda: both.mean(-1), "layer -1: there are 2, numbered from 1"),
+        (lambda: attention_weights.head(3, 1), "layer 3: there are 2, numbered from 1"),
+        (lambda: attention_weights.head(1, 0), "head 0: there are 2, numbered from 1"),
+        (lambda: attention_weights.mean(-1), "layer -1: there are 2, numbered from 1"),
         (lambda: seen(FIRST).head(1, 2), "head 2: there is 1, numbered from 1"),
     ):
         with pytest.raises(MeristemError, match=told):
@@ -60,14 +62,14 @@ def test_heads_and_means_are_numbered_from_one() -> None:
 
 def test_numbers_for_a_file() -> None:
     thirds = np.array([[1 / 3, 2 / 3], [1.0, 0.0]], np.float32)
-    found = AttentionRecord(
+    attention_record = AttentionRecord(
         text="the 猫", run="x", kinds={"cross": seen(thirds), "self": seen(FIRST)}, target="a", order=(1, 0)
     )
-    plain = json.loads(json.dumps(found.to_dict()))
+    plain = json.loads(json.dumps(attention_record.to_dict()))
     assert plain["kinds"]["cross"]["weights"] == [[[[0.3333, 0.6667], [1.0, 0.0]]]]
     assert plain["kinds"]["cross"]["queries"] == ["the", "cat"]
     assert (plain["run"], plain["text"], plain["target"], plain["order"]) == ("x", "the 猫", "a", [1, 0])
-    assert list(found.to_dict("self")["kinds"]) == ["self"]
-    assert found.select_kind()[0] == "cross"  # the first is the most telling
+    assert list(attention_record.to_dict("self")["kinds"]) == ["self"]
+    assert attention_record.select_kind()[0] == "cross"  # the first is the most telling
     with pytest.raises(MeristemError, match="kind decoder: this model has no such attention; it has cross, self"):
-        found.to_dict("decoder")
+        attention_record.to_dict("decoder")

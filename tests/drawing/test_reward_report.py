@@ -43,9 +43,9 @@ def test_values_that_are_not_finite_become_null() -> None:
     report = made(
         train=(RewardStepMetrics(step=1, reward=float("nan"), parts={"a": float("inf")}),), before=(float("nan"), 1.0)
     )
-    found = json.loads(to_json(report))
-    assert found["train"][0]["reward"] is None and found["train"][0]["parts"] == {"a": None}
-    assert from_dict(found).before == (None, 1.0)
+    payload = json.loads(to_json(report))
+    assert payload["train"][0]["reward"] is None and payload["train"][0]["parts"] == {"a": None}
+    assert from_dict(payload).before == (None, 1.0)
 
 
 def test_half_a_character_does_not_stop_a_report() -> None:

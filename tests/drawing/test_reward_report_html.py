@@ -83,8 +83,16 @@ def test_curves_go_where_the_numbers_are() -> None:
 
 
 def hostile() -> RewardReport:
-    said = ScoredText(text=HOSTILE, reward=0.5, parts={HOSTILE: 1.0}, judge=1.0)
-    one = pair(0, prompt=HOSTILE, before=said, after=said, opinion=HOSTILE, references=(HOSTILE,), location=HOSTILE)
+    scored_text = ScoredText(text=HOSTILE, reward=0.5, parts={HOSTILE: 1.0}, judge=1.0)
+    one = pair(
+        0,
+        prompt=HOSTILE,
+        before=scored_text,
+        after=scored_text,
+        opinion=HOSTILE,
+        references=(HOSTILE,),
+        location=HOSTILE,
+    )
     return made(
         name=HOSTILE,
         model=HOSTILE,
@@ -193,7 +201,7 @@ def test_the_page_shows_what_the_file_holds() -> None:
 def test_better_appears_only_where_the_interval_excludes_zero() -> None:
     told = {"name": "reward", "before": 0.3, "after": 0.4, "before_interval": (0.2, 0.4), "after_interval": (0.3, 0.5)}
     for interval, said in (((0.05, 0.15), " better"), ((-0.05, 0.25), ""), (None, "")):
-        found = render_reward_report(
+        reward_report = render_reward_report(
             made(numbers=(BeforeAfterMetric(**told, better="higher", change_interval=interval),))
         )
-        assert f"+0.100{said}<" in found
+        assert f"+0.100{said}<" in reward_report

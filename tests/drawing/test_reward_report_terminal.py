@@ -52,8 +52,8 @@ def test_the_end_of_a_run(width: int) -> None:
 
 def test_data_do_not_steer_a_terminal() -> None:
     console = screen(200)
-    said = ScoredText(text=HOSTILE, reward=1.0)
-    for table in reward_report_tables(made(pairs=(pair(0, prompt=HOSTILE, after=said, opinion=HOSTILE),))):
+    scored_text = ScoredText(text=HOSTILE, reward=1.0)
+    for table in reward_report_tables(made(pairs=(pair(0, prompt=HOSTILE, after=scored_text, opinion=HOSTILE),))):
         console.print(table)
     text = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
     assert "\x1b[31mred" not in text and "\x00" not in text and "\u202e" not in text

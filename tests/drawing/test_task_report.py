@@ -32,7 +32,7 @@ CONFUSION = ConfusionMatrix.from_matrix(("正面", "负面", "<b>"), np.array([[
 
 def made(**changes: Any) -> TaskReport:
     """A report with everything in it."""
-    judged = TaskEvaluation(
+    evaluation = TaskEvaluation(
         metrics={"f1_macro": 0.8123, "accuracy": 0.83, "squared": float("nan")},
         intervals={"accuracy": (0.76, 0.9), "f1_macro": (0.7, 0.88)},
         num_samples=100,
@@ -50,7 +50,7 @@ def made(**changes: Any) -> TaskReport:
         "task": "classification",
         "model": "bert, 1.0 M parameters, from scratch",
         "split": "test",
-        "result": judged,
+        "result": evaluation,
         "metric": "accuracy",
         "split_sizes": {"train": 1200, "test": 100},
         "sources": ["train: `data/train.tsv`, 1,200 samples"],
@@ -209,12 +209,12 @@ def test_many_labels_take_no_table_of_all_by_all() -> None:
 
 
 def test_a_report_of_numbers_alone() -> None:
-    judged = TaskEvaluation(
+    evaluation = TaskEvaluation(
         metrics={"spearman": -0.1, "squared_error": 2.0},
         num_samples=3,
         mistakes=(Mistake(location="a.tsv:1", input_text="x", gold="1", prediction="4.0", confidence=3.0),),
     )
-    report = made(result=judged, metric="spearman", baselines={}, notices=[], curves=[], recipe={}, commands=[])
+    report = made(result=evaluation, metric="spearman", baselines={}, notices=[], curves=[], recipe={}, commands=[])
     text = parsed(render_task_report(report)).text
     assert "Largest errors" in text and "off by" in text and "3" in text
     assert "Confusion matrix" not in text and "Notes on the data" not in text
@@ -224,23 +224,23 @@ def test_a_report_of_numbers_alone() -> None:
 
 
 def test_json_holds_the_same_facts() -> None:
-    found = json.loads(to_json(made()))
-    assert found["metrics"] == {"f1_macro": 0.8123, "accuracy": 0.83, "squared": None}
-    assert found["intervals"]["accuracy"] == [0.76, 0.9]
-    assert found["confusion"] == {"labels": ["正面", "负面", "<b>"], "counts": [[50, 7, 0], [9, 30, 1], [0, 0, 3]]}
-    assert found["mistakes"][0]["input_text"] == HOSTILE
-    assert found["confusions"][0] == {"gold": "负面", "prediction": "正面", "count": 9, "share": 0.225}
-    assert found["samples"] == {"train": 1200, "test": 100}
-    assert set(found) == set(to_dict(made()))
+    payload = json.loads(to_json(made()))
+    assert payload["metrics"] == {"f1_macro": 0.8123, "accuracy": 0.83, "squared": None}
+    assert payload["intervals"]["accuracy"] == [0.76, 0.9]
+    assert payload["confusion"] == {"labels": ["正面", "负面", "<b>"], "counts": [[50, 7, 0], [9, 30, 1], [0, 0, 3]]}
+    assert payload["mistakes"][0]["input_text"] == HOSTILE
+    assert payload["confusions"][0] == {"gold": "负面", "prediction": "正面", "count": 9, "share": 0.225}
+    assert payload["samples"] == {"train": 1200, "test": 100}
+    assert set(payload) == set(to_dict(made()))
 
 
 def test_half_a_character_does_not_stop_a_report() -> None:
-    judged = TaskEvaluation(
+    evaluation = TaskEvaluation(
         metrics={"accuracy": 0.0},
         num_samples=1,
         mistakes=(Mistake(location="a:1", input_text="half \ud83d", gold="a", prediction="b", confidence=1.0),),
     )
-    report = made(result=judged)
+    report = made(result=evaluation)
     json.loads(to_json(report))
     render_task_report(report).encode("utf-8")
 
@@ -251,8 +251,8 @@ def test_labels_by_themselves_are_scikit_learns() -> None:
     pairs = [(g, s) for g in range(3) for s in range(3) for _ in range(int(CONFUSION.matrix[g, s]))]
     theirs = precision_recall_fscore_support([g for g, _ in pairs], [s for _, s in pairs])
     ours = per_label_metrics(CONFUSION)
-    for place, name in enumerate(("precision", "recall", "f1", "samples")):
-        assert [getattr(one, name) for one in ours] == pytest.approx(theirs[place].tolist())
+    for index, name in enumerate(("precision", "recall", "f1", "samples")):
+        assert [getattr(one, name) for one in ours] == pytest.approx(theirs[index].tolist())
 
 
 def test_confusions_are_the_largest_counts() -> None:

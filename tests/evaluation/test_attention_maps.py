@@ -121,8 +121,8 @@ def test_the_weights_are_softmax_of_queries_and_keys(tokenizer: Tokenizer) -> No
 def test_padding_is_never_looked_at(name: str, tokenizer: Tokenizer) -> None:
     model = model_of(name, tokenizer)
     writes = FAMILIES[name][0] == "source"
-    found = attention_maps(model, tokenizer, TEXT, **({"target": "my youngest sister"} if writes else {}))
-    kind, seen = found.select_kind()
+    maps = attention_maps(model, tokenizer, TEXT, **({"target": "my youngest sister"} if writes else {}))
+    kind, seen = maps.select_kind()
     short = torch.tensor([_ids(seen.keys, tokenizer)])
     size, more = short.shape[1], 4
     padded = torch.nn.functional.pad(short, (0, more), value=7)
@@ -153,17 +153,17 @@ def _ids(labels: Any, tokenizer: Tokenizer) -> list[int]:
 @pytest.mark.parametrize("name", ["transformer", "rnn"])
 def test_a_target_is_written_unless_it_is_given(name: str, tokenizer: Tokenizer) -> None:
     model = model_of(name, tokenizer)
-    told = attention_maps(model, tokenizer, TEXT, target="the painter sold her letters.")
-    _, seen = told.select_kind()
+    maps = attention_maps(model, tokenizer, TEXT, target="the painter sold her letters.")
+    _, seen = maps.select_kind()
     assert seen.queries == ("the", "paint", "##er", "sold", "her", "letters", ".", "[SEP]")
     assert seen.keys[-1] == "[SEP]" and seen.keys[:2] == ("the", "old")
-    assert told.target == "the painter sold her letters."
-    own = attention_maps(model, tokenizer, TEXT)
+    assert maps.target == "the painter sold her letters."
+    attention = attention_maps(model, tokenizer, TEXT)
     settings = SamplingSettings.model_validate({"greedy": True, "max_tokens": 24})
     ((written,),) = generate(model, tokenizer, [TEXT], settings)
-    assert own.target == tokenizer.decode(written.tokens).strip()
+    assert attention.target == tokenizer.decode(written.tokens).strip()
     if name == "transformer":
-        decoder = told.kinds["decoder"]
+        decoder = maps.kinds["decoder"]
         assert decoder.queries == decoder.keys == ("[CLS]", *seen.queries[:-1])
         assert np.triu(decoder.weights[0, 0], 1).max() == 0.0
 
@@ -171,19 +171,19 @@ def test_a_target_is_written_unless_it_is_given(name: str, tokenizer: Tokenizer)
 def test_what_never_ends_is_cut(tokenizer: Tokenizer) -> None:
     model = model_of("transformer", tokenizer, max_length=200)
     torch.nn.init.zeros_(model.backbone.embedding().weight[tokenizer.end])  # it can never be the likeliest
-    found = attention_maps(model, tokenizer, TEXT)
-    assert len(found.kinds["cross"].queries) == 64
-    assert "did not end within 64 tokens" in found.notices[0]
+    maps = attention_maps(model, tokenizer, TEXT)
+    assert len(maps.kinds["cross"].queries) == 64
+    assert "did not end within 64 tokens" in maps.notices[0]
 
 
 def test_a_captioner_looks_at_patches(tokenizer: Tokenizer) -> None:
     model = model_of("captioner", tokenizer)
-    found = attention_maps(model, tokenizer, image=PIXELS / 255.0, target="a small garden")
-    name, seen = found.select_kind()
+    maps = attention_maps(model, tokenizer, image=PIXELS / 255.0, target="a small garden")
+    name, seen = maps.select_kind()
     assert (name, seen.queries) == ("image", ("a", "small", "garden", "[SEP]"))
     assert seen.keys[:5] == ("1,1", "1,2", "1,3", "1,4", "2,1") and len(seen.keys) == 16
-    assert found.text == "a small garden" and np.array_equal(found.picture, PIXELS)
-    assert found.kinds["self"].keys == seen.keys
+    assert maps.text == "a small garden" and np.array_equal(maps.picture, PIXELS)
+    assert maps.kinds["self"].keys == seen.keys
     assert set(attention_maps(model, tokenizer, TEXT).kinds) == {"cross", "self", "decoder"}  # it reads texts too
     with pytest.raises(MeristemError, match="give an image without a text"):
         attention_maps(model, tokenizer, TEXT, image=PIXELS)
@@ -210,18 +210,18 @@ def test_two_streams_follow_the_order_they_are_given(tokenizer: Tokenizer) -> No
     size = len(tokenizer.encode(text).ids)
     order = [3, 0, 5, 1, 4, 2]
     assert size == 6
-    found = attention_maps(model, tokenizer, text, order=order)
-    content, query = found.kinds["content"], found.kinds["query"]
-    assert found.order == tuple(order) and len(query.queries) == 6 and len(query.keys) == 8
+    maps = attention_maps(model, tokenizer, text, order=order)
+    content, query = maps.kinds["content"], maps.kinds["query"]
+    assert maps.order == tuple(order) and len(query.queries) == 6 and len(query.keys) == 8
     rank = np.argsort(order)
     for mine in range(6):
         knows = np.array([True, *(rank < rank[mine]), True])  # the special tokens around the text are known to all
         assert (query.weights[:, :, mine] > 0).all((0, 1)).tolist() == knows.tolist()
         knows[mine + 1] = True  # content knows itself
         assert (content.weights[:, :, mine + 1] > 0).all((0, 1)).tolist() == knows.tolist()
-    assert (found.kinds["self"].weights > 0).all()
-    again, other = attention_maps(model, tokenizer, text), attention_maps(model, tokenizer, text)
-    assert again.order == other.order and sorted(again.order) == list(range(6))
+    assert (maps.kinds["self"].weights > 0).all()
+    attention, other = attention_maps(model, tokenizer, text), attention_maps(model, tokenizer, text)
+    assert attention.order == other.order and sorted(attention.order) == list(range(6))
     with pytest.raises(MeristemError, match="text's 6 tokens once, numbered 0 to 5, or each of its 5 words; got 0 1 2"):
         attention_maps(model, tokenizer, text, order=[0, 1, 2])
     with pytest.raises(MeristemError, match="two-stream"):
@@ -231,9 +231,9 @@ def test_two_streams_follow_the_order_they_are_given(tokenizer: Tokenizer) -> No
 @pytest.mark.parametrize("name", ["transformer_xl", "xlnet"])
 def test_memory_stands_before_the_text(name: str, tokenizer: Tokenizer) -> None:
     model = model_of(name, tokenizer)
-    found = attention_maps(model, tokenizer, "her letters", previous_text="the painter sold")
+    maps = attention_maps(model, tokenizer, "her letters", previous_text="the painter sold")
     begun = ("[SEP]",) if name == "transformer_xl" else ()
-    for kind, seen in found.kinds.items():
+    for kind, seen in maps.kinds.items():
         assert seen.keys[: 4 + len(begun)] == (*begun, "the", "paint", "##er", "sold"), kind
         np.testing.assert_allclose(seen.weights.sum(-1), 1.0, atol=1e-5)
         assert not seen.supports_rollout or seen.rollout().shape == seen.weights.shape[-2:]
@@ -254,9 +254,9 @@ def test_memory_stands_before_the_text(name: str, tokenizer: Tokenizer) -> None:
 
 def test_two_texts_and_masks(tokenizer: Tokenizer) -> None:
     model = model_of("bert", tokenizer)
-    found = attention_maps(model, tokenizer, {"text": "the [MASK] sold", "text_b": "her letters"})
-    assert found.kinds["self"].keys == ("[CLS]", "the", "[MASK]", "sold", "[SEP]", "her", "letters", "[SEP]")
-    assert found.text == "the [MASK] sold | her letters"
+    maps = attention_maps(model, tokenizer, {"text": "the [MASK] sold", "text_b": "her letters"})
+    assert maps.kinds["self"].keys == ("[CLS]", "the", "[MASK]", "sold", "[SEP]", "her", "letters", "[SEP]")
+    assert maps.text == "the [MASK] sold | her letters"
     with pytest.raises(MeristemError, match="question: a run without a task takes text"):
         attention_maps(model, tokenizer, {"question": "who?"})
     with pytest.raises(MeristemError, match="trained on single texts"):
@@ -267,10 +267,10 @@ def test_two_texts_and_masks(tokenizer: Tokenizer) -> None:
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "transformer", "rnn"])
 def test_a_text_that_is_too_long_is_cut_and_that_is_said(name: str, tokenizer: Tokenizer) -> None:
-    found = attention_maps(model_of(name, tokenizer), tokenizer, "the old harbour " * 20)
-    _, seen = found.select_kind("self") if "self" in found.kinds else found.select_kind()
+    maps = attention_maps(model_of(name, tokenizer), tokenizer, "the old harbour " * 20)
+    _, seen = maps.select_kind("self") if "self" in maps.kinds else maps.select_kind()
     assert len(seen.keys) == 24
-    assert any("of 100 tokens are not shown" in notice for notice in found.notices)
+    assert any("of 100 tokens are not shown" in notice for notice in maps.notices)
 
 
 def test_an_empty_text_is_only_its_special_tokens(tokenizer: Tokenizer) -> None:
@@ -280,8 +280,8 @@ def test_an_empty_text_is_only_its_special_tokens(tokenizer: Tokenizer) -> None:
 
 
 def test_half_characters_are_no_obstacle(tokenizer: Tokenizer) -> None:
-    found = attention_maps(model_of("bert", tokenizer), tokenizer, "the \ud800\x00 garden")
-    assert json.dumps(found.to_dict(), ensure_ascii=False).encode() and "\ufffd" in found.text
+    maps = attention_maps(model_of("bert", tokenizer), tokenizer, "the \ud800\x00 garden")
+    assert json.dumps(maps.to_dict(), ensure_ascii=False).encode() and "\ufffd" in maps.text
 
 
 def test_what_has_no_attention_is_refused(tokenizer: Tokenizer) -> None:
@@ -303,15 +303,15 @@ def _pairs(label: str = "yes") -> list[Sample]:
 @pytest.mark.parametrize("backbone", ["bert", "gpt2", "xlnet", "transformer"])
 def test_a_task_reads_as_it_was_taught(backbone: str) -> None:
     it = small("pair", _pairs(), backbone)
-    found = attention_maps(it.learner.model, it.tokenizer, PAIR, task=it.task)
+    maps = attention_maps(it.learner.model, it.tokenizer, PAIR, task=it.task)
     batch = it.batch([0])
     row = batch.inputs["source" if backbone == "transformer" else "tokens"][0].tolist()
-    seen = found.kinds["self"]
+    seen = maps.kinds["self"]
     assert list(seen.keys) == it.tokenizer.display_labels(row)
     np.testing.assert_allclose(seen.weights.sum(-1), 1.0, atol=1e-5)
     later = float(np.triu(seen.weights, 1).max())
     assert (later == 0.0) is (backbone == "gpt2")
-    assert "query" not in found.kinds
+    assert "query" not in maps.kinds
     if backbone == "bert":
         with pytest.raises(MeristemError, match="task pair does not generate text"):
             attention_maps(it.learner.model, it.tokenizer, PAIR, task=it.task, target="yes")
@@ -322,12 +322,12 @@ def test_a_task_that_writes_shows_what_it_writes(backbone: str) -> None:
     samples = pairs([("two dogs run", "zwei Hunde rennen")])
     learner = fresh(recipe_of("translation", backbone, samples), samples)
     task: Any = learner.objectives["task"]
-    told = attention_maps(learner.model, task.tokenizer, "two dogs run", task=task, target="zwei Hunde rennen")
+    maps = attention_maps(learner.model, task.tokenizer, "two dogs run", task=task, target="zwei Hunde rennen")
     row = batch_of(learner, samples)
     if backbone == "gpt2":
-        assert list(told.kinds["self"].keys) == task.tokenizer.display_labels(row.inputs["tokens"][0].tolist())
+        assert list(maps.kinds["self"].keys) == task.tokenizer.display_labels(row.inputs["tokens"][0].tolist())
         return
-    _, seen = told.select_kind()
+    _, seen = maps.select_kind()
     assert list(seen.queries) == task.tokenizer.display_labels(row.targets["seq2seq"]["values"].tolist())
     assert list(seen.keys) == task.tokenizer.display_labels(row.inputs["source"][0].tolist())
     pretrained = attention_maps(learner.model, task.tokenizer, "two dogs run", target="zwei Hunde rennen")
@@ -341,6 +341,6 @@ def test_a_task_that_writes_shows_what_it_writes(backbone: str) -> None:
 def test_a_task_of_several_rows_says_so() -> None:
     choices = {"text": "she opens the door", "choices": ("she walks in", "she flies")}
     it = small("choice", [Sample(inputs=choices, gold=0)] * 2)
-    found = attention_maps(it.learner.model, it.tokenizer, choices, task=it.task)
-    assert found.notices == ("task choice splits this input into 2 rows; the first is shown",)
-    assert found.text == "she opens the door | she walks in | she flies"
+    maps = attention_maps(it.learner.model, it.tokenizer, choices, task=it.task)
+    assert maps.notices == ("task choice splits this input into 2 rows; the first is shown",)
+    assert maps.text == "she opens the door | she walks in | she flies"

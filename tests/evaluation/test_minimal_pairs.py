@@ -79,10 +79,10 @@ def test_zhoblimp_comes_in_a_tar_and_the_supplement_without_phenomena(tmp_path: 
     for name, mode in (("pairs.tar.gz", "w:gz"), ("pairs.tar", "w")):
         with tarfile.open(tmp_path / name, mode) as archive:
             archive.add(folder, "ZhoBLiMP")
-        found = read_pairs(tmp_path / name)
-        assert found[:2] == expected
-        assert (found[2].paradigm, found[2].phenomenon, len(found)) == ("qa_congruence_easy", "qa_congruence_easy", 3)
-        assert found == read_pairs(folder)
+        pairs = read_pairs(tmp_path / name)
+        assert pairs[:2] == expected
+        assert (pairs[2].paradigm, pairs[2].phenomenon, len(pairs)) == ("qa_congruence_easy", "qa_congruence_easy", 3)
+        assert pairs == read_pairs(folder)
     (tmp_path / "broken.tar.gz").write_bytes(b"no archive")
     with pytest.raises(MeristemError, match="not readable as a tar archive"):
         read_pairs(tmp_path / "broken.tar.gz")
@@ -161,7 +161,7 @@ def test_a_limit_is_of_each_paradigm_and_hidden_twins_are_no_pairs(tmp_path: Pat
             archive.writestr(f"__MACOSX/data/._{name}.jsonl", b"\x00\x05\x16\x07\xff")
     (tmp_path / "._hidden.jsonl").write_bytes(b"\xff")
     (tmp_path / "one.jsonl").write_text(lines(BARE), encoding="utf-8")
-    found = read_pairs(tmp_path / "pairs.zip")
-    assert [pair.paradigm for pair in limit_per_paradigm(found, 2)] == ["one", "one", "two", "two"]
-    assert limit_per_paradigm(found, None) == found
+    pairs = read_pairs(tmp_path / "pairs.zip")
+    assert [pair.paradigm for pair in limit_per_paradigm(pairs, 2)] == ["one", "one", "two", "two"]
+    assert limit_per_paradigm(pairs, None) == pairs
     assert len(read_pairs(tmp_path)) == 1

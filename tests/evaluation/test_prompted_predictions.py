@@ -172,9 +172,9 @@ def test_pairs_are_asked_about_too() -> None:
 
 def test_examples_are_balanced_and_follow_from_the_seed() -> None:
     settings = PromptSettings(template=TEMPLATE, shots=6)
-    chosen = draw_examples(SHOTS, settings, balanced=True)
-    assert sorted(sample.gold for sample in chosen) == ["0"] * 3 + ["1"] * 3
-    assert draw_examples(SHOTS, settings, balanced=True) == chosen
+    examples = draw_examples(SHOTS, settings, balanced=True)
+    assert sorted(sample.gold for sample in examples) == ["0"] * 3 + ["1"] * 3
+    assert draw_examples(SHOTS, settings, balanced=True) == examples
     others = {
         tuple(s.location for s in draw_examples(SHOTS, settings.model_copy(update={"seed": n}), balanced=True))
         for n in range(9)
@@ -298,8 +298,8 @@ def test_calibration_is_the_mean_over_content_free_texts_with_the_same_examples(
     for text in ("N/A", "", "[MASK]"):
         prompt = f"{shown}{text}\nSentiment:"
         nothing.append(chance([difference(it, f"{prompt} {word}", prompt) for word in WORDS.values()]))
-    for one, other in zip(plain.predictions, fair.predictions, strict=True):
-        expected = one / np.mean(nothing, 0)
+    for prediction, other in zip(plain.predictions, fair.predictions, strict=True):
+        expected = prediction / np.mean(nothing, 0)
         assert other == pytest.approx(expected / expected.sum(), abs=1e-5)
 
 
@@ -396,18 +396,18 @@ def test_the_command_asks_as_python_does(make_run: Callable[..., LoadedRun], tmp
         *shots,
         "--json",
     ]
-    said = CliRunner().invoke(app, words)
-    found = api.load(run).evaluate(
+    result = CliRunner().invoke(app, words)
+    evaluation = api.load(run).evaluate(
         data=str(file), template=template, label_words={"0": "bad", "1": "good"}, shots=2, shot_data=str(file),
         calibrate=True, columns={"text": "opinion", "label": "stars"},
     )  # fmt: skip
-    assert json.loads(said.stdout) == json.loads(json.dumps(found))
-    assert found["task"] == "classification"
-    assert found["prompt"].endswith(f"{TEXTS[0]}\nSentiment: ")
+    assert json.loads(result.stdout) == json.loads(json.dumps(evaluation))
+    assert evaluation["task"] == "classification"
+    assert evaluation["prompt"].endswith(f"{TEXTS[0]}\nSentiment: ")
     page = tmp_path / "asked.html"
-    assert CliRunner().invoke(app, [*words, "--report", str(page)]).stdout == said.stdout
-    shown = page.read_text(encoding="utf-8")
-    assert "Confusion matrix" in shown and "Sentiment:" in shown and "calibrate: true" in shown
+    assert CliRunner().invoke(app, [*words, "--report", str(page)]).stdout == result.stdout
+    text = page.read_text(encoding="utf-8")
+    assert "Confusion matrix" in text and "Sentiment:" in text and "calibrate: true" in text
     for wrong, message in (
         (["--report", str(page)], "a report shows predictions on labelled samples"),
         (["--shots", "2"], "--shots: needs --template"),

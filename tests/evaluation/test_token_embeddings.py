@@ -121,7 +121,10 @@ def test_elmo_keeps_its_own_words_and_tells_a_word_from_its_neighbours(tokenizer
     old, painter = token_vectors(model, tokenizer, texts, framed, level="word")
     assert old.units == ("the", "old", "tree")
     assert not torch.allclose(old.vectors[2], painter.vectors[-1], atol=1e-3)  # the same word in another context
-    plain = [one.vectors[-1] for one in token_vectors(model, tokenizer, texts, framed, level="word", layer=0)]
+    plain = [
+        token_vector.vectors[-1]
+        for token_vector in token_vectors(model, tokenizer, texts, framed, level="word", layer=0)
+    ]
     torch.testing.assert_close(*plain)  # its letters alone know no context
 
 

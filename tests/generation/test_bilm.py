@@ -71,9 +71,9 @@ def by_hand(model: Model, text: SpelledText) -> tuple[list[float], list[float]]:
 def test_both_directions_and_their_mean(elmo: Model, words: Tokenizer) -> None:
     texts = [TEXTS[0], UNSEEN, "", "boats"]
     for text, one in zip(texts, score(elmo, words, texts), strict=True):
-        found = words.encode(text)
-        spoken = [text[a:b].encode() for a, b in found.offsets.tolist()]
-        forward, backward = by_hand(elmo, SpelledText.from_ids(words, found.ids.astype(np.int64), spoken))
+        encoded = words.encode(text)
+        spoken = [text[a:b].encode() for a, b in encoded.offsets.tolist()]
+        forward, backward = by_hand(elmo, SpelledText.from_ids(words, encoded.ids.astype(np.int64), spoken))
         assert one.forward == pytest.approx(sum(forward), abs=1e-3)
         assert one.backward == pytest.approx(sum(backward), abs=1e-3)
         assert one.logprob == pytest.approx((sum(forward) + sum(backward)) / 2, abs=1e-3)
@@ -113,7 +113,7 @@ def test_generation_is_the_forward_direction(elmo: Model, words: Tokenizer) -> N
     starts = [build_generation_inputs(elmo, words, text) for text in (UNSEEN, "My sister")]
     tokens, sizes, inputs = collate_inputs(starts, elmo.device)
     session = DecodeSession(elmo, tokens, sizes, capacity=4, **inputs)
-    rng, grown = np.random.default_rng(0), [list(one.prompt_ids) for one in starts]
+    rng, grown = np.random.default_rng(0), [list(start.prompt_ids) for start in starts]
     for _ in range(5):
         for row, start in enumerate(starts):
             new = np.array(grown[row][len(start.prompt_ids) :], np.int64)
@@ -138,15 +138,15 @@ def test_what_is_generated_has_its_forward_score(elmo: Model, words: Tokenizer) 
     forward, _ = bilm_scores(elmo, words, [np.array([*written.tokens, *ending])])
     assert written.score == pytest.approx(float(forward[0].logprobs.sum()), abs=1e-3)
     # texts written beside others, which joined later, are what they are alone
-    pool, seats = ContinuousBatch(elmo, scheduler=FairSlotScheduler(2)), []
+    continuous_batch, seats = ContinuousBatch(elmo, scheduler=FairSlotScheduler(2)), []
     sampler = TokenSampler.from_settings(settings, banned_token_ids(elmo, words), words.end)
     for prompt in ("The old", UNSEEN, ""):
         start = build_generation_inputs(elmo, words, prompt)
         seats.append(SequenceState(start, sampler, seeded_uniforms(0), settings.max_tokens, words.end))
-        pool.add(seats[-1])
-        pool.step()
-    while pool.has_work:
-        pool.step()
+        continuous_batch.add(seats[-1])
+        continuous_batch.step()
+    while continuous_batch.has_work:
+        continuous_batch.step()
     alone = [one.text for (one,) in generate(elmo, words, ["The old", UNSEEN, ""], settings)]
     assert [seat.to_text(words, None).text for seat in seats] == alone
 
@@ -160,13 +160,13 @@ def test_continuations_are_scored_forward(elmo: Model, words: Tokenizer) -> None
 
 def test_gaps_are_filled_from_both_sides(elmo: Model, words: Tokenizer) -> None:
     text = "The old [MASK] sold the apple [MASK] ."
-    found = fill(elmo, words, text, top=words.vocab_size)
+    fills = fill(elmo, words, text, top=words.vocab_size)
     ids = words.encode(text, special=True).ids.astype(np.int64)
     row = SpelledText.from_ids(words, ids, [b"The", b"old", b"[MASK]", b"sold", b"the", b"apple", b"[MASK]", b"."])
     with torch.no_grad():
         hidden = elmo.backbone(characters=torch.from_numpy(row.char_ids)[None])
         forward, backward = (elmo.heads["bilm"](half)[0].softmax(-1) for half in hidden.last_hidden_state.chunk(2, -1))
-    for one, place in zip(found, np.flatnonzero(row.ids == words.mask), strict=True):
+    for one, place in zip(fills, np.flatnonzero(row.ids == words.mask), strict=True):
         product = forward[place - 1] * backward[place + 1]
         product /= product.sum()
         for candidate in one.candidates[:5]:

@@ -29,12 +29,12 @@ PAIRS = [
 @pytest.mark.parametrize("which", ["causal", "masked"])
 def test_it_is_the_end_of_the_score(which: str, tokenizer: Tokenizer, request: pytest.FixtureRequest) -> None:
     model: Model = request.getfixturevalue(which)
-    for (context, text), found in zip(PAIRS, score_continuations(model, tokenizer, PAIRS), strict=True):
+    for (context, text), score_continuation in zip(PAIRS, score_continuations(model, tokenizer, PAIRS), strict=True):
         (whole,) = score(model, tokenizer, [context + text])
         ends = tokenizer.encode(context + text).offsets[:, 1]
         tail = [value for (_, value), end in zip(whole.per_token, ends, strict=True) if end > len(context)]
-        assert found.tokens == len(tail)
-        assert found.logprob == pytest.approx(sum(tail), abs=1e-4)
+        assert score_continuation.tokens == len(tail)
+        assert score_continuation.logprob == pytest.approx(sum(tail), abs=1e-4)
 
 
 def test_a_token_across_the_border_is_the_continuations(causal: Model, tokenizer: Tokenizer) -> None:
@@ -89,10 +89,10 @@ def test_targets_of_their_sources(make: Any, tokenizer: Tokenizer) -> None:
         row = torch.cat([tokens, torch.tensor([ids])], 1)
         with torch.inference_mode():
             logits = model.heads["seq2seq"](model.backbone(tokens=row, **inputs).last_hidden_state[0]).log_softmax(-1)
-        expected = sum(float(logits[len(start.prompt_ids) - 1 + at, token]) for at, token in enumerate(ids))
+        expected = sum(float(logits[len(start.prompt_ids) - 1 + index, token]) for index, token in enumerate(ids))
         assert one.logprob == pytest.approx(expected, abs=1e-4)
         assert one.best == all(
-            int(logits[len(start.prompt_ids) - 1 + at].argmax()) == token for at, token in enumerate(ids)
+            int(logits[len(start.prompt_ids) - 1 + index].argmax()) == token for index, token in enumerate(ids)
         )
     with pytest.raises(MeristemError, match=r"a target has \d+ tokens, and this model generates at most 24"):
         score_continuations(model, tokenizer, [("The old", "boats " * 60)])

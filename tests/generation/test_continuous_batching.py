@@ -299,9 +299,9 @@ def test_slots_are_shared_between_clients_before_requests(causal: Model, tokeniz
     for owner in owners:
         pool.add(seat(causal, tokenizer, PROMPTS[2], settings, owner=owner))
     pool.step()
-    places = Counter(one.owner for one in pool.active)
+    counts = Counter(one.owner for one in pool.active)
     assert Counter(one.owner.client for one in pool.active) == {"many": 4, "one": 4}
-    assert places[Owner("one", 0)] == 4 and max(places[owner] for owner in owners if owner.client == "many") == 1
+    assert counts[Owner("one", 0)] == 4 and max(counts[owner] for owner in owners if owner.client == "many") == 1
 
 
 def test_slots_are_shared_evenly_and_none_is_left_empty() -> None:
@@ -311,15 +311,15 @@ def test_slots_are_shared_evenly_and_none_is_left_empty() -> None:
 
 
 def test_a_client_that_returns_has_no_claim_for_the_time_it_was_away() -> None:
-    shares, busy, back = FairScheduler(), Owner("busy", 1), Owner("back", 2)
-    shares.charge(back, 1)
+    shares, busy, owner = FairScheduler(), Owner("busy", 1), Owner("back", 2)
+    shares.charge(owner, 1)
     shares.set_active([busy])
     for _ in range(50):
         shares.charge(busy, 10)
         shares.set_active([busy])
     turns = []
     for _ in range(8):
-        shares.set_active([busy, back])
-        turns.append(shares.least_served([busy, back]))
+        shares.set_active([busy, owner])
+        turns.append(shares.least_served([busy, owner]))
         shares.charge(turns[-1], 10)
-    assert Counter(turns) == {busy: 4, back: 4}
+    assert Counter(turns) == {busy: 4, owner: 4}

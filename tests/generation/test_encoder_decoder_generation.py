@@ -230,12 +230,12 @@ def test_greedy_is_the_best_token_each_time(writer: Model, tokenizer: Tokenizer)
 
 def test_a_text_depends_on_its_own_source_and_on_no_other(writer: Model, tokenizer: Tokenizer) -> None:
     settings = SamplingSettings(max_tokens=12, seed=5, temperature=0.7)
-    together = generate(writer, tokenizer, SOURCES, settings, count=2)
+    completions = generate(writer, tokenizer, SOURCES, settings, count=2)
     for number, source in enumerate(SOURCES):
-        among = [source if place == number else "A small garden" for place in range(number + 1)]
+        among = [source if index == number else "A small garden" for index in range(number + 1)]
         alone = generate(writer, tokenizer, among, settings, count=2)[number]
-        assert [text.tokens for text in alone] == [text.tokens for text in together[number]]
-    assert len({texts[0].tokens for texts in together}) == 3
+        assert [text.tokens for text in alone] == [text.tokens for text in completions[number]]
+    assert len({texts[0].tokens for texts in completions}) == 3
 
 
 def test_beams_find_what_is_likelier_than_greedy(writer: Model, tokenizer: Tokenizer) -> None:

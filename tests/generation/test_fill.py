@@ -23,10 +23,10 @@ def direct(model: Model, tokenizer: Tokenizer, ids: list[int], place: int) -> to
 @pytest.mark.parametrize("text", ["The old [MASK] planted the [MASK] tree.", "老[MASK]丁种下了苹果[MASK]。", "[MASK]"])
 def test_ranks_are_those_of_the_models_own_probabilities(masked: Model, tokenizer: Tokenizer, text: str) -> None:
     ids = tokenizer.encode(text, special=True).ids.tolist()
-    places = [place for place, token in enumerate(ids) if token == tokenizer.mask]
-    found = fill(masked, tokenizer, text, top=7)
-    assert [one.mask for one in found] == list(range(len(places))) == list(range(text.count("[MASK]")))
-    for one, place in zip(found, places, strict=True):
+    places = [index for index, token in enumerate(ids) if token == tokenizer.mask]
+    fills = fill(masked, tokenizer, text, top=7)
+    assert [fill.mask for fill in fills] == list(range(len(places))) == list(range(text.count("[MASK]")))
+    for one, place in zip(fills, places, strict=True):
         expected = direct(masked, tokenizer, ids, place)
         ranked = [n for n in expected.argsort(descending=True).tolist() if not tokenizer.special_mask[n]][:7]
         assert [candidate.token for candidate in one.candidates] == [tokenizer.id_to_token(n) for n in ranked]
@@ -55,10 +55,10 @@ def test_a_long_text_is_read_in_a_window_round_each_mask(masked: Model, tokenize
     before, after = "my sister sold seventeen boats " * 6, " the apple tree" * 12
     text = before + "[MASK]" + after + " [MASK]"
     ids = tokenizer.encode(text, special=True).ids.tolist()
-    first, last = (place for place, token in enumerate(ids) if token == tokenizer.mask)
+    first, last = (index for index, token in enumerate(ids) if token == tokenizer.mask)
     room = masked.backbone.max_length - 2
-    found = fill(masked, tokenizer, text, top=1)
-    for one, place, start in zip(found, (first, last), (first - room // 2, len(ids) - room), strict=True):
+    fills = fill(masked, tokenizer, text, top=1)
+    for one, place, start in zip(fills, (first, last), (first - room // 2, len(ids) - room), strict=True):
         expected = direct(masked, tokenizer, ids[start : start + room], place - start)
         expected[torch.from_numpy(tokenizer.special_mask)] = 0
         assert one.candidates[0].probability == pytest.approx(float(expected.max()), abs=1e-6)

@@ -29,11 +29,11 @@ def test_same_seed_same_text_and_another_seed_another(causal: Model, tokenizer: 
 
 def test_a_text_does_not_depend_on_what_is_written_beside_it(causal: Model, tokenizer: Tokenizer) -> None:
     settings = SamplingSettings(max_tokens=30, top_k=20, temperature=0.8, seed=5)  # past the model's length of 24
-    together = generate(causal, tokenizer, PROMPTS, settings, count=3)
+    completions = generate(causal, tokenizer, PROMPTS, settings, count=3)
     for number, prompt in enumerate(PROMPTS):
-        among = [prompt if place == number else "A small garden of my sister" for place in range(number + 1)]
+        among = [prompt if index == number else "A small garden of my sister" for index in range(number + 1)]
         texts = generate(causal, tokenizer, among, settings, count=3)[number]
-        assert [text.tokens for text in texts] == [text.tokens for text in together[number]]
+        assert [text.tokens for text in texts] == [text.tokens for text in completions[number]]
         assert len({text.tokens for text in texts}) == 3
 
 
@@ -65,8 +65,10 @@ def test_streaming_put_together_is_the_text(tokenizer: Tokenizer, bytes_tokenize
             assert text
             heard[number] += text
 
-        written = generate(model, words, PROMPTS, SamplingSettings(max_tokens=20, stop=("e",)), count=2, on_text=hear)
-        assert {n: text.text for n, text in enumerate(one for texts in written for one in texts)} == {
+        completions = generate(
+            model, words, PROMPTS, SamplingSettings(max_tokens=20, stop=("e",)), count=2, on_text=hear
+        )
+        assert {n: text.text for n, text in enumerate(text for texts in completions for text in texts)} == {
             n: heard[n] for n in range(2 * len(PROMPTS))
         }
 
@@ -136,8 +138,8 @@ def test_beams_stop_at_stop_strings(causal: Model, tokenizer: Tokenizer) -> None
     ((whole,),) = generate(causal, tokenizer, ["The"], settings)
     stop = whole.text[3:5]
     (texts,) = generate(causal, tokenizer, ["The"], settings.model_copy(update={"stop": (stop,)}), count=3)
-    assert all(stop not in one.text for one in texts)
-    assert any(one.finished == "stop" for one in texts)
+    assert all(stop not in text.text for text in texts)
+    assert any(text.finished == "stop" for text in texts)
 
 
 def test_what_cannot_be_done_is_said(causal: Model, tokenizer: Tokenizer) -> None:

@@ -101,11 +101,11 @@ def window(size: int, length: int) -> int:
 def test_a_long_prompt_is_read_as_if_it_had_grown(make: Any, size: int) -> None:
     model = make("gpt2", ("clm",), VOCABULARY, max_length=9)
     (row,) = texts([size])
-    grown = DecodeSession(model, torch.tensor([row[:5]]), capacity=9)
+    decode_session = DecodeSession(model, torch.tensor([row[:5]]), capacity=9)
     for token in row[5:]:
-        grown.decode_step(torch.tensor([token]))
+        decode_session.decode_step(torch.tensor([token]))
     at_once = DecodeSession(model, torch.tensor([row]), capacity=9)
-    torch.testing.assert_close(at_once.logits, grown.logits, atol=2e-4, rtol=2e-4)
+    torch.testing.assert_close(at_once.logits, decode_session.logits, atol=2e-4, rtol=2e-4)
 
 
 def test_greedy_equals_transformers(make: Any) -> None:

@@ -42,7 +42,7 @@ def said(model: Model, source: list[int], target: list[int]) -> torch.Tensor:
 
 def test_gaps_are_what_the_decoder_would_write(denoiser: Model, words: Tokenizer) -> None:
     ids = words.encode(TEXT, special=True).ids.tolist()
-    gaps = [place for place, token in enumerate(ids) if token == words.mask]
+    gaps = [index for index, token in enumerate(ids) if token == words.mask]
     numbered = "sentinels" in denoiser.source_kinds
     source = list(ids)
     for number, place in enumerate(gaps if numbered else ()):
@@ -52,7 +52,13 @@ def test_gaps_are_what_the_decoder_would_write(denoiser: Model, words: Tokenizer
         if numbered:
             target = [*begin, *written, words.sentinels[number]]
         else:
-            target = [*begin, *(written[gaps.index(at)] if at in gaps else ids[at] for at in range(gaps[number]))]
+            target = [
+                *begin,
+                *(
+                    written[gaps.index(position)] if position in gaps else ids[position]
+                    for position in range(gaps[number])
+                ),
+            ]
         chances = said(denoiser, [*source, words.end or 0], target).exp()
         ordinary = chances.masked_fill(torch.from_numpy(words.special_mask), 0.0)
         best = int(ordinary.argmax())
@@ -78,8 +84,8 @@ def test_a_text_alone_is_what_one_gap_stands_for(denoiser: Model, words: Tokeniz
     gap = words.sentinels[0] if numbered else words.mask
     start = [*(denoiser.decoder_start_ids or ()), *([gap] if numbered else [])]
     expected = [
-        float(said(denoiser, [gap, words.end], [*start, *ids[:place]])[token])  # type: ignore[list-item]
-        for place, token in enumerate(ids)
+        float(said(denoiser, [gap, words.end], [*start, *ids[:index]])[token])  # type: ignore[list-item]
+        for index, token in enumerate(ids)
     ]
     (found,) = score(denoiser, words, [text])
     assert [value for _, value in found.per_token] == pytest.approx(expected, abs=1e-3)
@@ -105,5 +111,5 @@ def test_a_target_in_place_of_the_one_gap(make: Any, words: Tokenizer) -> None:
     start = [words.end, words.sentinels[0]]
     whole = [*ids, words.end]
     source = [*source, words.end]
-    expected = [float(said(model, source, [*start, *whole[:at]])[token]) for at, token in enumerate(whole)]
+    expected = [float(said(model, source, [*start, *whole[:index]])[token]) for index, token in enumerate(whole)]
     assert found.logprob == pytest.approx(float(np.sum(expected)), abs=1e-3)

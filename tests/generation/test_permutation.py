@@ -35,7 +35,7 @@ def full_pass(model: Model, tokens: list[int], rank: list[int], slots: list[int]
     """[slots, V] log-probabilities of a full two-stream pass over one row, however long."""
     backbone: Any = model.backbone
     x, order, at = backbone.tokens(torch.tensor([tokens])), torch.tensor([rank]), torch.tensor([slots])
-    outlook = RelativeMaskSpec(
+    mask_spec = RelativeMaskSpec(
         num_tokens=len(tokens),
         causal=False,
         device=x.device,
@@ -45,7 +45,7 @@ def full_pass(model: Model, tokens: list[int], rank: list[int], slots: list[int]
         window=window,
     )
     with torch.no_grad():
-        hidden = backbone.stack(x, outlook, queries=backbone.query.expand(1, len(slots), -1), at=at)
+        hidden = backbone.stack(x, mask_spec, queries=backbone.query.expand(1, len(slots), -1), at=at)
         return model.heads["plm"](hidden.last_hidden_state[0]).log_softmax(-1)  # type: ignore[no-any-return]
 
 
@@ -57,8 +57,8 @@ def test_probabilities_of_all_texts_of_a_length_sum_to_one(make: Any, tokenizer:
         model.heads["plm"].bias.fill_(-torch.inf)
         model.heads["plm"].bias[torch.from_numpy(words)] = 0.0
     texts = [np.array(one) for one in itertools.product(words, repeat=3)]
-    found = permutation_scores(model, tokenizer, texts, [0] * len(texts), [order] * len(texts))
-    each = np.exp([one.logprobs.sum() for one in found])
+    scores = permutation_scores(model, tokenizer, texts, [0] * len(texts), [order] * len(texts))
+    each = np.exp([score.logprobs.sum() for score in scores])
     assert each.sum() == pytest.approx(1.0, abs=1e-5)
     assert each.max() > 1.5 / len(texts)  # and they are not all alike
 
@@ -77,7 +77,7 @@ def test_each_token_is_predicted_from_those_before_it_in_the_order(xlnet: Model,
             for number, here in enumerate(ordered):  # their content was made in the same order
                 rank[here] = 2 + number
             rank[place] = 2 + len(ordered)
-            rank = [one if here in read or here == place else 99 for here, one in enumerate(rank)]
+            rank = [one if index in read or index == place else 99 for index, one in enumerate(rank)]
             expected = full_pass(xlnet, tokens, rank, [place], None)[0, ids[at]]
             assert found.logprobs[at] == pytest.approx(float(expected), abs=1e-4)
             read.add(place)
@@ -131,7 +131,7 @@ def test_incremental_decoding_is_the_full_two_stream_pass(xlnet: Model, tokenize
     prompts = [torch.tensor(tokens[:size]), torch.tensor(other[: size + 3])]
     padded = torch.nn.utils.rnn.pad_sequence(prompts, batch_first=True)
     session = DecodeSession(xlnet, padded, torch.tensor([size, size + 3]), capacity=size + 4)
-    chunks = [1 + place // LENGTH for place in range(size)]  # the tokens of a chunk see each other
+    chunks = [1 + index // LENGTH for index in range(size)]  # the tokens of a chunk see each other
     for step in range(40):
         rank = [*chunks, *(chunks[-1] + 1 + number for number in range(step + 1))]
         expected = full_pass(xlnet, tokens[: size + step + 1], rank, [size + step], reach)[0]
@@ -168,8 +168,8 @@ def test_masks_are_predicted_last(xlnet: Model, tokenizer: Tokenizer) -> None:
     before = list(input_template(xlnet, tokenizer, "permutation").prompt_start_ids)
     after = [tokenizer.end]
     tokens = [*before, *ids, *after]
-    masks = [place for place, token in enumerate(tokens) if token == tokenizer.mask]
-    rank = [2 if place in masks else 1 for place in range(len(tokens))]
+    masks = [index for index, token in enumerate(tokens) if token == tokenizer.mask]
+    rank = [2 if position in masks else 1 for position in range(len(tokens))]
     said = full_pass(xlnet, tokens, rank, masks, None).exp()
     for found, row in zip((one, other), said, strict=True):
         best = found.candidates[0]

@@ -37,14 +37,14 @@ def test_log_probabilities_are_those_of_reading_again(causal: Model, tokenizer: 
     starts = [build_generation_inputs(causal, tokenizer, prompt) for prompt in PROMPTS]
     for start, texts in zip(starts, sample_rollouts(causal, starts, uniforms(3, 4), way), strict=True):
         assert len(texts) == 4
-        for one in texts:
-            whole = torch.tensor([[*start.prompt_ids, *one.tokens]])
+        for text in texts:
+            whole = torch.tensor([[*start.prompt_ids, *text.tokens]])
             with torch.no_grad():
                 states = causal.backbone(tokens=whole, causal=True).last_hidden_state[0, len(start.prompt_ids) - 1 : -1]
                 logits = causal.heads["clm"](states) / heat + way.banned_logits(causal.heads["clm"].weight.shape[0])
-            right = logits.log_softmax(-1)[torch.arange(len(one.tokens)), torch.from_numpy(one.tokens)]
-            np.testing.assert_allclose(one.logprobs, right.numpy(), atol=2e-5)
-            assert not set(one.tokens.tolist()) & set(way.banned_ids)
+            right = logits.log_softmax(-1)[torch.arange(len(text.tokens)), torch.from_numpy(text.tokens)]
+            np.testing.assert_allclose(text.logprobs, right.numpy(), atol=2e-5)
+            assert not set(text.tokens.tolist()) & set(way.banned_ids)
 
 
 def test_tokens_are_where_the_numbers_fall(causal: Model, tokenizer: Tokenizer) -> None:
@@ -64,8 +64,8 @@ def test_tokens_are_where_the_numbers_fall(causal: Model, tokenizer: Tokenizer) 
 def test_a_text_is_the_same_alone_and_among_others(causal: Model, tokenizer: Tokenizer) -> None:
     way, numbers = way_for(causal, tokenizer), uniforms(3, 5)
     starts = [build_generation_inputs(causal, tokenizer, prompt) for prompt in PROMPTS]
-    together = sample_rollouts(causal, starts, numbers, way)
-    for start, own, texts in zip(starts, numbers, together, strict=True):
+    rollouts = sample_rollouts(causal, starts, numbers, way)
+    for start, own, texts in zip(starts, numbers, rollouts, strict=True):
         alone = sample_rollouts(causal, [start], [own[2:3]], way)[0][0]
         assert alone.tokens.tolist() == texts[2].tokens.tolist()
         np.testing.assert_allclose(alone.logprobs, texts[2].logprobs, atol=1e-5)
@@ -75,12 +75,14 @@ def test_a_text_ends_at_its_end_token_and_the_end_is_counted(causal: Model, toke
     start = build_generation_inputs(causal, tokenizer, PROMPTS[0])
     first = sample_rollouts(causal, [start], uniforms(1, 6), way_for(causal, tokenizer))[0]
     word = int(first[0].tokens[3])
-    way = RolloutConfig(max_new_tokens=MOST, end_id=word, banned_ids=tuple(banned_token_ids(causal, tokenizer)))
-    again = sample_rollouts(causal, [start], uniforms(1, 6), way)[0]
+    rollout_config = RolloutConfig(
+        max_new_tokens=MOST, end_id=word, banned_ids=tuple(banned_token_ids(causal, tokenizer))
+    )
+    again = sample_rollouts(causal, [start], uniforms(1, 6), rollout_config)[0]
     for before, now in zip(first, again, strict=True):
-        places = np.flatnonzero(before.tokens == word)
-        size = int(places[0]) + 1 if len(places) else MOST
-        assert now.tokens.tolist() == before.tokens[:size].tolist() and now.is_finished == bool(len(places))
+        indices = np.flatnonzero(before.tokens == word)
+        size = int(indices[0]) + 1 if len(indices) else MOST
+        assert now.tokens.tolist() == before.tokens[:size].tolist() and now.is_finished == bool(len(indices))
         assert now.text_tokens.tolist() == now.tokens[: size - now.is_finished].tolist()
     assert again[0].is_finished
 
@@ -92,14 +94,14 @@ def test_encoder_decoders_have_rollouts_too(make: Any, tokenizer: Tokenizer, fam
     starts = [build_generation_inputs(model, tokenizer, prompt) for prompt in PROMPTS]
     way = way_for(model, tokenizer)
     for start, texts in zip(starts, sample_rollouts(model, starts, uniforms(3, 2), way), strict=True):
-        for one in texts:
+        for text in texts:
             with torch.no_grad():
                 hidden = model.backbone(
-                    tokens=torch.tensor([[*start.prompt_ids, *one.tokens[:-1]]]), source=start.inputs["source"][None]
+                    tokens=torch.tensor([[*start.prompt_ids, *text.tokens[:-1]]]), source=start.inputs["source"][None]
                 )
                 logits = model.heads["seq2seq"](hidden.last_hidden_state[0]) + way.banned_logits(tokenizer.vocab_size)
-            right = logits.log_softmax(-1)[torch.arange(len(one.tokens)), torch.from_numpy(one.tokens)]
-            np.testing.assert_allclose(one.logprobs, right.numpy(), atol=2e-5)
+            right = logits.log_softmax(-1)[torch.arange(len(text.tokens)), torch.from_numpy(text.tokens)]
+            np.testing.assert_allclose(text.logprobs, right.numpy(), atol=2e-5)
 
 
 def make_source(make: Any, family: str, tokenizer: Tokenizer, sizes: dict[str, int]) -> Model:

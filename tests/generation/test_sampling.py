@@ -50,7 +50,9 @@ def test_draws_of_positions_copies_and_prompts_are_independent() -> None:
     assert correlation(plain, [seeded_uniforms(1, 0, copy)(1) for copy in range(number)]) < 0.09
     for prompt in (1, 2, 77):
         assert correlation(plain, [seeded_uniforms(1, prompt, copy)(0) for copy in range(number)]) < 0.09
-    everything = [seeded_uniforms(1, prompt, copy)(at) for prompt in range(9) for copy in range(9) for at in range(9)]
+    everything = [
+        seeded_uniforms(1, prompt, copy)(index) for prompt in range(9) for copy in range(9) for index in range(9)
+    ]
     assert len(set(everything)) == 9**3
     counts = np.histogram(everything, 8, (0, 1))[0]
     assert ((counts - 9**3 / 8) ** 2 / (9**3 / 8)).sum() < 29.9  # chi-square with 7 degrees of freedom: 1 in 10,000

@@ -61,7 +61,7 @@ def test_masked_scores_are_brute_force(
     monkeypatch.setattr(module, "MAX_TOKENS_PER_PASS", budget)
     for text, found in zip(TEXTS, score(masked, tokenizer, TEXTS), strict=True):
         ids = tokenizer.encode(text).ids.tolist()
-        expected = [hidden_once(masked, tokenizer, ids, at) for at in range(len(ids))]
+        expected = [hidden_once(masked, tokenizer, ids, index) for index in range(len(ids))]
         assert [value for _, value in found.per_token] == pytest.approx(expected, abs=1e-4)
 
 
@@ -72,19 +72,21 @@ def test_long_texts_go_through_overlapping_windows(causal: Model, masked: Model,
     assert len(ids) > 2 * length
     values = [value for _, value in score(causal, tokenizer, [text])[0].per_token]
     read = [tokenizer.end, *ids]
-    for at in range(len(ids)):
-        start = 0 if at < length else (at - length) // (length // 2) * (length // 2) + length // 2
+    for index in range(len(ids)):
+        start = 0 if index < length else (index - length) // (length // 2) * (length // 2) + length // 2
         with torch.inference_mode():
-            states = causal.backbone(tokens=torch.tensor([read[start : at + 1]]), causal=True).last_hidden_state[0, -1]
-            expected = float(causal.heads["clm"](states).log_softmax(-1)[ids[at]])
-        assert values[at] == pytest.approx(expected, abs=1e-4)
-        assert at < length or at - start >= length // 2
+            states = causal.backbone(tokens=torch.tensor([read[start : index + 1]]), causal=True).last_hidden_state[
+                0, -1
+            ]
+            expected = float(causal.heads["clm"](states).log_softmax(-1)[ids[index]])
+        assert values[index] == pytest.approx(expected, abs=1e-4)
+        assert index < length or index - start >= length // 2
     room = masked.backbone.max_length - 2
     values = [value for _, value in score(masked, tokenizer, [text])[0].per_token]
-    for at in (0, room, len(ids) - 1):
-        start = max(0, min(at - room // 2, len(ids) - room))
-        expected = hidden_once(masked, tokenizer, ids[start : start + room], at - start)
-        assert values[at] == pytest.approx(expected, abs=1e-4)
+    for index in (0, room, len(ids) - 1):
+        start = max(0, min(index - room // 2, len(ids) - room))
+        expected = hidden_once(masked, tokenizer, ids[start : start + room], index - start)
+        assert values[index] == pytest.approx(expected, abs=1e-4)
 
 
 def test_a_model_of_both_ways_scores_exactly_unless_asked(make: Any, tokenizer: Tokenizer) -> None:
@@ -92,7 +94,7 @@ def test_a_model_of_both_ways_scores_exactly_unless_asked(make: Any, tokenizer: 
     ids = tokenizer.encode(TEXTS[0]).ids.tolist()
     causal = float(exact(both, tokenizer, ids).sum())
     assert score(both, tokenizer, TEXTS[:1])[0].logprob == pytest.approx(causal, abs=1e-3)
-    pseudo = sum(hidden_once(both, tokenizer, ids, at) for at in range(len(ids)))
+    pseudo = sum(hidden_once(both, tokenizer, ids, index) for index in range(len(ids)))
     assert score(both, tokenizer, TEXTS[:1], lm_kind="masked")[0].logprob == pytest.approx(pseudo, abs=1e-3)
 
 

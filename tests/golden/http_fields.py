@@ -97,7 +97,7 @@ def request_fields(description: Mapping[str, Any]) -> dict[str, set[str]]:
     for path, methods in description["paths"].items():
         for method, operation in methods.items():
             contents = operation.get("requestBody", {}).get("content", {}).values()
-            found = {field for one in contents for field in schema_fields(one["schema"], description)}
+            found = {field for content in contents for field in schema_fields(content["schema"], description)}
             found |= {f"{one['in']} {one['name']}" for one in operation.get("parameters", [])}
             found |= {f"status {status}" for status in operation["responses"]}
             fields[f"{method.upper()} {path}"] = found

@@ -27,9 +27,9 @@ def main(arguments: list[str]) -> int:
     if set(arguments) - {"--drop"}:
         print(__doc__, file=sys.stderr)
         return 2
-    with tempfile.TemporaryDirectory() as place:
-        os.environ["MERISTEM_CACHE"], os.environ["XDG_CONFIG_HOME"] = f"{place}/cache", f"{place}/config"
-        names = {section: collect(Path(place)) for section, collect in frozen.SECTIONS.items()}
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["MERISTEM_CACHE"], os.environ["XDG_CONFIG_HOME"] = f"{folder}/cache", f"{folder}/config"
+        names = {section: collect(Path(folder)) for section, collect in frozen.SECTIONS.items()}
     before = json.loads(frozen.FROZEN.read_text(encoding="utf-8")) if frozen.FROZEN.exists() else {}
     gone, new = frozen.changes(names, before)
     if gone and "--drop" not in arguments:

@@ -38,12 +38,12 @@ CONSOLE = Console(quiet=True)
 def main(names: list[str]) -> None:
     """Make the runs of these names, or all of them."""
     expected = json.loads(EXPECTED.read_text(encoding="utf-8")) if names else {"runs": {}}
-    with tempfile.TemporaryDirectory() as place, internals.quick_runs():
-        os.environ["MERISTEM_CACHE"], os.environ["XDG_CONFIG_HOME"] = f"{place}/cache", f"{place}/config"
-        _write_foreign_key(Path(place))
-        os.chdir(place)
+    with tempfile.TemporaryDirectory() as folder, internals.quick_runs():
+        os.environ["MERISTEM_CACHE"], os.environ["XDG_CONFIG_HOME"] = f"{folder}/cache", f"{folder}/config"
+        _write_foreign_key(Path(folder))
+        os.chdir(folder)
         for name in names or SPECS:
-            expected["runs"][name] = make(name, SPECS[name], Path(place))
+            expected["runs"][name] = make(name, SPECS[name], Path(folder))
             print(f"{name}: {sum(f.stat().st_size for f in (RUNS / name).rglob('*') if f.is_file()):,} bytes")
     expected["numerics"] = measures.numerics()
     EXPECTED.write_text(json.dumps(expected, indent=1, sort_keys=True) + "\n", encoding="utf-8")

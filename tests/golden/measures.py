@@ -42,7 +42,7 @@ def files_digest(folder: Path) -> dict[str, str]:
 def files_norms(folder: Path) -> dict[str, list[float]]:
     """Euclidean norm and mean magnitude of each tensor file, for machines with other rounding."""
     flat = {path.stem: load_file(path).values() for path in sorted(folder.glob("*.safetensors"))}
-    whole = {name: torch.cat([one.double().reshape(-1) for one in tensors]) for name, tensors in flat.items()}
+    whole = {name: torch.cat([tensor.double().reshape(-1) for tensor in tensors]) for name, tensors in flat.items()}
     return {name: rounded([float(one.norm()), float(one.abs().mean())]) for name, one in whole.items()}
 
 
@@ -63,7 +63,7 @@ def saved_names(run: Path) -> dict[str, Any]:
     memory = folder / "memory.safetensors"
     return {
         "tensors": sorted([*names_in(folder / "model.safetensors"), *manifest["aliases"]]),
-        "optimizer": {name: " ".join(some) for name, some in slots.items()},
+        "optimizer": {name: " ".join(slot) for name, slot in slots.items()},
         "memory": names_in(memory) if memory.exists() else [],
         "manifest.json": sorted(manifest),
         "state.json": sorted(state),
@@ -112,7 +112,9 @@ def _written(loaded: Any, prompt: Any) -> list[Any]:
 _ANSWERS = {
     "generate": lambda loaded: _written(loaded, TEXT),
     "caption": lambda loaded: _written(loaded, PICTURE),
-    "fill": lambda loaded: [[one.token, one.probability] for one in loaded.fill(MASKED, top=3)[0].candidates],
+    "fill": lambda loaded: [
+        [candidate.token, candidate.probability] for candidate in loaded.fill(MASKED, top=3)[0].candidates
+    ],
     "score": lambda loaded: loaded.score(TEXT)[0].logprob,
     "detect": lambda loaded: [[one.text, one.probability] for one in loaded.detect(TEXT)],
     "predict": lambda loaded: json.loads(json.dumps(loaded.predict(TEXT), default=vars)),

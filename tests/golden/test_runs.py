@@ -32,10 +32,10 @@ TOLERANCE = {"rel": 1e-4, "abs": 1e-5}
 @pytest.fixture(scope="module", autouse=True)
 def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """One shard cache for all the runs, and no user settings."""
-    place = tmp_path_factory.mktemp("golden")
+    folder = tmp_path_factory.mktemp("golden")
     with pytest.MonkeyPatch.context() as patch, internals.quick_runs():
-        patch.setenv("MERISTEM_CACHE", str(place / "cache"))
-        patch.setenv("XDG_CONFIG_HOME", str(place / "config"))
+        patch.setenv("MERISTEM_CACHE", str(folder / "cache"))
+        patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
         yield
 
 

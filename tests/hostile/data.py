@@ -50,10 +50,10 @@ def _gif() -> bytes:
 
 
 def _jpeg() -> bytes:
-    made = io.BytesIO()
+    buffer = io.BytesIO()
     noise = np.random.default_rng(0).integers(0, 255, (64, 64, 3), np.uint8)
-    Image.fromarray(noise).save(made, "JPEG")
-    return made.getvalue()
+    Image.fromarray(noise).save(buffer, "JPEG")
+    return buffer.getvalue()
 
 
 EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n(mkdir planted) system\n%%EOF\n"

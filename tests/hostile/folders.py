@@ -287,8 +287,8 @@ def _socket(path: Path) -> None:
     here = Path.cwd()
     os.chdir(path.parent)  # the address of a socket may not be long
     try:
-        with socket.socket(socket.AF_UNIX) as made:
-            made.bind(path.name)
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.bind(path.name)
     finally:
         os.chdir(here)
 

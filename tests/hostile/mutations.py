@@ -78,7 +78,7 @@ def _change_tensor(
         return _bytes(run, rng)
     key = pick(sorted(content), rng)
     alone = sum(other.startswith(key.rpartition("/")[0] + "/") for other in content) == 1
-    options = [one for one in changes(content[key], rng) if not (alone and one[1] is None)]
+    options = [change for change in changes(content[key], rng) if not (alone and change[1] is None)]
     said, changed = pick(options, rng)
     new = {**content, key: changed} if changed is not None else {k: v for k, v in content.items() if k != key}
     if changes is _changed and rng.random() < 0.1:

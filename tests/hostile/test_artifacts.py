@@ -62,9 +62,9 @@ def _made(folder: Path) -> Good:
     (published / "vocab.txt").write_text("".join(f"{word}\n" for word in words))
     (key,) = RunFolder.open(run).shard_keys().values()
     shutil.copytree(Path(os.environ["MERISTEM_CACHE"]) / "stores" / key, folder / "store")
-    made = Good(run=run, published=published, store=folder / "store")
-    _warm(made, folder)
-    return made
+    good = Good(run=run, published=published, store=folder / "store")
+    _warm(good, folder)
+    return good
 
 
 def _warm(good: Good, folder: Path) -> None:

@@ -119,7 +119,11 @@ def _our_module(given: ast.expr) -> bool:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_nothing_runs_what_a_file_holds(path: Path) -> None:
-    found = [one for one in dangers(path.read_text(encoding="utf-8")) if (path.name, one.split(": ")[1]) not in NAMED]
+    found = [
+        danger
+        for danger in dangers(path.read_text(encoding="utf-8"))
+        if (path.name, danger.split(": ")[1]) not in NAMED
+    ]
     assert found == []
 
 

@@ -69,24 +69,24 @@ def watched(
         number = os.waitstatus_to_exitcode(status)
         name = signal.Signals(-number).name if number < 0 else str(number)
         return Seen(outcome=f"died of {name}", said="", seconds=patience, memory=peak)
-    found: dict[str, Any] = json.loads(told)
-    return Seen(memory=peak, **{**found, "ran": tuple(found["ran"])})
+    payload: dict[str, Any] = json.loads(told)
+    return Seen(memory=peak, **{**payload, "ran": tuple(payload["ran"])})
 
 
 def _wait(child: int, patience: float) -> tuple[float, int]:
     """The most anonymous memory the child was seen with, beside what it began with, and how it ended."""
-    first, most, began = 0, 0, time.monotonic()
+    first, most, start = 0, 0, time.monotonic()
     while True:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
             return max(0, most - first) / 1024, status
         try:
-            told = Path(f"/proc/{child}/status").read_text()
-            now = int(told.partition("RssAnon:")[2].split()[0])
+            text = Path(f"/proc/{child}/status").read_text()
+            now = int(text.partition("RssAnon:")[2].split()[0])
         except (OSError, IndexError):
             now = 0
         first, most = first or now, max(most, now)
-        elapsed = time.monotonic() - began
+        elapsed = time.monotonic() - start
         if elapsed > patience and elapsed - _seconds_without_processor(child) > patience:
             os.kill(child, signal.SIGKILL)
         time.sleep(0.002)

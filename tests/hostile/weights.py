@@ -44,22 +44,24 @@ def weights() -> Iterator[Artifact]:
 
 
 def _torch(**how: Any) -> bytes:
-    made = io.BytesIO()
-    torch.save({"w": torch.zeros(2), "bomb": Bomb()}, made, **how)
-    return made.getvalue()
+    buffer = io.BytesIO()
+    torch.save({"w": torch.zeros(2), "bomb": Bomb()}, buffer, **how)
+    return buffer.getvalue()
 
 
 def _zip() -> bytes:
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("archive/data.pkl", BOMB)
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 def _array(save: Callable[..., None]) -> bytes:
-    made = io.BytesIO()
-    save(made, np.array([Bomb()], object), allow_pickle=True) if save is np.save else save(made, w=np.array([Bomb()]))
-    return made.getvalue()
+    buffer = io.BytesIO()
+    save(buffer, np.array([Bomb()], object), allow_pickle=True) if save is np.save else save(
+        buffer, w=np.array([Bomb()])
+    )
+    return buffer.getvalue()
 
 
 PICKLES: dict[str, Callable[[], bytes]] = {
@@ -215,8 +217,8 @@ def _million(folder: Path, good: Good) -> Path:
 
 def _half(folder: Path, good: Good) -> Path:
     made = published(folder, good)
-    whole = (made / "model.safetensors").read_bytes()
-    (made / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+    content = (made / "model.safetensors").read_bytes()
+    (made / "model.safetensors").write_bytes(content[: len(content) // 2])
     return made
 
 

@@ -74,7 +74,7 @@ def special(tokenizer: Tokenizer, form: str, ids: Sequence[int]) -> list[int]:
 
 def holds(row: Sequence[int], part: Sequence[int]) -> bool:
     """Whether a row has these consecutive ids."""
-    return any(list(row[at : at + len(part)]) == list(part) for at in range(len(row)))
+    return any(list(row[index : index + len(part)]) == list(part) for index in range(len(row)))
 
 
 @pytest.fixture(scope="module", params=ENCODED)
@@ -124,7 +124,9 @@ def test_scores_and_prompts_read_a_text_as_training_did(run: tuple[str, meristem
         assert {len(row) for row in rows} == {len(ids) + 2}
     else:  # one row for each token, in which it is masked
         whole = expected_ids(name, loaded, TEXT)
-        assert sorted(rows) == sorted([*whole[:at], tokenizer.mask, *whole[at + 1 :]] for at in range(1, len(ids) + 1))
+        assert sorted(rows) == sorted(
+            [*whole[:index], tokenizer.mask, *whole[index + 1 :]] for index in range(1, len(ids) + 1)
+        )
 
 
 @pytest.mark.parametrize("name", [name for name in ENCODED if name not in ("multitask", "rnn", "transformer")])
@@ -205,6 +207,6 @@ def test_a_task_run_reads_a_text_as_it_was_trained(family: str) -> None:
         embed(model, tokenizer, [encode_text(model, tokenizer, TEXT)])
         if family != "elmo":
             attention_maps(model, tokenizer, TEXT, task=task)
-    assert len(rows) >= 3 and all(each == rows[0] for each in rows)
+    assert len(rows) >= 3 and all(row == rows[0] for row in rows)
     if TASK_MODES[family] == "encoder_decoder":
         assert rows[0] == [*tokenizer.encode(TEXT).ids.tolist(), tokenizer.end]  # the source of pretraining

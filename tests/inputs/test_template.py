@@ -35,9 +35,9 @@ def with_template(tokenizer: Tokenizer, single: str, pair: str) -> Tokenizer:
 
 def test_a_bidirectional_encoder_has_the_inputs_of_bert(tokenizer: Tokenizer) -> None:
     reader = InputTemplate(tokenizer, "bidirectional", 32)
-    one, two = encode_texts(reader, "the tree"), encode_texts(reader, "the tree", "a tree .")
-    assert named(reader, one).split()[0] == "[CLS]" and named(reader, one).split()[-1] == "[SEP]"
-    assert (one.text_starts, one.summary_position) == ((1,), 0)
+    encoded, two = encode_texts(reader, "the tree"), encode_texts(reader, "the tree", "a tree .")
+    assert named(reader, encoded).split()[0] == "[CLS]" and named(reader, encoded).split()[-1] == "[SEP]"
+    assert (encoded.text_starts, encoded.summary_position) == ((1,), 0)
     words = named(reader, two).split()
     assert [n for n, word in enumerate(words) if word == "[SEP]"] == [two.text_starts[1] - 1, len(words) - 1]
     assert two.inputs["segments"].tolist() == [0] * two.text_starts[1] + [1] * (len(words) - two.text_starts[1])
@@ -147,11 +147,18 @@ def test_sources_keep_their_end_and_targets_that_are_cut_have_none(tokenizer: To
     assert paired.encode("the old tree sold a tree").num_truncated == 2
     assert template.target_ids(ids, 4).tolist() == [10, 11, 12, 13]
     assert template.target_ids(ids[:3], 4).tolist() == [10, 11, 12, tokenizer.end]
-    own = InputTemplate(with_template(tokenizer, "[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]"), "encoder_decoder", 4,
+    input_template = InputTemplate(with_template(tokenizer, "[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]"), "encoder_decoder", 4,
                         decoder_start_ids=(3, 2))  # fmt: skip
-    assert own.target_ids(ids, 4).tolist() == [2, 10, 11, 3]
-    assert own.strip_start(own.target_ids(ids, 4)).tolist() == [10, 11, 3]  # [CLS] is the last start token
-    assert own.target_special_ids() == ([], [3]) and own.target_special_ids(denoising=True) == ([], [3])
+    assert input_template.target_ids(ids, 4).tolist() == [2, 10, 11, 3]
+    assert input_template.strip_start(input_template.target_ids(ids, 4)).tolist() == [
+        10,
+        11,
+        3,
+    ]  # [CLS] is the last start token
+    assert input_template.target_special_ids() == ([], [3]) and input_template.target_special_ids(denoising=True) == (
+        [],
+        [3],
+    )
 
 
 def test_a_prompt_begins_after_the_opening_tokens(tokenizer: Tokenizer) -> None:

@@ -37,9 +37,9 @@ def test_one_error_reports_all_invalid_rows(tmp_path):
 
 
 def test_invalid_rows_are_skipped_on_request(tmp_path):
-    found = load_splits(DataSettings(train=table(tmp_path / "a.tsv"), skip_bad=True, held_out=0), "text")
-    assert len(found.samples["train"]) == 31
-    notices = "\n".join(found.notices)
+    splits = load_splits(DataSettings(train=table(tmp_path / "a.tsv"), skip_bad=True, held_out=0), "text")
+    assert len(splits.samples["train"]) == 31
+    notices = "\n".join(splits.notices)
     assert "skipped in train (data.skip_bad), no label in column 'label': 8 (" in notices
     assert "N cells, but the header has N columns: 1 (" in notices
 
@@ -47,9 +47,9 @@ def test_invalid_rows_are_skipped_on_request(tmp_path):
 def test_broken_json_is_one_reason_and_a_file_without_valid_rows_stays_an_error(tmp_path):
     good = '{"text": "a", "label": "x"}\n{"text": "b", "label": "y"}\n'
     path = put(tmp_path / "a.jsonl", '{"text": "a", "lab\n[1]\n{"text": \n' + good)
-    found = load_splits(DataSettings(train=path, skip_bad=True, held_out=0), "text")
-    assert len(found.samples["train"]) == 2
-    assert any(line.startswith("skipped in train (data.skip_bad), broken JSON: 2 (") for line in found.notices)
+    splits = load_splits(DataSettings(train=path, skip_bad=True, held_out=0), "text")
+    assert len(splits.samples["train"]) == 2
+    assert any(line.startswith("skipped in train (data.skip_bad), broken JSON: 2 (") for line in splits.notices)
     path = put(tmp_path / "b.jsonl", '{"text": \n')
     with pytest.raises(MeristemError, match="1 of 1 rows are invalid"):
         load_splits(DataSettings(train=path, skip_bad=True), "text")

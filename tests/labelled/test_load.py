@@ -36,8 +36,8 @@ def test_the_held_out_share_depends_on_the_seed_alone(tmp_path):
     first = load_rows(tmp_path, ROWS)
     assert len(first.samples["validation"]) == 20 and len(first.samples["train"]) == 180
     assert Counter(one.gold for one in first.samples["validation"]) == {"a": 10, "b": 10}
-    again = load_rows(tmp_path, ROWS[::-1])
-    assert set(texts_of(again.samples["validation"])) == set(texts_of(first.samples["validation"]))
+    rows = load_rows(tmp_path, ROWS[::-1])
+    assert set(texts_of(rows.samples["validation"])) == set(texts_of(first.samples["validation"]))
     other = load_rows(tmp_path, ROWS, seed=1)
     assert set(texts_of(other.samples["validation"])) != set(texts_of(first.samples["validation"]))
     assert (
@@ -82,9 +82,9 @@ def test_a_limit_draws_every_label(tmp_path):
 
 def test_leaks_are_counted_with_both_locations(tmp_path):
     test = table(tmp_path, "test.tsv", [(f"  TEXT number  {n}", "a") for n in range(6)] + [("new", "b")])
-    found = load_rows(tmp_path, ROWS[:20], test=test, held_out=0)
+    rows = load_rows(tmp_path, ROWS[:20], test=test, held_out=0)
     train = tmp_path / "train.tsv"
-    assert found.notices == [
+    assert rows.notices == [
         "leak: 6 of 7 test samples are also in training, 3 of them with another label: "
         f"{test}:2 is {train}:2; {test}:3 is {train}:3; {test}:4 is {train}:4 and 3 more"
     ]
@@ -93,16 +93,16 @@ def test_leaks_are_counted_with_both_locations(tmp_path):
 
 
 def test_contradicting_labels_are_reported(tmp_path):
-    found = load_rows(tmp_path, [("Same", "a"), ("other", "b"), ("same ", "b"), ("other", "b")], held_out=0)
+    rows = load_rows(tmp_path, [("Same", "a"), ("other", "b"), ("same ", "b"), ("other", "b")], held_out=0)
     train = tmp_path / "train.tsv"
-    assert found.notices == [f"training samples repeated with another label: 1 ({train}:2 and {train}:4)"]
+    assert rows.notices == [f"training samples repeated with another label: 1 ({train}:2 and {train}:4)"]
 
 
 def test_empty_texts_are_dropped_and_reported(tmp_path):
-    found = load_rows(tmp_path, [("a", "x"), (" ", "y"), ("b", "y"), ("", "x"), ("", "x"), ("", "y")], held_out=0)
+    rows = load_rows(tmp_path, [("a", "x"), (" ", "y"), ("b", "y"), ("", "x"), ("", "x"), ("", "y")], held_out=0)
     train = tmp_path / "train.tsv"
-    assert texts_of(found.samples["train"]) == ["a", "b"]
-    assert found.notices == [f"dropped from train, empty text: 4 ({train}:3, {train}:5, {train}:6 and 1 more)"]
+    assert texts_of(rows.samples["train"]) == ["a", "b"]
+    assert rows.notices == [f"dropped from train, empty text: 4 ({train}:3, {train}:5, {train}:6 and 1 more)"]
     with pytest.raises(MeristemError, match=r"data\.train: no samples in .*empty text: 1 \(.*train\.tsv:2"):
         load_rows(tmp_path, [(" ", "x")])
 
@@ -134,11 +134,11 @@ def test_an_empty_file_and_no_file(tmp_path):
 def test_the_tag_scheme_is_detected_over_all_splits(tmp_path):
     for name, text in [("train", "a\tB-X\nb\tE-X\n"), ("test", "c\tI-X\n")]:
         (tmp_path / f"{name}.conll").write_text(text)
-    found = load_splits(
+    splits = load_splits(
         DataSettings(train=f"{tmp_path}/train.conll", test=f"{tmp_path}/test.conll", held_out=0), "words"
     )
-    assert [one.gold for split in found.samples.values() for one in split] == [("B-X", "I-X"), ("B-X",)]
-    assert found.notices == ["tags use the BIOES scheme and were converted to BIO (samples changed: 2)"]
+    assert [one.gold for split in splits.samples.values() for one in split] == [("B-X", "I-X"), ("B-X",)]
+    assert splits.notices == ["tags use the BIOES scheme and were converted to BIO (samples changed: 2)"]
 
 
 def test_files_to_predict_on_are_streamed_with_errors_in_place_of_invalid_rows(tmp_path):
@@ -151,17 +151,17 @@ def test_files_to_predict_on_are_streamed_with_errors_in_place_of_invalid_rows(t
 
 
 def test_built_in_pairs():
-    found = load_samples("builtin:microworld-pairs?size=4", DataSettings(), "source_target")
-    assert len(found) == 4 and all(one.gold[0] for one in found)
+    samples = load_samples("builtin:microworld-pairs?size=4", DataSettings(), "source_target")
+    assert len(samples) == 4 and all(sample.gold[0] for sample in samples)
 
 
 def test_seventy_thousand_lines_take_about_a_second(tmp_path):
     rows = [(f"a film of number {n} that goes on and on , with {n % 977} people", str(n % 2)) for n in range(67_000)]
     path = table(tmp_path, "train.tsv", rows)
-    begun = time.process_time()
-    found = load_splits(DataSettings(train=path, test=path), "text")
-    assert sum(map(len, found.samples.values())) == 134_000
-    assert time.process_time() - begun < 10  # measured: 2.0 s for twice the lines, leak detection included
+    start = time.process_time()
+    splits = load_splits(DataSettings(train=path, test=path), "text")
+    assert sum(map(len, splits.samples.values())) == 134_000
+    assert time.process_time() - start < 10  # measured: 2.0 s for twice the lines, leak detection included
 
 
 def test_json_locations_are_line_numbers(tmp_path):

@@ -18,7 +18,7 @@ def rows(
     folder: Path, sample_type: str, *records: dict[str, Any], gold: bool = True, **options: object
 ) -> list[Sample]:
     path = folder / "a.jsonl"
-    path.write_text("\n".join(json.dumps(one) for one in records), encoding="utf-8")
+    path.write_text("\n".join(json.dumps(record) for record in records), encoding="utf-8")
     return load_samples(str(path), DataSettings(**options), sample_type, require_gold=gold)
 
 
@@ -123,7 +123,7 @@ def test_every_reply_of_a_dialogue_is_a_sample(tmp_path):
     found = rows(tmp_path, "turns", {"dialog": ["a", "b", "c", "d"]})
     assert [(one.inputs["turns"], one.gold) for one in found] == [(("a",), ("b",)), (("a", "b", "c"), ("d",))]
     chat = [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}, {"from": "human", "value": "c"}]
-    assert [one.gold for one in rows(tmp_path, "turns", {"conversations": chat})] == [("b",)]
+    assert [row.gold for row in rows(tmp_path, "turns", {"conversations": chat})] == [("b",)]
     with pytest.raises(MeristemError, match=r"a\.jsonl:1: a dialogue of one turn"):
         rows(tmp_path, "turns", {"dialog": ["a"]})
     assert rows(tmp_path, "turns", {"prompt": "a", "completion": "b"})[0].gold == ("b",)

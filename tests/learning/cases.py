@@ -226,12 +226,14 @@ def policy(
     recipe = resolve_recipe(
         "test", {"model": model, "policy": told, "train": settings, "rewards": [{"name": "length", "target": 3}]}
     )
-    made = build_learner(recipe, tokenizer)
-    objective: Any = made.objectives["policy"]
+    learner = build_learner(recipe, tokenizer)
+    objective: Any = learner.objectives["policy"]
     objective.attach(Letters(), build_learner(recipe, tokenizer).model)
     stream = store.split("train")
     spans = [stream.document(number) for number in range(stream.documents)]
-    starts = [tokenizer.decode(stream.tokens(one.start, one.start + 3 + n % 4).tolist()) for n, one in enumerate(spans)]
+    starts = [
+        tokenizer.decode(stream.tokens(span.start, span.start + 3 + n % 4).tolist()) for n, span in enumerate(spans)
+    ]
     samples = [Sample(inputs={"prompt": text, "columns": {}}) for text in starts]
     feed = OfLikeLengths(
         view=PieceView(objective.encode_samples(samples)),
@@ -241,7 +243,7 @@ def policy(
         micro_batch_size=micro,
         pad_values={"tokens": tokenizer.pad or 0},
     )
-    return Learner(made.model, {SOURCE: objective}), feed, recipe.train
+    return Learner(learner.model, {SOURCE: objective}), feed, recipe.train
 
 
 def questions(tokenizer: Tokenizer, store: TokenDataset) -> list[Sample]:
@@ -272,14 +274,14 @@ def task(
     model = {"family": "bert", **NARROW, "max_length": LENGTH, "dropout": dropout}
     settings = {"steps": 6, "learning_rate": 1e-3, "seed": 3, **train}
     recipe = resolve_recipe("test", {"model": model, "task": told, "train": settings})
-    made = build_learner(recipe, tokenizer)
-    objective = made.objectives["task"]
+    learner = build_learner(recipe, tokenizer)
+    objective = learner.objectives["task"]
     view = PieceView(objective.encode_samples(questions(tokenizer, store)))  # type: ignore[attr-defined]  # a task
     fill = {"tokens": tokenizer.pad or 0}
     feed = OfLikeLengths(
         view=view, objective=objective, seed=3, batch_size=ROWS, micro_batch_size=micro, pad_values=fill
     )
-    return Learner(made.model, {SOURCE: objective}), feed, recipe.train
+    return Learner(learner.model, {SOURCE: objective}), feed, recipe.train
 
 
 def stepper_of(
@@ -330,7 +332,7 @@ def loop_of(
     run = RunFolder(folder) if RunFolder(folder).exists() else RunFolder.create(folder, "model: {}\n", None)
     if not run.tokenizer_path.exists():
         run.tokenizer_path.write_text("{}")
-    thaw = UnfreezeSchedule(
+    unfreeze_schedule = UnfreezeSchedule(
         stepper.learner.model,
         StartSettings(embeddings_only_steps=more.pop("frozen", 0)),
         len(feed.view) / feed.batch_size,
@@ -339,7 +341,7 @@ def loop_of(
         "evaluate": None,
         "selection_loss": lambda found: found["loss"],
         "preview_samples": lambda name, ids: [f"sample {number}" for number in ids],
-        "unfreeze": thaw,
+        "unfreeze": unfreeze_schedule,
         **more,
     }
     return TrainingLoop(
@@ -364,11 +366,11 @@ def save(folder: Path, stepper: Stepper, feed: Feed, settings: TrainSettings, st
 
 def resume(folder: Path, stepper: Stepper, feed: Feed) -> TrainState:
     """Everything back from the latest checkpoint."""
-    found = load.load_checkpoint(folder / "checkpoints")
-    assert found is not None
-    weight_transfer.load_exact(stepper.learner.model, found.snapshot.model)
-    restore_training(stepper, found.snapshot, {SOURCE: feed})
-    return TrainState.from_dict(found.snapshot.state)
+    checkpoint = load.load_checkpoint(folder / "checkpoints")
+    assert checkpoint is not None
+    weight_transfer.load_exact(stepper.learner.model, checkpoint.snapshot.model)
+    restore_training(stepper, checkpoint.snapshot, {SOURCE: feed})
+    return TrainState.from_dict(checkpoint.snapshot.state)
 
 
 def bits(stepper: Stepper) -> dict[str, torch.Tensor]:

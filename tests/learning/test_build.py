@@ -17,14 +17,14 @@ from meristem.tokenizers.tokenizer import Tokenizer
 def test_weights_follow_from_the_seed_alone(tokenizer: Tokenizer) -> None:
     recipe, other = recipe_of(Case("mlm", "bert")), recipe_of(Case("mlm", "bert"), seed=4)
     torch.manual_seed(1)
-    one = build_learner(recipe, tokenizer).model.state_dict()
+    state_dict = build_learner(recipe, tokenizer).model.state_dict()
     torch.manual_seed(2)
-    again, differing = (
+    weights, differing = (
         build_learner(recipe, tokenizer).model.state_dict(),
         build_learner(other, tokenizer).model.state_dict(),
     )
-    assert all(torch.equal(one[name], again[name]) for name in one)
-    assert not torch.equal(one["backbone.embed.tokens.weight"], differing["backbone.embed.tokens.weight"])
+    assert all(torch.equal(state_dict[name], weights[name]) for name in state_dict)
+    assert not torch.equal(state_dict["backbone.embed.tokens.weight"], differing["backbone.embed.tokens.weight"])
 
 
 def test_several_objectives_of_one_source_are_combined(tokenizer: Tokenizer) -> None:
@@ -35,9 +35,9 @@ def test_several_objectives_of_one_source_are_combined(tokenizer: Tokenizer) -> 
             "mix": [{"objective": ["mlm", "nsp"], "name": "both"}, {"objective": "clm"}],
         },
     )
-    made = build_objectives(mix, tokenizer)
-    assert isinstance(made["both"], MultiObjective)
-    assert made["clm"].name == "clm"
+    objectives = build_objectives(mix, tokenizer)
+    assert isinstance(objectives["both"], MultiObjective)
+    assert objectives["clm"].name == "clm"
     assert set(build_learner(mix, tokenizer).model.heads) == {"mlm", "nsp", "clm"}
 
 

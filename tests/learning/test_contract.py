@@ -93,11 +93,11 @@ def test_golden_first_losses(case: Case | str, tokenizer: Tokenizer, store: Toke
     """A refactoring gives the same numbers, or says why not; MERISTEM_GOLDEN=write adds those of new cases."""
     learner, feed, settings = made(case, tokenizer, store)
     found = [float(taken.loss) for taken in steps(stepper_of(learner, settings), feed, range(3))]
-    known = json.loads((golden / "losses.json").read_text())
-    if str(case) not in known and os.environ.get("MERISTEM_GOLDEN") == "write":
-        (golden / "losses.json").write_text(json.dumps({**known, str(case): found}, indent=1, sort_keys=True) + "\n")
+    payload = json.loads((golden / "losses.json").read_text())
+    if str(case) not in payload and os.environ.get("MERISTEM_GOLDEN") == "write":
+        (golden / "losses.json").write_text(json.dumps({**payload, str(case): found}, indent=1, sort_keys=True) + "\n")
         pytest.skip("written")
-    wanted = pytest.approx(known[str(case)], rel=1e-5, abs=1e-6)  # praise and blame of a policy cancel
+    wanted = pytest.approx(payload[str(case)], rel=1e-5, abs=1e-6)  # praise and blame of a policy cancel
     assert found == wanted
 
 
@@ -123,9 +123,9 @@ def test_a_billion_samples_later_a_batch_comes_as_soon(
     _, feed, _ = made(case, tokenizer, store)
     took = []
     for sample in (0, 10**9):
-        begun = time.perf_counter()
+        start = time.perf_counter()
         batch = feed.batch(sample // feed.batch_size, 0)
-        took.append(time.perf_counter() - begun)
+        took.append(time.perf_counter() - start)
         assert batch.sample_ids[0] == sample // feed.batch_size * feed.batch_size
     assert took[1] < took[0] + 2
 
@@ -168,8 +168,8 @@ def test_memory_is_the_same_in_one_pass_or_eight(case: Case | str, tokenizer: To
     for key, together in steppers[0].memory[SOURCE, 0].items():
         apart = torch.cat([steppers[1].memory[SOURCE, micro][key] for micro in range(ROWS)])
         torch.testing.assert_close(apart, together, atol=1e-10, rtol=1e-10)
-    for one, other in zip(steppers[0].learner.parameters(), steppers[1].learner.parameters(), strict=True):
-        torch.testing.assert_close(one, other, atol=1e-10, rtol=1e-10)
+    for parameter, other in zip(steppers[0].learner.parameters(), steppers[1].learner.parameters(), strict=True):
+        torch.testing.assert_close(parameter, other, atol=1e-10, rtol=1e-10)
 
 
 # ---------------------------------------------------------------- nothing may be seen that must be predicted
@@ -207,10 +207,10 @@ def test_masked_tokens_are_nowhere_in_the_input(family: str, tokenizer: Tokenize
             inputs={**row.inputs, "tokens": row.inputs["tokens"].copy()}, metadata=row.metadata, sample_id=row.sample_id
         )
         other.inputs["tokens"][place] = 5 if row.inputs["tokens"][place] != 5 else 6
-        again = objective.prepare(other, draw)
-        assert isinstance(again, Row)
-        assert (again.inputs["tokens"] == shown).all()
-        assert (again.targets["mlm"]["values"] != hidden.targets["mlm"]["values"]).sum() == 1
+        prepared = objective.prepare(other, draw)
+        assert isinstance(prepared, Row)
+        assert (prepared.inputs["tokens"] == shown).all()
+        assert (prepared.targets["mlm"]["values"] != hidden.targets["mlm"]["values"]).sum() == 1
         logits, vectors = looked_up(learner, {"tokens": torch.from_numpy(shown)[None]}, causal=None)
         right = int(row.inputs["tokens"][place])
         (grad,) = torch.autograd.grad(F.log_softmax(logits[0, place], -1)[right], vectors)

@@ -84,10 +84,10 @@ def test_micro_steps_cut_a_step_and_nothing_more(tokenizer: Tokenizer, store: To
 def test_any_sample_can_be_asked_for_alone(tokenizer: Tokenizer, store: TokenDataset) -> None:
     feed = feed_of(tokenizer, store)
     batch = feed.batch(2, 0)
-    for place, number in enumerate(batch.sample_ids):
+    for index, number in enumerate(batch.sample_ids):
         alone = feed.batch_at(number, 1)
         length = alone.inputs["tokens"].shape[1]
-        assert torch.equal(alone.inputs["tokens"][0], batch.inputs["tokens"][place, :length])
+        assert torch.equal(alone.inputs["tokens"][0], batch.inputs["tokens"][index, :length])
 
 
 def test_lanes_are_read_in_order_and_begin_fresh_at_each_epoch(tokenizer: Tokenizer, store: TokenDataset) -> None:

@@ -25,8 +25,8 @@ def refused(plain: dict[str, Any]) -> str:
 
 
 def named(said: str, after: str) -> list[str]:
-    found = re.search(rf"{after}: ([\w, -]+)", said)
-    return [name for name in map(str.strip, found.group(1).split(",")) if name != "none"] if found else []
+    match = re.search(rf"{after}: ([\w, -]+)", said)
+    return [name for name in map(str.strip, match.group(1).split(",")) if name != "none"] if match else []
 
 
 def source_of(objective: str) -> dict[str, str]:
@@ -42,7 +42,7 @@ def test_objectives(family: str) -> None:
             continue
         others = named(said, "Families that support it")
         assert others and family not in others
-        assert [one for one in others if refused({**plain, "model": {"family": one}})] == []
+        assert [other for other in others if refused({**plain, "model": {"family": other}})] == []
         carried = named(said, f"objectives {family} supports")
         assert [one for one in carried if refused({**plain, "objective": one})] == [], said
 
@@ -55,17 +55,17 @@ def test_tasks_and_rewards(family: str) -> None:
         said = refused({**plan, "model": {"family": family}})
         others = named(said, after)
         assert bool(others) == bool(said) and family not in others
-        assert [one for one in others if refused({**plan, "model": {"family": one}})] == [], said
+        assert [other for other in others if refused({**plan, "model": {"family": other}})] == [], said
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_sources(objective: str) -> None:
     """A corpus that is recommended is one that the objective reads."""
     family = next(
-        one
-        for one in FAMILIES
-        if find_class("objectives", objective).requires <= find_class("models", one).capabilities
+        family
+        for family in FAMILIES
+        if find_class("objectives", objective).requires <= find_class("models", family).capabilities
     )
     said = refused({"model": {"family": family}, "objective": objective})
-    if found := re.search(r"corpus\.source=(builtin:[\w-]+)", said):
-        assert not refused({"model": {"family": family}, "objective": objective, "corpus": {"source": found.group(1)}})
+    if match := re.search(r"corpus\.source=(builtin:[\w-]+)", said):
+        assert not refused({"model": {"family": family}, "objective": objective, "corpus": {"source": match.group(1)}})

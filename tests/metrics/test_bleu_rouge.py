@@ -22,8 +22,8 @@ def test_bleu_and_chrf_are_sacrebleus() -> None:
     from sacrebleu import corpus_bleu, corpus_chrf
 
     streams = [[gold[0] for gold in GOLDS]]
-    found = bleu_rouge.translation_metrics(GOLDS, SAID)
-    assert found == {"bleu": corpus_bleu(SAID, streams).score, "chrf": corpus_chrf(SAID, streams).score}
+    metrics = bleu_rouge.translation_metrics(GOLDS, SAID)
+    assert metrics == {"bleu": corpus_bleu(SAID, streams).score, "chrf": corpus_chrf(SAID, streams).score}
 
 
 def test_several_references_that_differ_in_number() -> None:
@@ -58,18 +58,18 @@ def test_rouge_is_rouge_scores_with_its_stemmer() -> None:
 
     names = ["rouge1", "rouge2", "rougeL"]
     scorer = RougeScorer(names, use_stemmer=True)
-    found = bleu_rouge.rouge_metrics(GOLDS, SAID)
+    metrics = bleu_rouge.rouge_metrics(GOLDS, SAID)
     for name in names:
         each = [scorer.score(gold[0], said)[name].fmeasure for gold, said in zip(GOLDS, SAID, strict=True)]
-        assert found[name] == pytest.approx(np.mean(each), abs=1e-12)
+        assert metrics[name] == pytest.approx(np.mean(each), abs=1e-12)
     assert bleu_rouge.rouge_metrics([["she runs"]], ["she running"])["rouge1"] == 1.0
 
 
 def test_rouge_lsum_goes_by_sentences() -> None:
     golds, said = [["The dog barked. The cat slept."]], ["The cat slept. The dog barked."]
-    found = bleu_rouge.rouge_metrics(golds, said)
-    assert found["rougeL"] < 1.0
-    assert found["rougeLsum"] == 1.0
+    metrics = bleu_rouge.rouge_metrics(golds, said)
+    assert metrics["rougeL"] < 1.0
+    assert metrics["rougeLsum"] == 1.0
 
 
 def test_rouge_of_other_scripts() -> None:
@@ -110,9 +110,9 @@ def test_resampled_metrics_are_exact_and_fast(kind: str) -> None:
     assert measure(np.arange(size)) == score(golds, said)
     at = rng.integers(0, size, size)
     assert measure(at) == pytest.approx(score([golds[i] for i in at], [said[i] for i in at]), abs=1e-9)
-    begun = time.process_time()
+    start = time.process_time()
     confidence_intervals(measure, size)
-    assert time.process_time() - begun < 3  # a fifth of a second here; scoring a thousand sets anew takes minutes
+    assert time.process_time() - start < 3  # a fifth of a second here; scoring a thousand sets anew takes minutes
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,8 @@ def test_intervals_cover_the_truth_about_nineteen_times_in_twenty() -> None:
 
 def test_the_width_is_what_statistics_say() -> None:
     right = np.repeat([1.0, 0.0], [700, 300])
-    found = confidence_intervals(lambda at: {"accuracy": float(right[at].mean())}, 1000)
-    low, high = found["accuracy"]
+    intervals = confidence_intervals(lambda at: {"accuracy": float(right[at].mean())}, 1000)
+    low, high = intervals["accuracy"]
     assert high - low == pytest.approx(2 * 1.96 * np.sqrt(0.7 * 0.3 / 1000), rel=0.1)
     assert low < 0.7 < high
 
@@ -48,9 +48,9 @@ def test_the_seed_decides() -> None:
 
 
 def test_every_metric_gets_its_own() -> None:
-    found = confidence_intervals(lambda at: {"first": float(at.mean()), "same": 2.0}, 30, num_resamples=40)
-    assert found["same"] == (2.0, 2.0)
-    assert found["first"][0] < 14.5 < found["first"][1]
+    intervals = confidence_intervals(lambda at: {"first": float(at.mean()), "same": 2.0}, 30, num_resamples=40)
+    assert intervals["same"] == (2.0, 2.0)
+    assert intervals["first"][0] < 14.5 < intervals["first"][1]
 
 
 def test_an_empty_set_is_refused() -> None:
@@ -103,5 +103,5 @@ def test_what_is_not_at_a_bound_keeps_the_bootstrap() -> None:
     values = np.random.default_rng(3).random(50)
     assert metric_interval("f1", 0.98, (0.93, 1.0), 60) == (0.93, 1.0)
     assert metric_interval("accuracy", 0.8, (0.7, 0.9), 50) == (0.7, 0.9)
-    found = confidence_intervals(lambda at: {"squared_error": float(values[at].mean())}, 50, num_resamples=50)
-    assert found["squared_error"][0] < values.mean() < found["squared_error"][1]
+    intervals = confidence_intervals(lambda at: {"squared_error": float(values[at].mean())}, 50, num_resamples=50)
+    assert intervals["squared_error"][0] < values.mean() < intervals["squared_error"][1]

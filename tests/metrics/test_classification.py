@@ -63,22 +63,22 @@ def test_resampled_metrics_are_exact(kind: str, seed: int) -> None:
 @pytest.mark.parametrize("kind", ["two", "many", "several", "numbers"])
 def test_a_thousand_draws_of_ten_thousand_take_seconds(kind: str) -> None:
     problem, golds, said, names = drawn(kind, 10_000)
-    begun = time.process_time()
+    start = time.process_time()
     confidence_intervals(classification.resampler(problem, golds, said, names), 10_000)
-    assert time.process_time() - begun < 6  # half a second to two here; scikit-learn a thousand times takes fifteen up
+    assert time.process_time() - start < 6  # half a second to two here; scikit-learn a thousand times takes fifteen up
 
 
 def test_a_known_example() -> None:
-    found = classification.single_label_metrics(["a", "a", "b", "b"], ["a", "b", "b", "b"], ["a", "b"])
-    assert found == pytest.approx({"accuracy": 0.75, "f1": 0.8, "f1_macro": (2 / 3 + 0.8) / 2, "matthews": 3**-0.5})
+    metrics = classification.single_label_metrics(["a", "a", "b", "b"], ["a", "b", "b", "b"], ["a", "b"])
+    assert metrics == pytest.approx({"accuracy": 0.75, "f1": 0.8, "f1_macro": (2 / 3 + 0.8) / 2, "matthews": 3**-0.5})
 
 
 def test_labels_that_do_not_occur_are_no_part_of_the_mean() -> None:
     from sklearn.metrics import f1_score
 
     golds, said = ["a", "b", "a"], ["a", "a", "a"]
-    found = classification.single_label_metrics(golds, said, ["a", "b", "c", "d"])
-    assert found["f1_macro"] == f1_score(golds, said, average="macro", zero_division=0)
+    metrics = classification.single_label_metrics(golds, said, ["a", "b", "c", "d"])
+    assert metrics["f1_macro"] == f1_score(golds, said, average="macro", zero_division=0)
 
 
 @pytest.mark.filterwarnings("error")
@@ -89,9 +89,9 @@ def test_one_label_alone_is_no_reason_for_a_warning() -> None:
 
 
 def test_a_label_only_in_the_test_counts_as_wrong() -> None:
-    found = classification.single_label_metrics(["a", "new"], ["a", "a"], ["a", "b"])
-    assert found["accuracy"] == 0.5
-    assert "f1" not in found  # three labels now
+    metrics = classification.single_label_metrics(["a", "new"], ["a", "a"], ["a", "b"])
+    assert metrics["accuracy"] == 0.5
+    assert "f1" not in metrics  # three labels now
 
 
 def test_correlations_with_something_constant_are_nothing() -> None:
@@ -104,13 +104,13 @@ def test_correlations_with_something_constant_are_nothing() -> None:
 
 
 def test_several_labels_of_a_text() -> None:
-    found = classification.multi_label_metrics([("a", "b"), ("c",)], [("a",), ("c",)], ["a", "b", "c"])
-    assert found == pytest.approx({"f1_micro": 0.8, "f1_macro": 2 / 3, "exact": 0.5})
+    metrics = classification.multi_label_metrics([("a", "b"), ("c",)], [("a",), ("c",)], ["a", "b", "c"])
+    assert metrics == pytest.approx({"f1_micro": 0.8, "f1_macro": 2 / 3, "exact": 0.5})
 
 
 def test_baselines_predict_the_most_common_label() -> None:
-    found = classification.baselines("single", ["b", "b", "a"], ["a", "b", "b", "b"], ["a", "b"])
-    assert {name: one["accuracy"] for name, one in found.items()} == {"always b (the commonest)": 0.75}
+    baselines = classification.baselines("single", ["b", "b", "a"], ["a", "b", "b", "b"], ["a", "b"])
+    assert {name: baseline["accuracy"] for name, baseline in baselines.items()} == {"always b (the commonest)": 0.75}
     mean = classification.baselines("regression", [1.0, 2.0], [1.0, 3.0], [])
     assert mean["always 1.5 (the mean)"]["squared_error"] == pytest.approx((0.25 + 2.25) / 2)
     several = classification.baselines("multiple", [("b", "a"), ("a", "b"), ("c",)], [("a", "b"), ()], ["a", "b", "c"])
@@ -121,13 +121,13 @@ def test_many_labels_take_memory_by_their_samples() -> None:
     names = [f"l{number}" for number in range(5_000)]  # by the samples 120 MB of whole numbers
     golds, said = names[:3_000], [*names[:2_900], *names[:100]]
     tracemalloc.start()
-    one = classification.single_label_metrics(golds, said, names)
+    metrics = classification.single_label_metrics(golds, said, names)
     several = [[(label,) for label in some] for some in (golds, said)]
-    many = classification.multi_label_metrics(*several, names)
-    assert classification.resampler("multiple", *several, names)(np.arange(3_000)) == pytest.approx(many)
+    multi_label = classification.multi_label_metrics(*several, names)
+    assert classification.resampler("multiple", *several, names)(np.arange(3_000)) == pytest.approx(multi_label)
     used = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert one["accuracy"] == many["exact"] == pytest.approx(29 / 30)
+    assert metrics["accuracy"] == multi_label["exact"] == pytest.approx(29 / 30)
     assert used < 40 << 20
 
 

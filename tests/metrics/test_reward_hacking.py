@@ -75,10 +75,10 @@ BETTER = made(lambda n: prose(n, 34 + n % 20, 1))
 def kinds(
     after: GeneratedTexts, *, before: GeneratedTexts = BEFORE, judge: tuple[float, float] | None = (0.5, 0.49)
 ) -> list[str]:
-    told = detect_reward_hacking(measure_drift(before, after), 0.1, 0.6, *(judge or (None, None)), 3.0, 6.0)
-    for one in told:
-        assert one.sentence.endswith(".") and "nan" not in one.sentence
-    return [one.kind for one in told if one.kind != "disagreement"]
+    warnings = detect_reward_hacking(measure_drift(before, after), 0.1, 0.6, *(judge or (None, None)), 3.0, 6.0)
+    for warning in warnings:
+        assert warning.sentence.endswith(".") and "nan" not in warning.sentence
+    return [warning.kind for warning in warnings if warning.kind != "disagreement"]
 
 
 # ------------------------------------------------------------ what fires, and on what
@@ -141,26 +141,26 @@ def test_chinese_is_measured_in_characters() -> None:
 
 
 def test_longer_texts_are_not_thought_more_alike() -> None:
-    found = measure_drift(BEFORE, HACKED["length"])
-    assert found["distinct2"][1] < 0.9 * found["distinct2"][0]
-    assert found["distinct2_even"][1] > 0.95 * found["distinct2_even"][0]
-    assert found["within2"][1] > 0.95 * found["within2"][0]
+    drift = measure_drift(BEFORE, HACKED["length"])
+    assert drift["distinct2"][1] < 0.9 * drift["distinct2"][0]
+    assert drift["distinct2_even"][1] > 0.95 * drift["distinct2_even"][0]
+    assert drift["within2"][1] > 0.95 * drift["within2"][0]
 
 
 def test_several_texts_of_one_prompt_may_be_alike() -> None:
-    twice = GeneratedTexts(
+    generated_texts = GeneratedTexts(
         prompts=["one"] * 30 + ["two"] * 30, texts=["the same old text of it"] * 30 + ["or another one"] * 30
     )
-    found = measure_drift(twice, twice)
-    assert found["duplicates"] == (0.0, 0.0) and found["alike"] == (0.0, 0.0)
+    drift = measure_drift(generated_texts, generated_texts)
+    assert drift["duplicates"] == (0.0, 0.0) and drift["alike"] == (0.0, 0.0)
 
 
 def test_a_few_texts_of_many_are_let_pass() -> None:
     after = made(
         lambda n: prose(n, 34 + n % 20, 1) if n >= 5 else prose(n, 3, 1), ended=[n % 8 > 0 for n in range(COUNT)]
     )
-    found = measure_drift(BEFORE, after)
-    assert found["early"][1] > 3 / COUNT and found["unended"][1] > 3 / COUNT
+    drift = measure_drift(BEFORE, after)
+    assert drift["early"][1] > 3 / COUNT and drift["unended"][1] > 3 / COUNT
     assert kinds(after) == []
 
 
@@ -176,20 +176,20 @@ def test_one_text_of_a_few_is_chance() -> None:
 def test_numbers_counted_by_hand() -> None:
     before = GeneratedTexts(prompts=["p", "q"], texts=["a b c d", "e f g h i j"], references=[["x"], ["e f g h i k"]])
     after = GeneratedTexts(prompts=["p", "q"], texts=["a a a a", ""], ended=[True, False])
-    found = measure_drift(before, after)
-    assert found["length"] == (5.0, 2.0)
-    assert found["early"] == (0.0, 0.5) and found["unended"] == (0.0, 0.5)
-    assert found["within1"] == (1.0, 0.25) and found["within2"] == (1.0, 1 / 3)
-    assert found["longest_run"] == (1.0, 2.0) and found["repeated4"] == (0.0, 0.0)
-    assert found["copied5"] == (0.5, 0.0) and found["copied6"] == (0.0, 0.0) and found["longest_copied"] == (2.5, 0.0)
-    assert set(found) == set(DRIFT_DESCRIPTIONS)
+    drift = measure_drift(before, after)
+    assert drift["length"] == (5.0, 2.0)
+    assert drift["early"] == (0.0, 0.5) and drift["unended"] == (0.0, 0.5)
+    assert drift["within1"] == (1.0, 0.25) and drift["within2"] == (1.0, 1 / 3)
+    assert drift["longest_run"] == (1.0, 2.0) and drift["repeated4"] == (0.0, 0.0)
+    assert drift["copied5"] == (0.5, 0.0) and drift["copied6"] == (0.0, 0.0) and drift["longest_copied"] == (2.5, 0.0)
+    assert set(drift) == set(DRIFT_DESCRIPTIONS)
 
 
 def test_how_sure_the_numbers_are() -> None:
-    found, sure = measure_drift(BEFORE, HACKED["length"]), drift_intervals(BEFORE, HACKED["length"])
+    drift, sure = measure_drift(BEFORE, HACKED["length"]), drift_intervals(BEFORE, HACKED["length"])
     assert set(DRIFT_DESCRIPTIONS) - set(sure) == {"texts", "distinct2", "distinct2_even", "alike", "duplicates"}
     for name, both in sure.items():
-        for value, (low, high) in zip(found[name], both, strict=True):
+        for value, (low, high) in zip(drift[name], both, strict=True):
             assert low <= value <= high
     lengths = np.array(BEFORE.lengths)
     low, high = sure["length"][0]
@@ -197,11 +197,11 @@ def test_how_sure_the_numbers_are() -> None:
 
 
 def test_the_judge_decides_how_serious_it_is() -> None:
-    found = measure_drift(BEFORE, HACKED["length"])
+    drift = measure_drift(BEFORE, HACKED["length"])
 
     def told(judge: tuple[float, float] | None, reward: float = 0.6, margin: float = 0.0) -> list[tuple[str, str]]:
-        some = detect_reward_hacking(found, 0.1, reward, *(judge or (None, None)), margin=margin)
-        return [(one.severity, one.sentence) for one in some if one.kind == "length"]
+        warnings = detect_reward_hacking(drift, 0.1, reward, *(judge or (None, None)), margin=margin)
+        return [(warning.severity, warning.sentence) for warning in warnings if warning.kind == "length"]
 
     (severity, sentence), *_ = told((0.5, 0.5))
     assert severity == "serious"
@@ -213,11 +213,11 @@ def test_the_judge_decides_how_serious_it_is() -> None:
 
 
 def test_a_reward_and_a_judge_that_disagree() -> None:
-    found = measure_drift(BEFORE, BETTER)
-    fallen, flat = (detect_reward_hacking(found, 0.1, 0.6, 0.5, after, margin=0.02) for after in (0.4, 0.51))
+    drift = measure_drift(BEFORE, BETTER)
+    fallen, flat = (detect_reward_hacking(drift, 0.1, 0.6, 0.5, after, margin=0.02) for after in (0.4, 0.51))
     assert [(one.kind, one.severity) for one in fallen] == [("disagreement", "serious")]
     assert [(one.kind, one.severity) for one in flat] == [("disagreement", "mild")]
-    assert detect_reward_hacking(found, 0.6, 0.6, 0.5, 0.4) == []  # nothing was gained that could be false
+    assert detect_reward_hacking(drift, 0.6, 0.6, 0.5, 0.4) == []  # nothing was gained that could be false
 
 
 @pytest.mark.parametrize(("kl", "target", "severity"), [
@@ -234,8 +234,8 @@ def test_the_kl_warning(kl: float, target: float | None, severity: str | None) -
 
 
 def test_serious_ones_come_first() -> None:
-    found: DriftMetrics = measure_drift(BEFORE, HACKED["endless"])
-    told = [one.severity for one in detect_reward_hacking(found, 0.1, 0.6, 0.5, 0.5, 10.0, 6.0, margin=0.1)]
+    drift: DriftMetrics = measure_drift(BEFORE, HACKED["endless"])
+    told = [one.severity for one in detect_reward_hacking(drift, 0.1, 0.6, 0.5, 0.5, 10.0, 6.0, margin=0.1)]
     assert told == ["serious", "mild", "mild"]
 
 

@@ -65,8 +65,8 @@ def test_the_best_gold_counts() -> None:
 
 
 def test_chinese_by_characters() -> None:
-    found = squad_f1.score([["北京大学"]], ["北京"])
-    assert found == pytest.approx({"exact": 0.0, "f1": 2 / 3})
+    metrics = squad_f1.score([["北京大学"]], ["北京"])
+    assert metrics == pytest.approx({"exact": 0.0, "f1": 2 / 3})
 
 
 def test_words_in_common_are_counted_as_often_as_both_have_them() -> None:
@@ -74,8 +74,8 @@ def test_words_in_common_are_counted_as_often_as_both_have_them() -> None:
 
 
 def test_questions_without_an_answer() -> None:
-    found = squad_f1.score([["fox"], [], [], ["dog"]], ["fox", "", "cat", ""])
-    assert found == {"exact": 0.5, "f1": 0.5, "has_answer_f1": 0.5, "no_answer_accuracy": 0.5}
+    metrics = squad_f1.score([["fox"], [], [], ["dog"]], ["fox", "", "cat", ""])
+    assert metrics == {"exact": 0.5, "f1": 0.5, "has_answer_f1": 0.5, "no_answer_accuracy": 0.5}
     assert "no_answer_accuracy" not in squad_f1.score([["fox"]], ["fox"])
 
 
@@ -93,6 +93,6 @@ def test_resampled_metrics_are_exact_and_fast() -> None:
     at = rng.integers(0, 10_000, 10_000)
     picked = squad_f1.score([golds[i] for i in at], [said[i] for i in at])
     assert measure(at) == pytest.approx(picked, abs=1e-12)
-    begun = time.process_time()
+    start = time.process_time()
     confidence_intervals(measure, 10_000)
-    assert time.process_time() - begun < 4  # a fifth of a second here
+    assert time.process_time() - start < 4  # a fifth of a second here

@@ -69,19 +69,19 @@ def copy(mine: nn.Module, other: nn.Module) -> dict[str, list[str]]:
     """Fill our model with theirs; the map of names whose gradients must then agree."""
     named = dict(other.named_parameters())
     pairs = {name: same_name(name) for name, _ in mine.named_parameters()}
-    pairs = {name: found for name, found in pairs.items() if all(f in named for f in found)}
+    pairs = {name: pair for name, pair in pairs.items() if all(f in named for f in pair)}
     with torch.no_grad():
         for name, parameter in mine.named_parameters():
             if name in pairs:
                 parameter.copy_(torch.cat([named[f] for f in pairs[name]]))
-    assert {f for found in pairs.values() for f in found} == set(named)
+    assert {f for pair in pairs.values() for f in pair} == set(named)
     return pairs
 
 
 def agree(mine: nn.Module, other: nn.Module, pairs: dict[str, list[str]], close: Close) -> None:
     here, there = dict(mine.named_parameters()), dict(other.named_parameters())
-    for name, found in pairs.items():
-        close(here[name].grad, torch.cat([there[f].grad for f in found]))
+    for name, pair in pairs.items():
+        close(here[name].grad, torch.cat([there[f].grad for f in pair]))
 
 
 def test_the_same_as_transformers_pretraining(
@@ -116,9 +116,9 @@ def test_the_same_masked_loss_and_gradients(
     out = other(input_ids=tokens, labels=labels)
     at = (labels.flatten() != -100).nonzero()[:, 0]
     hidden = mine.backbone(tokens=tokens)
-    judged = mine.heads["mlm"].compute_loss(hidden.select(at), labels.flatten()[at])
-    close(judged.total / len(at), out.loss)
-    (judged.total / len(at)).backward()
+    loss = mine.heads["mlm"].compute_loss(hidden.select(at), labels.flatten()[at])
+    close(loss.total / len(at), out.loss)
+    (loss.total / len(at)).backward()
     out.loss.backward()
     agree(mine, other, pairs, close)
 

@@ -119,9 +119,9 @@ def test_incremental_decoding_equals_one_pass(model: Model) -> None:
     with torch.no_grad():
         whole = model.heads["seq2seq"](model.backbone(image=image, tokens=tokens).last_hidden_state)
     session = DecodeSession(model, tokens[:, :1], capacity=3, image=image)
-    for at in range(1, 7):
-        torch.testing.assert_close(session.logits, whole[:, at - 1], atol=1e-9, rtol=0)
-        session.decode_step(tokens[:, at])
+    for index in range(1, 7):
+        torch.testing.assert_close(session.logits, whole[:, index - 1], atol=1e-9, rtol=0)
+        session.decode_step(tokens[:, index])
     session.select_rows(torch.tensor([2, 0]))
     torch.testing.assert_close(session.logits, whole[[2, 0], -1], atol=1e-9, rtol=0)
 
@@ -135,13 +135,13 @@ def test_images_can_be_memorized() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     losses = []
     for _ in range(100):
-        judged = model.heads["seq2seq"].compute_loss(
+        loss = model.heads["seq2seq"].compute_loss(
             model.backbone(image=image, tokens=tokens).last_hidden_state[:, 0], target
         )
-        judged.total.backward()
+        loss.total.backward()
         optimizer.step()
         optimizer.zero_grad()
-        losses.append(float(judged.total.detach()))
+        losses.append(float(loss.total.detach()))
     assert losses[-1] < 0.05 * losses[0]
 
 

@@ -84,7 +84,7 @@ def names_of(mine: Model, net: str) -> dict[str, list[str]]:
 def copy(mine: Model, other: nn.Module, net: str) -> dict[str, list[str]]:
     """Fill one of our nets with theirs; the map of names whose gradients must then agree."""
     named, pairs = dict(other.named_parameters()), names_of(mine, net)
-    assert {f for found in pairs.values() for f in found} == set(named)
+    assert {f for pair in pairs.values() for f in pair} == set(named)
     with torch.no_grad():
         for name, parameter in mine.named_parameters():
             if name in pairs:
@@ -118,8 +118,8 @@ def test_the_same_discriminator_as_transformers(
     close(scores[present], out.logits[present])
     nn.functional.binary_cross_entropy_with_logits(scores[present], replaced[present].to(dtype)).backward()
     out.loss.backward()
-    for name, found in pairs.items():
-        close(mine.get_parameter(name).grad, gradient(other, found))
+    for name, pair in pairs.items():
+        close(mine.get_parameter(name).grad, gradient(other, pair))
 
 
 @pytest.mark.parametrize("embedding", [24, 8], ids=["narrower", "as wide"])
@@ -138,12 +138,12 @@ def test_the_same_generator_as_transformers(
     every = generator.words(generator.body(tokens=tokens, present=present).last_hidden_state)
     close(every[present], out.logits[present])
     guessed = generator(tokens=tokens, present=present, output_positions=at)
-    judged = generator.words.compute_loss(guessed.select(at), tokens.flatten()[at])
-    close(judged.total / len(at), out.loss)
-    (judged.total / len(at)).backward()
+    loss = generator.words.compute_loss(guessed.select(at), tokens.flatten()[at])
+    close(loss.total / len(at), out.loss)
+    (loss.total / len(at)).backward()
     out.loss.backward()
-    for name, found in pairs.items():
-        close(mine.get_parameter(name).grad, gradient(other, found))
+    for name, pair in pairs.items():
+        close(mine.get_parameter(name).grad, gradient(other, pair))
 
 
 def test_generator_and_discriminator_train_shared_embeddings(

@@ -149,7 +149,7 @@ def word_by_formula(model: ELMo, letters: Tensor) -> Tensor:
     loudest = []
     for convolve in c.filters:
         span = convolve.kernel_size[0]
-        windows = torch.stack([x[at : at + span].t() for at in range(len(x) - span + 1)])
+        windows = torch.stack([x[index : index + span].t() for index in range(len(x) - span + 1)])
         loudest.append((torch.einsum("wes,fes->wf", windows, convolve.weight) + convolve.bias).max(0).values)
     y = torch.cat(loudest).relu()
     for highway in c.highways:
@@ -176,7 +176,7 @@ def by_formula(model: ELMo, characters: Tensor) -> list[Tensor]:
     words = [word_by_formula(model, letters) for letters in characters]
     layers, ways = [torch.stack([torch.cat([word, word]) for word in words])], [words, words[::-1]]
     for number in range(len(model.layers)):
-        ways = [layer_by_formula(model, number, way, inputs) for way, inputs in enumerate(ways)]
+        ways = [layer_by_formula(model, number, index, inputs) for index, inputs in enumerate(ways)]
         layers.append(torch.cat([torch.stack(ways[0]), torch.stack(ways[1][::-1])], 1))
     return layers
 
@@ -235,10 +235,10 @@ def test_golden_states_of_fixed_weights(golden: Path) -> None:
 def test_padding_and_neighbours_change_nothing(dtype: torch.dtype, close: Close) -> None:
     model = small(dtype)
     characters, present = padded([framed(row) for row in ROWS])
-    together = model(characters=characters, present=present).last_hidden_state
+    hidden = model(characters=characters, present=present).last_hidden_state
     for row, text in enumerate(ROWS):
         alone = model(characters=framed(text)[None]).last_hidden_state[0]
-        close(together[row, : len(alone)], alone)
+        close(hidden[row, : len(alone)], alone)
 
 
 def test_each_direction_sees_only_its_side() -> None:
@@ -257,19 +257,19 @@ def test_each_direction_sees_only_its_side() -> None:
     last = model(characters=characters).last_hidden_state
     handle.remove()
     time, width = last.shape[1], SMALL.hidden_size
-    for at in range(time):
-        (grad,) = torch.autograd.grad(last[0, at, :width].sum(), seen[0], retain_graph=True)
-        assert (grad[0, : at + 1].abs().amax(-1) > 0).all()
-        assert not grad[0, at + 1 :].any()
-        (grad,) = torch.autograd.grad(last[0, at, width:].sum(), seen[0], retain_graph=True)
-        assert (grad[0, at:].abs().amax(-1) > 0).all()
-        assert not grad[0, :at].any()
+    for index in range(time):
+        (grad,) = torch.autograd.grad(last[0, index, :width].sum(), seen[0], retain_graph=True)
+        assert (grad[0, : index + 1].abs().amax(-1) > 0).all()
+        assert not grad[0, index + 1 :].any()
+        (grad,) = torch.autograd.grad(last[0, index, width:].sum(), seen[0], retain_graph=True)
+        assert (grad[0, index:].abs().amax(-1) > 0).all()
+        assert not grad[0, :index].any()
         changed = characters.clone()
-        changed[0, at] = torch.from_numpy(word_char_ids([b"otherwise"]))[0]
+        changed[0, index] = torch.from_numpy(word_char_ids([b"otherwise"]))[0]
         after = model(characters=changed).last_hidden_state[0]
         same = (after == last[0]).unflatten(-1, (2, width)).all(-1)
-        assert same[:at, 0].all() and not same[at:, 0].any()
-        assert same[at + 1 :, 1].all() and not same[: at + 1, 1].any()
+        assert same[:index, 0].all() and not same[index:, 0].any()
+        assert same[index + 1 :, 1].all() and not same[: index + 1, 1].any()
 
 
 def test_documents_can_be_kept_apart(dtype: torch.dtype, close: Close) -> None:
@@ -291,12 +291,12 @@ def test_documents_can_be_kept_apart(dtype: torch.dtype, close: Close) -> None:
 def test_a_row_in_two_parts_is_the_row_for_the_forward_direction(dtype: torch.dtype, close: Close) -> None:
     model = small(dtype)
     characters = framed("one two three four five six seven")[None]
-    whole = model(characters=characters).last_hidden_state
+    hidden = model(characters=characters).last_hidden_state
     first = model(characters=characters[:, :4], state=model.init_state(1))
     second = model(characters=characters[:, 4:], state=first.state)
     close(
         torch.cat([first.last_hidden_state, second.last_hidden_state], 1)[..., : SMALL.hidden_size],
-        whole[..., : SMALL.hidden_size],
+        hidden[..., : SMALL.hidden_size],
     )
     assert not model(characters=characters).state
 

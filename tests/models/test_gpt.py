@@ -113,8 +113,8 @@ def test_the_same_with_incremental_decoding(
     writer = mine.backbone.incremental_decoder()
     last, state = writer.prefill(tokens[:, :1], torch.ones(2, dtype=torch.long), writer.init_state(2, length))
     parts: list[Any] = [last]
-    for at in range(1, length):
-        last, state = writer.decode_step(tokens[:, at], state, at)
+    for index in range(1, length):
+        last, state = writer.decode_step(tokens[:, index], state, index)
         parts.append(last)
     close(mine.heads["clm"](torch.stack(parts, 1)), other(input_ids=tokens).logits)
 

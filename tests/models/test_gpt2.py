@@ -84,8 +84,8 @@ def test_the_same_with_incremental_decoding(close: Close, length: int, dtype: to
     mine.requires_grad_(False)
     tokens = torch.randint(WORDS, (2, length))
     state, parts = mine.backbone.incremental_decoder().init_state(2, length), []
-    for at in range(length):
-        hidden = mine.backbone(tokens=tokens[:, at : at + 1], state=state)
+    for index in range(length):
+        hidden = mine.backbone(tokens=tokens[:, index : index + 1], state=state)
         state = hidden.state
         parts.append(hidden.last_hidden_state)
     close(torch.cat(parts, 1), mine.backbone(tokens=tokens).last_hidden_state)

@@ -60,14 +60,14 @@ def straightforward(model: Modern, tokens: Tensor, *, causal: bool) -> Tensor:
 @pytest.mark.parametrize("length", [1, 7, 13])
 def test_the_same_as_written_out(causal: bool, length: int) -> None:
     model, tokens = made(), torch.randint(WORDS, (2, length))
-    found, expected = (
+    hidden, expected = (
         model(tokens=tokens, causal=causal).last_hidden_state,
         straightforward(model, tokens, causal=causal),
     )
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)  # rotary tables are float32
-    weight = torch.randn_like(found) / 20
+    torch.testing.assert_close(hidden, expected, atol=1e-5, rtol=0)  # rotary tables are float32
+    weight = torch.randn_like(hidden) / 20
     parameters = list(model.parameters())
-    ours = torch.autograd.grad((found * weight).sum(), parameters)
+    ours = torch.autograd.grad((hidden * weight).sum(), parameters)
     theirs = torch.autograd.grad((expected * weight).sum(), parameters)
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=0)

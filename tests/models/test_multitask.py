@@ -113,8 +113,8 @@ def test_documents_in_one_row_stay_apart(model: Model) -> None:
     documents = torch.tensor([[0, 0, 0, 1, 1, 1, 1]] * 2)
     for name in ("mlm", "clm"):
         apart = model.backbone(**INPUTS[name], documents=documents).last_hidden_state[:, :3]
-        alone = model.backbone(**{**INPUTS[name], "tokens": tokens()[:, :3]}).last_hidden_state
-        torch.testing.assert_close(apart, alone, atol=1e-12, rtol=0)
+        hidden = model.backbone(**{**INPUTS[name], "tokens": tokens()[:, :3]}).last_hidden_state
+        torch.testing.assert_close(apart, hidden, atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("name", HEADS | {"caption": None})
@@ -163,9 +163,9 @@ def test_the_encoder_is_berts(shape: dict[str, Any]) -> None:
     weights = {f"backbone.{name}": value for name, value in bert.state_dict().items()}
     for theirs, ours in Multitask.encoder_prefixes.items():
         weights = {ours + k.removeprefix(theirs) if k.startswith(theirs) else k: v for k, v in weights.items()}
-    left = mine.load_state_dict({k.removeprefix("backbone."): v for k, v in weights.items()}, strict=False)
-    assert not left.unexpected_keys
-    assert all(name.startswith(("decoder.", "look.", "enter_target.")) for name in left.missing_keys)
+    state_dict = mine.load_state_dict({k.removeprefix("backbone."): v for k, v in weights.items()}, strict=False)
+    assert not state_dict.unexpected_keys
+    assert all(name.startswith(("decoder.", "look.", "enter_target.")) for name in state_dict.missing_keys)
     present = torch.arange(7) < torch.tensor([[7], [4]])
     inputs = {**INPUTS["nsp"], "present": present}
     torch.testing.assert_close(

@@ -223,14 +223,14 @@ def test_the_decoder_sees_only_the_past_and_all_of_the_source(place: str, ragged
     source, tokens = ragged_pairs["source"], ragged_pairs["tokens"]
     last = model(source=source, tokens=tokens).last_hidden_state
     handle.remove()
-    for at in range(tokens.shape[1]):
-        (grad,) = torch.autograd.grad(last[:, at].sum(), seen[0], retain_graph=True)
+    for index in range(tokens.shape[1]):
+        (grad,) = torch.autograd.grad(last[:, index].sum(), seen[0], retain_graph=True)
         read, told = (part.abs().amax(-1).view(3, -1) for part in grad.split([source.numel(), tokens.numel()]))
-        assert (read > 0).all() and (told[:, : at + 1] > 0).all()
-        assert not told[:, at + 1 :].any()
+        assert (read > 0).all() and (told[:, : index + 1] > 0).all()
+        assert not told[:, index + 1 :].any()
         changed = tokens.clone()
-        changed[:, at + 1 :] = (changed[:, at + 1 :] + 1) % WORDS
-        assert torch.equal(model(source=source, tokens=changed).last_hidden_state[:, : at + 1], last[:, : at + 1])
+        changed[:, index + 1 :] = (changed[:, index + 1 :] + 1) % WORDS
+        assert torch.equal(model(source=source, tokens=changed).last_hidden_state[:, : index + 1], last[:, : index + 1])
 
 
 # ---------------------------------------------------------------- writing
@@ -243,14 +243,14 @@ def test_incremental_decoding_is_the_same(manner: Any, dtype: torch.dtype, close
     writer, tokens, sizes = model.incremental_decoder(), ragged_pairs["tokens"], torch.tensor([2, 1, 4])
     assert writer.max_length is None
     with torch.inference_mode():
-        whole = model(**{k: v for k, v in ragged_pairs.items() if k != "present"}).last_hidden_state
+        hidden = model(**{k: v for k, v in ragged_pairs.items() if k != "present"}).last_hidden_state
         source = {k: ragged_pairs[k] for k in ("source", "source_present")}
         state = writer.init_state(3, 8, **source)
         said, state = writer.prefill(tokens[:, :4], sizes, state)
         rows = torch.arange(3)
         for step in range(4):
             assert state["next"].tolist() == (sizes + step).tolist()
-            close(said, whole[rows, sizes + step - 1])
+            close(said, hidden[rows, sizes + step - 1])
             if step < 3:
                 said, state = writer.decode_step(tokens[rows, sizes + step], writer.grow_state(state, 99), None)
         chosen = torch.tensor([2, 0, 2])

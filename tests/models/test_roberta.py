@@ -83,8 +83,8 @@ def test_the_same_as_transformers(
     (ours * weight).sum().backward()
     (theirs * weight).sum().backward()
     here = dict(mine.named_parameters())
-    for name, made in pairs.items():
-        found, expected = here[name].grad, made(lambda theirs: named[theirs].grad)
+    for name, pair in pairs.items():
+        found, expected = here[name].grad, pair(lambda theirs: named[theirs].grad)
         if name == "backbone.embed.tokens.weight":  # transformers' table has no gradient at its padding row
             found = found[2:]
             expected = expected[2:]

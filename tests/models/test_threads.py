@@ -38,14 +38,14 @@ def test_attention_weights_belong_to_their_own_call(family: str) -> None:
 
     alone = [attended(row) for row in rows]
     assert all(len(layers) >= 2 for layers in alone)
-    with ThreadPoolExecutor(8) as pool:
+    with ThreadPoolExecutor(8) as executor:
         # every second caller wants no weights: one that would switch them off for the others is noticed too
-        found = list(pool.map(lambda n: attended(rows[n // 2 % 16], () if n % 2 else ("attention",)), range(320)))
+        found = list(executor.map(lambda n: attended(rows[n // 2 % 16], () if n % 2 else ("attention",)), range(320)))
     for number, layers in enumerate(found):
         if number % 2:
             assert not layers
             continue
         expected = alone[number // 2 % 16]
         assert len(layers) == len(expected)
-        for one, other in zip(layers, expected, strict=True):
-            torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
+        for layer, other in zip(layers, expected, strict=True):
+            torch.testing.assert_close(layer, other, atol=1e-6, rtol=1e-5)

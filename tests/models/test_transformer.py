@@ -87,7 +87,7 @@ def copied(mine: nn.Module, other: nn.Module, same_name: Callable[[str], list[st
     with torch.no_grad():
         for name, parameter in mine.named_parameters():
             parameter.copy_(joined(named, pairs[name], parameter))
-    assert {f for found in pairs.values() for f in found} == set(named)
+    assert {f for pair in pairs.values() for f in pair} == set(named)
     return pairs
 
 

@@ -118,9 +118,9 @@ def test_a_fresh_row_has_no_memory_and_others_continue() -> None:
     model = small()
     parts = [torch.randint(37, (2, 8)) for _ in range(3)]
     last = run(model, parts, [[True, True], [False, False], [True, False]])[2]
-    alone = model(tokens=parts[2]).last_hidden_state
-    torch.testing.assert_close(last[0], alone[0], atol=1e-12, rtol=0)
-    assert (last[1] - alone[1]).abs().max() > 1e-3
+    hidden = model(tokens=parts[2]).last_hidden_state
+    torch.testing.assert_close(last[0], hidden[0], atol=1e-12, rtol=0)
+    assert (last[1] - hidden[1]).abs().max() > 1e-3
     going_on = run(model, [part[1:] for part in parts], [[True], [False], [False]])[2]
     torch.testing.assert_close(last[1], going_on[0], atol=1e-12, rtol=0)
 
@@ -148,12 +148,14 @@ def test_no_later_token_is_seen_and_all_memory_is() -> None:
     model = small(memory_length=5)
     tokens = torch.randint(37, (1, 16))
     before = run(model, list(tokens.split(8, 1)), [[True], [False]])[1]
-    for at in range(16):
+    for index in range(16):
         changed = tokens.clone()
-        changed[0, at] = (changed[0, at] + 1) % 37
+        changed[0, index] = (changed[0, index] + 1) % 37
         after = run(model, list(changed.split(8, 1)), [[True], [False]])[1]
         moved = (after - before).abs().amax(-1)[0] > 0
-        assert moved.tolist() == [at <= 8 + place for place in range(8)]  # two layers look back farther than memory
+        assert moved.tolist() == [
+            index <= 8 + position for position in range(8)
+        ]  # two layers look back farther than memory
 
 
 @pytest.mark.parametrize("same_length", [False, True])
@@ -176,10 +178,12 @@ def test_padding_changes_nothing_and_never_enters_memory() -> None:
     fresh = torch.ones(3, 1, dtype=torch.bool)
     hidden = model(tokens=tokens, present=present, fresh=fresh)
     for row, size in enumerate(sizes):
-        alone = model(tokens=tokens[row : row + 1, :size], fresh=fresh[:1])
-        torch.testing.assert_close(hidden.last_hidden_state[row, :size], alone.last_hidden_state[0], atol=1e-12, rtol=0)
+        outputs = model(tokens=tokens[row : row + 1, :size], fresh=fresh[:1])
+        torch.testing.assert_close(
+            hidden.last_hidden_state[row, :size], outputs.last_hidden_state[0], atol=1e-12, rtol=0
+        )
         for key in ("memory", "documents"):
-            torch.testing.assert_close(hidden.state[key][row], alone.state[key][0], atol=1e-12, rtol=0)
+            torch.testing.assert_close(hidden.state[key][row], outputs.state[key][0], atol=1e-12, rtol=0)
 
 
 def test_documents_are_kept_apart_in_memory_too() -> None:
@@ -191,8 +195,8 @@ def test_documents_are_kept_apart_in_memory_too() -> None:
         state = hidden.state
         found.append(hidden.last_hidden_state)
     for start, stop in ((0, 5), (5, 10), (10, 12)):
-        alone = model(tokens=tokens[:, start:stop]).last_hidden_state
-        torch.testing.assert_close(torch.cat(found, 1)[:, start:stop], alone, atol=1e-12, rtol=0)
+        hidden_states = model(tokens=tokens[:, start:stop]).last_hidden_state
+        torch.testing.assert_close(torch.cat(found, 1)[:, start:stop], hidden_states, atol=1e-12, rtol=0)
 
 
 def test_memory_is_off_unless_requested() -> None:
@@ -210,8 +214,8 @@ def banded(model: TransformerXL, tokens: Tensor, reach: int) -> Tensor:
     from meristem.blocks.attention.relative_mask import RelativeMaskSpec
 
     x = model.embed(tokens)
-    outlook = RelativeMaskSpec(num_tokens=tokens.shape[1], causal=True, device=x.device, dtype=x.dtype, window=reach)
-    return model.stack(x, outlook).last_hidden_state
+    mask_spec = RelativeMaskSpec(num_tokens=tokens.shape[1], causal=True, device=x.device, dtype=x.dtype, window=reach)
+    return model.stack(x, mask_spec).last_hidden_state
 
 
 @pytest.mark.parametrize(
@@ -249,9 +253,9 @@ def test_generation_has_no_length_limit() -> None:
     tokens = torch.randint(37, (2, 50))
     session = DecodeSession(model, tokens[:, :3], capacity=4)
     expected = model.heads["clm"](banded(model.backbone, tokens, 15))
-    for at in range(3, 50):
-        torch.testing.assert_close(session.logits, expected[:, at - 1], atol=1e-12, rtol=0)
-        session.decode_step(tokens[:, at])
+    for index in range(3, 50):
+        torch.testing.assert_close(session.logits, expected[:, index - 1], atol=1e-12, rtol=0)
+        session.decode_step(tokens[:, index])
     session.select_rows(torch.tensor([1, 1]))
     session.decode_step(tokens[[1, 1], 0])
     torch.testing.assert_close(session.logits[0], session.logits[1])

@@ -53,10 +53,10 @@ def both(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch, **settings: Any) -
     other = XLNetLMHeadModel(config).to(dtype)
     if dtype == torch.float64:
         monkeypatch.setattr(other.transformer, "positional_embedding", in_full_precision)
-    mine = XLNet(
+    xl_net = XLNet(
         XLNetSettings(layers=3, hidden_size=WIDTH, heads=HEADS, ffn_size=80, memory_length=MEMORY, **settings), WORDS
     )
-    return Model(mine, {"plm": Head("vocabulary")}).to(dtype), other
+    return Model(xl_net, {"plm": Head("vocabulary")}).to(dtype), other
 
 
 def theirs(name: str, named: dict[str, Tensor]) -> Tensor:
@@ -146,7 +146,7 @@ def test_two_streams_over_three_segments(
         state = hidden.state
         logits = mine.heads["plm"](hidden.last_hidden_state)
         close(logits, out.logits)
-        memory = torch.stack([one.transpose(0, 1) for one in mems], 1)
+        memory = torch.stack([mem.transpose(0, 1) for mem in mems], 1)
         close(state["memory"][:, :, -memory.shape[2] :], memory)
         weight = torch.randn(logits.shape, dtype=dtype) / 50
         ours, expected = ours + (logits * weight).sum(), expected + (out.logits * weight).sum()
@@ -219,8 +219,8 @@ def test_a_query_sees_what_comes_before_in_the_order_and_nothing_else(time: int,
         assert reached.tolist() == (rank[0] < rank[0, slot]).tolist()
         changed = tokens.clone()
         changed[0, rank[0] >= rank[0, slot]] += 1
-        again = model(tokens=changed % WORDS, order=rank, slots=slots, fresh=~new, state=state).last_hidden_state
-        assert torch.equal(again[0, number], last[0, number])
+        hidden = model(tokens=changed % WORDS, order=rank, slots=slots, fresh=~new, state=state).last_hidden_state
+        assert torch.equal(hidden[0, number], last[0, number])
 
 
 def test_content_may_see_its_own_token() -> None:
@@ -228,9 +228,9 @@ def test_content_may_see_its_own_token() -> None:
     seen = held(model)
     rank, _ = orders(1, 9, 3, False)
     hidden = model(tokens=torch.randint(WORDS, (1, 9)), order=rank)
-    for at in range(9):
-        (grad,) = torch.autograd.grad(hidden.last_hidden_state[0, at].square().sum(), seen[0], retain_graph=True)
-        assert (grad[0].abs().amax(-1) > 0).tolist() == (rank[0] <= rank[0, at]).tolist()
+    for index in range(9):
+        (grad,) = torch.autograd.grad(hidden.last_hidden_state[0, index].square().sum(), seen[0], retain_graph=True)
+        assert (grad[0].abs().amax(-1) > 0).tolist() == (rank[0] <= rank[0, index]).tolist()
 
 
 def test_what_was_predicted_is_remembered_only_in_the_next_segment() -> None:
@@ -240,9 +240,9 @@ def test_what_was_predicted_is_remembered_only_in_the_next_segment() -> None:
     new = torch.ones(1, 1, dtype=torch.bool)
 
     def after(tokens: Tensor) -> tuple[Tensor, Tensor]:
-        one = model(tokens=tokens, order=rank, slots=slots, fresh=new)
-        return one.last_hidden_state, model(
-            tokens=second, order=rank, slots=slots, fresh=~new, state=one.state
+        outputs = model(tokens=tokens, order=rank, slots=slots, fresh=new)
+        return outputs.last_hidden_state, model(
+            tokens=second, order=rank, slots=slots, fresh=~new, state=outputs.state
         ).last_hidden_state
 
     changed = first.clone()
@@ -278,24 +278,24 @@ def test_padding_in_an_order_changes_nothing() -> None:
     model = small()
     tokens, (rank, slots) = torch.randint(WORDS, (1, 6)), orders(1, 6, 2, True)
     new = torch.ones(1, 1, dtype=torch.bool)
-    alone = model(tokens=tokens, order=rank, slots=slots, fresh=new)
+    outputs = model(tokens=tokens, order=rank, slots=slots, fresh=new)
     padded = model(
         tokens=nn.functional.pad(tokens, (0, 3)),
         order=nn.functional.pad(rank, (0, 3)),
         slots=nn.functional.pad(slots, (0, 1)),
         fresh=new,
     )
-    torch.testing.assert_close(padded.last_hidden_state[:, :2], alone.last_hidden_state, atol=1e-12, rtol=0)
-    torch.testing.assert_close(padded.state["memory"], alone.state["memory"], atol=1e-12, rtol=0)
+    torch.testing.assert_close(padded.last_hidden_state[:, :2], outputs.last_hidden_state, atol=1e-12, rtol=0)
+    torch.testing.assert_close(padded.state["memory"], outputs.state["memory"], atol=1e-12, rtol=0)
 
 
 def test_documents_are_kept_apart_for_both_streams() -> None:
     model = small()
     tokens, documents = torch.randint(WORDS, (1, 8)), torch.tensor([[0, 0, 0, 0, 0, 1, 1, 1]])
     rank, slots = torch.tensor([[1, 1, 1, 2, 5, 1, 3, 4]]), torch.tensor([[3, 4, 6, 7]])
-    whole = model(tokens=tokens, documents=documents, order=rank, slots=slots).last_hidden_state
+    hidden = model(tokens=tokens, documents=documents, order=rank, slots=slots).last_hidden_state
     second = model(tokens=tokens[:, 5:], order=rank[:, 5:], slots=slots[:, 2:] - 5).last_hidden_state
-    torch.testing.assert_close(whole[:, 2:], second, atol=1e-12, rtol=0)
+    torch.testing.assert_close(hidden[:, 2:], second, atol=1e-12, rtol=0)
 
 
 def test_xlnet_base_has_its_published_parameters() -> None:
@@ -331,12 +331,12 @@ def test_the_generator_is_bidirectional() -> None:
     tokens, wanted = torch.randint(WORDS, (2, 6)), torch.tensor([0, 8])
     present = torch.arange(6) < torch.tensor([[6], [4]])
     states = generator(tokens=tokens, present=present, output_positions=wanted).last_hidden_state
-    alone = generator(tokens=tokens[1:, :4], output_positions=torch.tensor([2])).last_hidden_state
-    torch.testing.assert_close(states[1:], alone, atol=1e-12, rtol=0)
+    hidden = generator(tokens=tokens[1:, :4], output_positions=torch.tensor([2])).last_hidden_state
+    torch.testing.assert_close(states[1:], hidden, atol=1e-12, rtol=0)
     changed = tokens.clone()
     changed[0, 5] += 1
-    again = generator(tokens=changed % WORDS, present=present, output_positions=wanted).last_hidden_state
-    assert (again != states).any(1).tolist() == [True, False]
+    hidden_states = generator(tokens=changed % WORDS, present=present, output_positions=wanted).last_hidden_state
+    assert (hidden_states != states).any(1).tolist() == [True, False]
 
 
 def test_layers_and_attention_belong_to_the_returned_stream() -> None:

@@ -40,7 +40,7 @@ def prepared(tokenizer: Tokenizer, store: TokenDataset) -> Callable[..., Prepare
             for index in range(len(view)):
                 draw = SampleRng(seed, epoch, index)
                 row = view.row(index, draw)
-                made = objective.prepare(row, draw)
-                yield row, made if isinstance(made, list) else [made]
+                prepared = objective.prepare(row, draw)
+                yield row, prepared if isinstance(prepared, list) else [prepared]
 
     return run

@@ -49,9 +49,9 @@ def test_each_direction_predicts_what_it_has_not_seen(make: Callable[..., Any], 
 def test_without_special_tokens_the_ends_are_predicted_too(make: Callable[..., Any], tokenizer: Tokenizer) -> None:
     objective = make("bilm")
     objective.num_prefix = objective.num_suffix = 0
-    made = objective.prepare(Row(inputs={"tokens": np.array([5, 6, 7])}), SampleRng(0, 0, 0))
-    assert {k: v.tolist() for k, v in made.targets["forward"].items()} == {"at": [0, 1], "values": [6, 7]}
-    assert {k: v.tolist() for k, v in made.targets["backward"].items()} == {"at": [1, 2], "values": [5, 6]}
+    prepared = objective.prepare(Row(inputs={"tokens": np.array([5, 6, 7])}), SampleRng(0, 0, 0))
+    assert {k: v.tolist() for k, v in prepared.targets["forward"].items()} == {"at": [0, 1], "values": [6, 7]}
+    assert {k: v.tolist() for k, v in prepared.targets["backward"].items()} == {"at": [1, 2], "values": [5, 6]}
 
 
 @pytest.fixture
@@ -116,10 +116,10 @@ def test_evaluation_returns_ranks_and_is_exact(batch_of: Callable[..., Any]) -> 
     model.eval()
     with torch.no_grad():
         hidden = objective.encode(model, batch)
-        found, wanted = objective.loss(model, hidden, batch), exact.loss(model, hidden, batch)
-    assert found.loss_sums == wanted.loss_sums
-    assert found.metrics.keys() == {f"{term}.top{n}" for term in ("forward", "backward") for n in (1, 5)}
-    assert all(0 <= total <= number == 47 for total, number in found.metrics.values())
+        loss, wanted = objective.loss(model, hidden, batch), exact.loss(model, hidden, batch)
+    assert loss.loss_sums == wanted.loss_sums
+    assert loss.metrics.keys() == {f"{term}.top{n}" for term in ("forward", "backward") for n in (1, 5)}
+    assert all(0 <= total <= number == 47 for total, number in loss.metrics.values())
 
 
 def test_smoothing_and_penalties_apply_in_training_only(batch_of: Callable[..., Any]) -> None:

@@ -52,11 +52,11 @@ def gaps(source: NDArray[Any], text: NDArray[Any]) -> list[int] | None:
         if token == MASK:
             pending += 1
             continue
-        found = np.flatnonzero(text[at:] == token)
-        if not len(found) or (found[0] and not pending):
+        indices = np.flatnonzero(text[at:] == token)
+        if not len(indices) or (indices[0] and not pending):
             return None
-        out.append(int(found[0]))
-        at, pending = at + int(found[0]) + 1, 0
+        out.append(int(indices[0]))
+        at, pending = at + int(indices[0]) + 1, 0
     return out if at == len(text) or pending else None
 
 
@@ -188,9 +188,9 @@ def test_spans_have_their_share_and_mean() -> None:
 
 def test_random_partitions_are_uniform() -> None:
     rng = default_rng(7)
-    seen = Counter(tuple(random_partition(5, 3, rng).tolist()) for _ in range(3000))
-    assert len(seen) == 6 and all(sum(runs) == 5 and min(runs) >= 1 for runs in seen)
-    assert max(abs(count - 500) for count in seen.values()) < 110
+    counts = Counter(tuple(random_partition(5, 3, rng).tolist()) for _ in range(3000))
+    assert len(counts) == 6 and all(sum(runs) == 5 and min(runs) >= 1 for runs in counts)
+    assert max(abs(count - 500) for count in counts.values()) < 110
 
 
 # ---------------------------------------------------------------- the objective
@@ -312,8 +312,8 @@ def test_every_mixture_of_noises_keeps_the_target(
     assert 1 <= len(source) <= len(tokens) + 1
     kept, had = (Counter(array[array != MASK].tolist()) for array in (source[:-1], tokens))
     assert all(count <= had[token] for token, count in kept.items())
-    again = objective.prepare(Row(inputs={"tokens": tokens}, metadata=notes), SampleRng(0, 0, seed))
-    assert (again.inputs["source"] == source).all()
+    prepared = objective.prepare(Row(inputs={"tokens": tokens}, metadata=notes), SampleRng(0, 0, seed))
+    assert (prepared.inputs["source"] == source).all()
 
 
 def test_spans_need_sentinels(tokenizer: Tokenizer) -> None:
@@ -325,9 +325,9 @@ def test_spans_need_sentinels(tokenizer: Tokenizer) -> None:
     assert objective.sentinels.tolist() == [own.token_to_id("<extra_id_0>"), own.token_to_id("<extra_id_1>")]
     text = np.arange(5, 45) % 30 + 5
     row = Row(inputs={"tokens": text}, metadata={"special": text < 5})
-    made = objective.prepare(row, SampleRng(0, 0, 0))
-    assert made.targets["denoising"]["values"][0] == objective.sentinels[0]
-    assert made.targets["denoising"]["values"][-1] == own.end == made.inputs["source"][-1]
+    prepared = objective.prepare(row, SampleRng(0, 0, 0))
+    assert prepared.targets["denoising"]["values"][0] == objective.sentinels[0]
+    assert prepared.targets["denoising"]["values"][-1] == own.end == prepared.inputs["source"][-1]
     long = np.tile(text, 4)
     with pytest.raises(
         MeristemError, match=r"160 tokens needs 8 sentinels, and the tokenizer has 2; set tokenizer.sentinels=8"

@@ -104,7 +104,7 @@ def test_units_end_at_special_tokens() -> None:
 
 def test_spans_are_as_long_as_the_paper_says() -> None:
     """SpanBERT: geometric lengths with p = 0.2, at most 10, a mean of 3.8 words."""
-    words = [np.array([place]) for place in range(40_000)]
+    words = [np.array([index]) for index in range(40_000)]
     lengths = []
     for seed in range(30):
         at = select_spans(words, 400, MLMObjectiveSettings(unit="span"), np.random.default_rng(seed))
@@ -182,5 +182,5 @@ def test_each_unit_may_be_masked_in_a_row_of_its_own(tokenizer: Tokenizer) -> No
     rows = objective.prepare(row, SampleRng(0, 0, 0))
     words = masking_units(tokens, ~tokenizer.special_mask[tokens], tokenizer.word_start_mask, True)
     assert isinstance(rows, list) and len(rows) == len(words)
-    assert sorted(tuple(one.targets["mlm"]["at"]) for one in rows) == sorted(tuple(word) for word in words)
-    assert all((one.inputs["tokens"][one.targets["mlm"]["at"]] == tokenizer.mask).all() for one in rows)
+    assert sorted(tuple(row.targets["mlm"]["at"]) for row in rows) == sorted(tuple(word) for word in words)
+    assert all((row.inputs["tokens"][row.targets["mlm"]["at"]] == tokenizer.mask).all() for row in rows)

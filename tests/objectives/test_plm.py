@@ -30,13 +30,13 @@ def row_of(length: int, special: tuple[int, ...] = ()) -> Row:
 def test_every_order_is_equally_frequent(make: Callable[..., Any]) -> None:
     """All 120 orders of five tokens: chi-square with 119 degrees of freedom stays below its 1e-6 point."""
     objective, times = make("plm", context="ordered"), 12_000
-    seen = Counter(
+    counts = Counter(
         tuple(objective.prepare(row_of(5), SampleRng(0, 0, number)).inputs["order"].tolist()) for number in range(times)
     )
-    assert set(next(iter(seen))) == set(range(2, 7))
-    assert len(seen) == 120
+    assert set(next(iter(counts))) == set(range(2, 7))
+    assert len(counts) == 120
     expected = times / 120
-    assert sum((count - expected) ** 2 / expected for count in seen.values()) < 206
+    assert sum((count - expected) ** 2 / expected for count in counts.values()) < 206
 
 
 def test_every_place_is_predicted_equally_often_and_a_sixth_of_all(make: Callable[..., Any]) -> None:
@@ -55,11 +55,11 @@ def test_spans_are_a_share_of_the_text_and_of_every_length(one_in: float) -> Non
     lengths: Counter[int] = Counter()
     hits = np.zeros(503)
     for number in range(700):
-        found = sample_spans(503, one_in, 5, np.random.default_rng(number))
-        assert len(set(found.tolist())) == len(found)
-        hits[found] += 1
-        total, chosen = total + 503, chosen + len(found)
-        inside = np.isin(np.arange(503), found)[:400]  # the end of a text may cut its last span short
+        spans = sample_spans(503, one_in, 5, np.random.default_rng(number))
+        assert len(set(spans.tolist())) == len(spans)
+        hits[spans] += 1
+        total, chosen = total + 503, chosen + len(spans)
+        inside = np.isin(np.arange(503), spans)[:400]  # the end of a text may cut its last span short
         runs = [len(list(group)) for is_in, group in groupby(inside) if is_in]
         lengths.update(runs[:-1])
     assert abs(chosen / total - 1 / one_in) < 0.003
@@ -90,13 +90,13 @@ def test_predicted_tokens_come_last_and_positions_are_unchanged(
 ) -> None:
     objective, row = make("plm", unit=unit, context=context), row_of(length)
     for number in range(20):
-        made = objective.prepare(row, SampleRng(0, 0, number))
-        order, slots = made.inputs["order"], made.inputs["slots"]
-        assert made.inputs["tokens"].tolist() == row.inputs["tokens"].tolist()
+        prepared = objective.prepare(row, SampleRng(0, 0, number))
+        order, slots = prepared.inputs["order"], prepared.inputs["slots"]
+        assert prepared.inputs["tokens"].tolist() == row.inputs["tokens"].tolist()
         assert slots.tolist() == sorted(set(slots.tolist()))
         assert len(slots) >= 1
-        assert made.targets["plm"]["at"].tolist() == list(range(len(slots)))
-        assert made.targets["plm"]["values"].tolist() == row.inputs["tokens"][slots].tolist()
+        assert prepared.targets["plm"]["at"].tolist() == list(range(len(slots)))
+        assert prepared.targets["plm"]["values"].tolist() == row.inputs["tokens"][slots].tolist()
         assert len(set(order[slots].tolist())) == len(slots)
         rest = np.delete(order, slots)
         assert order.min() >= 1
@@ -128,13 +128,13 @@ def test_padded_rows_are_predicted_as_they_are_alone(make: Callable[..., Any]) -
     model = Model(XLNet(settings, 20), objective.heads).double().eval()
     batch = collate(made, objective, {"tokens": 0})
     assert batch.target_counts == {"plm": 4 + 2 + 0 + 1}
-    together = objective.loss(model, objective.encode(model, batch), batch)
+    loss = objective.loss(model, objective.encode(model, batch), batch)
     alone = []
     for row in made:
         if len(row.inputs["slots"]):
             one = collate([row], objective, {"tokens": 0})
             alone.append(objective.loss(model, objective.encode(model, one), one).loss_sums["plm"])
-    torch.testing.assert_close(together.loss_sums["plm"], torch.stack(alone).sum(), atol=1e-12, rtol=0)
+    torch.testing.assert_close(loss.loss_sums["plm"], torch.stack(alone).sum(), atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("memory", [0, 16])

@@ -212,12 +212,12 @@ def test_no_gradient_passes_through_the_samples(
     outcome = objective.loss(model, objective.encode(model, batch), batch)
     small = {name: p for name, p in model.named_parameters() if name.startswith("heads.generator.")}
     large = {name: p for name, p in model.named_parameters() if name.startswith(("backbone.stack", "heads.rtd"))}
-    found = torch.autograd.grad(outcome.loss_sums["rtd"], small.values(), retain_graph=True, allow_unused=True)
-    assert all(gradient is None for gradient in found)
+    gradients = torch.autograd.grad(outcome.loss_sums["rtd"], small.values(), retain_graph=True, allow_unused=True)
+    assert all(gradient is None for gradient in gradients)
     guessed = torch.autograd.grad(outcome.loss_sums["generator"], large.values(), retain_graph=True, allow_unused=True)
     assert all(gradient is None for gradient in guessed)
-    own = torch.autograd.grad(outcome.loss_sums["generator"], small.values(), retain_graph=True)
-    assert all(gradient.abs().max() > 0 for gradient in own)
+    grads = torch.autograd.grad(outcome.loss_sums["generator"], small.values(), retain_graph=True)
+    assert all(gradient.abs().max() > 0 for gradient in grads)
     both = [
         torch.autograd.grad(total, model.backbone.embedding().weight, retain_graph=True)[0]
         for total in outcome.loss_sums.values()
@@ -231,10 +231,12 @@ def test_masked_tokens_are_nowhere_in_the_input(objective: RTDObjective, prepare
         at = after.targets["generator"]["at"]
         tokens = before.inputs["tokens"].copy()
         tokens[at] = np.where(tokens[at] == 5, 6, 5)
-        again = objective.prepare(Row(inputs={"tokens": tokens}, metadata=before.metadata), SampleRng(0, 0, number))
-        assert np.array_equal(again.inputs["tokens"], after.inputs["tokens"])
-        assert np.array_equal(again.targets["generator"]["uniform"], after.targets["generator"]["uniform"])
-        assert (again.targets["generator"]["values"] != after.targets["generator"]["values"]).all()
+        prepared_row = objective.prepare(
+            Row(inputs={"tokens": tokens}, metadata=before.metadata), SampleRng(0, 0, number)
+        )
+        assert np.array_equal(prepared_row.inputs["tokens"], after.inputs["tokens"])
+        assert np.array_equal(prepared_row.targets["generator"]["uniform"], after.targets["generator"]["uniform"])
+        assert (prepared_row.targets["generator"]["values"] != after.targets["generator"]["values"]).all()
 
 
 @pytest.mark.parametrize("generator", ["1/4", "none"])
@@ -249,16 +251,16 @@ def test_padding_has_no_loss(make: Make, tokenizer: Tokenizer, store: TokenDatas
     batch = collate(rows, objective, feed.pad_values)
     assert batch.target_counts["rtd"] == 24 + 13 + 5
     model = model_for(objective, tokenizer).double().eval()
-    whole = objective.loss(model, objective.encode(model, batch), batch)
+    loss = objective.loss(model, objective.encode(model, batch), batch)
     apart = []
     for row in rows:
         one = collate([row], objective, feed.pad_values)
         apart.append(objective.loss(model, objective.encode(model, one), one))
-    for term, total in whole.loss_sums.items():
+    for term, total in loss.loss_sums.items():
         torch.testing.assert_close(total, torch.stack([each.loss_sums[term] for each in apart]).sum())
     batch.inputs["tokens"][~batch.inputs["present"]] = 7
-    again = objective.loss(model, objective.encode(model, batch), batch)
-    torch.testing.assert_close(again.loss_sums, whole.loss_sums)
+    losses = objective.loss(model, objective.encode(model, batch), batch)
+    torch.testing.assert_close(losses.loss_sums, loss.loss_sums)
 
 
 # ---------------------------------------------------------------- what is counted

@@ -52,10 +52,12 @@ def test_one_head_serves_all_three(make: Callable[..., Any]) -> None:
 def test_without_a_start_token_targets_start_with_the_end_token(tokenizer: Tokenizer, tmp_path: Path) -> None:
     path = tmp_path / "vocab.txt"
     path.write_text("\n".join(["[PAD]", "[UNK]", "[SEP]", "[MASK]", "a", "b"]))
-    own = Tokenizer.load(path)
-    assert own.start is None
-    row = Seq2SeqObjective(Seq2SeqObjectiveSettings(), own).prepare(row_of(source=SOURCE), SampleRng(0, 0, 0))
-    assert row.inputs["tokens"][0] == own.end == 2
+    loaded_tokenizer = Tokenizer.load(path)
+    assert loaded_tokenizer.start is None
+    row = Seq2SeqObjective(Seq2SeqObjectiveSettings(), loaded_tokenizer).prepare(
+        row_of(source=SOURCE), SampleRng(0, 0, 0)
+    )
+    assert row.inputs["tokens"][0] == loaded_tokenizer.end == 2
     path.write_text("\n".join(["[PAD]", "[UNK]", "a", "b"]))
     for kind in (Seq2SeqObjective, DenoisingObjective):
         with pytest.raises(MeristemError, match=f"objective {kind.name}: this tokenizer has no end token"):

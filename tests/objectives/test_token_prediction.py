@@ -64,11 +64,17 @@ def test_sums_are_sums(tokenizer: Tokenizer) -> None:
 def test_smoothing_and_penalties_apply_in_training_only(tokenizer: Tokenizer) -> None:
     """Perplexity is that of the words, however they were learned."""
     plain, model, batch = ready(tokenizer)
-    held = CLMObjective(CLMObjectiveSettings(label_smoothing=0.2, l1_logits=0.3), tokenizer)
-    learned = [one.loss(model, one.encode(model, batch), batch).loss_sums["clm"].item() for one in (plain, held)]
+    clm_objective = CLMObjective(CLMObjectiveSettings(label_smoothing=0.2, l1_logits=0.3), tokenizer)
+    learned = [
+        one.loss(model, one.encode(model, batch), batch).loss_sums["clm"].item() for one in (plain, clm_objective)
+    ]
     with torch.no_grad():  # the mode is the model's, not whether gradients are recorded
-        assert held.loss(model, held.encode(model, batch), batch).loss_sums["clm"].item() == learned[1]
+        assert (
+            clm_objective.loss(model, clm_objective.encode(model, batch), batch).loss_sums["clm"].item() == learned[1]
+        )
     model.eval()
-    measured = [one.loss(model, one.encode(model, batch), batch).loss_sums["clm"].item() for one in (plain, held)]
+    measured = [
+        one.loss(model, one.encode(model, batch), batch).loss_sums["clm"].item() for one in (plain, clm_objective)
+    ]
     assert learned[1] > learned[0] + 0.01
     assert measured[0] == measured[1] == pytest.approx(learned[0], rel=1e-6)

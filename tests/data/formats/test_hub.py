@@ -43,7 +43,9 @@ def test_a_target_is_a_column(local, read, tmp_path):
     path = tmp_path / "owner/pairs" / "train.jsonl"
     path.parent.mkdir(parents=True)
     path.write_text("".join(json.dumps({"en": f"one {n}", "de": f"eins {n}"}) + "\n" for n in range(3)))
-    reading = CorpusReader(CorpusSettings(source="hub:owner/pairs", text="en", target="de", validation=0, test=0))
-    assert [split_pair(document.text)[:2] for document in reading] == [(f"one {n}", f"eins {n}") for n in range(3)]
+    corpus_reader = CorpusReader(CorpusSettings(source="hub:owner/pairs", text="en", target="de", validation=0, test=0))
+    assert [split_pair(document.text)[:2] for document in corpus_reader] == [
+        (f"one {n}", f"eins {n}") for n in range(3)
+    ]
     with pytest.raises(MeristemError, match=r"hub:owner/pairs: corpus\.picture is a column of a jsonl"):
         read("hub:owner/pairs", picture="de")

@@ -23,12 +23,12 @@ def corpus(tmp_path: Path, source: str, target: str, names: tuple[str, str] = ("
 
 @pytest.mark.parametrize("names", [("a.en", "a.de"), ("a.txt", "b.txt"), ("a.en.gz", "a.de"), ("noending", "other")])
 def test_lines_are_paired_in_order(tmp_path: Path, names: tuple[str, str]) -> None:
-    reading = CorpusReader(corpus(tmp_path, "one\ntwo\n\nfour", "eins\nzwei\nleer\nvier\n", names))
-    found = list(reading)
+    corpus_reader = CorpusReader(corpus(tmp_path, "one\ntwo\n\nfour", "eins\nzwei\nleer\nvier\n", names))
+    found = list(corpus_reader)
     assert [split_pair(document.text)[:2] for document in found] == [("one", "eins"), ("two", "zwei"), ("four", "vier")]
     assert [document.location.rpartition(":")[2] for document in found] == ["1", "2", "4"]
-    assert reading.account.dropped == {"empty": 1}
-    assert reading.account.bytes == sum((tmp_path / name).stat().st_size for name in names)
+    assert corpus_reader.account.dropped == {"empty": 1}
+    assert corpus_reader.account.bytes == sum((tmp_path / name).stat().st_size for name in names)
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ def test_unequal_files_are_refused_with_both_counts(
 def test_several_pairs_of_files(tmp_path: Path) -> None:
     first = corpus(tmp_path, "one", "eins")
     second = corpus(tmp_path, "two", "zwei", ("b.en", "b.de"))
-    both = CorpusSettings(source=(first.source, second.source), target=(first.target, second.target), processes=1)
-    assert {split_pair(document.text)[:2] for document in CorpusReader(both)} == {("one", "eins"), ("two", "zwei")}
+    settings = CorpusSettings(source=(first.source, second.source), target=(first.target, second.target), processes=1)
+    assert {split_pair(document.text)[:2] for document in CorpusReader(settings)} == {("one", "eins"), ("two", "zwei")}
 
 
 def test_processes_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,7 +110,7 @@ def test_impossible_lengths_numbers_and_tokenizers_are_refused(store: TokenDatas
 def test_sentences_are_noted_and_spare_positions_reserved(store: TokenDataset, tokenizer: Tokenizer) -> None:
     stream = store.split("train")
     view = WindowsView(stream, tokenizer, 40, frame=False, spare=3, sentences=True)
-    framed = WindowsView(stream, tokenizer, 40, spare=1, sentences=True)
+    windows_view = WindowsView(stream, tokenizer, 40, spare=1, sentences=True)
     seen = 0
     for number in range(len(view)):
         row = view.row(number, DRAW)
@@ -120,7 +120,7 @@ def test_sentences_are_noted_and_spare_positions_reserved(store: TokenDataset, t
         assert (begins == stream.sentences(start, start + 37) - start).all()
         seen += len(begins)
     assert seen >= len(stream.sentences(0, len(stream)))
-    row = framed.row(1, DRAW)
+    row = windows_view.row(1, DRAW)
     assert len(row.inputs["tokens"]) == 39
     assert (row.metadata["sentences"] == stream.sentences(37, 74) - 37 + 1).all()
     assert "sentences" not in WindowsView(stream, tokenizer, 40).row(0, DRAW).metadata

@@ -95,8 +95,8 @@ def test_ragged_lines_are_reported(tmp_path):
 def test_words_alone_are_enough_to_predict(tmp_path):
     path = tmp_path / "a.conll"
     path.write_text("a\nb\n\nc\n")
-    found = load_samples(str(path), DataSettings(), "words", require_gold=False)
-    assert [(one.inputs["words"], one.gold) for one in found] == [(("a", "b"), None), (("c",), None)]
+    samples = load_samples(str(path), DataSettings(), "words", require_gold=False)
+    assert [(sample.inputs["words"], sample.gold) for sample in samples] == [(("a", "b"), None), (("c",), None)]
 
 
 def test_commands_have_their_intent_in_a_comment_or_a_column(tmp_path):

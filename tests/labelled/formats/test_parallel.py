@@ -41,9 +41,9 @@ def test_unequal_files_are_refused_with_both_counts(tmp_path):
 
 def test_an_empty_line_on_one_side_is_dropped_and_reported(tmp_path):
     put(tmp_path, a_en="one\n\nthree\nfour\n", a_de="eins\nzwei\n \nvier\n")
-    found = load_splits(DataSettings(train=f"{tmp_path}/a.en", target=f"{tmp_path}/a.de", held_out=0), "source_target")
-    assert [one.inputs["source"] for one in found.samples["train"]] == ["one", "four"]
-    assert found.notices == [
+    splits = load_splits(DataSettings(train=f"{tmp_path}/a.en", target=f"{tmp_path}/a.de", held_out=0), "source_target")
+    assert [one.inputs["source"] for one in splits.samples["train"]] == ["one", "four"]
+    assert splits.notices == [
         f"dropped from train, empty source: 1 ({tmp_path}/a.en:2)",
         f"dropped from train, empty target: 1 ({tmp_path}/a.en:3)",
     ]
@@ -67,7 +67,7 @@ def test_each_of_several_sources_has_its_own_target(tmp_path):
 
 def test_sources_alone_are_enough_to_predict(tmp_path):
     put(tmp_path, a_en="one\ntwo\n")
-    found = load_samples(
+    samples = load_samples(
         f"{tmp_path}/a.en", DataSettings(target="elsewhere/train.de"), "source_target", require_gold=False
     )
-    assert [(one.inputs["source"], one.gold) for one in found] == [("one", None), ("two", None)]
+    assert [(sample.inputs["source"], sample.gold) for sample in samples] == [("one", None), ("two", None)]

@@ -51,8 +51,8 @@ def test_offsets_that_do_not_match_are_corrected_or_dropped_and_reported(tmp_pat
     right = PASSAGE.index("Oslo")
     path = articles(tmp_path, qa(1, ("Oslo", right - 3)), qa(2, ("Oslo", right), ("Bo", 0)))
     notices: list[str] = []
-    found = load_samples(path, DataSettings(), "span", notices=notices)
-    assert [one.gold for one in found] == [(("Oslo", right),)] * 2
+    samples = load_samples(path, DataSettings(), "span", notices=notices)
+    assert [sample.gold for sample in samples] == [(("Oslo", right),)] * 2
     assert notices == [
         f"answers moved by a few characters to where the passage has them: 1 ({path}#q1)",
         f"answers dropped whose beginning does not match their passage: 1 ({path}#q2)",

@@ -27,8 +27,8 @@ def put(folder: Path, name: str, text: str) -> str:
 
 
 def texts(path: str, sample_type: str = "text", **options: object) -> list[tuple[object, ...]]:
-    found = load_samples(path, DataSettings(**options), sample_type)
-    return [(*one.inputs.values(), one.gold) for one in found]
+    samples = load_samples(path, DataSettings(**options), sample_type)
+    return [(*sample.inputs.values(), sample.gold) for sample in samples]
 
 
 def test_a_tsv_has_no_quoting(tmp_path):
@@ -50,9 +50,13 @@ def test_a_tsv_that_a_program_quoted_is_read_as_meant(tmp_path):
 
 def test_a_csv_has_quotes_newlines_and_its_places(tmp_path):
     path = put(tmp_path, "a.csv", 'text,label\r\n"a, b",x\r\n"two\r\nlines, ""q""",y\r\n\r\nlast,x\r\n')
-    found = load_samples(path, DataSettings(), "text")
-    assert [(one.inputs["text"], one.gold) for one in found] == [("a, b", "x"), ('two\nlines, "q"', "y"), ("last", "x")]
-    assert [one.location for one in found] == [f"{path}:2", f"{path}:3", f"{path}:6"]
+    samples = load_samples(path, DataSettings(), "text")
+    assert [(sample.inputs["text"], sample.gold) for sample in samples] == [
+        ("a, b", "x"),
+        ('two\nlines, "q"', "y"),
+        ("last", "x"),
+    ]
+    assert [sample.location for sample in samples] == [f"{path}:2", f"{path}:3", f"{path}:6"]
 
 
 def test_csv_by_name_may_be_tabs_or_semicolons(tmp_path):
@@ -81,8 +85,8 @@ def test_a_header_is_distinguished_from_data(tmp_path, lines, header):
     path = put(tmp_path, "a.tsv", lines)
     first = lines.split("\n")[0].split("\t")
     columns = first if header else [str(number + 1) for number in range(len(first))]
-    found = load_samples(path, DataSettings(text=columns[0], label=columns[1]), "text")
-    assert len(found) == lines.count("\n") - header
+    samples = load_samples(path, DataSettings(text=columns[0], label=columns[1]), "text")
+    assert len(samples) == lines.count("\n") - header
 
 
 def test_a_header_can_be_set(tmp_path):
@@ -157,8 +161,8 @@ def test_compression_encoding_and_several_files(tmp_path):
         == texts(str(tmp_path / "a.tsv"))
         == wanted
     )
-    both = load_samples((str(tmp_path / "a.tsv.gz"), str(tmp_path / "a.tsv")), DataSettings(), "text")
-    assert len(both) == 4
+    samples = load_samples((str(tmp_path / "a.tsv.gz"), str(tmp_path / "a.tsv")), DataSettings(), "text")
+    assert len(samples) == 4
     assert len(load_samples(str(tmp_path / "a.tsv*"), DataSettings(), "text")) == 6
     (tmp_path / "cut.tsv.gz").write_bytes(gzip.compress(lines * 1000)[:-20])
     with pytest.raises(MeristemError, match=r"cut\.tsv\.gz: truncated file; none of it was used"):
@@ -181,8 +185,8 @@ def test_parquet_with_label_names(tmp_path):
     features = datasets.Features(text=datasets.Value("string"), label=datasets.ClassLabel(names=["neg", "pos"]))
     rows = {"text": ["a", "b"], "label": [1, 0]}
     datasets.Dataset.from_dict(rows, features=features).to_parquet(str(tmp_path / "a.parquet"))
-    found = load_samples(str(tmp_path / "a.parquet"), DataSettings(), "text")
-    assert [(one.inputs["text"], one.gold, one.location) for one in found] == [
+    samples = load_samples(str(tmp_path / "a.parquet"), DataSettings(), "text")
+    assert [(sample.inputs["text"], sample.gold, sample.location) for sample in samples] == [
         ("a", "pos", f"{tmp_path}/a.parquet#1"),
         ("b", "neg", f"{tmp_path}/a.parquet#2"),
     ]
@@ -212,5 +216,5 @@ def test_random_tables_read_back_the_same(tmp_path, rows):
         paths.append(tmp_path / "t.tsv")
         paths[4].write_text(bare, encoding="utf-8", newline="")
     for path in paths:
-        found: list[Sample] = load_samples(str(path), DataSettings(), "pair")
-        assert [(one.inputs, one.gold) for one in found] == wanted, path.name
+        samples: list[Sample] = load_samples(str(path), DataSettings(), "pair")
+        assert [(sample.inputs, sample.gold) for sample in samples] == wanted, path.name
