@@ -103,16 +103,16 @@ def resume(run: Path, out: Path, kind: str) -> str:
 
 def tokenizer(run: Path, out: Path, kind: str) -> str:
     """Load a run's tokenizer.json and use all its methods."""
-    loaded_tokenizer = Tokenizer.load(run / "tokenizer.json")
+    reloaded = Tokenizer.load(run / "tokenizer.json")
     for text in TEXTS:
-        ids = loaded_tokenizer.encode(text).ids
-        loaded_tokenizer.encode(text, special=True)
-        loaded_tokenizer.decode(ids)
-        loaded_tokenizer.display_labels(ids), loaded_tokenizer.token_texts(ids)
-    loaded_tokenizer.encode_batch(TEXTS), loaded_tokenizer.encode_ids(TEXTS)
-    loaded_tokenizer.decode(range(loaded_tokenizer.vocab_size), skip_special=False)
-    [loaded_tokenizer.token_text(number) for number in range(loaded_tokenizer.vocab_size)]
-    return f"{loaded_tokenizer.single_template} {loaded_tokenizer.pair_template} {loaded_tokenizer.template_segments} {loaded_tokenizer.word_start_mask.sum()}"[
+        ids = reloaded.encode(text).ids
+        reloaded.encode(text, special=True)
+        reloaded.decode(ids)
+        reloaded.display_labels(ids), reloaded.token_texts(ids)
+    reloaded.encode_batch(TEXTS), reloaded.encode_ids(TEXTS)
+    reloaded.decode(range(reloaded.vocab_size), skip_special=False)
+    [reloaded.token_text(number) for number in range(reloaded.vocab_size)]
+    return f"{reloaded.single_template} {reloaded.pair_template} {reloaded.template_segments} {reloaded.word_start_mask.sum()}"[
         :0
     ]
 

@@ -12,20 +12,20 @@ from meristem.blocks.transformer.decoder import source_attention_mask
 
 def test_the_same_as_torchs_multihead_attention() -> None:
     torch.manual_seed(0)
-    mine = CrossAttention(16, 4).double()
+    attention = CrossAttention(16, 4).double()
     other = torch.nn.MultiheadAttention(16, 4, batch_first=True, dtype=torch.float64)
     with torch.no_grad():
-        other.in_proj_weight.copy_(torch.cat([mine.query.weight, mine.source.weight]))
-        other.in_proj_bias.copy_(torch.cat([mine.query.bias, mine.source.bias]))
-        other.out_proj.load_state_dict(mine.output.state_dict())
+        other.in_proj_weight.copy_(torch.cat([attention.query.weight, attention.source.weight]))
+        other.in_proj_bias.copy_(torch.cat([attention.query.bias, attention.source.bias]))
+        other.out_proj.load_state_dict(attention.output.state_dict())
     x, source = torch.randn(2, 3, 16, dtype=torch.float64), torch.randn(2, 5, 16, dtype=torch.float64)
     present = torch.tensor([[True] * 5, [True, True, False, False, False]])
     expected, weights = other(x, source, source, key_padding_mask=~present, average_attn_weights=False)
-    sight = source_attention_mask(present, torch.float64)
-    torch.testing.assert_close(mine(x, mine.project_source(source), sight), expected, atol=1e-12, rtol=0)
+    mask = source_attention_mask(present, torch.float64)
+    torch.testing.assert_close(attention(x, attention.project_source(source), mask), expected, atol=1e-12, rtol=0)
     recorded: list[Tensor] = []
-    sight = replace(sight, attention_weights=recorded)
-    torch.testing.assert_close(mine(x, mine.project_source(source), sight), expected, atol=1e-12, rtol=0)
+    mask = replace(mask, attention_weights=recorded)
+    torch.testing.assert_close(attention(x, attention.project_source(source), mask), expected, atol=1e-12, rtol=0)
     torch.testing.assert_close(recorded[0], weights, atol=1e-12, rtol=0)
 
 

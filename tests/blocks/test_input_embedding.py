@@ -19,11 +19,11 @@ def test_scaling_then_positions_then_norm() -> None:
 
 def test_only_learned_positions_are_initialized() -> None:
     torch.manual_seed(0)
-    learned, fixed = (InputEmbedding(64, 100, position_encoding=kind) for kind in ("learned", "sinusoidal"))
+    learned_positions, fixed = (InputEmbedding(64, 100, position_encoding=kind) for kind in ("learned", "sinusoidal"))
     before = fixed.positions.table.clone()  # type: ignore[union-attr]
-    learned.init_weights(0.5)
+    learned_positions.init_weights(0.5)
     fixed.init_weights(0.5)
-    assert 0.48 < float(learned.positions.weight.detach().std()) < 0.52  # type: ignore[union-attr]
+    assert 0.48 < float(learned_positions.positions.weight.detach().std()) < 0.52  # type: ignore[union-attr]
     assert torch.equal(fixed.positions.table, before)  # type: ignore[union-attr]
 
 

@@ -12,15 +12,15 @@ def test_reward_statistics_weight_newer_steps_more() -> None:
     assert controller.reward_mean_std == (0.0, 1.0)
     rng = np.random.default_rng(0)
     for _ in range(400):
-        some = rng.normal(3.0, 2.0, 256)
-        controller.update_reward_stats(float(some.mean()), float((some**2).mean()))
+        rewards = rng.normal(3.0, 2.0, 256)
+        controller.update_reward_stats(float(rewards.mean()), float((rewards**2).mean()))
     mean, spread = controller.reward_mean_std
     assert mean == pytest.approx(3.0, abs=0.1) and spread == pytest.approx(2.0, abs=0.1)
     weights = REWARD_STATS_DECAY ** np.arange(3)[::-1]
-    few = AdaptiveKLController()
+    second_controller = AdaptiveKLController()
     for value in (1.0, 2.0, 6.0):
-        few.update_reward_stats(value, value**2)
-    assert few.reward_mean_std[0] == pytest.approx(float(weights @ [1.0, 2.0, 6.0] / weights.sum()))
+        second_controller.update_reward_stats(value, value**2)
+    assert second_controller.reward_mean_std[0] == pytest.approx(float(weights @ [1.0, 2.0, 6.0] / weights.sum()))
 
 
 def test_the_kl_coefficient_rises_above_the_target_and_falls_below() -> None:

@@ -93,9 +93,9 @@ def test_the_recipe_a_run_keeps_is_the_one_it_was_made_with(trained: Path) -> No
 
 
 def test_a_moved_run_still_opens(run: Path, tmp_path: Path) -> None:
-    there = run.rename(tmp_path / "elsewhere")
-    (there / "tokenizer.json").unlink()  # each checkpoint has its own
-    assert load_run(there).step == 6
+    moved = run.rename(tmp_path / "elsewhere")
+    (moved / "tokenizer.json").unlink()  # each checkpoint has its own
+    assert load_run(moved).step == 6
 
 
 def test_a_run_without_a_checkpoint_says_what_to_do(run: Path) -> None:
@@ -205,9 +205,9 @@ def test_a_recipe_that_was_edited_to_another_model_is_reported_when_the_run_is_l
     text = (run / "recipe.yaml").read_text(encoding="utf-8")
     assert "heads: 2" in text
     (run / "recipe.yaml").write_text(text.replace("heads: 2", "heads: 4"), encoding="utf-8")
-    (said,) = load_run(run).notices
-    assert "recipe.yaml was changed after step-00000006 was written" in said
-    assert "model.heads is 4 there and 2 in the checkpoint" in said
+    (notice,) = load_run(run).notices
+    assert "recipe.yaml was changed after step-00000006 was written" in notice
+    assert "model.heads is 4 there and 2 in the checkpoint" in notice
 
 
 def test_a_larger_budget_in_the_recipe_gives_no_notice_when_the_run_is_loaded(run: Path) -> None:

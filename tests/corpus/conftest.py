@@ -18,7 +18,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def read() -> Read:
+def read_corpus() -> Read:
     """Read a source to its end: its documents and its checked account."""
 
     def run(source: Any, **settings: Any) -> tuple[list[Document], CorpusAccount]:

@@ -23,17 +23,17 @@ def test_first_of_each_is_new_also_within_a_batch():
 def test_packed_runs_agree_with_a_set(monkeypatch):
     monkeypatch.setattr(exact, "MAX_RECENT", 64)
     rng = random.Random(5)
-    digests, known = DigestSet(), set()
+    digests, expected_digests = DigestSet(), set()
     for _ in range(200):
         batch = [text_digest(str(rng.randrange(4000))) for _ in range(rng.randrange(60))]
         expected = []
         for item in batch:
-            expected.append(item not in known)
-            known.add(item)
+            expected.append(item not in expected_digests)
+            expected_digests.add(item)
         assert digests.add_new(batch) == expected
     sizes = [len(run) for run in digests._runs]
     assert sizes == sorted(sizes, reverse=True) and len(sizes) <= 8
-    assert sum(sizes) + len(digests._recent) == len(known)
+    assert sum(sizes) + len(digests._recent) == len(expected_digests)
 
 
 def test_digests_that_end_in_zeros_are_different(monkeypatch):

@@ -77,8 +77,8 @@ def test_a_growing_corpus_moves_no_document():
 def test_order_places_and_odd_characters_survive_the_wait(monkeypatch):
     monkeypatch.setattr(split, "SPOOL_CHARS", 100)  # so that some wait on disk
     texts = ['quote " and \\', "two\nlines", "白日依山尽", "emoji 😀", "line\u2028separator", "x" * 500]
-    given = [UnsplitDocument(text, f"f:{index}", index / 10) for index, text in enumerate(texts)]
-    out = list(assign_splits(given, CorpusSettings(validation=0, test=0)))
+    documents = [UnsplitDocument(text, f"f:{index}", index / 10) for index, text in enumerate(texts)]
+    out = list(assign_splits(documents, CorpusSettings(validation=0, test=0)))
     assert out == [Document(text, f"f:{index}") for index, text in enumerate(texts)]
 
 

@@ -22,12 +22,12 @@ SETTINGS = CorpusSettings(document="line", deduplicate=False)
 
 @pytest.fixture
 def pieces(tmp_path: Path) -> list[ReadRange]:
-    found = []
+    ranges = []
     for number in range(6):
         path = tmp_path / f"{number}.txt"
         path.write_text("".join(f"file {number} line {line}\n" for line in range(2_000)))
-        found.append(ReadRange(FileSource(path, ".txt", "", path.stat().st_size)))
-    return found
+        ranges.append(ReadRange(FileSource(path, ".txt", "", path.stat().st_size)))
+    return ranges
 
 
 @pytest.mark.parametrize("processes", [1, 2, 4])
@@ -101,8 +101,8 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_interrupting_leaves_nothing_behind(tmp_path, how):
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGKILL])
+def test_interrupting_leaves_nothing_behind(tmp_path, signal_number):
     path = tmp_path / "large.txt"
     path.write_text("".join(f"line {number} of text\n" for number in range(900_000)))
     run = subprocess.Popen(
@@ -115,12 +115,12 @@ def test_interrupting_leaves_nothing_behind(tmp_path, how):
     assert run.stdout and run.stdout.readline() == b"going\n"
     workers = psutil.Process(run.pid).children()
     assert len(workers) == 2
-    if how == signal.SIGINT:
-        os.killpg(run.pid, how)  # as the terminal does
+    if signal_number == signal.SIGINT:
+        os.killpg(run.pid, signal_number)  # as the terminal does
     else:
-        run.send_signal(how)
+        run.send_signal(signal_number)
     _, errors = run.communicate(timeout=20)
-    assert run.returncode == (130 if how == signal.SIGINT else -how)
+    assert run.returncode == (130 if signal_number == signal.SIGINT else -signal_number)
     assert b"Traceback" not in errors
     deadline = time.monotonic() + 10
     while any(worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE for worker in workers):

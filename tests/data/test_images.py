@@ -111,9 +111,9 @@ def test_a_missing_extra_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_path_is_left_as_it_is(folder: Path) -> None:
-    odd = folder / "img" / "e\u0301  x .png"  # neither composed nor trimmed: it names a file
-    odd.write_bytes((folder / "img" / "a.png").read_bytes())
+    unusual_path = folder / "img" / "e\u0301  x .png"  # neither composed nor trimmed: it names a file
+    unusual_path.write_bytes((folder / "img" / "a.png").read_bytes())
     (document,) = CorpusReader(listed(folder, [("img/e\u0301  x .png", " cap\u0000tion ")]))
-    given, told, mark = split_pair(document.text)
-    assert (told, mark) == ("caption", IMAGE_SEPARATOR)
-    assert load_image(given, 48).shape == (48, 48, 3)
+    image_path, caption, mark = split_pair(document.text)
+    assert (caption, mark) == ("caption", IMAGE_SEPARATOR)
+    assert load_image(image_path, 48).shape == (48, 48, 3)

@@ -69,9 +69,9 @@ def _spelled(words: Tokenizer, text: str) -> list[str]:
 
 
 def test_word_datasets_do_not_depend_on_batches_processes_or_interruptions(
-    words: Tokenizer, tmp_path: Path, tell: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
+    words: Tokenizer, tmp_path: Path, generate_stories: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    documents = [Document(text, "a:1") for text in tell(60)]
+    documents = [Document(text, "a:1") for text in generate_stories(60)]
     small = DatasetSettings(shard_tokens=700)
     build_dataset(documents, words, tmp_path / "one", small, processes=1, keep_words=True)
     monkeypatch.setattr(building, "BATCH_CHARACTERS", 500)

@@ -38,9 +38,9 @@ def test_shards_count_unknown_tokens_and_their_bytes(store, tokenizer):
     ids = np.concatenate([tokenizer.encode(text).ids for text in TEXTS])
     assert stream.unknown is not None
     assert stream.unknown.tokens == np.count_nonzero(ids == tokenizer.unknown)
-    spans = [(text, one) for text in TEXTS for one in [tokenizer.encode(text)]]
+    spans = [(text, encoding) for text in TEXTS for encoding in [tokenizer.encode(text)]]
     words = "".join(
-        text[start:stop] for text, one in spans for start, stop in one.offsets[one.ids == tokenizer.unknown].tolist()
+        text[start:stop] for text, span in spans for start, stop in span.offsets[span.ids == tokenizer.unknown].tolist()
     )
     assert words.replace("uro", "") == BEHIND.replace("uro", "")
     assert stream.unknown.bytes == len(words.encode())

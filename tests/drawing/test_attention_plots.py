@@ -26,7 +26,7 @@ pytest.importorskip("matplotlib")
 WORDS = ("[CLS]", "the", "old", "gard", "##ener", "␣costs", "$x$", "<b>&amp;", "[SEP]")
 
 
-def made(
+def example_attention(
     size: int = 9, keys: int | None = None, layers: int = 2, heads: int = 3, name: str = "self"
 ) -> AttentionRecord:
     """Random weights over so many tokens."""
@@ -48,7 +48,7 @@ def size_of(png: Path) -> tuple[int, int]:
 @pytest.mark.parametrize("view", [None, "grid", "mean", "rollout"])
 def test_every_view_is_written(view: AttentionView | None, tmp_path: Path) -> None:
     for ending in ("png", "svg"):
-        assert save_attention(made(), tmp_path / f"a.{ending}", AttentionSelection(view=view)) == ()
+        assert save_attention(example_attention(), tmp_path / f"a.{ending}", AttentionSelection(view=view)) == ()
     wide, high = size_of(tmp_path / "a.png")
     assert 400 < wide < 3000 and 300 < high < 2000
     text = (tmp_path / "a.svg").read_text(encoding="utf-8")
@@ -59,10 +59,10 @@ def test_every_view_is_written(view: AttentionView | None, tmp_path: Path) -> No
 
 
 def test_an_svg_has_tooltips(tmp_path: Path) -> None:
-    found = made()
-    save_attention(found, tmp_path / "a.svg", AttentionSelection(layer=2, head=3))
+    attention = example_attention()
+    save_attention(attention, tmp_path / "a.svg", AttentionSelection(layer=2, head=3))
     text = (tmp_path / "a.svg").read_text(encoding="utf-8")
-    weight = found.kinds["self"].weights[1, 2, 1, 4]
+    weight = attention.kinds["self"].weights[1, 2, 1, 4]
     assert f"<title>the → ##ener: {weight:.4f}</title>" in text
     assert text.count("<title>") == 81
     assert "&lt;b&gt;&amp;amp;" in text and "<b>" not in text
@@ -72,21 +72,23 @@ def test_an_svg_has_tooltips(tmp_path: Path) -> None:
         re.search(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)"', text),
     )
     assert image is not None and first is not None
-    left = float(re.search(r'\bx="([\d.]+)"', image[0])[1])  # type: ignore[index]  # every image has one
-    assert float(first[1]) == pytest.approx(left, abs=2.0)  # titles lie over the cells
-    save_attention(found, tmp_path / "b.svg", AttentionSelection(layer=2, head=3))
+    left_edge = float(re.search(r'\bx="([\d.]+)"', image[0])[1])  # type: ignore[index]  # every image has one
+    assert float(first[1]) == pytest.approx(left_edge, abs=2.0)  # titles lie over the cells
+    save_attention(attention, tmp_path / "b.svg", AttentionSelection(layer=2, head=3))
     assert (tmp_path / "b.svg").read_bytes() == (tmp_path / "a.svg").read_bytes()
 
 
 @pytest.mark.parametrize(("queries", "keys"), [(1, 1), (2, 2), (128, 128), (3, 120)])
 def test_sizes_stay_sensible(queries: int, keys: int, tmp_path: Path) -> None:
-    save_attention(made(queries, keys, layers=1, heads=2, name="cross"), tmp_path / "a.png", AttentionSelection())
+    save_attention(
+        example_attention(queries, keys, layers=1, heads=2, name="cross"), tmp_path / "a.png", AttentionSelection()
+    )
     assert max(size_of(tmp_path / "a.png")) < 3600
-    save_attention(made(queries, keys, name="cross"), tmp_path / "a.svg", AttentionSelection(view="mean"))
+    save_attention(example_attention(queries, keys, name="cross"), tmp_path / "a.svg", AttentionSelection(view="mean"))
     text = (tmp_path / "a.svg").read_text(encoding="utf-8")
     assert ("<title>" in text) is (queries * keys <= 64 * 64)
     if keys == 128:
-        points = {float(found) for found in re.findall(r"([\d.]+)px", text)}
+        points = {float(size) for size in re.findall(r"([\d.]+)px", text)}
         assert min(points) >= 5.0  # thinned rather than too small to read
         assert text.count("gard<") < 2 * 15
 
@@ -129,14 +131,14 @@ def test_a_caption_is_drawn_word_by_word(tmp_path: Path) -> None:
     save_attention(attention_record, tmp_path / "a.svg", AttentionSelection())
     text = (tmp_path / "a.svg").read_text(encoding="utf-8")
     assert text.count("<image ") == 4 and ">red<" in text and ">猫<" in text and "mean of 2 heads" in text
-    shown = apply_brightness(picture, weights[0, 0, 0])
-    assert shown[0, 7, 0] == 200 and shown[7, 0, 0] == shown[0, 0, 0] < 100
+    brightened = apply_brightness(picture, weights[0, 0, 0])
+    assert brightened[0, 7, 0] == 200 and brightened[7, 0, 0] == brightened[0, 0, 0] < 100
     save_attention(attention_record, tmp_path / "b.svg", AttentionSelection(view="grid"))
     assert (tmp_path / "b.svg").read_text(encoding="utf-8").count("<image ") >= 2
 
 
 def test_numbers_are_written_as_json(tmp_path: Path) -> None:
-    save_attention(made(), tmp_path / "a.json", AttentionSelection())
+    save_attention(example_attention(), tmp_path / "a.json", AttentionSelection())
     payload = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
     assert payload["kinds"]["self"]["keys"] == list(WORDS)
     assert np.array(payload["kinds"]["self"]["weights"]).shape == (2, 3, 9, 9)
@@ -154,34 +156,34 @@ def test_no_text_breaks_a_file(tmp_path: Path) -> None:
             AttentionSelection(),
         )
     text = (tmp_path / "a.svg").read_text(encoding="utf-8")
-    assert not [one for one in ElementTree.fromstring(text).iter() if "script" in one.tag]
+    assert not [element for element in ElementTree.fromstring(text).iter() if "script" in element.tag]
     assert "<script" not in text and "\u202e" not in text
 
 
 def test_titles_describe_the_selection() -> None:
-    found = made()
-    seen = found.kinds["self"]
-    assert describe_selection(seen, AttentionSelection()) == "2 layers of 3 heads, and their mean"
-    assert describe_selection(seen, AttentionSelection(head=1)) == "layer 2 of 2, head 1 of 3"
-    assert describe_selection(seen, AttentionSelection(layer=1)) == "mean of 3 heads, layer 1 of 2"
-    assert describe_selection(seen, AttentionSelection(view="rollout")) == "rollout through 2 layers"
-    ordered = AttentionRecord(text="x", run="x", kinds={"query": seen}, order=(1, 0, 2))
-    assert title_lines(ordered, "query", seen, AttentionSelection())[-1] == "order: the [CLS] old"
+    attention = example_attention()
+    self_attention = attention.kinds["self"]
+    assert describe_selection(self_attention, AttentionSelection()) == "2 layers of 3 heads, and their mean"
+    assert describe_selection(self_attention, AttentionSelection(head=1)) == "layer 2 of 2, head 1 of 3"
+    assert describe_selection(self_attention, AttentionSelection(layer=1)) == "mean of 3 heads, layer 1 of 2"
+    assert describe_selection(self_attention, AttentionSelection(view="rollout")) == "rollout through 2 layers"
+    ordered = AttentionRecord(text="x", run="x", kinds={"query": self_attention}, order=(1, 0, 2))
+    assert title_lines(ordered, "query", self_attention, AttentionSelection())[-1] == "order: the [CLS] old"
 
 
 def test_what_cannot_be_drawn_is_refused(tmp_path: Path) -> None:
-    for shot, told in (
+    for shot, message in (
         (AttentionSelection(layer=3), "layer 3: there are 2"),
         (AttentionSelection(layer=3, view="grid"), "layer 3: there are 2"),
         (AttentionSelection(head=4), "head 4: there are 3"),
         (AttentionSelection(kind="cross"), "it has self"),
     ):
-        with pytest.raises(MeristemError, match=told):
-            save_attention(made(), tmp_path / "a.png", shot)
+        with pytest.raises(MeristemError, match=message):
+            save_attention(example_attention(), tmp_path / "a.png", shot)
     with pytest.raises(MeristemError, match=r"one of \.png, \.svg, \.json"):
-        save_attention(made(), tmp_path / "a.gif", AttentionSelection())
+        save_attention(example_attention(), tmp_path / "a.gif", AttentionSelection())
     with pytest.raises(MeristemError, match="create it first"):
-        save_attention(made(), tmp_path / "no" / "a.png", AttentionSelection())
+        save_attention(example_attention(), tmp_path / "no" / "a.png", AttentionSelection())
     with pytest.raises(MeristemError, match="a head is a single map"):
         AttentionSelection(head=1, view="grid")
     with pytest.raises(MeristemError, match="leave layer and head out"):
@@ -192,5 +194,7 @@ def test_what_cannot_be_drawn_is_refused(tmp_path: Path) -> None:
 def test_without_matplotlib_the_pip_line_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("meristem.drawing.attention_plots.can_draw", lambda: False)
     with pytest.raises(MeristemError, match=r'pip install "meristem-lm\[draw\]"'):
-        save_attention(made(), tmp_path / "a.png", AttentionSelection())
-    assert save_attention(made(), tmp_path / "a.json", AttentionSelection()) == ()  # numbers need no library
+        save_attention(example_attention(), tmp_path / "a.png", AttentionSelection())
+    assert (
+        save_attention(example_attention(), tmp_path / "a.json", AttentionSelection()) == ()
+    )  # numbers need no library

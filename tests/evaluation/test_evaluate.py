@@ -23,7 +23,7 @@ from meristem.learning.build import build_feeds
 MakeRun = Callable[..., LoadedRun]
 
 
-def own(run: LoadedRun, tmp_path: Path) -> TokenDataset:
+def write_own_text(run: LoadedRun, tmp_path: Path) -> TokenDataset:
     key = json.loads((run.run.path / "data.json").read_text())["main"]
     return TokenDataset.open(tmp_path / "cache" / "stores" / key)
 
@@ -31,7 +31,7 @@ def own(run: LoadedRun, tmp_path: Path) -> TokenDataset:
 def test_the_test_split_is_measured_as_training_would(make_run: MakeRun, console: Console, tmp_path: Path) -> None:
     run = make_run("gpt2", "clm")
     evaluation = evaluate(run, console=console)
-    store = own(run, tmp_path)
+    store = write_own_text(run, tmp_path)
     feeds = build_feeds(run.recipe, run.learner.objectives, run.tokenizer, {"main": store}, split="test", seed=SEED)
     feed = feeds["main"]
     stream = store.split("test")
@@ -49,10 +49,10 @@ def test_bits_per_byte_count_every_byte_of_the_text(make_run: MakeRun, console: 
     text = "水手回家了。The sailor went home."
     file = tmp_path / "other.txt"
     file.write_text(text, encoding="utf-8")
-    found = evaluate(run, data=str(file), console=console)["metrics"]
+    metrics = evaluate(run, data=str(file), console=console)["metrics"]
     # one document, read without its separator before it: all but the first token, and the separator after them
     tokens = len(run.tokenizer.encode(text).ids)
-    assert found["bits_per_byte"] == pytest.approx(found["loss"] / math.log(2) * (tokens + 1) / len(text.encode()))
+    assert metrics["bits_per_byte"] == pytest.approx(metrics["loss"] / math.log(2) * (tokens + 1) / len(text.encode()))
 
 
 def test_masked_and_pair_accuracies(make_run: MakeRun, console: Console) -> None:
@@ -77,7 +77,9 @@ def test_pseudo_perplexity_is_the_mean_over_hidden_tokens(make_run: MakeRun, con
 def test_a_limit_is_kept_and_told(make_run: MakeRun, console: Console, tmp_path: Path) -> None:
     run = make_run("roberta", "mlm")
     assert evaluate(run, console=console, limit=2)["samples"] == {"rows": 2}
-    assert pseudo_perplexity(run, {"main": own(run, tmp_path)}, "test", limit=3).samples["pll_documents"] == 3
+    assert (
+        pseudo_perplexity(run, {"main": write_own_text(run, tmp_path)}, "test", limit=3).samples["pll_documents"] == 3
+    )
 
 
 def test_pseudo_likelihood_reads_every_source_of_a_mix(tmp_path: Path, console: Console) -> None:

@@ -31,7 +31,7 @@ TINY = {
 }
 
 
-def written(path: Path, size: int, seed: int, extra: tuple[str, ...] = ()) -> Path:
+def write_samples(path: Path, size: int, seed: int, extra: tuple[str, ...] = ()) -> Path:
     rng = np.random.default_rng(seed)
     lines = ["sentence\tlabel"]
     for _ in range(size):
@@ -52,8 +52,8 @@ def run(folder: Path) -> Path:
     """A classifier, its data beside it."""
     settings = {
         **TINY,
-        "data.train": str(written(folder / "train.tsv", 60, 1)),
-        "data.test": str(written(folder / "test.tsv", 30, 2, ("odd <b>text</b>\t[/x]",))),
+        "data.train": str(write_samples(folder / "train.tsv", 60, 1)),
+        "data.test": str(write_samples(folder / "test.tsv", 30, 2, ("odd <b>text</b>\t[/x]",))),
     }
     return api.finetune("classification", settings, out=folder / "run").run
 
@@ -70,10 +70,12 @@ def test_batching_changes_no_answer(loaded: api.LoadedModel) -> None:
     samples = [Sample(inputs={"text": f"it was {'very ' * n}fine"}, gold="1") for n in (0, 9, 1, 5, 0, 3)]
     learner = loaded.loaded_run.learner
     predictions = predict(learner, samples)
-    alone = [predict(learner, [sample]) for sample in samples]
-    for one, prediction in zip(alone, predictions.predictions, strict=True):
-        np.testing.assert_allclose(one.predictions[0], prediction, atol=1e-5)
-    assert predictions.losses["loss"] == pytest.approx(np.mean([one.losses["loss"] for one in alone]), abs=1e-5)
+    single_predictions = [predict(learner, [sample]) for sample in samples]
+    for single_prediction, prediction in zip(single_predictions, predictions.predictions, strict=True):
+        np.testing.assert_allclose(single_prediction.predictions[0], prediction, atol=1e-5)
+    assert predictions.losses["loss"] == pytest.approx(
+        np.mean([single_prediction.losses["loss"] for single_prediction in single_predictions]), abs=1e-5
+    )
 
 
 def test_the_loss_is_found_without_answers(loaded: api.LoadedModel) -> None:
@@ -155,7 +157,7 @@ def test_a_run_on_its_own_samples(run: Path, loaded: api.LoadedModel) -> None:
 
 
 def test_a_run_on_another_file(folder: Path, loaded: api.LoadedModel) -> None:
-    other = written(folder / "other.tsv", 12, 3, ("so so\tmixed", "so la la\tmixed"))
+    other = write_samples(folder / "other.tsv", 12, 3, ("so so\tmixed", "so la la\tmixed"))
     evaluation = loaded.evaluate(data=str(other))
     assert evaluation["samples"] == {"data": 14} and evaluation["data"] == str(other)
     assert any("other.tsv:14" in line and "'mixed'" in line for line in evaluation["notices"])
@@ -212,7 +214,9 @@ def test_other_data_are_scored_against_the_column_that_was_learned(
     assert loaded.recipe.data.label == "label"
     with pytest.raises(MeristemError, match=r"no column 'label'; known: score, .*, stars.*--columns label=COLUMN"):
         loaded.evaluate(data=str(other))
-    both = {name: loaded.evaluate(data=str(other), columns={"label": name})["metrics"] for name in ("score", "stars")}
-    assert both["score"]["accuracy"] == pytest.approx(1 - both["stars"]["accuracy"])
+    metrics_by_column = {
+        name: loaded.evaluate(data=str(other), columns={"label": name})["metrics"] for name in ("score", "stars")
+    }
+    assert metrics_by_column["score"]["accuracy"] == pytest.approx(1 - metrics_by_column["stars"]["accuracy"])
     assert api.finetune("classification", {**TINY, "data.train": str(folder / "train.tsv"),
                                            "data.test": str(folder / "test.tsv")}, out=run).run == run  # fmt: skip

@@ -74,7 +74,7 @@ def module_name(path: Path, folder: Path) -> str:
 
 def purposes(folder: Path, functions: Sequence[Callable[..., Any]], draw_types: Sequence[Any]) -> set[str]:
     """The purposes in all calls of these functions, and of parameters with one of these types."""
-    found: set[str] = set()
+    purpose_strings: set[str] = set()
     homes = {str(inspect.getsourcefile(inspect.unwrap(function))) for function in functions}
     words = re.compile(rf"\b({'|'.join(_module_words(functions) | _names_of(draw_types))})\b")
     for path in sorted(folder.rglob("*.py")):
@@ -86,8 +86,8 @@ def purposes(folder: Path, functions: Sequence[Callable[..., Any]], draw_types: 
             texts = {purpose for argument in _arguments(call) if (purpose := source.text(argument)) is not None}
             unread = f"{path}:{call.lineno}: this draw's purpose cannot be read here; write its string into the call"
             assert texts or str(path) in homes, unread
-            found |= texts
-    return found
+            purpose_strings |= texts
+    return purpose_strings
 
 
 def _module_words(functions: Sequence[Callable[..., Any]]) -> set[str]:
@@ -125,7 +125,9 @@ def _draw_calls(source: SourceFile, types: Sequence[Any]) -> Iterator[ast.Call]:
     for function in ast.walk(source.tree):
         if not isinstance(function, ast.FunctionDef):
             continue
-        annotations = {one.arg: one.annotation for one in (*function.args.args, *function.args.kwonlyargs)}
+        annotations = {
+            argument.arg: argument.annotation for argument in (*function.args.args, *function.args.kwonlyargs)
+        }
         for node in ast.walk(function):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 annotation = annotations.get(node.func.id)

@@ -35,7 +35,7 @@ ROWS = [(f"text number {n}", "ab"[n % 2]) for n in range(200)]
 def test_the_held_out_share_depends_on_the_seed_alone(tmp_path):
     first = load_rows(tmp_path, ROWS)
     assert len(first.samples["validation"]) == 20 and len(first.samples["train"]) == 180
-    assert Counter(one.gold for one in first.samples["validation"]) == {"a": 10, "b": 10}
+    assert Counter(sample.gold for sample in first.samples["validation"]) == {"a": 10, "b": 10}
     rows = load_rows(tmp_path, ROWS[::-1])
     assert set(texts_of(rows.samples["validation"])) == set(texts_of(first.samples["validation"]))
     other = load_rows(tmp_path, ROWS, seed=1)
@@ -48,35 +48,35 @@ def test_the_held_out_share_depends_on_the_seed_alone(tmp_path):
 
 def test_duplicates_are_on_one_side_of_the_split(tmp_path):
     rows = [(f"text  {'Again' if n % 2 else 'again'} {n // 4}", "ab"[n // 4 % 2]) for n in range(200)]
-    found = load_rows(tmp_path, rows, held_out=0.3)
-    sides = [{text.lower() for text in texts_of(found.samples[name])} for name in ("train", "validation")]
+    splits = load_rows(tmp_path, rows, held_out=0.3)
+    sides = [{text.lower() for text in texts_of(splits.samples[name])} for name in ("train", "validation")]
     assert not sides[0] & sides[1] and len(sides[1]) == 15
-    assert len(found.samples["validation"]) == 60
-    assert not any("leak" in notice for notice in found.notices)
+    assert len(splits.samples["validation"]) == 60
+    assert not any("leak" in notice for notice in splits.notices)
 
 
 def test_the_only_sample_of_a_label_stays_in_training(tmp_path):
     rows = [*ROWS[:40], ("rare text", "RARE")]  # sorted first, where evenly spread places begin
     for seed in range(8):
-        assert "RARE" in {one.gold for one in load_rows(tmp_path, rows, held_out=0.5, seed=seed).samples["train"]}
+        assert "RARE" in {sample.gold for sample in load_rows(tmp_path, rows, held_out=0.5, seed=seed).samples["train"]}
 
 
 def test_a_limit_draws_every_label(tmp_path):
     rows = [(f"text {n}", "often" if n % 50 else f"rare{n // 50}") for n in range(300)]
-    found = load_rows(tmp_path, rows, limit=20, held_out=0)
-    assert len(found.samples["train"]) == 20
-    assert {one.gold for one in found.samples["train"]} == {"often", *(f"rare{n}" for n in range(6))}
-    assert texts_of(found.samples["train"]) == sorted(
-        texts_of(found.samples["train"]), key=lambda text: int(text.split()[1])
+    splits = load_rows(tmp_path, rows, limit=20, held_out=0)
+    assert len(splits.samples["train"]) == 20
+    assert {sample.gold for sample in splits.samples["train"]} == {"often", *(f"rare{n}" for n in range(6))}
+    assert texts_of(splits.samples["train"]) == sorted(
+        texts_of(splits.samples["train"]), key=lambda text: int(text.split()[1])
     )
     assert texts_of(load_rows(tmp_path, rows, limit=20, held_out=0).samples["train"]) == texts_of(
-        found.samples["train"]
+        splits.samples["train"]
     )
     assert texts_of(load_rows(tmp_path, rows, limit=20, held_out=0, seed=1).samples["train"]) != texts_of(
-        found.samples["train"]
+        splits.samples["train"]
     )
     assert len(load_rows(tmp_path, rows, limit=3, held_out=0).samples["train"]) == 3
-    balanced = Counter(one.gold for one in load_rows(tmp_path, ROWS, limit=50, held_out=0).samples["train"])
+    balanced = Counter(sample.gold for sample in load_rows(tmp_path, ROWS, limit=50, held_out=0).samples["train"])
     assert balanced == {"a": 25, "b": 25}
 
 
@@ -137,16 +137,19 @@ def test_the_tag_scheme_is_detected_over_all_splits(tmp_path):
     splits = load_splits(
         DataSettings(train=f"{tmp_path}/train.conll", test=f"{tmp_path}/test.conll", held_out=0), "words"
     )
-    assert [one.gold for split in splits.samples.values() for one in split] == [("B-X", "I-X"), ("B-X",)]
+    assert [sample.gold for split in splits.samples.values() for sample in split] == [("B-X", "I-X"), ("B-X",)]
     assert splits.notices == ["tags use the BIOES scheme and were converted to BIO (samples changed: 2)"]
 
 
 def test_files_to_predict_on_are_streamed_with_errors_in_place_of_invalid_rows(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "a"}\nbroken\n{"text": ""}\n{"other": 1}\n{"text": "b"}\n')
-    found = list(stream_samples(str(path), DataSettings(label="label"), "text"))
+    streamed = list(stream_samples(str(path), DataSettings(label="label"), "text"))
     assert [
-        one.inputs["text"] if isinstance(one, Sample) else str(one)[len(str(tmp_path)) + 1 :][:30] for one in found
+        sample_or_error.inputs["text"]
+        if isinstance(sample_or_error, Sample)
+        else str(sample_or_error)[len(str(tmp_path)) + 1 :][:30]
+        for sample_or_error in streamed
     ] == ["a", "a.jsonl:2: broken JSON (Expect", "a.jsonl:3: empty text", "a.jsonl:4: no value in column ", "b"]
 
 
@@ -169,4 +172,4 @@ def test_json_locations_are_line_numbers(tmp_path):
     path.write_text(
         "\n" + json.dumps({"text": "a\u2028b", "label": "x"}) + "\n\n" + json.dumps({"text": "c", "label": "y"})
     )
-    assert [one.location for one in load_samples(str(path), DataSettings(), "text")] == [f"{path}:2", f"{path}:4"]
+    assert [sample.location for sample in load_samples(str(path), DataSettings(), "text")] == [f"{path}:2", f"{path}:4"]

@@ -77,8 +77,8 @@ def test_objectives_draw_as_they_would_alone(tokenizer: Tokenizer, store: TokenD
     for order in ([mlm, nsp], [nsp, mlm]):
         draw = SampleRng(0, 0, 3)
         (row,) = MultiObjective(order).prepare(feed.view.row(3, draw), draw)
-        alone = mlm.prepare(feed.view.row(3, draw), draw)
-        assert row.targets["mlm"]["at"].tolist() == alone.targets["mlm"]["at"].tolist()
+        single = mlm.prepare(feed.view.row(3, draw), draw)
+        assert row.targets["mlm"]["at"].tolist() == single.targets["mlm"]["at"].tolist()
         assert row.targets.keys() == {"mlm", "nsp"}
 
 
@@ -99,14 +99,14 @@ def test_each_objective_keeps_its_own_denominator_and_the_backbone_runs_once(
 def test_an_objective_with_a_generator_combines_with_another(tokenizer: Tokenizer, store: TokenDataset) -> None:
     """Replaced tokens are found in sentence pairs, segments and all, while the first position judges the pair."""
     learner, feed, _ = real(Case(["rtd", "nsp"], "electra"), tokenizer, store)
-    batch, seen = feed.batch(0, 0), []
+    batch, calls = feed.batch(0, 0), []
     learner.model.heads["generator"].register_forward_pre_hook(
-        lambda _m, _a, inputs: seen.append(set(inputs)), with_kwargs=True
+        lambda _m, _a, inputs: calls.append(set(inputs)), with_kwargs=True
     )
     with torch.no_grad():
         outcome = learner.eval()(SOURCE, batch, batch.target_counts)
-    assert len(seen) == 1
-    assert "segments" in seen[0]
+    assert len(calls) == 1
+    assert "segments" in calls[0]
     assert outcome.loss_sums.keys() == {"rtd", "generator", "nsp"}
     assert outcome.score_histograms.keys() == {"rtd.auc"}
 
@@ -257,14 +257,14 @@ def test_every_hook_of_an_objective_is_forwarded_to_all(hook: str, tokenizer: To
 def test_every_declaration_of_an_objective_is_combined(declaration: str) -> None:
     parts = [Recording("one"), Recording("other")]
     combined = getattr(MultiObjective(parts), declaration)
-    own = [getattr(part, declaration) for part in parts]
+    declared = [getattr(part, declaration) for part in parts]
     match declaration:
         case "name":
             assert combined == "one+other"
         case "max_rows_per_sample":
             assert combined == 3 * 3
         case "heads" | "loss_weights":
-            assert combined == {**own[0], **own[1]}
+            assert combined == {**declared[0], **declared[1]}
         case _:
-            assert combined == own[0] == own[1]
+            assert combined == declared[0] == declared[1]
             assert declaration in ("view", "requires") or combined != getattr(Objective, declaration)

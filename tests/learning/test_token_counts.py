@@ -26,8 +26,8 @@ def counted(feed: Feed) -> float:
 
 
 def agrees(feed: Feed, recipe: Recipe) -> None:
-    asked = recipe.train.batch_tokens
-    assert asked - feed.tokens_per_sample < feed.batch_size * feed.tokens_per_sample <= asked
+    batch_tokens = recipe.train.batch_tokens
+    assert batch_tokens - feed.tokens_per_sample < feed.batch_size * feed.tokens_per_sample <= batch_tokens
     assert counted(feed) == pytest.approx(feed.batch_size * feed.tokens_per_sample, rel=0.12)
 
 

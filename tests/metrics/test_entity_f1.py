@@ -23,23 +23,25 @@ def test_both_modes_are_seqevals(rows: list[list[tuple[str, str]]]) -> None:
     from seqeval.metrics import f1_score, precision_score, recall_score
     from seqeval.scheme import IOB2
 
-    golds, said = ([[pair[side] for pair in row] for row in rows] for side in (0, 1))
-    metrics = entity_f1.score(golds, said, entities=True)
+    golds, predictions = ([[pair[side] for pair in row] for row in rows] for side in (0, 1))
+    metrics = entity_f1.score(golds, predictions, entities=True)
     lone = {"zero_division": 0}
-    assert metrics["precision"] == precision_score(golds, said, **lone)
-    assert metrics["recall"] == recall_score(golds, said, **lone)
-    assert metrics["f1"] == f1_score(golds, said, **lone)
-    if any(tag != "O" for row in golds + said for tag in row):  # seqeval's strict mode fails where there is nothing
-        assert metrics["f1_strict"] == f1_score(golds, said, mode="strict", scheme=IOB2, **lone)
+    assert metrics["precision"] == precision_score(golds, predictions, **lone)
+    assert metrics["recall"] == recall_score(golds, predictions, **lone)
+    assert metrics["f1"] == f1_score(golds, predictions, **lone)
+    if any(
+        tag != "O" for row in golds + predictions for tag in row
+    ):  # seqeval's strict mode fails where there is nothing
+        assert metrics["f1_strict"] == f1_score(golds, predictions, mode="strict", scheme=IOB2, **lone)
 
 
 def test_each_type_by_itself() -> None:
     from seqeval.metrics import classification_report
 
     golds = [["B-PER", "I-PER", "O", "B-LOC"], ["B-LOC", "O", "B-PER"]]
-    said = [["B-PER", "I-PER", "O", "B-PER"], ["B-LOC", "O", "B-PER"]]
-    theirs = classification_report(golds, said, output_dict=True, zero_division=0)
-    metrics = entity_f1.score(golds, said)
+    predictions = [["B-PER", "I-PER", "O", "B-PER"], ["B-LOC", "O", "B-PER"]]
+    theirs = classification_report(golds, predictions, output_dict=True, zero_division=0)
+    metrics = entity_f1.score(golds, predictions)
     assert {name: metrics[f"f1.{name}"] for name in ("PER", "LOC")} == {
         name: theirs[name]["f1-score"] for name in ("PER", "LOC")
     }
@@ -78,12 +80,12 @@ def test_nothing_but_o_divides_by_nothing() -> None:
 def test_resampled_metrics_are_exact_and_fast() -> None:
     rng = np.random.default_rng(0)
     size = 1000
-    golds, said = ([[TAGS[i] for i in rng.integers(0, 7, 8)] for _ in range(size)] for _ in range(2))
-    measure = entity_f1.resampler(golds, said)
-    at = rng.integers(0, size, size)
-    picked = entity_f1.score([golds[i] for i in at], [said[i] for i in at])
-    assert measure(np.arange(size)) == entity_f1.score(golds, said)
-    assert measure(at) == picked
+    golds, predictions = ([[TAGS[i] for i in rng.integers(0, 7, 8)] for _ in range(size)] for _ in range(2))
+    measure = entity_f1.resampler(golds, predictions)
+    sample_indices = rng.integers(0, size, size)
+    picked = entity_f1.score([golds[i] for i in sample_indices], [predictions[i] for i in sample_indices])
+    assert measure(np.arange(size)) == entity_f1.score(golds, predictions)
+    assert measure(sample_indices) == picked
     start = time.process_time()
     confidence_intervals(measure, size)
     assert time.process_time() - start < 3  # a fifth of a second here; reading the tags anew takes minutes

@@ -38,8 +38,8 @@ def test_intervals_cover_the_truth_at_least_nineteen_times_in_twenty() -> None:
 
 
 def test_ends_stay_within_bounds() -> None:
-    for found in (WinRate(wins=5, ties=0, losses=0), WinRate(wins=0, ties=0, losses=5)):
-        low, high = found.interval
+    for win_rate in (WinRate(wins=5, ties=0, losses=0), WinRate(wins=0, ties=0, losses=5)):
+        low, high = win_rate.interval
         assert 0 <= low < high <= 1
     assert WinRate(wins=0, ties=9, losses=0).p_value == 1.0
     assert WinRate(wins=3, ties=1, losses=1).to_dict()["win_rate"] == 0.7

@@ -21,11 +21,11 @@ Prepared = Iterator[tuple[Row, list[Row]]]
 def make(tokenizer: Tokenizer) -> Callable[..., Any]:
     """An objective with these settings."""
 
-    def made(name: str, **settings: Any) -> Objective:
+    def make_objective(name: str, **settings: Any) -> Objective:
         kind = find_class("objectives", name)
         return kind(kind.Settings(**settings), tokenizer)  # type: ignore[no-any-return]  # found by name
 
-    return made
+    return make_objective
 
 
 @pytest.fixture(scope="session")

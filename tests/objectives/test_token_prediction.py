@@ -23,8 +23,8 @@ def ready(tokenizer: Tokenizer, **settings: float) -> tuple[CLMObjective, Model,
         Row(inputs={"tokens": np.arange(5, 5 + n)}, metadata={"special": np.zeros(n, bool)}, sample_id=n)
         for n in (4, 9)
     ]
-    made = [objective.prepare(row, SampleRng(0, 0, 0)) for row in rows]
-    return objective, model, collate(made, objective, {})
+    prepared_rows = [objective.prepare(row, SampleRng(0, 0, 0)) for row in rows]
+    return objective, model, collate(prepared_rows, objective, {})
 
 
 def test_the_hidden_l1_penalty_is_a_term_without_padding(tokenizer: Tokenizer) -> None:
@@ -65,16 +65,19 @@ def test_smoothing_and_penalties_apply_in_training_only(tokenizer: Tokenizer) ->
     """Perplexity is that of the words, however they were learned."""
     plain, model, batch = ready(tokenizer)
     clm_objective = CLMObjective(CLMObjectiveSettings(label_smoothing=0.2, l1_logits=0.3), tokenizer)
-    learned = [
-        one.loss(model, one.encode(model, batch), batch).loss_sums["clm"].item() for one in (plain, clm_objective)
+    training_losses = [
+        objective_variant.loss(model, objective_variant.encode(model, batch), batch).loss_sums["clm"].item()
+        for objective_variant in (plain, clm_objective)
     ]
     with torch.no_grad():  # the mode is the model's, not whether gradients are recorded
         assert (
-            clm_objective.loss(model, clm_objective.encode(model, batch), batch).loss_sums["clm"].item() == learned[1]
+            clm_objective.loss(model, clm_objective.encode(model, batch), batch).loss_sums["clm"].item()
+            == training_losses[1]
         )
     model.eval()
     measured = [
-        one.loss(model, one.encode(model, batch), batch).loss_sums["clm"].item() for one in (plain, clm_objective)
+        objective_variant.loss(model, objective_variant.encode(model, batch), batch).loss_sums["clm"].item()
+        for objective_variant in (plain, clm_objective)
     ]
-    assert learned[1] > learned[0] + 0.01
-    assert measured[0] == measured[1] == pytest.approx(learned[0], rel=1e-6)
+    assert training_losses[1] > training_losses[0] + 0.01
+    assert measured[0] == measured[1] == pytest.approx(training_losses[0], rel=1e-6)

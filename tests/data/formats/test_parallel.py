@@ -24,9 +24,13 @@ def corpus(tmp_path: Path, source: str, target: str, names: tuple[str, str] = ("
 @pytest.mark.parametrize("names", [("a.en", "a.de"), ("a.txt", "b.txt"), ("a.en.gz", "a.de"), ("noending", "other")])
 def test_lines_are_paired_in_order(tmp_path: Path, names: tuple[str, str]) -> None:
     corpus_reader = CorpusReader(corpus(tmp_path, "one\ntwo\n\nfour", "eins\nzwei\nleer\nvier\n", names))
-    found = list(corpus_reader)
-    assert [split_pair(document.text)[:2] for document in found] == [("one", "eins"), ("two", "zwei"), ("four", "vier")]
-    assert [document.location.rpartition(":")[2] for document in found] == ["1", "2", "4"]
+    documents = list(corpus_reader)
+    assert [split_pair(document.text)[:2] for document in documents] == [
+        ("one", "eins"),
+        ("two", "zwei"),
+        ("four", "vier"),
+    ]
+    assert [document.location.rpartition(":")[2] for document in documents] == ["1", "2", "4"]
     assert corpus_reader.account.dropped == {"empty": 1}
     assert corpus_reader.account.bytes == sum((tmp_path / name).stat().st_size for name in names)
 
@@ -37,8 +41,8 @@ def test_lines_are_paired_in_order(tmp_path: Path, names: tuple[str, str]) -> No
 def test_unequal_files_are_refused_with_both_counts(
     tmp_path: Path, source: str, target: str, counts: tuple[int, int]
 ) -> None:
-    said = f"a.en has {counts[0]} lines and .*a.de has {counts[1]}: .* is the first line without a partner"
-    with pytest.raises(MeristemError, match=said):
+    message = f"a.en has {counts[0]} lines and .*a.de has {counts[1]}: .* is the first line without a partner"
+    with pytest.raises(MeristemError, match=message):
         list(CorpusReader(corpus(tmp_path, source, target)))
 
 
@@ -52,8 +56,8 @@ def test_several_pairs_of_files(tmp_path: Path) -> None:
 def test_processes_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("meristem.corpus.pipeline.MIN_POOL_BYTES", 1)
     names = [(f"{n}.en", f"{n}.de") for n in range(3)]
-    made = [corpus(tmp_path, f"a{n}\nb{n}\n", f"x{n}\ny{n}\n", pair) for n, pair in enumerate(names)]
-    sources, targets = tuple(one.source for one in made), tuple(one.target for one in made)
+    corpora = [corpus(tmp_path, f"a{n}\nb{n}\n", f"x{n}\ny{n}\n", pair) for n, pair in enumerate(names)]
+    sources, targets = tuple(settings.source for settings in corpora), tuple(settings.target for settings in corpora)
     texts = [
         [d.text for d in CorpusReader(CorpusSettings(source=sources, target=targets, processes=number))]
         for number in (1, 2)

@@ -46,8 +46,8 @@ def test_several_captions_are_one_sample_to_evaluate_and_several_to_train_on(fol
     (folder / "captions.tsv").write_text("a.png\tred\na.png\tdark red\nb.png\tgreen\nc.png\tblue\n")
     samples = load_samples(str(folder), DataSettings(), "picture")
     assert [sample.gold for sample in samples] == [("red", "dark red"), ("green",), ("blue",)]
-    learned = load_splits(DataSettings(train=str(folder), held_out=0), "picture").samples["train"]
-    assert [one.gold[0] for one in learned] == ["red", "dark red", "green", "blue"]
+    train_samples = load_splits(DataSettings(train=str(folder), held_out=0), "picture").samples["train"]
+    assert [sample.gold[0] for sample in train_samples] == ["red", "dark red", "green", "blue"]
 
 
 def test_broken_and_missing_images_are_reported(folder):
@@ -55,12 +55,12 @@ def test_broken_and_missing_images_are_reported(folder):
     (folder / "captions.tsv").write_text("a.png\tred\nbad.png\tbad\nnone.png\tnone\n")
     splits = load_splits(DataSettings(train=str(folder), held_out=0), "picture")
     assert len(splits.samples["train"]) == 1
-    place = folder / "captions.tsv"
+    captions_file = folder / "captions.tsv"
     assert splits.notices == [
-        f"dropped from train, not a picture, or a damaged one: 1 ({place}:2 {folder}/bad.png)",
-        f"dropped from train, picture missing: 1 ({place}:3 {folder}/none.png)",
+        f"dropped from train, not a picture, or a damaged one: 1 ({captions_file}:2 {folder}/bad.png)",
+        f"dropped from train, picture missing: 1 ({captions_file}:3 {folder}/none.png)",
     ]
-    place.write_text("none.png\tnone\n")
+    captions_file.write_text("none.png\tnone\n")
     with pytest.raises(MeristemError, match=r"no samples in .*picture missing: 1 \(.*captions\.tsv:1"):
         load_splits(DataSettings(train=str(folder)), "picture")
 

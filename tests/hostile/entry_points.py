@@ -1,4 +1,4 @@
-"""Every public door that reads a file: each opens what it is given, and says what was passed over."""
+"""Every public entry point that reads a file: each opens a path and returns the notices it printed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from meristem.labelled.settings import DataSettings
 from meristem.tokenizers.tokenizer import Tokenizer
 
 QUIET = Console(quiet=True)
-Door = Callable[[Path, Path], str]
+EntryPoint = Callable[[Path, Path], str]
 
 
 def load_run(path: Path, out: Path) -> str:
@@ -112,7 +112,7 @@ def read_minimal_pairs(path: Path, out: Path) -> str:
     return ""
 
 
-def labelled(shape: str) -> Door:
+def labelled(shape: str) -> EntryPoint:
     """A file of labelled samples of one shape."""
 
     def read_labelled(path: Path, out: Path) -> str:
@@ -123,7 +123,7 @@ def labelled(shape: str) -> Door:
     return read_labelled
 
 
-OPEN: tuple[Door, ...] = (
+ALL_ENTRY_POINTS: tuple[EntryPoint, ...] = (
     load_run, resume_run, begin_from_run, import_published, begin_from_published, load_tokenizer, read_recipe,
     describe_recipe, fill_with_run, open_store, read_corpus, look_at_picture, read_word_vectors, read_minimal_pairs,
 )  # fmt: skip
@@ -136,8 +136,8 @@ def _command(*words: str) -> str:
     with contextlib.redirect_stderr(stream), contextlib.redirect_stdout(io.StringIO()):
         try:
             main()
-        except SystemExit as ended:
-            if ended.code in (0, None):
+        except SystemExit as exit_error:
+            if exit_error.code in (0, None):
                 return ""
     if "an unexpected" in stream.getvalue() or "Traceback" in stream.getvalue():
         raise AssertionError(stream.getvalue())

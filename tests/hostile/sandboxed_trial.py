@@ -1,4 +1,4 @@
-"""One door opened in a child that is watched: what it said, what it took, and whether anything in the file ran."""
+"""Sandboxed trial: one entry point in a child process with limits and an audit hook; outcome, message, time, memory."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ PLANTED = "planted"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
-    """What came of opening something."""
+class TrialResult:
+    """Result of one trial."""
 
     outcome: str
     """refused, passed over (with notices), taken, or what it died of."""
-    said: str
+    message: str
     seconds: float
     """Of the processor."""
     memory: float
@@ -45,47 +45,47 @@ class Seen:
     """Events that must not happen."""
 
 
-def watched(
-    door: Callable[[Path, Path], str],
-    given: Path,
+def run_sandboxed(
+    entry_point: Callable[[Path, Path], str],
+    artifact_path: Path,
     inside: Path,
     out: Path,
     *,
     memory: int = MEMORY,
     processor: int = PROCESSOR,
     patience: float = PATIENCE,
-) -> Seen:
-    """Open a door on what is given; nothing may be written but `inside` the folder it lies in and to `out`."""
+) -> TrialResult:
+    """Run an entry point on a path; files may be written only `inside` its folder and to `out`."""
     source, sink = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(source)
-        _child(door, given, inside, out, sink, memory, processor)
+        _child(entry_point, artifact_path, inside, out, sink, memory, processor)
     os.close(sink)
     peak, status = _wait(child, patience)
     with os.fdopen(source, "rb") as pipe:
-        told = pipe.read()
-    if not told:
+        child_report = pipe.read()
+    if not child_report:
         number = os.waitstatus_to_exitcode(status)
         name = signal.Signals(-number).name if number < 0 else str(number)
-        return Seen(outcome=f"died of {name}", said="", seconds=patience, memory=peak)
-    payload: dict[str, Any] = json.loads(told)
-    return Seen(memory=peak, **{**payload, "ran": tuple(payload["ran"])})
+        return TrialResult(outcome=f"died of {name}", message="", seconds=patience, memory=peak)
+    payload: dict[str, Any] = json.loads(child_report)
+    return TrialResult(memory=peak, **{**payload, "ran": tuple(payload["ran"])})
 
 
 def _wait(child: int, patience: float) -> tuple[float, int]:
     """The most anonymous memory the child was seen with, beside what it began with, and how it ended."""
-    first, most, start = 0, 0, time.monotonic()
+    first, peak, start = 0, 0, time.monotonic()
     while True:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return max(0, most - first) / 1024, status
+        finished_pid, status = os.waitpid(child, os.WNOHANG)
+        if finished_pid:
+            return max(0, peak - first) / 1024, status
         try:
             text = Path(f"/proc/{child}/status").read_text()
-            now = int(text.partition("RssAnon:")[2].split()[0])
+            current = int(text.partition("RssAnon:")[2].split()[0])
         except (OSError, IndexError):
-            now = 0
-        first, most = first or now, max(most, now)
+            current = 0
+        first, peak = first or current, max(peak, current)
         elapsed = time.monotonic() - start
         if elapsed > patience and elapsed - _seconds_without_processor(child) > patience:
             os.kill(child, signal.SIGKILL)
@@ -102,7 +102,13 @@ def _seconds_without_processor(child: int) -> float:
 
 
 def _child(
-    door: Callable[[Path, Path], str], given: Path, inside: Path, out: Path, sink: int, memory: int, processor: int
+    entry_point: Callable[[Path, Path], str],
+    artifact_path: Path,
+    inside: Path,
+    out: Path,
+    sink: int,
+    memory: int,
+    processor: int,
 ) -> None:
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1), os.dup2(quiet, 2)
@@ -110,20 +116,24 @@ def _child(
     sys.path.insert(0, str(inside))
     ran: list[str] = []
     sys.addaudithook(
-        _hook(ran, given, [os.path.realpath(place) for place in (inside, out, os.environ["MERISTEM_CACHE"])])
+        _hook(
+            ran,
+            artifact_path,
+            [os.path.realpath(allowed_path) for allowed_path in (inside, out, os.environ["MERISTEM_CACHE"])],
+        )
     )
-    held = int(Path("/proc/self/status").read_text().partition("VmData:")[2].split()[0]) << 10
-    resource.setrlimit(resource.RLIMIT_DATA, (held + memory, held + memory))
+    data_size = int(Path("/proc/self/status").read_text().partition("VmData:")[2].split()[0]) << 10
+    resource.setrlimit(resource.RLIMIT_DATA, (data_size + memory, data_size + memory))
     before = _seconds()
     resource.setrlimit(resource.RLIMIT_CPU, (int(before) + processor, int(before) + processor))
     try:
-        said = door(given, out)
-        outcome = "passed over" if said else "taken"
+        message = entry_point(artifact_path, out)
+        outcome = "passed over" if message else "taken"
     except MeristemError as error:
-        outcome, said = "refused", str(error)
+        outcome, message = "refused", str(error)
     except BaseException as error:
-        outcome, said = f"died of {type(error).__name__}", f"{str(error)[:500]} ({_origin(error)})"
-    facts = {"outcome": outcome, "said": said[:2000], "seconds": _seconds() - before, "ran": ran[:5]}
+        outcome, message = f"died of {type(error).__name__}", f"{str(error)[:500]} ({_origin(error)})"
+    facts = {"outcome": outcome, "message": message[:2000], "seconds": _seconds() - before, "ran": ran[:5]}
     os.write(sink, json.dumps(facts).encode())
     os._exit(0)
 
@@ -132,8 +142,10 @@ def _origin(error: BaseException) -> str:
     """The file, line and function that raised an error, and the last of ours on the way there."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if "/meristem/" in frame.filename]
-    chosen = dict.fromkeys(f"{Path(one.filename).name}:{one.lineno} {one.name}" for one in (*ours[-2:], *frames[-1:]))
-    return ", ".join(chosen)
+    frame_lines = dict.fromkeys(
+        f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in (*ours[-2:], *frames[-1:])
+    )
+    return ", ".join(frame_lines)
 
 
 def _seconds() -> float:
@@ -141,28 +153,39 @@ def _seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _hook(ran: list[str], given: Path, free: list[str]) -> Callable[[str, tuple[Any, ...]], None]:
+def _hook(ran: list[str], artifact_path: Path, free: list[str]) -> Callable[[str, tuple[Any, ...]], None]:
     """Notes whatever would run a file's content, reach out of the machine, or write where nothing may be written."""
-    content = given.read_bytes() if given.is_file() and given.stat().st_size < 1 << 20 else b""
+    content = artifact_path.read_bytes() if artifact_path.is_file() and artifact_path.stat().st_size < 1 << 20 else b""
 
     def outside(path: Any) -> bool:
-        place = os.path.realpath(os.fsdecode(path)) if isinstance(path, str | bytes | os.PathLike) else ""
-        return bool(place) and place != os.devnull and not any(place.startswith(root) for root in free)
+        real_path = os.path.realpath(os.fsdecode(path)) if isinstance(path, str | bytes | os.PathLike) else ""
+        return bool(real_path) and real_path != os.devnull and not any(real_path.startswith(root) for root in free)
 
-    def hook(event: str, told: tuple[Any, ...]) -> None:
+    def hook(event: str, event_arguments: tuple[Any, ...]) -> None:
         if event in RUNS:
-            ran.append(f"{event} {told[:1]!r:.100}")
-        elif event == "import" and PLANTED in str(told[0]):
-            ran.append(f"import {told[0]}")
-        elif event == "exec" and str(getattr(told[0], "co_filename", "")).startswith(str(given.parent)):
-            ran.append(f"exec {told[0].co_filename}")
-        elif event == "compile" and isinstance(told[0], str | bytes) and len(told[0]) > 3:
-            source = told[0].encode("utf-8", "replace") if isinstance(told[0], str) else told[0]
+            ran.append(f"{event} {event_arguments[:1]!r:.100}")
+        elif event == "import" and PLANTED in str(event_arguments[0]):
+            ran.append(f"import {event_arguments[0]}")
+        elif event == "exec" and str(getattr(event_arguments[0], "co_filename", "")).startswith(
+            str(artifact_path.parent)
+        ):
+            ran.append(f"exec {event_arguments[0].co_filename}")
+        elif event == "compile" and isinstance(event_arguments[0], str | bytes) and len(event_arguments[0]) > 3:
+            source = (
+                event_arguments[0].encode("utf-8", "replace")
+                if isinstance(event_arguments[0], str)
+                else event_arguments[0]
+            )
             if source in content:
                 ran.append(f"compile {source[:80]!r}")
-        elif event == "open" and isinstance(told[2], int) and told[2] & WRITING and outside(told[0]):
-            ran.append(f"open for writing {told[0]}")
-        elif event in CHANGES and told[-1] in (-1, None) and outside(told[0]):
-            ran.append(f"{event} {told[0]}")
+        elif (
+            event == "open"
+            and isinstance(event_arguments[2], int)
+            and event_arguments[2] & WRITING
+            and outside(event_arguments[0])
+        ):
+            ran.append(f"open for writing {event_arguments[0]}")
+        elif event in CHANGES and event_arguments[-1] in (-1, None) and outside(event_arguments[0]):
+            ran.append(f"{event} {event_arguments[0]}")
 
     return hook
